@@ -1,0 +1,75 @@
+"""The frameworks, each imported when first asked for, once, and without the noise that it makes on import.
+
+A framework that is not installed raises `MissingFrameworkError` with the command that installs it. Only what is printed
+while importing is kept from the user; warnings and errors of later work are not touched.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from onnxbridge.errors import MissingFrameworkError
+
+# TensorFlow's C++ runtime reads this when it is loaded, and never again: 2 keeps errors and drops information and warnings.
+TENSORFLOW_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@functools.cache
+def torch() -> ModuleType:
+    """PyTorch."""
+    return _load("torch", "pip install 'onnxbridge[pytorch]'")
+
+
+@functools.cache
+def tensorflow() -> ModuleType:
+    """TensorFlow, with its start-up messages (oneDNN, CPU features) switched off unless the user chose a log level."""
+    os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
+    return _load("tensorflow", "pip install 'onnxbridge[tensorflow]'", "tensorflow", "absl")
+
+
+@functools.cache
+def coremltools() -> ModuleType:
+    """coremltools. On import it tries macOS-only proxies and remarks on the versions of its neighbours; it also imports
+    TensorFlow where that is installed."""
+    os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
+    return _load("coremltools", "pip install 'onnxbridge[coreml]'", "coremltools", "tensorflow", "absl")
+
+
+@functools.cache
+def mxnet() -> ModuleType:
+    """MXNet 1.9.1, which is retired and needs an environment with numpy below 1.24."""
+    return _load("mxnet", "pip install mxnet==1.9.1 'numpy<1.24'")
+
+
+def _load(name: str, install: str, *loggers: str) -> ModuleType:
+    if importlib.util.find_spec(name) is None:
+        raise MissingFrameworkError(f"{name} is not installed: {install}")
+    try:
+        with _quiet(*loggers):
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingFrameworkError(f"{name} is installed but does not import: {error}") from error
+
+
+@contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Drop Python warnings, and what these loggers say below an error."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -11,15 +11,20 @@ import importlib
 import importlib.util
 import logging
 import os
+import re
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 
 from onnxbridge.errors import MissingFrameworkError
 
 # TensorFlow's C++ runtime reads this when it is loaded, and never again: 2 keeps errors and drops information and warnings.
 TENSORFLOW_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "2")
+# What TensorFlow's C++ part writes to the standard error before it has read that level: information, and a line about it.
+EARLY_INFORMATION = re.compile(rb"(I0000 |WARNING: All log messages before absl::InitializeLog\(\))")
 
 
 @functools.cache
@@ -53,7 +58,7 @@ def _load(name: str, install: str, *loggers: str) -> ModuleType:
     if importlib.util.find_spec(name) is None:
         raise MissingFrameworkError(f"{name} is not installed: {install}")
     try:
-        with _quiet(*loggers):
+        with _quiet(*loggers), _without_early_information() if "tensorflow" in loggers else nullcontext():
             return importlib.import_module(name)
     except ImportError as error:
         raise MissingFrameworkError(f"{name} is installed but does not import: {error}") from error
@@ -73,3 +78,26 @@ def _quiet(*names: str) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextmanager
+def _without_early_information() -> Iterator[None]:
+    """Hold back what is written to the process's standard error, then write it, except for the lines of EARLY_INFORMATION."""
+    try:
+        sys.stderr.flush()
+        kept = os.dup(2)
+    except (AttributeError, OSError):  # there is no standard error to keep clean
+        yield
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            held.seek(0)
+            for line in held:
+                if not EARLY_INFORMATION.match(line):
+                    os.write(2, line)

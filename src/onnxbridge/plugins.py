@@ -1,0 +1,171 @@
+"""The plugin protocols, and the registry of what is installed.
+
+A package adds a frontend, a backend or rules by entry points in its own `pyproject.toml`:
+
+    [project.entry-points."onnxbridge.frontends"]
+    caffe = "acme.caffe:frontend"                 # an object like `Frontend`
+    [project.entry-points."onnxbridge.backends"]
+    tflite = "acme.tflite:backend"                # an object like `Backend`
+    [project.entry-points."onnxbridge.rules"]
+    "frontends.pytorch.acme" = "acme.rules"       # a module that registers rules in our table `frontends.pytorch`
+
+Nothing is imported before it is asked for. `ONNXBRIDGE_PLUGINS=builtin` leaves out what other packages add.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import UsageError
+from onnxbridge.rules import Rules
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+Specs = Mapping[str, tuple[Sequence[int | str | None], str]]
+
+
+class Frontend(Protocol):
+    """Traces a source into a hub model."""
+
+    name: str
+    title: str
+    """The framework's own spelling, for reports: "PyTorch"."""
+    package: str
+    """The package that the framework is imported from, "" where none is needed."""
+
+    @property
+    def rules(self) -> Rules | None:
+        """The table of source operators, None where the source is made of ONNX operators."""
+
+    def accepts(self, source: Any) -> bool:
+        """Whether this is a source for this frontend, told by type or by a file's content, without importing a framework."""
+
+    def to_hub(self, source: Any, inputs: Any, dynamic: Any) -> ir.Model:
+        """The source as a hub model. `inputs` and `dynamic` are as `convert` takes them, texts parsed already.
+
+        Raises:
+            ConversionError: with every operator that is in the way.
+        """
+
+    def run(self, source: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+        """The source itself on the given inputs: its outputs by the hub model's names, in order."""
+
+
+class Backend(Protocol):
+    """Turns a hub model into an artifact."""
+
+    name: str
+    title: str
+    package: str
+
+    @property
+    def rules(self) -> Rules | None: ...
+
+    def from_hub(self, model: ir.Model, **options: Any) -> Any:
+        """The artifact. The model is not changed.
+
+        Raises:
+            ConversionError: with every operator that is in the way.
+        """
+
+    def save(self, artifact: Any, path: Path) -> list[Path]:
+        """Write the artifact at `path`, which is free, and return the files or folders written."""
+
+    def run(self, artifact: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+        """The artifact on the given inputs: its outputs by the hub model's names, in order."""
+
+    def filename(self, stem: str) -> str:
+        """What an artifact is called by default: "net.mlpackage"."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One installed plugin: `kind` is "frontend" or "backend", `package` the distribution that brings it."""
+
+    kind: str
+    name: str
+    value: str
+    package: str
+    version: str
+
+
+GROUPS = {"frontend": "onnxbridge.frontends", "backend": "onnxbridge.backends"}
+
+
+def _entries(group: str) -> list[metadata.EntryPoint]:
+    found = list(metadata.entry_points(group=group))
+    if os.environ.get("ONNXBRIDGE_PLUGINS") == "builtin":
+        found = [e for e in found if e.value.startswith("onnxbridge.")]
+    return sorted(found, key=lambda e: (not e.value.startswith("onnxbridge."), e.name, e.value))
+
+
+@functools.cache
+def installed(kind: str) -> dict[str, Plugin]:
+    """The installed plugins of a kind by name, without importing them.
+
+    Raises:
+        UsageError: if two packages bring a plugin of the same name.
+    """
+    found: dict[str, Plugin] = {}
+    for e in _entries(GROUPS[kind]):
+        there = found.get(e.name)
+        if there is not None and there.value != e.value:
+            raise UsageError(
+                f"two {kind}s are called {e.name!r}: {there.value} and {e.value}; uninstall one, "
+                "or set ONNXBRIDGE_PLUGINS=builtin to leave out what other packages add"
+            )
+        dist = e.dist
+        found[e.name] = Plugin(kind, e.name, e.value, dist.name if dist else "", dist.version if dist else "")
+    return found
+
+
+def _load(kind: str, name: str) -> Any:
+    plugins = installed(kind)
+    if name not in plugins:
+        raise UsageError(f"there is no {kind} called {name!r}; installed: {', '.join(plugins) or 'none'}")
+    module, _, attribute = plugins[name].value.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def frontend(name: str) -> Frontend:
+    """The frontend of this name."""
+    return cast(Frontend, _load("frontend", name))
+
+
+def backend(name: str) -> Backend:
+    """The backend of this name."""
+    return cast(Backend, _load("backend", name))
+
+
+def frontend_for(source: Any) -> Frontend:
+    """The frontend that accepts the source.
+
+    Raises:
+        UsageError: if none does.
+    """
+    for name in installed("frontend"):
+        found = frontend(name)
+        if found.accepts(source):
+            return found
+    raise UsageError(f"no frontend takes {_named(source)}; name one with --from ({', '.join(installed('frontend'))})")
+
+
+def _named(source: Any) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return f"{os.fspath(source)!r}"
+    return f"a {type(source).__module__}.{type(source).__qualname__}"
+
+
+def load_extra_rules(table: str) -> None:
+    """Import the modules with which installed packages add rules to one of our tables ("frontends.pytorch")."""
+    for e in _entries("onnxbridge.rules"):
+        if e.name.startswith(table + "."):
+            import_module(e.value)

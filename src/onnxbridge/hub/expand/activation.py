@@ -1,0 +1,58 @@
+"""Activations in arithmetic and simpler activations."""
+
+from __future__ import annotations
+
+import math
+
+from onnxbridge.hub.expand import expand
+
+
+@expand("Gelu")
+def gelu(op, x, *, approximate="none"):
+    if approximate == "tanh":
+        inner = op.Mul(op.Add(x, op.Mul(op.Mul(op.Mul(x, x), x), 0.044715)), math.sqrt(2 / math.pi))
+        return op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(inner), 1.0))
+    return op.Mul(op.Mul(x, 0.5), op.Add(op.Erf(op.Mul(x, math.sqrt(0.5))), 1.0))
+
+
+@expand("HardSwish")
+def hard_swish(op, x):
+    return op.Mul(x, op.HardSigmoid(x, alpha=1 / 6, beta=0.5))
+
+
+@expand("Swish")
+def swish(op, x, *, alpha=1.0):
+    return op.Mul(x, op.Sigmoid(op.Mul(x, alpha) if alpha != 1.0 else x))
+
+
+@expand("Mish")
+def mish(op, x):
+    return op.Mul(x, op.Tanh(op.Softplus(x)))
+
+
+@expand("HardSigmoid")
+def hard_sigmoid(op, x, *, alpha=0.2, beta=0.5):
+    return op.Clip(op.Add(op.Mul(x, alpha), beta), 0.0, 1.0)
+
+
+@expand("LogSoftmax")
+def log_softmax(op, input, *, axis=-1):
+    shifted = op.Sub(input, op.ReduceMax(input, [axis], keepdims=1))
+    return op.Sub(shifted, op.Log(op.ReduceSum(op.Exp(shifted), [axis], keepdims=1)))
+
+
+@expand("Celu")
+def celu(op, x, *, alpha=1.0):
+    return op.Mul(op.Elu(op.Div(x, alpha)), alpha)
+
+
+@expand("ThresholdedRelu")
+def thresholded_relu(op, x, *, alpha=1.0):
+    return op.Where(op.Greater(x, alpha), x, 0.0)
+
+
+@expand("Shrink")
+def shrink(op, input, *, bias=0.0, lambd=0.5):
+    zero = op.Mul(input, 0.0)
+    above = op.Where(op.Greater(input, lambd), op.Sub(input, bias), zero)
+    return op.Where(op.Less(input, -lambd), op.Add(input, bias), above)

@@ -1,0 +1,230 @@
+"""Dtypes and shapes of the nodes that the builder writes: promotion of constants, checks against the schema, inference."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+_NAMES = {
+    "float": "FLOAT", "double": "DOUBLE", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "string": "STRING", "bool": "BOOL",
+    "complex64": "COMPLEX64", "complex128": "COMPLEX128",
+}  # fmt: skip
+
+
+@functools.cache
+def dtype_of(type_str: str) -> ir.DataType | None:
+    """ "tensor(float)" as a dtype; None for what is not a tensor, or a type variable."""
+    if not type_str.startswith("tensor("):
+        return None
+    inner = type_str[7:-1]
+    return ir.DataType[_NAMES.get(inner, inner.upper())]
+
+
+def type_str(value: ir.Value) -> str | None:
+    """A value's type as the schemas write it, None where it is not known or not a tensor."""
+    if value.dtype is None or not isinstance(value.type, ir.TensorType):
+        return None
+    name = value.dtype.name.lower()
+    return f"tensor({ {'float': 'float', 'double': 'double'}.get(name, name)})"
+
+
+def _formals(schema: onnx.defs.OpSchema, count: int) -> Iterator[onnx.defs.OpSchema.FormalParameter]:
+    formal = None
+    for i in range(count):
+        if i < len(schema.inputs):
+            formal = schema.inputs[i]
+        elif formal is None or formal.option != onnx.defs.OpSchema.FormalParameterOption.Variadic:
+            raise TypeError(f"{schema.name} takes {len(schema.inputs)} inputs, not {count}")
+        assert formal is not None
+        yield formal
+
+
+def promote(
+    schema: onnx.defs.OpSchema, inputs: Sequence[Any], constant: Callable[..., ir.Value]
+) -> list[ir.Value | None]:
+    """The inputs as values: Python numbers and lists take the dtype of the operand that shares their type variable.
+
+    Raises:
+        TypeError: for a wrong number of inputs, a dtype that the operator does not take, two operands of different dtypes
+            where the standard wants one, or a constant that its operand's dtype cannot hold (0.5 beside an int64).
+    """
+    given = list(inputs)
+    while given and given[-1] is None:
+        given.pop()
+    formals = list(_formals(schema, len(given)))
+    if len(given) < schema.min_input:
+        raise TypeError(f"{schema.name} needs {schema.min_input} inputs, not {len(given)}")
+    bound: dict[str, ir.DataType] = {}
+    for formal, item in zip(formals, given, strict=True):
+        if isinstance(item, (np.ndarray, np.generic, ir.Value)):
+            dtype = item.dtype if isinstance(item, ir.Value) else ir.DataType.from_numpy(item.dtype)
+            allowed = formal.types
+            text = type_str(item) if isinstance(item, ir.Value) else f"tensor({dtype.name.lower()})" if dtype else None
+            if text is not None and text not in allowed:
+                raise TypeError(f"{schema.name} does not take {text} as {formal.name!r}")
+            if dtype is not None and formal.type_str not in bound and formal.is_homogeneous:
+                bound[formal.type_str] = dtype
+            elif dtype is not None and formal.is_homogeneous and bound[formal.type_str] != dtype:
+                raise TypeError(
+                    f"{schema.name}: {formal.name!r} is {dtype.name}, its other operand is {bound[formal.type_str].name}"
+                )
+    values: list[ir.Value | None] = []
+    for formal, item in zip(formals, given, strict=True):
+        if item is None or isinstance(item, ir.Value):
+            values.append(item)
+        elif isinstance(item, (np.ndarray, np.generic)):
+            values.append(constant(np.asarray(item)))
+        else:
+            wanted = bound.get(formal.type_str) or dtype_of(formal.type_str) or _natural(item)
+            values.append(constant(_exact(item, wanted, schema.name, formal.name)))
+    return values
+
+
+def _natural(item: Any) -> ir.DataType:
+    """The dtype of a Python constant that has no operand beside it."""
+    kind = np.asarray(item).dtype.kind
+    return {"f": ir.DataType.FLOAT, "b": ir.DataType.BOOL, "U": ir.DataType.STRING, "O": ir.DataType.STRING}.get(
+        kind, ir.DataType.INT64
+    )
+
+
+def _exact(item: Any, dtype: ir.DataType, op: str, name: str) -> np.ndarray[Any, Any]:
+    plain = np.asarray(item)
+    if dtype == ir.DataType.STRING:
+        return np.asarray(item, dtype=object)
+    if plain.size == 0:
+        return plain.astype(dtype.numpy())
+    made = plain.astype(dtype.numpy())
+    if plain.dtype.kind == "f" and made.dtype.kind in "iub" and not np.array_equal(made.astype(plain.dtype), plain):
+        raise TypeError(f"{op}: the constant {item!r} for {name!r} is not a {dtype.name}")
+    if plain.dtype.kind in "iu" and made.dtype.kind in "iu" and not np.array_equal(made.astype(object), plain.astype(object)):
+        raise TypeError(f"{op}: the constant {item!r} for {name!r} is out of range for {dtype.name}")
+    return made
+
+
+def attribute_value(kind: ir.AttributeType, name: str, value: Any) -> Any:
+    """A Python value as an ONNX attribute of the given kind; dtypes may be given as such."""
+    T = ir.AttributeType
+    if kind == T.INT:
+        if isinstance(value, (ir.DataType, int, np.integer)):
+            return int(value)
+        if isinstance(value, (np.dtype, type)):
+            return int(ir.DataType.from_numpy(np.dtype(value)))
+    elif kind == T.FLOAT and isinstance(value, (int, float, np.number)):
+        return float(value)
+    elif kind == T.STRING and isinstance(value, (str, bytes)):
+        return value.decode() if isinstance(value, bytes) else value
+    elif kind == T.INTS:
+        return [int(v) for v in value]
+    elif kind == T.FLOATS:
+        return [float(v) for v in value]
+    elif kind == T.STRINGS:
+        return [str(v) for v in value]
+    elif kind == T.TENSOR:
+        return value if isinstance(value, ir.TensorProtocol) else ir.tensor(np.asarray(value))
+    elif kind == T.TYPE_PROTO:
+        return value
+    raise TypeError(f"attribute {name!r} must be {kind.name.lower()}, not {value!r}")
+
+
+def body_inputs(op_type: str, inputs: Sequence[ir.Value | None]) -> list[tuple[str, ir.TypeAndShape]]:
+    """Names and types of the inputs that a control-flow operator gives to its body."""
+
+    def like(v: ir.Value, label: str, drop: bool = False) -> tuple[str, ir.TypeAndShape]:
+        shape = v.shape
+        if drop and shape is not None:
+            shape = ir.Shape(list(shape)[1:])
+        return label, ir.TypeAndShape(v.type, shape)
+
+    scalar = ir.Shape([])
+    if op_type == "If":
+        return []
+    if op_type == "Loop":
+        counters = [
+            ("iteration", ir.TypeAndShape(ir.TensorType(ir.DataType.INT64), scalar)),
+            ("condition", ir.TypeAndShape(ir.TensorType(ir.DataType.BOOL), scalar)),
+        ]
+        # a state may change its shape from one turn to the next, so only its rank is promised
+        states = []
+        for i, v in enumerate(inputs[2:]):
+            assert v is not None
+            rank = None if v.shape is None else ir.Shape([None] * len(v.shape))
+            states.append((f"state_{i}", ir.TypeAndShape(v.type, rank)))
+        return counters + states
+    raise TypeError(f"{op_type}: give the body as an ir.Graph")
+
+
+def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
+    """Set dtypes and shapes of the node's outputs, as far as the standard's inference tells them."""
+    if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
+        _infer_from_bodies(node)
+        return
+    inputs = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
+    outputs = [f"o{i}" for i in range(len(node.outputs))]
+    types, data = {}, {}
+    for label, v in zip(inputs, node.inputs, strict=True):
+        if v is None:
+            continue
+        if v.type is not None:
+            proto = onnx.TypeProto()
+            ir.serde.serialize_type_into(proto, v.type)
+            if v.shape is not None:
+                ir.serde.serialize_shape_into(proto, v.shape)
+            types[label] = proto.SerializeToString()
+        c = v.const_value
+        if c is not None and c.size <= 64 and c.dtype != ir.DataType.STRING:
+            data[label] = onnx.numpy_helper.from_array(np.ascontiguousarray(c.numpy())).SerializeToString()
+    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, input=inputs, output=outputs)
+    for a in node.attributes.values():
+        proto.attribute.append(ir.serde.serialize_attribute(a))
+    try:
+        found = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
+    except onnx.shape_inference.InferenceError as e:
+        raise TypeError(f"{node.op_type}: {str(e).strip().splitlines()[0]}") from e
+    for label, v in zip(outputs, node.outputs, strict=True):
+        if label in found:
+            proto = onnx.TypeProto.FromString(found[label])
+            v.type = ir.serde.deserialize_type_proto_for_type(proto)
+            v.shape = ir.serde.deserialize_type_proto_for_shape(proto)
+    if any(v.dtype is None for v in node.outputs):
+        _same_type_variable(schema, node)
+
+
+def _same_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
+    """Where inference is silent, an output has the type of the input that shares its type variable, or its one fixed type."""
+    bound = {f.type_str: v.type for f, v in zip(_formals(schema, len(node.inputs)), node.inputs, strict=True) if v is not None}
+    for i, v in enumerate(node.outputs):
+        if v.dtype is not None:
+            continue
+        formal = schema.outputs[min(i, len(schema.outputs) - 1)]
+        fixed = dtype_of(formal.type_str)
+        v.type = bound.get(formal.type_str) or (ir.TensorType(fixed) if fixed else None)
+
+
+def _infer_from_bodies(node: ir.Node) -> None:
+    bodies = [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+    if node.op_type == "If":
+        for i, v in enumerate(node.outputs):
+            ends = [b.outputs[i] for b in bodies]
+            v.type = ends[0].type
+            v.shape = _common(ends[0].shape, ends[1].shape)
+    elif node.op_type == "Loop":
+        states = len(node.inputs) - 2
+        for i, v in enumerate(node.outputs):
+            end = bodies[0].outputs[i + 1]
+            v.type = end.type
+            if end.shape is not None:
+                start = node.inputs[i + 2].shape if i < states and node.inputs[i + 2] is not None else None  # type: ignore[union-attr]
+                v.shape = _common(end.shape, start) if i < states else ir.Shape([None, *end.shape])
+
+
+def _common(a: ir.Shape | None, b: ir.Shape | None) -> ir.Shape | None:
+    """What two shapes agree on."""
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return ir.Shape([x if x == y else None for x, y in zip(a, b, strict=True)])

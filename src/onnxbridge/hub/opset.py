@@ -1,0 +1,3 @@
+"""The one opset of the hub."""
+
+OPSET = 26

@@ -1,0 +1,320 @@
+"""The walker: takes the calls of any framework's graph through a table of rules into a target.
+
+It binds arguments against the source's schema, folds the inputs that a rule needs to know, expands what the target has no rule
+for, lets the target name and type the results, and collects every problem before it raises. There is no other walker.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections import ChainMap
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, merge
+from onnxbridge.rules import REQUIRED, Param, Rule, Rules
+
+Values = MutableMapping[Hashable, Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An input that is the result of another call, or an input or weight of the graph; `key` finds it among the values."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What the source's documentation says of an operator: its parameters in order, and the defaults of those that have one.
+
+    `attributes` names those among `params` that are configuration: where one is not given, its default is.
+    """
+
+    params: tuple[str, ...]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator of any framework's graph.
+
+    `inputs` are positional: `Ref`s, literals, None where omitted, and tuples of these. `attrs` are given by name; a subgraph
+    among them is a `Body`. `outputs` are keys for the results, None where nothing uses one.
+    """
+
+    op: str
+    inputs: tuple[Any, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[Hashable | None, ...]
+    where: Source = Source()
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True)
+class Body:
+    """A graph inside a graph: control flow's branches and bodies, called functions, expansions. Rules get it as a callable."""
+
+    inputs: tuple[Hashable | None, ...]
+    calls: Iterable[Call]
+    outputs: tuple[Any, ...]
+
+
+class Target(Protocol):
+    """What the walker writes into."""
+
+    direction: str
+    """As in a report's headline: "PyTorch to ONNX"."""
+    writer: Any
+    """What rules that write a file take first."""
+
+    def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
+        """The constant behind a value, None where it is only known when the model runs."""
+
+    def scope(self, call: Call) -> AbstractContextManager[Any]:
+        """Entered around a rule, so that whatever it writes carries the call's name and place."""
+
+    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Name and type a rule's results, one for each of `call.outputs`."""
+
+    def expand(self, call: Call) -> Body | None:
+        """The same operator in simpler operators, None where there is no such expansion."""
+
+
+class _Failed:
+    """Stands for the results of a call that could not be lowered; calls that consume it are passed over quietly."""
+
+
+FAILED = _Failed()
+
+
+class _Skip(Exception):
+    """A call depends on one that failed."""
+
+
+def lower(calls: Iterable[Call], rules: Rules, values: Values, target: Target) -> None:
+    """Lower every call into the target, adding the results to `values`.
+
+    All calls are looked at, also behind a failed one.
+
+    Raises:
+        ConversionError: with every problem that was met.
+    """
+    problems: list[Problem] = []
+    cause: Exception | None = None
+    for call in calls:
+        try:
+            results = _lower_one(call, rules, values, target)
+        except _Skip:
+            results = (FAILED,) * len(call.outputs)
+        except ConversionError as e:
+            problems += e.problems
+            cause = cause or e.__cause__ or e  # type: ignore[assignment]
+            results = (FAILED,) * len(call.outputs)
+        for key, result in zip(call.outputs, results, strict=False):
+            if key is not None:
+                values[key] = result
+    if problems:
+        raise ConversionError(target.direction, merge(problems)) from cause
+
+
+def _lower_one(call: Call, rules: Rules, values: Values, target: Target) -> tuple[Any, ...]:
+    rule = rules.get(call.op)
+    refusal: Exception | None = None
+    if rule is not None:
+        try:
+            with target.scope(call):
+                args, attrs = bind(rule, call, values, target, rules)
+                if rule.writer:
+                    args = [target.writer, *args]
+                return target.adopt(call, _as_results(rule.lower(*args, **attrs), call))
+        except Unsupported as e:
+            refusal = e
+        except (OnnxbridgeError, _Skip):
+            raise
+        except Exception as e:
+            if os.environ.get("ONNXBRIDGE_DEBUG"):
+                raise
+            refusal = e
+    body = target.expand(call)
+    if body is not None:
+        try:
+            with target.scope(call):
+                return target.adopt(call, as_function(body, rules, values, target)(*_resolve(call.inputs, values)))
+        except ConversionError as e:
+            if refusal is None:
+                needs = ", ".join(sorted({f"{p.op} ({p.reason})" for p in e.problems}))
+                refusal = Unsupported(f"no rule, and its expansion needs {needs}")
+    if refusal is None:
+        refusal = Unsupported("no rule", _near(call.op, rules))
+    raise ConversionError(target.direction, [_problem(call, refusal)]) from refusal
+
+
+def _problem(call: Call, error: Exception) -> Problem:
+    if isinstance(error, Unsupported):
+        return Problem(call.op, error.reason, error.hint, (call.where,))
+    text = (str(error).strip() or "no message").splitlines()[0]
+    return Problem(call.op, f"its rule failed: {type(error).__name__}: {text}", "", (call.where,))
+
+
+def _near(op: str, rules: Rules) -> str:
+    names = list(rules)
+    base = op.split(".")[0]
+    near = [n for n in names if n.split(".")[0] == base] or difflib.get_close_matches(op, names, n=3, cutoff=0.75)
+    return f"there are rules for {', '.join(near[:4])}" if near else ""
+
+
+def _as_results(result: Any, call: Call) -> tuple[Any, ...]:
+    """A tuple is several outputs; anything else, a sequence's list included, is one."""
+    results = result if isinstance(result, tuple) else (result,)
+    wanted = max((i + 1 for i, key in enumerate(call.outputs) if key is not None), default=0)
+    if len(results) < wanted:
+        raise Unsupported(f"output {wanted} is used, and the rule gives {len(results)}")
+    return results[: len(call.outputs)]
+
+
+def as_function(body: Body, rules: Rules, values: Values, target: Target) -> Callable[..., tuple[Any, ...]]:
+    """The body as a callable on the target's values; it sees the values around it."""
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        inner: Values = ChainMap({k: v for k, v in zip(body.inputs, inputs, strict=False) if k is not None}, values)
+        lower(body.calls, rules, inner, target)
+        return tuple(_resolve(body.outputs, inner))
+
+    return run
+
+
+def _resolve(item: Any, values: Values) -> Any:
+    """Put the target's values where `item` has `Ref`s, through tuples and lists."""
+    if isinstance(item, Ref):
+        value = values[item.key]
+        if value is FAILED:
+            raise _Skip
+        return value
+    if isinstance(item, (tuple, list)):
+        return type(item)(_resolve(i, values) for i in item)
+    return item
+
+
+def bind(rule: Rule, call: Call, values: Values, target: Target, rules: Rules) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and keyword arguments with which the rule is called.
+
+    Raises:
+        Unsupported: if an argument that the rule does not name is away from its default, or a static one is not known.
+    """
+    names = call.schema.params if call.schema else ()
+    defaults = call.schema.defaults if call.schema else {}
+    positional = [p for p in rule.params if not p.keyword]
+    variadic = next((p for p in positional if p.variadic), None)
+    given: dict[str, Any] = dict(call.attrs)
+    rest: list[Any] = []
+    for i, item in enumerate(call.inputs):
+        if variadic is not None and i >= len(positional) - 1:
+            rest.append(_resolve(item, values))
+        elif i < len(names):
+            given[names[i]] = item
+        elif i < len(positional):
+            given[positional[i].name] = item
+        elif item is not None:
+            raise Unsupported(f"input {i} is not supported")
+    args: list[Any] = []
+    attrs: dict[str, Any] = {}
+    for p in rule.params:
+        if p.variadic:
+            args += rest
+            continue
+        name = p.name if p.name in given else p.name.rstrip("_")
+        value = given.pop(name, None)
+        if p.form == "outputs":
+            value = tuple(key is not None for key in call.outputs)
+        elif value is None:
+            value = p.default if p.default is not REQUIRED else defaults.get(name)
+            if value is None and p.default is REQUIRED and name not in defaults and not p.form:
+                raise Unsupported(f"{'attribute' if p.keyword else 'input'} {name!r} is missing")
+        elif isinstance(value, Body):
+            value = as_function(value, rules, values, target)
+        elif p.form:
+            value = _static(p, value, values, target)
+        else:
+            value = _like_default(_resolve(value, values), p.default) if p.keyword else _resolve(value, values)
+        if p.keyword:
+            attrs[p.name] = value
+        else:
+            args.append(value)
+    for name, value in given.items():
+        if rule.takes_any:
+            attrs[name] = value
+        elif value is not None and not (name in defaults and same(value, defaults[name])):
+            raise Unsupported(f"{name}={_short(value)} is not supported")
+    return args, attrs
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two attribute values are equal, lists and tuples alike."""
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return bool(np.array_equal(a, b))
+    return bool(a == b)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _like_default(value: Any, default: Any) -> Any:
+    """An attribute's value in the type of the rule's default: frameworks write True as 1, (3,) as 3, 1.0 as 1."""
+    if isinstance(default, bool) and isinstance(value, (int, np.integer)):
+        return bool(value)
+    if isinstance(default, float) and isinstance(value, int):
+        return float(value)
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(default, tuple) and not isinstance(value, tuple):
+        return (value,)
+    return value
+
+
+_MUST_BE_KNOWN = "make it a constant, or give the input a fixed shape"
+
+
+def _static(p: Param, item: Any, values: Values, target: Target) -> Any:
+    """The value of a parameter that the rule must know when converting."""
+
+    def known(item: Any) -> Any:
+        if isinstance(item, (tuple, list)):
+            return [known(i) for i in item]
+        if not isinstance(item, Ref):
+            return item
+        array = target.static(item.key, _resolve(item, values))
+        if array is None:
+            raise Unsupported(f"input {p.name!r} must be known when converting", _MUST_BE_KNOWN)
+        return array
+
+    return to_form(known(item), p.form, p.name)
+
+
+def to_form(value: Any, form: str, name: str) -> Any:
+    """A known value in the form that a rule's annotation asks for; None stays None."""
+    if value is None or form == "array":
+        return None if value is None else np.asarray(value)
+    if form == "str":
+        return str(np.asarray(value).item()) if not isinstance(value, str) else value
+    array = np.asarray(value)
+    if form in ("int", "float", "bool"):
+        if array.size != 1:
+            raise Unsupported(f"{name!r} must hold one element, it holds {array.size}")
+        return {"int": int, "float": float, "bool": bool}[form](array.reshape(()).item())
+    each = int if form == "ints" else float
+    return tuple(each(v) for v in array.reshape(-1).tolist())
+
+
+def resolve(items: Sequence[Any], values: Values) -> list[Any]:
+    """The target's values behind the outputs of a graph, after `lower` has succeeded."""
+    return [_resolve(item, values) for item in items]

@@ -98,7 +98,7 @@ class Builder:
             raise TypeError(f"{schema.name} has no attribute {name!r}")
         if value is None:
             return None
-        kind = ir.AttributeType(int(declared.type.value))
+        kind = ir.AttributeType(int(declared.type))  # type: ignore[call-overload]
         if kind == ir.AttributeType.GRAPH:
             if isinstance(value, ir.Graph):
                 return ir.AttrGraph(name, value)

@@ -1,5 +1,14 @@
-"""Rules: Core ML's MIL operators in NumPy."""
+"""Rules: Core ML's MIL operators in NumPy, by MIL's own names of operators and parameters.
 
-from onnxbridge.rules import Rules
+Where an operator changed between versions of the opset, its rule takes the parameters of all of them.
+float16 tensors reach a rule as float32, and its result is rounded to float16, unless the operator only moves values.
+"""
+
+from typing import Annotated, Any
+
+from onnxbridge.rules import Rules, Static
+
+Values = Annotated[list[Any], Static("values")]
+"""A tuple of values; any other parameter is one value."""
 
 rule = Rules("runtime.mil", package=__name__)

@@ -1,0 +1,48 @@
+"""Where a model comes from, in its own metadata: hashes and versions, never a machine's paths. Nodes' places are in `places`.
+
+    model.metadata_props   onnxbridge.version           the version that wrote the model
+                           onnxbridge.source            the sources' base names, joined by ", "
+                           onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
+                           onnxbridge.framework.NAME    the version of a framework that took part
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+from onnxbridge.hub.paths import named, open_file
+
+PREFIX = "onnxbridge."
+_CHUNK = 1 << 20
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file, read in chunks; of a folder, that of its files' relative names and hashes in their order."""
+    text = named(path)
+    if os.path.isdir(text):
+        lines = []
+        for folder, _, names in os.walk(text):
+            for file in (os.path.join(folder, name) for name in names):
+                lines.append(f"{os.path.relpath(file, text).replace(os.sep, '/')}\\0{sha256(file)}\\n")
+        return hashlib.sha256("".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256()
+    with open(open_file(text), "rb") as content:
+        while chunk := content.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def stamp(model: ir.Model, sources: Sequence[str | os.PathLike[str]] = (), frameworks: Iterable[str] = ()) -> None:
+    """Write which files the model was made from, and by which versions of which installed packages."""
+    notes = model.metadata_props
+    notes[PREFIX + "version"] = importlib.metadata.version("onnxbridge")
+    if sources:
+        notes[PREFIX + "source"] = ", ".join(os.path.basename(os.path.normpath(named(s))) for s in sources)
+        notes[PREFIX + "source.sha256"] = ", ".join(map(sha256, sources))
+    for name in sorted(frameworks):
+        notes[f"{PREFIX}framework.{name}"] = importlib.metadata.version(name)

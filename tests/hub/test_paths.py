@@ -1,0 +1,87 @@
+"""Opening and replacing files: no links, no pipes, no way out of the folder, whole files or none."""
+
+import os
+import stat
+
+import pytest
+
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.hub import paths
+
+
+def test_a_nul_character_never_reaches_the_system():
+    with pytest.raises(UnsafeFileError, match="NUL"):
+        paths.named("model\0.onnx")
+
+
+def test_the_user_may_name_a_link_but_not_a_pipe(tmp_path):
+    (tmp_path / "a").write_bytes(b"content")
+    (tmp_path / "b").symlink_to("a")
+    assert bytes(paths.mapped(paths.open_file(tmp_path / "b"))) == b"content"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnsafeFileError, match="named pipe"):
+        paths.open_file(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_the_way_down_is_checked_with_and_without_open_relative_to_a_folder(tmp_path, monkeypatch, relative):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "w").write_bytes(b"inside")
+    (tmp_path / "link").symlink_to("sub")
+    (tmp_path / "sub" / "self").symlink_to("w")
+    if not relative:
+        monkeypatch.setattr(os, "supports_dir_fd", set())
+    assert bytes(paths.mapped(paths.open_inside(str(tmp_path), "./sub/w", "x"))) == b"inside"
+    for location in ("link/w", "sub/self", "sub/../sub/w", "sub//w", "/etc/passwd", "sub", "sub/w/w", "none"):
+        with pytest.raises(UnsafeFileError):
+            paths.open_inside(str(tmp_path), location, "x")
+
+
+def test_refusing_a_file_leaves_no_descriptor_open(tmp_path):
+    os.link(_file(tmp_path / "a"), tmp_path / "b")
+    before = os.listdir("/proc/self/fd")
+    for location in ("a", "none", "../x"):
+        with pytest.raises(UnsafeFileError):
+            paths.open_inside(str(tmp_path), location, "x")
+    assert os.listdir("/proc/self/fd") == before
+
+
+def _file(path):
+    path.write_bytes(b"x")
+    return path
+
+
+def test_a_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
+    target = _file(tmp_path / "out")
+    with paths.replacing(target) as temporary:
+        paths.write_pieces(temporary, [b"new", memoryview(b" content")])
+        assert target.read_bytes() == b"x"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert target.read_bytes() == b"new content" and stat.S_IMODE(target.stat().st_mode) == 0o666 & ~umask
+    with pytest.raises(KeyError), paths.replacing(target) as temporary:
+        paths.write_pieces(temporary, [b"half"])
+        raise KeyError
+    assert target.read_bytes() == b"new content" and os.listdir(tmp_path) == ["out"]
+
+
+def test_long_zeros_become_holes_and_the_size_is_kept(tmp_path):
+    size = 64 << 20
+    content = bytes(size) + b"x" + bytes(size)
+    paths.write_pieces(tmp_path / "a", [content])
+    assert (tmp_path / "a").stat().st_size == len(content)
+    assert (tmp_path / "a").stat().st_blocks * 512 < size // 4
+    assert (tmp_path / "a").read_bytes() == content
+
+
+def test_what_is_there_is_kept_without_force(tmp_path):
+    with pytest.raises(UsageError, match="--force"):
+        paths.refuse_overwriting(_file(tmp_path / "a"), force=False)
+    paths.refuse_overwriting(tmp_path / "a", force=True)
+    paths.refuse_overwriting(tmp_path / "b", force=False)
+
+
+def test_long_and_wild_names_are_cut_and_escaped():
+    assert paths.quoted("a\x1b\n") == "'a\\x1b\\n'"
+    assert len(paths.quoted("x" * 1000)) < 130
+    assert paths.quoted(b"\xff") == "'\\\\xff'"

@@ -26,11 +26,15 @@ from onnxbridge.hub.schemas import schema_of, version_of
 
 
 class Builder:
-    """Writes nodes into a graph that `graph()` or `model()` closes."""
+    """Writes nodes into a graph that `graph()` or `model()` closes, or that is there already and `take()`s them.
 
-    def __init__(self) -> None:
+    Opset adapters write at another opset than the hub's; nothing is folded there, since the executor knows the hub's only.
+    """
+
+    def __init__(self, opset: int = OPSET, names: set[str] | None = None) -> None:
+        self._opset = opset
         self._nodes: list[list[ir.Node]] = [[]]
-        self._names: set[str] = set()
+        self._names: set[str] = set() if names is None else names
         self._constants: dict[tuple[Any, ...], ir.Value] = {}
         self._where = Source()
         self._prefix = ""
@@ -43,7 +47,7 @@ class Builder:
 
     def call(self, op_type: str, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
         """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
-        schema = schema_of(op_type, domain)
+        schema = schema_of(op_type, domain, self._opset)
         values = inference.promote(schema, inputs, self.constant)
         attributes = [a for name, v in attrs.items() if (a := self._attribute(schema, name, v, values)) is not None]
         for name, declared in schema.attributes.items():
@@ -51,7 +55,7 @@ class Builder:
                 raise TypeError(f"{op_type} needs the attribute {name!r}")
         node = ir.Node(domain, op_type, values, attributes, num_outputs=outputs)
         inference.infer(schema, node)
-        known = fold.fold(node)
+        known = fold.fold(node) if self._opset == OPSET else None
         if known is not None:
             for i in range(len(values)):
                 node.replace_input_with(i, None)
@@ -174,6 +178,11 @@ class Builder:
         return value
 
     # closing
+
+    def take(self) -> list[ir.Node]:
+        """What has been written, for the caller to put into a graph."""
+        taken, self._nodes[-1] = self._nodes[-1], []
+        return taken
 
     @property
     def nodes(self) -> list[ir.Node]:

@@ -21,16 +21,17 @@ def version_of(domain: str) -> int:
 
 
 @functools.cache
-def schema_of(op_type: str, domain: str = "") -> onnx.defs.OpSchema:
-    """The operator's schema at the hub's opset.
+def schema_of(op_type: str, domain: str = "", opset: int = OPSET) -> onnx.defs.OpSchema:
+    """The operator's schema at the hub's opset, or at another one of ai.onnx.
 
     Raises:
         ValueError: if the standard has no such operator there.
     """
+    version = version_of(domain) if domain else opset
     try:
-        return onnx.defs.get_schema(op_type, version_of(domain), domain)
+        return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError as e:
-        raise ValueError(f"ONNX has no operator {name_of(op_type, domain)} at opset {version_of(domain)}") from e
+        raise ValueError(f"ONNX has no operator {name_of(op_type, domain)} at opset {version}") from e
 
 
 def name_of(op_type: str, domain: str) -> str:

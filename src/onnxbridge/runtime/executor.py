@@ -1,0 +1,178 @@
+"""Runs an ONNX model with NumPy: any operator of the standard, any intermediate value, and on request all of it in float64."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxbridge.errors import UsageError
+from onnxbridge.hub import calls
+from onnxbridge.hub.limits import Limits, limited
+from onnxbridge.hub.opset import OPSET
+from onnxbridge.lowering import Body, Call, Ref
+from onnxbridge.runtime.plan import Compiler, Plan, Settings, execute
+
+Array = np.ndarray[Any, Any]
+
+_ROUNDED = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+_ROUNDED_CODES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision"})
+
+
+class Executor:
+    """A model, compiled once and run as often as wanted.
+
+    `precision="float64"` computes everything that the model declares as float32, float16 or bfloat16 in float64: the reference
+    against which rounding is judged. `limits` bounds what one run may take.
+
+    Raises:
+        ConversionError: with every operator that cannot be run.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto | ir.Model | str | os.PathLike[str],
+        *,
+        precision: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        if precision not in (None, "float64"):
+            raise UsageError(f"precision is {precision!r}, it may be 'float64' or nothing")
+        self._wide = precision == "float64"
+        self._limits = limits or Limits()
+        graph = _hub(model).graph
+        self._inputs = {str(v.name): v for v in graph.inputs}
+        self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
+        self.output_names = [str(v.name) for v in graph.outputs]
+        self._settings = _settings(self._wide)
+        compiler = Compiler(self._settings)
+        self._plan = compiler.compile(list(graph.inputs), list(calls.of(graph)), [Ref(v) for v in graph.outputs])
+        self._all_steps = compiler.steps
+        made = [v for node in graph for v in node.outputs if v in compiler.slots]
+        self._slots = {str(v.name): compiler.find(v) or 0 for v in (*graph.initializers.values(), *graph.inputs, *made)}
+        self._plans: dict[tuple[str, ...], Plan] = {}
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """The named values (all outputs for None; intermediate ones may be named) for these inputs.
+
+        Raises:
+            UsageError: if an input is missing, unknown, or not as the model declares it.
+            LimitError: if the run would take more than the limits allow.
+        """
+        plan = self._plan if names is None else self._plan_for(tuple(names))
+        frame = plan.frame.copy()
+        self._feed(frame, feeds)
+        with limited(self._limits) as budget, np.errstate(all="ignore"):
+            results = execute(plan, frame, budget, self._settings.adapt_result)
+        return list(results)
+
+    def _plan_for(self, names: tuple[str, ...]) -> Plan:
+        if names not in self._plans:
+            unknown = [n for n in names if n not in self._slots]
+            if unknown:
+                raise UsageError(f"the model has no value named {unknown[0]!r}")
+            whole = Plan(self._plan.frame, self._all_steps, self._plan.inputs, self._plan.outputs)
+            self._plans[names] = whole.pruned(tuple(self._slots[n] for n in names))
+        return self._plans[names]
+
+    def _feed(self, frame: list[Any], feeds: Mapping[str, Any]) -> None:
+        for name, given in feeds.items():
+            if name not in self._inputs:
+                raise UsageError(f"the model has no input named {name!r}; it has {', '.join(self._inputs) or 'none'}")
+            frame[self._slots[name]] = self._accepted(name, given)
+        for name, value in self._inputs.items():
+            if name not in feeds:
+                if value.const_value is None:
+                    raise UsageError(f"the input {name!r} is missing")
+                frame[self._slots[name]] = self._settings.constant(value)
+
+    def _accepted(self, name: str, given: Any) -> Any:
+        """An input as rules get it; tensors must be of the type and the fixed sizes that the model declares."""
+        if given is None:
+            return None
+        value = self._inputs[name]
+        if isinstance(value.type, ir.SequenceType) or (isinstance(given, list) and isinstance(value.type, ir.OptionalType)):
+            return [self._loaded(np.asarray(item)) for item in given]
+        array = np.asarray(given)
+        if array.dtype.kind in "US":
+            array = array.astype(object)
+        if isinstance(value.type, ir.TensorType) and value.dtype is not None:
+            declared = np.dtype(value.dtype.numpy())
+            if array.dtype != declared and not (self._wide and array.dtype.kind == "f" and declared in _ROUNDED):
+                raise UsageError(f"the input {name!r} is {array.dtype}, the model declares {declared}")
+            _check_shape(name, array, value.shape)
+        return self._loaded(array)
+
+    def _loaded(self, array: Array) -> Array:
+        return _widened(array) if self._wide else array
+
+
+def _check_shape(name: str, array: Array, shape: ir.Shape | None) -> None:
+    if shape is None:
+        return
+    fits = len(shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(shape, array.shape, strict=True))
+    if not fits:
+        declared = ", ".join(str(d) for d in shape)
+        raise UsageError(f"the input {name!r} has shape {list(array.shape)}, the model declares [{declared}]")
+
+
+def _hub(model: onnx.ModelProto | ir.Model | str | os.PathLike[str]) -> ir.Model:
+    """The model at the hub's opset, without functions; what the caller handed in stays as it was."""
+    from onnxbridge.hub import io
+
+    if isinstance(model, ir.Model):
+        hub = model
+    elif isinstance(model, onnx.ModelProto):
+        hub = io.from_proto(model)
+    else:
+        hub = io.read(model)
+    if hub.functions:
+        from onnx_ir.passes.common import InlinePass
+
+        hub = InlinePass()(hub.clone() if hub is model else hub).model
+    if hub.opset_imports.get("", OPSET) != OPSET:
+        from onnxbridge.hub.opset import to_hub
+
+        hub = to_hub(hub)
+    return hub
+
+
+def _settings(wide: bool) -> Settings:
+    from onnxbridge.hub.expand import body_of
+    from onnxbridge.runtime.numpy.ops import rule
+
+    def expand(call: Call) -> Body | None:
+        return body_of(call)
+
+    def constant(key: Hashable) -> Any:
+        if not isinstance(key, ir.Value) or key.const_value is None:
+            return None
+        array = key.const_value.numpy()
+        return _widened(array) if wide else array
+
+    return Settings(rule, constant, expand, _wide_attributes if wide else None, _widened if wide else None)
+
+
+def _widened(value: Any) -> Any:
+    """float32 and narrower as float64, in sequences too."""
+    if isinstance(value, list):
+        return [_widened(item) for item in value]
+    return value.astype(np.float64) if getattr(value, "dtype", None) in _ROUNDED else value
+
+
+def _wide_attributes(op: str, attrs: dict[str, Any]) -> dict[str, Any]:
+    """Attributes that name or hold one of the rounded types, changed to float64."""
+    return {
+        name: ir.DataType.DOUBLE.value
+        if name in _TYPE_ATTRIBUTES and value in _ROUNDED_CODES
+        else _widened(value)
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in attrs.items()
+    }

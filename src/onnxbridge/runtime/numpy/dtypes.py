@@ -1,0 +1,52 @@
+"""The element types of ONNX as NumPy sees them, and in which of them rules compute."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+Array = np.ndarray[Any, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+FLOAT, UINT8, INT64, BOOL = 1, 2, 7, 9  # the standard's numbers for what its attributes default to
+NARROW = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
+
+
+def dtype_of(code: int) -> np.dtype[Any]:
+    """The NumPy type of one of the standard's type numbers."""
+    return np.dtype(ir.DataType(code).numpy())
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are real numbers; ml_dtypes' own floats are of kind V, its integers too."""
+    return dtype.kind == "f" or (dtype.kind == "V" and "int" not in dtype.name)
+
+
+def wide(x: Any) -> Any:
+    """float16 and bfloat16 as float32, everything else as it is."""
+    return x.astype(np.float32) if getattr(x, "dtype", None) in NARROW else x
+
+
+def widened(function: F) -> F:
+    """Compute with float16 and bfloat16 inputs in float32, and round the float results once, to the first such input's type."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **attrs: Any) -> Any:
+        narrow = next((a.dtype for a in args if getattr(a, "dtype", None) in NARROW), None)
+        if narrow is None:
+            return function(*args, **attrs)
+        result = function(*map(wide, args), **attrs)
+        if isinstance(result, tuple):
+            return tuple(_narrowed(r, narrow) for r in result)
+        return _narrowed(result, narrow)
+
+    return run  # type: ignore[return-value]
+
+
+def _narrowed(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x.astype(dtype) if getattr(x, "dtype", None) == np.float32 else x

@@ -1,0 +1,107 @@
+"""MXNet symbols (`-symbol.json` with `.params`) and live Gluon blocks to the hub. Reading files needs no MXNet."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import OnnxbridgeError, UsageError
+from onnxbridge.frontends.mxnet import capture, live, names, symbol
+from onnxbridge.frontends.mxnet import params as params_file
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.hub.recognise import recognise
+from onnxbridge.rules import Rules
+from onnxbridge.runtime.mxnet import service
+
+Files = tuple[Path, Path | None]
+_SUFFIX = "-symbol.json"
+
+
+class MXNet:
+    """The frontend. A source is a symbol's path, a pair of paths (symbol, params), a live block, or a live symbol alone or
+    with its parameters as further items of a tuple."""
+
+    name = "mxnet"
+    title = "MXNet"
+    package = ""
+
+    @property
+    def rules(self) -> Rules:
+        return rule
+
+    def accepts(self, source: Any) -> bool:
+        if live.is_live(source):
+            return True
+        first = source[0] if isinstance(source, (tuple, list)) and len(source) == 2 else source
+        if not isinstance(first, (str, os.PathLike)):
+            return False
+        try:
+            return recognise(first) == "mxnet-symbol"
+        except OnnxbridgeError:
+            return False
+
+    def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:
+        """The source as a hub model.
+
+        Raises:
+            ConversionError: with every operator that is in the way.
+            UsageError: if the shape of an input is not known.
+        """
+        with _files(source, inputs) as files:
+            graph, values = _read(files)
+        return capture.hub_model(graph, values, capture.specs_of(graph, values, inputs, dynamic))
+
+    def run(self, source: Any, feeds: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        """What MXNet itself computes, in its own interpreter. Labels may be left out."""
+        with _files(source, feeds) as files:
+            graph, values = _read(files)
+            optional = [graph.nodes[i].name for i in capture.labels(graph, values)]
+            return service().run(files[0], files[1], feeds, optional)
+
+
+def _read(files: Files) -> tuple[symbol.Graph, dict[str, np.ndarray[Any, Any]]]:
+    """The symbol and its parameters by the names of its variables."""
+    graph = symbol.read(files[0])
+    found = params_file.read(files[1]) if files[1] is not None else {}
+    return graph, {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in found.items()}
+
+
+@contextmanager
+def _files(source: Any, inputs: Any) -> Iterator[Files]:
+    """The two files of a source; a live one is saved to a folder of its own first."""
+    if live.is_live(source):
+        with tempfile.TemporaryDirectory() as folder:
+            yield live.export(source, inputs, Path(folder))
+    elif isinstance(source, (tuple, list)):
+        yield Path(source[0]), Path(source[1]) if source[1] is not None else None
+    else:
+        yield Path(source), _beside(Path(source))
+
+
+def _beside(path: Path) -> Path | None:
+    """The parameters that belong to a symbol's path by MXNet's naming, None where there are none.
+
+    Raises:
+        UsageError: if there are several.
+    """
+    if not path.name.endswith(_SUFFIX):
+        return None
+    stem = path.name.removesuffix(_SUFFIX)
+    found = sorted(p for p in path.parent.iterdir() if p.name.startswith(stem + "-") and p.name.endswith(".params"))
+    found = [p for p in found if p.name[len(stem) + 1 : -len(".params")].isdigit()]
+    if len(found) > 1:
+        shown = ", ".join(p.name for p in found[:6])
+        raise UsageError(f"{path}: there are several parameter files beside it ({shown}); give the pair (symbol, params)")
+    return found[0] if found else None
+
+
+frontend = MXNet()
+
+__all__ = ["MXNet", "frontend", "names"]

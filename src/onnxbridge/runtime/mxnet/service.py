@@ -1,0 +1,157 @@
+"""The client of `server.py`: starts the interpreter that has MXNet, keeps it, and restarts it after a crash."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError
+
+VARIABLE = "ONNXBRIDGE_MXNET_PYTHON"
+INSTALL = (
+    "python3.11 -m venv mx && mx/bin/pip install mxnet==1.9.1 'numpy==1.23.5' "
+    f"&& export {VARIABLE}=$PWD/mx/bin/python"
+)
+SERVER = Path(__file__).with_name("server.py")
+START_SECONDS = 120.0
+
+
+def python() -> str:
+    """The interpreter that has MXNet: what the variable names, else this one where it has it.
+
+    Raises:
+        MissingFrameworkError: if there is neither.
+    """
+    named = os.environ.get(VARIABLE, "")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise MissingFrameworkError(f"{VARIABLE} names {named!r}, which is no program; install MXNet with: {INSTALL}")
+        return named
+    if importlib.util.find_spec("mxnet") is not None:
+        return sys.executable
+    raise MissingFrameworkError(
+        "running an MXNet model needs MXNet 1.9.1 in an environment of its own "
+        f"(converting one does not): {INSTALL}"
+    )
+
+
+class Service:
+    """A process that has MXNet. A crash or a timeout is an error of that call only; the next one starts a new process."""
+
+    def __init__(self, interpreter: str, seconds: float = 600.0) -> None:
+        self.interpreter = interpreter
+        self.seconds = seconds
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, do: str, **request: Any) -> dict[str, Any]:
+        """Send one request and wait for its reply.
+
+        Raises:
+            OnnxbridgeError: if MXNet refuses it or its process ends.
+            LimitError: if no reply comes in time.
+        """
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        return self._exchange({"do": do} | request, self.seconds)
+
+    def run(
+        self, symbol: Path, params: Path | None, feeds: Mapping[str, np.ndarray[Any, Any]], optional: Sequence[str] = ()
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """The outputs of a symbol by MXNet's own names, in order. Inputs in `optional` (labels) may be left out."""
+        with tempfile.TemporaryDirectory() as folder:
+            given, out = Path(folder, "feeds.npz"), Path(folder, "out.npz")
+            np.savez(given, **dict(feeds))
+            reply = self.ask(
+                "run",
+                symbol=os.path.abspath(symbol),
+                params=os.path.abspath(params) if params is not None else None,
+                feeds=str(given),
+                out=str(out),
+                optional=list(optional),
+            )
+            with np.load(out) as arrays:
+                return {name: arrays[f"o{i}"] for i, name in enumerate(_unique(reply["names"]))}
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _start(self) -> None:
+        self.close()
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONWARNINGS": "ignore"}
+        self._process = subprocess.Popen(
+            [self.interpreter, str(SERVER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        try:
+            self._exchange({"do": "ping"}, START_SECONDS)
+        except OnnxbridgeError as e:
+            raise MissingFrameworkError(f"{self.interpreter} cannot import MXNet; install it with: {INSTALL}") from e
+
+    def _exchange(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended: the empty reply below says so
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                self.close()
+                raise LimitError(f"MXNet did not answer within {seconds:g} seconds")
+        line = process.stdout.readline()
+        if not line:
+            self.close()
+            raise OnnxbridgeError(f"the MXNet process ended while it was asked to {request['do']} (exit {process.returncode})")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise OnnxbridgeError(f"MXNet: {reply['error']}")
+        return reply
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names, with a number where one comes again: a symbol may give the same output twice."""
+    found: list[str] = []
+    for name in names:
+        label, n = name, 0
+        while label in found:
+            n += 1
+            label = f"{name}_{n}"
+        found.append(label)
+    return found
+
+
+@functools.cache
+def _of(interpreter: str) -> Service:
+    made = Service(interpreter)
+    atexit.register(made.close)
+    return made
+
+
+def service() -> Service:
+    """The process of this session."""
+    return _of(python())

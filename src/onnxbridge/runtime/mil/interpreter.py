@@ -1,0 +1,216 @@
+"""Runs Core ML programs in NumPy, on any machine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, UsageError, merge
+from onnxbridge.runtime.mil.features import give, take
+from onnxbridge.runtime.mil.ops import rule as rules
+from onnxbridge.runtime.mil.program import Block, Operation, Slot
+from onnxbridge.runtime.mil.reader import read
+from onnxbridge.runtime.mil.state import State
+
+DIRECTION = "Core ML to NumPy"
+
+# These move values and change none, so float16 goes through them as it is.
+# fmt: off
+MOVES = frozenset({
+    "batch_to_space", "cast", "concat", "cond", "coreml_update_state", "crop", "depth_to_space", "expand_dims", "flatten2d",
+    "gather", "gather_along_axis", "gather_nd", "identity", "list_gather", "list_read", "list_scatter", "list_write",
+    "pixel_shuffle", "pixel_unshuffle", "read_state", "reshape", "reshape_like", "reverse", "reverse_sequence", "select",
+    "shape", "slice_by_index", "slice_by_size", "slice_update", "sliding_windows", "space_to_batch", "space_to_depth",
+    "split", "squeeze", "stack", "tile", "transpose", "while_loop", "write_state",
+})
+# fmt: on
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "str": str,
+    "ints": lambda v: tuple(int(n) for n in np.ravel(v)),
+    "floats": lambda v: tuple(float(n) for n in np.ravel(v)),
+    "array": np.asarray,
+}
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operator ready to run: where its arguments come from, and which slots it is the last to read."""
+
+    operation: Operation
+    call: Callable[..., Any]
+    arguments: tuple[tuple[str, str, Any], ...]
+    moves: bool
+    done: tuple[int, ...]
+
+
+class Interpreter:
+    """A Core ML program, ready to run: an .mlpackage, an `MLModel`, its specification or a MIL program in memory.
+
+    Raises `ConversionError` with every operator that has no rule. States are zero at first and kept between runs; `reset`
+    makes them zero again.
+    """
+
+    def __init__(self, source: Any, *, function: str = "main") -> None:
+        self._function, self.inputs, self.outputs = read(source, function)
+        problems = merge(_problems(self._function.block))
+        if problems:
+            raise ConversionError(DIRECTION, problems)
+        self._constants: dict[int, Any] = dict(self._function.constants)
+        self._plans: dict[int, list[_Step]] = {}
+        self._unpack_weights(self._function.block)
+        self._plan(self._function.block)
+        self.reset()
+
+    def reset(self) -> None:
+        """Make every state zero."""
+        self._states = {name: State.zeros(slot) for name, slot in self._function.states.items()}
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Compute the model's outputs from its inputs, both by the names of the model's description.
+
+        Arrays are converted to the declared types as Core ML does it; images are arrays (N, C, H, W) or PIL images.
+        """
+        unknown = sorted(set(feeds) - {f.name for f in self.inputs})
+        if unknown:
+            raise UsageError(f"the model has no input {', '.join(unknown)}; it takes {', '.join(f.name for f in self.inputs)}")
+        block = self._function.block
+        values: list[Any] = [None] * self._function.slots
+        for index, constant in self._constants.items():
+            values[index] = constant
+        for name, slot in self._function.states.items():
+            values[slot.index] = self._states[name]
+        described = {f.name: f for f in self.inputs}
+        for slot in block.inputs:
+            values[slot.index] = take(described[slot.name], slot, feeds)
+        with np.errstate(all="ignore"):
+            results = self._run(block, values)
+        by_name = {slot.name: result for slot, result in zip(block.outputs, results, strict=True)}
+        return {f.name: give(f, by_name, list(results), i) for i, f in enumerate(self.outputs)}
+
+    def _unpack_weights(self, block: Block) -> None:
+        """Compute what is stored compressed (constexpr_...) once, as Core ML does it when it loads a model."""
+        left = []
+        values = self._constants
+        for op in block.operations:
+            for inner in op.blocks:
+                self._unpack_weights(inner)
+            if op.op.startswith("constexpr_"):
+                self._apply(self._step(op, ()), values)
+            else:
+                left.append(op)
+        block.operations = left
+
+    def _plan(self, block: Block) -> set[int]:
+        """Work out how to call each operator of a block; gives every slot that the block and its inner blocks read."""
+        reads = []
+        for op in block.operations:
+            seen = {s.index for v in op.inputs.values() for s in v if isinstance(s, Slot)} if op.inputs else set()
+            for inner in op.blocks:
+                seen |= self._plan(inner)
+            reads.append(seen)
+        kept = {s.index for s in block.outputs} | set(self._constants)
+        own = {s.index for op in block.operations for s in op.outputs} | {s.index for s in block.inputs}
+        steps = []
+        for op, seen in zip(reversed(block.operations), reversed(reads), strict=True):
+            done = tuple((seen & own) - kept)
+            kept |= seen
+            steps.append(self._step(op, done))
+        self._plans[id(block)] = steps[::-1]
+        return kept | {s.index for s in block.outputs}
+
+    def _step(self, op: Operation, done: tuple[int, ...]) -> _Step:
+        forms = {p.name: p.form for p in rules[op.op].params}
+        plain = rules[op.op].plain
+        arguments = tuple((name, "" if plain else forms[name], v) for name, v in op.inputs.items())
+        call = rules[op.op].lower
+        if plain:
+            function, order = call, [name for name in ("x", "y") if name in op.inputs]
+            call = lambda **given: function(*(given[name] for name in order))  # noqa: E731
+        return _Step(op, call, arguments, op.op in MOVES, done)
+
+    def _run(self, block: Block, values: Any) -> list[Any]:
+        for step in self._plans[id(block)]:
+            self._apply(step, values)
+            for index in step.done:
+                values[index] = None
+        return [values[slot.index] for slot in block.outputs]
+
+    def _apply(self, step: _Step, values: Any) -> None:
+        op = step.operation
+        try:
+            given = {name: _argument(form, v, values, step.moves) for name, form, v in step.arguments}
+            for name, inner in zip(_BLOCKS.get(op.op, ()), op.blocks, strict=True):
+                given[name] = partial(self._inner, inner, values)
+            result = step.call(**given)
+        except OnnxbridgeError:
+            raise
+        except Unsupported as error:
+            raise ConversionError(DIRECTION, [Problem(op.op, error.reason, error.hint, (Source(node=op.name),))]) from error
+        except Exception as error:
+            raise OnnxbridgeError(f"{op.op} {op.name!r}: {type(error).__name__}: {error}") from error
+        results = result if isinstance(result, tuple) else (result,)
+        for slot, value in zip(op.outputs, results, strict=True):
+            values[slot.index] = _typed(op, slot, value)
+
+    def _inner(self, block: Block, values: Any, *arguments: Any) -> list[Any]:
+        for slot, value in zip(block.inputs, arguments, strict=True):
+            values[slot.index] = value
+        return self._run(block, values)
+
+
+# the blocks of an operator, in the order of the file, by the names that MIL gives them
+_BLOCKS = {"cond": ("_true_fn", "_false_fn"), "while_loop": ("_cond", "_body")}
+
+
+def _argument(form: str, bound: list[Any], values: Any, moves: bool) -> Any:
+    found = [_widened(values[v.index] if isinstance(v, Slot) else v, moves) for v in bound]
+    if form == "values":
+        return found
+    (value,) = found
+    return FORMS[form](value) if form else value
+
+
+def _widened(value: Any, moves: bool) -> Any:
+    if not moves and isinstance(value, np.ndarray) and value.dtype == np.float16:
+        return value.astype(np.float32)
+    return value
+
+
+def _typed(op: Operation, slot: Slot, value: Any) -> Any:
+    """Bring a result to its declared type: rounded to float16, indices to int32. Anything else must agree already."""
+    if slot.type is None or not isinstance(value, np.ndarray | np.generic):
+        return value
+    array = np.asarray(value)
+    want = slot.type.dtype
+    if array.dtype != want:
+        if array.dtype.kind != want.kind and {array.dtype.kind, want.kind} != {"i", "u"}:
+            raise OnnxbridgeError(f"{op.op} {op.name!r}: gives {array.dtype} where the program declares {want}")
+        array = array.astype(want)
+    if not slot.type.fits(array.shape):
+        raise OnnxbridgeError(f"{op.op} {op.name!r}: gives shape {array.shape} where the program declares {slot.type.shape}")
+    return array
+
+
+def _problems(block: Block) -> list[Problem]:
+    """Every operator without a rule, and every parameter that a rule does not know."""
+    found = []
+    for op in block.operations:
+        place = (Source(node=op.name),)
+        if op.op not in rules:
+            found.append(Problem(op.op, "no rule", places=place))
+        elif not rules[op.op].plain:
+            known = set(inspect.signature(rules[op.op].lower).parameters)
+            for name in sorted(set(op.inputs) - known):
+                found.append(Problem(op.op, f"the parameter {name} is not known", places=place))
+        for inner in op.blocks:
+            found += _problems(inner)
+    return found

@@ -1,0 +1,89 @@
+"""Convolution."""
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Int, Ints, Str
+from onnxbridge.runtime.kernels import conv as kernels
+from onnxbridge.runtime.kernels.windows import extent, same_pads
+from onnxbridge.runtime.mil.ops import rule
+
+
+def pairs(pad, space):
+    """MIL's flat padding (before, after, before, after, ...) in pairs; none is zeros."""
+    pad = pad or (0,) * (2 * space)
+    return [(pad[2 * i], pad[2 * i + 1]) for i in range(space)]
+
+
+def padding(pad_type, pad, sizes, kernel, strides, dilations):
+    """The padding in pairs. What is odd in `same` goes behind, as in TensorFlow, whose models it was made for."""
+    if pad_type in ("same", "same_lower"):
+        return same_pads(sizes, kernel, strides, dilations, lower=pad_type == "same_lower")
+    if pad_type not in ("valid", "custom"):
+        raise Unsupported(f"pad_type {pad_type}")
+    return pairs(pad if pad_type == "custom" else None, len(kernel))
+
+
+@rule("conv")
+def conv(
+    x,
+    weight,
+    bias=None,
+    strides: Ints | None = None,
+    pad_type: Str = "valid",
+    pad: Ints | None = None,
+    dilations: Ints | None = None,
+    groups: Int = 1,
+):
+    kernel = weight.shape[2:]
+    strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
+    pads = padding(pad_type, pad, x.shape[2:], kernel, strides, dilations)
+    return kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
+
+
+@rule("conv_quantized", limits="8-bit linear quantization")
+def conv_quantized(
+    x,
+    weight,
+    quantization_type: Str,
+    quant_scale,
+    quant_bias,
+    nbits: Int = 8,
+    bias=None,
+    strides: Ints | None = None,
+    pad_type: Str = "valid",
+    pad: Ints | None = None,
+    dilations: Ints | None = None,
+    groups: Int = 1,
+):
+    if quantization_type != "linear" or nbits != 8:
+        raise Unsupported(f"{quantization_type} quantization with {nbits} bits")
+    scale, shift = (v.reshape(-1, *(1 for _ in weight.shape[1:])) if v.ndim == 1 else v for v in (quant_scale, quant_bias))
+    return conv(x, (weight * scale + shift).astype(x.dtype), bias, strides, pad_type, pad, dilations, groups)
+
+
+@rule("conv_transpose")
+def conv_transpose(
+    x,
+    weight,
+    bias=None,
+    pad: Ints | None = None,
+    output_shape: Ints | None = None,
+    pad_type: Str = "valid",
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    groups: Int = 1,
+):
+    """`same` and `output_shape` cut the full result to size: half of the surplus in front, the rest behind."""
+    kernel, sizes = weight.shape[2:], x.shape[2:]
+    strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
+    if pad_type not in ("same", "valid", "custom"):
+        raise Unsupported(f"pad_type {pad_type}")
+    pads = pairs(pad if pad_type == "custom" else None, len(kernel))
+    full = [(n - 1) * s + span for n, s, span in zip(sizes, strides, extent(kernel, dilations), strict=True)]
+    want = output_shape[2:] if output_shape else np.multiply(sizes, strides) if pad_type == "same" else None
+    if pad_type == "same":
+        pads = [(max(0, f - w) // 2, f - w - max(0, f - w) // 2) for f, w in zip(full, want, strict=True)]
+    elif want is not None:
+        pads = [(before, f - w - before) for (before, _), f, w in zip(pads, full, want, strict=True)]
+    return kernels.conv_transpose(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)

@@ -1,0 +1,203 @@
+"""Images: resizing, cropping and warping the last two axes."""
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Bool, Float, Int, Ints, Str
+from onnxbridge.runtime.kernels import resize as kernels
+from onnxbridge.runtime.mil.ops import rule
+
+
+def _points(first, size, count, mode):
+    """Where `count` samples lie on an axis of `size` elements that begins at `first`, not yet kept inside."""
+    steps = np.arange(count)
+    if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):
+        if count == 1:
+            return first + (steps if mode == "STRICT_ALIGN_CORNERS" else steps + (size - 1) / 2)
+        return first + steps * ((size - 1) / (count - 1))
+    if mode == "DEFAULT":
+        return first + steps * (size / count)
+    if mode == "OFFSET_CORNERS":
+        return first + (steps + 0.5) * (max(1, size - 1) / count)
+    if mode == "UNALIGN_CORNERS":
+        return first + (steps + 0.5) * (size / count) - 0.5
+    raise Unsupported(f"sampling_mode {mode}")
+
+
+def _linear(x, sizes, mode):
+    """Interpolate the last axes to new sizes, one axis after the other."""
+    kept = x.dtype
+    y = x.astype(np.float32) if kept.kind in "iu" else x
+    for axis, count in enumerate(sizes, x.ndim - len(sizes)):
+        points = np.clip(_points(0, x.shape[axis], count, mode), 0, x.shape[axis] - 1)
+        y = kernels.linear(y, axis, points)
+    return y.astype(kept)
+
+
+def _nearest(x, sizes):
+    """The element that the centre of each new one falls into: TensorFlow's ResizeNearestNeighbor with half_pixel_centers,
+    which is what Apple's converter writes this for."""
+    for axis, count in enumerate(sizes, x.ndim - len(sizes)):
+        x = np.take(x, (2 * np.arange(count) + 1) * x.shape[axis] // (2 * count), axis)
+    return x
+
+
+def _scaled(x, height, width):
+    """The new size; a scale that float32 cannot hold exactly must not lose a row to rounding."""
+    return [int(np.floor(np.float32(n) * np.float32(s))) for n, s in zip(x.shape[-2:], (height, width), strict=True)]
+
+
+@rule("upsample_nearest_neighbor")
+def upsample_nearest_neighbor(x, scale_factor_height: Float = 1, scale_factor_width: Float = 1):
+    """The element that the front edge of each new one falls into."""
+    for axis, count in zip((-2, -1), _scaled(x, scale_factor_height, scale_factor_width), strict=True):
+        x = np.take(x, np.arange(count) * x.shape[axis] // count, axis)
+    return x
+
+
+@rule("resize_nearest_neighbor")
+def resize_nearest_neighbor(x, target_size_height: Int, target_size_width: Int):
+    return _nearest(x, (target_size_height, target_size_width))
+
+
+@rule("upsample_bilinear")
+def upsample_bilinear(
+    x,
+    scale_factor_height: Float = 1,
+    scale_factor_width: Float = 1,
+    align_corners: Bool = True,
+    half_pixel_centers: Bool | None = None,
+):
+    half = not align_corners if half_pixel_centers is None else half_pixel_centers
+    if align_corners and half:
+        raise Unsupported("align_corners together with half_pixel_centers")
+    mode = "STRICT_ALIGN_CORNERS" if align_corners else "UNALIGN_CORNERS" if half else "DEFAULT"
+    return _linear(x, _scaled(x, scale_factor_height, scale_factor_width), mode)
+
+
+@rule("resize_bilinear")
+def resize_bilinear(x, target_size_height: Int = 1, target_size_width: Int = 1, sampling_mode: Str = "DEFAULT"):
+    return _linear(x, (target_size_height, target_size_width), sampling_mode)
+
+
+@rule("resize", limits="nearest neighbour with the sampling mode DEFAULT only")
+def resize(x, shape: Ints, resized_dims: Int, interpolation_mode: Str = "LINEAR", sampling_mode: Str = "DEFAULT"):
+    wanted = shape[len(shape) - resized_dims :]
+    sizes = [n or old for n, old in zip(wanted, x.shape[x.ndim - resized_dims :], strict=True)]
+    if interpolation_mode == "LINEAR":
+        return _linear(x, sizes, sampling_mode)
+    if interpolation_mode != "NEAREST_NEIGHBOR" or sampling_mode != "DEFAULT":
+        raise Unsupported(f"{interpolation_mode} with {sampling_mode}: MIL does not document where it rounds to")
+    return _nearest(x, sizes)
+
+
+@rule("crop")
+def crop(x, crop_height: Ints, crop_width: Ints):
+    height, width = x.shape[-2:]
+    return x[..., crop_height[0] : height - crop_height[1], crop_width[0] : width - crop_width[1]]
+
+
+def _corners(boxes, mode):
+    """(top, left, bottom, right) of boxes (N, 4)."""
+    if mode.endswith("WIDTH_FIRST"):
+        boxes = boxes[:, [1, 0, 3, 2]]
+    if mode.startswith("CENTER_SIZE"):
+        return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
+    return boxes
+
+
+@rule("crop_resize")
+def crop_resize(
+    x,
+    roi=None,
+    boxes=None,
+    box_indices: Ints | None = None,
+    target_height: Int = 1,
+    target_width: Int = 1,
+    normalized_coordinates: Bool = False,
+    spatial_scale: Float = 1.0,
+    box_coordinate_mode: Str = "CORNERS_HEIGHT_FIRST",
+    sampling_mode: Str = "DEFAULT",
+    pad_value: Float | None = None,
+):
+    """From iOS17 on `boxes` with an index each, before that `roi`, where boxes without an index are cut from every image.
+
+    Samples outside the image are `pad_value` or, before iOS16, the nearest element.
+    """
+    if boxes is None:
+        flat = roi.reshape(roi.shape[0], -1)
+        boxes = flat[:, -4:]
+        box_indices = flat[:, 0].astype(int) if flat.shape[1] == 5 else None
+        images = [x if box_indices is None else x[[i]] for i in (box_indices if box_indices is not None else range(len(flat)))]
+    else:
+        box_indices = range(len(boxes)) if box_indices is None else box_indices
+        images = [x[[i]] for i in box_indices]
+    size = np.array(x.shape[-2:])
+    corners = _corners(np.asarray(boxes, np.float64), box_coordinate_mode) * spatial_scale
+    if normalized_coordinates:
+        corners = corners * np.tile(size - 1, 2)
+    crops = []
+    for image, (top, left, bottom, right) in zip(images, corners, strict=True):
+        rows = _points(top, bottom - top + 1, target_height, sampling_mode)
+        columns = _points(left, right - left + 1, target_width, sampling_mode)
+        if sampling_mode == "OFFSET_CORNERS" and (bottom < top or right < left):
+            raise Unsupported("OFFSET_CORNERS with a box whose end is before its start")
+        inside = np.logical_and.outer(
+            *((points >= 0) & (points <= n - 1) for points, n in zip((rows, columns), size, strict=True))
+        )
+        crop = kernels.linear(image, -2, np.clip(rows, 0, size[0] - 1))
+        crop = kernels.linear(crop, -1, np.clip(columns, 0, size[1] - 1))
+        crops.append(crop if pad_value is None else np.where(inside, crop, np.float32(pad_value)))
+    return np.concatenate(crops) if roi is None else np.stack(crops)
+
+
+PADDING = ("constant", "border", "reflection", "symmetric")
+
+
+@rule("resample")
+def resample(
+    x, coordinates, sampling_mode: Str, padding_mode: Str, padding_value: Float, coordinates_mode: Str, align_corners: Bool
+):
+    if padding_mode not in PADDING or sampling_mode not in ("bilinear", "nearest"):
+        raise Unsupported(f"{sampling_mode} with {padding_mode}")
+    points = coordinates.astype(np.float32)
+    xs, ys = (
+        _element(points[..., i], n, coordinates_mode, align_corners) for i, n in ((0, x.shape[3]), (1, x.shape[2]))
+    )
+    return kernels.sample(x, xs, ys, mode=sampling_mode, padding=padding_mode, value=padding_value)
+
+
+def _element(points, size, mode, align_corners):
+    """Coordinates in elements, from what the mode says that they are."""
+    if mode == "unnormalized":
+        return points
+    if mode == "normalized_minus_one_to_one":
+        points = (points + 1) / 2
+    elif mode != "normalized_zero_to_one":
+        raise Unsupported(f"coordinates_mode {mode}")
+    return points * (size - 1) if align_corners else points * size - 0.5
+
+
+@rule("affine")
+def affine(
+    x,
+    transform_matrix,
+    output_height: Int,
+    output_width: Int,
+    sampling_mode: Str,
+    padding_mode: Str,
+    padding_value: Float,
+    coordinates_mode: Str,
+    align_corners: Bool,
+):
+    """Sample where the matrix takes each pixel of the output, in the same kind of coordinates."""
+    low, high = {"normalized_minus_one_to_one": (-1, 1), "normalized_zero_to_one": (0, 1)}.get(coordinates_mode, (0, None))
+    axes = []
+    for n in (output_width, output_height):
+        span = n - 1 if high is None else high - low
+        step = span / max(1, n - 1) if align_corners or high is None else span / n
+        axes.append(low + (0 if align_corners or high is None else step / 2) + np.arange(n) * step)
+    across, down = np.meshgrid(*axes)
+    matrices = np.broadcast_to(transform_matrix.astype(np.float64), (x.shape[0], 6)).reshape(-1, 2, 3)
+    grid = np.einsum("nij,jhw->nhwi", matrices, np.stack([across, down, np.ones_like(across)]))
+    return resample(x, grid, sampling_mode, padding_mode, padding_value, coordinates_mode, align_corners)

@@ -1,0 +1,107 @@
+"""Quantization, and the weights that are stored compressed (constexpr_...)."""
+
+import numpy as np
+
+from onnxbridge.rules import Int, Ints, Str
+from onnxbridge.runtime.mil.ops import rule
+from onnxbridge.runtime.mil.ops.arithmetic import DTYPES
+from onnxbridge.runtime.mil.values import unpack
+
+
+def _along(parameter, rank, axis):
+    """A scalar, or a vector that runs along an axis."""
+    if parameter.ndim == 0:
+        return parameter
+    return parameter.reshape([-1 if a == axis % rank else 1 for a in range(rank)])
+
+
+@rule("quantize")
+def quantize(input, scale, output_dtype: Str, zero_point=None, axis: Int | None = None):
+    kind = np.iinfo(DTYPES[output_dtype])
+    steps = np.rint(input / _along(scale, input.ndim, axis))
+    if zero_point is not None:
+        steps = steps + _along(zero_point.astype(np.float32), input.ndim, axis)
+    return np.clip(steps, kind.min, kind.max).astype(DTYPES[output_dtype])
+
+
+@rule("dequantize")
+def dequantize(input, scale, zero_point=None, axis: Int | None = None):
+    shifted = input.astype(scale.dtype)
+    if zero_point is not None:
+        shifted = shifted - _along(zero_point.astype(scale.dtype), input.ndim, axis)
+    return shifted * _along(scale, input.ndim, axis)
+
+
+@rule("constexpr_affine_dequantize")
+def constexpr_affine_dequantize(quantized_data, zero_point, scale, axis: Int):
+    return dequantize(quantized_data, scale, zero_point, axis)
+
+
+@rule("constexpr_cast")
+def constexpr_cast(source_val, output_dtype: Str):
+    return source_val.astype(DTYPES[output_dtype])
+
+
+def _spread(blocks, shape):
+    """One value for each block, repeated over the block's elements."""
+    for axis, (n, size) in enumerate(zip(blocks.shape, shape, strict=False)):
+        blocks = np.repeat(blocks, size // n, axis) if n != size else blocks
+    return blocks
+
+
+@rule("constexpr_blockwise_shift_scale")
+def constexpr_blockwise_shift_scale(data, scale, offset=None):
+    values = data.astype(scale.dtype)
+    if offset is not None:
+        values = values - _spread(offset.astype(scale.dtype), data.shape)
+    return values * _spread(scale, data.shape)
+
+
+def _looked_up(indices, lut, vector_axis):
+    """Replace each index by its entry of its block's table; an entry that is a vector runs along `vector_axis`."""
+    rank = indices.ndim
+    tables = _spread(lut, indices.shape)
+    found = np.take_along_axis(tables, indices.astype(np.intp)[..., None, None], rank)[..., 0, :]
+    if lut.shape[-1] == 1:
+        return found[..., 0]
+    axis = vector_axis % rank
+    shape = [n * lut.shape[-1] if a == axis else n for a, n in enumerate(indices.shape)]
+    return np.moveaxis(found, -1, axis + 1).reshape(shape)
+
+
+@rule("constexpr_lut_to_dense")
+def constexpr_lut_to_dense(indices, lut, shape: Ints | None = None, vector_axis: Int | None = None):
+    """Before iOS18 the indices are packed in bytes, and `shape` tells how many there are."""
+    if shape is None:
+        return _looked_up(indices, lut, vector_axis)
+    bits = (lut.size - 1).bit_length()
+    return lut[unpack(indices, bits, int(np.prod(shape)))].reshape(shape)
+
+
+@rule("constexpr_sparse_to_dense")
+def constexpr_sparse_to_dense(nonzero_data, mask, shape: Ints | None = None):
+    """Before iOS18 the mask is packed in bytes, and `shape` tells what it covers."""
+    if shape is not None:
+        mask = unpack(mask, 1, int(np.prod(shape))).reshape(shape)
+    return _dense(nonzero_data, mask)
+
+
+def _dense(nonzero_data, mask):
+    dense = np.zeros(mask.shape, nonzero_data.dtype)
+    dense[mask != 0] = nonzero_data
+    return dense
+
+
+@rule("constexpr_lut_to_sparse")
+def constexpr_lut_to_sparse(indices_mask, indices_nonzero_data, lut, vector_axis: Int | None = None):
+    mask = indices_mask
+    if lut.shape[-1] > 1:
+        mask = np.repeat(mask, lut.shape[-1], vector_axis)
+    dense = _looked_up(_dense(indices_nonzero_data, indices_mask), lut, vector_axis)
+    return mask, dense[mask != 0]
+
+
+@rule("constexpr_sparse_blockwise_shift_scale")
+def constexpr_sparse_blockwise_shift_scale(data_mask, nonzero_data, scale, offset=None):
+    dense = constexpr_blockwise_shift_scale(_dense(nonzero_data, data_mask), scale, offset)
+    return data_mask, dense[data_mask != 0]

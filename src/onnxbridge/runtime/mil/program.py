@@ -1,0 +1,84 @@
+"""A MIL program in memory, as the interpreter runs it: every value has a slot, and its name is only for messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Type:
+    """A tensor's element type and shape; None is a dimension, or a whole shape, that is known only when running."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] | None = ()
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape is of this type."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(w in (None, n) for n, w in zip(shape, self.shape, strict=True))
+
+    def fixed(self) -> tuple[int, ...] | None:
+        """The shape, if it is known."""
+        return None if self.shape is None or None in self.shape else tuple(n for n in self.shape if n is not None)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a value lives while the program runs. `type` is None for lists, dictionaries and states."""
+
+    index: int
+    name: str
+    type: Type | None = None
+
+
+@dataclass
+class Operation:
+    """One MIL operator; an input is a slot, a list of slots and constants, or a constant given in place."""
+
+    op: str
+    name: str
+    inputs: dict[str, Any]
+    outputs: tuple[Slot, ...]
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass
+class Block:
+    """Operators in the order in which they run."""
+
+    inputs: tuple[Slot, ...] = ()
+    operations: list[Operation] = field(default_factory=list)
+    outputs: tuple[Slot, ...] = ()
+
+
+@dataclass
+class Function:
+    """A program's function: what it takes, what it keeps between runs, and its constants by slot."""
+
+    name: str
+    block: Block
+    states: dict[str, Slot]
+    constants: dict[int, Any]
+    slots: int
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a model's description says about one of its inputs or outputs.
+
+    `kind` is the description's own word (multiArrayType, imageType, ...), `default` the value of an optional input.
+    """
+
+    name: str
+    kind: str
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] = ()
+    optional: bool = False
+    default: float | None = None
+    color: str = ""

@@ -1,0 +1,216 @@
+"""Loads what the interpreter runs: an .mlpackage, an `MLModel`, its specification, or a MIL program in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.errors import UsageError
+from onnxbridge.frameworks import coremltools
+from onnxbridge.runtime.mil.program import Array, Block, Feature, Function, Operation, Slot, Type
+from onnxbridge.runtime.mil.values import Values, tensor_type
+
+WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
+
+
+def read(source: Any, function: str = "main") -> tuple[Function, list[Feature], list[Feature]]:
+    """A function of a program, and the features that the model takes and gives (of its inputs and outputs if it is bare)."""
+    ct = coremltools()
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        if not os.path.exists(path):
+            raise UsageError(f"there is no {path}")
+        return _from_spec(ct.models.utils.load_spec(path), os.path.join(path, WEIGHTS), function)
+    if isinstance(source, ct.models.MLModel):
+        return _from_spec(source.get_spec(), source.weights_dir or "", function)
+    if isinstance(source, ct.proto.Model_pb2.Model):
+        return _from_spec(source, "", function)
+    if isinstance(source, ct.converters.mil.Program):
+        return _from_memory(source, function)
+    raise UsageError(f"the interpreter runs an .mlpackage, an MLModel or a MIL program, not {type(source).__name__}")
+
+
+class _Scope:
+    """Names to slots; an inner block sees the names of the blocks around it."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Slot] = {}
+        self.constants: dict[int, Any] = {}
+        self.count = 0
+
+    def new(self, name: str, type: Type | None) -> Slot:
+        slot = self.names[name] = Slot(self.count, name, type)
+        self.count += 1
+        return slot
+
+    def constant(self, name: str, value: Any) -> Slot:
+        known = Type(value.dtype, value.shape) if isinstance(value, np.ndarray) and value.dtype != object else None
+        slot = self.new(name, known)
+        self.constants[slot.index] = value
+        return slot
+
+
+def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[Feature], list[Feature]]:
+    if spec.WhichOneof("Type") != "mlProgram":
+        raise UsageError(f"the model is a {spec.WhichOneof('Type')}, not an ML program")
+    functions = spec.mlProgram.functions
+    if function not in functions:
+        raise UsageError(f"the program has no function {function!r}; it has {', '.join(sorted(functions))}")
+    stored, scope = functions[function], _Scope()
+    slots = {v.name: scope.new(v.name, _declared(v.type)) for v in stored.inputs}
+    states = {v.name: slots[v.name] for v in stored.inputs if v.type.WhichOneof("type") == "stateType"}
+    block = _block(stored.block_specializations[stored.opset], scope, Values(weights))
+    block.inputs = tuple(s for name, s in slots.items() if name not in states)
+    described = next((f for f in spec.description.functions if f.name == function), spec.description)
+    return (
+        Function(function, block, states, scope.constants, scope.count),
+        [_feature(d) for d in described.input],
+        [_feature(d) for d in described.output],
+    )
+
+
+def _declared(type: Any) -> Type | None:
+    """The tensor that a value is or, for a state, holds."""
+    if type.WhichOneof("type") == "stateType":
+        type = type.stateType.wrappedType
+    return tensor_type(type.tensorType) if type.WhichOneof("type") == "tensorType" else None
+
+
+def _block(stored: Any, scope: _Scope, values: Values) -> Block:
+    block = Block(tuple(scope.new(v.name, _declared(v.type)) for v in stored.inputs))
+    for op in stored.operations:
+        if op.type == "const":
+            scope.constant(op.outputs[0].name, values.read(op.attributes["val"]))
+            continue
+        # before iOS18, what compresses weights (constexpr_...) has its parameters among the attributes
+        inputs = {key: [values.read(v)] for key, v in op.attributes.items() if key != "name"}
+        for key, argument in op.inputs.items():
+            inputs[key] = [
+                scope.names[b.name] if b.WhichOneof("binding") == "name" else values.read(b.value) for b in argument.arguments
+            ]
+        outer = dict(scope.names)
+        blocks = []
+        for inner in op.blocks:
+            blocks.append(_block(inner, scope, values))
+            scope.names = dict(outer)
+        outputs = tuple(scope.new(v.name, _declared(v.type)) for v in op.outputs)
+        name = values.read(op.attributes["name"]) if "name" in op.attributes else outputs[0].name if outputs else ""
+        block.operations.append(Operation(op.type, name, inputs, outputs, tuple(blocks)))
+    block.outputs = tuple(scope.names[name] for name in stored.outputs)
+    return block
+
+
+def _feature(described: Any) -> Feature:
+    kind = described.type.WhichOneof("Type") or ""
+    if kind == "imageType":
+        image = described.type.imageType
+        color = type(image).ColorSpace.Name(image.colorSpace)
+        return Feature(described.name, kind, shape=(image.height, image.width), optional=described.type.isOptional, color=color)
+    if kind != "multiArrayType":
+        return Feature(described.name, kind, optional=described.type.isOptional)
+    array = described.type.multiArrayType
+    default = array.WhichOneof("defaultOptionalValue")
+    return Feature(
+        described.name,
+        kind,
+        _array_dtype(array),
+        tuple(array.shape),
+        described.type.isOptional,
+        getattr(array, default) if default else None,
+    )
+
+
+def _array_dtype(array: Any) -> np.dtype[Any] | None:
+    name = type(array).ArrayDataType.Name(array.dataType)
+    return None if name == "INVALID_ARRAY_DATA_TYPE" else np.dtype("float64" if name == "DOUBLE" else name.lower())
+
+
+def _from_memory(program: Any, function: str) -> tuple[Function, list[Feature], list[Feature]]:
+    if function not in program.functions:
+        raise UsageError(f"the program has no function {function!r}; it has {', '.join(sorted(program.functions))}")
+    stored, scope = program.functions[function], _Scope()
+    live = _Live(scope)
+    slots = {name: live.define(var, name) for name, var in stored.inputs.items()}
+    types = coremltools().converters.mil.mil.types
+    states = {name: slots[name] for name, var in stored.inputs.items() if types.is_state(var._sym_type)}
+    block = live.block(stored, ())
+    block.inputs = tuple(s for name, s in slots.items() if name not in states)
+    features = [Feature(name, "multiArrayType", s.type.dtype if s.type else None) for name, s in slots.items()]
+    given = [Feature(s.name, "multiArrayType", s.type.dtype if s.type else None) for s in block.outputs]
+    return (
+        Function(function, block, states, scope.constants, scope.count),
+        [f for f in features if f.name not in states],
+        given,
+    )
+
+
+class _Live:
+    """Slots for the variables of coremltools' own objects, by identity: names may repeat there."""
+
+    def __init__(self, scope: _Scope) -> None:
+        self.scope = scope
+        self.slots: dict[int, Slot] = {}
+
+    def define(self, var: Any, name: str) -> Slot:
+        slot = self.slots[id(var)] = self.scope.new(name, _live_type(var))
+        return slot
+
+    def look(self, var: Any) -> Any:
+        """The slot of a variable; what was never computed by an operator is a constant."""
+        if isinstance(var, list | tuple):
+            return [self.look(v) for v in var]
+        if id(var) not in self.slots:
+            self.slots[id(var)] = self.scope.constant(var.name, _live_value(var))
+        return self.slots[id(var)]
+
+    def block(self, stored: Any, inputs: Iterable[Any]) -> Block:
+        block = Block(tuple(self.define(v, v.name) for v in inputs))
+        for op in stored.operations:
+            if op.op_type == "const":
+                self.look(op.outputs[0])
+                continue
+            given = {key: _listed(self.look(var)) for key, var in op.inputs.items() if _is_value(key, var)}
+            blocks = tuple(self.block(inner, inner.inputs) for inner in op.blocks)
+            outputs = tuple(self.define(var, var.name) for var in op.outputs)
+            block.operations.append(Operation(op.op_type, op.name, given, outputs, blocks))
+        block.outputs = tuple(self.look(var) for var in stored.outputs)
+        return block
+
+
+def _listed(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [found]
+
+
+def _is_value(name: str, var: Any) -> bool:
+    """Whether an input was given, and is not one of the Python functions that build control flow (`_cond`, `_body`, ...)."""
+    return var is not None and not name.startswith("_")
+
+
+def _live_type(var: Any) -> Type | None:
+    types = coremltools().converters.mil.mil.types
+    kind = var._sym_type
+    if types.is_state(kind):
+        kind = kind.wrapped_type()
+    if types.is_list(kind) or types.is_dict(kind) or kind is types.str:
+        return None
+    tensor = types.is_tensor(kind)
+    dtype = np.dtype(types.nptype_from_builtin(kind.get_primitive() if tensor else kind))
+    if not tensor:
+        return Type(dtype)
+    if types.symbolic.any_variadic(kind.get_shape()):
+        return Type(dtype, None)
+    return Type(dtype, tuple(int(n) if isinstance(n, int | np.integer) else None for n in kind.get_shape()))
+
+
+def _live_value(var: Any) -> Any:
+    value = var.val
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "ls"):  # coremltools' wrapper around a Python list
+        return list(value.ls)
+    array: Array = np.asarray(value)
+    kind = _live_type(var)
+    return array.astype(kind.dtype, copy=False) if kind is not None and array.dtype.kind != "U" else array

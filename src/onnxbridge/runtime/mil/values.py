@@ -1,0 +1,144 @@
+"""Constants of a saved MIL program: immediate values, and blobs in the weight files beside the program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.errors import UnsafeFileError
+from onnxbridge.frameworks import coremltools
+from onnxbridge.runtime.mil.program import Array, Type
+
+# MIL's names of types, the NumPy type that holds an element, and the reader's method for a blob
+DTYPES: dict[str, tuple[Any, str]] = {
+    "BOOL": (np.bool_, ""),
+    "STRING": (np.str_, ""),
+    "FLOAT16": (np.float16, "fp16"),
+    "FLOAT32": (np.float32, "float"),
+    "FLOAT64": (np.float64, ""),
+    "INT4": (np.int8, "int4"),
+    "INT8": (np.int8, "int8"),
+    "INT16": (np.int16, "int16"),
+    "INT32": (np.int32, "int32"),
+    "INT64": (np.int64, ""),
+    "UINT1": (np.uint8, "uint1"),
+    "UINT2": (np.uint8, "uint2"),
+    "UINT3": (np.uint8, "uint3"),
+    "UINT4": (np.uint8, "uint4"),
+    "UINT6": (np.uint8, "uint6"),
+    "UINT8": (np.uint8, "uint8"),
+    "UINT16": (np.uint16, "uint16"),
+    "UINT32": (np.uint32, "uint32"),
+    "UINT64": (np.uint64, ""),
+}
+PACKED = {"INT4": 4, "UINT1": 1, "UINT2": 2, "UINT3": 3, "UINT4": 4, "UINT6": 6}
+
+
+def type_name(tensor: Any) -> str:
+    """The MIL name of a tensor's element type."""
+    name: str = coremltools().proto.MIL_pb2.DataType.Name(tensor.dataType)
+    if name not in DTYPES:
+        raise UnsafeFileError(f"the program has tensors of type {name}, which NumPy cannot hold")
+    return name
+
+
+def tensor_type(tensor: Any) -> Type:
+    """A tensor type of the file."""
+    dtype = np.dtype(DTYPES[type_name(tensor)][0])
+    if any(d.WhichOneof("dimension") == "unknown" and d.unknown.variadic for d in tensor.dimensions):
+        return Type(dtype, None)
+    return Type(dtype, tuple(d.constant.size if d.WhichOneof("dimension") == "constant" else None for d in tensor.dimensions))
+
+
+def unpack(packed: Array, bits: int, count: int) -> Array:
+    """Split bytes into `count` unsigned numbers of so many bits, from the lowest bit of the first byte upwards."""
+    stream = np.unpackbits(packed.view(np.uint8), bitorder="little")
+    if stream.size < bits * count:
+        raise UnsafeFileError(f"{packed.size} bytes cannot hold {count} numbers of {bits} bits")
+    places = stream[: bits * count].reshape(count, bits)
+    found: Array = (places << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
+    return found
+
+
+class Values:
+    """Reads the constants of one program; a weight file is opened when it is first needed, and once."""
+
+    def __init__(self, weights: str) -> None:
+        self._weights = weights
+        self._files: dict[str, Any] = {}
+
+    def read(self, value: Any) -> Any:
+        """The constant in a Value message: an array, a str, a list or a dict."""
+        kind = value.type.WhichOneof("type")
+        if kind == "tensorType":
+            if value.WhichOneof("value") == "blobFileValue":
+                return self._blob(value.blobFileValue, value.type.tensorType)
+            return self._immediate(value.immediateValue.tensor, value.type.tensorType)
+        content = value.immediateValue
+        if content.WhichOneof("value") == "dictionary":
+            return {_key(self.read(p.key)): self.read(p.value) for p in content.dictionary.values}
+        return [self.read(v) for v in getattr(content, content.WhichOneof("value")).values]
+
+    def _immediate(self, tensor: Any, declared: Any) -> Any:
+        name, kind = type_name(declared), tensor_type(declared)
+        field = tensor.WhichOneof("value")
+        if field is None:
+            return np.zeros(_fixed(kind), kind.dtype)
+        values = getattr(tensor, field).values
+        if name == "STRING":
+            return str(values[0]) if not kind.shape else np.array(list(values), dtype=object).reshape(_fixed(kind))
+        if field != "bytes":
+            return np.array(values, dtype=kind.dtype).reshape(_fixed(kind))
+        if name in PACKED:
+            return self._signed(unpack(np.frombuffer(values, np.uint8), PACKED[name], _count(kind)), name).reshape(_fixed(kind))
+        return np.frombuffer(values, kind.dtype).reshape(_fixed(kind))
+
+    def _blob(self, blob: Any, declared: Any) -> Array:
+        name, kind = type_name(declared), tensor_type(declared)
+        reader = DTYPES[name][1]
+        if not reader:
+            raise UnsafeFileError(f"a weight file does not hold {name}")
+        data = np.asarray(_method(self._file(blob.fileName), reader)(blob.offset))
+        data = data.view(np.float16) if name == "FLOAT16" else data.astype(kind.dtype, copy=False)
+        return data.reshape(_fixed(kind))
+
+    def _signed(self, values: Array, name: str) -> Array:
+        if name != "INT4":
+            return values
+        wrapped: Array = np.where(values > 7, values.astype(np.int8) - 16, values).astype(np.int8)
+        return wrapped
+
+    def _file(self, name: str) -> Any:
+        # Only the last part of the name counts, so that a file cannot name one outside its own folder.
+        base = name.replace("\\", "/").rsplit("/", 1)[-1]
+        if base not in self._files:
+            path = os.path.join(self._weights, base)
+            if not os.path.isfile(path):
+                raise UnsafeFileError(f"the weight file {base} is missing")
+            from coremltools.libmilstoragepython import _BlobStorageReader
+
+            self._files[base] = _BlobStorageReader(path)
+        return self._files[base]
+
+
+def _method(reader: Any, kind: str) -> Callable[[int], Any]:
+    method: Callable[[int], Any] = getattr(reader, f"read_{kind}_data")
+    return method
+
+
+def _key(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) else value
+
+
+def _fixed(kind: Type) -> tuple[int, ...]:
+    shape = kind.fixed()
+    if shape is None:
+        raise UnsafeFileError("a constant has an unknown dimension")
+    return shape
+
+
+def _count(kind: Type) -> int:
+    return int(np.prod(_fixed(kind), dtype=np.int64))

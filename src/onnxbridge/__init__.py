@@ -1,0 +1,49 @@
+"""onnxbridge moves models between PyTorch, TensorFlow/Keras, MXNet, ONNX and Core ML, and proves that they compute the same.
+
+    import onnxbridge
+    result = onnxbridge.convert(model, to="coreml", inputs=(x,))
+    print(result.report)
+    result.save("net.mlpackage")
+
+Importing this module imports no framework; each is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnxbridge import opset, runtime
+    from onnxbridge.api import Conversion, check, convert, load, verify
+    from onnxbridge.errors import (
+        ConversionError,
+        LimitError,
+        MissingFrameworkError,
+        OnnxbridgeError,
+        Problem,
+        UnsafeFileError,
+        UsageError,
+        VerificationError,
+    )
+
+__version__ = "0.1.0"
+__all__ = [
+    "Conversion", "ConversionError", "LimitError", "MissingFrameworkError", "OnnxbridgeError", "Problem", "UnsafeFileError",
+    "UsageError", "VerificationError", "check", "convert", "load", "opset", "runtime", "verify",
+]  # fmt: skip
+
+_API = frozenset({"Conversion", "check", "convert", "load", "verify"})
+_MODULES = frozenset({"opset", "runtime"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"onnxbridge.{name}")
+    if name in __all__:
+        return getattr(importlib.import_module("onnxbridge.api" if name in _API else "onnxbridge.errors"), name)
+    raise AttributeError(f"module 'onnxbridge' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,6 +1,7 @@
 """Everything that onnxbridge can report or raise.
 
     OnnxbridgeError            any error that the user can act on; carries the exit code of the command line
+    ├── VerificationError      1   source and target do not compute the same
     ├── UsageError             2   a wrong argument, or one that is missing
     ├── ConversionError        3   every operator that is in the way, as a list of problems
     ├── UnsafeFileError        4   a file that is corrupt, or that reaches for what it must not
@@ -21,6 +22,17 @@ class OnnxbridgeError(Exception):
     """An error that the user can act on."""
 
     exit_code: ClassVar[int] = 70
+
+
+class VerificationError(OnnxbridgeError):
+    """Source and target do not compute the same; `report` says where, `conversion` holds what was made all the same."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, report: Any = None, conversion: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+        self.conversion = conversion
 
 
 class UsageError(OnnxbridgeError):

@@ -55,6 +55,9 @@ class Frontend(Protocol):
             ConversionError: with every operator that is in the way.
         """
 
+    def runs_here(self) -> bool:
+        """Whether `run` has what it needs on this machine."""
+
     def run(self, source: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         """The source itself on the given inputs: its outputs by the hub model's names, in order."""
 
@@ -76,11 +79,21 @@ class Backend(Protocol):
             ConversionError: with every operator that is in the way.
         """
 
+    def native(self, artifact: Any) -> Any:
+        """What users get as `Conversion.model`: the framework's own object."""
+
     def save(self, artifact: Any, path: Path) -> list[Path]:
         """Write the artifact at `path`, which is free, and return the files or folders written."""
 
     def run(self, artifact: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         """The artifact on the given inputs: its outputs by the hub model's names, in order."""
+
+    def open(self, path: Path) -> Any:
+        """The artifact that `save` wrote there, as `run` takes it.
+
+        Raises:
+            UnsafeFileError: if it is not one.
+        """
 
     def filename(self, stem: str) -> str:
         """What an artifact is called by default: "net.mlpackage"."""
@@ -149,19 +162,21 @@ def frontend_for(source: Any) -> Frontend:
     """The frontend that accepts the source.
 
     Raises:
-        UsageError: if none does.
+        UsageError: if none does, or there is no such file.
+        UnsafeFileError: for a pickle, and for bytes that are no model.
     """
     for name in installed("frontend"):
         found = frontend(name)
         if found.accepts(source):
             return found
-    raise UsageError(f"no frontend takes {_named(source)}; name one with --from ({', '.join(installed('frontend'))})")
-
-
-def _named(source: Any) -> str:
     if isinstance(source, (str, os.PathLike)):
-        return f"{os.fspath(source)!r}"
-    return f"a {type(source).__module__}.{type(source).__qualname__}"
+        from onnxbridge.hub.recognise import recognise, wrong_kind
+
+        raise wrong_kind(source, recognise(source), "a model that an installed frontend takes")
+    raise UsageError(
+        f"no frontend takes a {type(source).__module__}.{type(source).__qualname__}; "
+        f"name one with frontend=... ({', '.join(installed('frontend'))})"
+    )
 
 
 def load_extra_rules(table: str) -> None:

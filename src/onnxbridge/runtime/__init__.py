@@ -1,15 +1,23 @@
-"""Running models, and comparing what they compute."""
+"""Running models: the bundled executor, ONNX Runtime by device, the interpreter of Core ML programs, and verification."""
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Executor"]
+if TYPE_CHECKING:
+    from onnxbridge.runtime import mil
+    from onnxbridge.runtime.executor import Executor
+    from onnxbridge.runtime.ort import session
+
+__all__ = ["Executor", "mil", "session"]
+
+_FROM = {"Executor": "onnxbridge.runtime.executor", "session": "onnxbridge.runtime.ort"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Executor":
-        from onnxbridge.runtime.executor import Executor
-
-        return Executor
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "mil":
+        return importlib.import_module("onnxbridge.runtime.mil")
+    if name in _FROM:
+        return getattr(importlib.import_module(_FROM[name]), name)
+    raise AttributeError(f"module 'onnxbridge.runtime' has no attribute {name!r}")

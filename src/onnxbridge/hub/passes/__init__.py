@@ -1,0 +1,27 @@
+"""Passes over a hub model: what every model goes through after its frontend, and what a file needs before it is one."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxbridge.hub.passes.infer import infer
+
+__all__ = ["clean", "infer", "inline"]
+
+
+def inline(model: ir.Model) -> ir.Model:
+    """Write every call of a model-local function as the function's own nodes."""
+    return common.InlinePass()(model).model if model.functions else model
+
+
+def clean(model: ir.Model) -> ir.Model:
+    """Leave out what computes nothing: identities, constants written twice, nodes and weights that nobody uses."""
+    passes = ir.passes.Sequential(
+        common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
+        common.IdentityEliminationPass(),
+        common.DeduplicateInitializersPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+    )
+    return passes(model).model

@@ -1,0 +1,218 @@
+"""convert, verify, check and load: what the command line and users' programs call."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge import plugins
+from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
+from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
+from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
+
+Progress = Callable[[str], None]
+
+
+def _quiet(stage: str) -> None:
+    """Takes a stage's name and says nothing."""
+
+
+@dataclass
+class Conversion:
+    """A converted model.
+
+    Attributes:
+        hub: the model in the hub, an `onnx_ir.Model` at the hub's opset.
+        artifact: what the backend made of it; `model` is its native form.
+        report: the verification's report, None where it was not asked for.
+        source, target: names of the frontend and the backend.
+    """
+
+    hub: ir.Model
+    artifact: Any
+    source: str
+    target: str
+    report: Report | None = None
+    paths: list[Path] = field(default_factory=list)
+
+    @cached_property
+    def model(self) -> Any:
+        """The target framework's own object; an `onnx.ModelProto` for "onnx"."""
+        return plugins.backend(self.target).native(self.artifact)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> list[Path]:
+        """Write the artifact and return what was written. Nothing is overwritten without `force`."""
+        from onnxbridge.output import placed
+
+        backend = plugins.backend(self.target)
+        self.paths = placed(Path(path), force, lambda free: backend.save(self.artifact, free))
+        return self.paths
+
+
+def convert(
+    source: Any,
+    to: str = "onnx",
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    opset: int | None = None,
+    output: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    verify: bool = True,
+    rtol: Tolerances = None,
+    atol: Tolerances = None,
+    samples: int = 3,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Progress = _quiet,
+    **backend_options: Any,
+) -> Conversion:
+    """Move a model to another framework, and prove with numbers that it still computes the same.
+
+    Args:
+        source: a live model, a path, or a pair of paths (MXNet: symbol, params).
+        to: a backend: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or one that a package adds.
+        frontend: the frontend's name where it cannot be told from the source.
+        inputs: example arrays or tensors (tuple or dict), specs ("x:float32[N,3,224,224]" or {name: (shape, dtype)}), or what
+            the framework itself takes (tf.TensorSpec).
+        dynamic: {input: {axis: "name"}}, bounds ("N=1..64"), or for PyTorch what torch.export takes as dynamic_shapes.
+        opset: the version of ai.onnx to write, for the target "onnx".
+        output: where to save; a model that fails its verification is saved there with `.failed` added.
+        verify: whether to run source and target on seeded inputs and compare.
+        rtol, atol: tolerances in place of the derived one, a number or {output: number}.
+        samples, seed: how many inputs are drawn, and from which seed.
+        device: where ONNX Runtime runs: "auto", "cpu", "cuda", ...
+        progress: called with the name of each stage.
+        backend_options: what the backend takes, such as minimum_deployment_target="iOS17" for "coreml".
+
+    Raises:
+        ConversionError: with every operator that is in the way.
+        VerificationError: if the converted model computes something else.
+    """
+    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    writer = plugins.backend(to)
+    if opset is not None:
+        if to != "onnx":
+            raise UsageError(f"opset={opset} says how ONNX is written; the target is {to!r}")
+        backend_options["opset"] = opset
+    dims, bounds = _dynamic(dynamic)
+    if bounds and writer.name == "coreml":
+        backend_options.setdefault("bounds", bounds)
+    progress(f"reading {reader.title}")
+    hub = _to_hub(reader, source, _inputs(inputs), dims)
+    progress(f"writing {writer.title}")
+    artifact = writer.from_hub(hub, **backend_options)
+    conversion = Conversion(hub, artifact, reader.name, writer.name)
+    if verify:
+        candidate = Side(writer.title, lambda feeds: writer.run(artifact, feeds), getattr(artifact, "unit_roundoff", None))
+        conversion.report = verify_sides(
+            hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
+            bounds=bounds, rtol=rtol, atol=atol, progress=progress,
+        )  # fmt: skip
+    failed = conversion.report is not None and not conversion.report.passed
+    if output is not None:
+        progress("saving")
+        conversion.save(f"{os.fspath(output)}.failed" if failed else output, force=force or failed)
+    if failed:
+        kept = f"; the artifact is kept as {conversion.paths[0]}" if conversion.paths else ""
+        raise VerificationError(f"the converted model does not compute the same{kept}", conversion.report, conversion)
+    return conversion
+
+
+def _to_hub(reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any) -> ir.Model:
+    """The frontend's model, cleaned and stamped with where it comes from."""
+    from onnxbridge.hub import passes, provenance
+
+    model = passes.clean(reader.to_hub(source, inputs, dynamic))
+    files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
+    provenance.stamp(model, files, [reader.package] if reader.package and _importable(reader.package) else [])
+    return model
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike)) and os.path.exists(source)
+
+
+def _importable(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _inputs(inputs: Any) -> Any:
+    """What the frontend gets as inputs: texts are parsed, everything else goes through."""
+    if isinstance(inputs, str) or (isinstance(inputs, (list, tuple)) and inputs and all(isinstance(i, str) for i in inputs)):
+        return parse_specs(inputs)
+    return inputs
+
+
+def _example(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
+    """The user's own example inputs as feeds, None where there are only shapes or they do not map onto the inputs one by one."""
+    names = [str(v.name) for v in hub.graph.inputs]
+    given = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False)) if isinstance(inputs, (tuple, list)) else {}
+    arrays = {name: _as_array(value) for name, value in given.items()}
+    fits = set(arrays) == set(names) and all(a is not None for a in arrays.values())
+    return arrays if fits else None
+
+
+def _as_array(value: Any) -> Any:
+    """A framework's tensor as an array, None for anything else (a spec, a nested structure)."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
+    return read() if callable(read) else None
+
+
+def _dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:
+    """What the frontend gets as dynamic dimensions, and the bounds of the named ones."""
+    if isinstance(dynamic, str) or (isinstance(dynamic, (list, tuple)) and dynamic and all(isinstance(d, str) for d in dynamic)):
+        return None, parse_dynamic(dynamic)
+    return dynamic, {}
+
+
+def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
+    """What the converted model is judged by: the source framework where it runs here, else ONNX Runtime on the hub model."""
+    if reader.runs_here():
+        return Side(reader.title, lambda feeds: reader.run(source, feeds))
+    return _by_ort(hub, device)
+
+
+def _by_ort(hub: ir.Model, device: str) -> Side:
+    from onnxbridge.runtime import ort
+
+    started = ort.session(hub, device)
+    return Side("ONNX Runtime", lambda feeds: ort.run(started, feeds))
+
+
+def load(source: Any, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None) -> ir.Model:
+    """The source as a hub model: an `onnx_ir.Model` at the hub's opset, cleaned."""
+    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    return _to_hub(reader, source, _inputs(inputs), _dynamic(dynamic)[0])
+
+
+def check(
+    source: Any, to: str | Sequence[str] | None = None, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None
+) -> list[Problem]:
+    """Every reason why the source cannot be converted to the targets (all installed ones for None), before converting."""
+    try:
+        hub = load(source, frontend=frontend, inputs=inputs, dynamic=dynamic)
+    except ConversionError as e:
+        return e.problems
+    found: list[Problem] = []
+    for name in [to] if isinstance(to, str) else to or list(plugins.installed("backend")):
+        try:
+            plugins.backend(name).from_hub(hub)
+        except ConversionError as e:
+            found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.places) for p in e.problems]
+        except MissingFrameworkError as e:
+            found.append(Problem(name, str(e)))
+    return found

@@ -1,0 +1,77 @@
+"""The ONNX frontend: a file, a `ModelProto` or an `onnx_ir.Model` at any opset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxbridge.errors import UsageError
+from onnxbridge.hub import io, opset, passes
+from onnxbridge.hub.recognise import recognise
+from onnxbridge.rules import Rules
+
+KINDS = frozenset({"onnx", "onnx-text", "onnx-json"})
+
+
+class OnnxFrontend:
+    """Reads ONNX through the opset adapters into the hub."""
+
+    name = "onnx"
+    title = "ONNX"
+    package = ""
+    rules: Rules | None = None
+
+    def accepts(self, source: Any) -> bool:
+        if isinstance(source, (str, os.PathLike)):
+            return os.path.exists(source) and recognise(source) in KINDS
+        return isinstance(source, (onnx.ModelProto, ir.Model))
+
+    def to_hub(self, source: Any, inputs: Any, dynamic: Any) -> ir.Model:
+        if isinstance(source, ir.Model):
+            model = source.clone()
+        elif isinstance(source, onnx.ModelProto):
+            model = io.from_proto(source)
+        else:
+            model = io.read(source)
+        model = opset.to_hub(passes.inline(model))
+        _set_shapes(model, inputs)
+        passes.infer(model)
+        return model
+
+    def runs_here(self) -> bool:
+        return True
+
+    def run(self, source: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        from onnxbridge.runtime import ort
+
+        return ort.run(ort.session(source, "cpu"), feeds)
+
+
+def _set_shapes(model: ir.Model, inputs: Any) -> None:
+    """Give the graph's inputs the shapes that the user states; a fixed size that the model declares cannot be changed."""
+    if not isinstance(inputs, Mapping):
+        if inputs is not None:
+            inputs = dict(zip((v.name for v in model.graph.inputs), inputs, strict=False))
+        else:
+            return
+    by_name = {v.name: v for v in model.graph.inputs}
+    for name, given in inputs.items():
+        if name not in by_name:
+            raise UsageError(f"the model has no input {name!r}; it has {', '.join(map(str, by_name))}")
+        shape = given[0] if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str) else np.shape(given)
+        value = by_name[name]
+        if value.shape is not None:
+            if len(value.shape) != len(shape):
+                raise UsageError(f"the input {name!r} has {len(value.shape)} dimensions, {list(shape)} has {len(shape)}")
+            for declared, wanted in zip(value.shape, shape, strict=True):
+                if isinstance(declared, int) and isinstance(wanted, int) and declared != wanted:
+                    raise UsageError(f"the input {name!r} is fixed at {list(value.shape)}; {list(shape)} does not fit")
+        value.shape = ir.Shape(list(shape))
+
+
+frontend = OnnxFrontend()

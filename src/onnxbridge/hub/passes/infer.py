@@ -1,0 +1,66 @@
+"""Types and shapes of every value of a model that came as a file, and the folding of what they give away."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.hub import fold, inference
+from onnxbridge.hub.schemas import schema_of
+
+
+def infer(model: ir.Model) -> None:
+    """Set dtype and shape of every value, in place, and replace nodes whose result is known by constants."""
+    _infer_graph(model.graph)
+
+
+def _infer_graph(graph: ir.Graph) -> None:
+    for node in list(graph):
+        _infer_bodies(node)
+        declared = [(o.type, o.shape) for o in node.outputs]
+        try:
+            inference.infer(schema_of(node.op_type, node.domain), node)
+        except ValueError:  # a custom operator: what the file declares has to do
+            continue
+        for output, (kind, shape) in zip(node.outputs, declared, strict=True):
+            output.type = output.type or kind
+            output.shape = _more_known(output.shape, shape)
+        _fold(graph, node)
+
+
+def _infer_bodies(node: ir.Node) -> None:
+    for attr in node.attributes.values():
+        if attr.type != ir.AttributeType.GRAPH:
+            continue
+        body = attr.as_graph()
+        if node.op_type == "Loop":
+            for inner, (_, outer) in zip(body.inputs, inference.body_inputs("Loop", node.inputs), strict=False):
+                inner.type = inner.type or outer.type
+        _infer_graph(body)
+
+
+def _more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
+    """The inferred shape, with sizes and names that only the file tells."""
+    if inferred is None or declared is None or len(inferred) != len(declared):
+        return inferred if inferred is not None else declared
+
+    def known(dim: object) -> bool:
+        return isinstance(dim, int) or getattr(dim, "value", None) is not None
+
+    return ir.Shape([i if known(i) else d for i, d in zip(inferred, declared, strict=True)])
+
+
+def _fold(graph: ir.Graph, node: ir.Node) -> None:
+    known = fold.fold(node)
+    if known is None:
+        return
+    for output, array in zip(node.outputs, known, strict=True):
+        name = output.name or ""
+        made = ir.Value(
+            name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=ir.tensor(array, dtype=output.dtype, name=name)
+        )
+        if output.is_graph_output():
+            return  # an output stays the output of a node, so that its name and place are the graph's own
+        output.replace_all_uses_with(made)
+        output.name = None
+        graph.register_initializer(made)
+    graph.remove(node, safe=True)

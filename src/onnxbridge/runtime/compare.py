@@ -1,0 +1,121 @@
+"""Comparison of one output with its reference: largest differences, the tolerance, and what a number alone would hide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """|candidate - reference| <= atol + rtol * |reference|; `mismatches` is the share of elements allowed to differ in
+    outputs that are not floating point. `origin` says where the numbers come from."""
+
+    atol: float
+    rtol: float
+    mismatches: float = 0.0
+    origin: str = "given"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output, over all samples seen so far."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    max_abs: float
+    max_rel: float
+    tolerance: Tolerance
+    passed: bool
+    excess: float
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "shape": list(self.shape), "dtype": self.dtype, "max_abs": self.max_abs, "max_rel": self.max_rel,
+            "atol": self.tolerance.atol, "rtol": self.tolerance.rtol, "tolerance": self.tolerance.origin,
+            "passed": self.passed, "excess": self.excess, "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> Comparison:
+    """Compare one output of one sample."""
+    r, c = np.asarray(reference), np.asarray(candidate)
+    notes: list[str] = []
+
+    def verdict(passed: bool, max_abs: float = 0.0, max_rel: float = 0.0, excess: float = 0.0) -> Comparison:
+        return Comparison(name, r.shape, str(r.dtype), max_abs, max_rel, tolerance, passed, excess, tuple(notes))
+
+    if r.shape != c.shape:
+        notes.append(f"shape {list(c.shape)} instead of {list(r.shape)}")
+        return verdict(False, np.inf, np.inf, np.inf)
+    if r.dtype != c.dtype:
+        notes.append(f"dtype {c.dtype} instead of {r.dtype}")
+        if _family(r) != _family(c):
+            return verdict(False, np.inf, np.inf, np.inf)
+    if r.size == 0:
+        notes.append("empty output: nothing is compared")
+        return verdict(True)
+    if r.dtype == object or r.dtype.kind in "USb":
+        return _exact(r, c, tolerance, verdict, notes)
+    if r.size > 1 and np.all(r == r.reshape(-1)[0]):
+        notes.append("the reference is constant: agreement proves little")
+    if _family(r) == "i":
+        a, b = r.astype(np.float64), c.astype(np.float64)
+        difference = np.abs(a - b)
+        share = float(np.count_nonzero(difference)) / difference.size
+        if share:
+            notes.append(f"{share:.2%} of the elements differ")
+        given = tolerance.origin == "given" and bool(np.all(difference <= tolerance.atol + tolerance.rtol * np.abs(a)))
+        return verdict(share <= tolerance.mismatches or given, float(difference.max()), _relative(difference, a), share)
+    wide = np.complex128 if r.dtype.kind == "c" else np.float64
+    a, b = r.astype(wide), c.astype(wide)
+    if np.any(np.isnan(a)):
+        notes.append(f"NaN in {int(np.isnan(a).sum())} elements of the reference")
+    same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities of one sign, and NaN in the same places
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, np.abs(a - b))
+    if np.any(~np.isfinite(difference)):
+        notes.append(f"{int(np.sum(~np.isfinite(difference)))} elements are NaN or infinite on one side only")
+        return verdict(False, np.inf, np.inf, np.inf)
+    finite = np.where(np.isfinite(a), np.abs(a), 0.0)
+    allowed = tolerance.atol + tolerance.rtol * finite
+    excess = float(np.max(difference - allowed))
+    return verdict(excess <= 0, float(difference.max()), _relative(difference, finite), max(excess, 0.0))
+
+
+def _family(a: np.ndarray[Any, Any]) -> str:
+    kind = a.dtype.kind
+    return "i" if kind in "iu" else "f" if kind in "fV" else kind
+
+
+def _relative(difference: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> float:
+    """The largest relative difference, among elements that are not tiny beside the output's own scale: near zero a relative
+    difference says nothing."""
+    scale = np.abs(reference)
+    kept = scale > 1e-3 * scale.max() if scale.size else scale > 0
+    return float(np.max(difference[kept] / scale[kept])) if np.any(kept) else 0.0
+
+
+def _exact(r: Any, c: Any, tolerance: Tolerance, verdict: Any, notes: list[str]) -> Comparison:
+    share = float(np.count_nonzero(r != c)) / r.size
+    if share:
+        notes.append(f"{share:.2%} of the elements differ")
+    result: Comparison = verdict(share <= tolerance.mismatches, float(share > 0), float(share > 0), share)
+    return result
+
+
+def worst(comparisons: list[Comparison]) -> Comparison:
+    """One output over several samples: the largest figures, every note once, passed if all passed."""
+    worst_one = max(comparisons, key=lambda c: (not c.passed, c.excess, c.max_abs))
+    notes = dict.fromkeys(n for c in comparisons for n in c.notes)
+    return replace(
+        worst_one,
+        max_abs=max(c.max_abs for c in comparisons),
+        max_rel=max(c.max_rel for c in comparisons),
+        passed=all(c.passed for c in comparisons),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,149 @@
+"""Inputs: the texts in which users describe them, and seeded samples for verification.
+
+A text is "x:float32[N,3,224,224]"; several are separated by spaces or commas outside brackets. A name in place of a size is a
+dynamic dimension, "N=1..64" bounds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import UsageError
+
+Shape = tuple[int | str | None, ...]
+Bounds = Mapping[str, tuple[int, int | None]]
+_SPEC = re.compile(r"^(?P<name>.+?):(?P<dtype>[a-z]\w*)(?:\[(?P<shape>[^\]]*)\])?$")
+_BOUNDS = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<low>\d+)\.\.(?P<high>\d+)?$")
+_DTYPES = {d.name.lower(): d for d in ir.DataType} | {"float32": ir.DataType.FLOAT, "float64": ir.DataType.DOUBLE}
+
+
+def parse_specs(texts: str | Sequence[str]) -> dict[str, tuple[Shape, str]]:
+    """ "x:float32[N,3,8,8]" as {"x": (("N", 3, 8, 8), "float32")}.
+
+    Raises:
+        UsageError: for a text that is not of this form.
+    """
+    whole = texts if isinstance(texts, str) else " ".join(texts)
+    found: dict[str, tuple[Shape, str]] = {}
+    for text in re.split(r"[\s,;]+(?![^\[]*\])", whole.strip()):
+        m = _SPEC.match(text)
+        if not m or m["dtype"] not in _DTYPES:
+            raise UsageError(f"{text!r} does not describe an input; write it like x:float32[N,3,224,224]")
+        if m["name"] in found:
+            raise UsageError(f"the input {m['name']!r} is described twice")
+        found[m["name"]] = (tuple(_size(s, text) for s in re.split(r"\s*,\s*", (m["shape"] or "").strip()) if s), m["dtype"])
+    return found
+
+
+def _size(text: str, spec: str) -> int | str | None:
+    if text.isdigit():
+        return int(text)
+    if text in ("?", "-1", "None"):
+        return None
+    if text.isidentifier():
+        return text
+    raise UsageError(f"{text!r} in {spec!r} is neither a size nor a name")
+
+
+def parse_dynamic(texts: str | Sequence[str]) -> dict[str, tuple[int, int | None]]:
+    """ "N=1..64" as {"N": (1, 64)}; an open end is None.
+
+    Raises:
+        UsageError: for a text that is not of this form.
+    """
+    found: dict[str, tuple[int, int | None]] = {}
+    for text in re.split(r"[\s,;]+", texts.strip()) if isinstance(texts, str) else texts:
+        m = _BOUNDS.match(text)
+        if not m or (m["high"] and int(m["high"]) < int(m["low"])):
+            raise UsageError(f"{text!r} does not bound a dimension; write it like N=1..64")
+        found[m["name"]] = (int(m["low"]), int(m["high"]) if m["high"] else None)
+    return found
+
+
+def samples_for(
+    graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None
+) -> list[dict[str, np.ndarray[Any, Any]]]:
+    """`count` seeded feeds for a hub graph.
+
+    Each dynamic dimension takes two sizes. Floats are normally distributed; the last sample holds edge values (zeros of both
+    signs, ones, small and large magnitudes) among them. Integers stay inside what the graph indexes with them.
+    """
+    rng = np.random.default_rng(seed)
+    feeds = []
+    for i in range(count):
+        sizes: dict[str, int] = {}
+        feed = {}
+        for value in graph.inputs:
+            shape = [_pick(d, i, bounds or {}, sizes, f"{value.name}.{axis}") for axis, d in enumerate(value.shape or ())]
+            feed[value.name or ""] = _draw(rng, value, shape, edges=count > 1 and i == count - 1)
+        feeds.append(feed)
+    return feeds
+
+
+def _pick(dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymous: str) -> int:
+    if isinstance(dim, int):
+        return dim
+    name = dim.value if dim.value is not None else anonymous
+    low, high = bounds.get(name, (1, None))
+    # 2 and 3 rather than 1: a size of one hides a lost broadcast; an odd one hides nothing that halves
+    first = max(low, 2) if high is None else min(max(low, 2), high)
+    second = first + 1 if high is None or first < high else max(low, first - 1)
+    return sizes.setdefault(name, first if sample % 2 == 0 else second)
+
+
+def _draw(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], edges: bool) -> np.ndarray[Any, Any]:
+    dtype = value.dtype or ir.DataType.FLOAT
+    if dtype == ir.DataType.BOOL:
+        return rng.random(shape) < 0.5
+    if dtype == ir.DataType.STRING:
+        return np.array([f"text {i}" for i in range(int(np.prod(shape)))], dtype=object).reshape(shape)
+    if dtype.is_integer():
+        low, high = _index_range(value)
+        return rng.integers(low, high, shape).astype(dtype.numpy())
+    drawn = rng.standard_normal(shape)
+    if edges and drawn.size:
+        flat = drawn.reshape(-1)
+        special = np.array([0.0, -0.0, 1.0, -1.0, 1e-3, -1e-3, 6.0, -6.0])
+        places = rng.permutation(flat.size)[: max(1, flat.size // 4)]
+        flat[places] = special[np.arange(places.size) % special.size]
+    return drawn.astype(dtype.numpy())
+
+
+# Operators through which an index passes unchanged on its way to where it is used.
+_CARRIERS = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Expand", "Slice", "Split"})
+
+
+def _index_range(value: ir.Value) -> tuple[int, int]:
+    """The integers that an input may hold: what the graph indexes with it, else 0 and 1, which suit masks and counts."""
+    bound: int | None = None
+    todo, seen = [value], set()
+    while todo:
+        v = todo.pop()
+        if id(v) in seen:
+            continue
+        seen.add(id(v))
+        for use in v.uses():
+            node, i = use.node, use.idx
+            if node.op_type in _CARRIERS and i == 0:
+                todo += node.outputs
+            size = _indexed_size(node, i)
+            if size is not None:
+                bound = size if bound is None else min(bound, size)
+    return (0, 2) if bound is None else (0, max(1, bound))
+
+
+def _indexed_size(node: ir.Node, i: int) -> int | None:
+    """How far the node's input `i` may index; None where it is not an index."""
+    if node.op_type in ("Gather", "GatherElements") and i == 1 and node.inputs[0] is not None:
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
+        shape = node.inputs[0].shape
+        size = shape[axis] if shape is not None else None
+        return size if isinstance(size, int) else None
+    if node.op_type == "OneHot" and i == 0 and node.inputs[1] is not None and node.inputs[1].const_value is not None:
+        return int(node.inputs[1].const_value.numpy().reshape(-1)[0])
+    return None

@@ -1,0 +1,117 @@
+"""The tolerance of a verification, derived from the model: how far rounding alone can move each output.
+
+The hub model is run three times on the same inputs: in its own precision, in float64, and in float64 on inputs moved by one unit
+in the last place. How far the runs lie apart is what rounding explains, at that output, for those inputs. Source and target
+are never asked, so an error in a conversion cannot widen its own tolerance.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import ConversionError
+from onnxbridge.runtime.compare import Tolerance
+from onnxbridge.runtime.executor import Executor
+
+# Two correct implementations add in other orders (blocked, fused, Winograd) than our executor, and each has its own error:
+# the fastest convolution algorithms lose up to 15 times what direct summation loses.
+ORDERS = 16
+# What a chain of exact operators may lose, such as one last division rounded another way.
+ULPS = 4
+SECONDS = 20.0
+"""How long the rounding of further samples is measured; past that, the largest measured so far stands for them."""
+
+_FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
+
+
+class Rounding:
+    """Measures what rounding explains at each output of a hub model, sample by sample.
+
+    `unit` is the unit roundoff of the coarser of the two sides: 2^-24 for float32, 2^-11 for a target that computes in float16.
+    """
+
+    def __init__(self, model: ir.Model, unit: float | None = None) -> None:
+        self._unit = unit
+        self._spent = 0.0
+        self._largest: dict[str, tuple[float, float, float]] = {}
+        self.reason = ""
+        try:
+            self._own = Executor(model)
+            self._exact = Executor(model, precision="float64")
+        except ConversionError as e:
+            names = ", ".join(sorted({p.op for p in e.problems})[:5])
+            self.reason = f"the executor has no rule for {names}"
+
+    def tolerances(self, feeds: Mapping[str, Any], references: Mapping[str, Any]) -> dict[str, Tolerance]:
+        """One tolerance for each output of the reference."""
+        if not self.reason and (self._spent < SECONDS or not self._largest):
+            start = time.perf_counter()
+            self._measure(feeds)
+            self._spent += time.perf_counter() - start
+        return {name: self._tolerance(name, np.asarray(r)) for name, r in references.items()}
+
+    def _measure(self, feeds: Mapping[str, Any]) -> None:
+        rng = np.random.default_rng(0)
+        names = self._own.output_names
+        taken = {k: v for k, v in feeds.items() if k in self._own.input_names}
+        own = self._own.run(None, taken)
+        exact = self._exact.run(None, taken)
+        moved = self._exact.run(None, {k: _moved(np.asarray(v), rng) for k, v in taken.items()})
+        for name, a, b, c in zip(names, own, exact, moved, strict=True):
+            self._largest[name] = _larger(self._largest.get(name, (0.0, 0.0, 0.0)), _apart(a, b, c))
+
+    def _tolerance(self, name: str, reference: np.ndarray[Any, Any]) -> Tolerance:
+        eps = _epsilon(reference.dtype)
+        if self.reason or name not in self._largest:
+            atol, rtol = _FALLBACK.get(reference.dtype.itemsize, _FALLBACK[4]) if eps else (0.0, 0.0)
+            return Tolerance(atol, rtol, origin=f"default, since {self.reason or 'the output is not one of the hub model'}")
+        noise, scale, share = self._largest[name]
+        if not eps:
+            return Tolerance(0.0, 0.0, mismatches=ORDERS * share, origin="derived")
+        # a coarser side rounds by that much more at every step
+        coarser = max(1.0, self._unit / (eps / 2)) if self._unit else 1.0
+        return Tolerance(ORDERS * noise * coarser + ULPS * eps * coarser * scale, ULPS * eps * coarser, origin="derived")
+
+
+def _epsilon(dtype: np.dtype[Any]) -> float:
+    """The distance from 1 to the next number of the dtype, 0 for dtypes that are exact."""
+    if dtype.kind in "biuUSO":
+        return 0.0
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).eps)
+
+
+def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Floating inputs moved up or down by one unit in the last place, in float64."""
+    eps = _epsilon(array.dtype)
+    if not eps:
+        return array
+    wide = array.astype(np.float64)
+    return np.asarray(wide * (1 + eps * rng.choice([-0.5, 0.5], wide.shape)))
+
+
+def _apart(own: Any, exact: Any, moved: Any) -> tuple[float, float, float]:
+    """How far the three runs lie apart, the output's scale, and the share of elements that differ at all."""
+    a, b, c = np.asarray(own), np.asarray(exact), np.asarray(moved)
+    if a.dtype.kind in "USO" or a.dtype == bool or a.dtype.kind in "iu":
+        if a.shape != b.shape or a.shape != c.shape or not a.size:
+            return 0.0, 0.0, 0.0
+        return 0.0, 0.0, float(np.mean((a != b) | (b != c)))
+    if a.shape != b.shape or a.shape != c.shape or not a.size:
+        return 0.0, 0.0, 0.0
+    a, b, c = (x.astype(np.float64) for x in (a, b, c))
+    with np.errstate(invalid="ignore"):
+        apart = np.maximum(np.abs(a - b), np.abs(b - c))
+    finite = np.abs(b[np.isfinite(b)])
+    kept = apart[np.isfinite(apart)]
+    return float(kept.max()) if kept.size else 0.0, float(finite.max()) if finite.size else 0.0, 0.0
+
+
+def _larger(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float, float]:
+    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2])

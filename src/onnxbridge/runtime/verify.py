@@ -1,0 +1,142 @@
+"""Verification: run two sides on the same seeded inputs and say, output by output, whether they compute the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
+from onnxbridge.runtime.inputs import Bounds, samples_for
+from onnxbridge.runtime.tolerance import Rounding
+
+Arrays = Mapping[str, Any]
+Tolerances = float | Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared: `run` takes feeds by the hub's input names and gives outputs by the hub's names.
+
+    `unit` is the unit roundoff in which it computes where that is coarser than the hub model's dtypes.
+    """
+
+    title: str
+    run: Callable[[Arrays], Mapping[str, Any]]
+    unit: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a verification found. `outputs` has one line for each output, over all samples."""
+
+    reference: str
+    candidate: str
+    outputs: tuple[Comparison, ...]
+    samples: int
+    seed: int | None
+    sizes: tuple[Mapping[str, tuple[int, ...]], ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output agrees on every sample."""
+        return bool(self.outputs) and all(o.passed for o in self.outputs)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed, "reference": self.reference, "candidate": self.candidate, "samples": self.samples,
+            "seed": self.seed, "seconds": round(self.seconds, 3), "notes": list(self.notes),
+            "inputs": [{k: list(v) for k, v in s.items()} for s in self.sizes], "outputs": [o.as_dict() for o in self.outputs],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        verdict = "PASSED" if self.passed else "FAILED"
+        drawn = "given inputs" if self.seed is None else f"seed {self.seed}"
+        lines = [f"{verdict}  {self.reference} against {self.candidate}: {self.samples} samples, {drawn}, {self.seconds:.1f} s"]
+        for o in self.outputs:
+            mark = "ok  " if o.passed else "FAIL"
+            allowed = f"{o.tolerance.atol:.2g}" + (f" + {o.tolerance.rtol:.2g} relative" if o.tolerance.rtol else "")
+            if o.tolerance.mismatches:
+                allowed += f" or {o.tolerance.mismatches:.2%} of the elements"
+            lines.append(
+                f"  {mark} {o.name} {o.dtype}{list(o.shape)}: max abs {o.max_abs:.2g}, max rel {o.max_rel:.2g}"
+                f" (allowed {allowed}, {o.tolerance.origin})"
+            )
+            lines += [f"       note: {n}" for n in o.notes]
+        lines += [f"  note: {n}" for n in self.notes]
+        return "\n".join(lines)
+
+
+def verify_sides(
+    model: ir.Model,
+    reference: Side,
+    candidate: Side,
+    *,
+    first: Arrays | None = None,
+    feeds: Sequence[Arrays] | None = None,
+    samples: int = 3,
+    seed: int = 0,
+    bounds: Bounds | None = None,
+    rtol: Tolerances = None,
+    atol: Tolerances = None,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> Report:
+    """Run both sides on the same inputs and compare.
+
+    Args:
+        model: the hub model, which tells the inputs and how far rounding can move each output.
+        first: the user's example, run before the seeded samples.
+        feeds: the user's own inputs, in place of seeded samples.
+        rtol, atol: override the derived tolerance, one number or one for each output.
+    """
+    start = time.perf_counter()
+    given = feeds is not None
+    drawn = list(feeds) if feeds is not None else samples_for(model.graph, samples, seed, bounds)
+    drawn = drawn if first is None else [first, *drawn]
+    units = [side.unit for side in (reference, candidate) if side.unit]
+    rounding = None if rtol is not None and atol is not None else Rounding(model, max(units) if units else None)
+    found: dict[str, list[Comparison]] = {}
+    notes: list[str] = []
+    for i, feed in enumerate(drawn):
+        progress(f"verifying {i + 1}/{len(drawn)}")
+        wanted, got = reference.run(feed), candidate.run(feed)
+        derived = rounding.tolerances(feed, wanted) if rounding else {}
+        for name, value in wanted.items():
+            if name not in got:
+                notes.append(f"the candidate has no output {name!r}")
+                tolerance = derived.get(name, Tolerance(0.0, 0.0))
+                missing = Comparison(name, np.shape(value), "missing", np.inf, np.inf, tolerance, False, np.inf)
+                found.setdefault(name, []).append(missing)
+                continue
+            found.setdefault(name, []).append(compare(name, value, got[name], _chosen(name, derived.get(name), rtol, atol)))
+    if rounding is not None and rounding.reason:
+        notes.append(f"the tolerance is a default, since {rounding.reason}")
+    return Report(
+        reference.title,
+        candidate.title,
+        tuple(worst(c) for c in found.values()),
+        len(drawn),
+        None if given else seed,
+        tuple({k: np.shape(v) for k, v in feed.items()} for feed in drawn),
+        time.perf_counter() - start,
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _chosen(name: str, derived: Tolerance | None, rtol: Tolerances, atol: Tolerances) -> Tolerance:
+    """The user's numbers where given, the derived ones elsewhere."""
+
+    def one(given: Tolerances) -> float | None:
+        return given.get(name) if isinstance(given, Mapping) else given
+
+    r, a = one(rtol), one(atol)
+    if r is None and a is None and derived is not None:
+        return derived
+    fallback = derived or Tolerance(0.0, 0.0)
+    return Tolerance(fallback.atol if a is None else a, fallback.rtol if r is None else r, origin="given")

@@ -17,6 +17,7 @@ from onnxbridge import plugins
 from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
 from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
+from onnxbridge.sides import paired, runnable
 
 Progress = Callable[[str], None]
 
@@ -156,7 +157,9 @@ def _inputs(inputs: Any) -> Any:
 def _example(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
     """The user's own example inputs as feeds, None where there are only shapes or they do not map onto the inputs one by one."""
     names = [str(v.name) for v in hub.graph.inputs]
-    given = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False)) if isinstance(inputs, (tuple, list)) else {}
+    if isinstance(inputs, (tuple, list)):
+        inputs = dict(zip(names, inputs, strict=False))
+    given = inputs if isinstance(inputs, Mapping) else {}
     arrays = {name: _as_array(value) for name, value in given.items()}
     fits = set(arrays) == set(names) and all(a is not None for a in arrays.values())
     return arrays if fits else None
@@ -191,6 +194,43 @@ def _by_ort(hub: ir.Model, device: str) -> Side:
 
     started = ort.session(hub, device)
     return Side("ONNX Runtime", lambda feeds: ort.run(started, feeds))
+
+
+def verify(
+    reference: Any,
+    candidate: Any,
+    inputs: Any = None,
+    *,
+    frontend: str | None = None,
+    dynamic: Any = None,
+    rtol: Tolerances = None,
+    atol: Tolerances = None,
+    samples: int = 3,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Progress = _quiet,
+) -> Report:
+    """Run two models on the same inputs and compare, output by output.
+
+    Args:
+        reference, candidate: live models or paths; inputs and outputs are paired by name, or by position where names differ.
+        inputs: {name: array} or a list of these to run on, or specs as for `convert`; seeded samples are drawn for specs.
+    """
+    specs, feeds = _inputs(inputs), None
+    if isinstance(inputs, Mapping) and inputs and all(isinstance(v, np.ndarray) for v in inputs.values()):
+        feeds = [inputs]
+    elif isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs):
+        feeds, specs = inputs, inputs[0]
+    dims, bounds = _dynamic(dynamic)
+    first = runnable(reference, lambda reader, source: _to_hub(reader, source, specs, dims), frontend)
+    second = runnable(candidate, lambda reader, source: _to_hub(reader, source, specs, dims))
+    hub = first.hub or second.hub
+    if hub is None:
+        raise UsageError("neither model can be read into the hub, which tells the inputs to draw; put the source model first")
+    return verify_sides(
+        hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed, bounds=bounds, rtol=rtol, atol=atol,
+        progress=progress,
+    )  # fmt: skip
 
 
 def load(source: Any, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None) -> ir.Model:

@@ -16,7 +16,8 @@ Save = Callable[[Path], Sequence[str | os.PathLike[str]]]
 def placed(path: Path, force: bool, save: Save) -> list[Path]:
     """Let `save` write in a folder of its own beside `path`, then move what it wrote into place.
 
-    An artifact may be a file, a folder (.mlpackage) or several files that share a stem. Symbolic links are replaced, never followed.
+    An artifact may be a file, a folder (.mlpackage) or several files that share a stem. Symbolic links are replaced, never
+    followed.
 
     Raises:
         UsageError: if something is there already and `force` is not given, or the folder is missing.

@@ -1,0 +1,59 @@
+"""The command line. Each command is a file of its own, imported when it is called, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from onnxbridge import __version__
+
+COMMANDS = {
+    "convert": "Move a model to another framework, and verify it.",
+    "verify": "Run two models on the same inputs and compare.",
+    "check": "List every blocker before converting.",
+    "inspect": "Tell what a model holds.",
+    "coverage": "Tell which operators go where.",
+    "plugins": "List the frontends and backends that are installed.",
+    "doctor": "Tell which frameworks are here and whether they work.",
+}
+
+
+class _Lazy(click.Group):
+    """Knows its commands by name and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"onnxbridge.cli.{name}"), "command")  # type: ignore[no-any-return]  # noqa: B009
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as e:
+            raise click.UsageError(f"{e.format_message()} Commands are {', '.join(COMMANDS)}.", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, "--version", prog_name="onnxbridge")
+def group() -> None:
+    """Move a model between PyTorch, TensorFlow/Keras, MXNet, ONNX and Core ML, and prove that it computes the same.
+
+    Exit codes: 0 ok, 1 verification failed, 2 usage, 3 unsupported, 4 unsafe or corrupt file, 5 a framework is missing,
+    6 a limit was hit, 70 internal error.
+    """
+
+
+def main() -> Any:
+    """The entry point of the `onnxbridge` command."""
+    from onnxbridge.cli.shell import run
+
+    return run(group)

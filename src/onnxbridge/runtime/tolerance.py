@@ -84,7 +84,7 @@ def _epsilon(dtype: np.dtype[Any]) -> float:
         return 0.0
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(dtype).eps)
+    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
 
 
 def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:

@@ -55,9 +55,8 @@ def _fold(graph: ir.Graph, node: ir.Node) -> None:
         return
     for output, array in zip(node.outputs, known, strict=True):
         name = output.name or ""
-        made = ir.Value(
-            name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=ir.tensor(array, dtype=output.dtype, name=name)
-        )
+        tensor = ir.tensor(array, dtype=output.dtype, name=name)
+        made = ir.Value(name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=tensor)
         if output.is_graph_output():
             return  # an output stays the output of a node, so that its name and place are the graph's own
         output.replace_all_uses_with(made)

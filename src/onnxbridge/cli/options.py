@@ -1,0 +1,49 @@
+"""Options that several commands have, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+frontend = click.option("--from", "frontend", metavar="NAME", help="Frontend, where it cannot be told from the source.")
+inputs = click.option(
+    "--inputs", multiple=True, metavar="SPEC", help='Input, as "x:float32[N,3,224,224]"; a name is a dynamic size. Repeatable.'
+)
+dynamic = click.option("--dynamic", multiple=True, metavar="N=1..64", help="Bounds of a dynamic size. Repeatable.")
+quiet = click.option("-q", "--quiet", is_flag=True, help="No stages, no notes.")
+json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def _number_or_outputs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> float | dict[str, float] | None:
+    """ "1e-3", or "output=1e-3" once for each output."""
+    found: dict[str, float] = {}
+    for text in values:
+        name, _, number = text.rpartition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise click.BadParameter(f"{text!r} is neither a number nor OUTPUT=NUMBER") from None
+        if not found[name] >= 0:
+            raise click.BadParameter(f"{text!r} is negative")
+    if "" in found and len(found) > 1:
+        raise click.BadParameter("give one number for all outputs, or one for each by name")
+    return found.get("", found) if found else None
+
+
+def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a verification."""
+    tolerance = {"multiple": True, "metavar": "[OUTPUT=]X", "callback": _number_or_outputs}
+    made = [
+        click.option("--rtol", help="Relative tolerance in place of the derived one.", **tolerance),  # type: ignore[arg-type]
+        click.option("--atol", help="Absolute tolerance in place of the derived one.", **tolerance),  # type: ignore[arg-type]
+        click.option("--samples", type=click.IntRange(1), default=3, show_default=True, help="How many inputs are drawn."),
+        click.option("--seed", type=int, default=0, show_default=True, help="The seed from which they are drawn."),
+        click.option("--device", default="auto", show_default=True, help="Where ONNX Runtime runs: auto, cpu, cuda, ..."),
+    ]
+    for option in reversed(made):
+        command = option(command)
+    return command

@@ -1,0 +1,23 @@
+"""`onnxbridge plugins`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from onnxbridge.cli import options, shell
+
+
+@click.command("plugins")
+@options.json
+def command(as_json: bool) -> None:
+    """List the frontends and backends that are installed, and the package that brings each."""
+    from onnxbridge import plugins
+
+    found = [p for kind in plugins.GROUPS for p in plugins.installed(kind).values()]
+    if as_json:
+        shell.say(shell.as_json([dataclasses.asdict(p) for p in found]))
+        return
+    for p in found:
+        shell.say(f"{p.kind:9} {p.name:12} {p.package} {p.version}".rstrip())

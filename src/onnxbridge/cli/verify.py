@@ -1,0 +1,53 @@
+"""`onnxbridge verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxbridge.cli import options, shell
+from onnxbridge.errors import UsageError, VerificationError
+
+
+@click.command("verify")
+@click.argument("reference")
+@click.argument("candidate")
+@options.frontend
+@options.inputs
+@options.dynamic
+@click.option("--data", type=click.Path(exists=True, dir_okay=False), metavar="FILE.npz", help="Inputs to run on, by name.")
+@options.comparing
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json", help="Write the report as JSON.")
+@options.json
+@options.quiet
+def command(reference: str, candidate: str, as_json: bool, quiet: bool, report: Path | None, data: str | None, **given: Any) -> None:
+    """Run REFERENCE and CANDIDATE on the same inputs and compare, output by output.
+
+    Inputs and outputs are paired by name, or by position where the names differ. Exits with 1 if they do not agree.
+    """
+    from onnxbridge import api
+
+    settings = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v not in (None, ())}
+    if data is not None:
+        settings["inputs"] = _arrays(data)
+    with shell.stages(quiet) as progress:
+        found = api.verify(reference, candidate, progress=progress, **settings)
+    if report is not None:
+        report.write_text(shell.as_json(found.as_dict()) + "\n")
+    shell.say(shell.as_json(found.as_dict()) if as_json else str(found))
+    if not found.passed:
+        raise VerificationError("the two models do not compute the same", found)
+
+
+def _arrays(path: str) -> dict[str, Any]:
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile, AttributeError) as e:
+        raise UsageError(f"{path}: is not an .npz file of plain arrays ({e})") from e

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, Source, Unsupported, merge
 from onnxbridge.hub.limits import Budget
@@ -53,6 +53,7 @@ class Plan:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     captured: list[tuple[int, int]] = field(default_factory=list)
+    declared: tuple[tuple[Any, list[int]], ...] = ()
     frees: list[tuple[int, ...]] = field(default_factory=list)
 
     def pruned(self, outputs: tuple[int, ...]) -> Plan:
@@ -73,7 +74,7 @@ class Plan:
             frees.append(tuple(dead))
         steps.reverse()
         frees.reverse()
-        return Plan(self.frame, steps, self.inputs, outputs, self.captured, frees)
+        return Plan(self.frame, steps, self.inputs, outputs, self.captured, self.declared, frees)
 
 
 class Settings:
@@ -118,7 +119,7 @@ class Compiler:
         if self.problems:
             raise ConversionError(DIRECTION, merge(self.problems))
         found = tuple(self._source(item) for item in outputs)
-        return Plan(self.frame, self.steps, places, found, self.captured).pruned(found)
+        return Plan(self.frame, self.steps, places, found, self.captured, tuple(map(_declared, outputs))).pruned(found)
 
     def _new(self, key: Hashable, value: Any = None) -> int:
         self.frame.append(value)
@@ -252,7 +253,7 @@ def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None)
             for i, form, name in step.forms:
                 args[i] = to_form(args[i], form, name)
             if step.bodies:
-                inner = {name: _callable(body, frame, budget, adapt) for name, body in step.bodies}
+                inner = {name: Subgraph(body, frame, budget, adapt) for name, body in step.bodies}
                 results = step.run(*args, **step.attrs, **inner)
             else:
                 results = step.run(*args, **step.attrs)
@@ -283,20 +284,34 @@ def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None)
     return tuple(frame[i] for i in plan.outputs)
 
 
-def _callable(plan: Plan, outer: list[Any], budget: Budget, adapt: Convert | None) -> Callable[..., tuple[Any, ...]]:
-    """A subgraph on the values that it sees around it now."""
-    frame = plan.frame.copy()
-    for there, here in plan.captured:
-        frame[here] = outer[there]
-    return partial(_call, plan, frame, budget, adapt)
+class Subgraph:
+    """A subgraph on the values that it sees around it now; called with its inputs it gives its outputs."""
+
+    def __init__(self, plan: Plan, outer: list[Any], budget: Budget, adapt: Convert | None) -> None:
+        self._plan, self._budget, self._adapt = plan, budget, adapt
+        self._frame = plan.frame.copy()
+        for there, here in plan.captured:
+            self._frame[here] = outer[there]
+
+    @property
+    def declared(self) -> list[tuple[Any, list[int]]]:
+        """The element type and the sizes that each output declares; a size that is not fixed counts as 0."""
+        empty = [(np.zeros(0, d or np.float32), shape) for d, shape in self._plan.declared]
+        return [((self._adapt(e) if self._adapt else e).dtype, shape) for e, shape in empty]
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        frame = self._frame.copy()
+        for place, value in zip(self._plan.inputs, inputs, strict=True):
+            if place > 0:
+                frame[place] = value
+        who = self._budget.operator
+        results = execute(self._plan, frame, self._budget, self._adapt)
+        self._budget.operator = who
+        return results
 
 
-def _call(plan: Plan, seen: list[Any], budget: Budget, adapt: Convert | None, *inputs: Any) -> tuple[Any, ...]:
-    frame = seen.copy()
-    for place, value in zip(plan.inputs, inputs, strict=True):
-        if place > 0:
-            frame[place] = value
-    who = budget.operator
-    results = execute(plan, frame, budget, adapt)
-    budget.operator = who
-    return results
+def _declared(item: Any) -> tuple[Any, list[int]]:
+    value = item.key if isinstance(item, Ref) else None
+    if not isinstance(value, ir.Value) or value.shape is None:
+        return (value.dtype.numpy() if isinstance(value, ir.Value) and value.dtype else None), []
+    return (value.dtype.numpy() if value.dtype else None), [d if isinstance(d, int) else 0 for d in value.shape]

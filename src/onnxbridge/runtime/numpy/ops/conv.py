@@ -1,0 +1,137 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.hub.limits import claim
+from onnxbridge.rules import Ints
+from onnxbridge.runtime.kernels import conv as kernels
+from onnxbridge.runtime.kernels.windows import extent, shifts
+from onnxbridge.runtime.numpy.dtypes import widened
+from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.numpy.padding import claim_output, pairs, window
+
+
+@rule("Conv")
+@widened
+def conv(
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None
+):
+    w = window(X, kernel_shape or W.shape[2:], strides, pads, dilations, auto_pad)
+    claim_output(X, W.shape[0], w)
+    return kernels.conv(X, W, B, groups=group, **w.moves)
+
+
+@rule("ConvTranspose")
+@widened
+def conv_transpose(
+    X,
+    W,
+    B=None,
+    *,
+    auto_pad="NOTSET",
+    dilations=None,
+    group=1,
+    kernel_shape=None,
+    output_padding=None,
+    output_shape=None,
+    pads=None,
+    strides=None,
+):
+    space = X.ndim - 2
+    kernel = W.shape[2:]
+    strides, dilations = strides or (1,) * space, dilations or (1,) * space
+    extra = list(output_padding or (0,) * space)
+    full = [(n - 1) * s + e for n, s, e in zip(X.shape[2:], strides, extent(kernel, dilations), strict=True)]
+    claim((X.shape[0], W.shape[1] * group, *full), X.dtype)
+    claim((X.shape[0], W.shape[1] * group, *kernel, *X.shape[2:]), X.dtype)
+    if output_shape is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        output_shape = [n * s for n, s in zip(X.shape[2:], strides, strict=True)]
+    if output_shape is None:
+        cut = pairs(pads if auto_pad == "NOTSET" else None, space)
+    else:
+        wanted = list(output_shape)[-space:]
+        cut = [_cut(n + a - o, auto_pad) for n, a, o in zip(full, extra, wanted, strict=True)]
+    claim((X.shape[0], W.shape[1] * group, *(n - b - e + a for n, (b, e), a in zip(full, cut, extra, strict=True))), X.dtype)
+    return kernels.conv_transpose(
+        X, W, B, strides=strides, pads=cut, dilations=dilations, groups=group, output_padding=extra
+    )
+
+
+def _cut(total, auto_pad):
+    """What is cut off in front and at the end; where the output shall be larger than it is, the end grows."""
+    half = max(0, total) // 2
+    return (half, total - half) if auto_pad == "SAME_UPPER" or total < 0 else (total - half, half)
+
+
+@rule("DeformConv")
+@widened
+def deform_conv(
+    X,
+    W,
+    offset,
+    B=None,
+    mask=None,
+    *,
+    dilations=None,
+    group=1,
+    kernel_shape=None,
+    offset_group=1,
+    pads=None,
+    strides=None,
+):
+    """Each position of the kernel looks where its offset points to, between elements, and at zeros outside."""
+    space = X.ndim - 2
+    batch, channels = X.shape[:2]
+    w = window(X, kernel_shape or W.shape[2:], strides, pads, dilations, "NOTSET")
+    out, taps = offset.shape[2:], int(np.prod(w.kernel))
+    claim((batch, channels, taps, *out), X.dtype)
+    shift = offset.reshape(batch, offset_group, taps, space, *out)
+    grids = []
+    for d in range(space):
+        start = np.arange(out[d]) * w.strides[d] - w.pads[d][0]
+        tap = np.indices(w.kernel)[d].reshape(-1) * w.dilations[d]
+        base = tap.reshape(-1, *(1,) * space) + start.reshape(-1, *(1,) * (space - 1 - d))
+        grids.append(shift[:, :, :, d] + base.astype(X.dtype))
+    x = X.reshape(batch, offset_group, channels // offset_group, *X.shape[2:])
+    cols = _between(x, grids)
+    if mask is not None:
+        cols = cols * mask.reshape(batch, offset_group, 1, taps, *out)
+    cols = cols.reshape(batch, group, channels // group * taps, -1)
+    y = np.matmul(W.reshape(group, W.shape[0] // group, -1), cols).reshape(batch, W.shape[0], *out)
+    return y if B is None else y + B.reshape(-1, *(1,) * space)
+
+
+def _between(x, grids):
+    """x (N, G, C, *D) at the points `grids`, one (N, G, *P) for each of D, in elements: (N, G, C, *P)."""
+    space = len(grids)
+    n, g = np.ogrid[: x.shape[0], : x.shape[1]]
+    lead = [i.reshape(i.shape + (1,) * (grids[0].ndim - 2)) for i in (n, g)]
+    moved = np.moveaxis(x, 2, -1)
+    low = [np.floor(p) for p in grids]
+    total = 0
+    for corner in np.ndindex(*(2,) * space):
+        weight, index = 1, []
+        for p, base, c, size in zip(grids, low, corner, x.shape[3:], strict=True):
+            at = base + c
+            inside = (at >= 0) & (at < size)
+            weight = weight * np.where(inside, 1 - np.abs(p - at), 0)
+            index.append(np.clip(at, 0, size - 1).astype(np.intp))
+        total = total + moved[(*lead, *index)] * weight[..., None]
+    return np.moveaxis(total, -1, 2).astype(x.dtype)
+
+
+@rule("Col2Im")
+def col2im(input, image_shape: Ints, block_shape: Ints, *, dilations=None, pads=None, strides=None):
+    space = len(image_shape)
+    strides, dilations, cut = strides or (1,) * space, dilations or (1,) * space, pairs(pads, space)
+    sizes = [n + b + e for n, (b, e) in zip(image_shape, cut, strict=True)]
+    out = [(n - e) // s + 1 for n, e, s in zip(sizes, extent(block_shape, dilations), strides, strict=True)]
+    batch, channels = input.shape[0], input.shape[1] // int(np.prod(block_shape))
+    claim((batch, channels, *sizes), input.dtype)
+    y = np.zeros((batch, channels, *sizes), input.dtype)
+    cols = input.reshape(batch, channels, -1, *out)
+    for i, (_, part) in enumerate(shifts(y, block_shape, out, strides, dilations)):
+        part += cols[:, :, i]
+    return y[(..., *(slice(b, b + n) for n, (b, _) in zip(image_shape, cut, strict=True)))]

@@ -1,0 +1,58 @@
+"""How the standard writes the padding, strides and dilations of convolution and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.limits import claim
+from onnxbridge.runtime.kernels.windows import out_sizes, same_pads
+from onnxbridge.runtime.numpy.dtypes import Array
+
+Ints = Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A kernel's movement over the spatial axes, with every default filled in."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+
+    @property
+    def moves(self) -> dict[str, tuple[int, ...] | tuple[tuple[int, int], ...]]:
+        """As the kernels take it."""
+        return {"strides": self.strides, "pads": self.pads, "dilations": self.dilations}
+
+
+def window(x: Array, kernel: Sequence[int], strides: Ints, pads: Ints, dilations: Ints, auto_pad: str) -> Window:
+    """The window over x (N, C, *D); refuses what would take more than the budget."""
+    sizes, space = x.shape[2:], x.ndim - 2
+    kernel = tuple(kernel)
+    if len(kernel) != space:
+        raise ValueError(f"a kernel of {len(kernel)} dimensions does not fit data of {space}")
+    strides, dilations = tuple(strides or (1,) * space), tuple(dilations or (1,) * space)
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        found = tuple(same_pads(sizes, kernel, strides, dilations, lower=auto_pad == "SAME_LOWER"))
+    elif auto_pad in ("NOTSET", "VALID"):
+        found = pairs(pads, space) if auto_pad == "NOTSET" else ((0, 0),) * space
+    else:
+        raise Unsupported(f"auto_pad {auto_pad!r}")
+    claim((*x.shape[:2], *(n + max(0, b) + max(0, a) for n, (b, a) in zip(sizes, found, strict=True))), x.dtype)
+    return Window(kernel, strides, dilations, found)
+
+
+def pairs(pads: Ints, space: int) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each axis, from the standard's list of all befores and then all afters."""
+    if not pads:
+        return ((0, 0),) * space
+    return tuple(zip(pads[:space], pads[space:], strict=True))
+
+
+def claim_output(x: Array, channels: int, w: Window, ceil_mode: bool = False) -> None:
+    """Refuse an output beyond the budget."""
+    out = out_sizes(x.shape[2:], w.kernel, w.strides, w.pads, w.dilations, ceil_mode=ceil_mode)
+    claim((x.shape[0], channels, *out), x.dtype)

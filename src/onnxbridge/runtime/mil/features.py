@@ -21,12 +21,20 @@ def take(feature: Feature, slot: Slot, feeds: Mapping[str, Any]) -> Any:
     array = np.asarray(value)
     if slot.type is None:
         return array
-    if feature.dtype is not None:
-        array = array.astype(feature.dtype)
-    array = array.astype(slot.type.dtype, copy=False)
+    array = _converted(feature, _converted(feature, array, feature.dtype), slot.type.dtype)
     if not slot.type.fits(array.shape):
         raise UsageError(f"the input {feature.name} has shape {array.shape}, the model takes {slot.type.shape}")
     return array
+
+
+def _converted(feature: Feature, array: Array, dtype: np.dtype[Any] | None) -> Array:
+    """The array in another type; numbers that an integer type cannot hold are an error, for they would become others."""
+    if dtype is None or array.dtype == dtype:
+        return array
+    converted: Array = array.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(converted, array):
+        raise UsageError(f"the input {feature.name} has numbers that {dtype} cannot hold")
+    return converted
 
 
 def _missing(feature: Feature, slot: Slot) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, UsageError, merge
+from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime.mil.features import give, take
 from onnxbridge.runtime.mil.ops import rule as rules
 from onnxbridge.runtime.mil.program import Block, Operation, Slot
@@ -29,6 +29,9 @@ MOVES = frozenset({
     "split", "squeeze", "stack", "tile", "transpose", "while_loop", "write_state",
 })
 # fmt: on
+
+# the parameters of an operator that is a NumPy function as it stands
+PLAIN = ("x", "y")
 
 FORMS: dict[str, Callable[[Any], Any]] = {
     "int": int,
@@ -55,11 +58,11 @@ class _Step:
 class Interpreter:
     """A Core ML program, ready to run: an .mlpackage, an `MLModel`, its specification or a MIL program in memory.
 
-    Raises `ConversionError` with every operator that has no rule. States are zero at first and kept between runs; `reset`
-    makes them zero again.
+    `function` is one of a model of several; without it the model's default. Raises `ConversionError` with every operator
+    that has no rule. States are zero at first and kept between runs; `reset` makes them zero again.
     """
 
-    def __init__(self, source: Any, *, function: str = "main") -> None:
+    def __init__(self, source: Any, *, function: str = "") -> None:
         self._function, self.inputs, self.outputs = read(source, function)
         problems = merge(_problems(self._function.block))
         if problems:
@@ -133,7 +136,7 @@ class Interpreter:
         arguments = tuple((name, "" if plain else forms[name], v) for name, v in op.inputs.items())
         call = rules[op.op].lower
         if plain:
-            function, order = call, [name for name in ("x", "y") if name in op.inputs]
+            function, order = call, [name for name in PLAIN if name in op.inputs]
             call = lambda **given: function(*(given[name] for name in order))  # noqa: E731
         return _Step(op, call, arguments, op.op in MOVES, done)
 
@@ -201,16 +204,17 @@ def _typed(op: Operation, slot: Slot, value: Any) -> Any:
 
 
 def _problems(block: Block) -> list[Problem]:
-    """Every operator without a rule, and every parameter that a rule does not know."""
+    """Every operator without a rule, every parameter that its rule does not know, and every one that the rule misses."""
     found = []
     for op in block.operations:
-        place = (Source(node=op.name),)
-        if op.op not in rules:
-            found.append(Problem(op.op, "no rule", places=place))
-        elif not rules[op.op].plain:
-            known = set(inspect.signature(rules[op.op].lower).parameters)
-            for name in sorted(set(op.inputs) - known):
-                found.append(Problem(op.op, f"the parameter {name} is not known", places=place))
+        reasons = ["no rule"]
+        if op.op in rules:
+            rule = rules[op.op]
+            known = set(PLAIN if rule.plain else (p.name for p in rule.params))
+            needed = {p.name for p in rule.params if p.default is REQUIRED and not rule.plain} - set(_BLOCKS.get(op.op, ()))
+            reasons = [f"the parameter {name} is not known" for name in sorted(set(op.inputs) - known)]
+            reasons += [f"the parameter {name} is missing" for name in sorted(needed - set(op.inputs))]
+        found += [Problem(op.op, reason, places=(Source(node=op.name),)) for reason in reasons]
         for inner in op.blocks:
             found += _problems(inner)
     return found

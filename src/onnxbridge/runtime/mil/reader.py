@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.runtime.mil.program import Array, Block, Feature, Function, Operation, Slot, Type
 from onnxbridge.runtime.mil.values import Values, tensor_type
@@ -16,14 +16,18 @@ from onnxbridge.runtime.mil.values import Values, tensor_type
 WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
 
 
-def read(source: Any, function: str = "main") -> tuple[Function, list[Feature], list[Feature]]:
+def read(source: Any, function: str = "") -> tuple[Function, list[Feature], list[Feature]]:
     """A function of a program, and the features that the model takes and gives (of its inputs and outputs if it is bare)."""
     ct = coremltools()
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not os.path.exists(path):
             raise UsageError(f"there is no {path}")
-        return _from_spec(ct.models.utils.load_spec(path), os.path.join(path, WEIGHTS), function)
+        try:
+            spec = ct.models.utils.load_spec(path)
+        except Exception as error:  # protobuf's and the package reader's own errors have no common base
+            raise UnsafeFileError(f"{path} is not a Core ML model: {error}") from error
+        return _from_spec(spec, os.path.join(path, WEIGHTS), function)
     if isinstance(source, ct.models.MLModel):
         return _from_spec(source.get_spec(), source.weights_dir or "", function)
     if isinstance(source, ct.proto.Model_pb2.Model):
@@ -46,6 +50,11 @@ class _Scope:
         self.count += 1
         return slot
 
+    def look(self, name: str) -> Slot:
+        if name not in self.names:
+            raise UnsafeFileError(f"the program uses {name} before it exists")
+        return self.names[name]
+
     def constant(self, name: str, value: Any) -> Slot:
         known = Type(value.dtype, value.shape) if isinstance(value, np.ndarray) and value.dtype != object else None
         slot = self.new(name, known)
@@ -57,6 +66,7 @@ def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[F
     if spec.WhichOneof("Type") != "mlProgram":
         raise UsageError(f"the model is a {spec.WhichOneof('Type')}, not an ML program")
     functions = spec.mlProgram.functions
+    function = function or spec.description.defaultFunctionName or "main"
     if function not in functions:
         raise UsageError(f"the program has no function {function!r}; it has {', '.join(sorted(functions))}")
     stored, scope = functions[function], _Scope()
@@ -89,7 +99,7 @@ def _block(stored: Any, scope: _Scope, values: Values) -> Block:
         inputs = {key: [values.read(v)] for key, v in op.attributes.items() if key != "name"}
         for key, argument in op.inputs.items():
             inputs[key] = [
-                scope.names[b.name] if b.WhichOneof("binding") == "name" else values.read(b.value) for b in argument.arguments
+                scope.look(b.name) if b.WhichOneof("binding") == "name" else values.read(b.value) for b in argument.arguments
             ]
         outer = dict(scope.names)
         blocks = []
@@ -99,7 +109,7 @@ def _block(stored: Any, scope: _Scope, values: Values) -> Block:
         outputs = tuple(scope.new(v.name, _declared(v.type)) for v in op.outputs)
         name = values.read(op.attributes["name"]) if "name" in op.attributes else outputs[0].name if outputs else ""
         block.operations.append(Operation(op.type, name, inputs, outputs, tuple(blocks)))
-    block.outputs = tuple(scope.names[name] for name in stored.outputs)
+    block.outputs = tuple(scope.look(name) for name in stored.outputs)
     return block
 
 
@@ -129,6 +139,7 @@ def _array_dtype(array: Any) -> np.dtype[Any] | None:
 
 
 def _from_memory(program: Any, function: str) -> tuple[Function, list[Feature], list[Feature]]:
+    function = function or program.default_function_name
     if function not in program.functions:
         raise UsageError(f"the program has no function {function!r}; it has {', '.join(sorted(program.functions))}")
     stored, scope = program.functions[function], _Scope()

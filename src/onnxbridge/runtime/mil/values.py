@@ -72,6 +72,12 @@ class Values:
 
     def read(self, value: Any) -> Any:
         """The constant in a Value message: an array, a str, a list or a dict."""
+        try:
+            return self._read(value)
+        except (ValueError, IndexError, RuntimeError) as error:  # the weight reader raises the last
+            raise UnsafeFileError(f"a constant of the program cannot be read: {error}") from error
+
+    def _read(self, value: Any) -> Any:
         kind = value.type.WhichOneof("type")
         if kind == "tensorType":
             if value.WhichOneof("value") == "blobFileValue":

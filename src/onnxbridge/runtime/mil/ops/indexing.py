@@ -63,7 +63,7 @@ def _checked(indices, size, validate):
     MIL leaves the result open."""
     indices = np.asarray(indices).astype(np.int64)
     if validate and indices.size and (indices.min() < 0 or indices.max() >= size):
-        raise Unsupported(f"an index is outside [0, {size})")
+        raise IndexError(f"an index is outside [0, {size})")
     return np.clip(np.where(indices < 0, indices + size, indices), 0, max(0, size - 1))
 
 
@@ -212,7 +212,7 @@ def _survivors(boxes, scores, iou_threshold, score_threshold, per_class):
     best, label = scores.max(1), scores.argmax(1)
     low, high = boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2
     area = boxes[:, 2] * boxes[:, 3]
-    left = [i for i in _order(best, 0, False) if score_threshold is None or best[i] > score_threshold]
+    left = [i for i in _order(best, 0, False) if score_threshold is None or best[i] >= score_threshold]
     chosen = []
     while left:
         first, left = left[0], np.array(left[1:], int)

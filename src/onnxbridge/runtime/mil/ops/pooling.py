@@ -15,7 +15,7 @@ def _setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode):
 
 @rule("max_pool")
 def max_pool(
-    x, kernel_sizes: Ints, strides: Ints | None = None, pad_type: Str = "valid", pad: Ints | None = None, ceil_mode: Bool = False
+    x, kernel_sizes: Ints, pad_type: Str, strides: Ints | None = None, pad: Ints | None = None, ceil_mode: Bool = False
 ):
     return kernels.max_pool(x, kernel_sizes, **_setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode))
 
@@ -24,8 +24,8 @@ def max_pool(
 def avg_pool(
     x,
     kernel_sizes: Ints,
+    pad_type: Str,
     strides: Ints | None = None,
-    pad_type: Str = "valid",
     pad: Ints | None = None,
     exclude_padding_from_average: Bool = False,
     ceil_mode: Bool = False,
@@ -36,6 +36,6 @@ def avg_pool(
 
 @rule("l2_pool")
 def l2_pool(
-    x, kernel_sizes: Ints, strides: Ints | None = None, pad_type: Str = "valid", pad: Ints | None = None, ceil_mode: Bool = False
+    x, kernel_sizes: Ints, pad_type: Str, strides: Ints | None = None, pad: Ints | None = None, ceil_mode: Bool = False
 ):
     return kernels.lp_pool(x, kernel_sizes, **_setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode))

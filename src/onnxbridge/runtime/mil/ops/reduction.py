@@ -20,7 +20,7 @@ def _log_sum_exp(x, axis, keepdims):
     top = x.max(axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0)
     total = np.log(np.exp(x - top).sum(axis, keepdims=True)) + top
-    return total if keepdims else total.reshape(np.sum(x, axis).shape)
+    return total if keepdims else np.squeeze(total, axis)
 
 
 _reduction("reduce_sum", np.sum)

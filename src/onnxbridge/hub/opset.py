@@ -1,3 +1,46 @@
-"""The one opset of the hub."""
+"""The one opset of the hub, and the way of any model to it and from it.
+
+`convert` works for users' messages and hub models alike; `to_hub` and `from_hub` work in place, for frontends and backends.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.errors import UsageError
+from onnxbridge.hub.graphs import every_graph
 
 OPSET = 26
+LOWEST_WRITTEN = 18
+
+
+def to_hub(model: ir.Model) -> ir.Model:
+    """Bring a model of any opset to the hub's, in place. On an error the model is half converted and must not be used.
+
+    Raises:
+        ConversionError: with every node in the way.
+    """
+    return from_hub(model, OPSET)
+
+
+def from_hub(model: ir.Model, to: int) -> ir.Model:
+    """Take a model to another opset, up or down, in place; otherwise as `to_hub`."""
+    from onnxbridge.hub.adapters import versions
+    from onnxbridge.hub.adapters.walk import Walk
+
+    if not versions.LOWEST <= to <= versions.NEWEST:
+        raise UsageError(f"there is no opset {to}: they go from {versions.LOWEST} to {versions.NEWEST}.")
+    there = model.opset_imports.get("", to)
+    if not versions.LOWEST <= there <= versions.NEWEST:
+        raise UsageError(f"the model is of opset {there}, and the newest known here is {versions.NEWEST}; update onnxbridge.")
+    Walk(model, to).run()
+    return model
+
+
+def lowest(model: ir.Model, least: int = LOWEST_WRITTEN) -> int:
+    """The lowest opset, from `least` up, at which a hub model's nodes stand as they are."""
+    from onnxbridge.hub.adapters.walk import fits
+
+    there = model.opset_imports.get("", OPSET)
+    nodes = [n for g in every_graph(model) for n in g if n.domain == ""]
+    return next((v for v in range(least, there) if all(fits(n, v, there) for n in nodes)), there)

@@ -1,0 +1,66 @@
+"""Arithmetic: before opset 7 operands did not broadcast unless told to, and then from a chosen axis on."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters import down, up
+from onnxbridge.hub.adapters.shapes import dtype_of, rank_of
+
+_ARITHMETIC = ("Add", "Div", "Mul", "Sub")
+_OTHERS = ("And", "Equal", "Greater", "Less", "Or", "Pow", "Xor")
+
+
+def _broadcast(name):
+    def binary(op, A, B, *, axis=None, broadcast=0):
+        if broadcast and axis is not None:
+            behind = rank_of(A) - (axis % rank_of(A)) - rank_of(B)
+            if behind > 0:
+                B = op.Unsqueeze(B, axes=[rank_of(B) + i for i in range(behind)])
+        return op.call(name, A, B)
+
+    return binary
+
+
+for _name in _ARITHMETIC + _OTHERS:
+    up(_name, to=7)(_broadcast(_name))
+
+
+@up("Gemm", to=7)
+def gemm(op, A, B, C, *, alpha=1.0, beta=1.0, broadcast=0, transA=0, transB=0):
+    return op.Gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+@down("Gemm", to=10)
+def gemm_bias(op, A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
+    if C is None:
+        C = op.constant([0.0], dtype=dtype_of(A))
+    return op.Gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+@up("Cast", to=6)
+def cast(op, input, *, to):
+    """`to` was the name of a dtype."""
+    return op.Cast(input, to=ir.DataType[to.upper()])
+
+
+@down("Range", to=26)
+def range_(op, start, limit, delta, *, stash_type=1):
+    if dtype_of(start).name in ("FLOAT16", "BFLOAT16"):
+        raise Unsupported("opset 27 added half precision")
+    return op.Range(start, limit, delta)
+
+
+@down("CastLike", to=14)
+def cast_like(op, input, target_type, **float8):
+    return op.Cast(input, to=dtype_of(target_type))
+
+
+@up("Erf", to=13)
+def erf(op, input):
+    """Integers went away: they were computed as float and rounded towards zero."""
+    dtype = dtype_of(input)
+    if dtype.name in ("FLOAT", "FLOAT16", "DOUBLE", "BFLOAT16"):
+        return op.Erf(input)
+    raise Unsupported(f"opset 13 dropped {dtype.name.lower()}")

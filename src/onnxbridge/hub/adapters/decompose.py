@@ -1,0 +1,149 @@
+"""An operator in others, where a version does not have it: its expansion or the standard's function body, or a Cast around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from onnxbridge.errors import ConversionError, Unsupported
+from onnxbridge.hub import calls
+from onnxbridge.hub.adapters import versions
+from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.opset import OPSET
+from onnxbridge.lowering import bind
+from onnxbridge.rules import Rules
+
+# These only move, choose or compare elements, so that a wider dtype with the same values gives the same result.
+_MOVING = frozenset({
+    "Concat", "Reshape", "Transpose", "Slice", "Split", "Squeeze", "Unsqueeze", "Gather", "GatherElements", "GatherND", "Scatter",
+    "ScatterElements", "ScatterND", "Tile", "Expand", "Pad", "Flatten", "Identity", "Where", "Max", "Min", "Equal", "Greater",
+    "Less", "GreaterOrEqual", "LessOrEqual", "Relu", "Clip", "MaxPool", "TopK", "ArgMax", "ArgMin", "ReduceMax", "ReduceMin",
+    "DepthToSpace", "SpaceToDepth", "Compress", "ReverseSequence", "OneHot", "Abs", "Neg", "Sign", "NonZero", "Trilu", "Unique",
+    "Upsample",
+})  # fmt: skip
+# Sums, differences and products of these wrap around, and a Cast back from a wider integer wraps the same.
+_WRAPPING = frozenset(["Add", "Sub", "Mul", "ReduceSum", "CumSum", "MatMul", "Sum"])
+_WIDER = {
+    "BOOL": ["INT32", "INT64", "FLOAT"], "UINT8": ["INT32", "INT64", "FLOAT"], "INT8": ["INT32", "INT64", "FLOAT"],
+    "UINT16": ["INT32", "INT64", "FLOAT"], "INT16": ["INT32", "INT64", "FLOAT"], "INT32": ["INT64", "DOUBLE"],
+    "UINT32": ["INT64", "DOUBLE"], "FLOAT16": ["FLOAT", "DOUBLE"], "BFLOAT16": ["FLOAT", "DOUBLE"],
+}  # fmt: skip
+
+
+def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
+    """The node between Casts to a dtype that its operator takes at a version, where that is exact; None where it is not."""
+    schema = versions.history(node.op_type)[version]
+    variables = {f.type_str for f in schema.inputs if not f.type_str.startswith("tensor(")}
+    if node.op_type not in _MOVING | _WRAPPING or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
+        return None
+    variable = next((f.type_str for f in schema.inputs if f.type_str in variables), None)
+    formals = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(len(node.inputs))]
+    dtypes = {v.dtype for v, f in zip(node.inputs, formals, strict=True) if v is not None and f.type_str == variable}
+    if len(dtypes) != 1 or (dtype := dtypes.pop()) is None:
+        return None
+    choices = [w for w in _WIDER.get(dtype.name, []) if f"tensor({w.lower()})" in schema.inputs[0].types]
+    if node.op_type in _WRAPPING:
+        choices = [w for w in choices if w.startswith("INT") and dtype.name != "BOOL"]
+    if not choices:
+        return None
+    wide = ir.DataType[choices[0]]
+    inputs = [
+        op.Cast(v, to=wide) if v is not None and f.type_str == variable else v for v, f in zip(node.inputs, formals, strict=True)
+    ]
+    attrs = {a.name: calls.plain(a) for a in node.attributes.values() if not a.is_ref()}
+    results = op.call(node.op_type, *inputs, outputs=len(node.outputs), **attrs)
+    results = results if isinstance(results, tuple) else (results,)
+    same = [schema.outputs[min(i, len(schema.outputs) - 1)].type_str == variable for i in range(len(results))]
+    return tuple(op.Cast(r, to=dtype) if s else r for r, s in zip(results, same, strict=True))
+
+
+def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...], int]:
+    """The nodes that compute what a node does, their results, and the opset they are of.
+
+    Raises:
+        Unsupported: if there is neither an expansion nor a function body.
+    """
+    from onnxbridge.hub.expand import expand
+
+    if version <= OPSET and node.op_type in expand and versions.since(node.op_type, OPSET) == version:
+        try:
+            op = Builder(OPSET, names)
+            args, attrs = bind(expand[node.op_type], calls.call_of(node), _Own(), _Own(), Rules("hub.adapters"))  # type: ignore[arg-type]
+            results = expand[node.op_type].lower(op, *args, **attrs)
+            return op.take(), results if isinstance(results, tuple) else (results,), OPSET
+        except (Unsupported, ConversionError, TypeError):
+            pass
+    body, body_version = function_body(node, version)
+    if body is None:
+        raise Unsupported(f"it came with opset {version}, and it is not written in older operators here")
+    return (*_inlined(node, body, version, names), body_version)
+
+
+class _Own(dict[Any, Any]):
+    """Hub values that stand for themselves, and their constants."""
+
+    def __missing__(self, key: Any) -> Any:
+        return key
+
+    def static(self, key: Any, value: Any) -> Any:
+        from onnxbridge.hub.adapters.walk import known
+
+        return known(value)
+
+
+def function_body(node: ir.Node, version: int) -> tuple[onnx.FunctionProto | None, int]:
+    """The standard's own definition of an operator in others, in its oldest form, and the opset that it is written in."""
+    schema = versions.history(node.op_type)[version]
+    if schema.has_function:
+        at = min(schema.function_opset_versions)
+        return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(at)), at
+    if not schema.has_context_dependent_function:
+        return None, 0
+    types = []
+    for v in node.inputs:
+        proto = onnx.TypeProto()
+        if v is not None and v.type is None:
+            return None, 0
+        if v is not None and v.type is not None:
+            ir.serde.serialize_type_into(proto, v.type)
+            if v.shape is not None:
+                ir.serde.serialize_shape_into(proto, v.shape)
+        types.append(proto.SerializeToString())
+    at = min(schema.context_dependent_function_opset_versions)
+    text = schema.get_context_dependent_function_with_opset_version(at, ir.serde.serialize_node(node).SerializeToString(), types)
+    if not text:
+        return None, 0
+    body = onnx.FunctionProto.FromString(text)
+    return body, next((o.version for o in body.opset_import if o.domain in ("", "ai.onnx")), at)
+
+
+def _inlined(node: ir.Node, body: onnx.FunctionProto, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...]]:
+    """A function body's nodes on the values of the node that calls it."""
+    function = ir.serde.deserialize_function(body)
+    mapping = dict(zip(function.inputs, node.inputs, strict=False))
+    writer = Builder(OPSET, names)
+    given = dict(node.attributes.items())
+    nodes = []
+    for inner in function:
+        attributes = []
+        for a in inner.attributes.values():
+            if a.type == ir.AttributeType.GRAPH and not a.is_ref():
+                raise Unsupported("its definition holds a branch or a loop")
+            if not a.is_ref():
+                attributes.append(a)
+                continue
+            found = given.get(str(a.ref_attr_name))
+            default = versions.history(node.op_type)[version].attributes.get(str(a.ref_attr_name))
+            if found is None and default is not None and default.default_value.type:
+                found = ir.serde.deserialize_attribute(default.default_value)
+            if found is not None:
+                attributes.append(ir.Attr(a.name, found.type, found.value))
+        inputs = [None if v is None else mapping.get(v) for v in inner.inputs]
+        new = ir.Node(inner.domain, inner.op_type, inputs, attributes, num_outputs=len(inner.outputs))
+        for old, value in zip(inner.outputs, new.outputs, strict=True):
+            mapping[old] = value
+            value.name = writer.unique(f"{node.outputs[0].name}/{old.name}") if old.name else ""
+        nodes.append(new)
+    return nodes, tuple(mapping[v] for v in function.outputs)

@@ -1,0 +1,121 @@
+"""Normalization: BatchNormalization in its six versions, Dropout, GroupNormalization."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters import down, up
+from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, rank_of
+from onnxbridge.rules import Bool, Float, Outputs
+
+_TRAINING = "export the model for inference"
+
+
+def _inference_only(used, is_test=1):
+    if any(used[1:]) or not is_test:
+        raise Unsupported("it is in training mode", _TRAINING)
+
+
+@up("BatchNormalization", to=7)
+def batch_normalization_test(op, X, scale, B, mean, var, *, epsilon=1e-5, is_test=0, momentum=0.9, spatial=1, outputs: Outputs):
+    _inference_only(outputs, is_test)
+    return op.BatchNormalization(X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial)
+
+
+@up("BatchNormalization", to=9)
+def batch_normalization_spatial(op, X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, spatial=1, outputs: Outputs):
+    if spatial:
+        count = max(i + 1 for i, used in enumerate(outputs) if used)
+        return op.BatchNormalization(X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, outputs=count)
+    _inference_only(outputs)
+    deviation = op.Sqrt(op.Add(var, epsilon))
+    return op.Add(op.Mul(op.Div(op.Sub(X, mean), deviation), scale), B)
+
+
+@up("BatchNormalization", to=14)
+def batch_normalization_mode(op, X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, outputs: Outputs):
+    """More than one output meant training; the saved ones are gone."""
+    if any(outputs[3:]):
+        raise Unsupported("opset 14 dropped the outputs saved_mean and saved_var", _TRAINING)
+    count = max(i + 1 for i, used in enumerate(outputs) if used)
+    training = 1 if count > 1 else None
+    return op.BatchNormalization(
+        X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, training_mode=training, outputs=max(count, 1)
+    )
+
+
+@down("BatchNormalization", to=13)
+def batch_normalization_training(
+    op, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, outputs: Outputs
+):
+    if training_mode:
+        raise Unsupported("training_mode=1 came with opset 14", _TRAINING)
+    _inference_only(outputs)
+    return op.BatchNormalization(X, scale, B, input_mean, input_var, epsilon=epsilon, momentum=momentum)
+
+
+@up("Dropout", to=7)
+def dropout_test(op, data, *, is_test=0, ratio=0.5, outputs: Outputs):
+    """Without its `mask` a Dropout of a stored model has nothing to do: every runtime passes the data on."""
+    return op.Dropout(data, ratio=ratio, outputs=_count(outputs))
+
+
+@up("Dropout", to=12)
+def dropout(op, data, *, ratio=0.5, outputs: Outputs):
+    return op.Dropout(data, np.array(ratio, np.float32), outputs=_count(outputs))
+
+
+@down("Dropout", to=11)
+def dropout_ratio(op, data, ratio: Float = 0.5, training_mode: Bool = False, *, seed=None, outputs: Outputs):
+    if training_mode and ratio:
+        raise Unsupported("training_mode came with opset 12", _TRAINING)
+    return op.Dropout(data, ratio=float(ratio), outputs=_count(outputs))
+
+
+def _count(outputs):
+    return max((i + 1 for i, used in enumerate(outputs) if used), default=1)
+
+
+@up("GroupNormalization", to=21)
+def group_normalization(op, X, scale, bias, *, epsilon=1e-5, num_groups):
+    """Scale and bias had one number for each group, now for each channel."""
+    channels = X.shape[1] if X.shape is not None else None
+    if not isinstance(channels, int):
+        raise Unsupported("the number of channels must be known")
+    each = np.array([1, channels // num_groups], np.int64)
+
+    def per_channel(v):
+        return op.Reshape(op.Expand(op.Unsqueeze(v, [1]), each), [-1])
+
+    return op.GroupNormalization(X, per_channel(scale), per_channel(bias), epsilon=epsilon, num_groups=num_groups)
+
+
+@down("GroupNormalization", to=20)
+def group_normalization_channels(op, X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=1):
+    """One scale for each channel comes after a normalization with none."""
+    if dtype_of(X).name not in ("FLOAT", "DOUBLE"):
+        raise Unsupported("opset 21 added the precision in which half floats are summed")
+    rank = rank_of(X)
+    ones, zeros = (op.constant(np.full(num_groups, v, dtype_of(X).numpy())) for v in (1, 0))
+    plain = op.GroupNormalization(X, ones, zeros, epsilon=epsilon, num_groups=num_groups)
+    axes = [*range(1, rank - 1)]
+    scale, bias = (op.Unsqueeze(v, axes) if axes else v for v in (scale, bias))
+    return op.Add(op.Mul(plain, scale), bias)
+
+
+@up("LpPool", to=2)
+def lp_pool(op, X, *, auto_pad="NOTSET", kernel_shape=None, p=2.0, pads=None, strides=None):
+    kernel = kernel_shape or fixed_shape(X)[2:]
+    return op.LpPool(X, auto_pad=auto_pad, kernel_shape=kernel, p=_whole(p), pads=pads, strides=strides)
+
+
+@up("GlobalLpPool", to=2)
+def global_lp_pool(op, X, *, p=2.0):
+    return op.GlobalLpPool(X, p=_whole(p))
+
+
+def _whole(p):
+    if p != int(p):
+        raise Unsupported(f"opset 2 takes whole exponents only, not p={p}")
+    return int(p)

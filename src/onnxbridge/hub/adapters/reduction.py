@@ -1,0 +1,51 @@
+"""Reductions: axes were an attribute first, then an input."""
+
+from __future__ import annotations
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters import down, up
+from onnxbridge.rules import Ints
+
+_REDUCTIONS = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSumSquare",
+)  # fmt: skip
+
+
+def _up(name):
+    def reduce(op, data, *, axes=None, keepdims=1):
+        return op.call(name, data, None if axes is None else list(axes), keepdims=keepdims)
+
+    return reduce
+
+
+def _down(name):
+    def reduce(op, data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+        if not axes and noop_with_empty_axes:
+            if name in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"):
+                return op.Identity(data)
+            raise Unsupported("noop_with_empty_axes=1 without axes")
+        return op.call(name, data, axes=list(axes) if axes else None, keepdims=keepdims)
+
+    return reduce
+
+
+for _name in _REDUCTIONS:
+    up(_name, to=18)(_up(_name))
+    down(_name, to=17)(_down(_name))
+up("ReduceSum", to=13)(_up("ReduceSum"))
+down("ReduceSum", to=12)(_down("ReduceSum"))
+
+
+@down("ArgMax", to=11)
+def arg_max(op, data, *, axis=0, keepdims=1, select_last_index=0):
+    if select_last_index:
+        raise Unsupported("opset 12 added select_last_index=1")
+    return op.ArgMax(data, axis=axis, keepdims=keepdims)
+
+
+@down("ArgMin", to=11)
+def arg_min(op, data, *, axis=0, keepdims=1, select_last_index=0):
+    if select_last_index:
+        raise Unsupported("opset 12 added select_last_index=1")
+    return op.ArgMin(data, axis=axis, keepdims=keepdims)

@@ -1,0 +1,356 @@
+"""Takes a model from one opset to another: every node steps through its operator's versions until it stands at the target's.
+
+A step is an adapter, or nothing where the schemas say that nothing changed. What an adapter writes goes on from the version
+that it was written at. Down below an operator's first version goes its expansion. All nodes are looked at before anything
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
+from onnxbridge.hub import fold, places
+from onnxbridge.hub.adapters import decompose, down, up, versions
+from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.graphs import every_graph
+from onnxbridge.hub.inference import infer
+from onnxbridge.hub.opset import OPSET
+from onnxbridge.hub.schemas import plain
+from onnxbridge.lowering import Call, Ref, bind
+from onnxbridge.rules import Rule, Rules
+
+_DOMAINS = ("", "ai.onnx")
+_DEEPEST = 20
+
+
+class _Itself(dict[Any, Any]):
+    """Values of a walk in place: every value stands for itself."""
+
+    def __missing__(self, key: Any) -> Any:
+        return key
+
+
+class Walk:
+    """One conversion of one model, in place."""
+
+    def __init__(self, model: ir.Model, to: int) -> None:
+        self._model = model
+        self._to = to
+        self._names = {v.name for g in every_graph(model) for v in _values(g) if v.name}
+        self._writers: dict[int, Builder] = {}
+        self._problems: list[Problem] = []
+        self._function = False
+        self._depth = 0
+        self.direction = ""
+
+    def run(self) -> None:
+        """Convert every graph.
+
+        Raises:
+            ConversionError: with every node in the way; the model is then half converted and must be thrown away.
+        """
+        for owner in (self._model.graph, *(f.graph for f in self._model.functions.values())):
+            version = owner.opset_imports.get("", self._model.opset_imports.get("", self._to))
+            self.direction = self.direction or f"opset {version} to opset {self._to}"
+            self._function = owner is not self._model.graph
+            self._writers = {}
+            if self._changes(owner, version):
+                self.graph(owner, version)
+            if "" in owner.opset_imports or version != self._to:
+                owner.opset_imports[""] = self._to
+            self._keep_constants(owner)
+        if self._problems:
+            raise ConversionError(self.direction, merge(self._problems))
+
+    def _changes(self, owner: ir.Graph, version: int) -> bool:
+        """Whether any operator in the graph differs between the two opsets."""
+        found = {n.op_type for g in (owner, *owner.subgraphs()) for n in g if n.domain in _DOMAINS}
+        return any((at := versions.since(op, version)) is None or at != versions.since(op, self._to) for op in found)
+
+    def graph(self, graph: ir.Graph, version: int) -> None:
+        """Convert the nodes of a graph, and before each those of the graphs inside it."""
+        for node in list(graph):
+            for inner in _inner(node):
+                self.graph(inner, version)
+            if node.domain in _DOMAINS:
+                self._node(graph, node, version)
+
+    def _node(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
+        _complete(node, version)
+        try:
+            self._step(graph, node, version)
+        except Unsupported as refusal:
+            try:
+                self._forget()
+                since = versions.since(node.op_type, version)
+                if version <= self._to or since is None or since != versions.since(node.op_type, OPSET):
+                    raise refusal
+                self._decompose(graph, node, since)
+            except Unsupported:
+                self._forget()
+                self._problem(node, version, refusal)
+        except ConversionError as inner:
+            self._forget()
+            self._problems += inner.problems
+
+    def _step(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
+        """Bring a node to the target's opset; what the builder refuses (a dtype, a shape) counts as not covered."""
+        try:
+            (self._climb if version <= self._to else self._descend)(graph, node, version)
+        except TypeError as error:
+            raise Unsupported(str(error).splitlines()[0]) from error
+
+    def _forget(self) -> None:
+        """Throw away what an adapter had written before it refused."""
+        for writer in self._writers.values():
+            for node in writer.take():
+                for i in range(len(node.inputs)):
+                    node.replace_input_with(i, None)
+
+    def _problem(self, node: ir.Node, version: int, reason: Unsupported) -> None:
+        text = f"{node.op_type} of opset {version}: {reason.reason}"
+        self._problems.append(Problem(node.op_type, text, reason.hint, (places.read(node),)))
+
+    def _climb(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
+        old = versions.since(node.op_type, version)
+        if old is None:
+            raise Unsupported(_unknown(node.op_type, version))
+        for new in (v for v in versions.history(node.op_type) if old < v <= self._to):
+            adapter = up.get(node.op_type, new)
+            if adapter is not None:
+                self._adapt(graph, node, adapter, old, new)
+                return
+            reason = versions.upward(node, old, new)
+            if reason:
+                raise Unsupported(f"{reason} with opset {new}")
+            old = new
+        if versions.since(node.op_type, version) != old:
+            self._check_dtypes(graph, node, old)
+
+    def _descend(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
+        new = versions.since(node.op_type, version)
+        if new is None:
+            raise Unsupported(_unknown(node.op_type, version))
+        steps = [v for v in versions.history(node.op_type) if v > self._to]
+        if min(versions.history(node.op_type)) > self._to and not any(down.get(node.op_type, v - 1) for v in steps):
+            self._decompose(graph, node, new)
+            return
+        start = new
+        older = sorted((v for v in versions.history(node.op_type) if v < new), reverse=True)
+        for old in [*older, None]:
+            if new <= self._to:
+                break
+            adapter = down.get(node.op_type, new - 1)
+            if adapter is not None:
+                self._adapt(graph, node, adapter, new, new - 1)
+                return
+            if old is None:
+                raise Unsupported(f"it came with opset {new}")
+            reason, drop = versions.downward(node, new, old)
+            if reason:
+                raise Unsupported(reason)
+            for name in drop:
+                del node.attributes[name]
+            new = old
+        if new != start:
+            self._check_dtypes(graph, node, new)
+
+    def _check_dtypes(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
+        reason = versions.wrong_dtype(node, version)
+        if not reason:
+            return
+        cast = decompose.cast_around(self._writer(self._to), node, version)
+        if cast is None:
+            raise Unsupported(reason)
+        self._replace(graph, node, cast, self._to)
+
+    def _decompose(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
+        """Write the operator in others, at the version that those are of."""
+        if self._depth > _DEEPEST:
+            raise Unsupported(f"it came with opset {version}, and its definition does not end in older operators")
+        self._depth += 1
+        try:
+            nodes, results, written_at = decompose.expansion(node, version, self._names)
+            self._put(graph, node, nodes, results, written_at)
+        finally:
+            self._depth -= 1
+
+    def _adapt(self, graph: ir.Graph, node: ir.Node, adapter: Rule, version: int, to: int) -> None:
+        inputs: Iterable[Any] = (None if v is None else Ref(v) for v in node.inputs)
+        attrs = {a.name: _attribute(a) for a in node.attributes.values() if a.name != "consumed_inputs"}
+        used = tuple(v if v.name and (v.uses() or v.is_graph_output()) else None for v in node.outputs)
+        call = Call(node.op_type, tuple(inputs), attrs, used, places.read(node), versions.binding(node.op_type, version))
+        args, keywords = bind(adapter, call, _Itself(), _Static(), _NO_RULES)
+        self._replace(graph, node, adapter.lower(self._writer(to), *args, **keywords), to)
+
+    def _writer(self, version: int) -> Builder:
+        if version not in self._writers:
+            self._writers[version] = Builder(version, self._names)
+        return self._writers[version]
+
+    def _replace(self, graph: ir.Graph, node: ir.Node, results: Any, version: int) -> None:
+        self._put(graph, node, [], results if isinstance(results, tuple) else (results,), version)
+
+    def _put(self, graph: ir.Graph, node: ir.Node, nodes: list[ir.Node], results: tuple[Any, ...], version: int) -> None:
+        """Put what was written in the node's place; its results take over the names, types and uses of the node's outputs."""
+        writer = self._writer(version)
+        stem = next((v.name for v in node.outputs if v.name), node.name or node.op_type)
+        written = nodes or writer.take()
+        made = {id(v) for n in written for v in n.outputs}
+        pairs: list[tuple[ir.Value, ir.Value]] = []
+        for i, output in enumerate(node.outputs):
+            if not output.name or not (output.uses() or output.is_graph_output()):
+                continue
+            if i >= len(results) or results[i] is None:
+                raise Unsupported(f"opset {version} does not give output {i}")
+            result = writer.constant(results[i])
+            if id(result) not in made or any(result is r for _, r in pairs):
+                result = writer.Identity(result)
+                written += writer.take()
+            pairs.append((output, result))
+        for output, result in pairs:
+            _take_over(output, result)
+        for new in written:
+            for value in new.outputs:
+                if not value.name and (value.uses() or value.is_graph_output()):
+                    value.name = writer.unique(f"{stem}/{new.op_type}")
+                elif not value.name:
+                    value.name = ""
+            if not new.name:
+                last = new is written[-1]
+                new.name = node.name if last and node.name else f"{node.name}/{new.op_type}" if node.name else None
+            new.metadata_props.update(node.metadata_props)
+        graph.insert_before(node, written)
+        graph.remove(node, safe=True)
+        for new in written:
+            for inner in _inner(new) if nodes else ():
+                self.graph(inner, version)
+            if new.domain in _DOMAINS:
+                self._node(graph, new, version)
+
+    def _keep_constants(self, owner: ir.Graph) -> None:
+        """Give the constants that adapters made a home: the main graph's initializers, or nodes at the head of a function."""
+        wanted: dict[int, ir.Value] = {}
+        for graph in (owner, *owner.subgraphs()):
+            for node in graph:
+                for v in node.inputs:
+                    if v is not None and v.const_value is not None and v.producer() is None and not v.is_initializer():
+                        wanted.setdefault(id(v), v)
+        for value in wanted.values():
+            if not self._function:
+                owner.register_initializer(value)
+                continue
+            assert value.const_value is not None
+            constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)])
+            constant.outputs[0].name, constant.outputs[0].type = value.name, value.type
+            value.replace_all_uses_with(constant.outputs[0])
+            owner.insert_before(owner[0], constant)
+
+
+class _Static:
+    """What the walker's binding asks for the value of an input."""
+
+    def static(self, key: Any, value: Any) -> np.ndarray[Any, Any] | None:
+        return known(value)
+
+
+def known(value: ir.Value) -> np.ndarray[Any, Any] | None:
+    """The constant behind a value: a tensor that no input may replace, a Constant node, or sizes worked out of these."""
+    node = value.producer()
+    if node is None:
+        return None if value.is_graph_input() or value.const_value is None else value.const_value.numpy()
+    if node.op_type == "Constant" and node.domain in _DOMAINS:
+        for attribute in node.attributes.values():
+            found = plain(attribute)
+            dtype = {"value_float": np.float32, "value_floats": np.float32}.get(attribute.name)
+            return np.asarray(found, dtype)
+    if node.op_type == "Identity" and node.inputs[0] is not None:
+        return known(node.inputs[0])
+    sizes = fold.sizes(value) if value.dtype in (ir.DataType.INT64, ir.DataType.INT32) else None
+    if sizes is None or None in sizes or value.dtype is None:
+        return None
+    array = np.array(sizes, value.dtype.numpy())
+    return array.reshape(()) if value.shape is not None and len(value.shape) == 0 else array
+
+
+def _attribute(attr: ir.Attr) -> Any:
+    if attr.is_ref():
+        raise Unsupported(f"the attribute {attr.name!r} is set by the function's caller", "inline the model's functions first")
+    return attr.as_graph() if attr.type == ir.AttributeType.GRAPH else plain(attr)
+
+
+def _take_over(old: ir.Value, new: ir.Value) -> None:
+    name = old.name
+    if old.type is not None:
+        new.type = old.type
+    if old.shape is not None:
+        new.shape = old.shape
+    new.metadata_props.update(old.metadata_props)
+    new.meta.update(old.meta)
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    old.name = None
+    new.name = name
+
+
+def _complete(node: ir.Node, version: int) -> None:
+    """Infer the dtypes and shapes that a file leaves out; what it says stays."""
+    if all(v.dtype is not None and v.shape is not None for v in node.outputs if v.name):
+        return
+    since = versions.since(node.op_type, version)
+    if since is None or any(a.is_ref() for a in node.attributes.values()):
+        return
+    said = [(v.type, v.shape) for v in node.outputs]
+    with suppress(TypeError, ValueError, RuntimeError, IndexError, AssertionError):
+        infer(versions.history(node.op_type)[since], node)
+    for value, (kind, shape) in zip(node.outputs, said, strict=True):
+        value.type = kind if kind is not None else value.type
+        value.shape = shape if shape is not None else value.shape
+
+
+def _inner(node: ir.Node) -> list[ir.Graph]:
+    found = []
+    for a in node.attributes.values():
+        if a.is_ref():
+            continue
+        if a.type == ir.AttributeType.GRAPH:
+            found.append(a.as_graph())
+        elif a.type == ir.AttributeType.GRAPHS:
+            found += a.as_graphs()
+    return found
+
+
+def _values(graph: ir.Graph) -> Iterable[ir.Value]:
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+def _unknown(op: str, version: int) -> str:
+    first = min(versions.history(op), default=None)
+    if first is None:
+        return "ai.onnx has no such operator"
+    return f"it came with opset {first}" if first > version else f"opset {version} has given it up"
+
+
+_NO_RULES = Rules("hub.adapters")
+
+
+def fits(node: ir.Node, opset: int, version: int) -> bool:
+    """Whether a node of one opset stands at an older one as it is."""
+    new = versions.since(node.op_type, version)
+    for old in sorted((v for v in versions.history(node.op_type) if new is not None and v < new), reverse=True):
+        assert new is not None
+        if new <= opset:
+            break
+        if down.get(node.op_type, new - 1) is not None or versions.downward(node, new, old) != ("", []):
+            return False
+        new = old
+    return new is not None and new <= opset and not versions.wrong_dtype(node, new)
+

@@ -14,7 +14,7 @@ from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.symbol import Graph, Node, literal
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
-from onnxbridge.runtime.mxnet import dtype_named
+from onnxbridge.runtime.mxnet import FLAGS, dtype_named
 
 Array = np.ndarray[Any, Any]
 Spec = tuple[tuple[int | str | None, ...], np.dtype[Any]]
@@ -22,7 +22,7 @@ Scope = tuple[int, ...]
 
 # These tune memory, speed, devices and training, or repeat how many inputs there are: they do not change what is computed.
 IRRELEVANT = frozenset({
-    "workspace", "cudnn_tune", "cudnn_off", "momentum", "grad_scale", "num_args", "ctx", "min_calib_range_", "key", "ndev",
+    "workspace", "cudnn_tune", "cudnn_off", "momentum", "grad_scale", "num_args", "ctx", "key", "ndev",
 })  # fmt: skip
 # Where an operator has the labels of training among its inputs, which inference does not look at.
 LABELS = {
@@ -59,7 +59,6 @@ def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spe
     """
     target = HubTarget("MXNet to ONNX", lambda key: (_name(graph, key), None, None))
     op = target.writer
-    op.np_shape = graph.np_shape
     unused = set(labels(graph, params))
     values: dict[Hashable, Any] = _Values(graph, params, op)
     inputs = []
@@ -75,7 +74,7 @@ def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spe
         value = op.input(name, ir.DataType.from_numpy(dtype), shape)
         values[i, 0] = value
         inputs.append(value)
-    lower(calls(graph), rule, values, target)
+    lower(calls(graph, np_shape=graph.np_shape), rule, values, target)
     results = resolve([Ref(h) for h in graph.heads], values)
     outputs = [
         op.output(op.constant(r), name) for r, name in zip(results, names.outputs(graph), strict=True)
@@ -96,8 +95,11 @@ class _Values(dict[Hashable, Any]):
         return made
 
 
-def calls(graph: Graph, scope: Scope = ()) -> Iterator[Call]:
-    """The graph's operators. Keys are (node, output), inside a subgraph behind the numbers that lead to it."""
+def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[Call]:
+    """The graph's operators. Keys are (node, output), inside a subgraph behind the numbers that lead to it.
+
+    Under np-shape semantics a rule that has a parameter `np_shape` is told.
+    """
     used: dict[int, int] = {}
     for i, o in (e for es in (graph.heads, *(n.inputs for n in graph.nodes)) for e in es):
         used[i] = max(used.get(i, 0), o + 1)
@@ -111,7 +113,9 @@ def calls(graph: Graph, scope: Scope = ()) -> Iterator[Call]:
             if name not in IRRELEVANT and not (name.startswith("__") and name.endswith("__"))
         }
         for k, (name, inner) in enumerate(zip(SUBGRAPHS.get(node.op, ()), node.subgraphs, strict=False)):
-            attrs[name] = body(inner, (*scope, i, k))
+            attrs[name] = body(inner, (*scope, i, k), np_shape)
+        if np_shape and node.op in rule and any(p.name == "np_shape" for p in rule[node.op].params):
+            attrs["np_shape"] = True
         yield Call(
             node.op,
             tuple(Ref((*scope, *e)) for e in node.inputs),
@@ -121,12 +125,12 @@ def calls(graph: Graph, scope: Scope = ()) -> Iterator[Call]:
         )
 
 
-def body(graph: Graph, scope: Scope) -> Body:
+def body(graph: Graph, scope: Scope, np_shape: bool) -> Body:
     """A subgraph: its variables are its inputs, in order."""
     variables = [i for i, n in enumerate(graph.nodes) if n.op == "null"]
     return Body(
         tuple((*scope, i, 0) for i in variables),
-        list(calls(graph, scope)),
+        list(calls(graph, scope, np_shape)),
         tuple(Ref((*scope, *e)) for e in graph.heads),
     )
 
@@ -145,8 +149,6 @@ def _declared(node: Node) -> Spec | None:
     if not isinstance(shape, (tuple, list)) or not shape or not all(isinstance(d, int) and d > 0 for d in shape):
         return None
     flag = literal(node.attrs.get("__dtype__", "0"))
-    from onnxbridge.runtime.mxnet import FLAGS
-
     return tuple(shape), FLAGS.get(flag if isinstance(flag, int) else 0, FLAGS[0])
 
 

@@ -1,0 +1,83 @@
+"""Convolutions and fully connected layers."""
+
+from __future__ import annotations
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import as_tuple, fixed, rank
+
+CHANNELS_FIRST = (None, "NCW", "NCHW", "NCDHW")
+
+
+def channels_first(layout):
+    if layout not in CHANNELS_FIRST:
+        raise Unsupported(f"layout={layout!r} is not supported", hint="MXNet itself runs it on GPUs only; use NCHW")
+
+
+@rule("Convolution", "Convolution_v1", "_npx_convolution")
+def convolution(
+    op, data, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), num_filter, num_group=1, no_bias=False, layout=None
+):  # fmt: skip
+    channels_first(layout)
+    count = len(as_tuple(kernel))
+    return op.Conv(
+        data, weight, None if no_bias else bias, kernel_shape=as_tuple(kernel), strides=as_tuple(stride) or (1,) * count,
+        dilations=as_tuple(dilate) or (1,) * count, pads=(as_tuple(pad) or (0,) * count) * 2, group=num_group,
+    )  # fmt: skip
+
+
+@rule("Deconvolution", "_npx_deconvolution")
+def deconvolution(
+    op, data, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), adj=(), target_shape=(), num_filter, num_group=1,
+    no_bias=True, layout=None,
+):  # fmt: skip
+    """A target shape, where there is one, decides over padding and adjustment."""
+    channels_first(layout)
+    kernel, count = as_tuple(kernel), len(as_tuple(kernel))
+    stride, dilate = as_tuple(stride) or (1,) * count, as_tuple(dilate) or (1,) * count
+    pad, adj, target = as_tuple(pad) or (0,) * count, as_tuple(adj) or (0,) * count, as_tuple(target_shape)
+    if any(target):
+        sizes = fixed(data, range(2, 2 + count))
+        most = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, sizes, dilate, kernel, strict=True)]
+        spare = [m - t for m, t in zip(most, target, strict=True)]
+        pad, adj = tuple((s + 1) // 2 for s in spare), tuple(s % 2 for s in spare)
+    return op.ConvTranspose(
+        data, weight, None if no_bias else bias, kernel_shape=kernel, strides=stride, dilations=dilate, pads=pad * 2,
+        output_padding=adj, group=num_group,
+    )  # fmt: skip
+
+
+@rule("FullyConnected", "_npx_fully_connected")
+def fully_connected(op, data, weight, bias=None, *, num_hidden, no_bias=False, flatten=True):
+    bias = None if no_bias else bias
+    if flatten or rank(data) == 2:
+        return op.Gemm(data if rank(data) == 2 else op.Flatten(data, axis=1), weight, bias, transB=1)
+    product = op.MatMul(data, op.Transpose(weight, perm=[1, 0]))
+    return product if bias is None else op.Add(product, bias)
+
+
+@rule("_contrib_DeformableConvolution")
+def deformable_convolution(
+    op, data, offset, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), num_filter, num_group=1,
+    num_deformable_group=1, no_bias=False, layout=None,
+):  # fmt: skip
+    return _deform(op, data, offset, None, weight, None if no_bias else bias, kernel, stride, dilate, pad, num_group,
+                   num_deformable_group, layout)  # fmt: skip
+
+
+@rule("_contrib_ModulatedDeformableConvolution")
+def modulated_deformable_convolution(
+    op, data, offset, mask, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), num_filter, num_group=1,
+    num_deformable_group=1, no_bias=False, im2col_step=64, layout=None,
+):  # fmt: skip
+    return _deform(op, data, offset, mask, weight, None if no_bias else bias, kernel, stride, dilate, pad, num_group,
+                   num_deformable_group, layout)  # fmt: skip
+
+
+def _deform(op, data, offset, mask, weight, bias, kernel, stride, dilate, pad, num_group, num_deformable_group, layout):
+    channels_first(layout)
+    return op.DeformConv(
+        data, weight, offset, bias, mask, kernel_shape=as_tuple(kernel), strides=as_tuple(stride) or (1, 1),
+        dilations=as_tuple(dilate) or (1, 1), pads=(as_tuple(pad) or (0, 0)) * 2, group=num_group,
+        offset_group=num_deformable_group,
+    )  # fmt: skip

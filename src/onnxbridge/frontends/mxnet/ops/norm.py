@@ -1,0 +1,85 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import cast, fixed, like, rank
+
+
+@rule("BatchNorm", "_npx_batch_norm")
+def batch_norm(
+    op, data, gamma, beta, moving_mean, moving_var, *, eps=1e-3, fix_gamma=True, use_global_stats=False,
+    output_mean_var=False, axis=1, min_calib_range=None, max_calib_range=None,
+):  # fmt: skip
+    """With `fix_gamma` gamma counts as 1, whatever it holds."""
+    if fix_gamma:
+        gamma = op.constant(np.ones(fixed(gamma), gamma.dtype.numpy()))
+    axis %= rank(data)
+    order = list(range(rank(data)))
+    order[1:2], order[axis : axis + 1] = ([axis], [1]) if axis > 0 else ([1], [0])
+    x = data if axis == 1 else op.Transpose(data, perm=order)
+    x = cast(op, x, gamma.dtype)
+    y = like(op, op.BatchNormalization(x, gamma, beta, moving_mean, moving_var, epsilon=eps), data)
+    y = y if axis == 1 else op.Transpose(y, perm=order)
+    return y, op.Identity(moving_mean), op.Reciprocal(op.Sqrt(op.Add(moving_var, eps)))
+
+
+@rule("_contrib_SyncBatchNorm", "BatchNorm_v1")
+def sync_batch_norm(
+    op, data, gamma, beta, moving_mean, moving_var, *, eps=1e-3, fix_gamma=True, use_global_stats=False, output_mean_var=False
+):  # fmt: skip
+    return batch_norm(op, data, gamma, beta, moving_mean, moving_var, eps=eps, fix_gamma=fix_gamma)
+
+
+@rule("_contrib_BatchNormWithReLU")
+def batch_norm_with_relu(
+    op, data, gamma, beta, moving_mean, moving_var, *, eps=1e-3, fix_gamma=True, use_global_stats=False,
+    output_mean_var=False, axis=1, min_calib_range=None, max_calib_range=None,
+):  # fmt: skip
+    y, *rest = batch_norm(op, data, gamma, beta, moving_mean, moving_var, eps=eps, fix_gamma=fix_gamma, axis=axis)
+    return op.Relu(y), *rest
+
+
+@rule("LayerNorm", "_npx_layer_norm")
+def layer_norm(op, data, gamma, beta, *, axis=-1, eps=1e-5, output_mean_var=False):
+    axis, last = axis % rank(data), rank(data) - 1
+    order = list(range(rank(data)))
+    order[axis], order[last] = last, axis
+    x = data if axis == last else op.Transpose(data, perm=order)
+    if not output_mean_var:
+        y = op.LayerNormalization(x, gamma, beta, epsilon=eps)
+        return y if axis == last else op.Transpose(y, perm=order)
+    y, mean, inverse = op.LayerNormalization(x, gamma, beta, epsilon=eps, outputs=3)
+    results = [y, mean, op.Reciprocal(inverse)]
+    y, mean, std = results if axis == last else [op.Transpose(r, perm=order) for r in results]
+    return y, op.Squeeze(mean, [axis]), op.Squeeze(std, [axis])
+
+
+@rule("InstanceNorm")
+def instance_norm(op, data, gamma, beta, *, eps=1e-3):
+    return op.InstanceNormalization(data, gamma, beta, epsilon=eps)
+
+
+@rule("GroupNorm")
+def group_norm(op, data, gamma, beta, *, num_groups=1, eps=1e-5, output_mean_var=False):
+    """Gamma and beta hold one number for each group, so groups are to this what channels are to InstanceNorm."""
+    if fixed(gamma) != [num_groups]:
+        raise Unsupported("gamma does not hold one number for each group")
+    if output_mean_var:
+        raise Unsupported("output_mean_var=True is not supported")
+    grouped = op.Reshape(data, [0, num_groups, -1])
+    return op.Reshape(op.InstanceNormalization(grouped, gamma, beta, epsilon=eps), op.Shape(data))
+
+
+@rule("L2Normalization")
+def l2_normalization(op, data, *, eps=1e-10, mode="instance"):
+    axes = {"instance": range(1, rank(data)), "channel": [1], "spatial": range(2, rank(data))}[mode]
+    return op.Div(data, op.Sqrt(op.Add(op.ReduceSumSquare(data, list(axes)), eps)))
+
+
+@rule("LRN")
+def lrn(op, data, *, alpha=1e-4, beta=0.75, knorm=2.0, nsize):
+    return op.LRN(data, alpha=alpha, beta=beta, bias=knorm, size=nsize)

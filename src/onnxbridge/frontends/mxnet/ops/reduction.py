@@ -1,0 +1,109 @@
+"""Sums, means, norms and extremes over axes."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import as_tuple, cast, named, rank, scalar_shape
+
+SMALL = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
+
+
+def reduced_axes(data, axis, exclude):
+    """The axes to reduce over, all where none is named; `exclude` names those to keep."""
+    everything = range(rank(data))
+    chosen = {a % len(everything) for a in as_tuple(axis)}
+    if exclude:
+        return [a for a in everything if a not in chosen]
+    return sorted(chosen) or list(everything)
+
+
+def reduce(op, onnx, data, axis, keepdims, exclude, np_shape):
+    axes = reduced_axes(data, axis, exclude)
+    if not axes:
+        return op.Identity(data)
+    wide = op.Cast(data, to=ir.DataType.INT32) if data.dtype in SMALL else data
+    return scalar_shape(op, cast(op, op.call(onnx, wide, axes, keepdims=int(keepdims)), data.dtype), np_shape)
+
+
+def _reduction(onnx):
+    def lower(op, data, *, axis=None, keepdims=False, exclude=False, np_shape=False):
+        return reduce(op, onnx, data, axis, keepdims, exclude, np_shape)
+
+    return lower
+
+
+rule("sum", "sum_axis")(_reduction("ReduceSum"))
+rule("mean")(_reduction("ReduceMean"))
+rule("prod")(_reduction("ReduceProd"))
+rule("max", "max_axis")(_reduction("ReduceMax"))
+rule("min", "min_axis")(_reduction("ReduceMin"))
+rule("_square_sum")(_reduction("ReduceSumSquare"))
+
+
+@rule("nansum")
+def nansum(op, data, *, axis=None, keepdims=False, exclude=False, np_shape=False):
+    return reduce(op, "ReduceSum", _numbers(op, data, 0), axis, keepdims, exclude, np_shape)
+
+
+@rule("nanprod")
+def nanprod(op, data, *, axis=None, keepdims=False, exclude=False, np_shape=False):
+    return reduce(op, "ReduceProd", _numbers(op, data, 1), axis, keepdims, exclude, np_shape)
+
+
+def _numbers(op, data, instead):
+    """What is no number replaced; only floats can be none."""
+    return op.Where(op.IsNaN(data), instead, data) if data.dtype.is_floating_point() else data
+
+
+@rule("norm")
+def norm(op, data, *, ord=2, axis=None, out_dtype=None, keepdims=False, np_shape=False):
+    if ord not in (1, 2):
+        raise Unsupported(f"ord={ord} is not supported")
+    if out_dtype is not None:
+        data = cast(op, data, named(out_dtype))
+    if not data.dtype.is_floating_point():
+        wide = op.Cast(data, to=ir.DataType.DOUBLE)
+        return op.Cast(norm(op, wide, ord=ord, axis=axis, keepdims=keepdims, np_shape=np_shape), to=data.dtype)
+    return reduce(op, "ReduceL1" if ord == 1 else "ReduceL2", data, axis, keepdims, False, np_shape)
+
+
+def _extreme(onnx):
+    def lower(op, data, *, axis=None, keepdims=False, np_shape=False):
+        if axis is None:
+            found = op.call(onnx, op.Reshape(data, [-1]), axis=0, keepdims=0)
+            found = op.Reshape(found, [1] * rank(data)) if keepdims else found
+        else:
+            found = op.call(onnx, data, axis=axis, keepdims=int(keepdims))
+        return scalar_shape(op, cast(op, found, data.dtype), np_shape)
+
+    return lower
+
+
+rule("argmax")(_extreme("ArgMax"))
+rule("argmin")(_extreme("ArgMin"))
+
+
+@rule("argmax_channel")
+def argmax_channel(op, data):
+    return cast(op, op.ArgMax(data, axis=1, keepdims=0), data.dtype)
+
+
+@rule("moments")
+def moments(op, data, *, axes=None, keepdims=False, np_shape=False):
+    mean = reduce(op, "ReduceMean", data, axes, True, False, np_shape)
+    gap = op.Sub(data, mean)
+    variance = reduce(op, "ReduceMean", op.Mul(gap, gap), axes, keepdims, False, np_shape)
+    return reduce(op, "ReduceMean", data, axes, keepdims, False, np_shape), variance
+
+
+@rule("_contrib_allclose")
+def allclose(op, a, b, *, rtol=1e-5, atol=1e-8, equal_nan=True, np_shape=False):
+    near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol))
+    near = op.Or(near, op.Equal(a, b))
+    if equal_nan:
+        near = op.Or(near, op.And(op.IsNaN(a), op.IsNaN(b)))
+    least = op.ReduceMin(op.Cast(near, to=ir.DataType.FLOAT), keepdims=0)
+    return scalar_shape(op, least, np_shape)

@@ -88,15 +88,19 @@ class Backend(Protocol):
     def run(self, artifact: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         """The artifact on the given inputs: its outputs by the hub model's names, in order."""
 
+    def filename(self, stem: str) -> str:
+        """What an artifact is called by default: "net.mlpackage"."""
+
+
+class Opener(Protocol):
+    """A backend that also opens its artifacts again from their files, so that they can be verified where no frontend reads them."""
+
     def open(self, path: Path) -> Any:
-        """The artifact that `save` wrote there, as `run` takes it.
+        """The artifact that `save` wrote there, as `run` takes it, with `input_names` and `output_names`.
 
         Raises:
             UnsafeFileError: if it is not one.
         """
-
-    def filename(self, stem: str) -> str:
-        """What an artifact is called by default: "net.mlpackage"."""
 
 
 @dataclass(frozen=True)

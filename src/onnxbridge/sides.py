@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnx_ir as ir
 
@@ -40,7 +40,7 @@ def runnable(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model], fro
         opener = _OPENED_BY.get(recognise(source))
         if opener is not None and opener not in plugins.installed("frontend"):
             backend = plugins.backend(opener)
-            artifact = backend.open(Path(source))
+            artifact = cast(plugins.Opener, backend).open(Path(source))
             side = Side(backend.title, lambda feeds: backend.run(artifact, feeds), getattr(artifact, "unit_roundoff", None))
             return Runnable(side, tuple(artifact.input_names), tuple(artifact.output_names), None)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)

@@ -38,9 +38,6 @@ class OnnxBackend:
 
         return ort.run(ort.session(artifact, "cpu"), feeds)
 
-    def open(self, path: Path) -> ir.Model:
-        return io.read(path)
-
     def filename(self, stem: str) -> str:
         return f"{stem}.onnx"
 

@@ -36,7 +36,6 @@ def command(as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """What `doctor` prints. Frameworks are looked up, not imported; MXNet is asked for in its own interpreter."""
-    from onnxbridge import mxnet_service
     from onnxbridge.runtime import ort
 
     frameworks: dict[str, Any] = {}
@@ -44,15 +43,24 @@ def examine() -> dict[str, Any]:
         version = next((v for p in packages if (v := _version(p))), None)
         hint = f"not installed: pip install {packages[0]}"
         frameworks[name] = {"ok": version is not None, "version": version, "purpose": purpose, "hint": hint}
-    frameworks["mxnet"] = {
-        "ok": mxnet_service.available(), "version": mxnet_service.describe(), "purpose": "MXNet: reading and writing need none of it, "
-        "only running does", "hint": "set ONNXBRIDGE_MXNET_PYTHON to a Python that has mxnet 1.9.1",
-    }  # fmt: skip
+    frameworks["mxnet"] = _mxnet()
     there = [d for d, provider in ort.PROVIDERS.items() if provider in ort.onnxruntime.get_available_providers()]
     return {
         "onnxbridge": __version__, "python": platform.python_version(), "platform": platform.platform(), "frameworks": frameworks,
         "devices": there,
     }  # fmt: skip
+
+
+def _mxnet() -> dict[str, Any]:
+    """MXNet lives in an interpreter of its own, which has to be asked."""
+    from onnxbridge.errors import OnnxbridgeError
+    from onnxbridge.runtime.mxnet.service import service
+
+    purpose = "to run MXNet models; reading and writing them needs none of it"
+    try:
+        return {"ok": True, "version": service().ask("ping")["version"], "purpose": purpose, "hint": ""}
+    except OnnxbridgeError as e:
+        return {"ok": False, "version": None, "purpose": purpose, "hint": str(e)}
 
 
 def _version(package: str) -> str | None:

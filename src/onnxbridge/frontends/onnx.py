@@ -39,6 +39,7 @@ class OnnxFrontend:
         else:
             model = io.read(source)
         model = opset.to_hub(passes.inline(model))
+        _take_weights_from_inputs(model.graph)
         _set_shapes(model, inputs)
         passes.infer(model)
         return model
@@ -50,6 +51,11 @@ class OnnxFrontend:
         from onnxbridge.runtime import ort
 
         return ort.run(ort.session(source, "cpu"), feeds)
+
+
+def _take_weights_from_inputs(graph: ir.Graph) -> None:
+    """Old files list their weights among the inputs, as defaults; here a weight is a weight."""
+    graph.inputs[:] = [v for v in graph.inputs if v.const_value is None]
 
 
 def _set_shapes(model: ir.Model, inputs: Any) -> None:

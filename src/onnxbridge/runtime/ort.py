@@ -53,7 +53,7 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> onn
     A path is read by onnxbridge first, so a file that reaches outside its folder is refused; the session never opens it.
     """
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised; the log would only repeat them
     if threads is not None:
         options.intra_op_num_threads = threads
     chosen = providers(device)

@@ -47,15 +47,15 @@ class Rounding:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])
             self.reason = f"the executor has no rule for {names}"
 
-    def tolerances(self, feeds: Mapping[str, Any], references: Mapping[str, Any]) -> dict[str, Tolerance]:
-        """One tolerance for each output of the reference."""
-        if not self.reason and (self._spent < SECONDS or not self._largest):
-            start = time.perf_counter()
-            self._measure(feeds)
-            self._spent += time.perf_counter() - start
-        return {name: self._tolerance(name, np.asarray(r)) for name, r in references.items()}
+    def measure(self, feeds: Mapping[str, Any]) -> None:
+        """Run the model three times on these inputs.
 
-    def _measure(self, feeds: Mapping[str, Any]) -> None:
+        Raises:
+            LimitError: if a run would take more than the executor's budget.
+        """
+        if self.reason or (self._spent >= SECONDS and self._largest):
+            return
+        start = time.perf_counter()
         rng = np.random.default_rng(0)
         names = self._own.output_names
         taken = {k: v for k, v in feeds.items() if k in self._own.input_names}
@@ -64,6 +64,11 @@ class Rounding:
         moved = self._exact.run(None, {k: _moved(np.asarray(v), rng) for k, v in taken.items()})
         for name, a, b, c in zip(names, own, exact, moved, strict=True):
             self._largest[name] = _larger(self._largest.get(name, (0.0, 0.0, 0.0)), _apart(a, b, c))
+        self._spent += time.perf_counter() - start
+
+    def tolerances(self, references: Mapping[str, Any]) -> dict[str, Tolerance]:
+        """One tolerance for each output of the reference, from all samples measured so far."""
+        return {name: self._tolerance(name, np.asarray(r)) for name, r in references.items()}
 
     def _tolerance(self, name: str, reference: np.ndarray[Any, Any]) -> Tolerance:
         eps = _epsilon(reference.dtype)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.errors import OnnxbridgeError, VerificationError
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.inputs import Bounds, samples_for
 from onnxbridge.runtime.tolerance import Rounding
@@ -105,8 +106,10 @@ def verify_sides(
     notes: list[str] = []
     for i, feed in enumerate(drawn):
         progress(f"verifying {i + 1}/{len(drawn)}")
-        wanted, got = reference.run(feed), candidate.run(feed)
-        derived = rounding.tolerances(feed, wanted) if rounding else {}
+        if rounding:
+            rounding.measure(feed)  # first, since the executor keeps to a budget and the frameworks do not
+        wanted, got = _run(reference, feed), _run(candidate, feed)
+        derived = rounding.tolerances(wanted) if rounding else {}
         for name, value in wanted.items():
             if name not in got:
                 notes.append(f"the candidate has no output {name!r}")
@@ -127,6 +130,17 @@ def verify_sides(
         time.perf_counter() - start,
         tuple(dict.fromkeys(notes)),
     )
+
+
+def _run(side: Side, feed: Arrays) -> Mapping[str, Any]:
+    try:
+        return side.run(feed)
+    except OnnxbridgeError:
+        raise
+    except Exception as e:
+        text = (str(e).strip() or "no message").splitlines()[0]
+        shapes = ", ".join(f"{k}{list(np.shape(v))}" for k, v in feed.items())
+        raise VerificationError(f"{side.title} cannot run the model on {shapes or 'no inputs'}: {type(e).__name__}: {text}") from e
 
 
 def _chosen(name: str, derived: Tolerance | None, rtol: Tolerances, atol: Tolerances) -> Tolerance:

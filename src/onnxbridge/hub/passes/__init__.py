@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import onnx_ir as ir
 from onnx_ir.passes import common
 
@@ -24,4 +26,10 @@ def clean(model: ir.Model) -> ir.Model:
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )
-    return passes(model).model
+    log = logging.getLogger("onnx_ir")
+    level = log.level
+    log.setLevel(logging.ERROR)  # these passes remark on each weight that they leave as it is
+    try:
+        return passes(model).model
+    finally:
+        log.setLevel(level)

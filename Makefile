@@ -1,0 +1,42 @@
+# make demo    the story in one minute: train a small network, convert it to every target, verify each
+# make test    every test, in environments of its own
+# Both need Python 3.11 and nothing else; each environment is built once.
+
+PYTHON ?= python3.11
+VENV := .venv
+MXNET := .venv-mxnet
+export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
+PIP := -m pip --disable-pip-version-check --quiet install
+
+.PHONY: demo test lint docs clean
+
+demo: $(VENV)/ready $(MXNET)/ready
+	@$(VENV)/bin/python examples/digits/demo.py
+
+test: lint $(MXNET)/ready
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+lint: $(VENV)/ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+docs: $(VENV)/ready
+	$(VENV)/bin/onnxbridge coverage --markdown > docs/coverage.md
+
+# PyTorch goes first, pinned, so that nothing later can ask for another build of it.
+$(VENV)/ready: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once, a minute or two)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(PIP) -c constraints.txt torch==2.13.0
+	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[pytorch,tensorflow,coreml,test]'
+	@touch $@
+
+# MXNet is retired and needs an old numpy, so it lives alone; onnxbridge talks to it through a pipe.
+$(MXNET)/ready:
+	@echo "setting up $(MXNET) (once)"
+	@$(PYTHON) -m venv $(MXNET)
+	@$(MXNET)/bin/python $(PIP) mxnet==1.9.1 numpy==1.23.5
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(MXNET)

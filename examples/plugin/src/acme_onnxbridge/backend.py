@@ -1,0 +1,95 @@
+"""A backend that writes Python source with NumPy calls, for the few operators that polynomials need."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+
+from onnxbridge.hub import calls, expand, fold
+from onnxbridge.lowering import Ref, lower, resolve
+from onnxbridge.rules import Rules
+
+rule = Rules("backends.numpy-source", writer=True)
+
+
+class Source:
+    """Collects lines; its values are names of variables."""
+
+    def __init__(self):
+        self.lines = []
+
+    def assign(self, expression):
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+
+@rule("Add")
+def add(write, A, B):
+    return write.assign(f"{A} + {B}")
+
+
+@rule("Mul")
+def mul(write, A, B):
+    return write.assign(f"{A} * {B}")
+
+
+class Target:
+    direction = "ONNX to NumPy source"
+
+    def __init__(self):
+        self.writer = Source()
+
+    def static(self, key, value):
+        return fold.static(key)
+
+    def scope(self, call):
+        return nullcontext()
+
+    def adopt(self, call, results):
+        return results
+
+    def expand(self, call):
+        return expand.body_of(call)
+
+
+class NumpySourceBackend:
+    """Writes Python source."""
+
+    name = "numpy-source"
+    title = "NumPy source"
+    package = ""
+    rules = rule
+
+    def from_hub(self, model):
+        target = Target()
+        values = calls.HubValues(lambda v: f"np.array({v.const_value.numpy().tolist()!r}, {str(v.const_value.numpy().dtype)!r})")
+        names = [f"x{i}" for i in range(len(model.graph.inputs))]
+        values.update(zip(model.graph.inputs, names, strict=True))
+        lower(calls.of(model.graph), rule, values, target)
+        results = resolve([Ref(v) for v in model.graph.outputs], values)
+        body = "".join(f"    {line}\n" for line in target.writer.lines)
+        head = f"import numpy as np\n\n\ndef model({', '.join(names)}):\n"
+        source = f"{head}{body}    return ({', '.join(results)},)\n"
+        return source, [v.name for v in model.graph.inputs], [v.name for v in model.graph.outputs]
+
+    def native(self, artifact):
+        return artifact[0]
+
+    def save(self, artifact, path):
+        Path(path).write_text(artifact[0])
+        return [path]
+
+    def run(self, artifact, feeds):
+        source, inputs, outputs = artifact
+        scope = {}
+        exec(compile(source, "<model>", "exec"), scope)
+        return dict(zip(outputs, scope["model"](*(np.asarray(feeds[n]) for n in inputs)), strict=True))
+
+    def filename(self, stem):
+        return f"{stem}.py"
+
+
+backend = NumpySourceBackend()

@@ -1,0 +1,38 @@
+"""`onnxbridge coverage`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from onnxbridge.cli import options, shell
+
+
+@click.command("coverage")
+@click.argument("operators", nargs=-1)
+@click.option("--markdown", is_flag=True, help="Print the whole page, as docs/coverage.md has it.")
+@options.json
+def command(operators: tuple[str, ...], markdown: bool, as_json: bool) -> None:
+    """Tell which operators go where: how many, or for each of OPERATORS (ONNX names) how every target does it."""
+    from onnxbridge import coverage
+    from onnxbridge.errors import UsageError
+
+    unknown = [op for op in operators if op not in coverage.operators()]
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is not an operator of ONNX")
+    if markdown:
+        shell.say(coverage.page().rstrip())
+        return
+    if not operators and not as_json:
+        shell.say(coverage.summary())
+        return
+    found = {name: {op: cells[op] for op in operators or cells} for name, cells in coverage.backends().items()}
+    if as_json:
+        shell.say(shell.as_json({n: {op: dataclasses.asdict(c) for op, c in cells.items()} for n, cells in found.items()}))
+        return
+    for op in operators:
+        for name, cells in found.items():
+            cell = cells[op]
+            remarks = "; ".join(r for r in (cell.needs and f"from {cell.needs}", cell.limits) if r)
+            shell.say(f"{op:24} {name:12} {cell.state}" + (f" ({remarks})" if remarks else ""))

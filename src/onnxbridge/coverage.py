@@ -1,0 +1,100 @@
+"""What goes where: read off the rule tables, never written by hand.
+
+Each ONNX operator is, for each backend, "native" (a rule), "expanded" (through simpler operators) or "no" with the reason; each
+frontend has the source operators that it has rules for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import onnx
+
+from onnxbridge import plugins
+from onnxbridge.hub.expand import expand
+from onnxbridge.hub.opset import OPSET
+from onnxbridge.rules import Rules
+
+NATIVE, EXPANDED, NO = "native", "expanded", "no"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One operator in one target: its state, and what there is to say about it."""
+
+    state: str
+    limits: str = ""
+    needs: str = ""
+
+
+@functools.cache
+def operators() -> tuple[str, ...]:
+    """The operators of ai.onnx at the hub's opset."""
+    newest: dict[str, onnx.defs.OpSchema] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and schema.since_version <= OPSET:
+            known = newest.get(schema.name)
+            if known is None or schema.since_version > known.since_version:
+                newest[schema.name] = schema
+    experimental = onnx.defs.OpSchema.SupportType.EXPERIMENTAL
+    return tuple(sorted(n for n, s in newest.items() if not s.deprecated and s.support_level != experimental))
+
+
+def backend_cell(rules: Rules, op: str) -> Cell:
+    """How a backend with these rules does an operator."""
+    if op in rules:
+        rule = rules[op]
+        return Cell(NATIVE, rule.limits, rule.needs)
+    return Cell(EXPANDED) if op in expand else Cell(NO)
+
+
+def backends() -> dict[str, dict[str, Cell]]:
+    """For each backend that has rules of its own, every operator's cell; the executor counts as one."""
+    from onnxbridge.runtime.numpy.ops import rule as executor
+
+    tables = {name: plugins.backend(name).rules for name in plugins.installed("backend")} | {"executor": executor}
+    return {name: {op: backend_cell(rules, op) for op in operators()} for name, rules in tables.items() if rules is not None}
+
+
+def frontends() -> dict[str, tuple[str, ...]]:
+    """For each frontend that has rules of its own, the source operators it converts."""
+    tables = {name: plugins.frontend(name).rules for name in plugins.installed("frontend")}
+    return {name: tuple(rules) for name, rules in tables.items() if rules is not None}
+
+
+def summary() -> str:
+    """A Markdown table: sources down, targets across, the number of operators in each."""
+    back = backends()
+    lines = ["| | operators it reads, or of ONNX's it writes |", "|---|---|", "| **from** ONNX | every one, as it is |"]
+    lines += [f"| **from** {plugins.frontend(n).title} | {len(ops)} |" for n, ops in frontends().items()]
+    lines.append("| **to** ONNX | every one, as it is |")
+    for name, cells in back.items():
+        title = "the bundled executor (verification)" if name == "executor" else plugins.backend(name).title
+        native, expanded = (sum(c.state == s for c in cells.values()) for s in (NATIVE, EXPANDED))
+        lines.append(f"| **to** {title} | {native} native, {expanded} by expansion, of {len(cells)} |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """docs/coverage.md: every operator in every target, and every source operator."""
+    back = backends()
+    lines = [
+        "# Coverage", "", "Generated from the rule tables by `onnxbridge coverage --markdown`; a test keeps it in step.", "",
+        "*native*: a rule of the target's own. *expanded*: through simpler operators, which give the same numbers. Empty: not yet;",
+        "the conversion says so before it starts, with every place in the model.", "", "## ONNX operators by target", "",
+        "| operator | " + " | ".join(back) + " |", "|---" * (len(back) + 1) + "|",
+    ]  # fmt: skip
+    lines += [f"| {op} | " + " | ".join(_text(cells[op]) for cells in back.values()) + " |" for op in operators()]
+    for name, ops in frontends().items():
+        lines += ["", f"## Operators read from {plugins.frontend(name).title} ({len(ops)})", "", ", ".join(f"`{o}`" for o in ops)]
+    return "\n".join(lines) + "\n"
+
+
+def _text(cell: Cell) -> str:
+    return _joined([cell.state if cell.state != NO else "", cell.needs and f"from {cell.needs}", cell.limits])
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "; ".join(p.replace("|", "\\|") for p in parts if p)

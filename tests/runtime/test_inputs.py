@@ -1,0 +1,67 @@
+"""Texts that describe inputs, and the samples that verification draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxbridge.errors import UsageError
+from onnxbridge.hub.builder import Builder
+from onnxbridge.runtime.inputs import parse_dynamic, parse_specs, samples_for
+
+
+def test_specs():
+    assert parse_specs("x:float32[N, 3,224,224] ids:int64[1,?] s:bool t:float16[]") == {
+        "x": (("N", 3, 224, 224), "float32"),
+        "ids": ((1, None), "int64"),
+        "s": ((), "bool"),
+        "t": ((), "float16"),
+    }
+    assert parse_specs(["a:0:float32[2]", "b:int32[1]"])["a:0"] == ((2,), "float32")
+
+
+@pytest.mark.parametrize("text", ["x", "x:float33[1]", "x:float32[1", "x:float32[1.5]", "x:float32[1] x:int8[1]", ""])
+def test_wrong_specs_say_how_it_is_written(text):
+    with pytest.raises(UsageError, match="x:float32|twice|neither"):
+        parse_specs(text)
+
+
+def test_dynamic():
+    assert parse_dynamic(["N=1..64", "T=2.."]) == {"N": (1, 64), "T": (2, None)}
+    for wrong in ("N", "N=5..2", "N=a..b"):
+        with pytest.raises(UsageError, match="N=1..64"):
+            parse_dynamic(wrong)
+
+
+def graph_of(*inputs, build=lambda op, *xs: xs[0]):
+    op = Builder()
+    values = [op.input(f"x{i}", dtype, shape) for i, (dtype, shape) in enumerate(inputs)]
+    return op.model(values, [op.output(build(op, *values), "y")]).graph
+
+
+def test_samples_are_seeded_and_take_two_sizes():
+    graph = graph_of((ir.DataType.FLOAT, ["N", 3]), (ir.DataType.FLOAT, ["N", "M"]))
+    a, b = samples_for(graph, 4, seed=1), samples_for(graph, 4, seed=1)
+    assert all(np.array_equal(x[k], y[k]) for x, y in zip(a, b, strict=True) for k in x)
+    assert not np.array_equal(a[0]["x0"], samples_for(graph, 4, seed=2)[0]["x0"])
+    assert {s["x0"].shape[0] for s in a} == {2, 3}
+    assert all(s["x0"].shape[0] == s["x1"].shape[0] for s in a), "one name, one size"
+    assert a[0]["x0"].dtype == np.float32 and (a[-1]["x0"] == 0).any()
+
+
+@pytest.mark.parametrize(("bounds", "sizes"), [((1, 64), {2, 3}), ((5, 6), {5, 6}), ((1, 1), {1}), ((4, 4), {4}), ((1, 2), {2, 1})])
+def test_sizes_stay_inside_the_bounds(bounds, sizes):
+    graph = graph_of((ir.DataType.FLOAT, ["N"]))
+    assert {s["x0"].shape[0] for s in samples_for(graph, 4, bounds={"N": bounds})} == sizes
+
+
+def test_integers_stay_inside_what_they_index():
+    def embed(op, ids):
+        table = op.constant(np.zeros((7, 4), np.float32), "table")
+        return op.Gather(table, op.Cast(op.Unsqueeze(ids, [0]), to=ir.DataType.INT64))
+
+    for sample in samples_for(graph_of((ir.DataType.INT32, [200]), build=embed), 3):
+        assert sample["x0"].min() == 0 and sample["x0"].max() == 6 and sample["x0"].dtype == np.int32
+    mask = samples_for(graph_of((ir.DataType.INT64, [50])), 1)[0]["x0"]
+    assert set(mask.tolist()) == {0, 1}

@@ -1,0 +1,132 @@
+"""Verification: what passes, what fails, where the tolerance comes from, and what is said beside the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxbridge.errors import LimitError, VerificationError
+from onnxbridge.hub.builder import Builder
+from onnxbridge.runtime.compare import Tolerance, compare
+from onnxbridge.runtime.executor import Executor
+from onnxbridge.runtime.tolerance import Rounding
+from onnxbridge.runtime.verify import Side, verify_sides
+
+FLOAT = ir.DataType.FLOAT
+
+
+def network(depth=4, width=32, scale=1.0):
+    """A chain of matrix products, deeper or wider to lose more to rounding."""
+    op = Builder()
+    rng = np.random.default_rng(0)
+    x = h = op.input("x", FLOAT, ["N", width])
+    for i in range(depth):
+        weight = (rng.standard_normal((width, width)) / np.sqrt(width) * scale).astype(np.float32)
+        h = op.Tanh(op.MatMul(h, op.constant(weight, f"w{i}")))
+    return op.model([x], [op.output(h, "y"), op.output(op.ArgMax(h, axis=1), "best")])
+
+
+def side(model, title="executor", change=lambda name, value: value, precision=None):
+    executor = Executor(model, precision=precision)
+
+    def run(feeds):
+        results = dict(zip(executor.output_names, executor.run(None, feeds), strict=True))
+        return {k: change(k, np.asarray(v)) for k, v in results.items()}
+
+    return Side(title, run)
+
+
+def test_another_order_of_summation_passes():
+    model = network()
+    wide = side(model, "float64", lambda name, v: v.astype(np.float32) if v.dtype == np.float64 else v, precision="float64")
+    report = verify_sides(model, side(model), wide)
+    assert report.passed and report.samples == 3 and report.seed == 0
+    y = report.outputs[0]
+    assert 0 < y.max_abs <= y.tolerance.atol < 1e-5 and y.tolerance.origin == "derived"
+    assert {s["x"][0] for s in report.sizes} == {2, 3}
+    assert "PASSED" in str(report) and report.as_dict()["passed"]
+
+
+@pytest.mark.parametrize("error", [1e-4, 1e-5])
+def test_small_errors_fail(error):
+    model = network()
+    report = verify_sides(model, side(model), side(model, change=lambda n, v: v + np.float32(error) if n == "y" else v))
+    assert not report.passed and [o.passed for o in report.outputs] == [False, True]
+    assert "FAILED" in str(report) and "FAIL y" in str(report)
+
+
+def test_the_tolerance_grows_with_what_rounding_explains():
+    feeds = {"x": np.random.default_rng(1).standard_normal((3, 32)).astype(np.float32)}
+
+    def allowed(model):
+        rounding = Rounding(model)
+        rounding.measure(feeds)
+        return rounding.tolerances({"y": np.zeros((3, 32), np.float32)})["y"].atol
+
+    calm, chaotic = allowed(network(4)), allowed(network(30, scale=2.0))
+    assert 1e-7 < calm < 1e-5 and chaotic > 3 * calm
+
+
+def test_given_tolerances_win():
+    model = network()
+    off = side(model, change=lambda n, v: v + np.float32(1e-3) if n == "y" else v)
+    assert verify_sides(model, side(model), off, atol=1e-2, rtol=0.0).passed
+    assert verify_sides(model, side(model), off, atol={"y": 1e-2}).passed
+    assert not verify_sides(model, side(model), off, atol={"y": 1e-5}).passed
+
+
+def test_a_missing_output_and_a_crash_fail():
+    model = network()
+    report = verify_sides(model, side(model), Side("half", lambda f: {"y": side(model).run(f)["y"]}))
+    assert not report.passed and "no output 'best'" in str(report)
+
+    def crash(feeds):
+        raise RuntimeError("kernel died\nlong log")
+
+    with pytest.raises(VerificationError, match=r"broken cannot run the model on x\[2, 32\]: RuntimeError: kernel died"):
+        verify_sides(model, side(model), Side("broken", crash))
+
+
+def test_the_budget_comes_before_the_frameworks():
+    op = Builder()
+    x = op.input("x", ir.DataType.INT64, [1])
+    model = op.model([x], [op.output(op.ConstantOfShape(op.Add(x, 1 << 36)), "y")])
+
+    def never(feeds):
+        raise AssertionError("ran before the budget was checked")
+
+    with pytest.raises(LimitError, match="ConstantOfShape"):
+        verify_sides(model, Side("a", never), Side("b", never))
+
+
+def one(reference, candidate, atol=1e-6, rtol=0.0, mismatches=0.0):
+    return compare("y", np.asarray(reference), np.asarray(candidate), Tolerance(atol, rtol, mismatches))
+
+
+def test_figures():
+    found = one(np.array([1.0, 100.0]), np.array([1.0, 101.0]))
+    assert (found.max_abs, round(found.max_rel, 6), found.passed) == (1.0, 0.01, False)
+    assert one(np.array([1.0, 100.0]), np.array([1.0, 101.0]), rtol=0.011).passed
+
+
+def test_nan_and_infinity():
+    both = one([1.0, np.nan, np.inf], [1.0, np.nan, np.inf])
+    assert both.passed and "NaN in 1 elements of the reference" in both.notes
+    assert not one([1.0, 2.0], [1.0, np.nan]).passed
+    assert not one([1.0, np.inf], [1.0, -np.inf]).passed
+    assert not one([1.0, np.inf], [1.0, 3e38]).passed
+
+
+def test_constant_and_empty_outputs_are_said():
+    assert "the reference is constant: agreement proves little" in one([2.0, 2.0], [2.0, 2.0]).notes
+    assert "empty output: nothing is compared" in one(np.zeros((0, 2)), np.zeros((0, 2))).notes
+
+
+def test_shapes_dtypes_and_exact_outputs():
+    assert not one(np.zeros(2), np.zeros((2, 1))).passed
+    assert not one(np.zeros(2), np.zeros(2, np.int64)).passed
+    assert "dtype float32 instead of float64" in one(np.ones(2), np.ones(2, np.float32)).notes
+    assert not one(np.array([1, 2]), np.array([1, 3]), atol=0).passed
+    assert one(np.array(["a", "b"]), np.array(["a", "b"])).passed and not one(np.array(["a"]), np.array(["b"])).passed
+    assert not one(np.array([True, False]), np.array([True, True])).passed

@@ -7,6 +7,7 @@ import numpy as np
 from onnxbridge.rules import Int, Ints
 from onnxbridge.runtime.numpy.dtypes import is_float, widened
 from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.numpy.ops.activation import log_softmax
 
 
 def reduction(op):
@@ -158,3 +159,29 @@ def cum_sum(x, axis: Int, *, exclusive=0, reverse=0):
 @widened
 def cum_prod(x, axis: Int, *, exclusive=0, reverse=0):
     return _cumulate(np.cumprod, 1, x, axis, exclusive, reverse)
+
+
+def _loss(log_prob, target, weight, ignore_index, reduction):
+    """The weighted negative log probability of each target class; the mean is over the weights that count."""
+    target = target.astype(np.int64)
+    counts = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
+    safe = np.where(counts, target, 0)
+    picked = np.take_along_axis(log_prob, np.expand_dims(safe, 1), 1).squeeze(1)
+    each = counts.astype(log_prob.dtype) if weight is None else np.where(counts, weight[safe], 0).astype(log_prob.dtype)
+    loss = -picked * each
+    if reduction == "none":
+        return loss
+    return np.sum(loss) / np.sum(each) if reduction == "mean" else np.sum(loss)
+
+
+@rule("NegativeLogLikelihoodLoss")
+@widened
+def negative_log_likelihood_loss(input, target, weight=None, *, ignore_index=None, reduction="mean"):
+    return _loss(input, target, weight, ignore_index, reduction)
+
+
+@rule("SoftmaxCrossEntropyLoss")
+@widened
+def softmax_cross_entropy_loss(scores, labels, weights=None, *, ignore_index=None, reduction="mean"):
+    log_prob = log_softmax(scores, axis=1)
+    return _loss(log_prob, labels, weights, ignore_index, reduction), log_prob

@@ -1,0 +1,94 @@
+"""Strings, which are Python objects, and what counts them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from onnxbridge.hub.limits import claim, claim_broadcast
+from onnxbridge.runtime.numpy.ops import rule
+
+
+def _strings(items, shape):
+    out = np.empty(len(items), object)
+    out[:] = items
+    return out.reshape(shape)
+
+
+@rule("StringConcat")
+def string_concat(X, Y):
+    claim_broadcast(X, Y)
+    return np.asarray(X + Y, object)
+
+
+@rule("StringSplit")
+def string_split(X, *, delimiter=None, maxsplit=None):
+    """Without a delimiter at runs of white space; shorter rows are filled up with empty strings."""
+    rows = [text.split(delimiter or None, -1 if maxsplit is None else maxsplit) for text in X.reshape(-1)]
+    most = max(map(len, rows), default=0)
+    claim((*X.shape, most), object)
+    filled = [part for row in rows for part in (*row, *[""] * (most - len(row)))]
+    return _strings(filled, (*X.shape, most)), np.array([len(r) for r in rows], np.int64).reshape(X.shape)
+
+
+@rule("StringNormalizer")
+def string_normalizer(X, *, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=None):
+    def key(text):
+        return text if is_case_sensitive else text.lower()
+
+    stop = set(map(key, stopwords or ()))
+    kept = [text for text in X.reshape(-1) if key(text) not in stop]
+    change = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}[case_change_action]
+    words = [change(text) for text in kept] or [""]
+    return _strings(words, (*X.shape[:-1], len(words)))
+
+
+@rule("RegexFullMatch")
+def regex_full_match(X, *, pattern=None):
+    matches = re.compile(pattern or "").fullmatch
+    return np.array([matches(text) is not None for text in X.reshape(-1)], bool).reshape(X.shape)
+
+
+@rule("TfIdfVectorizer")
+def tf_idf_vectorizer(
+    X,
+    *,
+    max_gram_length,
+    max_skip_count,
+    min_gram_length,
+    mode,
+    ngram_counts,
+    ngram_indexes,
+    pool_int64s=None,
+    pool_strings=None,
+    weights=None,
+):
+    """Counts the pool's n-grams in each row, also those with up to `max_skip_count` elements left out between two."""
+    pool = pool_strings if pool_int64s is None else pool_int64s
+    grams = {}
+    for n, (start, end) in enumerate(zip(ngram_counts, (*ngram_counts[1:], len(pool)), strict=True), 1):
+        for at in range(start, end, n):
+            grams[tuple(pool[at : at + n])] = len(grams)
+    rows = X.reshape(-1, X.shape[-1]).tolist() if X.ndim else [[X.item()]]
+    width = max(ngram_indexes) + 1
+    claim((len(rows), width), np.float32)
+    counts = np.zeros((len(rows), width), np.float32)
+    factor = np.ones(width, np.float32)
+    if weights is not None:
+        factor[list(ngram_indexes)] = weights
+    for r, row in enumerate(rows):
+        for found in _occurrences(row, grams, min_gram_length, max_gram_length, max_skip_count):
+            counts[r, ngram_indexes[found]] += 1
+    if mode != "TF":
+        counts = np.where(counts > 0, 1 if mode == "IDF" else counts, 0).astype(np.float32) * factor
+    return counts.reshape(*X.shape[:-1], width)
+
+
+def _occurrences(row, grams, shortest, longest, most_skipped):
+    for n in range(shortest, longest + 1):
+        for step in range(1, 2 if n == 1 else most_skipped + 2):
+            for start in range(len(row) - (n - 1) * step):
+                found = grams.get(tuple(row[start : start + n * step : step]))
+                if found is not None:
+                    yield found

@@ -1,0 +1,154 @@
+"""Arithmetic, comparison and logic, element by element."""
+
+import functools
+
+import numpy as np
+import onnx_ir as ir
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.types import cast, held, is_float, like
+from onnxbridge.errors import Unsupported
+
+
+def _one(function):
+    return lambda x: function(x=x)
+
+
+def _two(function):
+    return lambda x, y: function(x=x, y=y)
+
+
+rule.table(
+    Add=_two(mb.add), Sub=_two(mb.sub), Mul=_two(mb.mul), Abs=_one(mb.abs), Exp=_one(mb.exp), Sqrt=_one(mb.sqrt),
+    Sin=_one(mb.sin), Cos=_one(mb.cos), Tan=_one(mb.tan), Asin=_one(mb.asin), Acos=_one(mb.acos), Atan=_one(mb.atan),
+    Sinh=_one(mb.sinh), Cosh=_one(mb.cosh), Atanh=_one(mb.atanh),
+    Greater=_two(mb.greater), GreaterOrEqual=_two(mb.greater_equal), Less=_two(mb.less), LessOrEqual=_two(mb.less_equal),
+    And=_two(mb.logical_and), Or=_two(mb.logical_or), Xor=_two(mb.logical_xor), Not=_one(mb.logical_not),
+)  # fmt: skip
+
+
+def _rounding(function):
+    """ONNX rounds floats only, so that integers never come here."""
+    return lambda x: function(x=x)
+
+
+rule.table(Floor=_rounding(mb.floor), Ceil=_rounding(mb.ceil), Round=_rounding(mb.round), Sign=_one(mb.sign))
+
+
+@rule("Neg")
+def neg(X):
+    return mb.mul(x=X, y=like(X, -1))
+
+
+@rule("Log")
+def log(input):
+    return mb.log(x=input, epsilon=like(input, 0))  # MIL adds a small number by default
+
+
+@rule("Reciprocal")
+def reciprocal(X):
+    return mb.real_div(x=like(X, 1), y=X)
+
+
+@rule("Div")
+def div(A, B):
+    return mb.real_div(x=A, y=B) if is_float(A) else truncated(A, B)
+
+
+def truncated(a, b):
+    """The integer quotient, rounded to zero: the quotient of the sizes, with the sign of both."""
+    sign = mb.mul(x=mb.sign(x=a), y=mb.sign(x=b))
+    return mb.mul(x=mb.floor_div(x=mb.abs(x=a), y=mb.abs(x=b)), y=sign)
+
+
+@rule("Mod")
+def mod(A, B, *, fmod=0):
+    if not fmod:
+        if is_float(A):
+            raise Unsupported("floats without fmod", "the standard asks for fmod=1 with floats")
+        return mb.mod(x=A, y=B)
+    if is_float(A):
+        size = mb.mod(x=mb.abs(x=A), y=mb.abs(x=B))
+        return mb.mul(x=size, y=mb.sign(x=A))
+    return mb.sub(x=A, y=mb.mul(x=truncated(A, B), y=B))
+
+
+@rule("Pow")
+def pow_(X, Y):
+    if X.dtype == Y.dtype and is_float(X):
+        return mb.pow(x=X, y=Y)
+    if not is_float(X) and not is_float(Y):
+        return mb.pow(x=X, y=Y)
+    if is_float(X):
+        return mb.pow(x=X, y=cast(Y, X.dtype))
+    return cast(mb.pow(x=cast(X, Y.dtype), y=Y), X.dtype)
+
+
+def _fold(function):
+    def folded(*data):
+        return functools.reduce(lambda x, y: function(x=x, y=y), data)
+
+    return folded
+
+
+def _mean(*data_0):
+    return mb.mul(x=_fold(mb.add)(*data_0), y=like(data_0[0], 1 / len(data_0)))
+
+
+rule.table(Max=_fold(mb.maximum), Min=_fold(mb.minimum), Sum=_fold(mb.add), Mean=_mean)
+
+
+@rule("Equal")
+def equal(A, B):
+    if A.dtype == types.bool:
+        return mb.logical_not(x=mb.logical_xor(x=A, y=B))
+    return mb.equal(x=A, y=B)
+
+
+@rule("Where")
+def where(condition, X, Y):
+    return mb.select(cond=condition, a=X, b=Y)
+
+
+@rule("Clip")
+def clip(input, min=None, max=None):
+    """Arithmetic of both kinds: min may be above max, and then max it is."""
+    if min is not None:
+        input = mb.maximum(x=input, y=min)
+    return input if max is None else mb.minimum(x=input, y=max)
+
+
+@rule("IsNaN")
+def is_nan(X):
+    return mb.not_equal(x=X, y=X)
+
+
+@rule("IsInf")
+def is_inf(X, *, detect_negative=1, detect_positive=1):
+    above = mb.equal(x=X, y=like(X, np.inf))
+    below = mb.equal(x=X, y=like(X, -np.inf))
+    if detect_negative and detect_positive:
+        return mb.logical_or(x=above, y=below)
+    if detect_negative or detect_positive:
+        return below if detect_negative else above
+    return mb.logical_and(x=above, y=below)
+
+
+@rule("Cast", limits="no strings, no bfloat16, no float8")
+def cast_(input, *, to, saturate=1, round_mode="up"):
+    dtype = ir.DataType(to)
+    want = held(dtype)
+    if dtype == ir.DataType.BFLOAT16:
+        raise Unsupported("rounding to bfloat16, which Core ML has not")
+    if want == types.bool and input.dtype != types.bool:
+        return mb.not_equal(x=input, y=like(input, 0))
+    return cast(input, want)
+
+
+@rule("CastLike", limits="no strings, no bfloat16, no float8")
+def cast_like(input, target_type, *, saturate=1, round_mode="up"):
+    if target_type.dtype == types.bool and input.dtype != types.bool:
+        return mb.not_equal(x=input, y=like(input, 0))
+    return cast(input, target_type.dtype)

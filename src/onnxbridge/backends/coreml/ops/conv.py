@@ -1,0 +1,82 @@
+"""Convolution."""
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.padding import explicit, extent, flat
+from onnxbridge.backends.coreml.sizes import fixed, numbers
+from onnxbridge.backends.coreml.types import like
+from onnxbridge.errors import Unsupported
+
+
+def _spatial(X):
+    if not 3 <= X.rank <= 5:
+        raise Unsupported(f"{X.rank - 2} spatial axes; Core ML has 1 to 3")
+
+
+def _biased(y, B):
+    return mb.add(x=y, y=mb.reshape(x=B, shape=[1, -1] + [1] * (y.rank - 2)))
+
+
+@rule("Conv", limits="dilation needs constant weights; 1 to 3 spatial axes")
+def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
+    _spatial(X)
+    space = X.rank - 2
+    dilations, strides = dilations or (1,) * space, strides or (1,) * space
+    if W.val is None and max(dilations) > 1:
+        raise Unsupported("dilation with weights that are computed", "make the weights constant")
+    pads = explicit(auto_pad, pads, X, numbers(W, "the kernel")[2:], strides, dilations)
+    held = B is None or B.val is not None
+    y = mb.conv(
+        x=X, weight=W, bias=B if held else None, strides=strides, pad_type="custom", pad=flat(pads), dilations=dilations, groups=group
+    )
+    return y if held else _biased(y, B)
+
+
+@rule("ConvTranspose", limits="1 to 3 spatial axes")
+def conv_transpose(
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None,
+    output_padding=None, output_shape=None, pads=None, strides=None,
+):  # fmt: skip
+    """Core ML computes the full result where the padding asked for cannot be said in its own terms; it is cut, or filled with zeros."""
+    _spatial(X)
+    space = X.rank - 2
+    dilations, strides, extra = dilations or (1,) * space, strides or (1,) * space, output_padding or (0,) * space
+    span = extent(numbers(W, "the kernel")[2:], dilations)
+    begins, ends = _cuts(X, span, auto_pad, extra, output_shape, pads, strides)
+    if W.val is None:
+        raise Unsupported("weights that are computed", "make the weights constant")
+    held = B is None or B.val is not None
+    inside = [max(0, p) for p in (*begins, *ends)]
+    y = mb.conv_transpose(
+        x=X, weight=W, bias=B if held else None, pad_type="custom", pad=flat((inside[:space], inside[space:])),
+        strides=strides, dilations=dilations, groups=group,
+    )  # fmt: skip
+    outside = [max(0, -p) for p in (*begins, *ends)]
+    if any(outside):
+        # beyond the full result there is nothing but the bias
+        bare = y if B is None or not held else mb.conv_transpose(
+            x=X, weight=W, pad_type="custom", pad=flat((inside[:space], inside[space:])), strides=strides, dilations=dilations, groups=group
+        )  # fmt: skip
+        y = mb.pad(x=bare, pad=[0, 0, 0, 0, *flat((outside[:space], outside[space:]))], mode="constant", constant_val=like(X, 0))
+        return y if B is None else _biased(y, B)
+    return y if held else _biased(y, B)
+
+
+def _cuts(X, span, auto_pad, extra, output_shape, pads, strides):
+    """What is cut off the full result before and after, for each axis; what has to be added counts below zero."""
+    space = len(span)
+    if output_shape is None and auto_pad in ("NOTSET", "", "VALID"):
+        pads = (0,) * (2 * space) if auto_pad == "VALID" or pads is None else pads
+        return list(pads[:space]), [p - e for p, e in zip(pads[space:], extra, strict=True)]
+    if output_shape is None:  # input * stride
+        surplus = [k - s for k, s in zip(span, strides, strict=True)]
+    elif fixed(X, range(2, X.rank)):
+        full = [s * (n - 1) + k for s, n, k in zip(strides, X.shape[2:], span, strict=True)]
+        surplus = [f - w for f, w in zip(full, output_shape[-space:], strict=True)]
+    else:
+        raise Unsupported("output_shape with a dynamic input", "give the input a fixed shape")
+    totals = [max(0, t + e) for t, e in zip(surplus, extra, strict=True)]
+    begins = [t // 2 if auto_pad == "SAME_UPPER" else t - t // 2 for t in totals]
+    return begins, [t - b for t, b in zip(surplus, begins, strict=True)]

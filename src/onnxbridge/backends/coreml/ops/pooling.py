@@ -1,0 +1,172 @@
+"""Pooling."""
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.padding import explicit, extent, flat
+from onnxbridge.backends.coreml.sizes import along, fixed, numbers
+from onnxbridge.backends.coreml.types import cast, is_float, like, narrow
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Outputs
+
+
+def _window(X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides):
+    """Strides, dilations and the padding before and after; what ceil_mode adds comes as padding behind, with its count."""
+    space = len(kernel_shape)
+    if X.rank != space + 2 or not 1 <= space <= 3:
+        raise Unsupported(f"{X.rank - 2} spatial axes; Core ML has 1 to 3")
+    strides, dilations = strides or (1,) * space, dilations or (1,) * space
+    begins, ends = explicit(auto_pad, pads, X, kernel_shape, strides, dilations)
+    more = [0] * space
+    if ceil_mode and max(strides) > 1:
+        if not fixed(X, range(2, X.rank)):
+            raise Unsupported("ceil_mode with a dynamic size", "give the input a fixed shape")
+        for i, span in enumerate(extent(kernel_shape, dilations)):
+            n, s = X.shape[2 + i] + begins[i] + ends[i], strides[i]
+            count = -(-(n - span) // s) + 1
+            if (count - 1) * s >= X.shape[2 + i] + begins[i]:  # a window that begins behind the input does not count
+                count -= 1
+            more[i] = max(0, (count - 1) * s + span - n)
+    return strides, dilations, begins, ends, more
+
+
+def _windows(x, kernel, strides, dilations):
+    """The elements of each window, one strided slice of `x` for each place in the kernel."""
+    space = len(kernel)
+    counts = [(n - e) // s + 1 for n, e, s in zip(x.shape[2:], extent(kernel, dilations), strides, strict=True)]
+    for place in np.ndindex(*kernel):
+        begin = [p * d for p, d in zip(place, dilations, strict=True)]
+        end = [b + (c - 1) * s + 1 for b, c, s in zip(begin, counts, strides, strict=True)]
+        yield mb.slice_by_index(
+            x=x, begin=[0, 0, *begin], end=[0, 0, *end], stride=[1, 1, *strides],
+            begin_mask=[True, True] + [False] * space, end_mask=[True, True] + [False] * space,
+        )  # fmt: skip
+
+
+def _padded(x, begins, ends, value):
+    if not any((*begins, *ends)):
+        return x
+    return mb.pad(x=x, pad=[0, 0, 0, 0, *flat((begins, ends))], mode="constant", constant_val=like(x, value))
+
+
+def _max_of_windows(x, kernel, strides, dilations):
+    """The largest element of each window, and its place among the kernel's (the first of equal ones)."""
+    best, place = None, None
+    for i, element in enumerate(_windows(x, kernel, strides, dilations)):
+        if best is None:
+            best, place = element, np.zeros(numbers(element), np.int32)
+            continue
+        larger = mb.greater(x=element, y=best)
+        place = mb.select(cond=larger, a=np.int32(i), b=place)
+        best = mb.maximum(x=best, y=element)
+    return best, place
+
+
+def _positions(place, x, kernel, strides, dilations, begins):
+    """Where the element at each `place` of its window lies in the unpadded tensor, counted over all axes."""
+    shape = numbers(x)
+    offset = np.zeros((), np.int64)
+    total = None
+    for axis, n in enumerate(shape):
+        step = int(np.prod(shape[axis + 1 :], dtype=np.int64))
+        if axis < 2:
+            offset = offset + along(np.arange(n) * step, axis, len(shape))
+            continue
+        i = axis - 2
+        first = np.arange(place.shape[axis]) * strides[i] - begins[i]
+        offset = offset + along(first * step, axis, len(shape))
+        inner = int(np.prod(kernel[i + 1 :], dtype=np.int64))
+        at = mb.mod(x=mb.floor_div(x=place, y=np.int32(inner)), y=np.int32(kernel[i]))
+        term = mb.mul(x=at, y=np.int32(dilations[i] * step))
+        total = term if total is None else mb.add(x=total, y=term)
+    return mb.add(x=total, y=narrow(offset))
+
+
+@rule("MaxPool", limits="indices and dilation need fixed sizes")
+def max_pool(
+    X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, storage_order=0, strides=None, outputs: Outputs
+):  # fmt: skip
+    strides, dilations, begins, ends, more = _window(X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides)
+    indices = len(outputs) > 1 and outputs[1]
+    if indices and storage_order:
+        raise Unsupported("indices in column-major order")
+    ends = [e + m for e, m in zip(ends, more, strict=True)]
+    x = X if is_float(X) else cast(X, types.fp32)  # int8 and uint8, which float32 holds
+    if not indices and max(dilations) == 1:
+        y = mb.max_pool(x=x, kernel_sizes=kernel_shape, strides=strides, pad_type="custom", pad=flat((begins, ends)))
+        return cast(y, X.dtype)
+    if not fixed(X, range(2, X.rank)):
+        raise Unsupported("dilation or indices with a dynamic size", "give the input a fixed shape")
+    y, place = _max_of_windows(_padded(x, begins, ends, -np.inf), kernel_shape, strides, dilations)
+    y = cast(y, X.dtype)
+    return (y, _positions(place, X, kernel_shape, strides, dilations, begins)) if indices else y
+
+
+def _counts(X, kernel, strides, dilations, begins, ends, more, include):
+    """How many elements each window averages, as an array that broadcasts."""
+    counts = np.ones((), np.int64)
+    for i, k in enumerate(kernel):
+        n = X.shape[2 + i]
+        low, high = (-begins[i], n + ends[i]) if include else (0, n)
+        span = extent([k], [dilations[i]])[0]
+        starts = np.arange((n + begins[i] + ends[i] + more[i] - span) // strides[i] + 1) * strides[i] - begins[i]
+        places = starts[:, None] + np.arange(k) * dilations[i]
+        counts = counts * along(((places >= low) & (places < high)).sum(1), 2 + i, X.rank)
+    return counts
+
+
+@rule("AveragePool", limits="dilation, and ceil_mode that counts padding, need fixed sizes")
+def average_pool(
+    X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape, pads=None, strides=None
+):  # fmt: skip
+    strides, dilations, begins, ends, more = _window(X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides)
+    behind = [e + m for e, m in zip(ends, more, strict=True)]
+    if max(dilations) == 1 and not (count_include_pad and any(more)):
+        return mb.avg_pool(
+            x=X, kernel_sizes=kernel_shape, strides=strides, pad_type="custom", pad=flat((begins, behind)),
+            exclude_padding_from_average=not count_include_pad,
+        )  # fmt: skip
+    total = _summed(X, kernel_shape, strides, dilations, begins, behind)
+    counts = _counts(X, kernel_shape, strides, dilations, begins, ends, more, count_include_pad)
+    return mb.real_div(x=total, y=like(X, counts))
+
+
+def _summed(x, kernel, strides, dilations, begins, ends):
+    """The sum over each window, zeros outside."""
+    if max(dilations) == 1:
+        mean = mb.avg_pool(
+            x=x, kernel_sizes=kernel, strides=strides, pad_type="custom", pad=flat((begins, ends)), exclude_padding_from_average=False
+        )
+        return mb.mul(x=mean, y=like(x, np.prod(kernel)))
+    if not fixed(x, range(2, x.rank)):
+        raise Unsupported("dilation with a dynamic size", "give the input a fixed shape")
+    total = None
+    for element in _windows(_padded(x, begins, ends, 0), kernel, strides, dilations):
+        total = element if total is None else mb.add(x=total, y=element)
+    return total
+
+
+@rule("LpPool", limits="dilation needs fixed sizes")
+def lp_pool(X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None):
+    strides, dilations, begins, ends, more = _window(X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides)
+    behind = [e + m for e, m in zip(ends, more, strict=True)]
+    powers = mb.pow(x=mb.abs(x=X), y=like(X, p))
+    return mb.pow(x=_summed(powers, kernel_shape, strides, dilations, begins, behind), y=like(X, 1 / p))
+
+
+@rule("GlobalAveragePool")
+def global_average_pool(X):
+    return mb.reduce_mean(x=X, axes=list(range(2, X.rank)), keep_dims=True)
+
+
+@rule("GlobalMaxPool")
+def global_max_pool(X):
+    return mb.reduce_max(x=X, axes=list(range(2, X.rank)), keep_dims=True)
+
+
+@rule("GlobalLpPool")
+def global_lp_pool(X, *, p=2):
+    total = mb.reduce_sum(x=mb.pow(x=mb.abs(x=X), y=like(X, p)), axes=list(range(2, X.rank)), keep_dims=True)
+    return mb.pow(x=total, y=like(X, 1 / p))

@@ -1,0 +1,126 @@
+"""Reductions along axes, and what picks or sorts along one."""
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.types import cast, is_float, like
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Int, Ints
+
+
+def _reduced(function, x, axes, keepdims, noop):
+    if not axes:
+        if noop:
+            return x if function is not mb.reduce_l1_norm else mb.abs(x=x)
+        axes = range(x.rank)
+    if x.rank == 0:
+        axes = [0]
+        return mb.squeeze(x=function(x=mb.expand_dims(x=x, axes=[0]), axes=axes, keep_dims=True), axes=[0])
+    return function(x=x, axes=list(axes), keep_dims=bool(keepdims))
+
+
+@rule("ReduceSum")
+def reduce_sum(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    return _reduced(mb.reduce_sum, data, axes, keepdims, noop_with_empty_axes)
+
+
+@rule("ReduceMean")
+def reduce_mean(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    return _reduced(mb.reduce_mean, data, axes, keepdims, noop_with_empty_axes)
+
+
+@rule("ReduceProd")
+def reduce_prod(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    return _reduced(mb.reduce_prod, data, axes, keepdims, noop_with_empty_axes)
+
+
+@rule("ReduceMax")
+def reduce_max(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    return _of_bool(mb.reduce_max, data, axes, keepdims, noop_with_empty_axes)
+
+
+@rule("ReduceMin")
+def reduce_min(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    return _of_bool(mb.reduce_min, data, axes, keepdims, noop_with_empty_axes)
+
+
+def _of_bool(function, x, axes, keepdims, noop):
+    kind = x.dtype
+    return cast(_reduced(function, cast(x, types.int32) if kind == types.bool else x, axes, keepdims, noop), kind)
+
+
+@rule("ReduceL1")
+def reduce_l1(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    return _reduced(mb.reduce_sum, mb.abs(x=data), axes, keepdims, noop_with_empty_axes)
+
+
+@rule("ReduceSumSquare")
+def reduce_sum_square(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    return _reduced(mb.reduce_sum, mb.square(x=data), axes, keepdims, noop_with_empty_axes)
+
+
+@rule("ReduceL2")
+def reduce_l2(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    x = data if is_float(data) else cast(data, types.fp32)
+    return cast(mb.sqrt(x=reduce_sum_square(x, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)), data.dtype)
+
+
+@rule("ReduceLogSum")
+def reduce_log_sum(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    total = cast(_reduced(mb.reduce_sum, data, axes, keepdims, noop_with_empty_axes), data.dtype)
+    return cast(mb.log(x=total if is_float(data) else cast(total, types.fp32), epsilon=0.0), data.dtype)
+
+
+@rule("ReduceLogSumExp")
+def reduce_log_sum_exp(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
+    if not axes and noop_with_empty_axes:
+        return data
+    x = data if is_float(data) else cast(data, types.fp32)
+    return cast(_reduced(mb.reduce_log_sum_exp, x, axes, keepdims, 0), data.dtype)
+
+
+def _arg(function, data, axis, keepdims, last):
+    x = data if not last else mb.reverse(x=data, axes=[axis % data.rank])
+    found = function(x=x, axis=axis, keep_dims=bool(keepdims))
+    if not last:
+        return found
+    from onnxbridge.backends.coreml.sizes import size
+
+    n = size(data, axis)
+    final = np.int32(n - 1) if isinstance(n, int) else mb.sub(x=n, y=np.int32(1))
+    return mb.sub(x=final, y=found)
+
+
+@rule("ArgMax")
+def arg_max(data, *, axis=0, keepdims=1, select_last_index=0):
+    return _arg(mb.reduce_argmax, data, axis, keepdims, select_last_index)
+
+
+@rule("ArgMin")
+def arg_min(data, *, axis=0, keepdims=1, select_last_index=0):
+    return _arg(mb.reduce_argmin, data, axis, keepdims, select_last_index)
+
+
+@rule("TopK", limits="k must be known")
+def top_k(X, K: Int, *, axis=-1, largest=1, sorted=1):
+    values, indices = mb.topk(x=X, k=K, axis=axis, ascending=not largest)
+    return values, indices
+
+
+@rule("CumSum")
+def cum_sum(x, axis, *, exclusive=0, reverse=0):
+    """An axis that is only known when running picks among the sums along each."""
+    if axis.val is not None:
+        return _cum_sum(x, int(np.asarray(axis.val).reshape(())), exclusive, reverse)
+    place = mb.reshape(x=axis, shape=[1])
+    place = mb.select(cond=mb.less(x=place, y=np.int32(0)), a=mb.add(x=place, y=np.int32(x.rank)), b=place)
+    result = _cum_sum(x, 0, exclusive, reverse)
+    for a in range(1, x.rank):
+        result = mb.select(cond=mb.equal(x=place, y=np.int32(a)), a=_cum_sum(x, a, exclusive, reverse), b=result)
+    return result
+
+
+def _cum_sum(x, axis, exclusive, reverse):
+    return mb.cumsum(x=x, axis=axis % x.rank, exclusive=bool(exclusive), reverse=bool(reverse))

@@ -1,0 +1,79 @@
+"""Sizes of axes: numbers where they are fixed, int32 values where the input decides them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil.types.symbolic import is_symbolic
+
+from onnxbridge.backends.coreml.types import Array
+from onnxbridge.errors import Unsupported
+
+
+def fixed(x: Any, axes: Sequence[int] | None = None) -> bool:
+    """Whether all sizes of `x`, or those of the given axes, are numbers."""
+    return not any(is_symbolic(x.shape[a]) for a in (range(x.rank) if axes is None else axes))
+
+
+def numbers(x: Any, what: str = "its shape") -> tuple[int, ...]:
+    """The shape of `x` as numbers.
+
+    Raises:
+        Unsupported: if a size is only known when the model runs.
+    """
+    if not fixed(x):
+        raise Unsupported(f"{what} must be fixed", "give the input a fixed shape")
+    return tuple(int(d) for d in x.shape)
+
+
+def known(x: Any) -> tuple[int, ...] | None:
+    """The elements of a 0-d or 1-D integer value, None where only the running model knows them."""
+    if x is None or x.val is None:
+        return None
+    return tuple(int(i) for i in np.asarray(x.val).reshape(-1))
+
+
+def size(x: Any, axis: int) -> Any:
+    """The size of one axis: a number, or a scalar value."""
+    if not is_symbolic(x.shape[axis]):
+        return int(x.shape[axis])
+    axis %= x.rank
+    return mb.slice_by_index(x=mb.shape(x=x), begin=[axis], end=[axis + 1], squeeze_mask=[True])
+
+
+def sizes(x: Any) -> list[Any]:
+    return [size(x, axis) for axis in range(x.rank)]
+
+
+def vector(items: Sequence[Any]) -> Any:
+    """Numbers and scalar values as one 1-D value: an array where all are numbers."""
+    if all(isinstance(i, (int, np.integer)) for i in items):
+        return np.array(items, np.int32)
+    parts = [np.array([i], np.int32) if isinstance(i, (int, np.integer)) else mb.expand_dims(x=i, axes=[0]) for i in items]
+    return parts[0] if len(parts) == 1 else mb.concat(values=parts, axis=0)
+
+
+def reshaped(x: Any, items: Sequence[Any]) -> Any:
+    """`x` in the given sizes; -1 stands for the only one that is a value."""
+    if sum(not isinstance(i, (int, np.integer)) for i in items) == 1 and -1 not in [i for i in items if isinstance(i, int)]:
+        items = [i if isinstance(i, (int, np.integer)) else -1 for i in items]
+    if all(isinstance(i, (int, np.integer)) for i in items) and not items:
+        return mb.squeeze(x=x) if x.rank else x
+    return mb.reshape(x=x, shape=vector(items))
+
+
+def product(items: Sequence[Any]) -> Any:
+    """The product of sizes: a number, or a scalar value."""
+    total: Any = int(np.prod([i for i in items if isinstance(i, (int, np.integer))], dtype=np.int64))
+    for i in items:
+        if not isinstance(i, (int, np.integer)):
+            total = mb.mul(x=i, y=np.int32(total)) if isinstance(total, int) else mb.mul(x=total, y=i)
+    return total
+
+
+def along(values: Array, axis: int, rank: int) -> Array:
+    """A 1-D array shaped so that it broadcasts along one axis of a tensor of that rank."""
+    return values.reshape([-1 if a == axis % rank else 1 for a in range(rank)])

@@ -182,6 +182,9 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, input=inputs, output=outputs)
     for a in node.attributes.values():
         proto.attribute.append(ir.serde.serialize_attribute(a))
+    if any(v is not None and v.type is None for v in node.inputs):
+        _same_type_variable(schema, node)  # inference would refuse what it is told nothing of
+        return
     try:
         found = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
     except onnx.shape_inference.InferenceError as e:

@@ -30,6 +30,9 @@ MOVES = frozenset({
 })
 # fmt: on
 
+# From iOS17 on a constant factor may be of another type than the result, which is of the other factor's.
+MIXED = ("linear", "matmul")
+
 # the parameters of an operator that is a NumPy function as it stands
 PLAIN = ("x", "y")
 
@@ -195,7 +198,8 @@ def _typed(op: Operation, slot: Slot, value: Any) -> Any:
     array = np.asarray(value)
     want = slot.type.dtype
     if array.dtype != want:
-        if array.dtype.kind != want.kind and {array.dtype.kind, want.kind} != {"i", "u"}:
+        whole = op.op in MIXED and want.kind == "i" and np.array_equal(array, np.trunc(array))
+        if array.dtype.kind != want.kind and {array.dtype.kind, want.kind} != {"i", "u"} and not whole:
             raise OnnxbridgeError(f"{op.op} {op.name!r}: gives {array.dtype} where the program declares {want}")
         array = array.astype(want)
     if not slot.type.fits(array.shape):

@@ -122,7 +122,7 @@ def crop_resize(
 ):
     """From iOS17 on `boxes` with an index each, before that `roi`, where boxes without an index are cut from every image.
 
-    Samples outside the image are `pad_value` or, before iOS16, the nearest element.
+    Samples outside the image are `pad_value`; before iOS16, which has none, a box must lie inside.
     """
     if boxes is None:
         flat = roi.reshape(roi.shape[0], -1)
@@ -136,12 +136,14 @@ def crop_resize(
     corners = _corners(np.asarray(boxes, np.float64), box_coordinate_mode) * spatial_scale
     if normalized_coordinates:
         corners = corners * np.tile(size - 1, 2)
+    if pad_value is None and ((corners < 0) | (corners > np.tile(size - 1, 2))).any():
+        raise Unsupported("a box that reaches out of the image, before iOS16")
+    if "ALIGN_CORNERS" not in sampling_mode.replace("UNALIGN", "") and (corners[:, 2:] < corners[:, :2]).any():
+        raise Unsupported(f"{sampling_mode} with a box whose end is before its start")
     crops = []
     for image, (top, left, bottom, right) in zip(images, corners, strict=True):
         rows = _points(top, bottom - top + 1, target_height, sampling_mode)
         columns = _points(left, right - left + 1, target_width, sampling_mode)
-        if sampling_mode == "OFFSET_CORNERS" and (bottom < top or right < left):
-            raise Unsupported("OFFSET_CORNERS with a box whose end is before its start")
         inside = np.logical_and.outer(
             *((points >= 0) & (points <= n - 1) for points, n in zip((rows, columns), size, strict=True))
         )

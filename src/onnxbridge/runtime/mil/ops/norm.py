@@ -46,8 +46,13 @@ def l2_norm(x, epsilon=1e-6):
 
 @rule("local_response_norm")
 def local_response_norm(x, size: Int, alpha=1e-4, beta=0.75, k=1.0):
-    """Over `size` neighbouring channels; of an even number, one more in front, as PyTorch has it."""
-    room = [(0, 0), (size // 2, (size - 1) // 2), *((0, 0) for _ in x.shape[2:])]
-    squares = np.pad(np.square(x), room)
-    total = sum(squares[:, i : i + x.shape[1]] for i in range(size))
+    """Over `size` neighbouring channels; of an even number, one more in front, as PyTorch has it.
+
+    In three dimensions the channels are the first axis, not the second as the documentation says: so Apple's own tests of the
+    operator expect it.
+    """
+    axis = 0 if x.ndim == 3 else 1
+    squares = np.square(np.moveaxis(x, axis, 0))
+    padded = np.pad(squares, [(size // 2, (size - 1) // 2)] + [(0, 0)] * (x.ndim - 1))
+    total = np.moveaxis(sum(padded[i : i + len(squares)] for i in range(size)), 0, axis)
     return x / (k + alpha / size * total) ** beta

@@ -8,12 +8,27 @@ from onnxbridge.runtime.kernels import recurrent as kernels
 from onnxbridge.runtime.mil.ops import rule
 from onnxbridge.runtime.mil.ops.activation import relu, sigmoid
 
-ACTIVATIONS = {"tanh": np.tanh, "sigmoid": sigmoid, "relu": relu, "linear": lambda x: x}
+
+def _hard_sigmoid(x):
+    return np.clip(0.2 * x + 0.5, 0, 1)
+
+
+# MIL documents no constants for hard_sigmoid (which rnn calls sigmoid_hard) and scaled_tanh: these are the ones with which
+# Apple's own tests of the operator expect its results.
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "scaled_tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "hard_sigmoid": _hard_sigmoid,
+    "sigmoid_hard": _hard_sigmoid,
+    "relu": relu,
+    "linear": lambda x: x,
+}
 
 
 def _activation(name):
     if name not in ACTIVATIONS:
-        raise Unsupported(f"the activation {name}, whose constants MIL does not document")
+        raise Unsupported(f"the activation {name}")
     return ACTIVATIONS[name]
 
 

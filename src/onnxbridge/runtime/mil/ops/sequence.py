@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Int, Str
 from onnxbridge.runtime.mil.ops import Values, rule
 from onnxbridge.runtime.mil.ops.arithmetic import DTYPES
@@ -10,7 +9,7 @@ from onnxbridge.runtime.mil.ops.arithmetic import DTYPES
 
 @rule("make_list")
 def make_list(elem_shape: Values, init_length: Int = 1, dynamic_length: Bool = True, dtype: Str = "fp32"):
-    """Zeros where the shape of an element is known, and nothing where it is not: those places have to be written first."""
+    """Zeros where the shape of an element is known; where it is not, a place has to be written before it is read."""
     fixed = all(np.asarray(n).dtype.kind in "iu" for n in elem_shape)
     empty = np.zeros([int(n) for n in elem_shape], DTYPES[dtype]) if fixed else None
     return [empty] * init_length
@@ -22,7 +21,8 @@ def list_length(ls):
 
 
 def _written(ls, index, value):
-    grown = list(ls) + [None] * (int(index) + 1 - len(ls))
+    """The list with another element; where it has to grow for it, by zeros."""
+    grown = list(ls) + [np.zeros_like(value)] * (int(index) + 1 - len(ls))
     grown[int(index)] = value
     return grown
 
@@ -39,7 +39,7 @@ def list_read(ls, index):
 
 def _element(ls, index):
     if ls[int(index)] is None:
-        raise Unsupported(f"element {int(index)} of the list is read before it is written")
+        raise ValueError(f"element {int(index)} of the list has no value yet")
     return ls[int(index)]
 
 

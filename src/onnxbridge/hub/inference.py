@@ -178,7 +178,7 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
             types[label] = proto.SerializeToString()
         c = v.const_value
         if c is not None and c.size <= 64 and c.dtype != ir.DataType.STRING:
-            data[label] = onnx.numpy_helper.from_array(np.ascontiguousarray(c.numpy())).SerializeToString()
+            data[label] = onnx.numpy_helper.from_array(np.asarray(c.numpy(), order="C")).SerializeToString()
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, input=inputs, output=outputs)
     for a in node.attributes.values():
         proto.attribute.append(ir.serde.serialize_attribute(a))

@@ -114,7 +114,7 @@ def convert(
     artifact = writer.from_hub(hub, **backend_options)
     conversion = Conversion(hub, artifact, reader.name, writer.name)
     if verify:
-        candidate = Side(writer.title, lambda feeds: writer.run(artifact, feeds), getattr(artifact, "unit_roundoff", None))
+        candidate = Side(writer.title, writer.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
         conversion.report = verify_sides(
             hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
             bounds=bounds, rtol=rtol, atol=atol, progress=progress,
@@ -185,7 +185,7 @@ def _dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
     """What the converted model is judged by: the source framework where it runs here, else ONNX Runtime on the hub model."""
     if reader.runs_here():
-        return Side(reader.title, lambda feeds: reader.run(source, feeds))
+        return Side(reader.title, reader.runner(source, device))
     return _by_ort(hub, device)
 
 
@@ -222,8 +222,8 @@ def verify(
     elif isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs):
         feeds, specs = inputs, inputs[0]
     dims, bounds = _dynamic(dynamic)
-    first = runnable(reference, lambda reader, source: _to_hub(reader, source, specs, dims), frontend)
-    second = runnable(candidate, lambda reader, source: _to_hub(reader, source, specs, dims))
+    first = runnable(reference, lambda reader, source: _to_hub(reader, source, specs, dims), frontend, device)
+    second = runnable(candidate, lambda reader, source: _to_hub(reader, source, specs, dims), device=device)
     hub = first.hub or second.hub
     if hub is None:
         raise UsageError("neither model can be read into the hub, which tells the inputs to draw; put the source model first")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
@@ -29,6 +29,8 @@ from onnxbridge.errors import UsageError
 from onnxbridge.rules import Rules
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
+Run = Callable[[Arrays], dict[str, np.ndarray[Any, Any]]]
+"""Takes inputs by the hub model's names and gives outputs by the hub model's names, in order."""
 Specs = Mapping[str, tuple[Sequence[int | str | None], str]]
 
 
@@ -56,10 +58,10 @@ class Frontend(Protocol):
         """
 
     def runs_here(self) -> bool:
-        """Whether `run` has what it needs on this machine."""
+        """Whether `runner` has what it needs on this machine."""
 
-    def run(self, source: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-        """The source itself on the given inputs: its outputs by the hub model's names, in order."""
+    def runner(self, source: Any, device: str = "auto") -> Run:
+        """What runs the source itself, prepared once and called for each sample."""
 
 
 class Backend(Protocol):
@@ -85,8 +87,8 @@ class Backend(Protocol):
     def save(self, artifact: Any, path: Path) -> list[Path]:
         """Write the artifact at `path`, which is free, and return the files or folders written."""
 
-    def run(self, artifact: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-        """The artifact on the given inputs: its outputs by the hub model's names, in order."""
+    def runner(self, artifact: Any, device: str = "auto") -> Run:
+        """What runs the artifact, prepared once and called for each sample."""
 
     def filename(self, stem: str) -> str:
         """What an artifact is called by default: "net.mlpackage"."""
@@ -96,7 +98,7 @@ class Opener(Protocol):
     """A backend that also opens its artifacts again from their files, so that they can be verified where no frontend reads them."""
 
     def open(self, path: Path) -> Any:
-        """The artifact that `save` wrote there, as `run` takes it, with `input_names` and `output_names`.
+        """The artifact that `save` wrote there, as `runner` takes it, with `input_names` and `output_names`.
 
         Raises:
             UnsafeFileError: if it is not one.

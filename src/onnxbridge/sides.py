@@ -28,7 +28,9 @@ class Runnable:
     hub: ir.Model | None
 
 
-def runnable(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model], frontend: str | None = None) -> Runnable:
+def runnable(
+    source: Any, load: Callable[[plugins.Frontend, Any], ir.Model], frontend: str | None = None, device: str = "auto"
+) -> Runnable:
     """The model behind a live object or a path.
 
     Raises:
@@ -41,12 +43,12 @@ def runnable(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model], fro
         if opener is not None and opener not in plugins.installed("frontend"):
             backend = plugins.backend(opener)
             artifact = cast(plugins.Opener, backend).open(Path(source))
-            side = Side(backend.title, lambda feeds: backend.run(artifact, feeds), getattr(artifact, "unit_roundoff", None))
+            side = Side(backend.title, backend.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
             return Runnable(side, tuple(artifact.input_names), tuple(artifact.output_names), None)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
-    return Runnable(Side(reader.title, lambda feeds: reader.run(source, feeds)), *names, hub)
+    return Runnable(Side(reader.title, reader.runner(source, device)), *names, hub)
 
 
 def paired(reference: Runnable, candidate: Runnable) -> Side:

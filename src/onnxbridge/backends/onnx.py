@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
 from onnxbridge.hub import io
 from onnxbridge.hub import opset as opsets
+from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
 
@@ -33,10 +32,11 @@ class OnnxBackend:
     def save(self, artifact: ir.Model, path: Path) -> list[Path]:
         return [Path(p) for p in io.write(artifact, path)]
 
-    def run(self, artifact: ir.Model, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def runner(self, artifact: ir.Model, device: str = "auto") -> Run:
         from onnxbridge.runtime import ort
 
-        return ort.run(ort.session(artifact, "cpu"), feeds)
+        started = ort.session(artifact, device)
+        return lambda feeds: ort.run(started, feeds)
 
     def filename(self, stem: str) -> str:
         return f"{stem}.onnx"

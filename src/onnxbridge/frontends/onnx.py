@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnxbridge.errors import UsageError
 from onnxbridge.hub import io, opset, passes
 from onnxbridge.hub.recognise import recognise
+from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"onnx", "onnx-text", "onnx-json"})
@@ -47,10 +48,11 @@ class OnnxFrontend:
     def runs_here(self) -> bool:
         return True
 
-    def run(self, source: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def runner(self, source: Any, device: str = "auto") -> Run:
         from onnxbridge.runtime import ort
 
-        return ort.run(ort.session(source, "cpu"), feeds)
+        started = ort.session(source, device)
+        return lambda feeds: ort.run(started, feeds)
 
 
 def _take_weights_from_inputs(graph: ir.Graph) -> None:

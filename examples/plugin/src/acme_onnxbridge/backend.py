@@ -82,11 +82,11 @@ class NumpySourceBackend:
         Path(path).write_text(artifact[0])
         return [path]
 
-    def run(self, artifact, feeds):
+    def runner(self, artifact, device="auto"):
         source, inputs, outputs = artifact
         scope = {}
         exec(compile(source, "<model>", "exec"), scope)
-        return dict(zip(outputs, scope["model"](*(np.asarray(feeds[n]) for n in inputs)), strict=True))
+        return lambda feeds: dict(zip(outputs, scope["model"](*(np.asarray(feeds[n]) for n in inputs)), strict=True))
 
     def filename(self, stem):
         return f"{stem}.py"

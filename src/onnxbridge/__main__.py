@@ -1,0 +1,5 @@
+"""`python -m onnxbridge`."""
+
+from onnxbridge.cli import main
+
+main()

@@ -1,0 +1,60 @@
+"""What many tests share: small ONNX models, and the command line called in this process."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxbridge.hub import io
+from onnxbridge.hub.builder import Builder
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch):
+    """Call `onnxbridge ARGS` and get its exit code, standard output and standard error."""
+
+    def call(*args):
+        from onnxbridge.cli import main
+
+        monkeypatch.setattr(sys, "argv", ["onnxbridge", *map(str, args)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return Ran(left.value.code or 0, captured.out, captured.err)
+
+    return call
+
+
+def small_network():
+    """A convolution, a batch of activations and a linear layer, with a dynamic batch."""
+    op = Builder()
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((4, 3, 3, 3)).astype(np.float32) * 0.2
+    x = op.input("x", ir.DataType.FLOAT, ["N", 3, 8, 8])
+    h = op.Relu(op.Conv(x, op.constant(weight, "conv.weight"), pads=[1, 1, 1, 1]))
+    h = op.Flatten(op.MaxPool(h, kernel_shape=[2, 2], strides=[2, 2]))
+    y = op.Gemm(h, op.constant(rng.standard_normal((64, 5)).astype(np.float32) * 0.2, "fc.weight"))
+    return op.model([x], [op.output(op.Softmax(y, axis=-1), "probabilities")])
+
+
+@pytest.fixture
+def network():
+    return small_network()
+
+
+@pytest.fixture
+def network_file(tmp_path):
+    path = tmp_path / "net.onnx"
+    io.write(small_network(), path)
+    return path

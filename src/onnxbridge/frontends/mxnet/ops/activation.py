@@ -43,8 +43,9 @@ def activation(op, data, *, act_type):
 def leaky_relu(op, data, gamma=None, *, act_type="leaky", slope=0.25, lower_bound=0.125, upper_bound=0.334):
     if act_type == "leaky":
         return op.LeakyRelu(data, alpha=slope)
-    if act_type == "rrelu":  # outside of training the slope is the middle of its range
-        return op.LeakyRelu(data, alpha=(lower_bound + upper_bound) / 2)
+    if act_type == "rrelu":  # outside of training the slope is the middle of its range, and the mask of slopes is 0
+        zero = op.constant(np.zeros((), data.dtype.numpy()))
+        return op.LeakyRelu(data, alpha=(lower_bound + upper_bound) / 2), op.Expand(zero, op.Shape(data))
     if act_type == "elu":
         return op.Elu(data, alpha=slope)
     if act_type == "selu":

@@ -155,7 +155,7 @@ def argsort(op, data, *, axis=-1, is_ascend=True, dtype="float32"):
 @rule("topk", "_npx_topk")
 def topk(op, data, *, axis=-1, k=1, ret_typ="indices", is_ascend=False, dtype="float32"):
     if axis is None and ret_typ == "mask":
-        raise Unsupported("ret_typ='mask' with axis=None is not supported")
+        return op.Reshape(topk(op, op.Reshape(data, [-1]), axis=0, k=k, ret_typ="mask", is_ascend=is_ascend), op.Shape(data))
     data, axis = (op.Reshape(data, [-1]), 0) if axis is None else (data, axis)
     values, indices = _order(op, data, axis, is_ascend, k if k >= 1 else None)
     if ret_typ == "mask":

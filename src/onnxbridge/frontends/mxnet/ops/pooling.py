@@ -70,11 +70,11 @@ def _end_padding(x, kernel, convention, stride, pad):
     """The padding at the far ends: "full" rounds the number of windows up, and its last windows may reach beyond the padding."""
     if convention == "valid":
         return tuple(pad)
-    if convention != "full" and len(kernel) > 1:
-        raise Unsupported(f"pooling_convention={convention!r} is only known in one dimension")
+    if convention != "full":
+        raise Unsupported(f"pooling_convention={convention!r} is not supported")
     end = []
     for n, k, s, p in zip(fixed(x, range(2, rank(x))), kernel, stride, pad, strict=True):
-        windows = -(-(n + 2 * p - k) // s) + 1 if convention == "full" else -(-(n + 2 * p) // s)
+        windows = -(-(n + 2 * p - k) // s) + 1
         end.append(max((windows - 1) * s + k - n - p, 0))
     return tuple(end)
 

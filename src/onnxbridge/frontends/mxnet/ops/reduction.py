@@ -100,10 +100,9 @@ def moments(op, data, *, axes=None, keepdims=False, np_shape=False):
 
 
 @rule("_contrib_allclose")
-def allclose(op, a, b, *, rtol=1e-5, atol=1e-8, equal_nan=True, np_shape=False):
+def allclose(op, a, b, *, rtol=1e-5, atol=1e-8, equal_nan=True):
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol))
     near = op.Or(near, op.Equal(a, b))
     if equal_nan:
         near = op.Or(near, op.And(op.IsNaN(a), op.IsNaN(b)))
-    least = op.ReduceMin(op.Cast(near, to=ir.DataType.FLOAT), keepdims=0)
-    return scalar_shape(op, least, np_shape)
+    return op.ReduceMin(op.Cast(near, to=ir.DataType.UINT8), keepdims=0)

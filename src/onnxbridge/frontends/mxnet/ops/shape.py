@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, cast, fixed, named, rank
+from onnxbridge.hub.fold import static
 
 LAST, FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -126,9 +129,12 @@ def concat(op, *data, dim=1):
     return op.Concat(*data, axis=dim)
 
 
-@rule("_rnn_param_concat")
+@rule("_rnn_param_concat", "_npi_rnn_param_concat")
 def rnn_param_concat(op, *data, dim=1):
-    return op.Concat(*data, axis=dim)
+    known = [static(d) for d in data]
+    if any(k is None for k in known):
+        return op.Concat(*data, axis=dim)
+    return op.constant(np.concatenate(known, axis=dim))
 
 
 @rule("stack", "_npi_stack")
@@ -301,3 +307,69 @@ def diag(op, data, *, k=0, axis1=0, axis2=1):
     chosen = np.array([(start + i) * columns + start + i + k for i in range(max(count, 0))], np.int64)
     flat = op.reshape(data, [*[op.size(data, i) for i in range(len(rest))], rows * columns])
     return op.Gather(flat, chosen, axis=len(rest))
+
+
+# filled arrays: a size 0 is one that MXNet finds out from what the array meets; there, 1 broadcasts to the same
+
+
+def _filled(op, value, shape, dtype, np_shape):
+    kind = named("float32" if dtype is None else dtype).numpy()
+    sizes = [d if np_shape else d or 1 for d in as_tuple(shape)]
+    return op.Expand(op.constant(np.asarray(value).astype(kind)), sizes)
+
+
+@rule("_zeros", "_npi_zeros")
+def zeros(op, *, shape=(), dtype="float32", np_shape=False):
+    return _filled(op, 0, shape, dtype, np_shape)
+
+
+@rule("_ones", "_npi_ones")
+def ones(op, *, shape=(), dtype="float32", np_shape=False):
+    return _filled(op, 1, shape, dtype, np_shape)
+
+
+@rule("_full", "_npi_full")
+def full(op, *, shape=(), dtype="float32", value, np_shape=False):
+    return _filled(op, value, shape, dtype, np_shape)
+
+
+@rule("zeros_like")
+def zeros_like(op, data, *, dtype=None):
+    """The operator has no dtype; one in the file is not looked at by MXNet."""
+    return op.Expand(op.constant(np.zeros((), data.dtype.numpy())), op.Shape(data))
+
+
+@rule("ones_like")
+def ones_like(op, data, *, dtype=None):
+    """The operator has no dtype; one in the file is not looked at by MXNet."""
+    return op.Expand(op.constant(np.ones((), data.dtype.numpy())), op.Shape(data))
+
+
+@rule("_eye", "_npi_eye")
+def eye(op, *, N, M=0, k=0, dtype="float32"):
+    return op.constant(np.eye(N, M or None, k, dtype=named(dtype).numpy()))
+
+
+@rule("_arange", "_npi_arange")
+def arange(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype="float32"):
+    if infer_range:
+        raise Unsupported("a range whose end follows from what it meets is not supported")
+    start, stop = (0, start) if stop is None else (start, stop)
+    steps = np.arange(max(0, math.ceil((stop - start) / step)))
+    return op.constant(np.repeat(start + steps * step, repeat).astype(named(dtype).numpy()))
+
+
+@rule("_linspace", "_npi_linspace")
+def linspace(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype="float32", num=None, endpoint=True):
+    if num is None:
+        raise Unsupported("a number of steps is missing")
+    return op.constant(np.linspace(start, stop, num, endpoint=endpoint).astype(named(dtype).numpy()))
+
+
+@rule("_contrib_arange_like", "_npx_arange_like")
+def arange_like(op, data, *, start=0.0, step=1.0, repeat=1, axis=None):
+    """Numbers for the elements of the input, in its shape, or for the places along one axis."""
+    count = fixed(data, None if axis is None else [axis])
+    total = math.prod(count)
+    numbers = start + np.repeat(np.arange(-(-total // repeat)), repeat)[:total] * step
+    return op.constant(numbers.reshape(count).astype(data.dtype.numpy()))

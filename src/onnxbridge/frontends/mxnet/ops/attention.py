@@ -1,0 +1,48 @@
+"""The products inside multi-head attention, on projections that are interleaved head by head."""
+
+from __future__ import annotations
+
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.linalg import transposed
+from onnxbridge.frontends.mxnet.ops.types import fixed
+
+
+def heads_of(op, x, heads, parts, which):
+    """One of the interleaved projections, [length, batch, heads * parts * size], as [batch * heads, length, size]."""
+    length, batch, width = fixed(x)
+    size = width // (heads * parts)
+    split = op.Reshape(x, [length, batch, heads, parts, size])
+    one = op.Gather(split, which, axis=3)
+    return op.Reshape(op.Transpose(one, perm=[1, 2, 0, 3]), [batch * heads, length, size])
+
+
+def scores(op, queries, keys):
+    return op.MatMul(op.Div(queries, float(fixed(queries, [2])[0]) ** 0.5), transposed(op, keys))
+
+
+def joined(op, attention, values, heads):
+    """Values weighed by attention, the heads side by side: [length, batch, heads * size]."""
+    both, length, _ = fixed(attention)
+    (size,) = fixed(values, [2])
+    mixed = op.Reshape(op.MatMul(attention, values), [both // heads, heads, length, size])
+    return op.Reshape(op.Transpose(mixed, perm=[2, 0, 1, 3]), [length, both // heads, heads * size])
+
+
+@rule("_contrib_interleaved_matmul_selfatt_qk")
+def selfatt_qk(op, queries_keys_values, *, heads):
+    return scores(op, *[heads_of(op, queries_keys_values, heads, 3, i) for i in (0, 1)])
+
+
+@rule("_contrib_interleaved_matmul_selfatt_valatt")
+def selfatt_valatt(op, queries_keys_values, attention, *, heads):
+    return joined(op, attention, heads_of(op, queries_keys_values, heads, 3, 2), heads)
+
+
+@rule("_contrib_interleaved_matmul_encdec_qk")
+def encdec_qk(op, queries, keys_values, *, heads):
+    return scores(op, heads_of(op, queries, heads, 1, 0), heads_of(op, keys_values, heads, 2, 0))
+
+
+@rule("_contrib_interleaved_matmul_encdec_valatt")
+def encdec_valatt(op, keys_values, attention, *, heads):
+    return joined(op, attention, heads_of(op, keys_values, heads, 2, 1), heads)

@@ -1,0 +1,95 @@
+"""Control flow: a symbol's subgraphs become bodies of ONNX's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import fixed
+
+
+def _placed(count, *places):
+    """The inputs of a body, put together from (positions, values) pairs."""
+    inputs = [None] * count
+    for positions, values in places:
+        for position, value in zip(positions, values, strict=False):
+            inputs[position] = value
+    return inputs
+
+
+def _tuple(locations):
+    return tuple(locations) if isinstance(locations, (tuple, list)) else (locations,)
+
+
+@rule("_foreach")
+def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_locs, remain_locs):
+    """Run the body over the first axis of the data; its last outputs are the states of the next turn."""
+    slices, states, rest = _tuple(in_data_locs), _tuple(in_state_locs), _tuple(remain_locs)
+    items, first, outer = data[: len(slices)], data[len(slices) : len(slices) + len(states)], data[len(slices) + len(states) :]
+
+    def body(i, condition, *state):
+        parts = [op.Gather(d, i, axis=0) for d in items]
+        results = fn(*_placed(len(data), (slices, parts), (states, state), (rest, outer)))
+        return op.Identity(condition), *results[num_out_data:], *results[:num_out_data]
+
+    count = op.size(items[0], 0)
+    count = op.constant(np.int64(count)) if isinstance(count, int) else count
+    found = op.Loop(count, op.constant(np.bool_(True)), *first, body=body, outputs=num_outputs)
+    found = found if isinstance(found, tuple) else (found,)
+    return *found[len(states) :], *found[: len(states)]
+
+
+@rule("_cond")
+def cond(op, *data, cond, then_branch, else_branch, num_outputs, cond_input_locs, then_input_locs, else_input_locs):
+    """The inputs are the union of what the condition and the branches take."""
+
+    def given(locations):
+        return [data[i] for i in _tuple(locations)]
+
+    (truth,) = cond(*given(cond_input_locs))
+    truth = op.Cast(op.Reshape(truth, []), to=np.bool_)
+    found = op.If(
+        truth, then_branch=lambda: then_branch(*given(then_input_locs)), else_branch=lambda: else_branch(*given(else_input_locs)),
+        outputs=num_outputs,
+    )  # fmt: skip
+    return found
+
+
+@rule("_while_loop")
+def while_loop(
+    op, *data, cond, func, num_outputs, num_out_data, max_iterations, cond_input_locs, func_input_locs, func_var_locs
+):  # fmt: skip
+    """Outputs that are stacked have room for every possible turn; MXNet leaves what is behind the last one undefined."""
+    turns, inner, variables = _tuple(cond_input_locs), _tuple(func_input_locs), _tuple(func_var_locs)
+    places = [inner[v] for v in variables]
+
+    def everything(state):
+        values = list(data)
+        for place, value in zip(places, state, strict=True):
+            values[place] = value
+        return values
+
+    def truth(state):
+        values = everything(state)
+        return op.Cast(op.Reshape(cond(*[values[i] for i in turns])[0], []), to=np.bool_)
+
+    def body(i, condition, *state):
+        values = everything(state)
+        results = func(*[values[i] for i in inner])
+        return truth(results[num_out_data:]), *results[num_out_data:], *results[:num_out_data]
+
+    first = [data[p] for p in places]
+    found = op.Loop(op.constant(np.int64(max_iterations)), truth(first), *first, body=body, outputs=num_outputs)
+    found = found if isinstance(found, tuple) else (found,)
+    stacked = [_padded(op, y, max_iterations) for y in found[len(first) :]]
+    return *stacked, *found[: len(first)]
+
+
+def _padded(op, y, count):
+    if y.shape is None or y.dtype.name not in ("FLOAT", "DOUBLE", "FLOAT16", "INT32", "INT64"):
+        raise Unsupported("an output of a loop of unknown shape")
+    sizes = fixed(y, range(1, len(y.shape)))
+    missing = op.Sub(np.array([count], np.int64), op.Shape(y, start=0, end=1))
+    zeros = op.Expand(op.constant(np.zeros((), y.dtype.numpy())), op.Concat(missing, np.array(sizes, np.int64), axis=0))
+    return op.Concat(y, zeros, axis=0)

@@ -1,0 +1,126 @@
+"""Resizing, sampling at computed places, and regions of interest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import as_tuple, fixed, rank
+
+
+@rule("UpSampling")
+def up_sampling(op, *data, scale, sample_type, num_filter=0, multi_input_mode="concat"):
+    """With several inputs each is enlarged to the size of the first enlarged one. "bilinear" has its kernel as an input."""
+    if sample_type == "bilinear":
+        pad, size = (scale - 1 + 1) // 2, 2 * scale - scale % 2
+        return op.ConvTranspose(
+            *data, kernel_shape=[size, size], strides=[scale, scale], pads=[pad] * 4, group=num_filter or fixed(data[0], [1])[0]
+        )
+    if sample_type != "nearest":
+        raise Unsupported(f"sample_type={sample_type!r} is not supported")
+    height = fixed(data[0], [2])[0] * scale if len(data) > 1 else 0
+    scaled = [_repeated(op, x, height // fixed(x, [2])[0] if height else scale) for x in data]
+    if len(scaled) == 1:
+        return scaled[0]
+    return op.Sum(*scaled) if multi_input_mode == "sum" else op.Concat(*scaled, axis=1)
+
+
+def _repeated(op, x, scale):
+    shape = dict(mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
+    return op.Resize(x, None, [1.0, 1.0, float(scale), float(scale)], **shape)
+
+
+@rule("_contrib_BilinearResize2D")
+def bilinear_resize_2d(
+    op, data, like=None, *, height=1, width=1, scale_height=None, scale_width=None, mode="size", align_corners=True
+):  # fmt: skip
+    size = _resized(data, like, (height, width), (scale_height, scale_width), mode)
+    coordinates = "align_corners" if align_corners else "half_pixel"
+    target = op.dims([op.size(data, 0), op.size(data, 1), *size])
+    return op.Resize(data, None, None, target, mode="linear", coordinate_transformation_mode=coordinates)
+
+
+def _resized(data, like, size, scales, mode):
+    if mode == "like":
+        return fixed(like, [2, 3])
+    if mode == "size" and scales == (None, None):
+        return size
+    if mode == "size":
+        return [int(n * s) for n, s in zip(fixed(data, [2, 3]), scales, strict=True)]
+    if mode in ("to_even_down", "to_even_up", "to_odd_down", "to_odd_up"):
+        odd, step = "odd" in mode, 1 if mode.endswith("up") else -1
+        return [n if n % 2 == odd else n + step for n in fixed(data, [2, 3])]
+    raise Unsupported(f"mode={mode!r} is not supported")
+
+
+@rule("GridGenerator")
+def grid_generator(op, data, *, transform_type, target_shape=(0, 0)):
+    """Where to sample: x and y from -1 to 1, as two channels."""
+    kind = data.dtype.numpy()
+    if transform_type == "affine":
+        height, width = target_shape
+        places = np.stack([_places(height, width)[1], _places(height, width)[0], np.ones((height, width))])
+        flat = op.MatMul(op.Reshape(data, [-1, 2, 3]), places.reshape(3, -1).astype(kind))
+        return op.Reshape(flat, [-1, 2, height, width])
+    height, width = fixed(data, [2, 3])
+    half = np.array([(width - 1) / 2, (height - 1) / 2], kind).reshape(1, 2, 1, 1)
+    base = np.stack(np.meshgrid(np.arange(width), np.arange(height)))[None].astype(kind)
+    return op.Sub(op.Div(op.Add(data, base), half), 1.0)
+
+
+def _places(height, width):
+    return np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+
+
+@rule("BilinearSampler")
+def bilinear_sampler(op, data, grid):
+    places = op.Transpose(grid, perm=[0, 2, 3, 1])
+    return op.GridSample(data, places, mode="linear", padding_mode="zeros", align_corners=1)
+
+
+@rule("SpatialTransformer")
+def spatial_transformer(op, data, loc, *, target_shape=(0, 0), transform_type, sampler_type):
+    target = as_tuple(target_shape) if any(as_tuple(target_shape)) else fixed(data, [2, 3])
+    grid = grid_generator(op, op.Flatten(loc, axis=1) if rank(loc) > 2 else loc, transform_type="affine", target_shape=target)
+    return bilinear_sampler(op, data, grid)
+
+
+@rule("ROIPooling", "_npx_roi_pooling")
+def roi_pooling(op, data, rois, *, pooled_size, spatial_scale):
+    return op.MaxRoiPool(data, rois, pooled_shape=as_tuple(pooled_size), spatial_scale=spatial_scale)
+
+
+@rule("_contrib_ROIAlign")
+def roi_align(op, data, rois, *, pooled_size, spatial_scale, sample_ratio=-1, position_sensitive=False, aligned=False):
+    if position_sensitive:
+        raise Unsupported("position_sensitive=True is not supported")
+    height, width = as_tuple(pooled_size)
+    batch = op.Cast(op.Reshape(op.Slice(rois, [0], [1], [1]), [-1]), to=np.int64)
+    return op.RoiAlign(
+        data, op.Slice(rois, [1], [5], [1]), batch, output_height=height, output_width=width, spatial_scale=spatial_scale,
+        sampling_ratio=max(sample_ratio, 0), mode="avg",
+        coordinate_transformation_mode="half_pixel" if aligned else "output_half_pixel",
+    )  # fmt: skip
+
+
+@rule("im2col")
+def im2col(op, data, *, kernel, stride=(), dilate=(), pad=()):
+    """Each window's elements as a column: a convolution with kernels that pick one element each."""
+    kernel, (channels,) = as_tuple(kernel), fixed(data, [1])
+    count, size = len(kernel), int(np.prod(kernel))
+    picks = np.tile(np.eye(size, dtype=data.dtype.numpy()).reshape(size, 1, *kernel), (channels, *[1] * (count + 1)))
+    columns = op.Conv(
+        data, picks, kernel_shape=kernel, strides=as_tuple(stride) or (1,) * count, group=channels,
+        dilations=as_tuple(dilate) or (1,) * count, pads=(as_tuple(pad) or (0,) * count) * 2,
+    )  # fmt: skip
+    return op.Reshape(columns, [0, channels * size, -1])
+
+
+@rule("col2im")
+def col2im(op, data, *, output_size, kernel, stride=(), dilate=(), pad=()):
+    count = len(as_tuple(kernel))
+    return op.Col2Im(
+        data, list(as_tuple(output_size)), list(as_tuple(kernel)), strides=as_tuple(stride) or (1,) * count,
+        dilations=as_tuple(dilate) or (1,) * count, pads=(as_tuple(pad) or (0,) * count) * 2,
+    )  # fmt: skip

@@ -1,0 +1,38 @@
+"""Random numbers, and what is random only in training."""
+
+from __future__ import annotations
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
+
+
+@rule("Dropout", "_npx_dropout")
+def dropout(op, data, *, p=0.5, mode="training", axes=()):
+    if mode == "always" and p > 0:
+        raise Unsupported("mode='always' drops at random outside of training, too")
+    return op.Identity(data)
+
+
+def _dtype(dtype):
+    return named("float32" if dtype in (None, "None") else dtype)
+
+
+@rule("_random_uniform", "random_uniform", "uniform")
+def random_uniform(op, *, low=0.0, high=1.0, shape=(), dtype=None):
+    return op.RandomUniform(low=low, high=high, shape=as_tuple(shape) or (1,), dtype=_dtype(dtype))
+
+
+@rule("_random_normal", "random_normal", "normal")
+def random_normal(op, *, loc=0.0, scale=1.0, shape=(), dtype=None):
+    return op.RandomNormal(mean=loc, scale=scale, shape=as_tuple(shape) or (1,), dtype=_dtype(dtype))
+
+
+@rule("_random_uniform_like")
+def random_uniform_like(op, data, *, low=0.0, high=1.0):
+    return op.RandomUniformLike(data, low=low, high=high)
+
+
+@rule("_random_normal_like")
+def random_normal_like(op, data, *, loc=0.0, scale=1.0):
+    return op.RandomNormalLike(data, mean=loc, scale=scale)

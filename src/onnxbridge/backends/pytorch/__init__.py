@@ -1,0 +1,54 @@
+"""The PyTorch backend: a hub model as an `nn.Module` that can be trained, exported and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge import frameworks
+from onnxbridge.rules import Rules
+
+
+class PytorchBackend:
+    """Makes an `fx.GraphModule`; saves it as a `.pt2` program through torch.export."""
+
+    name = "pytorch"
+    title = "PyTorch"
+    package = "torch"
+
+    @property
+    def rules(self) -> Rules:
+        frameworks.torch()
+        from onnxbridge.backends.pytorch.ops import rule
+
+        return rule
+
+    def from_hub(self, model: ir.Model) -> Any:
+        frameworks.torch()
+        from onnxbridge.backends.pytorch import module
+
+        return module.build(model)
+
+    def native(self, artifact: Any) -> Any:
+        return artifact
+
+    def save(self, artifact: Any, path: Path) -> list[Path]:
+        from onnxbridge.backends.pytorch import export
+
+        export.save(artifact, path)
+        return [path]
+
+    def run(self, artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        from onnxbridge.backends.pytorch import export
+
+        return export.run(artifact, feeds)
+
+    def filename(self, stem: str) -> str:
+        return f"{stem}.pt2"
+
+
+backend = PytorchBackend()

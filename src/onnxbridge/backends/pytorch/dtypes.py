@@ -1,0 +1,77 @@
+"""The hub's element types in PyTorch.
+
+PyTorch computes hardly anything in the wider unsigned integers, so inside a module they are carried as int64 and turned back
+where they leave it; four- and two-bit integers are carried as bytes, there and outside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from onnxbridge.errors import Unsupported
+
+D = ir.DataType
+OUTSIDE = {
+    D.FLOAT: torch.float32, D.DOUBLE: torch.float64, D.FLOAT16: torch.float16, D.BFLOAT16: torch.bfloat16,
+    D.INT8: torch.int8, D.INT16: torch.int16, D.INT32: torch.int32, D.INT64: torch.int64,
+    D.UINT8: torch.uint8, D.UINT16: torch.uint16, D.UINT32: torch.uint32, D.UINT64: torch.uint64,
+    D.BOOL: torch.bool, D.COMPLEX64: torch.complex64, D.COMPLEX128: torch.complex128,
+    D.INT4: torch.int8, D.UINT4: torch.uint8, D.INT2: torch.int8, D.UINT2: torch.uint8,
+    D.FLOAT8E4M3FN: torch.float8_e4m3fn, D.FLOAT8E5M2: torch.float8_e5m2,
+    D.FLOAT8E4M3FNUZ: torch.float8_e4m3fnuz, D.FLOAT8E5M2FNUZ: torch.float8_e5m2fnuz, D.FLOAT8E8M0: torch.float8_e8m0fnu,
+}  # fmt: skip
+WIDE = {D.UINT16: 0xFFFF, D.UINT32: 0xFFFFFFFF, D.UINT64: -1}
+"""The unsigned integers that are carried as int64, each with the bits that it has."""
+NARROW = frozenset({D.INT4, D.UINT4, D.INT2, D.UINT2})
+
+
+def outside(dtype: ir.DataType) -> Any:
+    """The dtype in which a module takes and gives a value.
+
+    Raises:
+        Unsupported: for a type that PyTorch does not have.
+    """
+    if dtype not in OUTSIDE:
+        raise Unsupported(f"PyTorch has no {dtype.name.lower()}")
+    return OUTSIDE[dtype]
+
+
+def inside(dtype: ir.DataType) -> Any:
+    """The dtype in which rules compute a value."""
+    return torch.int64 if dtype in WIDE else outside(dtype)
+
+
+def attribute(number: int) -> Any:
+    """The dtype behind an attribute such as Cast's `to`, as rules compute it."""
+    return inside(ir.DataType(number))
+
+
+def tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """An array as a tensor on the same memory, where that may be written and PyTorch has the type."""
+    array = np.asarray(array)
+    dtype = ir.DataType.from_numpy(array.dtype)
+    if not array.flags.writeable or any(s < 0 for s in array.strides) or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="), copy=True)
+    if dtype in NARROW:
+        return torch.from_numpy(array.astype(np.int8 if dtype in (D.INT4, D.INT2) else np.uint8))
+    kind = outside(dtype)
+    if array.dtype.kind == "V" or array.dtype.name.startswith(("float8", "bfloat16")):
+        raw = array.view(np.dtype(f"i{array.dtype.itemsize}"))
+        return torch.from_numpy(raw).view(kind)
+    return torch.from_numpy(array)
+
+
+def array(value: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A tensor as an array; bfloat16 and the eight-bit floats as ml_dtypes has them."""
+    value = value.detach().cpu().contiguous()
+    name = str(value.dtype).removeprefix("torch.")
+    if hasattr(ml_dtypes, name):
+        raw = value.view(torch.int16 if value.element_size() == 2 else torch.int8).numpy()
+        return raw.view(getattr(ml_dtypes, name))
+    found: np.ndarray[Any, Any] = value.numpy()
+    return found

@@ -1,0 +1,78 @@
+"""A built module run on arrays, and saved as a `.pt2` program."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from onnxbridge.backends.pytorch import dtypes
+from onnxbridge.errors import ConversionError, Problem, Source
+
+
+def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """The module on the given inputs, by the hub's names."""
+    with torch.no_grad():
+        results = artifact(*[_in(feeds.get(name)) for name in artifact.input_names])
+    results = (results,) if len(artifact.output_names) == 1 else results
+    return {name: _out(r) for name, r in zip(artifact.output_names, results, strict=True)}
+
+
+def _in(value: Any) -> Any:
+    if value is None or isinstance(value, list):
+        return value if value is None else [_in(v) for v in value]
+    array = np.asarray(value)
+    return array if array.dtype.kind in "OUST" else dtypes.tensor(array)
+
+
+def _out(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_out(v) for v in value]
+    return dtypes.array(value) if isinstance(value, torch.Tensor) else value
+
+
+def exported(artifact: Any) -> Any:
+    """The module as an exported program whose dynamic dimensions have the hub's names.
+
+    Raises:
+        ConversionError: if torch.export cannot take the module.
+    """
+    examples, dynamic = [], []
+    found: dict[str, Any] = {}
+    for name, (dtype, dims) in zip(artifact.input_names, artifact.input_types, strict=True):
+        if dims is None or dtype is None or dtype == ir.DataType.STRING:
+            raise _refused(f"the input {name!r} is no tensor of known rank")
+        sizes: list[int] = []
+        axes: dict[int, Any] = {}
+        for axis, d in enumerate(dims):
+            if isinstance(d, int):
+                sizes.append(d)
+                continue
+            key = d or f"{name}_{axis}"
+            if key not in found:
+                found[key] = (torch.export.Dim.DYNAMIC, 2 + len(found))
+            axes[axis], size = found[key]
+            sizes.append(size)
+        examples.append(torch.zeros(sizes, dtype=dtypes.outside(dtype)))
+        dynamic.append(axes)
+    try:
+        return torch.export.export(artifact, tuple(examples), dynamic_shapes={"args": None} and tuple(dynamic), strict=False)
+    except Exception as e:
+        raise _refused((str(e).strip().splitlines() or [type(e).__name__])[0]) from e
+
+
+def _refused(reason: str) -> ConversionError:
+    hint = "use the module itself (Conversion.model), or torch.save of its state_dict"
+    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, hint, (Source(),))])
+
+
+def save(artifact: Any, path: Path) -> None:
+    """Write the `.pt2` file."""
+    held = io.BytesIO()
+    torch.export.save(exported(artifact), held)
+    path.write_bytes(held.getvalue())

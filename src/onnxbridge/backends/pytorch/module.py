@@ -1,0 +1,209 @@
+"""Builds the module: the hub graph's calls go through the rules, which call torch on recorded values."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from torch import fx
+
+from onnxbridge.backends.pytorch import dtypes, sizes
+from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.recorder import Recorder, Unknown, Value, leaf
+from onnxbridge.backends.pytorch.weights import Weights, is_trained
+from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
+from onnxbridge.hub import calls, fold
+from onnxbridge.hub.expand import body_of
+from onnxbridge.lowering import Body, Call, Ref, lower
+
+DIRECTION = "ONNX to PyTorch"
+# Operators whose result may have more bits than its unsigned type.
+_OVERFLOW = frozenset(
+    "Add Sub Mul Div Mod Neg Pow BitShift BitwiseNot Cast CastLike ReduceSum ReduceProd CumSum CumProd Sum MatMul Gemm Einsum "
+    "ScatterElements ScatterND BitCast ReduceSumSquare ReduceL1".split()
+)
+
+
+class _Target:
+    """What the walker writes into: the module that is being recorded."""
+
+    direction = DIRECTION
+    writer = None
+
+    def __init__(self, recorder: Recorder, weights: Weights) -> None:
+        self.recorder = recorder
+        self.weights = weights
+        self.values = calls.HubValues(self.constant)
+
+    def constant(self, value: ir.Value) -> Any:
+        assert value.const_value is not None
+        array = value.const_value.numpy()
+        if array.dtype.kind in "OUST":
+            return _text(self.recorder, array)
+        path, tensor = self.weights.add(value, is_trained(value) and value.is_initializer())
+        made = self.recorder.attribute(path, tensor)
+        made.hub = value.dtype
+        return self._small(made, array)
+
+    def _literal(self, array: np.ndarray[Any, Any]) -> Value:
+        """A constant that a rule made."""
+        dtype = ir.DataType.from_numpy(array.dtype)
+        made = self.recorder.create_arg(dtypes.tensor(array).to(dtypes.inside(dtype)))
+        return self._small(self.recorder.proxy(made), array)
+
+    def _small(self, made: Value, array: np.ndarray[Any, Any]) -> Value:
+        if array.dtype.kind in "iub" and array.size <= sizes.MOST:
+            made.elements = array.astype(object)
+        return made
+
+    def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
+        found = fold.static(key) if isinstance(key, ir.Value) else None
+        if found is None:
+            known = sizes.elements(value)
+            if known is not None and not any(isinstance(e, Value) for e in known.reshape(-1)):
+                found = np.array(known.tolist(), np.int64)
+        return found
+
+    def scope(self, call: Call) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def expand(self, call: Call) -> Body | None:
+        return body_of(call)
+
+    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        adopted = [r if key is None else self._adopt(call, key, r) for key, r in zip(call.outputs, results, strict=False)]
+        if len(adopted) == 1 and isinstance(adopted[0], Value) and adopted[0].elements is None:
+            inputs = [self.values.get(i.key, None) if isinstance(i, Ref) else i for i in call.inputs]
+            adopted[0].elements = sizes.derive(call.op, inputs, {k: v for k, v in call.attrs.items() if v is not None})
+        return tuple(adopted)
+
+    def _adopt(self, call: Call, key: Hashable, result: Any) -> Any:
+        if not isinstance(result, Value):
+            if isinstance(result, torch.Tensor):
+                result = self.recorder.proxy(self.recorder.create_arg(result))
+            elif isinstance(result, np.ndarray):
+                result = _text(self.recorder, result) if result.dtype.kind in "OUST" else self._literal(result)
+            else:
+                return result
+        if not isinstance(key, ir.Value) or not isinstance(key.type, ir.TensorType):
+            return result
+        if result.hub is not None and result.hub != key.dtype:
+            raise TypeError(f"the result is {result.hub.name}, the standard says {key.dtype}")
+        result.hub = key.dtype
+        if key.dtype == ir.DataType.STRING:
+            return result
+        assert key.dtype is not None
+        wanted = dtypes.inside(key.dtype)
+        if not result.is_known:
+            if key.shape is not None:
+                dims = [d if isinstance(d, int) else None for d in key.shape]
+                result.node.meta["val"] = self.recorder.unbacked(wanted, dims)
+            return result
+        if key.dtype in dtypes.WIDE and key.dtype != ir.DataType.UINT64 and call.op in _OVERFLOW:
+            result = result & dtypes.WIDE[key.dtype]
+            result.hub = key.dtype
+        if result.dtype != wanted:
+            raise TypeError(f"the result is {result.dtype}, the standard says {key.dtype.name}")
+        if key.shape is not None:
+            made = list(result.known.shape)
+            agrees = len(made) == len(key.shape) and all(
+                a == b for a, b in zip(made, key.shape, strict=True) if isinstance(a, int) and isinstance(b, int)
+            )
+            if not agrees:
+                raise TypeError(f"the result has shape {made}, the standard says {list(key.shape)}")
+        return result
+
+
+@leaf
+def _text_of(like: Any, texts: list[Any], shape: list[int]) -> np.ndarray[Any, Any]:
+    return np.array(texts, dtype=object).reshape(shape)
+
+
+def _text(recorder: Recorder, array: np.ndarray[Any, Any]) -> Value:
+    """A constant of strings, which PyTorch has no tensor for: it stays a NumPy array."""
+    texts = [t.decode() if isinstance(t, bytes) else str(t) for t in array.reshape(-1).tolist()]
+    made: Value = recorder.create_proxy("call_function", _text_of, (None, texts, list(array.shape)), {})
+    made.node.meta["val"] = Unknown()
+    made.hub = ir.DataType.STRING
+    return made
+
+
+def build(model: ir.Model) -> fx.GraphModule:
+    """The hub model as a module in evaluation mode.
+
+    Raises:
+        ConversionError: with every operator that is in the way.
+    """
+    root = torch.nn.Module()
+    recorder = Recorder(root)
+    target = _Target(recorder, Weights(root))
+    graph = model.graph
+    names = _parameters([v.name or "" for v in graph.inputs if v.const_value is None])
+    inputs = [v for v in graph.inputs if v.const_value is None]
+    for value, name in zip(inputs, names, strict=True):
+        target.values[value] = _input(recorder, value, name)
+    if graph.inputs:
+        for value in graph.initializers.values():  # in the file's order, so that state_dict() is in it too
+            if is_trained(value):
+                target.values[value]
+    lower(calls.of(graph), rule, target.values, target)
+    outputs = [_leaving(target.values[v], v) for v in graph.outputs]
+    if pinned := recorder.pinned():
+        reason = f"the dimension {', '.join(pinned)} is declared dynamic, but PyTorch only computes this model at one size of it"
+        raise ConversionError(DIRECTION, [Problem("shape", reason, "give the input a fixed shape", (Source(),))])
+    recorder.graph.output(outputs[0].node if len(outputs) == 1 else tuple(o.node for o in outputs))
+    recorder.graph.eliminate_dead_code()
+    made = fx.GraphModule(root, recorder.graph, _class_name(graph.name))
+    made.input_names = tuple(v.name for v in inputs)
+    made.output_names = tuple(v.name for v in graph.outputs)
+    made.input_types = tuple((v.dtype, None if v.shape is None else tuple(_dims(v))) for v in inputs)
+    return made.eval()
+
+
+def _class_name(name: str | None) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W+|_", name or "")) or "Net"
+
+
+def _dims(value: ir.Value) -> list[int | str | None]:
+    assert value.shape is not None
+    return [d if isinstance(d, int) else d.value for d in value.shape]
+
+
+def _parameters(names: list[str]) -> list[str]:
+    """Names as Python allows parameters to have, each once."""
+    made: list[str] = []
+    for name in names:
+        name = re.sub(r"\W", "_", name) or "input"
+        if name[0].isdigit() or keyword.iskeyword(name) or name == "self":
+            name = f"_{name}"
+        while name in made:
+            name += "_"
+        made.append(name)
+    return made
+
+
+def _input(recorder: Recorder, value: ir.Value, name: str) -> Value:
+    made = _placeholder(recorder, value, name)
+    made.hub = value.dtype
+    return made
+
+
+def _placeholder(recorder: Recorder, value: ir.Value, name: str) -> Value:
+    if not isinstance(value.type, ir.TensorType) or value.dtype == ir.DataType.STRING or value.shape is None:
+        return recorder.placeholder(name, Unknown())
+    assert value.dtype is not None
+    try:
+        made = recorder.placeholder(name, recorder.fake(dtypes.outside(value.dtype), _dims(value)))
+    except Unsupported as e:
+        raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (Source(),))]) from e
+    return made.to(torch.int64) if value.dtype in dtypes.WIDE else made
+
+
+def _leaving(value: Any, declared: ir.Value) -> Any:
+    return value.to(dtypes.outside(declared.dtype)) if declared.dtype in dtypes.WIDE else value

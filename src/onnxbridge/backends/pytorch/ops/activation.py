@@ -1,0 +1,82 @@
+"""Activations."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from onnxbridge.backends.pytorch.ops import rule
+
+rule.table(Relu=torch.relu, Sigmoid=torch.sigmoid, Tanh=torch.tanh, Softsign=F.softsign, Mish=F.mish, HardSwish=F.hardswish)
+
+
+@rule("Elu")
+def elu(X, *, alpha=1.0):
+    return F.elu(X, alpha)
+
+
+@rule("Celu")
+def celu(X, *, alpha=1.0):
+    return F.celu(X, alpha)
+
+
+@rule("Selu")
+def selu(X, *, alpha=1.6732631921768188, gamma=1.0507010221481323):
+    return gamma * torch.where(X > 0, X, alpha * torch.expm1(X))
+
+
+@rule("Gelu")
+def gelu(X, *, approximate="none"):
+    return F.gelu(X, approximate=approximate)
+
+
+@rule("HardSigmoid")
+def hard_sigmoid(X, *, alpha=0.20000000298023224, beta=0.5):
+    return torch.clamp(alpha * X + beta, 0, 1)
+
+
+@rule("Hardmax")
+def hardmax(input, *, axis=-1):
+    return torch.zeros_like(input).scatter(axis, torch.argmax(input, axis, keepdim=True), 1.0)
+
+
+@rule("LeakyRelu")
+def leaky_relu(X, *, alpha=0.009999999776482582):
+    return F.leaky_relu(X, alpha)
+
+
+@rule("LogSoftmax")
+def log_softmax(input, *, axis=-1):
+    return torch.log_softmax(input, axis)
+
+
+@rule("PRelu")
+def p_relu(X, slope):
+    return torch.where(X < 0, X * slope, X)
+
+
+@rule("Shrink")
+def shrink(input, *, bias=0.0, lambd=0.5):
+    shrunk = torch.where(input > lambd, input - bias, torch.where(input < -lambd, input + bias, torch.zeros_like(input)))
+    return shrunk.to(input.dtype)
+
+
+@rule("Softmax")
+def softmax(input, *, axis=-1):
+    return torch.softmax(input, axis)
+
+
+@rule("Softplus")
+def softplus(X):
+    # beyond the threshold PyTorch gives x itself; at 40 that is exact in float64 too
+    return F.softplus(X, threshold=40.0)
+
+
+@rule("Swish")
+def swish(X, *, alpha=1.0):
+    return F.silu(X) if alpha == 1.0 else X * torch.sigmoid(alpha * X)
+
+
+@rule("ThresholdedRelu")
+def thresholded_relu(X, *, alpha=1.0):
+    return F.threshold(X, alpha, 0.0)

@@ -1,0 +1,67 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.padding import pads_of, reach, same_pads
+from onnxbridge.errors import Unsupported
+
+_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+@rule("Conv", limits="1 to 3 spatial dimensions")
+def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
+    rank = W.ndim - 2
+    if rank not in _CONV:
+        raise Unsupported(f"{rank} spatial dimensions")
+    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+    kernel = W.shape[2:]
+    before, after = pads_of(auto_pad, pads, X.shape[2:], kernel, strides, dilations)
+    if list(before) != list(after):
+        X, before = F.pad(X, reach(before, after)), (0,) * rank
+    return _CONV[rank](X, W, B, strides, tuple(before), dilations, group)
+
+
+@rule("ConvInteger", limits="1 to 3 spatial dimensions")
+def conv_integer(
+    x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
+    strides=None,
+):  # fmt: skip
+    # products of bytes add up exactly in float64, which PyTorch convolves and int32 it does not
+    x, w = x.to(torch.float64), w.to(torch.float64)
+    x = x if x_zero_point is None else x - x_zero_point.to(torch.float64)
+    if w_zero_point is not None:
+        w = w - w_zero_point.to(torch.float64).reshape([-1] + [1] * (w.ndim - 1))
+    return conv(
+        x, w, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides
+    ).to(torch.int32)
+
+
+@rule("ConvTranspose", limits="1 to 3 spatial dimensions")
+def conv_transpose(
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None, output_shape=None,
+    pads=None, strides=None,
+):  # fmt: skip
+    rank = W.ndim - 2
+    if rank not in _TRANSPOSED:
+        raise Unsupported(f"{rank} spatial dimensions")
+    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+    extra = output_padding or (0,) * rank
+    full = [s * (n - 1) + (k - 1) * d + 1 for n, k, s, d in zip(X.shape[2:], W.shape[2:], strides, dilations, strict=True)]
+    if output_shape or auto_pad.startswith("SAME"):
+        wanted = output_shape[-rank:] if output_shape else [n * s for n, s in zip(X.shape[2:], strides, strict=True)]
+        totals = [f + e - w for f, e, w in zip(full, extra, wanted, strict=True)]
+        before, after = same_pads(totals, auto_pad == "SAME_UPPER")
+    else:
+        pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * rank)
+        before, after = pads[:rank], pads[rank:]
+    plain = all(isinstance(b, int) and b == a and b >= 0 for b, a in zip(before, after, strict=True))
+    if plain and all(e < max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
+        return _TRANSPOSED[rank](X, W, B, strides, tuple(before), extra, group, dilations)
+    y = _TRANSPOSED[rank](X, W, None, strides, 0, 0, group, dilations)
+    y = F.pad(y, reach([-b for b in before], [e - a for e, a in zip(extra, after, strict=True)]))
+    return y if B is None else y + B.reshape([-1] + [1] * rank)

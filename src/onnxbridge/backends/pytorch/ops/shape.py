@@ -1,0 +1,373 @@
+"""Shapes: reading them, changing them, joining, cutting and repeating."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+import torch
+import torch.nn.functional as F
+
+from onnxbridge.backends.pytorch import dtypes, sizes
+from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.padding import reach
+from onnxbridge.backends.pytorch.recorder import at_run_time, leaf
+from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Ints
+
+
+@rule("Identity")
+def identity(input):
+    return input
+
+
+@rule("Constant")
+def constant(
+    *, value=None, value_float=None, value_floats=None, value_int=None, value_ints=None, value_string=None, value_strings=None
+):
+    for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
+        if given is not None:
+            return np.array(given, dtype)
+    for given in (value_string, value_strings):
+        if given is not None:
+            return np.array(given, dtype=object)
+    return value
+
+
+@leaf
+def shape_tensor(data):
+    """For a value whose rank is known only when the module runs."""
+    return torch.tensor(list(data.shape), dtype=torch.int64)
+
+
+def sized(*dims, scalar=False):
+    """Sizes as an int64 tensor that remembers them."""
+    if not any(isinstance(d, sizes.Value) for d in dims):
+        return np.array(dims[0] if scalar else dims, np.int64)
+    made = sizes.tensor_of(list(dims), scalar)
+    made.elements = np.array(dims, dtype=object).reshape([] if scalar else [-1])
+    return made
+
+
+@rule("Shape")
+def shape(data, *, start=0, end=None):
+    if not data.is_known:
+        return shape_tensor(data)[slice(start, end)]
+    return sized(*data.shape[slice(start, end)])
+
+
+@rule("Size")
+def size(data):
+    return sized(math.prod(data.shape), scalar=True)
+
+
+@at_run_time
+def reshape_by(data, shape, allowzero):
+    wanted = [data.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(shape.tolist())]
+    return data.reshape(wanted)
+
+
+@rule("Reshape")
+def reshape(data, shape, *, allowzero=0):
+    wanted = sizes.elements(shape)
+    if wanted is None:
+        return reshape_by(data, shape, allowzero)
+    whole = [isinstance(n, int) for n in wanted]
+    return data.reshape([
+        data.shape[i] if known and n == 0 and not allowzero else n for i, (n, known) in enumerate(zip(wanted, whole, strict=True))
+    ])  # fmt: skip
+
+
+@rule("Transpose")
+def transpose(data, *, perm=None):
+    return data.permute(tuple(perm) if perm is not None else tuple(range(data.ndim))[::-1])
+
+
+@rule("Flatten")
+def flatten(input, *, axis=1):
+    axis = axis + input.ndim if axis < 0 else axis
+    columns = input.unsqueeze(-1) if axis == input.ndim else torch.flatten(input, axis)
+    return columns.unsqueeze(0) if axis == 0 else torch.flatten(columns, 0, axis - 1)
+
+
+@leaf
+def squeezed(data, axes):
+    return data.squeeze(axes if isinstance(axes, tuple) else tuple(axes.tolist()))
+
+
+@rule("Squeeze")
+def squeeze(data, axes=None):
+    if axes is None:
+        return data.squeeze(tuple(i for i, n in enumerate(data.shape) if isinstance(n, int) and n == 1)) if _fixed(data) else None
+    return squeezed(data, known_ints(axes))
+
+
+def _fixed(data):
+    if all(isinstance(n, int) for n in data.shape):
+        return True
+    raise Unsupported("Squeeze without axes where sizes are dynamic", "name the axes")
+
+
+@leaf
+def unsqueezed(data, axes):
+    axes = axes if isinstance(axes, tuple) else tuple(axes.tolist())
+    for axis in sorted(a % (data.ndim + len(axes)) for a in axes):
+        data = data.unsqueeze(axis)
+    return data
+
+
+@rule("Unsqueeze")
+def unsqueeze(data, axes):
+    known = known_ints(axes)
+    if not isinstance(known, tuple) or not data.is_known:
+        return unsqueezed(data, known)
+    for axis in sorted(a % (data.ndim + len(known)) for a in known):
+        data = data.unsqueeze(axis)
+    return data
+
+
+@leaf
+def broadcast_to(data, shape):
+    """Each of the two may be the larger one."""
+    shape = shape if isinstance(shape, (list, tuple)) else shape.tolist()
+    return data.expand(torch.broadcast_shapes(data.shape, shape))
+
+
+@rule("Expand")
+def expand(input, shape):
+    wanted = sizes.elements(shape)
+    return broadcast_to(input, shape if wanted is None else wanted.tolist())
+
+
+@rule("Concat")
+def concat(*inputs, axis):
+    return torch.cat(inputs, axis)
+
+
+@at_run_time
+def split_by(input, split, axis):
+    return torch.split(input, split.tolist(), axis)
+
+
+@rule("Split")
+def split(input, split=None, *, axis=0, num_outputs=None, outputs=()):
+    if split is not None and sizes.elements(split) is None:
+        parts = split_by(input, split, axis)
+        return tuple(parts[i] for i in range(int(split.shape[0])))
+    if split is not None:
+        return tuple(torch.split(input, sizes.sizes(split), axis))
+    if num_outputs is None:
+        raise Unsupported("Split with neither split nor num_outputs")
+    chunk = -(-input.shape[axis] // num_outputs)
+    if isinstance(chunk, int):
+        lengths = [max(min(chunk, input.shape[axis] - i * chunk), 0) for i in range(num_outputs)]
+        return tuple(torch.split(input, lengths, axis))
+    starts = [chunk * i for i in range(num_outputs)]
+    return tuple(_cut(input, axis, a, chunk + a if i + 1 < num_outputs else None, 1) for i, a in enumerate(starts))
+
+
+def _cut(data, axis, start, end, step):
+    return data[(*[slice(None)] * axis, slice(start, end, step))]
+
+
+def sliced(data, axis, start, end, step):
+    """Python's own slice, which PyTorch has for positive steps only."""
+    if step > 0:
+        return _cut(data, axis, start, end, step)
+    size = data.shape[axis]
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        end = None if end < -size else end
+        steps = torch.tensor(range(size)[start:end:step], dtype=torch.int64)
+        return data.index_select(axis, steps)
+    if start == -1 and isinstance(end, int) and end < -(1 << 30):
+        return _cut(torch.flip(data, [axis]), axis, None, None, -step)
+    return None
+
+
+@at_run_time
+def slice_by(data, starts, ends, axes, steps):
+    """Any slice, with tensors that are read when the module runs."""
+    starts, ends = starts.tolist(), ends.tolist()
+    axes = list(range(len(starts))) if axes is None else [a % data.ndim for a in axes.tolist()]
+    steps = [1] * len(starts) if steps is None else steps.tolist()
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        size = data.shape[axis]
+        stop = None if step < 0 and end < -size else end
+        data = data.index_select(axis, torch.tensor(range(size)[start:stop:step], dtype=torch.int64, device=data.device))
+    return data
+
+
+@rule("Slice")
+def slice_(data, starts, ends, axes=None, steps=None):
+    given = [known_ints(axes), known_ints(steps), sizes.elements(starts), sizes.elements(ends)]
+    if not data.is_known or any(g is None or isinstance(g, sizes.Value) for g in given[2:]) or any(
+        isinstance(g, sizes.Value) for g in given[:2]
+    ):  # fmt: skip
+        return slice_by(data, starts, ends, axes, steps)
+    begins, stops = given[2].reshape(-1).tolist(), given[3].reshape(-1).tolist()
+    result = data
+    for axis, start, end, step in zip(
+        given[0] or range(len(begins)), begins, stops, given[1] or [1] * len(begins), strict=True
+    ):
+        result = sliced(result, axis % data.ndim, start, end, step)
+        if result is None:
+            return slice_by(data, starts, ends, axes, steps)
+    return result
+
+
+@leaf
+def tiled(input, repeats):
+    return input.repeat(repeats if isinstance(repeats, list) else repeats.tolist())
+
+
+@rule("Tile")
+def tile(input, repeats):
+    known = sizes.elements(repeats)
+    return tiled(input, repeats if known is None else known.tolist())
+
+
+@leaf
+def filled(shape, value, dtype):
+    return torch.full(shape if isinstance(shape, list) else shape.tolist(), value, dtype=dtype)
+
+
+@rule("ConstantOfShape")
+def constant_of_shape(input, *, value=None):
+    value = np.zeros(1, np.float32) if value is None else value
+    known = sizes.elements(input)
+    if value.dtype.kind in "OUST":
+        raise Unsupported("ConstantOfShape of strings")
+    dtype = dtypes.inside(ir.DataType.from_numpy(value.dtype))
+    whole = known is not None and not any(isinstance(e, sizes.Value) for e in known)
+    number = value.reshape(()).item()
+    made = filled(input if known is None else known.tolist(), number, dtype)
+    if whole and value.dtype.kind in "iu" and math.prod(known.tolist()) <= sizes.MOST:
+        return np.full(known.tolist(), number, value.dtype)
+    return made
+
+
+@leaf
+def counted(start, limit, delta, dtype):
+    """Evenly spaced numbers; the three may be tensors, read when the module runs."""
+    start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
+    if dtype.is_floating_point:
+        count = max(math.ceil((limit - start) / delta), 0)
+        return (start + torch.arange(count, dtype=torch.float64) * delta).to(dtype)
+    return torch.arange(start, limit, delta, dtype=dtype)
+
+
+@rule("Range")
+def range_(start, limit, delta):
+    known = [sizes.elements(v) for v in (start, limit, delta)]
+    if start.dtype.is_floating_point or any(k is None for k in known):
+        return counted(start, limit, delta, start.dtype)
+    begin, end, step = (k.reshape(-1)[0] for k in known)
+    if isinstance(step, int) and step > 0 and isinstance(begin, int) and begin == 0 and step == 1 and not isinstance(end, int):
+        return counted(begin, end, step, start.dtype)
+    if all(isinstance(v, int) for v in (begin, end, step)):
+        return counted(begin, end if (end - begin) * step > 0 else begin, step, start.dtype)
+    return counted(start, limit, delta, start.dtype)
+
+
+@leaf
+def eye(rows, columns, k, dtype):
+    return torch.ones(rows, columns, dtype=torch.int8).triu(k).tril(k).to(dtype)
+
+
+@rule("EyeLike")
+def eye_like(input, *, dtype=None, k=0):
+    return eye(*input.shape, k, input.dtype if dtype is None else dtypes.attribute(dtype))
+
+
+@leaf
+def triangle(input, k, upper):
+    k = int(k)
+    return torch.triu(input, k) if upper else torch.tril(input, k)
+
+
+@rule("Trilu")
+def trilu(input, k=None, *, upper=1):
+    known = known_ints(k)
+    return triangle(input, 0 if k is None else known[0] if isinstance(known, tuple) else k, upper)
+
+
+@rule("DepthToSpace")
+def depth_to_space(input, *, blocksize, mode="DCR"):
+    n, c, h, w = input.shape
+    if mode == "CRD":
+        return F.pixel_shuffle(input, blocksize)
+    blocks = input.reshape([n, blocksize, blocksize, c // blocksize**2, h, w])
+    return blocks.permute(0, 3, 4, 1, 5, 2).reshape([n, c // blocksize**2, h * blocksize, w * blocksize])
+
+
+@rule("SpaceToDepth")
+def space_to_depth(input, *, blocksize):
+    n, c, h, w = input.shape
+    blocks = input.reshape([n, c, h // blocksize, blocksize, w // blocksize, blocksize])
+    return blocks.permute(0, 3, 5, 1, 2, 4).reshape([n, c * blocksize**2, h // blocksize, w // blocksize])
+
+
+@leaf
+def padded(data, before, after, axes, mode, value):
+    """Padding in every mode; lengths may be tensors, read when the module runs, and negative ones cut."""
+    if isinstance(before, torch.Tensor):
+        both = before.tolist()
+        before, after = both[: len(both) // 2], both[len(both) // 2 :]
+    axes = range(len(before)) if axes is None else axes if isinstance(axes, tuple) else axes.tolist()
+    pads = dict(zip([a % data.ndim for a in axes], zip(before, after, strict=True), strict=True))
+    if mode == "constant":
+        value = value.item() if isinstance(value, torch.Tensor) else value
+        each = [pads.get(d, (0, 0)) for d in range(data.ndim)]
+        return F.pad(data, reach([b for b, _ in each], [a for _, a in each]), value=value)
+    for axis, (b, a) in pads.items():
+        size = data.shape[axis]
+        index = torch.arange(-b, size + a, device=data.device)
+        if mode == "edge":
+            index = index.clamp(0, size - 1)
+        elif mode == "wrap":
+            index = torch.remainder(index, size)
+        else:
+            index = torch.remainder(index, max(2 * (size - 1), 1))
+            index = torch.where(index >= size, 2 * (size - 1) - index, index)
+        data = data.index_select(axis, index)
+    return data
+
+
+@rule("Pad")
+def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
+    known = sizes.elements(pads)
+    half = None if known is None else len(known) // 2
+    before, after = (pads, None) if known is None else (known[:half].tolist(), known[half:].tolist())
+    if constant_value is None:
+        constant_value = 0
+    elif isinstance(known_ints(constant_value), tuple):
+        constant_value = known_ints(constant_value)[0]
+    return padded(data, before, after, known_ints(axes), mode, constant_value)
+
+
+@rule("CenterCropPad")
+def center_crop_pad(input_data, shape: Ints, *, axes=None):
+    for axis, wanted in zip(axes or range(len(shape)), shape, strict=True):
+        axis %= input_data.ndim
+        size = input_data.shape[axis]
+        if not isinstance(size, int):
+            raise Unsupported("CenterCropPad of a dynamic size")
+        before = (wanted - size) // 2 if wanted > size else -((size - wanted) // 2)
+        lengths = [0] * (2 * (input_data.ndim - axis))
+        lengths[-2:] = [before, wanted - size - before]
+        input_data = F.pad(input_data, lengths)
+    return input_data
+
+
+@rule("ReverseSequence")
+def reverse_sequence(input, sequence_lens, *, batch_axis=1, time_axis=0):
+    steps = torch.arange(input.shape[time_axis], device=input.device)
+    lens = sequence_lens.unsqueeze(-1)
+    index = torch.where(steps < lens, lens - 1 - steps, steps)
+    index = index if batch_axis == 0 else index.t()
+    index = index.reshape(list(index.shape) + [1] * (input.ndim - 2))
+    return torch.gather(input, time_axis, index.expand(input.shape))
+
+

@@ -1,0 +1,152 @@
+"""Arithmetic on sizes: what a model computes from Shape stays numbers and sizes, not tensors.
+
+`Reshape` then gets `x.size(0)` itself, so the module works at any size and exports with relations between sizes intact.
+Each function here is an operator on NumPy arrays of numbers and `Value`s; it returns None where it cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from onnxbridge.backends.pytorch.recorder import Value, at_run_time, leaf
+
+MOST = 64
+Elements = np.ndarray[Any, Any]
+
+
+@leaf
+def tensor_of(sizes: Sequence[Any], scalar: bool) -> torch.Tensor:
+    """Sizes as an int64 tensor, 0-d for a scalar."""
+    made = [torch.scalar_tensor(s, dtype=torch.int64) for s in sizes]
+    return made[0] if scalar else torch.stack(made) if made else torch.zeros(0, dtype=torch.int64)
+
+
+def elements(value: Any) -> Elements | None:
+    """The elements of an integer value as numbers and sizes, None where they are known only when the module runs."""
+    return getattr(value, "elements", None)
+
+
+def sizes(value: Any) -> list[Any]:
+    """The elements of a 1-D integer tensor one by one, read from it when the module runs where nothing else tells them."""
+    known = elements(value)
+    if known is not None:
+        return list(known.reshape(-1).tolist())
+    (length,) = value.shape
+    return [item(value[i]) for i in range(length)]
+
+
+def size(value: Any) -> Any:
+    """The one element of an integer tensor."""
+    known = elements(value)
+    return item(value) if known is None else known.reshape(-1)[0]
+
+
+def item(value: Any) -> Any:
+    return value.item()
+
+
+def number(value: Any) -> Any:
+    """The number in a 0-d or one-element tensor, as Python has it, when the module runs."""
+    return value.reshape([]).item()
+
+
+def _all_numbers(*arrays: Any) -> bool:
+    return not any(isinstance(e, Value) for a in arrays for e in np.asarray(a, dtype=object).reshape(-1))
+
+
+def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(a: Elements, b: Elements) -> Any:
+        return function(a, b)
+
+    return run
+
+
+def _divide(a: Elements, b: Elements) -> Any:
+    if not _all_numbers(b) or not (b > 0).all() or (_all_numbers(a) and not (a >= 0).all()):
+        return None
+    return a // b
+
+
+def _gather(data: Elements, indices: Elements, *, axis: int = 0) -> Any:
+    return np.take(data, indices.astype(np.int64), axis=axis) if _all_numbers(indices) else None
+
+
+def _slice(data: Elements, starts: Elements, ends: Elements, axes: Any = None, steps: Any = None) -> Any:
+    if data.ndim != 1 or not _all_numbers(starts, ends) or (steps is not None and not _all_numbers(steps)):
+        return None
+    begin, end, step = int(starts.item()), int(ends.item()), 1 if steps is None else int(steps.item())
+    end = None if step < 0 and end < -data.size else end  # type: ignore[assignment]
+    return data[begin:end:step]
+
+
+def _squeeze(data: Elements, axes: Any = None) -> Any:
+    return data.reshape([]) if data.size == 1 else None
+
+
+def _reshape(data: Elements, shape: Elements, *, allowzero: int = 0) -> Any:
+    return data.reshape([int(s) for s in shape]) if _all_numbers(shape) and not (shape == 0).any() else None
+
+
+def _product(data: Elements, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
+    if data.ndim != 1 or (axes is None and noop_with_empty_axes):
+        return None
+    product = np.multiply.reduce(data, initial=1)
+    return np.array([product] if keepdims else product, dtype=object)
+
+
+def _equal(a: Elements, b: Elements) -> Any:
+    """Sizes are never negative, so comparing one with -1 is decided."""
+
+    def same(x: Any, y: Any) -> Any:
+        if isinstance(x, Value) or isinstance(y, Value):
+            other = y if isinstance(x, Value) else x
+            return False if not isinstance(other, Value) and other < 0 else None
+        return bool(x == y)
+
+    found = np.frompyfunc(same, 2, 1)(a, b)
+    return None if any(e is None for e in np.asarray(found, dtype=object).reshape(-1)) else found
+
+
+def _where(condition: Elements, x: Elements, y: Elements) -> Any:
+    return np.where(condition.astype(bool), x, y) if _all_numbers(condition) else None
+
+
+def _concat(*inputs: Elements, axis: int) -> Any:
+    return np.concatenate(inputs) if axis in (0, -1) else None
+
+
+ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _divide, "Gather": _gather, "Slice": _slice, "Concat": _concat,
+    "Squeeze": _squeeze, "Unsqueeze": lambda data, axes: data.reshape(-1) if data.ndim == 0 else None, "Reshape": _reshape,
+    "ReduceProd": _product, "Equal": _equal, "Where": _where, "Identity": lambda input: input,
+    "Cast": lambda input, *, to, saturate=1, round_mode="up": input if to in (6, 7) else None,
+}  # fmt: skip
+
+
+def derive(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements | None:
+    """The elements of an operator's result, where all of its inputs' are known."""
+    function = ARITHMETIC.get(op)
+    arrays = [None if v is None else elements(v) for v in inputs]
+    if function is None or any(a is None and v is not None for a, v in zip(arrays, inputs, strict=True)):
+        return None
+    found = function(*arrays, **attrs)
+    if found is None:
+        return None
+    found = np.asarray(found, dtype=object)
+    return found if found.size <= MOST else None
+
+
+@at_run_time
+def reshape_to(data: Any, shape: Any) -> Any:
+    """Reshape by a tensor whose length is not known before."""
+    return data.reshape(shape.tolist())
+
+
+def known_ints(value: Any) -> Any:
+    """A tuple of the elements of an integer tensor where all are known numbers, otherwise the value itself; None stays None."""
+    known = elements(value)
+    return tuple(int(e) for e in known.reshape(-1)) if known is not None and _all_numbers(known) else value

@@ -1,0 +1,78 @@
+"""Every rule of the executor against the standard: its signature, and the standard's own cases."""
+
+from __future__ import annotations
+
+import node_cases
+import numpy as np
+import onnx
+import pytest
+
+from onnxbridge.hub.schemas import attribute, schema_of
+from onnxbridge.lowering import same
+from onnxbridge.rules import REQUIRED
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.numpy.ops import rule
+
+# Without a seed every run draws other numbers, so there is nothing to compare.
+RANDOM = {"test_bernoulli", "test_bernoulli_double", "test_bernoulli_expanded", "test_bernoulli_double_expanded"}
+FAILURES = node_cases.expected_failures("executor")
+
+
+def _params():
+    for name, case in node_cases.cases().items():
+        if name not in RANDOM and _ours(node_cases.model_of(case)):
+            marks = [pytest.mark.xfail(strict=True, reason=FAILURES[name])] if name in FAILURES else []
+            yield pytest.param(case, id=name, marks=marks)
+
+
+def _ours(model: onnx.ModelProto) -> bool:
+    """Whether the executor has a rule for what the case is about; a case that is an operator's definition always counts."""
+    if any(n.op_type == "DFT" for n in model.graph.node) and node_cases.opset(model) < 20:
+        return False  # its axis was an attribute then
+    return bool(model.functions) or all(not n.domain and n.op_type in rule for n in model.graph.node)
+
+
+@pytest.mark.parametrize("case", list(_params()))
+def test_case(case):
+    model = node_cases.model_of(case)
+    executor = Executor(model)
+    for inputs, expected in node_cases.data_sets(case):
+        got = executor.run(None, dict(zip([i.name for i in model.graph.input], inputs, strict=False)))
+        node_cases.assert_same(list(got), list(expected), case.rtol, max(case.atol, 1e-7))
+
+
+def test_listed_failures_exist():
+    assert set(FAILURES) <= set(node_cases.cases())
+
+
+@pytest.mark.parametrize("op", [op for op in rule if not rule[op].plain])
+def test_signature_is_the_schema(op):
+    domain, _, name = op.rpartition("::")
+    schema = schema_of(name, domain)
+    params = [p for p in rule[op].params if p.form != "outputs"]
+    assert [p.name for p in params if not p.keyword] == [i.name for i in schema.inputs]
+    for p, formal in zip(params, schema.inputs, strict=False):
+        if formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional:
+            assert p.default is not REQUIRED, p.name
+        else:
+            assert p.default is REQUIRED, p.name
+    attributes = {p.name: p.default for p in params if p.keyword}
+    assert set(attributes) == set(schema.attributes)
+    for attr, default in attributes.items():
+        declared = schema.attributes[attr]
+        if declared.required:
+            assert default is REQUIRED, attr
+        elif declared.default_value.type:
+            expected = attribute(declared.default_value)
+            close = isinstance(expected, float) and np.float32(default) == np.float32(expected)
+            assert close or same(default, expected), attr
+        else:
+            assert default is None or attr == "activations", attr
+
+
+@pytest.mark.parametrize("op", [op for op in rule if rule[op].plain])
+def test_plain_rules_have_no_attributes(op):
+    schema = schema_of(op)
+    assert not schema.attributes
+    assert schema.min_input == schema.max_input
+

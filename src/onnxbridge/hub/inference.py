@@ -183,7 +183,7 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
     for a in node.attributes.values():
         proto.attribute.append(ir.serde.serialize_attribute(a))
     if any(v is not None and v.type is None for v in node.inputs):
-        _same_type_variable(schema, node)  # inference would refuse what it is told nothing of
+        by_type_variable(schema, node)  # inference would refuse what it is told nothing of
         return
     try:
         found = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
@@ -195,10 +195,10 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
             v.type = ir.serde.deserialize_type_proto_for_type(proto)
             v.shape = ir.serde.deserialize_type_proto_for_shape(proto)
     if any(v.dtype is None for v in node.outputs):
-        _same_type_variable(schema, node)
+        by_type_variable(schema, node)
 
 
-def _same_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
+def by_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
     """Where inference is silent, an output has the type of the input that shares its type variable, or its one fixed type."""
     bound = {f.type_str: v.type for f, v in zip(_formals(schema, len(node.inputs)), node.inputs, strict=True) if v is not None}
     for i, v in enumerate(node.outputs):

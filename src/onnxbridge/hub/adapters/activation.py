@@ -76,3 +76,45 @@ def prelu(op, X, slope):
     if slope.shape is None or len(slope.shape) != 1 or slope.shape[0] == 1:
         return op.PRelu(X, slope)
     return op.PRelu(X, op.Reshape(slope, [-1] + [1] * (rank_of(X) - 2)))
+
+
+@down("IsNaN", to=8)
+def is_nan(op, X):
+    """Only NaN differs from itself; Equal knew integers only, so it is neither at most nor above."""
+    return op.Not(op.Or(op.Less(X, 1.0), op.Greater(X, 0.0)))
+
+
+@down("Sinh", to=8)
+def sinh(op, input):
+    return op.Mul(op.Sub(op.Exp(input), op.Exp(op.Neg(input))), 0.5)
+
+
+@down("Cosh", to=8)
+def cosh(op, input):
+    return op.Mul(op.Add(op.Exp(input), op.Exp(op.Neg(input))), 0.5)
+
+
+@down("Atanh", to=8)
+def atanh(op, input):
+    return op.Mul(op.Log(op.Div(op.Add(input, 1.0), op.Sub(1.0, input))), 0.5)
+
+
+@down("Asinh", to=8)
+def asinh(op, input):
+    """By the magnitude, since the formula cancels below zero."""
+    size = op.Abs(input)
+    grown = op.Log(op.Add(size, op.Sqrt(op.Add(op.Mul(size, size), 1.0))))
+    return op.Mul(grown, op.Clip(op.Mul(input, 3.0e38), min=-1.0, max=1.0))
+
+
+@down("Acosh", to=8)
+def acosh(op, input):
+    return op.Log(op.Add(input, op.Sqrt(op.Sub(op.Mul(input, input), 1.0))))
+
+
+@down("Sign", to=8)
+def sign(op, input):
+    if dtype_of(input).name not in ("FLOAT", "FLOAT16", "DOUBLE"):
+        raise Unsupported("it came with opset 9, and it is written in older operators for floats only")
+    dtype = dtype_of(input)
+    return op.Sub(op.Cast(op.Greater(input, 0.0), to=dtype), op.Cast(op.Less(input, 0.0), to=dtype))

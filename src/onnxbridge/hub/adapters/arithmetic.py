@@ -13,7 +13,8 @@ _OTHERS = ("And", "Equal", "Greater", "Less", "Or", "Pow", "Xor")
 
 
 def _broadcast(name):
-    def binary(op, A, B, *, axis=None, broadcast=0):
+    def binary(op, *operands, axis=None, broadcast=0):
+        A, B = operands
         if broadcast and axis is not None:
             behind = rank_of(A) - (axis % rank_of(A)) - rank_of(B)
             if behind > 0:
@@ -64,3 +65,17 @@ def erf(op, input):
     if dtype.name in ("FLOAT", "FLOAT16", "DOUBLE", "BFLOAT16"):
         return op.Erf(input)
     raise Unsupported(f"opset 13 dropped {dtype.name.lower()}")
+
+
+@down("Mod", to=9)
+def mod(op, A, B, *, fmod=0):
+    """Division cuts off towards zero; where the rest has the wrong sign, the divisor is added once."""
+    if fmod or not dtype_of(A).is_integer():
+        raise Unsupported("it came with opset 10, and it is written in older operators for integers only")
+    rest = op.Sub(A, op.Mul(op.Div(A, B), B))
+
+    def negative(v):
+        return op.Less(op.Cast(v, to=ir.DataType.FLOAT), 0.0)
+
+    wrong = op.And(op.Not(op.Equal(rest, op.Sub(rest, rest))), op.Xor(negative(rest), negative(B)))
+    return op.Add(rest, op.Mul(B, op.Cast(wrong, to=dtype_of(A))))

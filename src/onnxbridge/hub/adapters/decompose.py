@@ -77,7 +77,8 @@ def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Nod
             pass
     body, body_version = function_body(node, version)
     if body is None:
-        raise Unsupported(f"it came with opset {version}, and it is not written in older operators here")
+        first = min(versions.history(node.op_type))
+        raise Unsupported(f"it came with opset {first}, and it is not written in older operators here")
     return (*_inlined(node, body, version, names), body_version)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, rank_of
+from onnxbridge.hub.adapters.shapes import dtype_of, rank_of
 from onnxbridge.rules import Bool, Float, Outputs
 
 _TRAINING = "export the model for inference"
@@ -26,7 +26,7 @@ def batch_normalization_test(op, X, scale, B, mean, var, *, epsilon=1e-5, is_tes
 @up("BatchNormalization", to=9)
 def batch_normalization_spatial(op, X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, spatial=1, outputs: Outputs):
     if spatial:
-        count = max(i + 1 for i, used in enumerate(outputs) if used)
+        count = _count(outputs)
         return op.BatchNormalization(X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, outputs=count)
     _inference_only(outputs)
     deviation = op.Sqrt(op.Add(var, epsilon))
@@ -38,10 +38,10 @@ def batch_normalization_mode(op, X, scale, B, mean, var, *, epsilon=1e-5, moment
     """More than one output meant training; the saved ones are gone."""
     if any(outputs[3:]):
         raise Unsupported("opset 14 dropped the outputs saved_mean and saved_var", _TRAINING)
-    count = max(i + 1 for i, used in enumerate(outputs) if used)
+    count = _count(outputs)
     training = 1 if count > 1 else None
     return op.BatchNormalization(
-        X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, training_mode=training, outputs=max(count, 1)
+        X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, training_mode=training, outputs=count
     )
 
 
@@ -52,7 +52,7 @@ def batch_normalization_training(
     if training_mode:
         raise Unsupported("training_mode=1 came with opset 14", _TRAINING)
     _inference_only(outputs)
-    return op.BatchNormalization(X, scale, B, input_mean, input_var, epsilon=epsilon, momentum=momentum)
+    return op.BatchNormalization(X, scale, B, input_mean, input_var, epsilon=epsilon)
 
 
 @up("Dropout", to=7)
@@ -102,20 +102,3 @@ def group_normalization_channels(op, X, scale, bias, *, epsilon=1e-5, num_groups
     axes = [*range(1, rank - 1)]
     scale, bias = (op.Unsqueeze(v, axes) if axes else v for v in (scale, bias))
     return op.Add(op.Mul(plain, scale), bias)
-
-
-@up("LpPool", to=2)
-def lp_pool(op, X, *, auto_pad="NOTSET", kernel_shape=None, p=2.0, pads=None, strides=None):
-    kernel = kernel_shape or fixed_shape(X)[2:]
-    return op.LpPool(X, auto_pad=auto_pad, kernel_shape=kernel, p=_whole(p), pads=pads, strides=strides)
-
-
-@up("GlobalLpPool", to=2)
-def global_lp_pool(op, X, *, p=2.0):
-    return op.GlobalLpPool(X, p=_whole(p))
-
-
-def _whole(p):
-    if p != int(p):
-        raise Unsupported(f"opset 2 takes whole exponents only, not p={p}")
-    return int(p)

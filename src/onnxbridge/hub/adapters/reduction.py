@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
 from onnxbridge.rules import Ints
@@ -37,15 +39,22 @@ up("ReduceSum", to=13)(_up("ReduceSum"))
 down("ReduceSum", to=12)(_down("ReduceSum"))
 
 
+def _first_of_reversed(op, name, data, axis, keepdims):
+    """The last index of several equal elements is the first one counted from the end."""
+    backwards = op.Slice(data, [-1], [np.iinfo(np.int64).min], [axis], [-1])
+    last = op.Sub(op.Gather(op.Shape(data), np.array(axis, np.int64)), np.array(1, np.int64))
+    return op.Sub(last, op.call(name, backwards, axis=axis, keepdims=keepdims))
+
+
 @down("ArgMax", to=11)
 def arg_max(op, data, *, axis=0, keepdims=1, select_last_index=0):
     if select_last_index:
-        raise Unsupported("opset 12 added select_last_index=1")
+        return _first_of_reversed(op, "ArgMax", data, axis, keepdims)
     return op.ArgMax(data, axis=axis, keepdims=keepdims)
 
 
 @down("ArgMin", to=11)
 def arg_min(op, data, *, axis=0, keepdims=1, select_last_index=0):
     if select_last_index:
-        raise Unsupported("opset 12 added select_last_index=1")
+        return _first_of_reversed(op, "ArgMin", data, axis, keepdims)
     return op.ArgMin(data, axis=axis, keepdims=keepdims)

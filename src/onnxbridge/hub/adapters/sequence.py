@@ -18,3 +18,9 @@ def constant(
     )  # fmt: skip
     array = value if value is not None else next(np.array(v, dtype) for v, dtype in forms if v is not None)
     return op.Constant(value=array)
+
+
+@down("Constant", to=8)
+def constant_tensor(op, *, value):
+    """Before opset 9 a Constant was a float; tensors of the graph may hold the other dtypes."""
+    return op.constant(np.asarray(value))

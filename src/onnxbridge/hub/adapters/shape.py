@@ -79,10 +79,14 @@ def split_parts(op, input, split=None, *, axis=0, num_outputs=None, outputs: Out
     """Without `split` the parts were equal; from opset 18 on the last one may be smaller."""
     if split is None:
         size = input.shape[axis] if input.shape is not None else None
-        if not isinstance(size, int):
-            raise Unsupported("the size that is split must be known")
-        part = -(-size // num_outputs)
-        split = op.constant(np.array([part] * (num_outputs - 1) + [size - part * (num_outputs - 1)], np.int64))
+        most = np.array([num_outputs - 1], np.int64)
+        if isinstance(size, int):
+            part = -(-size // num_outputs)
+            split = op.constant(np.array([part] * (num_outputs - 1) + [size - part * (num_outputs - 1)], np.int64))
+        else:
+            size = op.Gather(op.Shape(input), np.array([axis], np.int64))
+            part = op.Div(op.Add(size, most), np.array([num_outputs], np.int64))
+            split = op.Concat(*[part] * (num_outputs - 1), op.Sub(size, op.Mul(part, most)), axis=0)
     return op.Split(input, split, axis=axis, outputs=len(outputs))
 
 
@@ -159,11 +163,6 @@ def slice_attributes(op, data, starts: Ints, ends: Ints, axes: Ints | None = Non
     return op.Slice(data, starts=starts, ends=ends, axes=axes)
 
 
-@down("Flatten", to=10)
-def flatten(op, input, *, axis=1):
-    return op.Flatten(input, axis=axis + rank_of(input) if axis < 0 else axis)
-
-
 @down("Expand", to=7)
 def expand(op, input, shape: Ints):
     """Before Expand there is only Tile, which needs to know both sizes."""
@@ -173,3 +172,9 @@ def expand(op, input, shape: Ints):
     want = [1] * (rank - len(shape)) + list(shape)
     repeats = [w if h == 1 else 1 for h, w in zip(have, want, strict=True)]
     return op.Tile(op.Reshape(input, np.array(have, np.int64)), np.array(repeats, np.int64))
+
+
+@down("ConstantOfShape", to=8)
+def constant_of_shape(op, input, *, value=None):
+    value = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    return op.Expand(op.constant(value.reshape(())), input)

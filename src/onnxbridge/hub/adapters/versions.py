@@ -10,7 +10,6 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from onnxbridge.hub.inference import type_str
 from onnxbridge.hub.schemas import attribute, plain
 from onnxbridge.lowering import Schema, same
 
@@ -162,11 +161,19 @@ def wrong_dtype(node: ir.Node, version: int) -> str:
     for kind, values, formals in (("takes", node.inputs, schema.inputs), ("gives", node.outputs, schema.outputs)):
         for i, value in enumerate(values):
             found = _formal(formals, i)
-            text = type_str(value) if value is not None else None
+            text = _type(value.type) if value is not None else None
             if found is not None and text is not None and text not in found.types:
-                assert value is not None and value.dtype is not None
-                return f"opset {version} {kind} no {value.dtype.name.lower()} as {found.name!r}"
+                short = text.removeprefix("tensor(").removesuffix(")") if text.startswith("tensor") else text
+                return f"opset {version} {kind} no {short} as {found.name!r}"
     return ""
+
+
+def _type(kind: ir.TypeProtocol | None) -> str | None:
+    """A type as the schemas write it, None where it is not known."""
+    if isinstance(kind, ir.SequenceType | ir.OptionalType):
+        inner = _type(kind.elem_type)
+        return None if inner is None else f"{'seq' if isinstance(kind, ir.SequenceType) else 'optional'}({inner})"
+    return f"tensor({kind.dtype.name.lower()})" if isinstance(kind, ir.TensorType) else None
 
 
 def _formal(formals: Sequence[Any], i: int) -> Any:

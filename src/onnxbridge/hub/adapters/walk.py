@@ -7,6 +7,7 @@ is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -19,7 +20,7 @@ from onnxbridge.hub import fold, places
 from onnxbridge.hub.adapters import decompose, down, up, versions
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.graphs import every_graph
-from onnxbridge.hub.inference import infer
+from onnxbridge.hub.inference import by_type_variable, infer
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import plain
 from onnxbridge.lowering import Call, Ref, bind
@@ -27,6 +28,7 @@ from onnxbridge.rules import Rule, Rules
 
 _DOMAINS = ("", "ai.onnx")
 _DEEPEST = 20
+_MOST = 64
 
 
 class _Itself(dict[Any, Any]):
@@ -172,6 +174,10 @@ class Walk:
 
     def _decompose(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
         """Write the operator in others, at the version that those are of."""
+        constants = [known(v) for v in node.outputs]
+        if all(c is not None for c in constants):
+            self._replace(graph, node, tuple(constants), version)
+            return
         if self._depth > _DEEPEST:
             raise Unsupported(f"it came with opset {version}, and its definition does not end in older operators")
         self._depth += 1
@@ -205,10 +211,12 @@ class Walk:
         made = {id(v) for n in written for v in n.outputs}
         pairs: list[tuple[ir.Value, ir.Value]] = []
         for i, output in enumerate(node.outputs):
-            if not output.name or not (output.uses() or output.is_graph_output()):
-                continue
             if i >= len(results) or results[i] is None:
-                raise Unsupported(f"opset {version} does not give output {i}")
+                if output.uses() or output.is_graph_output():
+                    raise Unsupported(f"opset {version} does not give output {i}")
+                continue
+            if not output.name:
+                continue
             result = writer.constant(results[i])
             if id(result) not in made or any(result is r for _, r in pairs):
                 result = writer.Identity(result)
@@ -260,7 +268,7 @@ class _Static:
         return known(value)
 
 
-def known(value: ir.Value) -> np.ndarray[Any, Any] | None:
+def known(value: ir.Value, depth: int = 32) -> np.ndarray[Any, Any] | None:
     """The constant behind a value: a tensor that no input may replace, a Constant node, or sizes worked out of these."""
     node = value.producer()
     if node is None:
@@ -271,12 +279,37 @@ def known(value: ir.Value) -> np.ndarray[Any, Any] | None:
             dtype = {"value_float": np.float32, "value_floats": np.float32}.get(attribute.name)
             return np.asarray(found, dtype)
     if node.op_type == "Identity" and node.inputs[0] is not None:
-        return known(node.inputs[0])
+        return known(node.inputs[0], depth)
+    found = _computed(node, depth)
+    if found is not None:
+        return found
     sizes = fold.sizes(value) if value.dtype in (ir.DataType.INT64, ir.DataType.INT32) else None
     if sizes is None or None in sizes or value.dtype is None:
         return None
     array = np.array(sizes, value.dtype.numpy())
     return array.reshape(()) if value.shape is not None and len(value.shape) == 0 else array
+
+
+# Operators on sizes and axes that mean the same in every version that has these inputs.
+_STABLE = frozenset({
+    "Abs", "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Max", "Min", "Mul", "Neg", "Not", "Range", "Reshape", "Sub", "Where",
+})  # fmt: skip
+
+
+def _computed(node: ir.Node, depth: int) -> np.ndarray[Any, Any] | None:
+    """A small integer result of operators on constants."""
+    if node.op_type == "Size" and node.inputs[0] is not None and node.inputs[0].shape is not None:
+        dims = list(node.inputs[0].shape)
+        return np.array(math.prod(dims), np.int64) if all(isinstance(d, int) for d in dims) else None
+    if node.op_type not in _STABLE or node.domain not in _DOMAINS or not depth or len(node.outputs) != 1:
+        return None
+    arrays = [None if v is None else known(v, depth - 1) for v in node.inputs]
+    if not arrays or any(a is None or a.size > _MOST or a.dtype.kind not in "iub" for a in arrays):
+        return None
+    if node.op_type == "Range" and (abs(int(arrays[1]) - int(arrays[0])) > _MOST or int(arrays[2]) == 0):
+        return None
+    results = fold.evaluate(node, arrays)
+    return None if results is None or results[0].dtype.kind not in "iub" else results[0]
 
 
 def _attribute(attr: ir.Attr) -> Any:
@@ -308,6 +341,9 @@ def _complete(node: ir.Node, version: int) -> None:
     said = [(v.type, v.shape) for v in node.outputs]
     with suppress(TypeError, ValueError, RuntimeError, IndexError, AssertionError):
         infer(versions.history(node.op_type)[since], node)
+    if any(v.type is None for v in node.outputs):
+        with suppress(TypeError):
+            by_type_variable(versions.history(node.op_type)[since], node)
     for value, (kind, shape) in zip(node.outputs, said, strict=True):
         value.type = kind if kind is not None else value.type
         value.shape = shape if shape is not None else value.shape

@@ -8,31 +8,31 @@ from onnxbridge.hub.expand import expand
 
 
 @expand("Gelu")
-def gelu(op, x, *, approximate="none"):
+def gelu(op, X, *, approximate="none"):
     if approximate == "tanh":
-        inner = op.Mul(op.Add(x, op.Mul(op.Mul(op.Mul(x, x), x), 0.044715)), math.sqrt(2 / math.pi))
-        return op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(inner), 1.0))
-    return op.Mul(op.Mul(x, 0.5), op.Add(op.Erf(op.Mul(x, math.sqrt(0.5))), 1.0))
+        inner = op.Mul(op.Add(X, op.Mul(op.Mul(op.Mul(X, X), X), 0.044715)), math.sqrt(2 / math.pi))
+        return op.Mul(op.Mul(X, 0.5), op.Add(op.Tanh(inner), 1.0))
+    return op.Mul(op.Mul(X, 0.5), op.Add(op.Erf(op.Mul(X, math.sqrt(0.5))), 1.0))
 
 
 @expand("HardSwish")
-def hard_swish(op, x):
-    return op.Mul(x, op.HardSigmoid(x, alpha=1 / 6, beta=0.5))
+def hard_swish(op, X):
+    return op.Mul(X, op.HardSigmoid(X, alpha=1 / 6, beta=0.5))
 
 
 @expand("Swish")
-def swish(op, x, *, alpha=1.0):
-    return op.Mul(x, op.Sigmoid(op.Mul(x, alpha) if alpha != 1.0 else x))
+def swish(op, X, *, alpha=1.0):
+    return op.Mul(X, op.Sigmoid(op.Mul(X, alpha) if alpha != 1.0 else X))
 
 
 @expand("Mish")
-def mish(op, x):
-    return op.Mul(x, op.Tanh(op.Softplus(x)))
+def mish(op, X):
+    return op.Mul(X, op.Tanh(op.Softplus(X)))
 
 
 @expand("HardSigmoid")
-def hard_sigmoid(op, x, *, alpha=0.2, beta=0.5):
-    return op.Clip(op.Add(op.Mul(x, alpha), beta), 0.0, 1.0)
+def hard_sigmoid(op, X, *, alpha=0.2, beta=0.5):
+    return op.Clip(op.Add(op.Mul(X, alpha), beta), 0.0, 1.0)
 
 
 @expand("LogSoftmax")
@@ -42,13 +42,13 @@ def log_softmax(op, input, *, axis=-1):
 
 
 @expand("Celu")
-def celu(op, x, *, alpha=1.0):
-    return op.Mul(op.Elu(op.Div(x, alpha)), alpha)
+def celu(op, X, *, alpha=1.0):
+    return op.Mul(op.Elu(op.Div(X, alpha)), alpha)
 
 
 @expand("ThresholdedRelu")
-def thresholded_relu(op, x, *, alpha=1.0):
-    return op.Where(op.Greater(x, alpha), x, 0.0)
+def thresholded_relu(op, X, *, alpha=1.0):
+    return op.Where(op.Greater(X, alpha), X, 0.0)
 
 
 @expand("Shrink")

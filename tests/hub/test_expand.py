@@ -1,0 +1,86 @@
+"""Every expansion against the standard's own cases of its operator, computed by the executor's rules for simpler operators."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onnxbridge.errors import ConversionError
+from onnxbridge.hub import calls, io, opset, passes
+from onnxbridge.hub.expand import body_of, expand
+from onnxbridge.hub.schemas import name_of, schema_of
+from onnxbridge.lowering import as_function
+from onnxbridge.runtime.numpy.ops import rule as numpy_rules
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
+import node_cases
+
+FAILURES = node_cases.expected_failures("expand")
+
+
+class Arrays:
+    """Computes at once, on arrays."""
+
+    direction = "expansion to arrays"
+    writer = None
+
+    def static(self, key, value):
+        return value
+
+    def scope(self, call):
+        return nullcontext()
+
+    def adopt(self, call, results):
+        return results
+
+    def expand(self, call):
+        return body_of(call)
+
+
+def node_of(model):
+    """The one node of a case, in a typed hub model."""
+    hub = opset.to_hub(passes.inline(io.from_proto(model)))
+    passes.infer(hub)
+    nodes = list(hub.graph)
+    return hub, nodes[0] if len(nodes) == 1 else None
+
+
+def _params():
+    for name, case in node_cases.cases().items():
+        model = node_cases.model_of(case)
+        if len(model.graph.node) == 1 and name_of(model.graph.node[0].op_type, model.graph.node[0].domain) in expand:
+            marks = [pytest.mark.xfail(strict=True, raises=ConversionError, reason=FAILURES[name])] if name in FAILURES else []
+            yield pytest.param(case, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("case", list(_params()))
+def test_case(case):
+    hub, node = node_of(node_cases.model_of(case))
+    if node is None:
+        pytest.fail("the case has more than one node at the hub's opset")
+    body = body_of(calls.call_of(node))
+    for inputs, expected in node_cases.data_sets(case):
+        feeds = dict(zip(hub.graph.inputs, inputs, strict=False))
+        given = [None if v is None else feeds[v] if v in feeds else v.const_value.numpy() for v in node.inputs]
+        with np.errstate(all="ignore"):
+            results = as_function(body, numpy_rules, calls.HubValues(lambda v: v.const_value.numpy()), Arrays())(*given)
+        wanted = [r for o, r in zip(node.outputs, results, strict=True) if o.is_graph_output()]
+        node_cases.assert_same([np.asarray(w) for w in wanted], list(expected), max(case.rtol, 1e-5), max(case.atol, 1e-6))
+
+
+def test_every_expansion_has_a_case():
+    covered = {node_cases.model_of(p.values[0]).graph.node[0].op_type for p in _params()}
+    assert covered == set(expand)
+
+
+@pytest.mark.parametrize("op", list(expand))
+def test_signature_is_the_schema(op):
+    domain, _, name = op.rpartition("::")
+    schema = schema_of(name, domain)
+    params = [p for p in expand[op].params if p.form != "outputs"]
+    assert [p.name for p in params if not p.keyword] == [i.name for i in schema.inputs]
+    assert {p.name for p in params if p.keyword} == set(schema.attributes)

@@ -1,0 +1,51 @@
+"""Frameworks are imported once, quietly, and their absence is reported with the command that installs them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from onnxbridge import frameworks
+from onnxbridge.errors import MissingFrameworkError
+
+
+def test_a_framework_is_imported_once():
+    assert frameworks.torch() is sys.modules["torch"]
+    assert frameworks.torch() is frameworks.torch()
+
+
+def test_coremltools_and_tensorflow_are_quiet():
+    script = (
+        "from onnxbridge import frameworks as f; f.coremltools(); f.tensorflow(); import sys; print('heard', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert done.stderr == "heard\n"
+
+
+def test_importing_us_imports_no_framework():
+    script = "import onnxbridge.frameworks, sys; print([m for m in ('torch', 'tensorflow', 'coremltools') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_missing_framework_names_the_command(monkeypatch):
+    monkeypatch.setattr(frameworks.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingFrameworkError, match=r"pip install 'onnxbridge\[pytorch\]'"):
+        frameworks._load("torch", "pip install 'onnxbridge[pytorch]'")
+
+
+def test_one_that_is_broken_says_why(tmp_path, monkeypatch):
+    (tmp_path / "broken_framework.py").write_text("raise ImportError('no libfoo')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(MissingFrameworkError, match="does not import: no libfoo"):
+        frameworks._load("broken_framework", "pip install it")
+
+
+def test_real_messages_on_the_standard_error_are_kept(tmp_path):
+    (tmp_path / "loud.py").write_text("import os; os.write(2, b'I0000 noise\\nthe disk is full\\n')")
+    script = "from onnxbridge import frameworks; frameworks._load('loud', '', 'tensorflow')"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert done.stderr == "the disk is full\n"

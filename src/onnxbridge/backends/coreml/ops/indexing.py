@@ -1,0 +1,231 @@
+"""Gathering, scattering, slicing, padding and picking elements."""
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.sizes import fixed, known, numbers, size, vector
+from onnxbridge.backends.coreml.types import cast, is_float, like
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Int, Ints
+
+END = np.iinfo(np.int32).max
+
+
+@rule("Slice")
+def slice_(data, starts, ends, axes: Ints | None = None, steps: Ints | None = None):
+    count = int(starts.shape[0])
+    axes = [a % data.rank for a in (range(count) if axes is None else axes)]
+    steps = steps or (1,) * count
+    if 0 in steps:
+        raise Unsupported("a step of 0")
+    first, last = known(starts), known(ends)
+    if first is None or last is None:
+        return _computed_slice(data, starts, ends, axes, steps)
+    begin, end, stride = [0] * data.rank, [0] * data.rank, [1] * data.rank
+    from_start, to_end = [True] * data.rank, [True] * data.rank
+    for axis, low, high, step in zip(axes, first, last, steps, strict=True):
+        stride[axis] = max(min(step, END), -END)
+        if fixed(data, [axis]):
+            n = int(data.shape[axis])
+            low, high = (v + n if v < 0 else v for v in (low, high))
+            if step > 0:
+                low, high = min(max(low, 0), n), min(max(high, 0), n)
+            else:
+                low, high = min(max(low, 0), n - 1), min(max(high, -1), n - 1)
+            if (high - low) * step <= 0:
+                raise Unsupported("an empty result, which Core ML has not")
+            from_start[axis], to_end[axis] = False, high < 0
+        else:
+            if step < 0 and not (low in (-1,) or low >= END):
+                raise Unsupported("a negative step from within a dynamic axis")
+            from_start[axis] = (low == 0 and step > 0) or step < 0
+            to_end[axis] = high >= END if step > 0 else high <= -END
+        begin[axis], end[axis] = low, 0 if to_end[axis] else high
+    return mb.slice_by_index(x=data, begin=begin, end=end, stride=stride, begin_mask=from_start, end_mask=to_end)
+
+
+def _computed_slice(data, starts, ends, axes, steps):
+    """Bounds that only the running model knows, brought into the axis first; steps backwards go over the reversed axis."""
+    begin, end = [np.int32(0)] * data.rank, [size(data, a) for a in range(data.rank)]
+    stride = [1] * data.rank
+    back = [a for a, s in zip(axes, steps, strict=True) if s < 0]
+    for i, (axis, step) in enumerate(zip(axes, steps, strict=True)):
+        n = size(data, axis)
+        n = np.int32(n) if isinstance(n, int) else n
+        low, high = (_wrapped(mb.slice_by_index(x=v, begin=[i], end=[i + 1], squeeze_mask=[True]), n) for v in (starts, ends))
+        if step < 0:
+            last = mb.sub(x=n, y=np.int32(1))
+            low, high = (mb.sub(x=last, y=mb.minimum(x=v, y=last)) for v in (low, high))
+        begin[axis], end[axis] = (mb.maximum(x=mb.minimum(x=v, y=n), y=np.int32(0)) for v in (low, high))
+        stride[axis] = min(abs(step), END)
+    data = mb.reverse(x=data, axes=back) if back else data
+    begin = [int(v) if isinstance(v, np.integer) else v for v in begin]
+    return mb.slice_by_index(x=data, begin=vector(begin), end=vector(end), stride=stride)
+
+
+def _wrapped(index, n):
+    return mb.select(cond=mb.less(x=index, y=np.int32(0)), a=mb.add(x=index, y=n), b=index)
+
+
+def inside(indices, n):
+    """Indices counted from the front; constant ones are checked."""
+    if indices.val is not None and isinstance(n, int):
+        array = np.asarray(indices.val, np.int32)
+        if array.size and (array.min() < -n or array.max() >= n):
+            raise Unsupported(f"an index is outside of [{-n}, {n - 1}]")
+        return np.where(array < 0, array + n, array).astype(np.int32)
+    return _wrapped(indices, np.int32(n) if isinstance(n, int) else n)
+
+
+def _held(x):
+    """Gathers and scatters take numbers only: a bool goes through as int32."""
+    return cast(x, types.int32) if x.dtype == types.bool else x
+
+
+@rule("Gather")
+def gather(data, indices, *, axis=0):
+    constant = indices.val is not None and fixed(data, [axis])
+    indices = inside(indices, int(data.shape[axis])) if constant else indices
+    return cast(mb.gather(x=_held(data), indices=indices, axis=axis), data.dtype)
+
+
+@rule("GatherElements")
+def gather_elements(data, indices, *, axis=0):
+    x = _held(data)
+    others = [a for a in range(data.rank) if a != axis % data.rank]
+    if any(data.shape[a] != indices.shape[a] for a in others):
+        cut = [indices.shape[a] if a in others else data.shape[a] for a in range(data.rank)]
+        if not all(isinstance(n, (int, np.integer)) for n in cut):
+            raise Unsupported("indices and data of different dynamic sizes")
+        x = mb.slice_by_index(x=x, begin=[0] * data.rank, end=[int(n) for n in cut])
+    return cast(mb.gather_along_axis(x=x, indices=inside(indices, size(data, axis)), axis=axis), data.dtype)
+
+
+@rule("GatherND")
+def gather_nd(data, indices, *, batch_dims=0):
+    return cast(mb.gather_nd(x=_held(data), indices=indices, batch_dims=batch_dims), data.dtype)
+
+
+MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+@rule("ScatterElements")
+def scatter_elements(data, indices, updates, *, axis=0, reduction="none"):
+    axis %= data.rank
+    indices = inside(indices, size(data, axis))
+    x, new = _held(data), _held(updates)
+    if all(data.shape[a] == indices.shape[a] for a in range(data.rank) if a != axis):
+        y = mb.scatter_along_axis(data=x, indices=indices, updates=new, axis=axis, mode=MODES[reduction])
+    else:  # indices that do not reach as far as the data: every place by all its coordinates
+        shape = numbers(updates, "the indices")
+        grid = np.indices(shape).astype(np.int32)
+        places = mb.stack(values=[indices if a == axis else grid[a] for a in range(data.rank)], axis=data.rank)
+        y = mb.scatter_nd(data=x, indices=places, updates=new, mode=MODES[reduction])
+    return cast(y, data.dtype)
+
+
+@rule("ScatterND")
+def scatter_nd(data, indices, updates, *, reduction="none"):
+    depth = int(indices.shape[-1])
+    limits = vector([size(data, a) for a in range(depth)])
+    if indices.val is not None and fixed(data, range(depth)):
+        array = np.asarray(indices.val, np.int32)
+        indices = np.where(array < 0, array + limits, array).astype(np.int32)
+    else:
+        indices = _wrapped(indices, limits)
+    y = mb.scatter_nd(data=_held(data), indices=indices, updates=_held(updates), mode=MODES[reduction])
+    return cast(y, data.dtype)
+
+
+@rule("OneHot")
+def one_hot(indices, depth: Int, values, *, axis=-1):
+    """By comparing: an index outside of [-depth, depth) gives a row of the off value."""
+    axis = axis % (indices.rank + 1)
+    n = like(indices, depth)
+    indices = mb.select(cond=mb.less(x=indices, y=like(indices, 0)), a=mb.add(x=indices, y=n), b=indices)
+    places = np.arange(depth).reshape([-1 if a == axis else 1 for a in range(indices.rank + 1)])
+    hot = mb.equal(x=mb.expand_dims(x=indices, axes=[axis]), y=like(indices, places))
+    off, on = (mb.slice_by_index(x=values, begin=[i], end=[i + 1], squeeze_mask=[True]) for i in (0, 1))
+    return mb.select(cond=hot, a=on, b=off)
+
+
+@rule("NonZero")
+def non_zero(X):
+    return mb.transpose(x=mb.non_zero(x=X), perm=[1, 0])
+
+
+@rule("Compress")
+def compress(input, condition, *, axis=None):
+    if axis is None:
+        input, axis = mb.reshape(x=input, shape=[-1]), 0
+    places = mb.squeeze(x=mb.non_zero(x=condition), axes=[1])
+    return cast(mb.gather(x=_held(input), indices=places, axis=axis), input.dtype)
+
+
+@rule("ReverseSequence")
+def reverse_sequence(input, sequence_lens, *, batch_axis=1, time_axis=0):
+    return mb.reverse_sequence(x=input, lengths=sequence_lens, seq_axis=time_axis, batch_axis=batch_axis)
+
+
+NAMES = {"reflect": "reflect", "edge": "replicate"}
+
+
+@rule("Pad")
+def pad(data, pads, constant_value=None, axes: Ints | None = None, *, mode="constant"):
+    axes = [a % data.rank for a in (range(data.rank) if axes is None else axes)]
+    amounts = known(pads)
+    plain = is_float(data) and amounts is not None and min(amounts, default=0) >= 0
+    value = None if constant_value is None else constant_value.val
+    if plain and mode == "constant" and (constant_value is None or value is not None):
+        return mb.pad(x=data, pad=_spread(amounts, axes, data.rank), mode=mode, constant_val=like(data, 0 if value is None else value))
+    if plain and mode in NAMES and data.rank >= 3 and all(a >= data.rank - 2 for a in axes) and fixed(data, axes):
+        count = len(axes)
+        if all(max(amounts[i], amounts[i + count]) < data.shape[a] for i, a in enumerate(axes)):
+            return mb.pad(x=data, pad=_spread(amounts, axes, data.rank)[-4:], mode=NAMES[mode])
+    x = _held(data)
+    for i, axis in enumerate(axes):
+        before, after = (_amount(pads, amounts, j) for j in (i, i + len(axes)))
+        if not (isinstance(before, int) and isinstance(after, int) and before == after == 0):
+            x = _padded(x, axis, before, after, mode, constant_value)
+    return cast(x, data.dtype)
+
+
+def _spread(amounts, axes, rank):
+    """As MIL writes it: before and after for every axis."""
+    spread = [0] * (2 * rank)
+    for i, axis in enumerate(axes):
+        spread[2 * axis], spread[2 * axis + 1] = amounts[i], amounts[i + len(axes)]
+    return spread
+
+
+def _amount(pads, amounts, i):
+    return amounts[i] if amounts is not None else mb.slice_by_index(x=pads, begin=[i], end=[i + 1], squeeze_mask=[True])
+
+
+def _scalar(n):
+    return np.int32(n) if isinstance(n, int) else n
+
+
+def _padded(x, axis, before, after, mode, constant_value):
+    """One axis longer or shorter: every new place says which element it takes, any type and any amount."""
+    n = _scalar(size(x, axis))
+    places = mb.range_1d(start=mb.sub(x=np.int32(0), y=_scalar(before)), end=mb.add(x=n, y=_scalar(after)), step=np.int32(1))
+    last = mb.sub(x=n, y=np.int32(1))
+    if mode == "wrap":
+        taken = mb.mod(x=places, y=n)
+    elif mode == "reflect":
+        period = mb.maximum(x=mb.mul(x=last, y=np.int32(2)), y=np.int32(1))
+        there = mb.mod(x=places, y=period)
+        taken = mb.minimum(x=there, y=mb.sub(x=period, y=there))
+        taken = mb.minimum(x=taken, y=last)
+    else:
+        taken = mb.maximum(x=mb.minimum(x=places, y=last), y=np.int32(0))
+    y = mb.gather(x=x, indices=taken, axis=axis)
+    if mode != "constant":
+        return y
+    shape = [-1 if a == axis else 1 for a in range(x.rank)]
+    own = mb.reshape(x=mb.cast(x=mb.equal(x=taken, y=places), dtype="int32"), shape=shape)
+    value = like(x, 0) if constant_value is None else cast(constant_value, x.dtype)
+    return mb.select(cond=mb.cast(x=own, dtype="bool"), a=y, b=value)

@@ -50,7 +50,7 @@ def node_of(model):
 
 
 def _params():
-    for name, case in node_cases.cases().items():
+    for name, case in node_cases.cases(lowest=1).items():
         model = node_cases.model_of(case)
         if len(model.graph.node) == 1 and name_of(model.graph.node[0].op_type, model.graph.node[0].domain) in expand:
             marks = [pytest.mark.xfail(strict=True, raises=ConversionError, reason=FAILURES[name])] if name in FAILURES else []

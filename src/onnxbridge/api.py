@@ -44,6 +44,11 @@ class Conversion:
     report: Report | None = None
     paths: list[Path] = field(default_factory=list)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not as in the source, as the backend says it."""
+        return tuple(getattr(self.artifact, "notes", ()))
+
     @cached_property
     def model(self) -> Any:
         """The target framework's own object; an `onnx.ModelProto` for "onnx"."""

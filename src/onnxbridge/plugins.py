@@ -77,6 +77,9 @@ class Backend(Protocol):
     def from_hub(self, model: ir.Model, **options: Any) -> Any:
         """The artifact. The model is not changed.
 
+        An artifact may carry `notes`, what a user should know of it (a clamped bound, a rewritten name), and `unit_roundoff`, of
+        its arithmetic where that is coarser than the hub model's.
+
         Raises:
             ConversionError: with every operator that is in the way.
         """
@@ -98,7 +101,7 @@ class Opener(Protocol):
     """A backend that also opens its artifacts again from their files, so that they can be verified where no frontend reads them."""
 
     def open(self, path: Path) -> Any:
-        """The artifact that `save` wrote there, as `runner` takes it, with `input_names` and `output_names`.
+        """The artifact that `save` wrote there, as `runner` takes it, with its ports: `inputs` and `outputs`, each with its name in the hub as `hub`.
 
         Raises:
             UnsafeFileError: if it is not one.

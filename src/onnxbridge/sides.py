@@ -44,7 +44,7 @@ def runnable(
             backend = plugins.backend(opener)
             artifact = cast(plugins.Opener, backend).open(Path(source))
             side = Side(backend.title, backend.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
-            return Runnable(side, tuple(artifact.input_names), tuple(artifact.output_names), None)
+            return Runnable(side, tuple(p.hub for p in artifact.inputs), tuple(p.hub for p in artifact.outputs), None)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)

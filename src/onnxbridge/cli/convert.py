@@ -55,12 +55,14 @@ def command(source: str, weights: str | None, to: str, as_json: bool, quiet: boo
         report.write_text(shell.as_json(made.report.as_dict()) + "\n")
     if as_json:
         shell.say(shell.as_json({
-            "source": made.source, "target": made.target, "written": [str(p) for p in made.paths],
+            "source": made.source, "target": made.target, "written": [str(p) for p in made.paths], "notes": list(made.notes),
             "verification": made.report.as_dict() if made.report else None,
         }))  # fmt: skip
     else:
         if made.report is not None:
             shell.say(str(made.report))
+        for text in () if quiet else made.notes:
+            shell.note(f"note: {text}")
         shell.say("wrote " + ", ".join(str(p) for p in made.paths))
     if error is not None:
         raise error

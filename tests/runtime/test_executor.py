@@ -67,10 +67,10 @@ def test_runs_only_what_the_named_values_need():
 
 
 def test_frees_values_after_their_last_use():
-    executor = Executor(model("agraph (float[n] x) => (float[n] y) { a = Neg(x)  b = Neg(a)  c = Neg(b)  y = Neg(c) }"))
     big = np.ones(1 << 22, np.float32)
     few = Limits(tensor_bytes=2 * big.nbytes, total_bytes=int(2.5 * big.nbytes))
-    executor = Executor(model("agraph (float[n] x) => (float[n] y) { a = Neg(x)  b = Neg(a)  c = Neg(b)  y = Neg(c) }"), limits=few)
+    text = "agraph (float[n] x) => (float[n] y) { a = Neg(x)  b = Neg(a)  c = Neg(b)  y = Neg(c) }"
+    executor = Executor(model(text), limits=few)
     np.testing.assert_array_equal(executor.run(None, {"x": big})[0], big)
     with pytest.raises(LimitError, match="bytes"):
         executor.run(["a", "b", "c", "y"], {"x": big})
@@ -106,10 +106,18 @@ def test_float64_mode_computes_everything_in_float64(kind):
     assert s.dtype == np.int64
 
 
+def test_float64_mode_takes_bits_of_the_declared_type():
+    text = "agraph (float[2, 2] x) => (float[2, 2] y, int32[2, 2] i) { i = BitCast <to = 6> (x)  y = BitCast <to = 1> (i) }"
+    y, i = Executor(model(text), precision="float64").run(None, {"x": X})
+    np.testing.assert_array_equal(i, X.view(np.int32))
+    np.testing.assert_array_equal(y, X.astype(np.float64), strict=True)
+
+
 def test_float64_mode_is_the_limit_of_float32():
     rng = np.random.default_rng(0)
     w = rng.standard_normal((8, 3, 3, 3)).astype(np.float32)
-    text = "agraph (float[1,3,9,9] x, float[8,3,3,3] w) => (float[1,8,1,1] y) { c = Conv(x, w) g = Gelu(c) y = GlobalAveragePool(g) }"
+    text = """agraph (float[1,3,9,9] x, float[8,3,3,3] w) => (float[1,8,1,1] y)
+    { c = Conv(x, w) g = Gelu(c) y = GlobalAveragePool(g) }"""
     x = rng.standard_normal((1, 3, 9, 9)).astype(np.float32)
     single = Executor(model(text)).run(None, {"x": x, "w": w})[0]
     double = Executor(model(text), precision="float64").run(None, {"x": x, "w": w})[0]
@@ -130,7 +138,8 @@ def test_branches_and_loops_see_outer_values():
                             else_branch = b () => (float[2,2] q) { q = Add (x, two) }>
             }
         >
-        y, trace = Loop (n, , start) <body = step (int64 i, bool go, float[2,2] s) => (bool keep, float[2,2] next, float[2,2] seen) {
+        y, trace = Loop (n, , start) <body = step (int64 i, bool go, float[2,2] s)
+                                             => (bool keep, float[2,2] next, float[2,2] seen) {
             keep = Identity (go)
             next = Add (s, two)
             seen = Sub (next, x)
@@ -209,7 +218,7 @@ BOMBS = {
     "RandomNormal": f"{{ y = RandomNormal<shape = [{HUGE}]>() }}",
     "HannWindow": f"<int64 n = {{{HUGE}}}> {{ y = HannWindow(n) }}",
     "Add": "<int64[2] a = {16777216, 1}, int64[2] b = {1, 16777216}> { p = Expand(one, a)  q = Expand(one, b)  y = Add(p, q) }",
-    "MatMul": "<int64[2] a = {4194304, 1}, int64[2] b = {1, 4194304}> { p = Expand(one, a)  q = Expand(one, b)  y = MatMul(p, q) }",
+    "MatMul": "<int64[2] a = {4194304, 1}, int64[2] b = {1, 4194304}> { p = Expand(one, a) q = Expand(one, b) y = MatMul(p, q) }",
     "Einsum": "<int64[1] a = {4194304}> { r = Reshape(one, o) p = Expand(r, a) y = Einsum<equation = \"i,j->ij\">(p, p) }",
     "AveragePool": f"{{ r = Reshape(one, four) y = AveragePool<kernel_shape = [1, 1], pads = [0, {HUGE}, 0, 0]>(r) }}",
     "ConvTranspose": f"{{ r = Reshape(one, four) y = ConvTranspose<output_padding = [0, {HUGE}]>(r, r) }}",
@@ -236,7 +245,12 @@ def test_a_bomb_ends_in_a_limit_error_at_once(kind):
 LOOP = """
 agraph (int64 n) => (int64 y)
 <int64 zero = {0}>
-{ y = Loop (n, , zero) <body = step (int64 i, bool go, int64 s) => (bool keep, int64 next) { keep = Identity(go) next = Add(s, i) }> }
+{
+    y = Loop (n, , zero) <body = step (int64 i, bool go, int64 s) => (bool keep, int64 next) {
+        keep = Identity(go)
+        next = Add(s, i)
+    }>
+}
 """
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import Unsupported, UsageError
 from onnxbridge.hub import calls
 from onnxbridge.hub.limits import Limits, limited
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.lowering import Body, Call, Ref
-from onnxbridge.runtime.plan import Compiler, Plan, Settings, execute
+from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
 
 Array = np.ndarray[Any, Any]
 
@@ -156,7 +156,7 @@ def _settings(wide: bool) -> Settings:
         array = key.const_value.numpy()
         return _widened(array) if wide else array
 
-    return Settings(rule, constant, expand, _wide_attributes if wide else None, _widened if wide else None)
+    return Settings(rule, constant, expand, _widen_step if wide else None, _widened if wide else None)
 
 
 def _widened(value: Any) -> Any:
@@ -166,13 +166,17 @@ def _widened(value: Any) -> Any:
     return value.astype(np.float64) if getattr(value, "dtype", None) in _ROUNDED else value
 
 
-def _wide_attributes(op: str, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Attributes that name or hold one of the rounded types, changed to float64."""
-    return {
-        name: ir.DataType.DOUBLE.value
-        if name in _TYPE_ATTRIBUTES and value in _ROUNDED_CODES
-        else _widened(value)
-        if isinstance(value, np.ndarray)
-        else value
-        for name, value in attrs.items()
-    }
+def _widen_step(call: Call, step: Step) -> None:
+    """Attributes that name or hold one of the rounded types are changed to float64; bits are taken of the declared type."""
+    if call.op == "BitCast":
+        declared = call.inputs[0].key.dtype
+        if declared is None:
+            raise Unsupported("in float64 mode the bits of a value whose type is not declared")
+        own, run = declared.numpy(), step.run
+        step.run = lambda input, *, to: run(input.astype(own), to=to)
+        return
+    for name, value in step.attrs.items():
+        if isinstance(value, np.ndarray):
+            step.attrs[name] = _widened(value)
+        elif name in _TYPE_ATTRIBUTES and value in _ROUNDED_CODES:
+            step.attrs[name] = ir.DataType.DOUBLE.value

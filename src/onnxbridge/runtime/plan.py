@@ -78,20 +78,20 @@ class Plan:
 
 
 class Settings:
-    """What all plans of a model share: the rules, how constants are made, and what is done to attributes and results."""
+    """What all plans of a model share: the rules, how constants are made, and what is done to steps and results."""
 
     def __init__(
         self,
         rules: Rules,
         constant: Constant,
         expand: Callable[[Call], Body | None],
-        adapt_attrs: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None,
+        adapt_step: Callable[[Call, Step], None] | None = None,
         adapt_result: Convert | None = None,
     ) -> None:
         self.rules = rules
         self.constant = constant
         self.expand = expand
-        self.adapt_attrs = adapt_attrs
+        self.adapt_step = adapt_step
         self.adapt_result = adapt_result
 
 
@@ -178,7 +178,10 @@ class Compiler:
         sources, forms = self._inputs(rule, call)
         attrs, bodies = self._attributes(rule, call)
         targets = tuple(-1 if key is None else self._new(key) for key in call.outputs)
-        return Step(call.op, call.where, rule.lower, tuple(sources), attrs, targets, tuple(forms), tuple(bodies))
+        step = Step(call.op, call.where, rule.lower, tuple(sources), attrs, targets, tuple(forms), tuple(bodies))
+        if self.settings.adapt_step is not None:
+            self.settings.adapt_step(call, step)
+        return step
 
     def _inputs(self, rule: Rule, call: Call) -> tuple[list[int], list[tuple[int, str, str]]]:
         positional = [p for p in rule.params if not p.keyword]
@@ -228,8 +231,6 @@ class Compiler:
                 attrs[name] = value
             elif not (name in defaults and same(value, defaults[name])):
                 raise Unsupported(f"{name}={value!r} is not supported")
-        if self.settings.adapt_attrs is not None:
-            attrs = self.settings.adapt_attrs(call.op, attrs)
         return attrs, bodies
 
 

@@ -176,7 +176,7 @@ def _grid_taps(p, n, mode, padding_mode, align_corners):
     if mode == "nearest":
         if padding_mode != "zeros":
             p = _folded(p, n, padding_mode, align_corners)
-        return [_tap(np.rint(p), 1.0, n, padding_mode, align_corners)]
+        return [_tap(np.rint(p), np.ones_like(p), n, padding_mode, align_corners)]
     low = np.floor(p)
     if mode == "linear":
         part = p - low

@@ -27,7 +27,11 @@ _ACTIVATIONS = {
 
 
 def _activations(names, alphas, betas, clip):
-    """The functions, each on its input bounded by `clip`; those that take alpha and beta use up the next ones given."""
+    """The functions, each on its input bounded by `clip`; those that take alpha and beta use up the next ones given.
+
+    By the standard's words `clip` bounds what goes into every activation, LSTM's last one included, where ONNX Runtime leaves
+    the cell state as it is.
+    """
     alphas, betas = iter(alphas or ()), iter(betas or ())
     return [_activation(name, alphas, betas, clip) for name in names]
 

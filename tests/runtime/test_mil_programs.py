@@ -205,3 +205,45 @@ def test_other_sources_are_refused():
         Interpreter({})
     with pytest.raises(UsageError, match="no function 'other'"):
         Interpreter(ADD, function="other")
+
+
+def test_one_function_of_several(tmp_path):
+    built = program(lambda x: mb.add(x=x, y=F(1), name="y"), x=np.zeros(2, F))
+    other = program(lambda x: mb.mul(x=x, y=F(5), name="y"), x=np.zeros(2, F))
+    for name, each in (("one", built), ("two", other)):
+        (tmp_path / name).mkdir()
+        saved(each, tmp_path / name)
+    both = ct.utils.MultiFunctionDescriptor()
+    both.add_function(str(tmp_path / "one" / "model.mlpackage"), "main", "plus")
+    both.add_function(str(tmp_path / "two" / "model.mlpackage"), "main", "times")
+    both.default_function_name = "times"
+    ct.utils.save_multifunction(both, str(tmp_path / "both.mlpackage"))
+    feeds = {"x": np.array([1, 2])}
+    assert Interpreter(tmp_path / "both.mlpackage").run(feeds)["y"].tolist() == [5, 10]
+    assert Interpreter(tmp_path / "both.mlpackage", function="plus").run(feeds)["y"].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("kind", ["memory", "saved"])
+def test_sizes_known_only_when_running(kind, tmp_path):
+    rows = ct.converters.mil.mil.get_new_symbol()
+    inputs = {"x": mb.placeholder(shape=(rows, 3), dtype=types.fp32)}
+    with Function(inputs, opset_version=ct.target.iOS16) as function:
+        function.set_outputs([mb.reshape(x=function.inputs["x"], shape=[-1], name="y")])
+    built = Program()
+    built.add_function("main", function)
+    flexible = [ct.TensorType("x", (ct.RangeDim(1, 9, default=2), 3))]
+    model = Interpreter(built if kind == "memory" else saved(built, tmp_path, target=ct.target.iOS16, inputs=flexible))
+    for count in (1, 2, 7):
+        assert model.run({"x": np.ones((count, 3))})["y"].shape == (3 * count,)
+
+
+def test_a_weight_file_cannot_be_named_outside_of_the_package(tmp_path):
+    (tmp_path / "secret.bin").write_bytes(b"secret")
+    path = saved(program(lambda x: mb.linear(x=x, weight=np.ones((64, 32), F)), x=np.ones((1, 32), F)), tmp_path)
+    spec = ct.utils.load_spec(path)
+    for op in spec.mlProgram.functions["main"].block_specializations["CoreML8"].operations:
+        if op.type == "const" and op.attributes["val"].WhichOneof("value") == "blobFileValue":
+            op.attributes["val"].blobFileValue.fileName = "@model_path/../../../../secret.bin"
+    (tmp_path / "model.mlpackage" / "Data" / "com.apple.CoreML" / "model.mlmodel").write_bytes(spec.SerializeToString())
+    with pytest.raises(UnsafeFileError, match=r"secret\.bin is missing"):
+        Interpreter(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, UsageError, merge
+from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, UnsafeFileError, Unsupported, UsageError, merge
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime.mil.features import give, take
 from onnxbridge.runtime.mil.ops import rule as rules
@@ -67,6 +67,9 @@ class Interpreter:
 
     def __init__(self, source: Any, *, function: str = "") -> None:
         self._function, self.inputs, self.outputs = read(source, function)
+        undescribed = {slot.name for slot in self._function.block.inputs} - {f.name for f in self.inputs}
+        if undescribed:
+            raise UnsafeFileError(f"the model does not describe the input {', '.join(sorted(undescribed))} of its program")
         problems = merge(_problems(self._function.block))
         if problems:
             raise ConversionError(DIRECTION, problems)

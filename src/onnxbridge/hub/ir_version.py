@@ -37,7 +37,8 @@ def _needed(model: ir.Model) -> Iterator[int]:
     for graph in every_graph(model):
         inputs = set(graph.inputs)
         for value in graph.initializers.values():
-            if value not in inputs:
+            # below 4 every initializer is an input, and none of these inputs may be fed
+            if value not in inputs or model.ir_version >= 4:
                 yield 4
             if value.const_value is not None:
                 yield _NEEDS.get(value.const_value.dtype, LOWEST)

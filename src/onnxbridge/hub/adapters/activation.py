@@ -66,8 +66,8 @@ def clip_bounds(op, input, min: Array | None = None, max: Array | None = None):
 
 
 @up("Selu", to=6)
-def selu(op, input, *, alpha=1.6732, gamma=1.0507):
-    return op.Selu(input, alpha=alpha, gamma=gamma)
+def selu(op, X, *, alpha=1.6732, gamma=1.0507):
+    return op.Selu(X, alpha=alpha, gamma=gamma)
 
 
 @up("PRelu", to=7)

@@ -77,7 +77,7 @@ def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Nod
             pass
     body, body_version = function_body(node, version)
     if body is None:
-        first = min(versions.history(node.op_type))
+        first = versions.first(node.op_type)
         raise Unsupported(f"it came with opset {first}, and it is not written in older operators here")
     return (*_inlined(node, body, version, names), body_version)
 
@@ -122,6 +122,9 @@ def function_body(node: ir.Node, version: int) -> tuple[onnx.FunctionProto | Non
 
 def _inlined(node: ir.Node, body: onnx.FunctionProto, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...]]:
     """A function body's nodes on the values of the node that calls it."""
+    written = {name for inner in body.node for name in inner.output} | set(body.input)
+    names_out = list(body.output)
+    body.output[:] = [name for name in names_out if name in written]
     function = ir.serde.deserialize_function(body)
     mapping = dict(zip(function.inputs, node.inputs, strict=False))
     writer = Builder(OPSET, names)
@@ -147,4 +150,5 @@ def _inlined(node: ir.Node, body: onnx.FunctionProto, version: int, names: set[s
             mapping[old] = value
             value.name = writer.unique(f"{node.outputs[0].name}/{old.name}") if old.name else ""
         nodes.append(new)
-    return nodes, tuple(mapping[v] for v in function.outputs)
+    results = {name: mapping[v] for name, v in zip(body.output, function.outputs, strict=True)}
+    return nodes, tuple(results.get(name) for name in names_out)

@@ -31,11 +31,21 @@ def upsample_to_resize(op, X, scales, *, mode="nearest"):
 
 @up("Resize", to=11)
 def resize(op, X, scales, *, mode="nearest"):
-    """Until opset 10 pixels were corners (asymmetric), and the nearest was the one before."""
-    return op.Resize(
-        X, np.zeros(0, np.float32), scales, mode=mode, coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor" if mode == "nearest" else None,
-    )  # fmt: skip
+    """Until opset 10 pixels were corners (asymmetric), and the nearest the one before; the one behind where a size shrinks."""
+    empty = np.zeros(0, np.float32)
+    if mode != "nearest":
+        return op.Resize(X, empty, scales, mode=mode, coordinate_transformation_mode="asymmetric")
+    from onnxbridge.hub.adapters.walk import known
+
+    factors = known(scales)
+    if factors is None:
+        raise Unsupported("the scales must be known: sizes that grow and sizes that shrink are rounded differently")
+    for factor, nearest in ((np.minimum(factors, 1), "ceil"), (np.maximum(factors, 1), "floor")):
+        if (factor != 1).any() or nearest == "floor":
+            X = op.Resize(
+                X, empty, factor.astype(np.float32), mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode=nearest
+            )
+    return X
 
 
 @up("Resize", to=13)
@@ -92,9 +102,11 @@ def resize_scales(
             raise Unsupported("opset 11 added sizes, and no scale gives these")
     whole = all(s == int(s) for s in scales)
     if mode == "nearest":
-        same = coordinate_transformation_mode == "asymmetric" and nearest_mode == "floor"
+        rounding = "floor" if all(s >= 1 for s in scales) else "ceil" if all(s <= 1 for s in scales) else ""
+        same = coordinate_transformation_mode == "asymmetric" and nearest_mode == rounding
         # a whole factor repeats each pixel, however pixels and rounding are understood, where ties cannot fall
-        repeats = whole and coordinate_transformation_mode == "half_pixel" and nearest_mode.startswith("round")
+        grows = whole and min(scales) >= 1
+        repeats = grows and coordinate_transformation_mode == "half_pixel" and nearest_mode.startswith("round")
         if not same and not repeats:
             raise Unsupported(f"opset 11 added {coordinate_transformation_mode=!s} with {nearest_mode=!s}")
     elif (mode != "linear" or coordinate_transformation_mode != "asymmetric") and any(s != 1 for s in scales):

@@ -6,7 +6,6 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import dtype_of, rank_of
 from onnxbridge.rules import Bool, Float, Outputs
 
 _TRAINING = "export the model for inference"
@@ -89,16 +88,3 @@ def group_normalization(op, X, scale, bias, *, epsilon=1e-5, num_groups):
         return op.Reshape(op.Expand(op.Unsqueeze(v, [1]), each), [-1])
 
     return op.GroupNormalization(X, per_channel(scale), per_channel(bias), epsilon=epsilon, num_groups=num_groups)
-
-
-@down("GroupNormalization", to=20)
-def group_normalization_channels(op, X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=1):
-    """One scale for each channel comes after a normalization with none."""
-    if dtype_of(X).name not in ("FLOAT", "DOUBLE"):
-        raise Unsupported("opset 21 added the precision in which half floats are summed")
-    rank = rank_of(X)
-    ones, zeros = (op.constant(np.full(num_groups, v, dtype_of(X).numpy())) for v in (1, 0))
-    plain = op.GroupNormalization(X, ones, zeros, epsilon=epsilon, num_groups=num_groups)
-    axes = [*range(1, rank - 1)]
-    scale, bias = (op.Unsqueeze(v, axes) if axes else v for v in (scale, bias))
-    return op.Add(op.Mul(plain, scale), bias)

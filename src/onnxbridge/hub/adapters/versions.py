@@ -47,7 +47,15 @@ def _histories() -> dict[str, dict[int, onnx.defs.OpSchema]]:
 def since(op: str, opset: int) -> int | None:
     """The version of an operator that an opset has, None where it has none or has given it up."""
     version = max((v for v in history(op) if v <= opset), default=None)
-    return None if version is None or history(op)[version].deprecated else version
+    if version is None or (history(op)[version].deprecated and version != min(history(op))):
+        return None
+    return version
+
+
+@functools.cache
+def first(op: str) -> int:
+    """The first version that may still be written; GroupNormalization's first one may only be read."""
+    return min(v for v, schema in history(op).items() if not schema.deprecated)
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from onnxbridge.rules import Rule, Rules
 _DOMAINS = ("", "ai.onnx")
 _DEEPEST = 20
 _MOST = 64
+_FIXED = "onnxbridge.fixed"
 
 
 class _Itself(dict[Any, Any]):
@@ -50,6 +51,9 @@ class Walk:
         self._function = False
         self._depth = 0
         self.direction = ""
+        if model.ir_version < 4:  # every tensor had to be an input as well, without being meant as one
+            for value in model.graph.inputs:
+                value.meta[_FIXED] = value.const_value is not None
 
     def run(self) -> None:
         """Convert every graph.
@@ -140,11 +144,11 @@ class Walk:
         if new is None:
             raise Unsupported(_unknown(node.op_type, version))
         steps = [v for v in versions.history(node.op_type) if v > self._to]
-        if min(versions.history(node.op_type)) > self._to and not any(down.get(node.op_type, v - 1) for v in steps):
+        if versions.first(node.op_type) > self._to and not any(down.get(node.op_type, v - 1) for v in steps):
             self._decompose(graph, node, new)
             return
         start = new
-        older = sorted((v for v in versions.history(node.op_type) if v < new), reverse=True)
+        older = sorted((v for v in versions.history(node.op_type) if versions.first(node.op_type) <= v < new), reverse=True)
         for old in [*older, None]:
             if new <= self._to:
                 break
@@ -272,7 +276,8 @@ def known(value: ir.Value, depth: int = 32) -> np.ndarray[Any, Any] | None:
     """The constant behind a value: a tensor that no input may replace, a Constant node, or sizes worked out of these."""
     node = value.producer()
     if node is None:
-        return None if value.is_graph_input() or value.const_value is None else value.const_value.numpy()
+        replaceable = value.is_graph_input() and not value.meta.get(_FIXED)
+        return None if replaceable or value.const_value is None else value.const_value.numpy()
     if node.op_type == "Constant" and node.domain in _DOMAINS:
         for attribute in node.attributes.values():
             found = plain(attribute)
@@ -292,7 +297,8 @@ def known(value: ir.Value, depth: int = 32) -> np.ndarray[Any, Any] | None:
 
 # Operators on sizes and axes that mean the same in every version that has these inputs.
 _STABLE = frozenset({
-    "Abs", "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Max", "Min", "Mul", "Neg", "Not", "Range", "Reshape", "Sub", "Where",
+    "Abs", "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Max", "Min", "Mul", "Neg", "Not", "Range", "Reshape", "Sub",
+    "Where",
 })  # fmt: skip
 
 
@@ -381,12 +387,13 @@ _NO_RULES = Rules("hub.adapters")
 def fits(node: ir.Node, opset: int, version: int) -> bool:
     """Whether a node of one opset stands at an older one as it is."""
     new = versions.since(node.op_type, version)
-    for old in sorted((v for v in versions.history(node.op_type) if new is not None and v < new), reverse=True):
-        assert new is not None
+    if new is None:
+        return False
+    for old in sorted((v for v in versions.history(node.op_type) if versions.first(node.op_type) <= v < new), reverse=True):
         if new <= opset:
             break
         if down.get(node.op_type, new - 1) is not None or versions.downward(node, new, old) != ("", []):
             return False
         new = old
-    return new is not None and new <= opset and not versions.wrong_dtype(node, new)
+    return new <= opset and not versions.wrong_dtype(node, new)
 

@@ -1,0 +1,67 @@
+"""What a conversion costs: CPU seconds and memory of reading a model into ONNX, beside the framework's own work.
+
+    python benchmarks/cost.py pytorch       PyTorch to ONNX, beside torch.export.export alone
+    python benchmarks/cost.py keras         Keras ResNet50 to ONNX, with the memory it takes beside its weights
+
+Each figure is the median of five runs after one warm-up, of process CPU time; conversions end with the ModelProto in memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import onnxbridge
+
+
+def seconds(work: Callable[[], object], runs: int = 5) -> float:
+    """The median CPU time."""
+    work()
+    found = []
+    for _ in range(runs):
+        gc.collect()
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return statistics.median(found)
+
+
+def peak() -> float:
+    """The largest resident memory so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def pytorch() -> None:
+    import torch
+    from architectures import examples
+
+    for name, (module, inputs) in examples().items():
+        with torch.no_grad():
+            alone = seconds(lambda: torch.export.export(module, inputs, strict=False))
+            ours = seconds(lambda: onnxbridge.convert(module, "onnx", inputs=inputs, verify=False))
+            whole = seconds(lambda: onnxbridge.convert(module, "onnx", inputs=inputs, verify=False).model)
+        print(f"{name:10} torch.export {alone:.2f} s, convert {ours:.2f} s = {ours / alone:.2f}x, with the message {whole:.2f} s")
+
+
+def keras() -> None:
+    import keras
+
+    model = keras.applications.ResNet50(weights=None)
+    model(keras.ops.zeros((1, 224, 224, 3)))
+    weights = sum(w.numpy().nbytes for w in model.weights) / 1e6
+    before = peak()
+    start = time.process_time()
+    made = onnxbridge.convert(model, "onnx", verify=False)
+    first = time.process_time() - start
+    print(f"Keras ResNet50: {first:.2f} s the first time, {peak() - before:.0f} MB more at the peak for {weights:.0f} MB of weights")
+    before = peak()
+    print(f"the message in memory: {len(made.model.SerializeToString()) / 1e6:.0f} MB, {peak() - before:.0f} MB more")
+    print(f"Keras ResNet50: {seconds(lambda: onnxbridge.convert(model, 'onnx', verify=False)):.2f} s after that")
+
+
+if __name__ == "__main__":
+    {"pytorch": pytorch, "keras": keras}[sys.argv[1]]()

@@ -1,0 +1,78 @@
+"""Well-known architectures at a small size, from PyTorch to ONNX, to Core ML, and back to PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import onnxbridge
+
+_file = Path(__file__).parents[2] / "benchmarks" / "architectures.py"
+_spec = importlib.util.spec_from_file_location("architectures", _file)
+architectures = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(architectures)
+
+
+class Tagger(nn.Module):
+    """Two layers of a bidirectional LSTM over embeddings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(50, 16)
+        self.lstm = nn.LSTM(16, 12, num_layers=2, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(24, 5)
+
+    def forward(self, ids):
+        y, (h, c) = self.lstm(self.words(ids))
+        return self.out(y), h
+
+
+class UNet(nn.Module):
+    """Down, up through a transposed convolution, and a concatenation across."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.SiLU())
+        self.middle = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.InstanceNorm2d(16), nn.GELU())
+        self.up = nn.ConvTranspose2d(16, 8, 2, stride=2)
+        self.out = nn.Conv2d(16, 2, 1)
+
+    def forward(self, x):
+        a = self.down(x)
+        return self.out(torch.cat([a, self.up(self.middle(a))], 1))
+
+
+def bottlenecks():
+    return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), architectures.Bottleneck(16, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))
+
+
+def cases():
+    ids = torch.arange(14).reshape(2, 7) * 3
+    batch = {0: "N"}
+    image = torch.randn(2, 3, 32, 32)
+    return {
+        "resnet": (bottlenecks, (image,), {"input": batch}),
+        "unet": (UNet, (image,), {"x": batch}),
+        "vit": (lambda: architectures.ViT(32, 8, 32, 2, 4, 10), (image,), {"x": batch}),
+        "minilm": (lambda: architectures.MiniLM(50, 32, 2, 4, 16), (ids, torch.ones_like(ids)), None),
+        "lstm": (Tagger, (ids,), {"ids": batch}),
+    }
+
+
+@pytest.mark.parametrize("target", ["onnx", "coreml", "pytorch"])
+@pytest.mark.parametrize("name", list(cases()))
+def test_architecture(name, target):
+    torch.manual_seed(0)
+    build, inputs, dynamic = cases()[name]
+    module = build().eval()
+    for m in module.modules():  # as after training: no mean at 0 and variance at 1
+        if isinstance(m, nn.BatchNorm2d):
+            m.running_mean.uniform_(-0.5, 0.5)
+            m.running_var.uniform_(0.5, 1.5)
+    made = onnxbridge.convert(module, target, inputs=inputs, dynamic=dynamic)
+    assert made.report.passed, str(made.report)
+    assert not any("default" in o.tolerance.origin for o in made.report.outputs)

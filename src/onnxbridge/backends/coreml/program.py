@@ -17,6 +17,7 @@ from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.passes import pass_pipeline
 from coremltools.converters.mil.mil.var import Var
 
+from onnxbridge.backends.coreml import deduce
 from onnxbridge.backends.coreml.artifact import CoreMLModel, Port
 from onnxbridge.backends.coreml.names import Names, written
 from onnxbridge.backends.coreml.ops import rule as rules
@@ -266,7 +267,7 @@ def convert(model: ir.Model, target: Any, precision: str, bounds: Bounds) -> Cor
         else:  # the operators are looked at all the same
             values |= {v: _stand_in(v) for v in model.graph.inputs}
         try:
-            lower(calls.of(model.graph), rules, values, mil)
+            lower(map(deduce.known, calls.of(model.graph)), rules, values, mil)
         except ConversionError as e:
             raise ConversionError(DIRECTION, merge([*problems, *e.problems])) from e
         if problems:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
-from onnxbridge.backends.coreml.types import Array
+from onnxbridge.backends.coreml.types import Array, cast, like
 from onnxbridge.errors import Unsupported
 
 
@@ -77,3 +78,38 @@ def product(items: Sequence[Any]) -> Any:
 def along(values: Array, axis: int, rank: int) -> Array:
     """A 1-D array shaped so that it broadcasts along one axis of a tensor of that rank."""
     return values.reshape([-1 if a == axis % rank else 1 for a in range(rank)])
+
+
+def broadcast(x: Any, shape: Any) -> Any:
+    """`x` in a shape that it broadcasts to, given as numbers or as a 1-D value: by tiling, or by adding zeros of that shape."""
+    if isinstance(shape, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shape) and fixed(x):
+        x = x if x.rank == len(shape) else reshaped(x, [1] * (len(shape) - x.rank) + [int(n) for n in x.shape])
+        reps = [int(t) // int(n) for t, n in zip(shape, x.shape, strict=True)]
+        return mb.tile(x=x, reps=reps) if any(r != 1 for r in reps) else x
+    shape = vector(shape) if isinstance(shape, (tuple, list)) else shape
+    if x.dtype == types.bool:
+        return mb.logical_and(x=x, y=mb.cast(x=mb.fill(shape=shape, value=np.int32(1)), dtype="bool"))
+    return mb.add(x=x, y=mb.fill(shape=shape, value=like(x, 0)[()]))
+
+
+def select(cond: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, else `b`; MIL's own does not stretch them to the condition's shape."""
+    both = np.broadcast_shapes(*(tuple(d if isinstance(d, (int, np.integer)) else 1 for d in v.shape) for v in (a, b)))
+    asked = tuple(cond.shape)
+    wider = len(asked) > len(both) or any(
+        is_symbolic(n) or n != 1 and m == 1 for n, m in zip(asked[::-1], both[::-1], strict=False)
+    )
+    if wider:
+        if all(fixed(v) for v in (cond, a, b) if not isinstance(v, np.ndarray)):
+            a = stretched(a, np.broadcast_shapes(both, asked))
+        else:
+            zeros = mb.mul(x=mb.cast(x=cond, dtype="int32"), y=np.int32(0))
+            kind = a.dtype
+            a = cast(mb.add(x=cast(a, types.int32), y=zeros), kind) if kind in (types.bool, types.int32) else mb.add(
+                x=a, y=cast(zeros, kind)
+            )
+    return mb.select(cond=cond, a=a, b=b)
+
+
+def stretched(a: Any, shape: Sequence[int]) -> Any:
+    return np.broadcast_to(a, shape) if isinstance(a, np.ndarray) else broadcast(a, tuple(shape))

@@ -46,7 +46,9 @@ def body_of(call: Call) -> Body | None:
         ConversionError: if the expansion does not cover this case.
     """
     if call.op not in expand:
-        return None
+        from onnxbridge.hub.expand import standard
+
+        return standard.body_of(call)
     target = _Scratch(call)
     values: dict[Any, Any] = {}
     inputs: list[ir.Value | None] = []

@@ -8,6 +8,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.sizes import select
 from onnxbridge.backends.coreml.types import cast, held, is_float, like
 from onnxbridge.errors import Unsupported
 
@@ -109,7 +110,7 @@ def equal(A, B):
 
 @rule("Where")
 def where(condition, X, Y):
-    return mb.select(cond=condition, a=X, b=Y)
+    return select(condition, X, Y)
 
 
 @rule("Clip")

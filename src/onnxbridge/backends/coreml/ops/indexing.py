@@ -5,7 +5,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import fixed, known, numbers, size, vector
+from onnxbridge.backends.coreml.sizes import fixed, known, numbers, select, size, vector
 from onnxbridge.backends.coreml.types import cast, is_float, like
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int, Ints
@@ -66,7 +66,7 @@ def _computed_slice(data, starts, ends, axes, steps):
 
 
 def _wrapped(index, n):
-    return mb.select(cond=mb.less(x=index, y=np.int32(0)), a=mb.add(x=index, y=n), b=index)
+    return select(cond=mb.less(x=index, y=np.int32(0)), a=mb.add(x=index, y=n), b=index)
 
 
 def inside(indices, n):
@@ -144,11 +144,11 @@ def one_hot(indices, depth: Int, values, *, axis=-1):
     """By comparing: an index outside of [-depth, depth) gives a row of the off value."""
     axis = axis % (indices.rank + 1)
     n = like(indices, depth)
-    indices = mb.select(cond=mb.less(x=indices, y=like(indices, 0)), a=mb.add(x=indices, y=n), b=indices)
+    indices = select(cond=mb.less(x=indices, y=like(indices, 0)), a=mb.add(x=indices, y=n), b=indices)
     places = np.arange(depth).reshape([-1 if a == axis else 1 for a in range(indices.rank + 1)])
     hot = mb.equal(x=mb.expand_dims(x=indices, axes=[axis]), y=like(indices, places))
     off, on = (mb.slice_by_index(x=values, begin=[i], end=[i + 1], squeeze_mask=[True]) for i in (0, 1))
-    return mb.select(cond=hot, a=on, b=off)
+    return select(cond=hot, a=on, b=off)
 
 
 @rule("NonZero")
@@ -228,4 +228,4 @@ def _padded(x, axis, before, after, mode, constant_value):
     shape = [-1 if a == axis else 1 for a in range(x.rank)]
     own = mb.reshape(x=mb.cast(x=mb.equal(x=taken, y=places), dtype="int32"), shape=shape)
     value = like(x, 0) if constant_value is None else cast(constant_value, x.dtype)
-    return mb.select(cond=mb.cast(x=own, dtype="bool"), a=y, b=value)
+    return select(cond=mb.cast(x=own, dtype="bool"), a=y, b=value)

@@ -6,7 +6,6 @@ from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.types import cast, is_float, like
-from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int, Ints
 
 
@@ -86,7 +85,7 @@ def _arg(function, data, axis, keepdims, last):
     found = function(x=x, axis=axis, keep_dims=bool(keepdims))
     if not last:
         return found
-    from onnxbridge.backends.coreml.sizes import size
+    from onnxbridge.backends.coreml.sizes import select, size
 
     n = size(data, axis)
     final = np.int32(n - 1) if isinstance(n, int) else mb.sub(x=n, y=np.int32(1))
@@ -115,10 +114,10 @@ def cum_sum(x, axis, *, exclusive=0, reverse=0):
     if axis.val is not None:
         return _cum_sum(x, int(np.asarray(axis.val).reshape(())), exclusive, reverse)
     place = mb.reshape(x=axis, shape=[1])
-    place = mb.select(cond=mb.less(x=place, y=np.int32(0)), a=mb.add(x=place, y=np.int32(x.rank)), b=place)
+    place = select(cond=mb.less(x=place, y=np.int32(0)), a=mb.add(x=place, y=np.int32(x.rank)), b=place)
     result = _cum_sum(x, 0, exclusive, reverse)
     for a in range(1, x.rank):
-        result = mb.select(cond=mb.equal(x=place, y=np.int32(a)), a=_cum_sum(x, a, exclusive, reverse), b=result)
+        result = select(cond=mb.equal(x=place, y=np.int32(a)), a=_cum_sum(x, a, exclusive, reverse), b=result)
     return result
 
 

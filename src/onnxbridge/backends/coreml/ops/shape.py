@@ -5,15 +5,24 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import fixed, known, product, reshaped, size, sizes, vector
+from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, product, reshaped, select, size, sizes, vector
 from onnxbridge.backends.coreml.types import cast, like, narrow
 from onnxbridge.errors import Unsupported
-from onnxbridge.rules import Ints, Outputs
+from onnxbridge.rules import Bool, Ints, Outputs
 
 
-@rule("Identity", "Dropout")
-def identity(input, ratio=None, training_mode=None, *, seed=None):
+@rule("Identity")
+def identity(input):
     return input
+
+
+@rule("Dropout", limits="inference only")
+def dropout(data, ratio=None, training_mode: Bool | None = None, *, seed=None, outputs: Outputs):
+    if training_mode and (ratio is None or ratio.val is None or float(np.asarray(ratio.val)) != 0):
+        raise Unsupported("training mode", "export the model for inference")
+    if len(outputs) < 2 or not outputs[1]:
+        return data
+    return data, mb.cast(x=broadcast(mb.const(val=np.ones([1] * data.rank, np.int32)), sizes(data)), dtype="bool")
 
 
 @rule("Reshape")
@@ -31,7 +40,7 @@ def reshape(data, shape, *, allowzero=0):
                 own = mb.concat(values=[own, np.zeros(count - data.rank, np.int32)], axis=0)
             else:
                 own = mb.slice_by_index(x=own, begin=[0], end=[count])
-            shape = mb.select(cond=zeros, a=own, b=shape)
+            shape = select(cond=zeros, a=own, b=shape)
         return mb.reshape(x=data, shape=shape)
     if not allowzero:
         wanted = [size(data, i) if n == 0 else n for i, n in enumerate(wanted)]
@@ -110,19 +119,13 @@ def size_(data):
 
 @rule("Expand")
 def expand(input, shape):
-    """By tiling the axes of size 1; where the new shape is only known when running, by adding zeros of that shape."""
+    """Both ways: a size of the input stays where the shape asks for 1."""
     wanted = known(shape)
-    if wanted is not None and fixed(input):
-        target = np.broadcast_shapes(tuple(int(d) for d in input.shape), wanted)
-        x = input if input.rank == len(target) else reshaped(input, [1] * (len(target) - input.rank) + list(input.shape))
-        reps = [t // int(n) for t, n in zip(target, x.shape, strict=True)]
-        return mb.tile(x=x, reps=reps) if any(r != 1 for r in reps) else x
-    if wanted is not None:
-        shape = vector(list(wanted))
-    if input.dtype == types.bool:
-        ones = mb.cast(x=mb.fill(shape=shape, value=np.int32(1)), dtype="bool")
-        return mb.logical_and(x=input, y=ones)
-    return mb.add(x=input, y=mb.fill(shape=shape, value=like(input, 0)[()]))
+    if wanted is None:
+        return broadcast(input, shape)
+    if fixed(input):
+        wanted = np.broadcast_shapes(tuple(int(d) for d in input.shape), wanted)
+    return broadcast(input, tuple(wanted))
 
 
 @rule("Tile")
@@ -188,7 +191,7 @@ def trilu(input, k=None, *, upper=1):
     place = mb.sub(x=across, y=down)
     edge = k if distance is None else np.int32(distance)
     keep = mb.greater_equal(x=place, y=edge) if upper else mb.less_equal(x=place, y=edge)
-    return cast(mb.select(cond=keep, a=x, b=like(x, 0)), kind)
+    return cast(select(cond=keep, a=x, b=like(x, 0)), kind)
 
 
 def _count(n):

@@ -1,0 +1,121 @@
+"""Attention."""
+
+import math
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.sizes import broadcast, numbers, reshaped, select, size, sizes
+from onnxbridge.backends.coreml.types import cast, like
+from onnxbridge.rules import Outputs
+
+
+def _heads(x, count):
+    """(batch, sequence, heads * features) as (batch, heads, sequence, features); 4-D already is."""
+    if x.rank == 4:
+        return x
+    batch, sequence, features = sizes(x)
+    return mb.transpose(x=reshaped(x, [batch, sequence, count, features // count]), perm=[0, 2, 1, 3])
+
+
+def _repeated(x, times):
+    """Each head as often as there are query heads for it."""
+    if times == 1:
+        return x
+    batch, heads, sequence, features = numbers(x)
+    x = mb.tile(x=mb.expand_dims(x=x, axes=[2]), reps=[1, 1, times, 1, 1])
+    return mb.reshape(x=x, shape=[batch, heads * times, sequence, features])
+
+
+@rule("Attention", limits="grouped heads need fixed sizes")
+def attention(
+    Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *, is_causal=0, kv_num_heads=None,
+    left_window_size=-1, q_num_heads=None, qk_matmul_output_mode=0, right_window_size=-1, scale=None, softcap=0.0,
+    softmax_precision=None, outputs: Outputs,
+):  # fmt: skip
+    flat = Q.rank == 3
+    q, k, v = _heads(Q, q_num_heads), _heads(K, kv_num_heads), _heads(V, kv_num_heads)
+    past = 0
+    if past_key is not None:
+        past = size(past_key, 2)
+        k, v = mb.concat(values=[past_key, k], axis=2), mb.concat(values=[past_value, v], axis=2)
+    present = k, v
+    groups = int(q.shape[1]) // int(k.shape[1])
+    k, v = _repeated(k, groups), _repeated(v, groups)
+    root = math.sqrt(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale)
+    scores = mb.matmul(x=mb.mul(x=q, y=like(q, root)), y=mb.mul(x=k, y=like(k, root)), transpose_y=True)
+    seen = {0: scores}
+    if softcap:
+        scores = mb.mul(x=mb.tanh(x=mb.mul(x=scores, y=like(scores, 1 / softcap))), y=like(scores, softcap))
+    seen[1] = scores
+    allowed = _seen(q, k, past, nonpad_kv_seqlen, is_causal, left_window_size, right_window_size)
+    if attn_mask is not None:
+        if attn_mask.dtype == types.bool:
+            allowed = _both(allowed, _as_long(attn_mask, k, False))
+        else:
+            scores = mb.add(x=scores, y=_as_long(cast(attn_mask, scores.dtype), k, -np.inf))
+    if allowed is not None:
+        scores = select(allowed, scores, like(scores, np.full((1,) * scores.rank, -np.inf)))
+    seen[2] = scores
+    weights = _softmax(scores if softmax_precision in (None, 10, 16) else cast(scores, types.fp32))
+    weights = cast(weights, q.dtype)
+    seen[3] = weights
+    y = mb.matmul(x=weights, y=v)
+    if flat:
+        batch, heads, sequence, features = sizes(y)
+        y = reshaped(mb.transpose(x=y, perm=[0, 2, 1, 3]), [batch, sequence, heads * features])
+    shown = seen[qk_matmul_output_mode] if len(outputs) > 3 and outputs[3] else None
+    return (y, *present, shown)[: len(outputs)]
+
+
+def _both(x, y):
+    return y if x is None else mb.logical_and(x=x, y=y)
+
+
+def _softmax(scores):
+    """A row with nothing allowed gives zeros, not NaN."""
+    most = mb.reduce_max(x=scores, axes=[-1], keep_dims=True)
+    none = mb.equal(x=most, y=like(scores, -np.inf))
+    weights = mb.softmax(x=mb.select(cond=_like_shape(none, scores), a=like(scores, np.zeros((1,) * scores.rank)), b=scores), axis=-1)
+    return mb.select(cond=_like_shape(none, scores), a=like(scores, np.zeros((1,) * scores.rank)), b=weights)
+
+
+def _like_shape(cond, x):
+    return broadcast(cond, sizes(x))
+
+
+def _as_long(mask, k, filling):
+    """A mask that ends before the keys do is filled up."""
+    keys, have = size(k, 2), size(mask, -1)
+    if not isinstance(keys, int) or not isinstance(have, int) or have in (keys, 1):
+        return mask
+    kind = mask.dtype
+    x = cast(mask, types.fp32) if kind == types.bool else mask
+    padded = mb.pad(x=x, pad=[0, keys - have], mode="constant", constant_val=like(x, float(filling)))
+    return mb.greater(x=padded, y=np.float32(0.5)) if kind == types.bool else padded
+
+
+def _places(n):
+    return mb.range_1d(start=np.int32(0), end=np.int32(n) if isinstance(n, int) else n, step=np.int32(1))
+
+
+def _seen(q, k, past, lengths, causal, left, right):
+    """Which keys a query may look at, as (batch or 1, 1, queries, keys); None for all of them."""
+    if not causal and left < 0 and right < 0 and lengths is None:
+        return None
+    rows, columns = size(q, 2), size(k, 2)
+    key = mb.reshape(x=_places(columns), shape=[1, 1, 1, -1])
+    place = mb.reshape(x=_places(rows), shape=[1, 1, -1, 1])
+    if lengths is not None:  # queries are the last of the keys that count
+        lengths = mb.reshape(x=lengths, shape=[-1, 1, 1, 1])
+        past = mb.sub(x=lengths, y=np.int32(rows) if isinstance(rows, int) else rows)
+    if not isinstance(past, int) or past:
+        place = mb.add(x=place, y=np.int32(past) if isinstance(past, int) else past)
+    allowed = mb.less_equal(x=key, y=place) if causal else None
+    if left >= 0:
+        allowed = _both(allowed, mb.greater_equal(x=key, y=mb.sub(x=place, y=np.int32(left))))
+    if right >= 0:
+        allowed = _both(allowed, mb.less_equal(x=key, y=mb.add(x=place, y=np.int32(right))))
+    return allowed if lengths is None else _both(allowed, mb.less(x=key, y=lengths))

@@ -34,6 +34,7 @@ class Builder:
     def __init__(self, opset: int = OPSET, names: set[str] | None = None) -> None:
         self._opset = opset
         self._nodes: list[list[ir.Node]] = [[]]
+        self._reserved: set[str] = set()
         self._names: set[str] = set() if names is None else names
         self._constants: dict[tuple[Any, ...], ir.Value] = {}
         self._where = Source()
@@ -150,6 +151,11 @@ class Builder:
         self._names.add(label)
         return label
 
+    def reserve(self, name: str) -> None:
+        """Keep a name for an output, so that no other value takes it first."""
+        self._names.add(name)
+        self._reserved.add(name)
+
     @contextmanager
     def scope(self, name: str, where: Source) -> Iterator[None]:
         """Nodes written inside carry `where`, and values that are not named by then take `name` as the stem of theirs."""
@@ -217,8 +223,8 @@ class Builder:
         value.meta["output"] = True
         if value.name != name:
             self._names.discard(value.name or "")
-            value.name = name if name not in self._names else self.unique(name)
-            self._names.add(value.name)
+            value.name = name if name in self._reserved else self.unique(name)
+            self._reserved.discard(name)
         return value
 
     def model(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str = "main_graph") -> ir.Model:

@@ -76,6 +76,17 @@ def test_frees_values_after_their_last_use():
         executor.run(["a", "b", "c", "y"], {"x": big})
 
 
+def test_results_are_the_callers_own():
+    text = """agraph (float[2,2] x) => (float[2,2] a, float[2,2] b, float[2,2] c, float[2,2] w)
+    <float[2,2] k = {1, 2, 3, 4}, int64[2] s = {2, 2}>
+    { a = Identity(x)  b = Transpose(x)  c = Expand(x, s)  w = Identity(k) }"""
+    executor, x = Executor(model(text)), X.copy()
+    for result in executor.run(None, {"x": x}):
+        result[:] = 7
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(executor.run(["w"], {"x": x})[0], [[1, 2], [3, 4]])
+
+
 def test_results_keep_the_declared_type_also_for_scalars():
     text = "agraph (float16 x, bfloat16 z) => (float16 y, bfloat16 w) { y = Sqrt(x)  w = Exp(z) }"
     y, w = Executor(model(text)).run(None, {"x": np.array(2, np.float16), "z": np.array(1, ml_dtypes.bfloat16)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import node_cases
 import numpy as np
 import onnx
@@ -76,3 +77,15 @@ def test_plain_rules_have_no_attributes(op):
     assert not schema.attributes
     assert schema.min_input == schema.max_input
 
+
+
+ELEMENTWISE = """Abs Acos Ceil Celu Clip Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish Neg Reciprocal Relu Round
+Selu Shrink Sigmoid Sign Sin Softplus Softsign Sqrt Swish Tanh ThresholdedRelu Identity Sum Mean Max Min ReduceSum ReduceMean
+ReduceL2 ReduceLogSumExp ReduceMax""".split()
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE)
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_a_scalar_keeps_its_type(op, kind):
+    result = np.asarray(rule[op].lower(np.array(0.5).astype(kind)))
+    assert (result.dtype, result.shape) == (kind, ())

@@ -70,7 +70,8 @@ class Executor:
         self._feed(frame, feeds)
         with limited(self._limits) as budget, np.errstate(all="ignore"):
             results = execute(plan, frame, budget, self._settings.adapt_result)
-        return list(results)
+            owned = {id(v) for v in (*feeds.values(), *plan.frame)}
+            return [_own(r, owned) for r in results]
 
     def _plan_for(self, names: tuple[str, ...]) -> Plan:
         if names not in self._plans:
@@ -111,6 +112,15 @@ class Executor:
 
     def _loaded(self, array: Array) -> Array:
         return _widened(array) if self._wide else array
+
+
+def _own(result: Any, others: set[int]) -> Any:
+    """A result that the caller may write into: neither a view nor an input or weight itself."""
+    if isinstance(result, list):
+        return [_own(item, others) for item in result]
+    if not isinstance(result, np.ndarray) or (result.flags.owndata and result.flags.writeable and id(result) not in others):
+        return result
+    return result.copy()
 
 
 def _check_shape(name: str, array: Array, shape: ir.Shape | None) -> None:

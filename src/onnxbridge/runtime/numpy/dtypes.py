@@ -39,7 +39,8 @@ def widened(function: F) -> F:
     def run(*args: Any, **attrs: Any) -> Any:
         narrow = next((a.dtype for a in args if getattr(a, "dtype", None) in NARROW), None)
         if narrow is None:
-            return function(*args, **attrs)
+            result = function(*args, **attrs)
+            return _settled(result, getattr(args[0], "dtype", None)) if args else result
         result = function(*map(wide, args), **attrs)
         if isinstance(result, tuple):
             return tuple(_narrowed(r, narrow) for r in result)
@@ -48,5 +49,12 @@ def widened(function: F) -> F:
     return run  # type: ignore[return-value]
 
 
+def _settled(x: Any, dtype: np.dtype[Any] | None) -> Any:
+    """Before NumPy 2 a float32 scalar and a Python number gave float64."""
+    single = dtype == np.float32 and getattr(x, "dtype", None) == np.float64 and x.ndim == 0
+    return x.astype(dtype) if single else x
+
+
 def _narrowed(x: Any, dtype: np.dtype[Any]) -> Any:
+    x = _settled(x, np.dtype(np.float32))
     return x.astype(dtype) if getattr(x, "dtype", None) == np.float32 else x

@@ -79,3 +79,16 @@ def mod(op, A, B, *, fmod=0):
 
     wrong = op.And(op.Not(op.Equal(rest, op.Sub(rest, rest))), op.Xor(negative(rest), negative(B)))
     return op.Add(rest, op.Mul(B, op.Cast(wrong, to=dtype_of(A))))
+
+
+@down("Equal", to=10)
+def equal(op, A, B):
+    """Floats came with opset 11: they are equal where both are numbers and neither is less."""
+    if dtype_of(A).name not in ("FLOAT", "FLOAT16", "DOUBLE"):
+        return op.Equal(A, B)
+
+    def number(v):
+        return op.Or(op.Less(v, 1.0), op.Greater(v, 0.0))
+
+    neither = op.Not(op.Or(op.Less(A, B), op.Greater(A, B)))
+    return op.And(neither, op.And(number(A), number(B)))

@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
 
 from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub import calls
@@ -120,35 +121,40 @@ def function_body(node: ir.Node, version: int) -> tuple[onnx.FunctionProto | Non
     return body, next((o.version for o in body.opset_import if o.domain in ("", "ai.onnx")), at)
 
 
-def _inlined(node: ir.Node, body: onnx.FunctionProto, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...]]:
+def _inlined(
+    node: ir.Node, body: onnx.FunctionProto, version: int, names: set[str]
+) -> tuple[list[ir.Node], tuple[ir.Value | None, ...]]:
     """A function body's nodes on the values of the node that calls it."""
     written = {name for inner in body.node for name in inner.output} | set(body.input)
-    names_out = list(body.output)
-    body.output[:] = [name for name in names_out if name in written]
-    function = ir.serde.deserialize_function(body)
-    mapping = dict(zip(function.inputs, node.inputs, strict=False))
-    writer = Builder(OPSET, names)
-    given = dict(node.attributes.items())
-    nodes = []
-    for inner in function:
-        attributes = []
-        for a in inner.attributes.values():
-            if a.type == ir.AttributeType.GRAPH and not a.is_ref():
-                raise Unsupported("its definition holds a branch or a loop")
-            if not a.is_ref():
-                attributes.append(a)
-                continue
-            found = given.get(str(a.ref_attr_name))
-            default = versions.history(node.op_type)[version].attributes.get(str(a.ref_attr_name))
-            if found is None and default is not None and default.default_value.type:
-                found = ir.serde.deserialize_attribute(default.default_value)
-            if found is not None:
-                attributes.append(ir.Attr(a.name, found.type, found.value))
-        inputs = [None if v is None else mapping.get(v) for v in inner.inputs]
-        new = ir.Node(inner.domain, inner.op_type, inputs, attributes, num_outputs=len(inner.outputs))
-        for old, value in zip(inner.outputs, new.outputs, strict=True):
-            mapping[old] = value
-            value.name = writer.unique(f"{node.outputs[0].name}/{old.name}") if old.name else ""
-        nodes.append(new)
-    results = {name: mapping[v] for name, v in zip(body.output, function.outputs, strict=True)}
-    return nodes, tuple(results.get(name) for name in names_out)
+    wanted = list(body.output)
+    body.output[:] = [name for name in wanted if name in written]
+    body.domain, body.name = "onnxbridge", node.op_type
+    schema = versions.history(node.op_type)[version]
+    # a graph that the definition took over already is no parameter of it any more
+    plain_names = [name for name in body.attribute if schema.attributes[name].type != onnx.defs.OpSchema.AttrType.GRAPH]
+    body.attribute[:] = plain_names
+    given = {a.name: a for a in node.attributes.values() if a.name in body.attribute}
+    for name in body.attribute:
+        default = schema.attributes[name].default_value
+        if name not in given and default.type:
+            given[name] = ir.serde.deserialize_attribute(default)
+    inside = [None if v is None else ir.Value(name=f"input_{i}", type=v.type, shape=v.shape) for i, v in enumerate(node.inputs)]
+    call = ir.Node("onnxbridge", node.op_type, inside, list(given.values()), num_outputs=len(body.output))
+    for i, value in enumerate(call.outputs):
+        value.name = f"output_{i}"
+    graph = ir.Graph([v for v in inside if v is not None], call.outputs, nodes=[call], opset_imports={"onnxbridge": 1})
+    model = ir.Model(graph, ir_version=10, functions=[ir.serde.deserialize_function(body)])
+    InlinePass()(model)
+    stem = next((v.name for v in node.outputs if v.name), node.op_type)
+    fresh = Builder(OPSET, names)
+    for part in (graph, *graph.subgraphs()):
+        for value in [*(part.inputs if part is not graph else ()), *(o for n in part for o in n.outputs)]:
+            value.name = fresh.unique(f"{stem}/{value.name}") if value.name else ""
+    for old, new in zip(inside, node.inputs, strict=True):
+        if old is not None and new is not None:
+            old.replace_all_uses_with(new)
+    results = dict(zip(body.output, list(graph.outputs), strict=True))
+    nodes = list(graph)
+    graph.outputs.clear()
+    graph.remove(nodes)
+    return nodes, tuple(results.get(name) for name in wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -32,6 +32,11 @@ _SATURATING = {"Cast", "CastLike", "QuantizeLinear"}
 def history(op: str) -> dict[int, onnx.defs.OpSchema]:
     """An ai.onnx operator's schemas by the opset that each came with, oldest first."""
     return _histories().get(op, {})
+
+
+def names() -> Iterable[str]:
+    """Every operator that ai.onnx has had."""
+    return _histories().keys()
 
 
 @functools.cache

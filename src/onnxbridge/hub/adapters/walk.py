@@ -23,7 +23,7 @@ from onnxbridge.hub.graphs import every_graph
 from onnxbridge.hub.inference import by_type_variable, infer
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import plain
-from onnxbridge.lowering import Call, Ref, bind
+from onnxbridge.lowering import Call, Ref, bind, same
 from onnxbridge.rules import Rule, Rules
 
 _DOMAINS = ("", "ai.onnx")
@@ -82,7 +82,9 @@ class Walk:
     def graph(self, graph: ir.Graph, version: int) -> None:
         """Convert the nodes of a graph, and before each those of the graphs inside it."""
         for node in list(graph):
-            for inner in _inner(node):
+            # what is written out takes its graphs along, and they are converted then
+            written_out = node.domain in _DOMAINS and node.op_type in versions.names() and versions.first(node.op_type) > self._to
+            for inner in () if written_out else _inner(node):
                 self.graph(inner, version)
             if node.domain in _DOMAINS:
                 self._node(graph, node, version)
@@ -192,12 +194,7 @@ class Walk:
             self._depth -= 1
 
     def _adapt(self, graph: ir.Graph, node: ir.Node, adapter: Rule, version: int, to: int) -> None:
-        inputs: Iterable[Any] = (None if v is None else Ref(v) for v in node.inputs)
-        attrs = {a.name: _attribute(a) for a in node.attributes.values() if a.name != "consumed_inputs"}
-        used = tuple(v if v.name and (v.uses() or v.is_graph_output()) else None for v in node.outputs)
-        call = Call(node.op_type, tuple(inputs), attrs, used, places.read(node), versions.binding(node.op_type, version))
-        args, keywords = bind(adapter, call, _Itself(), _Static(), _NO_RULES)
-        self._replace(graph, node, adapter.lower(self._writer(to), *args, **keywords), to)
+        self._replace(graph, node, _results(node, adapter, version, self._writer(to)), to)
 
     def _writer(self, version: int) -> Builder:
         if version not in self._writers:
@@ -263,6 +260,16 @@ class Walk:
             constant.outputs[0].name, constant.outputs[0].type = value.name, value.type
             value.replace_all_uses_with(constant.outputs[0])
             owner.insert_before(owner[0], constant)
+
+
+def _results(node: ir.Node, adapter: Rule, version: int, writer: Builder) -> Any:
+    """What an adapter writes for a node of one version."""
+    inputs: Iterable[Any] = (None if v is None else Ref(v) for v in node.inputs)
+    attrs = {a.name: _attribute(a) for a in node.attributes.values() if a.name != "consumed_inputs"}
+    used = tuple(v if v.name and (v.uses() or v.is_graph_output()) else None for v in node.outputs)
+    call = Call(node.op_type, tuple(inputs), attrs, used, places.read(node), versions.binding(node.op_type, version))
+    args, keywords = bind(adapter, call, _Itself(), _Static(), _NO_RULES)
+    return adapter.lower(writer, *args, **keywords)
 
 
 class _Static:
@@ -384,6 +391,28 @@ def _unknown(op: str, version: int) -> str:
 _NO_RULES = Rules("hub.adapters")
 
 
+def _left_alone(node: ir.Node, adapter: Rule, version: int) -> bool:
+    """Whether an adapter writes a node again as it was."""
+    writer = Builder(version - 1)
+    try:
+        _results(node, adapter, version, writer)
+    except (Unsupported, TypeError):
+        return False
+    finally:
+        written = writer.take()
+        inputs = [list(n.inputs) for n in written]
+        for new in written:
+            for i in range(len(new.inputs)):
+                new.replace_input_with(i, None)
+    if len(written) != 1 or written[0].op_type != node.op_type:
+        return False
+    given = [v for v in inputs[0] if v is not None]
+    same_inputs = len(given) == sum(v is not None for v in node.inputs) and all(v in node.inputs for v in given)
+    defaults = versions.defaults(node.op_type, version)
+    before, after = ({a.name: plain(a) for a in n.attributes.values()} for n in (node, written[0]))
+    return same_inputs and all(same(before.get(k, defaults.get(k)), after.get(k, defaults.get(k))) for k in before | after)
+
+
 def fits(node: ir.Node, opset: int, version: int) -> bool:
     """Whether a node of one opset stands at an older one as it is."""
     new = versions.since(node.op_type, version)
@@ -392,7 +421,10 @@ def fits(node: ir.Node, opset: int, version: int) -> bool:
     for old in sorted((v for v in versions.history(node.op_type) if versions.first(node.op_type) <= v < new), reverse=True):
         if new <= opset:
             break
-        if down.get(node.op_type, new - 1) is not None or versions.downward(node, new, old) != ("", []):
+        adapter = down.get(node.op_type, new - 1)
+        if adapter is not None and not _left_alone(node, adapter, new):
+            return False
+        if adapter is None and versions.downward(node, new, old)[0]:
             return False
         new = old
     return new <= opset and not versions.wrong_dtype(node, new)

@@ -99,7 +99,7 @@ class Walk:
                 since = versions.since(node.op_type, version)
                 if version <= self._to or since is None or since != versions.since(node.op_type, OPSET):
                     raise refusal
-                self._decompose(graph, node, since)
+                self._decompose(graph, node, since, version)
             except Unsupported:
                 self._forget()
                 self._problem(node, version, refusal)
@@ -147,7 +147,7 @@ class Walk:
             raise Unsupported(_unknown(node.op_type, version))
         steps = [v for v in versions.history(node.op_type) if v > self._to]
         if versions.first(node.op_type) > self._to and not any(down.get(node.op_type, v - 1) for v in steps):
-            self._decompose(graph, node, new)
+            self._decompose(graph, node, new, version)
             return
         start = new
         older = sorted((v for v in versions.history(node.op_type) if versions.first(node.op_type) <= v < new), reverse=True)
@@ -178,8 +178,8 @@ class Walk:
             raise Unsupported(reason)
         self._replace(graph, node, cast, self._to)
 
-    def _decompose(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        """Write the operator in others, at the version that those are of."""
+    def _decompose(self, graph: ir.Graph, node: ir.Node, version: int, opset: int) -> None:
+        """Write the operator in others, at the version that those are of; the graphs inside it are brought there first."""
         constants = [known(v) for v in node.outputs]
         if all(c is not None for c in constants):
             self._replace(graph, node, tuple(constants), version)
@@ -188,10 +188,22 @@ class Walk:
             raise Unsupported(f"it came with opset {version}, and its definition does not end in older operators")
         self._depth += 1
         try:
+            if inner := _inner(node):
+                _, written_at = decompose.function_body(node, version)
+                for part in inner:
+                    self._at(written_at, part, opset)
             nodes, results, written_at = decompose.expansion(node, version, self._names)
             self._put(graph, node, nodes, results, written_at)
         finally:
             self._depth -= 1
+
+    def _at(self, to: int, graph: ir.Graph, version: int) -> None:
+        """Convert one graph to another opset than the whole model's."""
+        self._to, target = to, self._to
+        try:
+            self.graph(graph, version)
+        finally:
+            self._to = target
 
     def _adapt(self, graph: ir.Graph, node: ir.Node, adapter: Rule, version: int, to: int) -> None:
         self._replace(graph, node, _results(node, adapter, version, self._writer(to)), to)

@@ -165,3 +165,18 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
 @rule("BitCast")
 def bit_cast(input, *, to):
     return np.ascontiguousarray(input).view(dtype_of(to)).reshape(input.shape)
+
+
+@rule("ai.onnx.ml::Binarizer")
+def binarizer(X, *, threshold=0.0):
+    return (threshold < X).astype(X.dtype)
+
+
+@rule("ai.onnx.ml::Imputer")
+def imputer(X, *, imputed_value_floats=None, imputed_value_int64s=None, replaced_value_float=0.0, replaced_value_int64=0):
+    """Elements that are the replaced value (NaN counts as itself) become the imputed one of their column."""
+    whole = X.dtype.kind in "iu"
+    old = replaced_value_int64 if whole else replaced_value_float
+    new = np.asarray(imputed_value_int64s if whole else imputed_value_floats, X.dtype)
+    gone = np.isnan(X) if old != old else X.dtype.type(old) == X
+    return np.where(gone, new, X).astype(X.dtype)

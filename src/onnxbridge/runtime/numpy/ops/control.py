@@ -27,6 +27,7 @@ def loop(M: Int | None = None, cond: Bool | None = None, *v_initial, body):
         going = bool(flag)
         state = results[: len(state)]
         for made, value in zip(scanned, results[len(state) :], strict=True):
+            budget.claim((trip + 1, *value.shape), value.dtype)
             made.append(value)
         trip += 1
     declared = body.declared[1 + len(v_initial) :]
@@ -68,6 +69,7 @@ def scan(
         results = body(*state, *map(np.asarray, slices))
         state = results[:states]
         for made, value in zip(scanned, results[states:], strict=True):
+            budget.claim((len(made) + 1, *value.shape), value.dtype)
             made.append(value)
     out_axes, reverse = scan_output_axes or (0,) * len(scanned), scan_output_directions or (0,) * len(scanned)
     stacks = [

@@ -146,3 +146,19 @@ def unique(X, *, axis=None, sorted=1):
         values = values[order] if axis is None else np.take(values, order, axis)
         first, inverse, counts = first[order], rank[inverse], counts[order]
     return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+
+@rule("ai.onnx.ml::ArrayFeatureExtractor")
+def array_feature_extractor(X, Y):
+    picked = np.take(X, Y.reshape(-1), axis=-1)
+    return picked.reshape(1, -1) if X.ndim == 1 else picked
+
+
+@rule("ai.onnx.ml::OneHotEncoder")
+def one_hot_encoder(X, *, cats_int64s=None, cats_strings=None, zeros=1):
+    categories = np.array(cats_strings, object) if cats_strings else np.array(cats_int64s, np.int64)
+    claim((*X.shape, len(categories)), np.float32)
+    hot = (X if cats_strings else X.astype(np.int64))[..., None] == categories
+    if not zeros and not hot.any(-1).all():
+        raise ValueError("an element is in none of the categories")
+    return hot.astype(np.float32)

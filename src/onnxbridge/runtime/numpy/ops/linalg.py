@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.errors import Unsupported
 from onnxbridge.hub.limits import COUNTED, claim
 from onnxbridge.runtime.numpy.dtypes import widened
 from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.numpy.scores import transformed
 
 
 def matmul_claimed(a, b):
@@ -62,3 +64,38 @@ def _claim_einsum(equation, arrays):
 @widened
 def det(X):
     return np.linalg.det(X)
+
+
+def _coefficients(coefficients, intercepts, rows, dtype):
+    weights = np.asarray(coefficients, dtype).reshape(rows, -1)
+    return weights.T, np.zeros(rows, dtype) if not intercepts else np.asarray(intercepts, dtype)
+
+
+@rule("ai.onnx.ml::LinearRegressor")
+def linear_regressor(X, *, coefficients=None, intercepts=None, post_transform="NONE", targets=1):
+    weights, offset = _coefficients(coefficients, intercepts, targets, _floating(X))
+    return transformed(X.astype(weights.dtype) @ weights + offset, post_transform).astype(np.float32)
+
+
+@rule("ai.onnx.ml::LinearClassifier")
+def linear_classifier(
+    X,
+    *,
+    coefficients,
+    classlabels_ints=None,
+    classlabels_strings=None,
+    intercepts=None,
+    multi_class=0,
+    post_transform="NONE",
+):
+    labels = np.array(classlabels_strings, object) if classlabels_strings else np.array(classlabels_ints, np.int64)
+    rows = len(intercepts) if intercepts else len(labels)
+    if rows == 1 or rows != len(labels):
+        raise Unsupported("coefficients for one of two classes only")
+    weights, offset = _coefficients(coefficients, intercepts, rows, _floating(X))
+    scores = X.astype(weights.dtype) @ weights + offset
+    return labels[np.argmax(scores, 1)], transformed(scores, post_transform).astype(np.float32)
+
+
+def _floating(x):
+    return np.float64 if x.dtype == np.float64 else np.float32

@@ -103,3 +103,21 @@ def lrn(X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
         total += squares[:, i : i + channels]
     kind = X.dtype.type
     return X / (kind(bias) + kind(alpha / size) * total) ** kind(beta)
+
+
+@rule("ai.onnx.ml::Normalizer")
+def normalizer(X, *, norm="MAX"):
+    """Rows divided by their size; a row of zeros stays."""
+    x = X.astype(np.float32) if X.dtype != np.float64 else X
+    if norm == "MAX":
+        size = np.max(x, axis=-1, keepdims=True)
+    else:
+        size = np.sum(np.abs(x), axis=-1, keepdims=True) if norm == "L1" else _length(x, -1)
+    return np.where(size == 0, x, x / size).astype(np.float32)
+
+
+@rule("ai.onnx.ml::Scaler")
+def scaler(X, *, offset=None, scale=None):
+    x = X.astype(np.float32) if X.dtype != np.float64 else X
+    moved = x if offset is None else x - np.asarray(offset, x.dtype)
+    return (moved if scale is None else moved * np.asarray(scale, x.dtype)).astype(np.float32)

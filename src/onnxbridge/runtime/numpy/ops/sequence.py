@@ -45,6 +45,7 @@ def sequence_erase(input_sequence, position: Int = -1):
 def sequence_insert(input_sequence, tensor, position: Int | None = None):
     length = len(input_sequence)
     current().grow(length + 1)
+    claim((length + 1, tensor.size), tensor.dtype)  # as if all were of this size: a sum at every step would be quadratic
     at = length if position is None or position == length else _place(position, length)
     return [*input_sequence[:at], tensor, *input_sequence[at:]]
 

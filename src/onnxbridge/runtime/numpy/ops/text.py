@@ -92,3 +92,58 @@ def _occurrences(row, grams, shortest, longest, most_skipped):
                 found = grams.get(tuple(row[start : start + n * step : step]))
                 if found is not None:
                     yield found
+
+
+def _first(*given):
+    return next((v for v in given if v is not None), None)
+
+
+@rule("ai.onnx.ml::LabelEncoder")
+def label_encoder(
+    X,
+    *,
+    default_float=-0.0,
+    default_int64=-1,
+    default_string="_Unused",
+    default_tensor=None,
+    keys_floats=None,
+    keys_int64s=None,
+    keys_strings=None,
+    keys_tensor=None,
+    values_floats=None,
+    values_int64s=None,
+    values_strings=None,
+    values_tensor=None,
+):
+    """Looks every element up; NaN finds NaN."""
+    keys = _first(keys_floats, keys_int64s, keys_strings, keys_tensor)
+    if keys_floats is not None:
+        keys = np.asarray(keys, np.float32)
+    if values_tensor is not None:
+        values, dtype = values_tensor, values_tensor.dtype
+        other = np.zeros(1, dtype) if default_tensor is None else default_tensor
+    elif values_strings is not None:
+        values, dtype, other = values_strings, np.dtype(object), default_string
+    elif values_int64s is not None:
+        values, dtype, other = values_int64s, np.dtype(np.int64), default_int64
+    else:
+        values, dtype, other = values_floats, np.dtype(np.float32), default_float
+    other = np.asarray(other, dtype).reshape(-1)[0]
+    table = {_key(k): v for k, v in zip(np.asarray(keys).tolist(), np.asarray(values, dtype), strict=True)}
+    found = np.empty(X.size, dtype)
+    found[:] = [table.get(_key(item), other) for item in X.reshape(-1).tolist()]
+    return found.reshape(X.shape)
+
+
+def _key(item):
+    return "NaN" if item != item else item
+
+
+@rule("ai.onnx.ml::CategoryMapper")
+def category_mapper(X, *, cats_int64s=None, cats_strings=None, default_int64=-1, default_string="_Unused"):
+    to_text = X.dtype != object
+    pairs = (cats_int64s, cats_strings) if to_text else (cats_strings, cats_int64s)
+    table = dict(zip(*pairs, strict=True))
+    found = np.empty(X.size, object if to_text else np.int64)
+    found[:] = [table.get(item, default_string if to_text else default_int64) for item in X.reshape(-1).tolist()]
+    return found.reshape(X.shape)

@@ -52,7 +52,8 @@ def _left_out(before: Shape, after: Shape, size: int | None) -> Found:
     choices = [
         axes
         for axes in combinations(range(len(before)), len(before) - len(after))
-        if tuple(n for i, n in enumerate(before) if i not in axes) == after and (size is None or all(before[i] == size for i in axes))
+        if tuple(n for i, n in enumerate(before) if i not in axes) == after
+        and (size is None or all(before[i] == size for i in axes))
     ]
     return list(choices[0]) if len(choices) == 1 else None
 
@@ -114,7 +115,7 @@ def _length(call: Call, given: list[Shape | None], made: list[Shape | None]) -> 
     return made[0]
 
 
-_REDUCTIONS = "Sum Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare".split()
+_REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare"]
 RULES: dict[str, tuple[int, Callable[..., Found], bool]] = {
     "Reshape": (1, _same, False),
     "Expand": (1, _same, False),

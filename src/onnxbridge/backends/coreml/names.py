@@ -6,8 +6,38 @@ import re
 
 # What the text form of MIL reads as something else than a name.
 RESERVED = frozenset(
-    "any bool program func tensor list dict tuple true false string state bf16 fp16 fp32 fp64 "
-    "int4 int8 int16 int32 int64 uint1 uint2 uint3 uint4 uint6 uint8 uint16 uint32 uint64".split()
+    [
+        "any",
+        "bool",
+        "program",
+        "func",
+        "tensor",
+        "list",
+        "dict",
+        "tuple",
+        "true",
+        "false",
+        "string",
+        "state",
+        "bf16",
+        "fp16",
+        "fp32",
+        "fp64",
+        "int4",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint1",
+        "uint2",
+        "uint3",
+        "uint4",
+        "uint6",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+    ]
 )
 
 

@@ -9,8 +9,32 @@ import numpy as np
 LARGEST = float(np.finfo(np.float16).max)
 # Whatever comes in, these give numbers that float16 holds, so what follows them is free again.
 BOUNDED = frozenset(
-    "softmax sigmoid sigmoid_hard tanh scaled_tanh erf sin cos atan sign softsign layer_norm instance_norm greater greater_equal "
-    "less less_equal equal not_equal reduce_argmax reduce_argmin argsort non_zero shape".split()
+    [
+        "softmax",
+        "sigmoid",
+        "sigmoid_hard",
+        "tanh",
+        "scaled_tanh",
+        "erf",
+        "sin",
+        "cos",
+        "atan",
+        "sign",
+        "softsign",
+        "layer_norm",
+        "instance_norm",
+        "greater",
+        "greater_equal",
+        "less",
+        "less_equal",
+        "equal",
+        "not_equal",
+        "reduce_argmax",
+        "reduce_argmin",
+        "argsort",
+        "non_zero",
+        "shape",
+    ]
 )
 
 

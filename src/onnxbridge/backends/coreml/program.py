@@ -22,7 +22,7 @@ from onnxbridge.backends.coreml.artifact import CoreMLModel, Port
 from onnxbridge.backends.coreml.names import Names, written
 from onnxbridge.backends.coreml.ops import rule as rules
 from onnxbridge.backends.coreml.precision import HalfPrecision
-from onnxbridge.backends.coreml.types import LOSSY, NARROW, cast, held, is_float, narrow, wrapped
+from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported, merge
 from onnxbridge.hub import calls, expand, fold
 from onnxbridge.lowering import FAILED, Body, Call, lower, resolve
@@ -33,8 +33,29 @@ LARGEST = 2048
 RANK = 5
 # The operators that can leave the range of an integer narrower than 32 bits.
 WRAPS = frozenset(
-    "Abs Add BitShift BitwiseNot Cast CastLike CumProd CumSum Div Gemm MatMul Mul Neg Pow ReduceL1 ReduceL2 ReduceProd "
-    "ReduceSum ReduceSumSquare Sub Sum".split()
+    [
+        "Abs",
+        "Add",
+        "BitShift",
+        "BitwiseNot",
+        "Cast",
+        "CastLike",
+        "CumProd",
+        "CumSum",
+        "Div",
+        "Gemm",
+        "MatMul",
+        "Mul",
+        "Neg",
+        "Pow",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Sub",
+        "Sum",
+    ]
 )
 
 Bounds = Mapping[str, tuple[int, int | None]]
@@ -56,7 +77,10 @@ class MilTarget:
         if value.dtype == ir.DataType.STRING:
             return value.const_value
         array = narrow(np.asarray(value.const_value.numpy()), saturate=self._op == "Slice")
-        return mb.const(val=array if array.ndim else array[()], name=written(value.name or "constant"))
+        made = mb.const(val=array if array.ndim else array[()], name=written(value.name or "constant"))
+        if value.dtype is not None:
+            DECLARED.get()[made] = value.dtype
+        return made
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
         known = fold.static(key) if isinstance(key, ir.Value) else None
@@ -92,6 +116,9 @@ class MilTarget:
             if key.dtype in NARROW and call.op in WRAPS:
                 result = wrapped(result, key.dtype)
             _agree(result.shape, key.shape)
+            if DECLARED.get().setdefault(result, key.dtype) != key.dtype:  # the same numbers in another type
+                result = mb.identity(x=result)
+                DECLARED.get()[result] = key.dtype
         if key.name and result.op is not None and result.op.op_type != "const" and result.op.enclosing_block is curr_block():
             result.name = result.op.name = written(key.name)
         return result
@@ -201,9 +228,9 @@ def _taken(given: Var, value: ir.Value) -> Var:
     inner = held(value.dtype)
     if value.shape is not None and len(value.shape) == 0:
         given = mb.squeeze(x=given, axes=[0])
-    if inner == types.bool:
-        return mb.not_equal(x=given, y=np.int32(0))
-    return cast(given, inner)
+    given = mb.not_equal(x=given, y=np.int32(0)) if inner == types.bool else cast(given, inner)
+    DECLARED.get()[given] = value.dtype
+    return given
 
 
 def _stand_in(value: ir.Value) -> Any:
@@ -230,7 +257,9 @@ def _outputs(
             problems.append(Problem("output", "it is not a tensor", places=(Source(node=value.name or ""),)))
             continue
         if any(isinstance(d, (int, np.integer)) and d == 0 for d in result.shape):
-            problems.append(Problem("output", "it is empty; Core ML has no empty tensors", places=(Source(node=value.name or ""),)))
+            problems.append(
+                Problem("output", "it is empty; Core ML has no empty tensors", places=(Source(node=value.name or ""),))
+            )
             continue
         name = names.take(value.name or "output")
         if name != value.name:
@@ -241,7 +270,9 @@ def _outputs(
         taken.add(out)
         out.name = out.op.name = name
         given.append(out)
-        shape = tuple(d if isinstance(d, int) else d.value for d in value.shape) if value.shape is not None else (None,) * out.rank
+        shape = (
+            tuple(d if isinstance(d, int) else d.value for d in value.shape) if value.shape is not None else (None,) * out.rank
+        )
         ports.append(Port(value.name or "", name, _hub_type(value), shape))
     if problems:
         raise ConversionError(DIRECTION, merge(problems))
@@ -255,6 +286,7 @@ def convert(model: ir.Model, target: Any, precision: str, bounds: Bounds) -> Cor
         ConversionError: with every operator, input and output that Core ML cannot hold.
     """
     mil = MilTarget(target)
+    DECLARED.set({})
     notes: list[str] = []
     names = Names()
     ports, specs, shapes, problems = _inputs(model.graph, target, bounds, names, notes)
@@ -301,7 +333,9 @@ def _package(program: Program, target: Any, precision: str, shapes: list[Any], m
         if "rank" not in str(e):
             raise
         raise ConversionError(DIRECTION, _too_high(model, str(e))) from e
-    notes = [f"stays in float32, since float16 cannot hold its numbers: {', '.join(dict.fromkeys(half.kept))}"] if half.kept else []
+    notes = (
+        [f"stays in float32, since float16 cannot hold its numbers: {', '.join(dict.fromkeys(half.kept))}"] if half.kept else []
+    )
     return made, notes
 
 

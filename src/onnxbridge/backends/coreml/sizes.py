@@ -105,8 +105,10 @@ def select(cond: Any, a: Any, b: Any) -> Any:
         else:
             zeros = mb.mul(x=mb.cast(x=cond, dtype="int32"), y=np.int32(0))
             kind = a.dtype
-            a = cast(mb.add(x=cast(a, types.int32), y=zeros), kind) if kind in (types.bool, types.int32) else mb.add(
-                x=a, y=cast(zeros, kind)
+            a = (
+                cast(mb.add(x=cast(a, types.int32), y=zeros), kind)
+                if kind in (types.bool, types.int32)
+                else mb.add(x=a, y=cast(zeros, kind))
             )
     return mb.select(cond=cond, a=a, b=b)
 

@@ -6,6 +6,7 @@ it; 64-bit constants that do not fit are an error; 64-bit results that would not
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,15 @@ LOSSY = {
 NARROW = {D.INT8: (8, True), D.UINT8: (8, False), D.INT16: (16, True), D.UINT16: (16, False)}
 NARROW |= {D.INT4: (4, True), D.UINT4: (4, False), D.INT2: (2, True), D.UINT2: (2, False)}
 INT32 = np.iinfo(np.int32)
+
+
+DECLARED: ContextVar[dict[Any, ir.DataType]] = ContextVar("DECLARED")
+"""The hub's types of the values of the program that is being written, where MIL's say less."""
+
+
+def declared(x: Any) -> ir.DataType:
+    """The type that a value has in the hub."""
+    return DECLARED.get({}).get(x) or {types.fp32: D.FLOAT, types.fp16: D.FLOAT16, types.bool: D.BOOL}.get(x.dtype, D.INT64)
 
 
 def held(dtype: ir.DataType | None) -> Any:

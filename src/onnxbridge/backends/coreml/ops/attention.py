@@ -78,7 +78,9 @@ def _softmax(scores):
     """A row with nothing allowed gives zeros, not NaN."""
     most = mb.reduce_max(x=scores, axes=[-1], keep_dims=True)
     none = mb.equal(x=most, y=like(scores, -np.inf))
-    weights = mb.softmax(x=mb.select(cond=_like_shape(none, scores), a=like(scores, np.zeros((1,) * scores.rank)), b=scores), axis=-1)
+    weights = mb.softmax(
+        x=mb.select(cond=_like_shape(none, scores), a=like(scores, np.zeros((1,) * scores.rank)), b=scores), axis=-1
+    )
     return mb.select(cond=_like_shape(none, scores), a=like(scores, np.zeros((1,) * scores.rank)), b=weights)
 
 

@@ -1,6 +1,5 @@
 """Convolution."""
 
-import numpy as np
 from coremltools.converters.mil import Builder as mb
 
 from onnxbridge.backends.coreml.ops import rule
@@ -29,7 +28,14 @@ def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_sha
     pads = explicit(auto_pad, pads, X, numbers(W, "the kernel")[2:], strides, dilations)
     held = B is None or B.val is not None
     y = mb.conv(
-        x=X, weight=W, bias=B if held else None, strides=strides, pad_type="custom", pad=flat(pads), dilations=dilations, groups=group
+        x=X,
+        weight=W,
+        bias=B if held else None,
+        strides=strides,
+        pad_type="custom",
+        pad=flat(pads),
+        dilations=dilations,
+        groups=group,
     )
     return y if held else _biased(y, B)
 
@@ -45,8 +51,6 @@ def conv_transpose(
     dilations, strides, extra = dilations or (1,) * space, strides or (1,) * space, output_padding or (0,) * space
     span = extent(numbers(W, "the kernel")[2:], dilations)
     begins, ends = _cuts(X, span, auto_pad, extra, output_shape, pads, strides)
-    if W.val is None:
-        raise Unsupported("weights that are computed", "make the weights constant")
     held = B is None or B.val is not None
     inside = [max(0, p) for p in (*begins, *ends)]
     y = mb.conv_transpose(

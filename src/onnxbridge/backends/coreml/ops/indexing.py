@@ -179,7 +179,9 @@ def pad(data, pads, constant_value=None, axes: Ints | None = None, *, mode="cons
     plain = is_float(data) and amounts is not None and min(amounts, default=0) >= 0
     value = None if constant_value is None else constant_value.val
     if plain and mode == "constant" and (constant_value is None or value is not None):
-        return mb.pad(x=data, pad=_spread(amounts, axes, data.rank), mode=mode, constant_val=like(data, 0 if value is None else value))
+        return mb.pad(
+            x=data, pad=_spread(amounts, axes, data.rank), mode=mode, constant_val=like(data, 0 if value is None else value)
+        )
     if plain and mode in NAMES and data.rank >= 3 and all(a >= data.rank - 2 for a in axes) and fixed(data, axes):
         count = len(axes)
         if all(max(amounts[i], amounts[i + count]) < data.shape[a] for i, a in enumerate(axes)):

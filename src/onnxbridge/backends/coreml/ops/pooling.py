@@ -137,7 +137,12 @@ def _summed(x, kernel, strides, dilations, begins, ends):
     """The sum over each window, zeros outside."""
     if max(dilations) == 1:
         mean = mb.avg_pool(
-            x=x, kernel_sizes=kernel, strides=strides, pad_type="custom", pad=flat((begins, ends)), exclude_padding_from_average=False
+            x=x,
+            kernel_sizes=kernel,
+            strides=strides,
+            pad_type="custom",
+            pad=flat((begins, ends)),
+            exclude_padding_from_average=False,
         )
         return mb.mul(x=mean, y=like(x, np.prod(kernel)))
     if not fixed(x, range(2, x.rank)):

@@ -5,7 +5,8 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.types import cast, is_float, like
+from onnxbridge.backends.coreml.sizes import select, size
+from onnxbridge.backends.coreml.types import cast, is_float
 from onnxbridge.rules import Int, Ints
 
 
@@ -85,8 +86,6 @@ def _arg(function, data, axis, keepdims, last):
     found = function(x=x, axis=axis, keep_dims=bool(keepdims))
     if not last:
         return found
-    from onnxbridge.backends.coreml.sizes import select, size
-
     n = size(data, axis)
     final = np.int32(n - 1) if isinstance(n, int) else mb.sub(x=n, y=np.int32(1))
     return mb.sub(x=final, y=found)

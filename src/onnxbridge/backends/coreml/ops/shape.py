@@ -5,7 +5,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, product, reshaped, select, size, sizes, vector
+from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, product, reshaped, select, size, sizes
 from onnxbridge.backends.coreml.types import cast, like, narrow
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Ints, Outputs

@@ -1,0 +1,160 @@
+"""Control flow; subgraphs are callables that see the values around them."""
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.sizes import fixed, size
+from onnxbridge.errors import Unsupported
+
+UNROLLED = 32
+"""Up to so many trips a loop is written out; beyond, it stays one."""
+
+
+def _scalar(x):
+    return mb.squeeze(x=x) if x.rank else x
+
+
+def _kept(values):
+    """Results of a block of its own: what passes through must be written in it."""
+    return [mb.identity(x=v) for v in values]
+
+
+@rule("If")
+def if_(cond, *, then_branch, else_branch):
+    if cond.val is not None:
+        return then_branch() if bool(np.asarray(cond.val).reshape(())) else else_branch()
+    made = mb.cond(pred=_scalar(cond), _true_fn=lambda: _kept(then_branch()), _false_fn=lambda: _kept(else_branch()))
+    return tuple(made) if isinstance(made, (tuple, list)) else made
+
+
+def _stacked(values, axis=0):
+    return mb.stack(values=list(values), axis=axis)
+
+
+@rule("Loop", limits="a loop that is not written out carries tensors of fixed sizes, and stacks only what has a fixed size")
+def loop(M=None, cond=None, *v_initial, body):
+    count = None if M is None or M.val is None else int(np.asarray(M.val).reshape(()))
+    starts = True if cond is None else None if cond.val is None else bool(np.asarray(cond.val).reshape(()))
+    if count is not None and starts and count <= UNROLLED:
+        written = _written_out(count, v_initial, body)
+        if written is not None:
+            return written
+    return _while(M, cond, v_initial, body)
+
+
+def _written_out(count, state, body):
+    """The body once for each trip; None where it decides by itself when to stop, or where nothing is left to stack."""
+    rows = []
+    for trip in range(count):
+        going, *results = body(mb.const(val=np.int32(trip)), mb.const(val=np.bool_(True)), *state)
+        state, scanned = results[: len(state)], results[len(state) :]
+        rows.append(scanned)
+        if going.val is None:
+            return None
+        if not bool(np.asarray(going.val).reshape(())):
+            break
+    if not rows:
+        return None
+    return (*state, *(_stacked(values) for values in zip(*rows, strict=True)))
+
+
+def _while(M, cond, v_initial, body):
+    """A while_loop over the trip's number, whether to go on, the carried values and a list for each stacked result."""
+    probe = []
+
+    def scans():
+        """How many results are stacked, and their types: the body is written once where nothing uses it."""
+        _, *results = body(mb.const(val=np.int32(0)), mb.const(val=np.bool_(True)), *v_initial)
+        probe.extend(results[len(v_initial) :])
+        return []
+
+    scans()
+    lists = []
+    for value in probe:
+        if not fixed(value) or isinstance(value, list):
+            raise Unsupported("stacks results of a dynamic size")
+        lists.append(
+            mb.make_list(
+                init_length=1, dynamic_length=True, elem_shape=tuple(int(n) for n in value.shape), dtype=_name(value.dtype)
+            )
+        )
+    limit = None if M is None else _scalar(M)
+    going = mb.const(val=np.bool_(True)) if cond is None else _scalar(cond)
+    states = [mb.identity(x=v) for v in v_initial]
+
+    def more(trip, going, *rest):
+        return going if limit is None else mb.logical_and(x=going, y=mb.less(x=trip, y=limit))
+
+    def step(trip, going, *rest):
+        carried, held = rest[: len(states)], rest[len(states) :]
+        flag, *results = body(trip, going, *carried)
+        new, made = results[: len(states)], results[len(states) :]
+        held = [mb.list_write(ls=ls, index=trip, value=v) for ls, v in zip(held, made, strict=True)]
+        return [mb.add(x=trip, y=np.int32(1)), mb.identity(x=_scalar(flag)), *_kept(new), *held]
+
+    trip, _, *rest = mb.while_loop(
+        _cond=more, _body=step, loop_vars=(mb.identity(x=np.int32(0)), mb.identity(x=going), *states, *lists)
+    )
+    places = None
+    outputs = list(rest[: len(states)])
+    for ls in rest[len(states) :]:
+        if places is None:
+            places = mb.range_1d(start=np.int32(0), end=trip, step=np.int32(1))
+        outputs.append(mb.list_gather(ls=ls, indices=places))
+    return tuple(outputs)
+
+
+def _name(dtype):
+    return types.builtin_to_string(dtype)
+
+
+@rule("Scan")
+def scan(
+    *initial_state_and_scan_inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
+    scan_output_axes=None, scan_output_directions=None,
+):  # fmt: skip
+    """Written out for each step where there are few; else as a loop that gathers its rows."""
+    states = len(initial_state_and_scan_inputs) - num_scan_inputs
+    state, sources = list(initial_state_and_scan_inputs[:states]), initial_state_and_scan_inputs[states:]
+    axes = [a % s.rank for a, s in zip(scan_input_axes or (0,) * num_scan_inputs, sources, strict=True)]
+    back = scan_input_directions or (0,) * num_scan_inputs
+    sources = [mb.reverse(x=s, axes=[a]) if b else s for s, a, b in zip(sources, axes, back, strict=True)]
+    steps = size(sources[0], axes[0])
+    if isinstance(steps, int) and steps <= UNROLLED:
+        rows = []
+        for step in range(steps):
+            results = body(*state, *(_row(s, step, a) for s, a in zip(sources, axes, strict=True)))
+            state, scanned = list(results[:states]), results[states:]
+            rows.append(scanned)
+        stacks = [_stacked(values) for values in zip(*rows, strict=True)]
+    else:
+
+        def trip(i, going, *carried):
+            picked = [_picked(s, i, a) for s, a in zip(sources, axes, strict=True)]
+            return (going, *body(*carried, *picked))
+
+        limit = mb.const(val=np.int32(steps)) if isinstance(steps, int) else steps
+        results = _while(limit, None, tuple(state), trip)
+        state, stacks = results[:states], results[states:]
+    out_axes, reverse = scan_output_axes or (0,) * len(stacks), scan_output_directions or (0,) * len(stacks)
+    laid = []
+    for stack, axis, flip in zip(stacks, out_axes, reverse, strict=True):
+        stack = mb.reverse(x=stack, axes=[0]) if flip else stack
+        perm = [a for a in range(1, stack.rank)]
+        perm.insert(axis % stack.rank, 0)
+        laid.append(mb.transpose(x=stack, perm=perm) if axis % stack.rank else stack)
+    return (*state, *laid)
+
+
+def _row(x, i, axis):
+    return mb.slice_by_index(
+        x=x, begin=[i if a == axis else 0 for a in range(x.rank)], end=[i + 1 if a == axis else 0 for a in range(x.rank)],
+        begin_mask=[a != axis for a in range(x.rank)], end_mask=[a != axis for a in range(x.rank)],
+        squeeze_mask=[a == axis for a in range(x.rank)],
+    )  # fmt: skip
+
+
+def _picked(x, i, axis):
+    return mb.gather(x=x, indices=i, axis=axis)

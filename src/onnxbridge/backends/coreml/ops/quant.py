@@ -1,0 +1,148 @@
+"""Quantization in arithmetic, and products of quantized tensors."""
+
+import numpy as np
+import onnx_ir as ir
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.ops.conv import conv
+from onnxbridge.backends.coreml.sizes import numbers
+from onnxbridge.backends.coreml.types import NARROW, cast, declared, is_float, like
+from onnxbridge.errors import Unsupported
+
+
+def _spread(v, x, axis, block_size):
+    """A scale or zero point so that it broadcasts to `x`: one number, one for each index of an axis, or one a block."""
+    if v is None or v.rank == 0:
+        return v
+    if block_size:
+        return mb.gather(x=v, indices=(np.arange(numbers(x)[axis]) // block_size).astype(np.int32), axis=axis)
+    if v.rank == 1:
+        return mb.reshape(
+            x=v, shape=[-1 if a == axis % x.rank else 1 for a in range(x.rank)] if v.shape[0] != 1 else [1] * x.rank
+        )
+    return v
+
+
+def _limits(dtype):
+    if dtype not in NARROW:
+        raise Unsupported(f"quantization to {dtype.name.lower()}")
+    bits, signed = NARROW[dtype]
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def _saturated(y, dtype):
+    """Whole numbers in floating point as the nearest that an integer type has."""
+    low, high = _limits(dtype)
+    return mb.cast(x=mb.minimum(x=mb.maximum(x=y, y=like(y, low)), y=like(y, high)), dtype="int32")
+
+
+@rule("QuantizeLinear", limits="to integers of 2 to 16 bits")
+def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, precision=0, saturate=1):
+    to = ir.DataType(output_dtype) if output_dtype else ir.DataType.UINT8 if y_zero_point is None else declared(y_zero_point)
+    _limits(to)
+    within = cast(x, types.fp32) if not is_float(x) else x
+    if precision and ir.DataType(precision) not in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
+        raise Unsupported(f"precision={ir.DataType(precision).name.lower()}")
+    kind = y_scale.dtype if not precision else types.fp16 if ir.DataType(precision) == ir.DataType.FLOAT16 else types.fp32
+    scale = _spread(cast(y_scale, kind), x, axis, block_size)
+    ratio = cast(mb.real_div(x=cast(within, kind), y=scale), types.fp32)
+    whole = mb.round(x=ratio)
+    if y_zero_point is not None:
+        whole = mb.add(x=whole, y=cast(_spread(y_zero_point, x, axis, block_size), types.fp32))
+    return _saturated(whole, to)
+
+
+@rule("DequantizeLinear")
+def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
+    scale, zero = _spread(x_scale, x, axis, block_size), _spread(x_zero_point, x, axis, block_size)
+    y = x if zero is None else mb.sub(x=x, y=zero)
+    y = mb.mul(x=cast(y, types.fp32), y=cast(scale, types.fp32))
+    if output_dtype and ir.DataType(output_dtype) == ir.DataType.FLOAT16:
+        return cast(y, types.fp16)
+    return cast(y, x_scale.dtype)
+
+
+@rule("DynamicQuantizeLinear")
+def dynamic_quantize_linear(x):
+    axes = list(range(x.rank))
+    low = mb.minimum(x=mb.reduce_min(x=x, axes=axes, keep_dims=False), y=like(x, 0))
+    high = mb.maximum(x=mb.reduce_max(x=x, axes=axes, keep_dims=False), y=like(x, 0))
+    scale = mb.real_div(x=mb.sub(x=high, y=low), y=like(x, 255))
+    scale = mb.select(cond=mb.equal(x=scale, y=like(x, 0)), a=like(x, 1), b=scale)  # all zeros: any scale will do
+    zero = mb.real_div(x=mb.mul(x=low, y=like(x, -1)), y=scale)
+    zero = mb.round(x=mb.minimum(x=mb.maximum(x=zero, y=like(x, 0)), y=like(x, 255)))
+    y = mb.add(x=mb.round(x=mb.real_div(x=x, y=scale)), y=zero)
+    return _saturated(y, ir.DataType.UINT8), scale, mb.cast(x=zero, dtype="int32")
+
+
+def _centred(x, zero):
+    return cast(x if zero is None else mb.sub(x=x, y=zero), types.fp32)
+
+
+def _by_row(v):
+    """A value for each row of the left factor."""
+    return mb.expand_dims(x=v, axes=[-1]) if v is not None and v.rank == 1 and v.shape[0] > 1 else v
+
+
+def _integer_product(a, a_zero, b, b_zero):
+    """In float32, which is exact as long as the sum stays below 2^24: 258 products of 8-bit numbers at their largest."""
+    depth = a.shape[-1]
+    x, y = mb.sub(x=a, y=_by_row(a_zero)) if a_zero is not None else a, mb.sub(x=b, y=b_zero) if b_zero is not None else b
+    if isinstance(depth, (int, np.integer)) and depth * 255 * 255 < 1 << 24:
+        return mb.cast(x=mb.matmul(x=cast(x, types.fp32), y=cast(y, types.fp32)), dtype="int32")
+    return mb.matmul(x=x, y=y)
+
+
+@rule("MatMulInteger")
+def matmul_integer(A, B, a_zero_point=None, b_zero_point=None):
+    return _integer_product(A, a_zero_point, B, b_zero_point)
+
+
+@rule("QLinearMatMul")
+def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+    total = cast(_integer_product(a, a_zero_point, b, b_zero_point), types.fp32)
+    up = mb.mul(x=cast(_by_row(a_scale), types.fp32), y=cast(b_scale, types.fp32))
+    return _requantized(
+        total, mb.real_div(x=up, y=cast(_by_row(y_scale), types.fp32)), _by_row(y_zero_point), declared(y_zero_point)
+    )
+
+
+def _requantized(total, factor, zero, dtype):
+    return _saturated(mb.add(x=mb.round(x=mb.mul(x=total, y=factor)), y=cast(zero, types.fp32)), dtype)
+
+
+def _per_output(v, w):
+    return mb.reshape(x=v, shape=[-1] + [1] * (w.rank - 1)) if v is not None and v.rank == 1 else v
+
+
+@rule("ConvInteger", limits="sums of up to 258 products, the most that float32 holds exactly")
+def conv_integer(
+    x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
+    strides=None,
+):  # fmt: skip
+    if np.prod(numbers(w)[1:], dtype=np.int64) * 255 * 255 >= 1 << 24:
+        raise Unsupported("a sum that float32 does not hold exactly")
+    weight = mb.sub(x=w, y=_per_output(w_zero_point, w)) if w_zero_point is not None else w
+    y = conv(
+        _centred(x, x_zero_point), cast(weight, types.fp32), auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    return mb.cast(x=y, dtype="int32")
+
+
+@rule("QLinearConv", limits="sums of up to 258 products, the most that float32 holds exactly")
+def qlinear_conv(
+    x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *, auto_pad="NOTSET", dilations=None,
+    group=1, kernel_shape=None, pads=None, strides=None,
+):  # fmt: skip
+    total = conv_integer(
+        x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        pads=pads, strides=strides,
+    )  # fmt: skip
+    if B is not None:
+        total = mb.add(x=total, y=mb.reshape(x=B, shape=[1, -1] + [1] * (x.rank - 2)))
+    by_channel = mb.reshape(x=w_scale, shape=[1, -1] + [1] * (x.rank - 2)) if w_scale.rank == 1 else w_scale
+    factor = mb.real_div(x=mb.mul(x=by_channel, y=x_scale), y=y_scale)
+    return _requantized(cast(total, types.fp32), factor, y_zero_point, declared(y_zero_point))

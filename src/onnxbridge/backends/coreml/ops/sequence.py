@@ -1,0 +1,78 @@
+"""Sequences that are known when converting: lists of values. Core ML's inputs and outputs hold none."""
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+
+from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.ops.shape import concat
+from onnxbridge.backends.coreml.sizes import fixed
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Int
+
+
+@rule("SequenceConstruct")
+def sequence_construct(*inputs):
+    return list(inputs)
+
+
+@rule("SequenceEmpty")
+def sequence_empty(*, dtype=1):
+    return []
+
+
+@rule("SequenceAt")
+def sequence_at(input_sequence, position: Int):
+    return input_sequence[position]
+
+
+@rule("SequenceInsert")
+def sequence_insert(input_sequence, tensor, position: Int | None = None):
+    at = len(input_sequence) if position is None else position
+    at = at + len(input_sequence) if at < 0 else at
+    return [*input_sequence[:at], tensor, *input_sequence[at:]]
+
+
+@rule("SequenceErase")
+def sequence_erase(input_sequence, position: Int | None = None):
+    at = (-1 if position is None else position) % len(input_sequence)
+    return [*input_sequence[:at], *input_sequence[at + 1 :]]
+
+
+@rule("SequenceLength")
+def sequence_length(input_sequence):
+    return mb.const(val=np.int32(len(input_sequence)))
+
+
+@rule("ConcatFromSequence")
+def concat_from_sequence(input_sequence, *, axis, new_axis=0):
+    if new_axis:
+        return mb.stack(values=list(input_sequence), axis=axis)
+    return concat(*input_sequence, axis=axis)
+
+
+@rule("SplitToSequence")
+def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
+    if not fixed(input, [axis]):
+        raise Unsupported("a dynamic axis", "give the input a fixed shape")
+    n = int(input.shape[axis])
+    if split is None:
+        parts = [1] * n
+    elif split.val is None:
+        raise Unsupported("parts that are only known when running", "make them a constant")
+    elif split.rank == 0:
+        each = int(split.val)
+        parts = [min(each, n - i) for i in range(0, n, each)]
+    else:
+        parts = [int(i) for i in np.asarray(split.val)]
+    made = [input] if len(parts) == 1 else list(mb.split(x=input, split_sizes=parts, axis=axis))
+    return [mb.squeeze(x=v, axes=[axis]) for v in made] if split is None and not keepdims else made
+
+
+@rule("Optional", "OptionalGetElement")
+def optional(input, *, type=None):
+    return input
+
+
+@rule("OptionalHasElement")
+def optional_has_element(input=None):
+    return mb.const(val=np.bool_(input is not None))

@@ -1,0 +1,187 @@
+"""A source of any form as an exported program: a module with inputs, a program, a `.pt2` file, a factory's name."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxbridge import frameworks
+from onnxbridge.errors import UsageError
+from onnxbridge.frontends.pytorch import aliasing
+from onnxbridge.frontends.pytorch.examples import Example, example
+from onnxbridge.hub.paths import quoted
+from onnxbridge.hub.recognise import recognise, wrong_kind
+
+FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An exported program; `dims` has the user's names for its symbols, `module` the module it was made from."""
+
+    program: Any
+    dims: Mapping[Any, str]
+
+
+def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
+    """Trace the source, or take the program that it already is.
+
+    Raises:
+        UsageError: if inputs are missing or do not fit, or if the file holds something else.
+        UnsafeFileError: for a file that would run code when loaded.
+    """
+    torch = frameworks.torch()
+    opened = load(source)
+    if isinstance(opened, torch.export.ExportedProgram):
+        if dynamic:
+            raise UsageError("the sizes of an exported program were fixed when it was exported; name them there (dynamic_shapes)")
+        return Captured(_functional(opened), {})
+    if inputs is None and _required(opened):
+        raise UsageError(f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(_required(opened))}")
+    given = example(opened, inputs, dynamic)
+    program = _export(opened, given)
+    dims = given.symbols(program)
+    return Captured(_functional(program), dims)
+
+
+def load(source: Any) -> Any:
+    """The module or exported program behind a source: itself, or what a path or a factory's name leads to."""
+    torch = frameworks.torch()
+    if isinstance(source, (torch.nn.Module, torch.export.ExportedProgram)):
+        return source
+    weights = None
+    if isinstance(source, (tuple, list)) and len(source) == 2:
+        source, weights = source
+    if isinstance(source, str) and FACTORY.fullmatch(source) and not os.path.exists(source):
+        return _built(source, weights)
+    if weights is not None:
+        raise UsageError(f"weights need a factory: give ('module:function', {os.fspath(weights)!r})")
+    if isinstance(source, (str, os.PathLike)):
+        kind = recognise(source)
+        if kind != "pt2":
+            raise wrong_kind(source, kind, "a PyTorch program")
+        from onnxbridge.frontends.pytorch.archive import load_program
+
+        with quiet():
+            return load_program(Path(source))
+    raise UsageError(f"a {type(source).__qualname__} is neither a torch.nn.Module nor an ExportedProgram")
+
+
+def _built(name: str, weights: Any) -> Any:
+    """The module that a factory builds, with the weights read into it."""
+    torch = frameworks.torch()
+    module, _, function = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{name}: there is no module {error.name!r} to import") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    for part in function.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"{name}: {module} has no {function!r}")
+        found = getattr(found, part)
+    built = found if isinstance(found, torch.nn.Module) else found()
+    if not isinstance(built, torch.nn.Module):
+        raise UsageError(f"{name} returned a {type(built).__qualname__}, not a torch.nn.Module")
+    if weights is not None:
+        built.load_state_dict(_state(weights))
+    return built.eval()
+
+
+def _state(path: Any) -> Mapping[str, Any]:
+    """A state dict read without running code."""
+    torch = frameworks.torch()
+    kind = recognise(path)
+    if kind == "safetensors":
+        from safetensors.torch import load_file  # type: ignore[import-not-found, unused-ignore]
+
+        return load_file(os.fspath(path))  # type: ignore[no-any-return, unused-ignore]
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise wrong_kind(path, kind, "a state dict that loads without running code") from error
+    if not isinstance(state, Mapping) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+        raise UsageError(f"{quoted(os.fspath(path))} is not a state dict: it must map names to tensors")
+    return state
+
+
+def _required(module: Any) -> list[str]:
+    import inspect
+
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind in kinds]
+
+
+def _export(module: Any, given: Example) -> Any:
+    torch = frameworks.torch()
+    with quiet(), evaluating(module), torch.no_grad():
+        try:
+            return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=False)
+        except Exception as error:
+            try:
+                return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=True)
+            except Exception:
+                text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}") from error
+
+
+def _functional(program: Any) -> Any:
+    """The program without writes that are seen through another tensor; most have none and pass as they are."""
+    if not aliasing.needs_functionalisation(program.graph):
+        return program
+    torch = frameworks.torch()
+    with quiet(), torch.no_grad():
+        program = program.run_decompositions({})
+    kept = program.graph_signature.buffers_to_mutate
+    if kept:
+        names = ", ".join(sorted(kept.values()))
+        raise UsageError(
+            f"the model writes to its buffers ({names}), and ONNX models keep no state; "
+            "take the state as an input and return it, or call eval() before exporting"
+        )
+    return program
+
+
+@contextlib.contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """In evaluation mode, each submodule as it was afterwards."""
+    training = [m for m in module.modules() if m.training]
+    try:
+        for m in training:
+            m.training = False
+        yield
+    finally:
+        for m in training:
+            m.training = True
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without PyTorch's warnings and log lines."""
+    logger = logging.getLogger("torch")
+    level, handlers = logger.level, logger.disabled
+    noisy = [logging.getLogger(n) for n in list(logging.root.manager.loggerDict) if n.startswith("torch.")]
+    levels = [n.disabled for n in noisy]
+    try:
+        logger.disabled = True
+        for n in noisy:
+            n.disabled = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.level, logger.disabled = level, handlers
+        for n, was in zip(noisy, levels, strict=True):
+            n.disabled = was

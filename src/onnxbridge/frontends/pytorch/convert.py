@@ -1,0 +1,99 @@
+"""An exported program as a hub model: inputs, weights by reference, the walk, outputs under their own names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge import frameworks
+from onnxbridge.errors import UsageError
+from onnxbridge.frontends.pytorch import calls, dtypes, naming
+from onnxbridge.frontends.pytorch.capture import Captured
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.target import PytorchTarget, Shapes
+from onnxbridge.hub.builder import Builder
+from onnxbridge.lowering import lower, resolve
+
+
+class Weights(dict[Hashable, Any]):
+    """The walker's values; parameters, buffers and constants become values of the hub when a call first uses them.
+
+    The hub holds PyTorch's own memory; a tensor that two names share is one value.
+    """
+
+    def __init__(self, program: Any, op: Builder) -> None:
+        super().__init__()
+        self._op = op
+        self._shared: dict[tuple[Any, ...], ir.Value] = {}
+        self._tensors: dict[Any, tuple[str, Any]] = {}
+        named = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.target is not None}
+        for node in program.graph.nodes:
+            if node.op == "placeholder" and node.name in named:
+                name = named[node.name]
+                held = program.state_dict if name in program.state_dict else program.constants
+                self._tensors[node] = name, held[name]
+
+    def __missing__(self, key: Any) -> ir.Value:
+        if key in self._tensors:
+            name, tensor = self._tensors[key]
+        elif getattr(key, "op", "") == "get_attr":
+            name, tensor = key.target, _get(key.graph.owning_module, key.target)
+        else:
+            raise KeyError(key)
+        made = self[key] = self._constant(name, tensor)
+        return made
+
+    def _constant(self, name: str, tensor: Any) -> ir.Value:
+        memory = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else (name,)
+        if memory not in self._shared:
+            held = ir.Tensor(dtypes.array(tensor), dtypes.to_hub(tensor.dtype), name=name)
+            self._shared[memory] = self._op.constant(held, name)
+        return self._shared[memory]
+
+
+def _get(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def to_hub(captured: Captured) -> ir.Model:
+    """The program as a hub model.
+
+    Raises:
+        ConversionError: with every operator that is in the way.
+    """
+    program = captured.program
+    names = calls.Names()
+    target = PytorchTarget(Shapes(captured.dims), names)
+    op = target.writer
+    values = Weights(program, op)
+    inputs = []
+    user = set(program.graph_signature.user_inputs)
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in user:
+            dtype, shape = target.of(node.meta.get("val"))
+            if dtype is not None and not isinstance(node.meta["val"], (int, float, bool)):
+                values[node] = op.input(node.name, dtype, shape)
+                inputs.append(values[node])
+    labels = naming.outputs(program.call_spec.out_spec)
+    for label in labels:
+        op.reserve(label)
+    with frameworks.torch().no_grad():
+        lower(calls.of(program.graph, names), rule, values, target)
+    results = _user_results(program, calls.results_of(program.graph, names))
+    outputs = []
+    for label, result in zip(labels, results, strict=True):
+        if label and result is not None and not isinstance(result, str):
+            [value] = resolve([result], values)
+            outputs.append(op.output(value if isinstance(value, ir.Value) else op.constant(value), label))
+    if not outputs:
+        raise UsageError("the model returns no tensor")
+    return op.model(inputs, outputs, "main_graph")
+
+
+def _user_results(program: Any, results: tuple[Any, ...]) -> list[Any]:
+    kinds = [s.kind.name for s in program.graph_signature.output_specs]
+    return [r for r, kind in zip(results, kinds, strict=True) if kind == "USER_OUTPUT"]

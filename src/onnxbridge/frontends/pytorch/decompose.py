@@ -1,0 +1,71 @@
+"""ATen operators without a rule, in simpler ATen operators, by PyTorch's own decompositions; traced one by one where they occur."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from onnxbridge import frameworks
+
+
+@functools.cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    from torch._decomp import decomposition_table
+
+    return dict(decomposition_table)
+
+
+@functools.cache
+def _implicit(target: Any) -> bool:
+    torch = frameworks.torch()
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)) or target.has_kernel_for_dispatch_key(key)
+
+
+def decomposition_of(target: Any) -> Callable[..., Any] | None:
+    """A function of the operator's own arguments that computes it with others; None where PyTorch has none."""
+    found = _table().get(target)
+    if found is None and hasattr(target, "_schema") and _implicit(target):
+        return target.decompose  # type: ignore[no-any-return]
+    return found
+
+
+def _about_one(guard: Any) -> bool:
+    """Whether a guard only says that a size is not 0 or 1, which torch.export takes for granted."""
+    return guard.func.__name__ in ("Unequality", "StrictGreaterThan", "GreaterThan", "LessThan") and guard.args[-1] in (0, 1, 2)
+
+
+def traced(node: Any) -> tuple[Any, list[Any]] | None:
+    """The graph of one node's decomposition, and the nodes that its placeholders stand for; None where there is none."""
+    torch = frameworks.torch()
+    function = decomposition_of(node.target)
+    if function is None:
+        return None
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils import _pytree as pytree
+
+    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)))
+    values = [source.meta["val"] for source in sources]
+    if not all(isinstance(v, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)) for v in values):
+        return None
+
+    def run(*given: Any) -> Any:
+        where = dict(zip(sources, given, strict=True))
+        args, kwargs = pytree.tree_unflatten([where.get(x, x) if isinstance(x, torch.fx.Node) else x for x in leaves], spec)
+        return function(*args, **kwargs)
+
+    mode = torch._guards.detect_fake_mode(values)
+    if mode is None:
+        return None
+    guards = mode.shape_env.guards if mode.shape_env is not None else []
+    before = len(guards)
+    with mode, torch.no_grad():
+        made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
+    if not all(_about_one(g.expr) for g in guards[before:]):
+        return None  # it holds only for sizes like the example's
+    made.graph.eliminate_dead_code()
+    if any(n.target is node.target for n in made.graph.nodes):
+        return None
+    return made.graph, sources

@@ -1,0 +1,202 @@
+"""Example inputs and dynamic dimensions as torch.export takes them, from what users give."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxbridge import frameworks
+from onnxbridge.errors import UsageError
+from onnxbridge.frontends.pytorch import dtypes, naming
+
+
+@dataclass(frozen=True)
+class Example:
+    """What torch.export is called with; `named` has the user's names of dimensions by input name and axis."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic: Any = None
+    named: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    def symbols(self, program: Any) -> dict[Any, str]:
+        """The user's names for the program's symbols.
+
+        Raises:
+            UsageError: if a dimension that should be dynamic came out fixed.
+        """
+        torch = frameworks.torch()
+        found: dict[Any, str] = {}
+        values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+        for name, axes in self.named.items():
+            shape = values[name].shape if isinstance(values.get(name), torch.Tensor) else None
+            for axis, label in axes.items() if shape is not None else ():
+                size = shape[axis]
+                if isinstance(size, int):
+                    raise UsageError(
+                        f"{label!r} (axis {axis} of {name}) cannot vary: the model's code fixes it to {size}; "
+                        "make the code independent of it, or leave it out of the dynamic dimensions"
+                    )
+                if size.node.expr.is_Symbol:
+                    found.setdefault(size.node.expr, label)
+        return found
+
+
+def example(module: Any, inputs: Any, dynamic: Any) -> Example:
+    """The inputs bound to the parameters of the module's forward, with sizes at which nothing is fixed by accident."""
+    signature = inspect.signature(module.forward)
+    args, kwargs = _bound(signature, inputs)
+    names = _leaf_names(signature, args, kwargs)
+    naming.remember(module, names, args, kwargs)
+    own = _named_axes(dynamic)
+    for name, axes in _spec_axes(inputs).items():
+        own = {**(own or {}), name: {**axes, **(own or {}).get(name, {})}}
+    if own is None:
+        return Example(args, kwargs, dynamic, _torch_names(signature, dynamic, names))
+    unknown = set(own) - set(names)
+    if unknown:
+        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(names)}")
+    return _with_dynamic(args, kwargs, names, {n: a for n, a in own.items() if a})
+
+
+def _bound(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    torch = frameworks.torch()
+    if inputs is None:
+        return (), {}
+    if isinstance(inputs, Mapping):
+        given = {name: _tensors(v) for name, v in inputs.items()}
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        strange = [name for name in given if name not in signature.parameters]
+        if strange and not takes_any:
+            needed = [p for p in signature.parameters.values() if p.default is p.empty]
+            if len(strange) == len(given) and len(needed) == 1:
+                return (given,), {}
+            takes = ", ".join(signature.parameters)
+            raise UsageError(f"forward has no parameter {', '.join(strange)}; it takes {takes}")
+        return _by_signature(signature, (), given)
+    if isinstance(inputs, (torch.Tensor, np.ndarray)):
+        inputs = (inputs,)
+    return _by_signature(signature, tuple(_tensors(v) for v in inputs), {})
+
+
+def _by_signature(signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise UsageError(f"the inputs do not fit forward{signature}: {error}") from error
+    return bound.args, bound.kwargs
+
+
+def _is_spec(value: Any) -> bool:
+    """(shape, dtype), the shape being a sequence of numbers, names and None."""
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str) and isinstance(value[0], (tuple, list))
+
+
+def _tensors(value: Any) -> Any:
+    """An input with tensors in place of arrays, and a tensor in place of a spec."""
+    torch = frameworks.torch()
+    if _is_spec(value):
+        shape, dtype = value
+        sizes = [s if isinstance(s, int) else 2 if axis == 0 else _VARYING for axis, s in enumerate(shape)]
+        return torch.zeros(sizes, dtype=dtypes.from_name(dtype))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return dtypes.tensor(value)
+    if isinstance(value, Mapping):
+        return {k: _tensors(v) for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_tensors(v) for v in value)
+    return value
+
+
+# The size that stands for a named dimension while tracing: even and large enough for the strides of common networks.
+_VARYING = 64
+
+
+def _spec_axes(inputs: Any) -> dict[str, dict[int, str]]:
+    found = {}
+    for name, value in inputs.items() if isinstance(inputs, Mapping) else ():
+        if _is_spec(value):
+            axes = {i: s or f"{name}_{i}" for i, s in enumerate(value[0]) if not isinstance(s, int)}
+            if axes:
+                found[name] = axes
+    return found
+
+
+def _leaf_names(signature: inspect.Signature, args: Any, kwargs: Any) -> list[str]:
+    """The names that torch.export gives to the inputs, in order: parameter names, with keys and indices of what is nested."""
+    from torch.utils import _pytree as pytree
+
+    bound = signature.bind(*args, **kwargs).arguments
+    names = []
+    for name, value in bound.items():
+        kind = signature.parameters[name].kind
+        for path, _ in pytree.tree_flatten_with_path(value)[0]:
+            keys = naming.keys_of(path)
+            names.append("_".join(keys if kind is inspect.Parameter.VAR_KEYWORD else [name, *keys]))
+    return names
+
+
+def _named_axes(dynamic: Any) -> dict[str, dict[int, str]] | None:
+    """`dynamic` where it is of our own form, {input: {axis: name}}; None where it is torch's, which passes through."""
+    if not dynamic:
+        return {} if dynamic is not None and not isinstance(dynamic, (tuple, list)) else None
+    if not isinstance(dynamic, Mapping) or not all(isinstance(axes, Mapping) for axes in dynamic.values()):
+        return None
+    if not all(isinstance(k, int) and isinstance(v, str) for axes in dynamic.values() for k, v in axes.items()):
+        return None
+    return {str(name): dict(axes) for name, axes in dynamic.items()}
+
+
+def _torch_names(signature: inspect.Signature, dynamic: Any, names: list[str]) -> dict[str, dict[int, str]]:
+    """The names of the `Dim`s in torch's own form, for inputs that are plain tensors."""
+    if not dynamic:
+        return {}
+    entries = dynamic.items() if isinstance(dynamic, Mapping) else zip(signature.parameters, dynamic, strict=False)
+    found: dict[str, dict[int, str]] = {}
+    for name, spec in entries:
+        axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec) if isinstance(spec, (tuple, list)) else ()
+        for axis, dim in axes:
+            label = getattr(dim, "__name__", None)
+            if name in names and isinstance(axis, int) and label and label.isidentifier():
+                found.setdefault(name, {})[axis] = label
+    return found
+
+
+def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dict[int, str]]) -> Example:
+    """Mark the named axes for torch.export, and give those of size 0 or 1, which it would fix, a size of 2."""
+    torch = frameworks.torch()
+    from torch.utils import _pytree as pytree
+
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    if not named:
+        return Example(args, kwargs)
+    sizes: dict[str, int] = {}
+    for name, leaf in zip(names, leaves, strict=True):
+        for axis, label in named.get(name, {}).items():
+            if not isinstance(leaf, torch.Tensor) or not -leaf.ndim <= axis < leaf.ndim:
+                raise UsageError(f"{name} has no axis {axis} that {label!r} could name")
+            sizes[label] = max(sizes.get(label, 2), leaf.shape[axis])
+    shapes: list[Any] = []
+    normal: dict[str, dict[int, str]] = {}
+    for i, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
+        axes = {axis % leaf.ndim: label for axis, label in named.get(name, {}).items()}
+        for axis, label in axes.items():
+            if leaf.shape[axis] != sizes[label]:
+                picked = torch.zeros(sizes[label], dtype=torch.int64)
+                leaf = leaf.index_select(axis, picked) if leaf.shape[axis] else leaf.new_zeros(_resized(leaf, axis, sizes[label]))
+        leaves[i] = leaf
+        if axes:
+            normal[name] = axes
+        shapes.append({axis: torch.export.Dim.AUTO for axis in axes} if axes else None)
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    shape_args, shape_kwargs = pytree.tree_unflatten(shapes, spec)
+    dynamic = (*shape_args, *shape_kwargs.values())
+    return Example(args, kwargs, dynamic, normal)
+
+
+def _resized(leaf: Any, axis: int, size: int) -> list[int]:
+    return [size if i == axis else s for i, s in enumerate(leaf.shape)]

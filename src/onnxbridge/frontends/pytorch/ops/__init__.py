@@ -1,0 +1,7 @@
+"""Rules from ATen, as torch.export writes it, to ONNX; names and parameters are those of the ATen schemas."""
+
+from __future__ import annotations
+
+from onnxbridge.rules import Rules
+
+rule = Rules("frontends.pytorch", package=__name__, writer=True)

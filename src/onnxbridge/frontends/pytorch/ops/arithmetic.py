@@ -1,0 +1,453 @@
+"""Arithmetic, comparison and logic, element by element, with PyTorch's type promotion."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.activation import clip, expm1, log1p
+from onnxbridge.frontends.pytorch.promotion import cast, category, common, floating, is_float, together
+
+D = ir.DataType
+LN2, LN10 = math.log(2), math.log(10)
+
+
+def plus(op, a, b):
+    a, b = together(op, a, b)
+    return op.Or(a, b) if a.dtype == D.BOOL else op.Add(a, b)
+
+
+def times(op, a, b):
+    a, b = together(op, a, b)
+    return op.And(a, b) if a.dtype == D.BOOL else op.Mul(a, b)
+
+
+def scaled(op, self, other, alpha):
+    """alpha * other in the dtype of self and other together."""
+    if isinstance(alpha, (int, float)) and alpha == 1:
+        return other
+    return times(op, cast(op, other, common(self, other)), alpha)
+
+
+@rule("aten::add.Tensor", "aten::add.Scalar")
+def add(op, self, other, *, alpha=1):
+    return plus(op, self, scaled(op, self, other, alpha))
+
+
+@rule("aten::sub.Tensor", "aten::sub.Scalar", "aten::subtract.Tensor", "aten::subtract.Scalar")
+def sub(op, self, other, *, alpha=1):
+    return op.Sub(*together(op, self, scaled(op, self, other, alpha)))
+
+
+@rule("aten::rsub.Tensor", "aten::rsub.Scalar")
+def rsub(op, self, other, alpha=1):
+    return op.Sub(*together(op, other, scaled(op, other, self, alpha)))
+
+
+@rule("aten::mul.Tensor", "aten::mul.Scalar", "aten::multiply.Tensor", "aten::multiply.Scalar")
+def mul(op, self, other):
+    return times(op, self, other)
+
+
+@rule("aten::div.Tensor", "aten::div.Scalar", "aten::divide.Tensor", "aten::divide.Scalar", "aten::true_divide.Tensor",
+      "aten::true_divide.Scalar")  # fmt: skip
+def div(op, self, other):
+    return op.Div(*floating(op, self, other))
+
+
+@rule("aten::div.Tensor_mode", "aten::div.Scalar_mode", "aten::divide.Tensor_mode", "aten::divide.Scalar_mode")
+def div_mode(op, self, other, *, rounding_mode):
+    if rounding_mode is None:
+        return div(op, self, other)
+    if rounding_mode == "floor":
+        return floor_divide(op, self, other)
+    a, b = together(op, self, other)
+    return trunc(op, op.Div(a, b))
+
+
+@rule("aten::floor_divide", "aten::floor_divide.Scalar")
+def floor_divide(op, self, other):
+    a, b = together(op, self, other)
+    if is_float(a):
+        # the remainder decides: a/b may round up to a whole number that a does not reach
+        rest = remainder(op, a, b)
+        exact = op.Div(op.Sub(a, rest), b)
+        return op.Where(op.Equal(b, 0.0), op.Div(a, b), _nearest(op, exact))
+    q = op.Div(a, b)
+    uneven = op.Not(op.Equal(op.Mul(q, b), a))
+    signs_differ = op.Xor(op.Less(a, 0), op.Less(b, 0))
+    return op.Sub(q, op.Cast(op.And(uneven, signs_differ), to=a.dtype)) if a.dtype not in _UNSIGNED else q
+
+
+def _nearest(op, x):
+    f = op.Floor(x)
+    return op.Where(op.Greater(op.Sub(x, f), 0.5), op.Add(f, 1.0), f)
+
+
+_UNSIGNED = (D.UINT8, D.UINT16, D.UINT32, D.UINT64)
+
+
+@rule("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
+def remainder(op, self, other):
+    a, b = together(op, self, other)
+    if not is_float(a):
+        return op.Mod(a, b)
+    rest = op.Mod(a, b, fmod=1)
+    wrong = op.And(op.Not(op.Equal(rest, 0.0)), op.Xor(op.Less(rest, 0.0), op.Less(b, 0.0)))
+    return op.Where(wrong, op.Add(rest, b), rest)
+
+
+@rule("aten::fmod.Tensor", "aten::fmod.Scalar")
+def fmod(op, self, other):
+    return op.Mod(*together(op, self, other), fmod=1)
+
+
+@rule("aten::neg", "aten::negative")
+def neg(op, self):
+    return op.Neg(self)
+
+
+@rule("aten::abs", "aten::absolute")
+def abs_(op, self):
+    return self if self.dtype == D.BOOL else op.Abs(self)
+
+
+@rule("aten::sign", "aten::sgn")
+def sign(op, self):
+    return self if self.dtype == D.BOOL else op.Sign(self)
+
+
+@rule("aten::signbit")
+def signbit(op, self):
+    if self.dtype == D.BOOL:
+        return op.And(self, False)
+    # 1 / -0 is minus infinity
+    return op.Or(op.Less(self, 0), op.Equal(op.Div(1.0, self), -math.inf)) if is_float(self) else op.Less(self, 0)
+
+
+@rule("aten::square")
+def square(op, self):
+    return times(op, self, self) if self.dtype != D.BOOL else op.Cast(self, to=D.INT64)
+
+
+@rule("aten::reciprocal")
+def reciprocal(op, self):
+    return op.Reciprocal(*floating(op, self))
+
+
+@rule("aten::rsqrt")
+def rsqrt(op, self):
+    return op.Reciprocal(op.Sqrt(*floating(op, self)))
+
+
+def _unary(name):
+    def lower(op, self):
+        return op.call(name, *floating(op, self))
+
+    return lower
+
+
+for _aten, _onnx in {
+    "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "sinh": "Sinh", "cosh": "Cosh",
+    "asin": "Asin", "acos": "Acos", "atan": "Atan", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
+    "special_erf": "Erf", "arcsin": "Asin", "arccos": "Acos", "arctan": "Atan", "arcsinh": "Asinh", "arccosh": "Acosh",
+    "arctanh": "Atanh",
+}.items():  # fmt: skip
+    rule(f"aten::{_aten}")(_unary(_onnx))
+
+
+@rule("aten::expm1", "aten::special_expm1")
+def expm1_(op, self):
+    return expm1(op, *floating(op, self))
+
+
+@rule("aten::log1p", "aten::special_log1p")
+def log1p_(op, self):
+    return log1p(op, *floating(op, self))
+
+
+@rule("aten::exp2", "aten::special_exp2")
+def exp2(op, self):
+    [x] = floating(op, self)
+    return op.Pow(op.constant(np.asarray(2.0, x.dtype.numpy())), x)
+
+
+@rule("aten::log2")
+def log2(op, self):
+    return op.Div(op.Log(*floating(op, self)), LN2)
+
+
+@rule("aten::log10")
+def log10(op, self):
+    return op.Div(op.Log(*floating(op, self)), LN10)
+
+
+@rule("aten::floor")
+def floor(op, self):
+    return op.Floor(self) if is_float(self) else self
+
+
+@rule("aten::ceil")
+def ceil(op, self):
+    return op.Ceil(self) if is_float(self) else self
+
+
+@rule("aten::round")
+def round_(op, self):
+    return op.Round(self) if is_float(self) else self
+
+
+@rule("aten::round.decimals", "aten::special_round")
+def round_decimals(op, self, *, decimals=0):
+    if not is_float(self) or decimals == 0:
+        return round_(op, self)
+    ten = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return op.Div(op.Round(op.Mul(self, ten)), ten)
+    return op.Mul(op.Round(op.Div(self, ten)), ten)
+
+
+@rule("aten::trunc", "aten::fix")
+def trunc(op, self):
+    return op.Mul(op.Sign(self), op.Floor(op.Abs(self))) if is_float(self) else self
+
+
+@rule("aten::frac")
+def frac(op, self):
+    return op.Sub(self, trunc(op, self))
+
+
+@rule("aten::pow.Tensor_Scalar", "aten::pow.Tensor_Tensor", "aten::pow.Scalar")
+def pow_(op, self, exponent):
+    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool) and is_float(self):
+        if exponent == 2:
+            return op.Mul(self, self)
+        if exponent == 0.5:
+            return op.Sqrt(self)
+        if exponent == 1:
+            return self
+    a, b = together(op, self, exponent)
+    if a.dtype == D.BOOL:
+        return op.Or(a, op.Not(b))
+    return op.Pow(a, b)
+
+
+@rule("aten::float_power.Tensor_Tensor", "aten::float_power.Tensor_Scalar", "aten::float_power.Scalar")
+def float_power(op, self, exponent):
+    return op.Pow(cast(op, self, D.DOUBLE), cast(op, exponent, D.DOUBLE))
+
+
+@rule("aten::clamp", "aten::clamp.Tensor", "aten::clip", "aten::clip.Tensor")
+def clamp(op, self, min=None, max=None):
+    return clip(op, self, min, max)
+
+
+@rule("aten::clamp_min", "aten::clamp_min.Tensor")
+def clamp_min(op, self, min):
+    return clip(op, self, min, None)
+
+
+@rule("aten::clamp_max", "aten::clamp_max.Tensor")
+def clamp_max(op, self, max):
+    return clip(op, self, None, max)
+
+
+@rule("aten::maximum", "aten::max.other")
+def maximum(op, self, other):
+    a, b = together(op, self, other)
+    return op.Or(a, b) if a.dtype == D.BOOL else op.Max(a, b)
+
+
+@rule("aten::minimum", "aten::min.other")
+def minimum(op, self, other):
+    a, b = together(op, self, other)
+    return op.And(a, b) if a.dtype == D.BOOL else op.Min(a, b)
+
+
+@rule("aten::fmax")
+def fmax(op, self, other):
+    a, b = together(op, self, other)
+    return op.Where(op.IsNaN(a), b, op.Where(op.IsNaN(b), a, op.Max(a, b))) if is_float(a) else maximum(op, a, b)
+
+
+@rule("aten::fmin")
+def fmin(op, self, other):
+    a, b = together(op, self, other)
+    return op.Where(op.IsNaN(a), b, op.Where(op.IsNaN(b), a, op.Min(a, b))) if is_float(a) else minimum(op, a, b)
+
+
+def _comparison(name, *, negated=False):
+    def lower(op, self, other):
+        a, b = together(op, self, other)
+        if a.dtype == D.BOOL and name != "Equal":
+            a, b = op.Cast(a, to=D.INT32), op.Cast(b, to=D.INT32)
+        y = op.call(name, a, b)
+        return op.Not(y) if negated else y
+
+    return lower
+
+
+for _names, _onnx, _negated in (
+    (("eq",), "Equal", False), (("ne", "not_equal"), "Equal", True), (("lt", "less"), "Less", False),
+    (("le", "less_equal"), "LessOrEqual", False), (("gt", "greater"), "Greater", False),
+    (("ge", "greater_equal"), "GreaterOrEqual", False),
+):  # fmt: skip
+    rule(*(f"aten::{n}.{o}" for n in _names for o in ("Tensor", "Scalar")))(_comparison(_onnx, negated=_negated))
+
+
+def truth(op, x):
+    """A value as bool: whether it is not zero."""
+    return cast(op, x, D.BOOL)
+
+
+@rule("aten::logical_and")
+def logical_and(op, self, other):
+    return op.And(truth(op, self), truth(op, other))
+
+
+@rule("aten::logical_or")
+def logical_or(op, self, other):
+    return op.Or(truth(op, self), truth(op, other))
+
+
+@rule("aten::logical_xor")
+def logical_xor(op, self, other):
+    return op.Xor(truth(op, self), truth(op, other))
+
+
+@rule("aten::logical_not")
+def logical_not(op, self):
+    return op.Not(truth(op, self))
+
+
+def _bitwise(logical, bits):
+    def lower(op, self, other):
+        a, b = together(op, self, other)
+        return op.call(logical if a.dtype == D.BOOL else bits, a, b)
+
+    return lower
+
+
+for _name, _logical in {"and": "And", "or": "Or", "xor": "Xor"}.items():
+    _ops = [f"aten::bitwise_{_name}.{o}" for o in ("Tensor", "Scalar", "Scalar_Tensor")]
+    rule(*_ops, f"aten::__{_name}__.Tensor", f"aten::__{_name}__.Scalar")(_bitwise(_logical, f"Bitwise{_logical}"))
+
+
+@rule("aten::bitwise_not")
+def bitwise_not(op, self):
+    return op.Not(self) if self.dtype == D.BOOL else op.BitwiseNot(self)
+
+
+@rule("aten::isnan")
+def isnan(op, self):
+    return op.IsNaN(self) if is_float(self) else _never(op, self)
+
+
+@rule("aten::isinf")
+def isinf(op, self):
+    return op.Equal(op.Abs(self), math.inf) if is_float(self) else _never(op, self)
+
+
+@rule("aten::isfinite")
+def isfinite(op, self):
+    return op.Less(op.Abs(self), math.inf) if is_float(self) else op.Not(_never(op, self))
+
+
+@rule("aten::isposinf")
+def isposinf(op, self):
+    return op.Equal(self, math.inf) if is_float(self) else _never(op, self)
+
+
+@rule("aten::isneginf")
+def isneginf(op, self):
+    return op.Equal(self, -math.inf) if is_float(self) else _never(op, self)
+
+
+def _never(op, x):
+    """False in the shape of x."""
+    x = cast(op, x, D.BOOL)
+    return op.And(x, False)
+
+
+@rule("aten::addcmul")
+def addcmul(op, self, tensor1, tensor2, *, value=1):
+    return plus(op, self, times(op, scaled(op, self, tensor1, value), tensor2))
+
+
+@rule("aten::addcdiv")
+def addcdiv(op, self, tensor1, tensor2, *, value=1):
+    return plus(op, self, op.Div(*floating(op, scaled(op, self, tensor1, value), tensor2)))
+
+
+@rule("aten::lerp.Scalar", "aten::lerp.Tensor")
+def lerp(op, self, end, weight):
+    # from the nearer end, as PyTorch does
+    step = op.Sub(end, self)
+    if isinstance(weight, ir.Value):
+        near = op.Add(self, op.Mul(weight, step))
+        far = op.Sub(end, op.Mul(step, op.Sub(1.0, weight)))
+        return op.Where(op.Less(op.Abs(weight), 0.5), near, far)
+    if abs(weight) < 0.5:
+        return op.Add(self, op.Mul(step, float(weight)))
+    return op.Sub(end, op.Mul(step, 1.0 - weight))
+
+
+@rule("aten::atan2", "aten::arctan2")
+def atan2(op, self, other):
+    y, x = floating(op, self, other)
+    pi, zero = np.asarray(math.pi, x.dtype.numpy()), np.asarray(0, x.dtype.numpy())
+
+    def signed(size):
+        return op.Where(below(y), op.Neg(size), size)
+
+    def below(v):  # -0 counts
+        return op.Or(op.Less(v, zero), op.And(op.Equal(v, zero), op.Less(op.Reciprocal(v), zero)))
+
+    size = op.Atan(op.Div(op.Abs(y), op.Abs(x)))
+    size = op.Where(op.And(op.Equal(x, zero), op.Equal(y, zero)), zero, size)
+    size = op.Where(op.And(op.IsInf(x), op.IsInf(y)), pi / 4, size)
+    return signed(op.Where(below(x), op.Sub(pi, size), size))
+
+
+@rule("aten::hypot")
+def hypot(op, self, other):
+    a, b = map(op.Abs, together(op, self, other))
+    large, small = op.Max(a, b), op.Min(a, b)
+    ratio = op.Div(small, op.Where(op.Equal(large, 0.0), 1.0, large))
+    return op.Where(op.Equal(large, math.inf), large, op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0))))
+
+
+@rule("aten::xlogy.Tensor", "aten::xlogy.Scalar_Self", "aten::xlogy.Scalar_Other", "aten::special_xlogy",
+      "aten::special_xlogy.self_scalar", "aten::special_xlogy.other_scalar")  # fmt: skip
+def xlogy(op, self, other):
+    a, b = floating(op, self, other)
+    y = op.Where(op.Equal(a, 0.0), 0.0, op.Mul(a, op.Log(b)))
+    return op.Where(op.IsNaN(b), b, y)
+
+
+@rule("aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar", "aten::__lshift__.Scalar",
+      "aten::__lshift__.Tensor", "aten::bitwise_left_shift.Scalar_Tensor")  # fmt: skip
+def shift_left(op, self, other):
+    a, b = together(op, self, other)
+    if category(a.dtype) != 1:
+        raise Unsupported("shifts of floating point numbers")
+    if a.dtype in _UNSIGNED:
+        return op.BitShift(a, b, direction="LEFT")
+    over = op.Or(op.GreaterOrEqual(b, a.dtype.bitwidth), op.Less(b, 0))
+    return op.Where(over, 0, op.Mul(a, op.Pow(op.constant(np.asarray(2, a.dtype.numpy())), op.Where(over, 0, b))))
+
+
+@rule("aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar", "aten::__rshift__.Scalar",
+      "aten::__rshift__.Tensor", "aten::bitwise_right_shift.Scalar_Tensor")  # fmt: skip
+def shift_right(op, self, other):
+    a, b = together(op, self, other)
+    if category(a.dtype) != 1:
+        raise Unsupported("shifts of floating point numbers")
+    if a.dtype in _UNSIGNED:
+        return op.BitShift(a, b, direction="RIGHT")
+    bits = a.dtype.bitwidth
+    over = op.Or(op.GreaterOrEqual(b, bits - 1), op.Less(b, 0))
+    power = op.Pow(op.constant(np.asarray(2, a.dtype.numpy())), op.Where(over, 0, b))
+    return op.Where(over, op.Neg(op.Cast(op.Less(a, 0), to=a.dtype)), floor_divide(op, a, power))

@@ -1,0 +1,62 @@
+"""Attention."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.shape import rank, swapped
+from onnxbridge.frontends.pytorch.promotion import cast
+
+D = ir.DataType
+
+
+@rule("aten::scaled_dot_product_attention")
+def attention(op, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
+    if dropout_p:
+        raise Unsupported("dropout is active", "call eval() before exporting")
+    same_heads = [query.shape[1], key.shape[1]] if rank(query) == rank(key) == rank(value) == 4 else []
+    whole = same_heads and (same_heads[0] == same_heads[1] or enable_gqa) and (attn_mask is None or rank(attn_mask) in (2, 4))
+    if not whole or list(query.shape)[0] != list(key.shape)[0] or _mixed(query, key, value):
+        return by_parts(op, query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    y = op.Attention(query, key, value, attn_mask, is_causal=int(is_causal) or None, scale=scale)
+    return y if attn_mask is None else _nothing_seen(op, attn_mask, y)
+
+
+def _mixed(*values):
+    return len({v.dtype for v in values}) > 1
+
+
+def _nothing_seen(op, mask, y):
+    """PyTorch gives 0 where a query may look at nothing; ONNX leaves that open."""
+    hidden = op.Not(mask) if mask.dtype == D.BOOL else op.Equal(mask, -math.inf)
+    none = op.Cast(op.ReduceMin(op.Cast(hidden, to=D.INT32), [-1], keepdims=1), to=D.BOOL)
+    return op.Where(none, 0.0, y)
+
+
+def by_parts(op, query, key, value, mask, is_causal, scale, enable_gqa):
+    if enable_gqa:
+        key, value = (_repeated(op, v, query.shape[-3], v.shape[-3]) for v in (key, value))
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = op.MatMul(op.Mul(query, float(scale)), swapped(op, key, -2, -1))
+    if is_causal:
+        rows, columns = op.size(query, -2), op.size(key, -2)
+        if not (isinstance(rows, int) and isinstance(columns, int)):
+            mask = op.Trilu(op.Expand(cast(op, 1, D.INT64), op.dims([rows, columns])), np.int64(0), upper=0)
+            mask = op.Cast(mask, to=D.BOOL)
+        else:
+            mask = op.constant(np.tril(np.ones((rows, columns), bool)))
+    if mask is None:
+        return op.MatMul(op.Softmax(scores, axis=-1), value)
+    scores = op.Where(mask, scores, -math.inf) if mask.dtype == D.BOOL else op.Add(scores, cast(op, mask, scores.dtype))
+    unseen = op.Equal(op.ReduceMax(scores, [-1], keepdims=1), -math.inf)
+    return op.MatMul(op.Where(unseen, 0.0, op.Softmax(scores, axis=-1)), value)
+
+
+def _repeated(op, x, heads, own):
+    """Each head so often that there are as many as queries have."""
+    if not (isinstance(heads, int) and isinstance(own, int)):
+        raise Unsupported("grouped queries with a dynamic number of heads")
+    return x if heads == own else op.Gather(x, np.repeat(np.arange(own), heads // own), axis=-3)

@@ -1,0 +1,68 @@
+"""Convolutions."""
+
+from onnxbridge.frontends.pytorch.ops import rule
+
+
+def per_axis(value, rank):
+    """One number per spatial axis from a list of one or `rank` numbers."""
+    value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    return value * rank if len(value) == 1 else value
+
+
+def batched(op, x, rank, compute):
+    """`compute` on x with a batch axis: PyTorch's layers take inputs without one too."""
+    if len(x.shape) == rank + 2:
+        return compute(x)
+    y = compute(op.Unsqueeze(x, [0]))
+    return op.Squeeze(y, [0])
+
+
+def convolve(op, input, weight, bias, stride, padding, dilation, groups):
+    rank = len(weight.shape) - 2
+    pads = list(per_axis(padding, rank))
+    return batched(op, input, rank, lambda x: op.Conv(
+        x, weight, bias, strides=per_axis(stride, rank), pads=pads + pads, dilations=per_axis(dilation, rank), group=groups
+    ))  # fmt: skip
+
+
+@rule("aten::conv1d", "aten::conv2d", "aten::conv3d")
+def conv(op, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    return convolve(op, input, weight, bias, stride, padding, dilation, groups)
+
+
+@rule("aten::conv1d.padding", "aten::conv2d.padding", "aten::conv3d.padding")
+def conv_padding(op, input, weight, bias=None, stride=1, padding="valid", dilation=1, groups=1):
+    rank = len(weight.shape) - 2
+    if padding == "valid":
+        return convolve(op, input, weight, bias, stride, 0, dilation, groups)
+    total = [d * (k - 1) for d, k in zip(per_axis(dilation, rank), list(weight.shape)[2:], strict=True)]
+    pads = [t // 2 for t in total] + [t - t // 2 for t in total]
+    return batched(op, input, rank, lambda x: op.Conv(
+        x, weight, bias, strides=per_axis(stride, rank), pads=pads, dilations=per_axis(dilation, rank), group=groups
+    ))  # fmt: skip
+
+
+def transposed(op, input, weight, bias, stride, padding, output_padding, groups, dilation):
+    rank = len(weight.shape) - 2
+    pads = list(per_axis(padding, rank))
+    extra = per_axis(output_padding, rank)
+    # ONNX wants output_padding below the stride: what lies beyond is taken off the end padding
+    ends = [p - e for p, e in zip(pads, extra, strict=True)]
+    simple = all(e == 0 for e in extra)
+    inside = all(e >= 0 for e in ends)
+    return batched(op, input, rank, lambda x: op.ConvTranspose(
+        x, weight, bias, strides=per_axis(stride, rank), pads=pads + (ends if inside else pads),
+        output_padding=None if simple or inside else extra, dilations=per_axis(dilation, rank), group=groups,
+    ))  # fmt: skip
+
+
+@rule("aten::conv_transpose1d", "aten::conv_transpose2d.input", "aten::conv_transpose3d.input")
+def conv_transpose(op, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    return transposed(op, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@rule("aten::convolution")
+def convolution(op, input, weight, bias, stride, padding, dilation, transposed_, output_padding, groups):
+    if transposed_:
+        return transposed(op, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return convolve(op, input, weight, bias, stride, padding, dilation, groups)

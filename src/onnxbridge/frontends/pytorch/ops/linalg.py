@@ -1,0 +1,108 @@
+"""Products of matrices, and what is made of them."""
+
+import onnx_ir as ir
+
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.arithmetic import plus, times
+from onnxbridge.frontends.pytorch.promotion import is_float
+
+D = ir.DataType
+
+
+def product(op, a, b):
+    """a @ b for any dtype: ONNX Runtime has no integer narrower than 32 bits here."""
+    if is_float(a) or a.dtype in (D.INT32, D.INT64, D.UINT32, D.UINT64):
+        return op.MatMul(a, b)
+    return op.Cast(op.MatMul(op.Cast(a, to=D.INT32), op.Cast(b, to=D.INT32)), to=a.dtype)
+
+
+@rule("aten::matmul", "aten::linalg_matmul")
+def matmul(op, self, other):
+    return product(op, self, other)
+
+
+@rule("aten::mm", "aten::bmm")
+def mm(op, self, mat2):
+    return product(op, self, mat2)
+
+
+@rule("aten::mv")
+def mv(op, self, vec):
+    return product(op, self, vec)
+
+
+@rule("aten::dot", "aten::vdot", "aten::inner")
+def dot(op, self, other):
+    if len(self.shape) == 0 or len(other.shape) == 0:
+        return op.Mul(self, other)
+    last = list(range(len(other.shape)))
+    if len(last) < 2:
+        return product(op, self, other)
+    lead = [op.size(v, i) for v in (self, other) for i in range(len(v.shape) - 1)]
+    rows = op.reshape(self, [-1, op.size(self, -1)])
+    columns = op.Transpose(op.reshape(other, [-1, op.size(other, -1)]), perm=[1, 0])
+    return op.reshape(product(op, rows, columns), lead)
+
+
+@rule("aten::outer", "aten::ger", "aten::linalg_outer")
+def outer(op, self, vec2):
+    return times(op, op.Unsqueeze(self, [1]), vec2)
+
+
+@rule("aten::linear")
+def linear(op, input, weight, bias=None):
+    if len(input.shape) == 2 and len(weight.shape) == 2 and is_float(input):
+        return op.Gemm(input, weight, bias, transB=1)
+    y = product(op, input, op.Transpose(weight, perm=[1, 0]) if len(weight.shape) == 2 else weight)
+    return y if bias is None else op.Add(y, bias)
+
+
+@rule("aten::addmm")
+def addmm(op, self, mat1, mat2, *, beta=1, alpha=1):
+    if is_float(mat1):
+        return op.Gemm(mat1, mat2, self if beta != 0 else None, alpha=alpha, beta=beta)
+    return combine(op, self, product(op, mat1, mat2), beta, alpha)
+
+
+def combine(op, self, product, beta, alpha):
+    """beta * self + alpha * product; with beta 0 self is not looked at, NaN and all."""
+    product = product if alpha == 1 else times(op, product, alpha)
+    if beta == 0:
+        return product
+    return plus(op, self if beta == 1 else times(op, self, beta), product)
+
+
+@rule("aten::baddbmm")
+def baddbmm(op, self, batch1, batch2, *, beta=1, alpha=1):
+    return combine(op, self, product(op, batch1, batch2), beta, alpha)
+
+
+@rule("aten::addbmm")
+def addbmm(op, self, batch1, batch2, *, beta=1, alpha=1):
+    return combine(op, self, op.ReduceSum(product(op, batch1, batch2), [0], keepdims=0), beta, alpha)
+
+
+@rule("aten::addmv")
+def addmv(op, self, mat, vec, *, beta=1, alpha=1):
+    return combine(op, self, product(op, mat, vec), beta, alpha)
+
+
+@rule("aten::addr")
+def addr(op, self, vec1, vec2, *, beta=1, alpha=1):
+    return combine(op, self, times(op, op.Unsqueeze(vec1, [1]), vec2), beta, alpha)
+
+
+@rule("aten::einsum")
+def einsum(op, equation, tensors, *, path=None):
+    return op.Einsum(*tensors, equation=equation)
+
+
+@rule("aten::bilinear")
+def bilinear(op, input1, input2, weight, bias=None):
+    y = op.Einsum(input1, weight, input2, equation="...i,oij,...j->...o")
+    return y if bias is None else op.Add(y, bias)
+
+
+@rule("aten::linalg_det", "aten::det")
+def det(op, A):
+    return op.Det(A)

@@ -1,0 +1,106 @@
+"""Normalisations."""
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.promotion import cast
+
+
+def filled(op, value, size, like):
+    """A vector of one number, in the dtype of `like`."""
+    if not isinstance(size, int):
+        raise Unsupported("the number of channels must be known")
+    return op.constant(np.full(size, value, like.dtype.numpy()))
+
+
+@rule("aten::batch_norm")
+def batch_norm(op, input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True):
+    if running_mean is not None and running_var is not None:
+        if training:
+            raise Unsupported("batch normalisation updates its statistics", "call eval() before exporting")
+        return _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
+    axes = [i for i in range(len(input.shape)) if i != 1]
+    return _scaled(op, _standard(op, input, axes, eps), weight, bias)
+
+
+@rule("aten::_native_batch_norm_legit_no_training")
+def batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps):
+    y = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
+    nothing = op.constant(np.zeros(0, input.dtype.numpy()))
+    return y, nothing, nothing
+
+
+def _with_statistics(op, input, weight, bias, mean, var, eps):
+    channels = mean.shape[0]
+    weight = filled(op, 1, channels, mean) if weight is None else weight
+    bias = filled(op, 0, channels, mean) if bias is None else bias
+    return op.BatchNormalization(input, weight, bias, mean, var, epsilon=eps)
+
+
+def _standard(op, x, axes, eps):
+    """x with mean 0 and variance 1 over the axes."""
+    centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
+    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    return op.Div(centred, op.Sqrt(op.Add(variance, eps)))
+
+
+def _scaled(op, x, weight, bias):
+    """x times weight plus bias, given per channel (axis 1)."""
+    ones = [1] * (len(x.shape) - 2)
+    for name, v in (("Mul", weight), ("Add", bias)):
+        if v is not None:
+            x = op.call(name, x, op.reshape(v, [v.shape[0], *ones]))
+    return x
+
+
+@rule("aten::layer_norm")
+def layer_norm(op, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    if weight is None:
+        if not all(isinstance(n, int) for n in normalized_shape):
+            raise Unsupported("the normalised shape must be known")
+        weight = op.constant(np.ones(normalized_shape, input.dtype.numpy()))
+    return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
+
+
+@rule("aten::native_layer_norm")
+def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
+    axes = list(range(-len(normalized_shape), 0))
+    mean = op.ReduceMean(input, axes, keepdims=1)
+    centred = op.Sub(input, mean)
+    scale = op.Reciprocal(op.Sqrt(op.Add(op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1), eps)))
+    return layer_norm(op, input, normalized_shape, weight, bias, eps), mean, scale
+
+
+@rule("aten::group_norm")
+def group_norm(op, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+    channels = input.shape[1]
+    weight = filled(op, 1, channels, input) if weight is None else weight
+    bias = filled(op, 0, channels, input) if bias is None else bias
+    return op.GroupNormalization(input, weight, bias, num_groups=num_groups, epsilon=eps)
+
+
+@rule("aten::instance_norm")
+def instance_norm(op, input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True):
+    if not use_input_stats:
+        return _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
+    if running_mean is not None:
+        raise Unsupported("instance normalisation updates its statistics", "call eval() before exporting")
+    channels = input.shape[1]
+    weight = filled(op, 1, channels, input) if weight is None else weight
+    bias = filled(op, 0, channels, input) if bias is None else bias
+    return op.InstanceNormalization(input, weight, bias, epsilon=eps)
+
+
+@rule("aten::rms_norm")
+def rms_norm(op, input, normalized_shape, weight=None, eps=None):
+    eps = float(np.finfo(np.float32).eps) if eps is None and input.dtype.bitwidth < 64 else 2.0**-52 if eps is None else eps
+    axes = list(range(-len(normalized_shape), 0))
+    mean = op.ReduceMean(op.Mul(input, input), axes, keepdims=1)
+    y = op.Div(input, op.Sqrt(op.Add(mean, eps)))
+    return y if weight is None else op.Mul(y, cast(op, weight, input.dtype))
+
+
+@rule("aten::local_response_norm")
+def local_response_norm(op, input, size, alpha=1e-4, beta=0.75, k=1.0):
+    return op.LRN(input, size=size, alpha=alpha, beta=beta, bias=k)

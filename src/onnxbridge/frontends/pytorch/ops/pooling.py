@@ -1,0 +1,185 @@
+"""Pooling windows, in PyTorch's reading of ceil_mode: a last window must begin inside the input or its left padding."""
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.conv import batched, per_axis
+
+
+def _windows(x, rank, kernel, stride, padding, dilation, ceil_mode):
+    """ONNX's strides, kernel and pads, the end pads such that rounding down gives PyTorch's sizes; and those sizes."""
+    kernel = per_axis(kernel, rank)
+    stride = per_axis(stride, rank) if stride != () else kernel
+    padding, dilation = per_axis(padding, rank), per_axis(dilation, rank)
+    ends, sizes = list(padding), []
+    for i, n in enumerate(list(x.shape)[-rank:]):
+        reach = dilation[i] * (kernel[i] - 1) + 1
+        if not isinstance(n, int):
+            if ceil_mode and stride[i] != 1:
+                raise Unsupported("ceil_mode on a dynamic size", "fix the spatial sizes or use ceil_mode=False")
+            sizes.append(None)
+            continue
+        room = n + 2 * padding[i] - reach
+        size = (-(-room // stride[i]) if ceil_mode else room // stride[i]) + 1
+        if ceil_mode and (size - 1) * stride[i] >= n + padding[i]:
+            size -= 1
+        ends[i] = max(padding[i], (size - 1) * stride[i] + reach - n - padding[i])
+        sizes.append(size)
+    return kernel, stride, padding, dilation, ends, sizes
+
+
+def max_pool(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode, outputs=1):
+    kernel, stride, padding, dilation, ends, _ = _windows(x, rank, kernel_size, stride, padding, dilation, ceil_mode)
+    return op.MaxPool(x, kernel_shape=kernel, strides=stride, pads=[*padding, *ends], dilations=dilation, outputs=outputs)
+
+
+def _max_pool_rule(rank):
+    def lower(op, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+        pool = lambda x: max_pool(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)  # noqa: E731
+        return batched(op, self, rank, pool)
+
+    return lower
+
+
+def _max_pool_with_indices(rank):
+    def lower(op, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+        x = op.Unsqueeze(self, [0]) if len(self.shape) == rank + 1 else self
+        y, indices = max_pool(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode, outputs=2)
+        plane = op.constant(np.int64(1))
+        for axis in range(-rank, 0):
+            plane = op.Mul(plane, op.size(x, axis))
+        indices = op.Mod(indices, plane)  # ONNX counts through batch and channels
+        return (op.Squeeze(y, [0]), op.Squeeze(indices, [0])) if x is not self else (y, indices)
+
+    return lower
+
+
+for _rank in (1, 2, 3):
+    rule(f"aten::max_pool{_rank}d")(_max_pool_rule(_rank))
+    rule(f"aten::max_pool{_rank}d_with_indices")(_max_pool_with_indices(_rank))
+
+
+def average(op, x, rank, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    kernel, stride, padding, _, ends, sizes = _windows(x, rank, kernel_size, stride, padding, 1, ceil_mode)
+    include = bool(count_include_pad or divisor_override)
+    y = op.AveragePool(x, kernel_shape=kernel, strides=stride, pads=[*padding, *ends], count_include_pad=int(include))
+    if divisor_override:
+        return op.Mul(y, float(np.prod(kernel)) / divisor_override)
+    if not include or tuple(ends) == tuple(padding):
+        return y
+    # what lies beyond the padding is counted by ONNX's window, not by PyTorch's
+    for i, axis in enumerate(range(len(x.shape) - rank, len(x.shape))):
+        starts = np.arange(sizes[i]) * stride[i] - padding[i]
+        counted = np.minimum(starts + kernel[i], x.shape[axis] + padding[i]) - starts
+        factor = (kernel[i] / counted).reshape([-1] + [1] * (len(x.shape) - 1 - axis))
+        y = op.Mul(y, factor.astype(x.dtype.numpy()))
+    return y
+
+
+def _avg_pool_rule(rank):
+    def lower(op, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        return batched(op, self, rank, lambda x: average(
+            op, x, rank, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        ))  # fmt: skip
+
+    return lower
+
+
+@rule("aten::avg_pool1d")
+def avg_pool1d(op, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True):
+    pool = lambda x: average(op, x, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)  # noqa: E731
+    return batched(op, self, 1, pool)
+
+
+for _rank in (2, 3):
+    rule(f"aten::avg_pool{_rank}d")(_avg_pool_rule(_rank))
+
+
+def _parts(size, count):
+    """The windows of adaptive pooling along one axis."""
+    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def _adaptive(x, rank, output_size):
+    """Input and output sizes of the pooled axes; an output size that is not given stays as it is."""
+    output_size = per_axis(output_size, rank)
+    sizes = list(x.shape)[-rank:]
+    wanted = [n if o is None else o for n, o in zip(sizes, output_size, strict=True)]
+    if not all(isinstance(w, int) for w in wanted):
+        raise Unsupported("adaptive pooling to a size that is not known")
+    if any(not isinstance(n, int) and w != 1 for n, w in zip(sizes, wanted, strict=True)):
+        raise Unsupported("adaptive pooling of a dynamic size to more than 1", "fix the spatial sizes")
+    return sizes, wanted
+
+
+def _adaptive_avg(rank):
+    def lower(op, self, output_size):
+        sizes, wanted = _adaptive(self, rank, output_size)
+        if all(w == 1 for w in wanted):
+            if len(self.shape) == rank + 2:
+                return op.GlobalAveragePool(self)
+            return op.ReduceMean(self, list(range(-rank, 0)), keepdims=1)
+        if all(isinstance(n, int) and w and n % w == 0 for n, w in zip(sizes, wanted, strict=True)):
+            kernel = [n // w for n, w in zip(sizes, wanted, strict=True)]
+            return batched(op, self, rank, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
+        y = self
+        for axis, n, w in zip(range(-rank, 0), sizes, wanted, strict=True):
+            if n != w:
+                y = _mean_of_parts(op, y, axis, n, w)
+        return y
+
+    return lower
+
+
+def _mean_of_parts(op, x, axis, size, count):
+    """The means over the parts of one axis, as a product with a matrix."""
+    if not isinstance(size, int):
+        return op.ReduceMean(x, [axis], keepdims=1)
+    matrix = np.zeros((size, count), x.dtype.numpy())
+    for i, (start, end) in enumerate(_parts(size, count)):
+        matrix[start:end, i] = 1 / (end - start)
+    order = list(range(len(x.shape)))
+    order[axis], order[-1] = order[-1], order[axis]
+    if axis == -1:
+        return op.MatMul(x, matrix)
+    return op.Transpose(op.MatMul(op.Transpose(x, perm=order), matrix), perm=order)
+
+
+def _adaptive_max(rank):
+    def lower(op, self, output_size):
+        sizes, wanted = _adaptive(self, rank, output_size)
+        if not all(isinstance(n, int) and w and n % w == 0 for n, w in zip(sizes, wanted, strict=True)):
+            return _max_of_parts(op, self, rank, sizes, wanted)
+        kernel = tuple(n // w for n, w in zip(sizes, wanted, strict=True))
+        return _max_pool_with_indices(rank)(op, self, kernel, kernel)
+
+    return lower
+
+
+def _max_of_parts(op, x, rank, sizes, wanted):
+    """Maxima and their places in the plane, window by window."""
+    if not all(isinstance(n, int) for n in sizes):
+        raise Unsupported("adaptive pooling of a dynamic size with indices", "fix the spatial sizes")
+    windows = [[]]
+    for n, w in zip(sizes, wanted, strict=True):
+        windows = [[*front, part] for front in windows for part in _parts(n, w)]
+    plane = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
+    lead = list(x.shape)[:-rank]
+    values, places = [], []
+    for window in windows:
+        starts, ends = zip(*window, strict=True)
+        cut = op.Slice(x, list(starts), list(ends), list(range(len(lead), len(lead) + rank)))
+        count = int(np.prod([e - s for s, e in window]))
+        flat = op.reshape(cut, [*(op.size(x, i) for i in range(len(lead))), count])
+        best, index = op.TopK(flat, [1], axis=-1, outputs=2)
+        inside = plane[tuple(slice(s, e) for s, e in window)].reshape(-1)
+        values.append(best)
+        places.append(op.Gather(op.constant(np.ascontiguousarray(inside)), index))
+    shape = [*(op.size(x, i) for i in range(len(lead))), *wanted]
+    return op.reshape(op.Concat(*values, axis=-1), shape), op.reshape(op.Concat(*places, axis=-1), shape)
+
+
+for _rank in (1, 2, 3):
+    rule(f"aten::adaptive_avg_pool{_rank}d", f"aten::_adaptive_avg_pool{_rank}d")(_adaptive_avg(_rank))
+    rule(f"aten::adaptive_max_pool{_rank}d")(_adaptive_max(_rank))

@@ -1,0 +1,114 @@
+"""LSTM, GRU and plain recurrent layers, whole, with their weights in ONNX's gate order."""
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.hub.fold import static
+
+# ONNX's gates among PyTorch's: input output forget cell; update reset hidden
+_ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+
+
+def gates(op, weight, kind):
+    """A stacked weight or bias in ONNX's gate order, with the axis for directions."""
+    order = _ORDER[kind]
+    known = static(weight)
+    if known is not None:
+        parts = np.split(known, len(order))
+        return np.concatenate([parts[i] for i in order])[None]
+    if len(order) == 1:
+        return op.Unsqueeze(weight, [0])
+    parts = op.Split(weight, axis=0, num_outputs=len(order), outputs=len(order))
+    return op.Unsqueeze(op.Concat(*[parts[i] for i in order], axis=0), [0])
+
+
+def joined(op, parts, axis=0):
+    """Arrays or values one after the other."""
+    if all(isinstance(p, np.ndarray) for p in parts):
+        return np.concatenate(parts, axis)
+    parts = [op.constant(p) for p in parts]
+    return parts[0] if len(parts) == 1 else op.Concat(*parts, axis=axis)
+
+
+def weights_of(op, params, has_biases, kind):
+    """W, R and B of one layer, from the parameters of its directions."""
+    w, r, b = [], [], []
+    for p in params:
+        w.append(gates(op, p[0], kind))
+        r.append(gates(op, p[1], kind))
+        if has_biases:
+            b.append(joined(op, [gates(op, p[2], kind), gates(op, p[3], kind)], axis=1))
+    return joined(op, w), joined(op, r), joined(op, b) if b else None
+
+
+def layers(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first, **attrs):
+    """Run the layers; gives the output and the last states, stacked as PyTorch stacks them."""
+    directions = 2 if bidirectional else 1
+    each = 4 if has_biases else 2
+    if len(params) != each * num_layers * directions:
+        raise Unsupported("projections (proj_size)")
+    single = len(input.shape) == 2
+    x = op.Unsqueeze(input, [0 if batch_first else 1]) if single else input
+    states = [op.Unsqueeze(s, [1]) if single else s for s in states]
+    x = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x
+    hidden = params[1].shape[-1]
+    ends = [[] for _ in states]
+    for layer in range(num_layers):
+        first = layer * directions * each
+        own = [params[first + d * each : first + (d + 1) * each] for d in range(directions)]
+        w, r, b = weights_of(op, own, has_biases, kind)
+        start = [_part(op, s, layer * directions, directions, num_layers) for s in states]
+        y, *last = op.call(
+            kind, x, w, r, b, None, *start, hidden_size=hidden, outputs=1 + len(states),
+            direction="bidirectional" if bidirectional else None, **attrs,
+        )  # fmt: skip
+        x = op.Squeeze(y, [1])
+        if bidirectional:
+            x = op.reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [op.size(y, 0), op.size(y, 2), 2 * hidden])
+        for end, value in zip(ends, last, strict=True):
+            end.append(value)
+    x = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x
+    stacked = [e[0] if len(e) == 1 else op.Concat(*e, axis=0) for e in ends]
+    if single:
+        x, stacked = op.Squeeze(x, [0 if batch_first else 1]), [op.Squeeze(s, [1]) for s in stacked]
+    return (x, *stacked)
+
+
+def _part(op, state, start, count, num_layers):
+    if num_layers == 1:
+        return state
+    return op.Slice(state, [start], [start + count], [0])
+
+
+def refuse_dropout(dropout, train, num_layers):
+    if train and dropout and num_layers > 1:
+        raise Unsupported("dropout is active", "call eval() before exporting")
+
+
+@rule("aten::lstm.input")
+def lstm(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    refuse_dropout(dropout, train, num_layers)
+    if hx[0].shape[-1] != params[1].shape[-1]:
+        raise Unsupported("projections (proj_size)")
+    return layers(op, "LSTM", input, hx, params, has_biases, num_layers, bidirectional, batch_first)
+
+
+@rule("aten::gru.input")
+def gru(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    refuse_dropout(dropout, train, num_layers)
+    more = {"linear_before_reset": 1}
+    return layers(op, "GRU", input, [hx], params, has_biases, num_layers, bidirectional, batch_first, **more)
+
+
+def _plain(activation):
+    def lower(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+        refuse_dropout(dropout, train, num_layers)
+        names = [activation] * (2 if bidirectional else 1)
+        return layers(op, "RNN", input, [hx], params, has_biases, num_layers, bidirectional, batch_first, activations=names)
+
+    return lower
+
+
+rule("aten::rnn_tanh.input")(_plain("Tanh"))
+rule("aten::rnn_relu.input")(_plain("Relu"))

@@ -1,0 +1,350 @@
+"""Sums, means, extremes, norms and orders along axes."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.arithmetic import truth
+from onnxbridge.frontends.pytorch.ops.shape import sizes
+from onnxbridge.frontends.pytorch.promotion import cast, floating, is_float
+
+D = ir.DataType
+
+
+def axes_of(x, dim):
+    """The axes to reduce: all for None and (); a tensor without axes has none."""
+    if dim is None or dim == ():
+        return list(range(len(x.shape)))
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    return sorted(d % len(x.shape) for d in dims) if len(x.shape) else []
+
+
+def reduced(op, name, x, dim, keepdim=False):
+    axes = axes_of(x, dim)
+    return op.call(name, x, axes, keepdims=int(keepdim)) if axes else x
+
+
+def summed(op, x, dtype):
+    """x as it is added up: integers and bool as int64."""
+    return cast(op, x, dtype or (x.dtype if is_float(x) or x.dtype in (D.COMPLEX64, D.COMPLEX128) else D.INT64))
+
+
+@rule("aten::sum")
+def sum_all(op, self, *, dtype=None):
+    return reduced(op, "ReduceSum", summed(op, self, dtype), None)
+
+
+@rule("aten::sum.dim_IntList")
+def sum_(op, self, dim, keepdim=False, *, dtype=None):
+    return reduced(op, "ReduceSum", summed(op, self, dtype), dim, keepdim)
+
+
+@rule("aten::mean")
+def mean_all(op, self, *, dtype=None):
+    return reduced(op, "ReduceMean", cast(op, self, dtype or self.dtype), None)
+
+
+@rule("aten::mean.dim")
+def mean(op, self, dim, keepdim=False, *, dtype=None):
+    return reduced(op, "ReduceMean", cast(op, self, dtype or self.dtype), dim, keepdim)
+
+
+@rule("aten::nansum")
+def nansum(op, self, dim=None, keepdim=False, *, dtype=None):
+    x = op.Where(op.IsNaN(self), 0.0, self) if is_float(self) else self
+    return reduced(op, "ReduceSum", summed(op, x, dtype), dim, keepdim)
+
+
+@rule("aten::nanmean")
+def nanmean(op, self, dim=None, keepdim=False, *, dtype=None):
+    x = cast(op, self, dtype or self.dtype)
+    missing = op.IsNaN(x)
+    total = reduced(op, "ReduceSum", op.Where(missing, 0.0, x), dim, keepdim)
+    count = reduced(op, "ReduceSum", op.Cast(op.Not(missing), to=x.dtype), dim, keepdim)
+    return op.Div(total, count)
+
+
+@rule("aten::prod")
+def prod(op, self, *, dtype=None):
+    return reduced(op, "ReduceProd", summed(op, self, dtype), None)
+
+
+@rule("aten::prod.dim_int")
+def prod_dim(op, self, dim, keepdim=False, *, dtype=None):
+    return reduced(op, "ReduceProd", summed(op, self, dtype), dim, keepdim)
+
+
+def _truth_reduction(name):
+    def over(op, x, dim, keepdim):
+        y = reduced(op, name, op.Cast(truth(op, x), to=D.INT32), dim, keepdim)
+        y = op.Cast(y, to=D.BOOL)
+        return op.Cast(y, to=x.dtype) if x.dtype == D.UINT8 else y
+
+    return over
+
+
+any_true, all_true = _truth_reduction("ReduceMax"), _truth_reduction("ReduceMin")
+
+
+@rule("aten::any")
+def any_(op, self):
+    return any_true(op, self, None, False)
+
+
+@rule("aten::any.dim", "aten::any.dims")
+def any_dim(op, self, dim, keepdim=False):
+    return any_true(op, self, dim, keepdim) if dim != () else truth(op, self)
+
+
+@rule("aten::all")
+def all_(op, self):
+    return all_true(op, self, None, False)
+
+
+@rule("aten::all.dim", "aten::all.dims")
+def all_dim(op, self, dim, keepdim=False):
+    return all_true(op, self, dim, keepdim) if dim != () else truth(op, self)
+
+
+def extreme(op, name, x, dim, keepdim=False):
+    """The largest or smallest element; NaN where there is one, bool as integers."""
+    if x.dtype == D.BOOL:
+        return op.Cast(reduced(op, name, op.Cast(x, to=D.INT32), dim, keepdim), to=D.BOOL)
+    return reduced(op, name, x, dim, keepdim)
+
+
+@rule("aten::max")
+def max_all(op, self):
+    return extreme(op, "ReduceMax", self, None)
+
+
+@rule("aten::min")
+def min_all(op, self):
+    return extreme(op, "ReduceMin", self, None)
+
+
+@rule("aten::amax")
+def amax(op, self, dim=(), keepdim=False):
+    return extreme(op, "ReduceMax", self, dim, keepdim)
+
+
+@rule("aten::amin")
+def amin(op, self, dim=(), keepdim=False):
+    return extreme(op, "ReduceMin", self, dim, keepdim)
+
+
+@rule("aten::aminmax")
+def aminmax(op, *, self, dim=None, keepdim=False):
+    return extreme(op, "ReduceMin", self, dim, keepdim), extreme(op, "ReduceMax", self, dim, keepdim)
+
+
+@rule("aten::max.dim")
+def max_dim(op, self, dim, keepdim=False):
+    return extreme(op, "ReduceMax", self, dim, keepdim), place_of(op, self, dim, keepdim, largest=True)
+
+
+@rule("aten::min.dim")
+def min_dim(op, self, dim, keepdim=False):
+    return extreme(op, "ReduceMin", self, dim, keepdim), place_of(op, self, dim, keepdim, largest=False)
+
+
+def place_of(op, x, dim, keepdim, largest):
+    """Where the first extreme element lies along an axis."""
+    if len(x.shape) == 0:
+        return op.constant(np.int64(0))
+    if x.dtype in (D.FLOAT, D.DOUBLE, D.INT32):
+        return op.call("ArgMax" if largest else "ArgMin", x, axis=dim, keepdims=int(keepdim))
+    x = op.Cast(x, to=D.INT32) if x.dtype == D.BOOL else x
+    _, index = op.TopK(x, [1], axis=dim, largest=int(largest), outputs=2)
+    return index if keepdim else op.Squeeze(index, [dim])
+
+
+def _arg(largest):
+    def lower(op, self, dim=None, keepdim=False):
+        if dim is not None:
+            return place_of(op, self, dim, keepdim, largest)
+        index = place_of(op, op.reshape(self, [-1]), 0, False, largest)
+        return op.reshape(index, [1] * len(self.shape)) if keepdim else index
+
+    return lower
+
+
+rule("aten::argmax")(_arg(True))
+rule("aten::argmin")(_arg(False))
+
+
+def variance(op, x, dim, correction, keepdim):
+    axes = axes_of(x, dim)
+    mean = op.ReduceMean(x, axes, keepdims=1) if axes else x
+    centred = op.Sub(x, mean)
+    total = reduced(op, "ReduceSum", op.Mul(centred, centred), axes or None, keepdim)
+    correction = 1 if correction is None else correction
+    count = 1
+    for axis in axes:
+        size = op.size(x, axis)
+        count = op.Mul(count, size) if isinstance(size, ir.Value) or isinstance(count, ir.Value) else count * size
+    if isinstance(count, ir.Value):
+        free = op.Max(op.Sub(op.Cast(count, to=x.dtype), float(correction)), 0.0)
+    else:
+        free = np.asarray(max(0.0, count - correction), x.dtype.numpy())
+    return op.Div(total, free), mean
+
+
+def _moments(take, with_mean):
+    def finish(op, x, dim, correction, keepdim):
+        spread, mean = variance(op, x, dim, correction, keepdim)
+        spread = take(op, spread)
+        if not with_mean:
+            return spread
+        axes = axes_of(x, dim)
+        return spread, mean if keepdim or not axes else op.Squeeze(mean, axes)
+
+    name = f"{'std' if take is _root else 'var'}{'_mean' if with_mean else ''}"
+
+    @rule(f"aten::{name}")
+    def whole(op, self, unbiased=True):
+        return finish(op, self, None, int(unbiased), False)
+
+    @rule(f"aten::{name}.dim")
+    def along(op, self, dim, unbiased=True, keepdim=False):
+        return finish(op, self, dim, int(unbiased), keepdim)
+
+    @rule(f"aten::{name}.correction")
+    def corrected(op, self, dim=None, *, correction=None, keepdim=False):
+        return finish(op, self, dim, correction, keepdim)
+
+
+def _root(op, x):
+    return op.Sqrt(x)
+
+
+def _itself(op, x):
+    return x
+
+
+for _take in (_root, _itself):
+    for _with_mean in (False, True):
+        _moments(_take, _with_mean)
+
+
+def norm_of(op, x, p, dim, keepdim):
+    """The vector norm of any order."""
+    if not axes_of(x, dim):
+        return op.Abs(x) if p != 0 else op.Cast(op.Not(op.Equal(x, 0.0)), to=x.dtype)
+    if p == 2:
+        return reduced(op, "ReduceL2", x, dim, keepdim)
+    size = op.Abs(x)
+    if p == 1:
+        return reduced(op, "ReduceSum", size, dim, keepdim)
+    if p == math.inf:
+        return reduced(op, "ReduceMax", size, dim, keepdim)
+    if p == -math.inf:
+        return reduced(op, "ReduceMin", size, dim, keepdim)
+    if p == 0:
+        return reduced(op, "ReduceSum", op.Cast(op.Not(op.Equal(x, 0.0)), to=x.dtype), dim, keepdim)
+    return op.Pow(reduced(op, "ReduceSum", op.Pow(size, float(p)), dim, keepdim), 1.0 / p)
+
+
+@rule("aten::linalg_vector_norm")
+def vector_norm(op, self, ord=2, dim=None, keepdim=False, *, dtype=None):
+    return norm_of(op, cast(op, self, dtype or self.dtype), ord, dim, keepdim)
+
+
+@rule("aten::norm.Scalar")
+def norm_scalar(op, self, p=2):
+    return norm_of(op, self, p, None, False)
+
+
+@rule("aten::norm.ScalarOpt_dim", "aten::norm.ScalarOpt_dim_dtype")
+def norm(op, self, p, dim, keepdim=False, *, dtype=None):
+    return norm_of(op, cast(op, self, dtype or self.dtype), 2 if p is None else p, dim, keepdim)
+
+
+@rule("aten::logsumexp")
+def logsumexp(op, self, dim, keepdim=False):
+    [x] = floating(op, self)
+    axes = axes_of(x, dim)
+    if not axes:
+        return x
+    top = op.ReduceMax(x, axes, keepdims=1)
+    shift = op.Where(op.Equal(op.Abs(top), math.inf), 0.0, top)
+    y = op.Add(op.Log(op.ReduceSum(op.Exp(op.Sub(x, shift)), axes, keepdims=1)), shift)
+    return y if keepdim else op.Squeeze(y, axes)
+
+
+@rule("aten::cumsum")
+def cumsum(op, self, dim, *, dtype=None):
+    x = summed(op, self, dtype)
+    if len(x.shape) == 0:
+        return x
+    if x.dtype in (D.INT8, D.UINT8, D.INT16):
+        return op.Cast(op.CumSum(op.Cast(x, to=D.INT32), np.int64(dim)), to=x.dtype)
+    return op.CumSum(x, np.int64(dim))
+
+
+@rule("aten::topk")
+def topk(op, self, k, dim=-1, largest=True, sorted=True):
+    if len(self.shape) == 0:
+        return self, op.constant(np.int64(0))
+    return op.TopK(self, op.dims([k]), axis=dim, largest=int(largest), sorted=int(sorted), outputs=2)
+
+
+def ordered(op, x, dim, descending):
+    """Values and places in order, equal elements in their own."""
+    if len(x.shape) == 0:
+        return x, op.constant(np.int64(0))
+    wide = op.Cast(x, to=D.INT32) if x.dtype == D.BOOL else x
+    values, places = op.TopK(wide, op.dims([op.size(x, dim)]), axis=dim, largest=int(descending), outputs=2)
+    return (op.Cast(values, to=x.dtype) if wide is not x else values), places
+
+
+@rule("aten::sort")
+def sort(op, self, dim=-1, descending=False):
+    return ordered(op, self, dim, descending)
+
+
+@rule("aten::sort.stable")
+def sort_stable(op, self, *, stable=None, dim=-1, descending=False):
+    return ordered(op, self, dim, descending)
+
+
+@rule("aten::argsort")
+def argsort(op, self, dim=-1, descending=False):
+    return ordered(op, self, dim, descending)[1]
+
+
+@rule("aten::argsort.stable")
+def argsort_stable(op, self, *, stable=None, dim=-1, descending=False):
+    return ordered(op, self, dim, descending)[1]
+
+
+@rule("aten::msort")
+def msort(op, self):
+    return ordered(op, self, 0, False)[0]
+
+
+@rule("aten::count_nonzero.dim_IntList")
+def count_nonzero_dims(op, self, dim):
+    return reduced(op, "ReduceSum", op.Cast(truth(op, self), to=D.INT64), dim)
+
+
+@rule("aten::count_nonzero")
+def count_nonzero(op, self, dim=None):
+    return reduced(op, "ReduceSum", op.Cast(truth(op, self), to=D.INT64), dim)
+
+
+@rule("aten::diff")
+def diff(op, self, n=1, dim=-1, prepend=None, append=None):
+    parts = [x for x in (prepend, self, append) if x is not None]
+    x = op.Concat(*parts, axis=dim) if len(parts) > 1 else self
+    for _ in range(n):
+        high, low = op.Slice(x, [1], [2**63 - 1], [dim]), op.Slice(x, [0], [-1], [dim])
+        x = op.Xor(high, low) if x.dtype == D.BOOL else op.Sub(high, low)
+    return x
+
+
+def whole_shape(op, x):
+    """The shape as one value."""
+    return op.dims(sizes(op, x))

@@ -1,0 +1,385 @@
+"""Shapes: views, joins, cuts and orders of the same elements."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.promotion import cast, common, together
+
+INT64_MAX = 2**63 - 1
+
+
+def rank(x):
+    return len(x.shape)
+
+
+def axis_of(x, dim):
+    """A dimension counted from the front."""
+    return dim % max(rank(x), 1)
+
+
+def sizes(op, x):
+    """The sizes of all axes, numbers where they are fixed."""
+    return [op.size(x, i) for i in range(rank(x))]
+
+
+@rule("aten::view", "aten::_unsafe_view")
+def view(op, self, size):
+    return reshape(op, self, size)
+
+
+@rule("aten::reshape", "aten::view_copy")
+def reshape(op, self, shape):
+    shape = list(shape)
+    known = [d for d in self.shape if isinstance(d, int)]
+    if -1 in shape and len(known) == rank(self) and all(isinstance(s, int) for s in shape):
+        rest = math.prod(s for s in shape if s != -1)
+        shape[shape.index(-1)] = math.prod(known) // rest if rest else 0
+    return op.reshape(self, shape)
+
+
+@rule("aten::_reshape_copy")
+def reshape_copy(op, self, size):
+    return reshape(op, self, size)
+
+
+@rule("aten::view_as", "aten::reshape_as")
+def reshape_as(op, self, other):
+    return op.reshape(self, sizes(op, other))
+
+
+@rule("aten::flatten.using_ints")
+def flatten(op, self, start_dim=0, end_dim=-1):
+    if rank(self) == 0:
+        return op.reshape(self, [1])
+    start, end = axis_of(self, start_dim), axis_of(self, end_dim)
+    if start == end:
+        return self
+    shape = sizes(op, self)
+    middle = shape[start : end + 1]
+    whole = math.prod(middle) if all(isinstance(m, int) for m in middle) else -1
+    if whole == -1 and any(isinstance(s, int) and s == 0 for s in shape):
+        raise Unsupported("flattening an empty tensor of dynamic shape")
+    return op.reshape(self, [*shape[:start], whole, *shape[end + 1 :]])
+
+
+@rule("aten::unflatten.int")
+def unflatten(op, self, dim, sizes):
+    axis = axis_of(self, dim)
+    whole = self.shape[axis]
+    sizes_ = list(sizes)
+    if -1 in sizes_ and isinstance(whole, int) and all(isinstance(s, int) for s in sizes_):
+        sizes_[sizes_.index(-1)] = whole // max(1, math.prod(s for s in sizes_ if s != -1))
+    shape = [op.size(self, i) for i in range(rank(self))]
+    return op.reshape(self, [*shape[:axis], *sizes_, *shape[axis + 1 :]])
+
+
+@rule("aten::permute", "aten::permute_copy")
+def permute(op, self, dims):
+    return op.Transpose(self, perm=[axis_of(self, d) for d in dims]) if dims else self
+
+
+def swapped(op, x, a, b):
+    order = list(range(rank(x)))
+    if not order:
+        return x
+    order[a], order[b] = order[b], order[a]
+    return x if a % rank(x) == b % rank(x) else op.Transpose(x, perm=order)
+
+
+@rule("aten::transpose.int", "aten::transpose_copy.int")
+def transpose(op, self, dim0, dim1):
+    return swapped(op, self, dim0, dim1)
+
+
+@rule("aten::swapaxes")
+def swapaxes(op, self, axis0, axis1):
+    return swapped(op, self, axis0, axis1)
+
+
+@rule("aten::swapdims")
+def swapdims(op, self, dim0, dim1):
+    return swapped(op, self, dim0, dim1)
+
+
+@rule("aten::t", "aten::t_copy")
+def t(op, self):
+    return swapped(op, self, 0, 1) if rank(self) == 2 else self
+
+
+@rule("aten::numpy_T")
+def numpy_T(op, self):
+    return op.Transpose(self) if rank(self) > 1 else self
+
+
+@rule("aten::mT", "aten::adjoint", "aten::matrix_H", "aten::mH")
+def mT(op, self):
+    return swapped(op, self, -2, -1) if rank(self) > 1 else self
+
+
+@rule("aten::movedim.intlist", "aten::moveaxis.intlist")
+def movedim(op, self, source, destination):
+    source = [axis_of(self, s) for s in source]
+    target = dict(zip([axis_of(self, d) for d in destination], source, strict=True))
+    rest = iter([i for i in range(rank(self)) if i not in source])
+    return op.Transpose(self, perm=[target[i] if i in target else next(rest) for i in range(rank(self))]) if rank(self) else self
+
+
+@rule("aten::movedim.int", "aten::moveaxis.int")
+def movedim_int(op, self, source, destination):
+    return movedim(op, self, [source], [destination])
+
+
+@rule("aten::expand", "aten::expand_copy")
+def expand(op, self, size, *, implicit=False):
+    if [1 if isinstance(s, int) and s == -1 else s for s in size] == [1] * len(size) and len(size) == rank(self):
+        return self
+    lead = len(size) - rank(self)
+    kept = [1 if isinstance(s, int) and s == -1 else s for s in size]
+    if all(isinstance(s, int) for s in kept) and list(self.shape) == kept and lead == 0:
+        return self
+    return op.Expand(self, op.dims(kept))
+
+
+@rule("aten::expand_as")
+def expand_as(op, self, other):
+    return op.Expand(self, op.dims(sizes(op, other)))
+
+
+@rule("aten::broadcast_to")
+def broadcast_to(op, self, size):
+    return expand(op, self, size)
+
+
+@rule("aten::broadcast_tensors")
+def broadcast_tensors(op, tensors):
+    shape = op.dims(sizes(op, tensors[0]))
+    zero = op.Expand(False, shape)
+    for x in tensors[1:]:
+        zero = op.And(zero, op.Expand(False, op.dims(sizes(op, x))))
+    shape = op.Shape(zero)
+    return tuple(op.Expand(x, shape) for x in tensors)
+
+
+@rule("aten::repeat")
+def repeat(op, self, repeats):
+    lead = len(repeats) - rank(self)
+    x = op.Unsqueeze(self, list(range(lead))) if lead else self
+    return op.Tile(x, op.dims(repeats)) if repeats else x
+
+
+@rule("aten::tile")
+def tile(op, self, dims):
+    return repeat(op, self, [1] * (rank(self) - len(dims)) + list(dims))
+
+
+@rule("aten::unsqueeze", "aten::unsqueeze_copy")
+def unsqueeze(op, self, dim):
+    return op.Unsqueeze(self, [dim])
+
+
+@rule("aten::squeeze", "aten::squeeze_copy")
+def squeeze(op, self):
+    return squeeze_dims(op, self, range(rank(self)))
+
+
+@rule("aten::squeeze.dim", "aten::squeeze_copy.dim")
+def squeeze_dim(op, self, dim):
+    return squeeze_dims(op, self, [dim])
+
+
+@rule("aten::squeeze.dims", "aten::squeeze_copy.dims")
+def squeeze_dims(op, self, dim):
+    if rank(self) == 0:
+        return self
+    axes = [axis_of(self, d) for d in dim]
+    ones = [a for a in axes if self.shape[a] == 1]
+    return op.Squeeze(self, ones) if ones else self
+
+
+@rule("aten::cat", "aten::concat", "aten::concatenate")
+def cat(op, tensors, dim=0):
+    parts = [t for t in tensors if list(t.shape) != [0]] or tensors[:1]
+    dtype = common(*tensors)
+    parts = [cast(op, t, dtype) for t in parts]
+    return op.Concat(*parts, axis=dim) if len(parts) > 1 else parts[0]
+
+
+@rule("aten::stack")
+def stack(op, tensors, dim=0):
+    return op.Concat(*[op.Unsqueeze(t, [dim]) for t in together(op, *tensors)], axis=dim)
+
+
+def pieces(op, x, lengths, dim):
+    """x cut along one axis into parts of the given lengths, as a tuple."""
+    if len(lengths) == 1:
+        return (x,)
+    return tuple(op.Split(x, op.dims(lengths), axis=dim, outputs=len(lengths)))
+
+
+@rule("aten::split.Tensor", "aten::split_copy.Tensor")
+def split(op, self, split_size, dim=0):
+    whole = known_size(self, dim)
+    if not isinstance(split_size, int):
+        raise Unsupported("splitting by a dynamic size")
+    if whole == 0 or split_size == 0:
+        return (self,)
+    lengths = [min(split_size, whole - i) for i in range(0, whole, split_size)]
+    return pieces(op, self, lengths, dim)
+
+
+def known_size(x, dim):
+    size = x.shape[dim]
+    if not isinstance(size, int):
+        raise Unsupported("cutting an axis of dynamic size into equal parts", "fix that size")
+    return size
+
+
+@rule("aten::split_with_sizes", "aten::split_with_sizes_copy")
+def split_with_sizes(op, self, split_sizes, dim=0):
+    return pieces(op, self, split_sizes, dim)
+
+
+@rule("aten::split.sizes")
+def split_sizes(op, self, split_size, dim=0):
+    return pieces(op, self, split_size, dim)
+
+
+@rule("aten::chunk")
+def chunk(op, self, chunks, dim=0):
+    whole = known_size(self, dim)
+    return split(op, self, -(-whole // chunks) or 1, dim)
+
+
+@rule("aten::tensor_split.sections")
+def tensor_split(op, self, sections, dim=0):
+    whole = known_size(self, dim)
+    small, extra = divmod(whole, sections)
+    return pieces(op, self, [small + (i < extra) for i in range(sections)], dim)
+
+
+@rule("aten::tensor_split.indices")
+def tensor_split_indices(op, self, indices, dim=0):
+    whole = known_size(self, dim)
+    bounds = [min(max(i + whole if i < 0 else i, 0), whole) for i in indices]
+    ends = [*bounds, whole]
+    return tuple(op.Slice(self, [a], [max(a, b)], [dim]) for a, b in zip([0, *bounds], ends, strict=True))
+
+
+@rule("aten::unbind.int", "aten::unbind_copy.int")
+def unbind(op, self, dim=0):
+    count = known_size(self, dim)
+    return tuple(op.Squeeze(p, [dim]) for p in pieces(op, self, [1] * count, dim))
+
+
+@rule("aten::roll")
+def roll(op, self, shifts, dims=()):
+    if not dims:
+        flat = op.reshape(self, [-1])
+        return op.reshape(roll(op, flat, shifts, [0]), sizes(op, self))
+    x = self
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = self.shape[dim] if rank(self) else 1
+        if isinstance(size, int) and size:
+            shift %= size
+        elif not isinstance(size, int):
+            raise Unsupported("rolling an axis of dynamic size", "fix that size")
+        if shift and size:
+            x = op.Concat(op.Slice(x, [-shift], [INT64_MAX], [dim]), op.Slice(x, [0], [-shift], [dim]), axis=dim)
+    return x
+
+
+@rule("aten::flip")
+def flip(op, self, dims):
+    if not dims or rank(self) == 0:
+        return self
+    n = len(dims)
+    return op.Slice(self, [-1] * n, [-(2**63)] * n, list(dims), [-1] * n)
+
+
+@rule("aten::fliplr")
+def fliplr(op, self):
+    return flip(op, self, [1])
+
+
+@rule("aten::flipud")
+def flipud(op, self):
+    return flip(op, self, [0])
+
+
+@rule("aten::atleast_1d")
+def atleast_1d(op, self):
+    return self if rank(self) else op.reshape(self, [1])
+
+
+@rule("aten::atleast_2d")
+def atleast_2d(op, self):
+    return self if rank(self) > 1 else op.Unsqueeze(atleast_1d(op, self), [0])
+
+
+@rule("aten::atleast_3d")
+def atleast_3d(op, self):
+    return self if rank(self) > 2 else op.Unsqueeze(atleast_2d(op, self), [-1])
+
+
+@rule("aten::sym_size.int")
+def sym_size(op, self, dim):
+    return op.size(self, dim)
+
+
+@rule("aten::sym_numel", "aten::numel")
+def sym_numel(op, self):
+    return op.Size(self)
+
+
+@rule("aten::pixel_shuffle")
+def pixel_shuffle(op, self, upscale_factor):
+    x = self if rank(self) == 4 else op.reshape(self, [1, *sizes(op, self)][-4:]) if rank(self) == 3 else None
+    if x is None:
+        raise Unsupported("pixel_shuffle of more than one batch axis")
+    y = op.DepthToSpace(x, blocksize=upscale_factor, mode="CRD")
+    return y if x is self else op.Squeeze(y, [0])
+
+
+@rule("aten::pixel_unshuffle")
+def pixel_unshuffle(op, self, downscale_factor):
+    r = downscale_factor
+    if rank(self) < 3:
+        raise Unsupported("pixel_unshuffle of fewer than 3 axes")
+    *lead, c, h, w = sizes(op, self)
+    if not all(isinstance(v, int) for v in (c, h, w)):
+        raise Unsupported("pixel_unshuffle of a dynamic size", "fix channels, height and width")
+    n = len(lead)
+    x = op.reshape(self, [*lead, c, h // r, r, w // r, r])
+    x = op.Transpose(x, perm=[*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return op.reshape(x, [*lead, c * r * r, h // r, w // r])
+
+
+@rule("aten::channel_shuffle", "aten::native_channel_shuffle")
+def channel_shuffle(op, self, groups):
+    n, c, *rest = sizes(op, self)
+    if not isinstance(c, int):
+        raise Unsupported("channel_shuffle of a dynamic number of channels")
+    x = op.reshape(self, [n, groups, c // groups, *rest])
+    order = [0, 2, 1, *range(3, 3 + len(rest))]
+    return op.reshape(op.Transpose(x, perm=order), [n, c, *rest])
+
+
+@rule("aten::tril")
+def tril(op, self, diagonal=0):
+    return _triangle(op, self, diagonal, upper=0)
+
+
+@rule("aten::triu")
+def triu(op, self, diagonal=0):
+    return _triangle(op, self, diagonal, upper=1)
+
+
+def _triangle(op, x, diagonal, upper):
+    k = diagonal if isinstance(diagonal, ir.Value) else np.int64(diagonal)
+    if x.dtype == ir.DataType.BOOL:
+        return op.Cast(op.Trilu(op.Cast(x, to=ir.DataType.INT64), k, upper=upper), to=x.dtype)
+    return op.Trilu(x, k, upper=upper)

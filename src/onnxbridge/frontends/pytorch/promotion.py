@@ -1,0 +1,106 @@
+"""PyTorch's type promotion, as its elementwise operators do it.
+
+A tensor with dimensions outranks one without, which outranks a Python number; within a rank the wider dtype wins, and a higher
+category (bool, integer, floating point, complex) always wins over a lower one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+D = ir.DataType
+DEFAULT = D.FLOAT
+_SIGNED = (D.INT8, D.INT16, D.INT32, D.INT64)
+_UNSIGNED = (D.UINT8, D.UINT16, D.UINT32, D.UINT64)
+_FLOATS = (D.FLOAT16, D.BFLOAT16, D.FLOAT, D.DOUBLE)
+_COMPLEX = (D.COMPLEX64, D.COMPLEX128)
+
+
+def category(dtype: ir.DataType) -> int:
+    """0 for bool, 1 for integers, 2 for floating point, 3 for complex."""
+    return 0 if dtype == D.BOOL else 3 if dtype in _COMPLEX else 1 if dtype in _SIGNED + _UNSIGNED else 2
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value or number is floating point."""
+    return category(value.dtype) == 2 if isinstance(value, ir.Value) else isinstance(value, float)
+
+
+def wider(a: ir.DataType | None, b: ir.DataType | None) -> ir.DataType | None:
+    """torch.promote_types; None gives way.
+
+    Raises:
+        TypeError: for two dtypes that PyTorch does not mix.
+    """
+    if a is None or b is None or a == b:
+        return a or b
+    if category(a) != category(b):
+        high, low = (a, b) if category(a) > category(b) else (b, a)
+        return D.COMPLEX128 if high == D.COMPLEX64 and low == D.DOUBLE else high
+    if category(a) == 3:
+        return D.COMPLEX128
+    if category(a) == 2:
+        if a not in _FLOATS or b not in _FLOATS:
+            raise TypeError(f"PyTorch does not promote {a.name} and {b.name}")
+        return D.FLOAT if {a, b} == {D.FLOAT16, D.BFLOAT16} else max(a, b, key=_FLOATS.index)
+    if (a in _SIGNED) == (b in _SIGNED):
+        return max(a, b, key=lambda d: d.bitwidth)
+    signed, unsigned = (a, b) if a in _SIGNED else (b, a)
+    if unsigned != D.UINT8:
+        raise TypeError(f"PyTorch does not promote {a.name} and {b.name}")
+    return D.INT16 if signed == D.INT8 else signed
+
+
+def common(*operands: Any) -> ir.DataType:
+    """torch.result_type of values and numbers."""
+    ranked: list[ir.DataType | None] = [None, None, None]
+    for x in operands:
+        if isinstance(x, ir.Value):
+            rank = 2 if x.meta.get("number") else 0 if x.shape is None or len(x.shape) else 1
+            dtype = D.FLOAT if rank == 2 and category(x.dtype) == 2 else x.dtype
+        elif isinstance(x, np.ndarray):
+            rank, dtype = (0 if x.ndim else 1), D.from_numpy(x.dtype)
+        elif x is None:
+            continue
+        else:
+            rank, dtype = 2, D.BOOL if isinstance(x, bool) else D.INT64 if isinstance(x, int) else DEFAULT
+            dtype = D.COMPLEX64 if isinstance(x, complex) else dtype
+        ranked[rank] = wider(ranked[rank], dtype)
+    result = _over(ranked[0], _over(ranked[1], ranked[2]))
+    assert result is not None
+    return result
+
+
+def _over(high: ir.DataType | None, low: ir.DataType | None) -> ir.DataType | None:
+    """The dtype of a higher rank unless the lower one is of a higher category."""
+    if high is None or low is None:
+        return high or low
+    if category(high) >= category(low):
+        return high
+    if category(low) == 3 and category(high) == 2:
+        return D.COMPLEX128 if high == D.DOUBLE else D.COMPLEX64
+    return wider(high, low)
+
+
+def cast(op: Any, x: Any, dtype: ir.DataType) -> Any:
+    """A value or number in the dtype, as PyTorch converts: the same value where it has it already."""
+    if isinstance(x, ir.Value):
+        return x if x.dtype == dtype else op.Cast(x, to=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return op.constant(np.asarray(x).astype(dtype.numpy()))
+
+
+def together(op: Any, *operands: Any) -> list[Any]:
+    """The operands in their common dtype."""
+    dtype = common(*operands)
+    return [None if x is None else cast(op, x, dtype) for x in operands]
+
+
+def floating(op: Any, *operands: Any) -> list[Any]:
+    """The operands in their common dtype, integers as PyTorch's default floating point."""
+    dtype = common(*operands)
+    dtype = dtype if category(dtype) >= 2 else DEFAULT
+    return [None if x is None else cast(op, x, dtype) for x in operands]

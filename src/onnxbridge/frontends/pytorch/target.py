@@ -1,0 +1,109 @@
+"""The hub as this frontend writes it: what FakeTensors tell of every value, weights by reference, decompositions on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge import frameworks
+from onnxbridge.frontends.pytorch import calls, decompose, dtypes
+from onnxbridge.hub.target import HubTarget
+from onnxbridge.lowering import Body, Call
+
+Dim = int | str | None
+
+
+class Shapes:
+    """Writes sizes: numbers, the user's names for symbols, and formulas of those."""
+
+    def __init__(self, names: Mapping[Any, str]) -> None:
+        self._names = names
+        self._known: dict[Any, str] = {}
+
+    def dim(self, size: Any) -> Dim:
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression not in self._known:
+            self._known[expression] = self._text(expression)
+        return self._known[expression]
+
+    def _text(self, expression: Any) -> str:
+        if expression.is_Symbol:
+            return self._names.get(expression, str(expression))
+        import sympy
+
+        return str(expression.xreplace({s: sympy.Symbol(self._names.get(s, str(s))) for s in expression.free_symbols}))
+
+
+class PytorchTarget(HubTarget):
+    """The hub, with PyTorch's decompositions for operators that have no rule."""
+
+    def __init__(self, shapes: Shapes, names: calls.Names) -> None:
+        super().__init__("PyTorch to ONNX", self.declared)
+        self._names = names
+        self._shapes = shapes
+        self._busy: list[Any] = []
+
+    def declared(self, key: Hashable) -> tuple[str, ir.DataType | None, list[Dim] | None]:
+        """Name, dtype and shape of an fx node's value, or of one of its several values."""
+        node, index = key if isinstance(key, tuple) else (key, None)
+        value = node.meta.get("val")
+        name = node.name
+        if index is not None:
+            name, value = f"{name}.{index}", value[index]
+        return name, *self.of(value)
+
+    def of(self, value: Any) -> tuple[ir.DataType | None, list[Dim] | None]:
+        """The hub's dtype and shape of a FakeTensor or of a symbolic number."""
+        torch = frameworks.torch()
+        if isinstance(value, torch.Tensor):
+            return dtypes.to_hub(value.dtype), [self._shapes.dim(d) for d in value.shape]
+        if isinstance(value, (torch.SymBool, bool)):
+            return ir.DataType.BOOL, []
+        if isinstance(value, (torch.SymInt, int)):
+            return ir.DataType.INT64, []
+        if isinstance(value, (torch.SymFloat, float)):
+            return ir.DataType.DOUBLE, []
+        return None, None
+
+    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        adopted = super().adopt(call, results)
+        for key, result in zip(call.outputs, adopted, strict=False):
+            if isinstance(result, ir.Value) and key is not None and is_number(key):
+                result.meta["number"] = True
+        return adopted
+
+    def expand(self, call: Call) -> Body | None:
+        key = next((k for k in call.outputs if k is not None), None)
+        if key is None:
+            return None
+        node = key[0] if isinstance(key, tuple) else key
+        if node.target in self._busy or not hasattr(node.target, "_schema"):
+            return None
+        found = decompose.traced(node)
+        if found is None:
+            return None
+        graph, sources = found
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        names = calls.Names(dict(zip(placeholders, map(self._names.ref, sources), strict=True)))
+        inner = list(calls.of(graph, names, call.where))
+        return Body((), self._guarded(node.target, inner), calls.results_of(graph, names))
+
+    def _guarded(self, target: Any, inner: list[Call]) -> Iterator[Call]:
+        """The calls of a decomposition; while they are lowered, the operator itself is not decomposed again."""
+        self._busy.append(target)
+        try:
+            yield from inner
+        finally:
+            self._busy.remove(target)
+
+
+def is_number(key: Any) -> bool:
+    """Whether a key stands for a Python number of the traced program, which takes no part in type promotion."""
+    torch = frameworks.torch()
+    node, index = key if isinstance(key, tuple) else (key, None)
+    value = node.meta.get("val")
+    return isinstance(value if index is None else value[index], (torch.SymInt, torch.SymFloat, torch.SymBool))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import OnnxbridgeError, UsageError
-from onnxbridge.frontends.mxnet import capture, live, names, symbol
+from onnxbridge.errors import MissingFrameworkError, OnnxbridgeError, UsageError
+from onnxbridge.frontends.mxnet import capture, live, symbol
 from onnxbridge.frontends.mxnet import params as params_file
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.hub.recognise import recognise
+from onnxbridge.plugins import Arrays, Run
 from onnxbridge.rules import Rules
-from onnxbridge.runtime.mxnet import service
+from onnxbridge.runtime.mxnet import python, service
 
 Files = tuple[Path, Path | None]
 _SUFFIX = "-symbol.json"
@@ -58,12 +59,23 @@ class MXNet:
             graph, values = _read(files)
         return capture.hub_model(graph, values, capture.specs_of(graph, values, inputs, dynamic))
 
-    def run(self, source: Any, feeds: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-        """What MXNet itself computes, in its own interpreter. Labels may be left out."""
-        with _files(source, feeds) as files:
-            graph, values = _read(files)
-            optional = [graph.nodes[i].name for i in capture.labels(graph, values)]
-            return service().run(files[0], files[1], feeds, optional)
+    def runs_here(self) -> bool:
+        try:
+            return bool(python())
+        except MissingFrameworkError:
+            return False
+
+    def runner(self, source: Any, device: str = "auto") -> Run:
+        """MXNet itself, on the CPU of its own interpreter. Labels may be left out of the feeds."""
+        mxnet = service()
+
+        def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+            with _files(source, feeds) as files:
+                graph, values = _read(files)
+                optional = [graph.nodes[i].name for i in capture.labels(graph, values)]
+                return mxnet.run(files[0], files[1], feeds, optional)
+
+        return run
 
 
 def _read(files: Files) -> tuple[symbol.Graph, dict[str, np.ndarray[Any, Any]]]:
@@ -104,4 +116,4 @@ def _beside(path: Path) -> Path | None:
 
 frontend = MXNet()
 
-__all__ = ["MXNet", "frontend", "names"]
+__all__ = ["MXNet", "frontend"]

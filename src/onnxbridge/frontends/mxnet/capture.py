@@ -20,6 +20,8 @@ Array = np.ndarray[Any, Any]
 Spec = tuple[tuple[int | str | None, ...], np.dtype[Any]]
 Scope = tuple[int, ...]
 
+# An attribute that says None where the rule's default is something else: the value behind this key.
+NONE = Ref("None")
 # These tune memory, speed, devices and training, or repeat how many inputs there are: they do not change what is computed.
 IRRELEVANT = frozenset({
     "workspace", "cudnn_tune", "cudnn_off", "momentum", "grad_scale", "num_args", "ctx", "key", "ndev",
@@ -61,6 +63,7 @@ def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spe
     op = target.writer
     unused = set(labels(graph, params))
     values: dict[Hashable, Any] = _Values(graph, params, op)
+    values[NONE.key] = None
     inputs = []
     for i in free_variables(graph, params):
         name = graph.nodes[i].name
@@ -116,6 +119,8 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
             attrs[name] = body(inner, (*scope, i, k), np_shape)
         if np_shape and node.op in rule and any(p.name == "np_shape" for p in rule[node.op].params):
             attrs["np_shape"] = True
+        defaults = {p.name: p.default for p in rule[node.op].params} if node.op in rule else {}
+        attrs = {k: NONE if v is None and defaults.get(k) is not None else v for k, v in attrs.items()}
         yield Call(
             node.op,
             tuple(Ref((*scope, *e)) for e in node.inputs),
@@ -195,7 +200,8 @@ def specs_of(graph: Graph, params: Mapping[str, Array], inputs: Any, dynamic: An
 
 
 def _is_spec(item: Any) -> bool:
-    return isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], (tuple, list)) and isinstance(item[1], (str, type, np.dtype))
+    pair = isinstance(item, (tuple, list)) and len(item) == 2
+    return pair and isinstance(item[0], (tuple, list)) and isinstance(item[1], (str, type, np.dtype))
 
 
 def _spec(item: Any) -> Spec:

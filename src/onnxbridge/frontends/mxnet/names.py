@@ -17,6 +17,8 @@ NAMED = {
     "LayerNorm": _MEAN_STD,
     "_npx_layer_norm": _MEAN_STD,
     "GroupNorm": _MEAN_STD,
+    "LeakyReLU": ("output", "mask"),
+    "make_loss": ("loss",),
     "RNN": _RNN,
     "_npx_rnn": _RNN,
     "_contrib_Proposal": _SCORED,
@@ -25,11 +27,11 @@ NAMED = {
 }
 # operators with several outputs, all of which are numbered, also where MXNet hides all but the first
 NUMBERED = frozenset({
-    "SliceChannel", "split", "_split_v2", "moments", "CTCLoss", "ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss",
+    "SliceChannel", "split", "sort", "_split_v2", "moments", "CTCLoss", "ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss",
     "_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_contrib_bipartite_matching", "_contrib_box_encode",
     "amp_multicast", "_linalg_gelqf", "linalg_gelqf", "_linalg_slogdet", "linalg_slogdet", "_linalg_syevd", "_npi_split",
     "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_foreach", "_while_loop", "_cond", "_linalg_det",
-    "linalg_det", "_npi_hsplit", "_npi_dsplit", "_linalg_syevd",
+    "linalg_det", "_npi_hsplit", "_npi_dsplit",
 })  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
     shown = named(path)
     names, arrays = read_list(path)
     if len(names) != len(arrays):
-        raise UnsafeFileError(f"{shown}: its arrays have no names; save a dictionary of arrays (mx.nd.save(path, {{name: array}})).")
+        raise UnsafeFileError(f"{shown}: its arrays have no names; save them in a dictionary with mx.nd.save.")
     found: dict[str, Array] = {}
     for name, array in zip(names, arrays, strict=True):
         if name in found:
@@ -169,7 +169,7 @@ class _Reader:
         return self._from_rows(shape, values, *indices) if storage == ROW_SPARSE else self._from_csr(shape, values, *indices)
 
     def _inside(self, indices: Array, size: int) -> None:
-        if indices.size and not (0 <= int(indices.min()) and int(indices.max()) < size):
+        if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < size):
             raise self.damaged("an index of a sparse array is outside of it")
 
     def _from_rows(self, shape: tuple[int, ...], values: Array, rows: Array) -> Array:

@@ -13,9 +13,12 @@ import logging
 import os
 import sys
 import warnings
+from typing import Any
+
+Request = dict[str, Any]
 
 
-def serve():
+def serve() -> None:
     """Answer requests until the standard input ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -34,12 +37,12 @@ def serve():
         replies.flush()
 
 
-def ping(mx, request):
+def ping(mx: Any, request: Request) -> Request:
     """Tell the version."""
     return {"version": mx.__version__}
 
 
-def run(mx, request):
+def run(mx: Any, request: Request) -> Request:
     """Bind the symbol to parameters and feeds, run it once for inference, and write its outputs."""
     import numpy as np
 
@@ -72,14 +75,14 @@ def run(mx, request):
     return {"names": symbol.list_outputs()}
 
 
-def as_nd(mx, array):
+def as_nd(mx: Any, array: Any) -> Any:
     """An NDArray of the same dtype."""
     if array.ndim:
         return mx.nd.array(array, dtype=array.dtype)
     return mx.np.array(array, dtype=array.dtype).as_nd_ndarray()
 
 
-def load(mx, path, np_shape):
+def load(mx: Any, path: str, np_shape: bool) -> dict[str, Any]:
     """The parameters by name; files written under either shape semantics load."""
     try:
         found = mx.nd.load(path)
@@ -89,11 +92,11 @@ def load(mx, path, np_shape):
     return {k.split(":", 1)[-1]: v for k, v in found.items()} if isinstance(found, dict) else {}
 
 
-def operators(mx, request):
+def operators(mx: Any, request: Request) -> Request:
     """Every registered operator: its canonical name, its attribute that counts inputs, its arguments and their types."""
     from mxnet.base import _LIB, OpHandle, check_call, mx_uint
 
-    def describe(name):
+    def describe(name: str) -> list[Any]:
         handle, count = OpHandle(), mx_uint()
         check_call(_LIB.NNGetOpHandle(ctypes.c_char_p(name.encode()), ctypes.byref(handle)))
         texts = [ctypes.c_char_p() for _ in range(4)]
@@ -104,7 +107,7 @@ def operators(mx, request):
             )
         )
         arguments = [[lists[0][i].decode(), lists[1][i].decode()] for i in range(count.value)]
-        return [texts[0].value.decode(), texts[2].value.decode(), arguments]
+        return [(texts[0].value or b"").decode(), (texts[2].value or b"").decode(), arguments]
 
     return {"operators": {name: describe(name) for name in mx.operator.get_all_registered_operators()}}
 

@@ -72,7 +72,7 @@ class Service:
         """The outputs of a symbol by MXNet's own names, in order. Inputs in `optional` (labels) may be left out."""
         with tempfile.TemporaryDirectory() as folder:
             given, out = Path(folder, "feeds.npz"), Path(folder, "out.npz")
-            np.savez(given, **dict(feeds))
+            np.savez(given, **dict(feeds))  # type: ignore[arg-type]  # inputs called "file" or "allow_pickle" are refused by it
             reply = self.ask(
                 "run",
                 symbol=os.path.abspath(symbol),

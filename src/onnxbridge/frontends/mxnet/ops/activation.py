@@ -89,7 +89,7 @@ def _softmax(op, function, data, length, axis, temperature, dtype, use_length):
 
 @rule("SoftmaxActivation")
 def softmax_activation(op, data, *, mode="instance"):
-    return op.Softmax(data, axis=1) if mode == "channel" else _over_rest(op, data)
+    return op.Softmax(data, axis=1 if mode == "channel" else -1)
 
 
 @rule("SoftmaxOutput", "Softmax")

@@ -12,8 +12,7 @@ from onnxbridge.frontends.mxnet.ops.types import cast, is_integer, like
 BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
 EXACT = {
     "abs": "Abs", "sign": "Sign", "negative": "Neg", "_copy": "Identity", "identity": "Identity", "BlockGrad": "Identity",
-    "stop_gradient": "Identity", "make_loss": "Identity", "_copyto": "Identity", "_np_copy": "Identity",
-    "_npi_abs": "Abs", "_npi_absolute": "Abs", "_npi_sign": "Sign", "_npi_negative": "Neg",
+    "stop_gradient": "Identity", "make_loss": "Identity", "_contrib_sign_ste": "Sign",
 }  # fmt: skip
 FLOATING = {
     "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin", "arccos": "Acos",
@@ -73,9 +72,6 @@ def round_(op, data):
     size = op.Abs(data)
     whole = op.Floor(size)
     return op.Mul(op.Sign(data), op.Where(op.GreaterOrEqual(op.Sub(size, whole), 0.5), op.Add(whole, 1.0), whole))
-
-
-rule("_contrib_sign_ste")(_exact("Sign"))
 
 
 @rule("rint")

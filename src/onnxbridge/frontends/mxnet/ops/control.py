@@ -49,11 +49,10 @@ def cond(op, *data, cond, then_branch, else_branch, num_outputs, cond_input_locs
 
     (truth,) = cond(*given(cond_input_locs))
     truth = op.Cast(op.Reshape(truth, []), to=np.bool_)
-    found = op.If(
+    return op.If(
         truth, then_branch=lambda: then_branch(*given(then_input_locs)), else_branch=lambda: else_branch(*given(else_input_locs)),
         outputs=num_outputs,
     )  # fmt: skip
-    return found
 
 
 @rule("_while_loop")

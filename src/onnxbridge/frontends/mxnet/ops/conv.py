@@ -56,28 +56,14 @@ def fully_connected(op, data, weight, bias=None, *, num_hidden, no_bias=False, f
     return product if bias is None else op.Add(product, bias)
 
 
-@rule("_contrib_DeformableConvolution")
-def deformable_convolution(
-    op, data, offset, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), num_filter, num_group=1,
-    num_deformable_group=1, no_bias=False, layout=None,
-):  # fmt: skip
-    return _deform(op, data, offset, None, weight, None if no_bias else bias, kernel, stride, dilate, pad, num_group,
-                   num_deformable_group, layout)  # fmt: skip
-
-
 @rule("_contrib_ModulatedDeformableConvolution")
 def modulated_deformable_convolution(
     op, data, offset, mask, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), num_filter, num_group=1,
     num_deformable_group=1, no_bias=False, im2col_step=64, layout=None,
 ):  # fmt: skip
-    return _deform(op, data, offset, mask, weight, None if no_bias else bias, kernel, stride, dilate, pad, num_group,
-                   num_deformable_group, layout)  # fmt: skip
-
-
-def _deform(op, data, offset, mask, weight, bias, kernel, stride, dilate, pad, num_group, num_deformable_group, layout):
     channels_first(layout)
     return op.DeformConv(
-        data, weight, offset, bias, mask, kernel_shape=as_tuple(kernel), strides=as_tuple(stride) or (1, 1),
-        dilations=as_tuple(dilate) or (1, 1), pads=(as_tuple(pad) or (0, 0)) * 2, group=num_group,
-        offset_group=num_deformable_group,
+        data, weight, offset, None if no_bias else bias, mask, kernel_shape=as_tuple(kernel),
+        strides=as_tuple(stride) or (1, 1), dilations=as_tuple(dilate) or (1, 1), pads=(as_tuple(pad) or (0, 0)) * 2,
+        group=num_group, offset_group=num_deformable_group,
     )  # fmt: skip

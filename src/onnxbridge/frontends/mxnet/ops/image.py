@@ -27,7 +27,7 @@ def up_sampling(op, *data, scale, sample_type, num_filter=0, multi_input_mode="c
 
 
 def _repeated(op, x, scale):
-    shape = dict(mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
+    shape = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
     return op.Resize(x, None, [1.0, 1.0, float(scale), float(scale)], **shape)
 
 

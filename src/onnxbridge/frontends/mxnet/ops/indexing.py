@@ -22,7 +22,7 @@ def bounded(op, indices, size, mode):
     return indices
 
 
-@rule("take", "_npi_take")
+@rule("take")
 def take(op, a, indices, *, axis=0, mode="clip"):
     return op.Gather(a, bounded(op, indices, op.size(a, axis), mode), axis=axis)
 
@@ -54,7 +54,7 @@ def batch_take(op, a, indices):
     return op.Reshape(op.GatherElements(a, chosen, axis=1), op.Shape(indices))
 
 
-@rule("gather_nd", "_npi_gather_nd", "_npx_gather_nd")
+@rule("gather_nd", "_npx_gather_nd")
 def gather_nd(op, data, indices):
     """The first dimension of the indices goes through the dimensions of the data."""
     return op.GatherND(data, _last(op, cast(op, indices, INT64)))
@@ -69,11 +69,6 @@ def _last(op, indices):
 def scatter_nd(op, data, indices, *, shape):
     zeros = op.Expand(op.constant(np.zeros((), data.dtype.numpy())), list(shape))
     return op.ScatterND(zeros, _last(op, cast(op, indices, INT64)), data)
-
-
-@rule("_scatter_set_nd")
-def scatter_set_nd(op, lhs, rhs, indices, *, shape):
-    return op.ScatterND(lhs, _last(op, cast(op, indices, INT64)), rhs)
 
 
 @rule("one_hot", "_npx_one_hot")
@@ -166,7 +161,7 @@ def topk(op, data, *, axis=-1, k=1, ret_typ="indices", is_ascend=False, dtype="f
     return (found["value"], found["indices"]) if ret_typ == "both" else found[ret_typ]
 
 
-@rule("cumsum", "_np_cumsum")
+@rule("cumsum")
 def cumsum(op, a, *, axis=None, dtype=None):
     data, axis = (op.Reshape(a, [-1]), 0) if axis is None else (a, axis)
     return op.CumSum(data if dtype is None else cast(op, data, named(dtype)), op.constant(np.int64(axis)))

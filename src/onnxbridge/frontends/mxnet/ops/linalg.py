@@ -20,7 +20,7 @@ def scaled(op, x, alpha):
     return x if alpha == 1 else op.Mul(x, alpha)
 
 
-@rule("dot", "_np_dot")
+@rule("dot")
 def dot(op, lhs, rhs, *, transpose_a=False, transpose_b=False, forward_stype=None, np_shape=False):
     """The last dimension of one goes with the first of the other; transposed, the first with the last."""
     if rank(lhs) == rank(rhs) == 2:
@@ -100,18 +100,14 @@ def linalg_makediag(op, A, *, offset=0):
     return op.Where(op.constant(np.eye(size, k=offset, dtype=bool)), rows, 0)
 
 
-def _triangle(size, offset, lower):
-    """The flat positions of a triangle, row by row."""
-    mask = np.tri(size, k=offset, dtype=bool) if lower else ~np.tri(size, k=offset - 1, dtype=bool)
-    return np.flatnonzero(mask)
-
-
 @rule("_linalg_extracttrian", "linalg_extracttrian")
 def linalg_extracttrian(op, A, *, offset=0, lower=True):
+    """A lower triangle row by row, an upper one column by column. An offset other than 0 decides which."""
     (size,) = fixed(A, [-1])
-    lower = lower if offset == 0 else offset < 0
+    if not (lower if offset == 0 else offset < 0):
+        A, offset = transposed(op, A), -offset
     flat = op.reshape(A, [*sizes(op, A)[:-2], size * size])
-    return op.Gather(flat, _triangle(size, offset, lower), axis=-1)
+    return op.Gather(flat, np.flatnonzero(np.tri(size, k=offset, dtype=bool)), axis=-1)
 
 
 @rule("_linalg_sumlogdiag", "linalg_sumlogdiag")

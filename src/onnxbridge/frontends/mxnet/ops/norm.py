@@ -19,7 +19,7 @@ def batch_norm(
         gamma = op.constant(np.ones(fixed(gamma), gamma.dtype.numpy()))
     axis %= rank(data)
     order = list(range(rank(data)))
-    order[1:2], order[axis : axis + 1] = ([axis], [1]) if axis > 0 else ([1], [0])
+    order[1], order[axis] = axis, 1
     x = data if axis == 1 else op.Transpose(data, perm=order)
     x = cast(op, x, gamma.dtype)
     y = like(op, op.BatchNormalization(x, gamma, beta, moving_mean, moving_var, epsilon=eps), data)
@@ -55,7 +55,7 @@ def layer_norm(op, data, gamma, beta, *, axis=-1, eps=1e-5, output_mean_var=Fals
     y, mean, inverse = op.LayerNormalization(x, gamma, beta, epsilon=eps, outputs=3)
     results = [y, mean, op.Reciprocal(inverse)]
     y, mean, std = results if axis == last else [op.Transpose(r, perm=order) for r in results]
-    return y, op.Squeeze(mean, [axis]), op.Squeeze(std, [axis])
+    return y, mean, std
 
 
 @rule("InstanceNorm")

@@ -14,7 +14,7 @@ from onnxbridge.frontends.mxnet.ops.types import as_tuple, fixed, rank
 @rule("Pooling", "Pooling_v1", "_npx_pooling")
 def pooling(
     op, data, *, kernel=(), pool_type="max", global_pool=False, pooling_convention="valid", stride=(), pad=(), p_value=None,
-    count_include_pad=True, layout=None,
+    count_include_pad=None, layout=None,
 ):  # fmt: skip
     count = rank(data) - 2
     last = layout in ("NWC", "NHWC", "NDHWC")
@@ -24,8 +24,8 @@ def pooling(
     if global_pool:
         y = _global(op, x, pool_type, p_value)
     else:
-        kernel, pad = as_tuple(kernel), as_tuple(pad) or (0,) * count
-        y = _windows(op, x, kernel, pool_type, pooling_convention, as_tuple(stride) or (1,) * count, pad, p_value, count_include_pad)
+        kernel, stride, pad = as_tuple(kernel), as_tuple(stride) or (1,) * count, as_tuple(pad) or (0,) * count
+        y = _windows(op, x, kernel, pool_type, pooling_convention, stride, pad, p_value, count_include_pad is not False)
     return op.Transpose(y, perm=[0, *range(2, count + 2), 1]) if last else y
 
 
@@ -50,7 +50,7 @@ def _root(op, x, p):
 
 def _windows(op, x, kernel, pool_type, convention, stride, pad, p, count_include_pad):
     end = _end_padding(x, kernel, convention, stride, pad)
-    shape = dict(kernel_shape=kernel, strides=stride)
+    shape = {"kernel_shape": kernel, "strides": stride}
     if pool_type == "max":
         if all(b < k for b, k in zip((*pad, *end), kernel * 2, strict=True)):
             return op.MaxPool(x, pads=(*pad, *end), **shape)

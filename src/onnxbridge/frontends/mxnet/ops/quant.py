@@ -1,4 +1,8 @@
-"""Quantization, each value with the range that its integers stand for."""
+"""Quantization, each value with the range that its integers stand for.
+
+The ranges are symmetric around 0, halves go to the even neighbour, and what is outside is cut off. quantize_v2 and dequantize
+count half a step more than the integers hold, as MXNet with oneDNN does.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,22 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 
-INT8, UINT8, INT32 = ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT32
-LARGEST = {INT8: 127, UINT8: 255, INT32: 2**31 - 1}
+FLOAT, INT8, UINT8 = ir.DataType.FLOAT, ir.DataType.INT8, ir.DataType.UINT8
+ENDS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 
 
-def _unsigned(op, data, low, high):
-    """Counted from the low end of the range, halves up."""
-    scale = op.Div(255.0, op.Sub(high, low))
-    return op.Cast(op.Floor(op.Add(op.Mul(op.Sub(data, low), scale), 0.5)), to=UINT8)
+def _span(op, low, high):
+    return op.Max(op.Abs(low), op.Abs(high))
 
 
-def _signed(op, data, low, high):
-    """Symmetric around 0, halves away from it, cut off at the ends."""
-    span = op.Max(op.Abs(low), op.Abs(high))
-    steps = op.Min(op.Floor(op.Add(op.Mul(op.Abs(data), op.Div(127.0, span)), 0.5)), 127.0)
-    return op.Cast(op.Mul(op.Sign(data), steps), to=INT8), span
+def _quantized(op, data, low, high, out_type, steps):
+    """The integers with their range; `steps` stand for the larger end of it."""
+    if out_type not in ENDS:
+        raise Unsupported(f"out_type={out_type!r} is not supported")
+    span = _span(op, low, high)
+    whole = op.Round(op.Mul(data, op.Div(steps, span)))
+    integers = op.Cast(op.Clip(whole, *ENDS[out_type]), to=INT8 if out_type == "int8" else UINT8)
+    return (integers, op.Neg(span), span) if out_type == "int8" else (integers, op.Identity(low), op.Identity(high))
 
 
 @rule("_contrib_quantize_v2")
@@ -33,36 +38,23 @@ def quantize_v2(op, data, *, out_type="int8", min_calib_range=None, max_calib_ra
         low, high = (op.constant(np.array([v], np.float32)) for v in (min_calib_range, max_calib_range))
     if out_type == "auto":
         out_type = "uint8" if min_calib_range is not None and min_calib_range >= 0 else "int8"
-    return _quantized(op, data, low, high, out_type)
+    return _quantized(op, data, low, high, out_type, 127.5 if out_type == "int8" else 255.5)
 
 
 @rule("_contrib_quantize")
 def quantize(op, data, min_range, max_range, *, out_type="uint8"):
-    return _quantized(op, data, min_range, max_range, out_type)
-
-
-def _quantized(op, data, low, high, out_type):
-    if out_type == "uint8":
-        return _unsigned(op, data, low, high), op.Identity(low), op.Identity(high)
-    if out_type != "int8":
-        raise Unsupported(f"out_type={out_type!r} is not supported")
-    quantized, span = _signed(op, data, low, high)
-    return quantized, op.Neg(span), span
+    return _quantized(op, data, min_range, max_range, out_type, 127.0 if out_type == "int8" else 255.0)
 
 
 @rule("_contrib_dequantize")
 def dequantize(op, data, min_range, max_range, *, out_type="float32"):
-    wide = op.Cast(data, to=ir.DataType.FLOAT)
-    if data.dtype == UINT8:
-        return op.Add(op.Mul(wide, op.Div(op.Sub(max_range, min_range), 255.0)), min_range)
-    span = op.Max(op.Abs(min_range), op.Abs(max_range))
-    return op.Mul(wide, op.Div(span, float(LARGEST[data.dtype])))
+    return op.Mul(op.Cast(data, to=FLOAT), op.Div(_span(op, min_range, max_range), 127.5 if data.dtype == INT8 else 255.5))
 
 
 @rule("_contrib_requantize")
 def requantize(op, data, min_range, max_range, *, out_type="int8", min_calib_range=None, max_calib_range=None):
     if out_type != "int8" or min_calib_range is None or max_calib_range is None:
         raise Unsupported("only int8 with a calibrated range is supported")
+    values = op.Mul(op.Cast(data, to=FLOAT), op.Div(_span(op, min_range, max_range), float(2**31 - 1)))
     low, high = (op.constant(np.array([v], np.float32)) for v in (min_calib_range, max_calib_range))
-    quantized, span = _signed(op, dequantize(op, data, min_range, max_range), low, high)
-    return quantized, op.Neg(span), span
+    return _quantized(op, values, low, high, "int8", 127.0)

@@ -111,7 +111,7 @@ def _layer_of(op, mode, x, weights, first, size, ways):
     """One layer by ONNX's own operator: the outputs of both ways side by side, and the last states."""
     kernel, recurrence, bias, _ = weights
     direction = "bidirectional" if ways == 2 else "forward"
-    shared = dict(hidden_size=size, direction=direction)
+    shared = {"hidden_size": size, "direction": direction}
     if mode == "lstm":
         y, *last = op.LSTM(x, kernel, recurrence, bias, None, *first, **shared, outputs=3)
     elif mode == "gru":

@@ -40,7 +40,6 @@ rule("mean")(_reduction("ReduceMean"))
 rule("prod")(_reduction("ReduceProd"))
 rule("max", "max_axis")(_reduction("ReduceMax"))
 rule("min", "min_axis")(_reduction("ReduceMin"))
-rule("_square_sum")(_reduction("ReduceSumSquare"))
 
 
 @rule("nansum")
@@ -65,8 +64,7 @@ def norm(op, data, *, ord=2, axis=None, out_dtype=None, keepdims=False, np_shape
     if out_dtype is not None:
         data = cast(op, data, named(out_dtype))
     if not data.dtype.is_floating_point():
-        wide = op.Cast(data, to=ir.DataType.DOUBLE)
-        return op.Cast(norm(op, wide, ord=ord, axis=axis, keepdims=keepdims, np_shape=np_shape), to=data.dtype)
+        raise Unsupported("the norm of integers rounds at every step", hint="cast to float32 first")
     return reduce(op, "ReduceL1" if ord == 1 else "ReduceL2", data, axis, keepdims, False, np_shape)
 
 

@@ -96,25 +96,25 @@ def flatten(op, data):
     return op.Flatten(data, axis=1)
 
 
-@rule("transpose", "_np_transpose")
+@rule("transpose")
 def transpose(op, data, *, axes=()):
     order = [a % rank(data) for a in as_tuple(axes)] or list(range(rank(data)))[::-1]
     return op.Transpose(data, perm=order)
 
 
-@rule("SwapAxis", "swapaxes", "_npi_swapaxes")
+@rule("SwapAxis", "swapaxes")
 def swap_axis(op, data, *, dim1=0, dim2=0):
     order = list(range(rank(data)))
     order[dim1], order[dim2] = order[dim2], order[dim1]
     return op.Transpose(data, perm=order)
 
 
-@rule("expand_dims", "_npi_expand_dims")
+@rule("expand_dims")
 def expand_dims(op, data, *, axis):
     return op.Unsqueeze(data, [axis])
 
 
-@rule("squeeze", "_np_squeeze")
+@rule("squeeze")
 def squeeze(op, data, *, axis=None, np_shape=False):
     axes = [a % rank(data) for a in as_tuple(axis)] or [i for i, d in enumerate(data.shape) if d == 1]
     if axis is None and not all(isinstance(d, int) for d in data.shape):
@@ -129,7 +129,7 @@ def concat(op, *data, dim=1):
     return op.Concat(*data, axis=dim)
 
 
-@rule("_rnn_param_concat", "_npi_rnn_param_concat")
+@rule("_rnn_param_concat")
 def rnn_param_concat(op, *data, dim=1):
     known = [static(d) for d in data]
     if any(k is None for k in known):
@@ -137,7 +137,7 @@ def rnn_param_concat(op, *data, dim=1):
     return op.constant(np.concatenate(known, axis=dim))
 
 
-@rule("stack", "_npi_stack")
+@rule("stack")
 def stack(op, *data, axis=0):
     return op.Concat(*[op.Unsqueeze(d, [axis]) for d in data], axis=axis)
 
@@ -147,7 +147,7 @@ def slice_channel(op, data, *, num_outputs, axis=1, squeeze_axis=False):
     return _pieces(op, data, num_outputs, None, axis, squeeze_axis)
 
 
-@rule("_split_v2", "_npi_split")
+@rule("_split_v2")
 def split_v2(op, data, *, indices=(), axis=1, squeeze_axis=False, sections=0):
     if sections:
         return _pieces(op, data, sections, None, axis, squeeze_axis)
@@ -167,7 +167,7 @@ def _pieces(op, data, count, lengths, axis, squeeze_axis):
     return tuple(op.Squeeze(p, [axis]) if squeeze_axis else op.Identity(p) if count == 1 else p for p in parts)
 
 
-@rule("slice", "crop", "_npx_slice")
+@rule("slice", "crop")
 def slice_(op, data, *, begin, end, step=()):
     begin, end, step = as_tuple(begin), as_tuple(end), as_tuple(step)
     steps = [(step[i] if i < len(step) else None) or 1 for i in range(len(begin))]
@@ -197,13 +197,13 @@ def crop(op, *data, offset=(0, 0), h_w=(0, 0), center_crop=False):
     return op.Slice(data[0], [top, left], [top + height, left + width], [2, 3])
 
 
-@rule("reverse", "flip", "_npi_flip")
+@rule("reverse", "flip")
 def reverse(op, data, *, axis):
     axes = list(as_tuple(axis))
     return op.Slice(data, [LAST] * len(axes), [FIRST] * len(axes), axes, [-1] * len(axes))
 
 
-@rule("tile", "_npi_tile")
+@rule("tile")
 def tile(op, data, *, reps):
     reps, count = list(as_tuple(reps)), rank(data)
     if len(reps) > count:
@@ -211,7 +211,7 @@ def tile(op, data, *, reps):
     return op.Tile(data, [1] * (count - len(reps)) + reps)
 
 
-@rule("repeat", "_np_repeat")
+@rule("repeat")
 def repeat(op, data, *, repeats, axis=None):
     if axis is None:
         data, axis = op.Reshape(data, [-1]), 0
@@ -222,7 +222,7 @@ def repeat(op, data, *, repeats, axis=None):
     return op.reshape(wide, dims[:axis] + [product(op, [dims[axis], repeats])] + dims[axis + 1 :])
 
 
-@rule("broadcast_to", "_npi_broadcast_to")
+@rule("broadcast_to")
 def broadcast_to(op, data, *, shape=()):
     """0 keeps a size."""
     return op.Expand(data, [d or 1 for d in as_tuple(shape)])
@@ -264,8 +264,15 @@ def space_to_depth(op, data, *, block_size):
     return op.SpaceToDepth(data, blocksize=block_size)
 
 
-@rule("Cast", "cast", "_npx_cast", "_npi_cast", "amp_cast")
+@rule("Cast", "cast")
 def cast_(op, data, *, dtype):
+    return op.Cast(data, to=named(dtype))
+
+
+@rule("amp_cast")
+def amp_cast(op, data, *, dtype):
+    if not named(dtype).is_floating_point():
+        raise Unsupported(f"dtype={dtype!r} is not supported", hint="amp_cast goes between floats")
     return op.Cast(data, to=named(dtype))
 
 
@@ -318,17 +325,17 @@ def _filled(op, value, shape, dtype, np_shape):
     return op.Expand(op.constant(np.asarray(value).astype(kind)), sizes)
 
 
-@rule("_zeros", "_npi_zeros")
+@rule("_zeros")
 def zeros(op, *, shape=(), dtype="float32", np_shape=False):
     return _filled(op, 0, shape, dtype, np_shape)
 
 
-@rule("_ones", "_npi_ones")
+@rule("_ones")
 def ones(op, *, shape=(), dtype="float32", np_shape=False):
     return _filled(op, 1, shape, dtype, np_shape)
 
 
-@rule("_full", "_npi_full")
+@rule("_full")
 def full(op, *, shape=(), dtype="float32", value, np_shape=False):
     return _filled(op, value, shape, dtype, np_shape)
 
@@ -345,12 +352,12 @@ def ones_like(op, data, *, dtype=None):
     return op.Expand(op.constant(np.ones((), data.dtype.numpy())), op.Shape(data))
 
 
-@rule("_eye", "_npi_eye")
+@rule("_eye")
 def eye(op, *, N, M=0, k=0, dtype="float32"):
     return op.constant(np.eye(N, M or None, k, dtype=named(dtype).numpy()))
 
 
-@rule("_arange", "_npi_arange")
+@rule("_arange")
 def arange(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype="float32"):
     if infer_range:
         raise Unsupported("a range whose end follows from what it meets is not supported")
@@ -359,14 +366,14 @@ def arange(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype
     return op.constant(np.repeat(start + steps * step, repeat).astype(named(dtype).numpy()))
 
 
-@rule("_linspace", "_npi_linspace")
+@rule("_linspace")
 def linspace(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype="float32", num=None, endpoint=True):
     if num is None:
         raise Unsupported("a number of steps is missing")
     return op.constant(np.linspace(start, stop, num, endpoint=endpoint).astype(named(dtype).numpy()))
 
 
-@rule("_contrib_arange_like", "_npx_arange_like")
+@rule("_contrib_arange_like")
 def arange_like(op, data, *, start=0.0, step=1.0, repeat=1, axis=None):
     """Numbers for the elements of the input, in its shape, or for the places along one axis."""
     count = fixed(data, None if axis is None else [axis])

@@ -30,6 +30,16 @@ _FAR_OVER = (
     1.0, 2.56852019228982242, 1.87295284992346725, 5.27905102951428412e-1, 6.05183413124413191e-2, 2.33520497626869185e-3,
 )  # fmt: skip
 
+# erf(x) / x as a ratio of polynomials in x^2 for |x| < 3.925, beyond which float32 has 1: fitted for the least relative error.
+_SINGLE = (
+    2.0459913756027674e-6, 2.8482558239527475e-4, 3.772111470476845e-3, 5.2767910728996906e-2, 1.9058469113648702e-1,
+    1.1283791459215535,
+)  # fmt: skip
+_SINGLE_OVER = (
+    3.804646091829042e-5, 1.1637364271191008e-3, 1.4982323130813407e-2, 1.1417880510013066e-1, 5.022340178669356e-1, 1.0,
+)  # fmt: skip
+_BLOCK = 1 << 14  # elements that stay in the cache over all steps
+
 
 def _ratio(over: Sequence[float], under: Sequence[float], x: Array) -> Array:
     found: Array = np.polyval(over, x) / np.polyval(under, x)
@@ -37,7 +47,9 @@ def _ratio(over: Sequence[float], under: Sequence[float], x: Array) -> Array:
 
 
 def erf(x: Array) -> Array:
-    """The error function, to the last bits of float64, in the type of x."""
+    """The error function in the type of x, at most 8 units in the last place off."""
+    if x.dtype == np.float32:
+        return _single_erf(x)
     wide = np.atleast_1d(x).astype(np.float64)
     size = np.abs(wide)
     y = np.where(np.isnan(wide), np.nan, np.sign(wide))
@@ -52,3 +64,24 @@ def erf(x: Array) -> Array:
     tail = (1 / math.sqrt(math.pi) - inverse * _ratio(_FAR, _FAR_OVER, inverse)) / s
     y[far] *= 1 - np.exp(-s * s) * tail
     return y.astype(x.dtype).reshape(x.shape)
+
+
+def _single_erf(x: Array) -> Array:
+    flat = np.ascontiguousarray(x).reshape(-1)
+    y = np.empty_like(flat)
+    for start in range(0, flat.size, _BLOCK):
+        part = np.clip(flat[start : start + _BLOCK], np.float32(-3.925), np.float32(3.925))
+        square = part * part
+        ratio = _horner(_SINGLE, square)
+        ratio /= _horner(_SINGLE_OVER, square)
+        ratio *= part
+        np.clip(ratio, np.float32(-1), np.float32(1), out=y[start : start + _BLOCK])
+    return y.reshape(x.shape)
+
+
+def _horner(coefficients: Sequence[float], x: Array) -> Array:
+    y = np.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        y *= x
+        y += np.float32(c)
+    return y

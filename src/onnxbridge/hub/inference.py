@@ -200,7 +200,8 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
 
 def by_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
     """Where inference is silent, an output has the type of the input that shares its type variable, or its one fixed type."""
-    bound = {f.type_str: v.type for f, v in zip(_formals(schema, len(node.inputs)), node.inputs, strict=True) if v is not None}
+    inputs = zip(_formals(schema, len(node.inputs)), node.inputs, strict=True)
+    bound = {f.type_str: v.type for f, v in inputs if v is not None and f.is_homogeneous}
     for i, v in enumerate(node.outputs):
         if v.dtype is not None:
             continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
@@ -92,3 +94,27 @@ def equal(op, A, B):
 
     neither = op.Not(op.Or(op.Less(A, B), op.Greater(A, B)))
     return op.And(neither, op.And(number(A), number(B)))
+
+
+@down("Sum", to=7)
+def sum_(op, *data_0):
+    """Before opset 8 only operators with two operands broadcast."""
+    return functools.reduce(op.Add, data_0)
+
+
+@down("Mean", to=7)
+def mean(op, *data_0):
+    return op.Div(functools.reduce(op.Add, data_0), float(len(data_0)))
+
+
+def _without_broadcast(name):
+    def extreme(op, *data_0):
+        if len({tuple(v.shape) if v.shape is not None else None for v in data_0} | {None}) > 2 or data_0[0].shape is None:
+            raise Unsupported("opset 8 added broadcasting")
+        return op.call(name, *data_0)
+
+    return extreme
+
+
+for _name in ("Max", "Min"):
+    down(_name, to=7)(_without_broadcast(_name))

@@ -11,6 +11,7 @@ from onnx_ir.passes.common import InlinePass
 from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub import calls
 from onnxbridge.hub.adapters import versions
+from onnxbridge.hub.adapters.shapes import known
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.lowering import bind
@@ -26,8 +27,14 @@ _MOVING = frozenset({
 })  # fmt: skip
 # Sums, differences and products of these wrap around, and a Cast back from a wider integer wraps the same.
 _WRAPPING = frozenset(["Add", "Sub", "Mul", "ReduceSum", "CumSum", "MatMul", "Sum"])
+# Half precision computed in single precision and rounded once at the end is as near to the true result as it can be.
+_ELEMENTWISE = frozenset(
+    """Acos Acosh Add Asin Asinh Atan Atanh Ceil Celu Cos Cosh Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish
+    Mod Mul PRelu Pow Reciprocal Round Selu Shrink Sigmoid Sin Sinh Softplus Softsign Sqrt Sub Sum Mean Tan Tanh
+    ThresholdedRelu""".split()  # noqa: SIM905  # a table of names reads better as text
+)
 _WIDER = {
-    "BOOL": ["INT32", "INT64", "FLOAT"], "UINT8": ["INT32", "INT64", "FLOAT"], "INT8": ["INT32", "INT64", "FLOAT"],
+    "BOOL": ["UINT8", "INT32", "INT64", "FLOAT"], "UINT8": ["INT32", "INT64", "FLOAT"], "INT8": ["INT32", "INT64", "FLOAT"],
     "UINT16": ["INT32", "INT64", "FLOAT"], "INT16": ["INT32", "INT64", "FLOAT"], "INT32": ["INT64", "DOUBLE"],
     "UINT32": ["INT64", "DOUBLE"], "FLOAT16": ["FLOAT", "DOUBLE"], "BFLOAT16": ["FLOAT", "DOUBLE"],
 }  # fmt: skip
@@ -37,7 +44,8 @@ def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
     """The node between Casts to a dtype that its operator takes at a version, where that is exact; None where it is not."""
     schema = versions.history(node.op_type)[version]
     variables = {f.type_str for f in schema.inputs if not f.type_str.startswith("tensor(")}
-    if node.op_type not in _MOVING | _WRAPPING or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
+    known_to_fit = node.op_type in _MOVING | _WRAPPING or (node.op_type in _ELEMENTWISE and _is_half(node))
+    if not known_to_fit or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
         return None
     variable = next((f.type_str for f in schema.inputs if f.type_str in variables), None)
     formals = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(len(node.inputs))]
@@ -45,8 +53,10 @@ def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
     if len(dtypes) != 1 or (dtype := dtypes.pop()) is None:
         return None
     choices = [w for w in _WIDER.get(dtype.name, []) if f"tensor({w.lower()})" in schema.inputs[0].types]
-    if node.op_type in _WRAPPING:
+    if node.op_type in _WRAPPING and not _is_half(node):
         choices = [w for w in choices if w.startswith("INT") and dtype.name != "BOOL"]
+    if node.op_type in ("ReduceMax", "ReduceMin"):  # of nothing they give the least number that the dtype has
+        choices = [w for w in choices if w == "UINT8" or "FLOAT" in dtype.name]
     if not choices:
         return None
     wide = ir.DataType[choices[0]]
@@ -58,6 +68,11 @@ def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
     results = results if isinstance(results, tuple) else (results,)
     same = [schema.outputs[min(i, len(schema.outputs) - 1)].type_str == variable for i in range(len(results))]
     return tuple(op.Cast(r, to=dtype) if s else r for r, s in zip(results, same, strict=True))
+
+
+def _is_half(node: ir.Node) -> bool:
+    first = node.inputs[0] if node.inputs else None
+    return first is not None and first.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...], int]:
@@ -90,8 +105,6 @@ class _Own(dict[Any, Any]):
         return key
 
     def static(self, key: Any, value: Any) -> Any:
-        from onnxbridge.hub.adapters.walk import known
-
         return known(value)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import fixed_shape, rank_of
+from onnxbridge.hub.adapters.shapes import fixed_shape, known, rank_of
 from onnxbridge.rules import Array, Floats, Ints
 
 
@@ -35,16 +35,15 @@ def resize(op, X, scales, *, mode="nearest"):
     empty = np.zeros(0, np.float32)
     if mode != "nearest":
         return op.Resize(X, empty, scales, mode=mode, coordinate_transformation_mode="asymmetric")
-    from onnxbridge.hub.adapters.walk import known
-
+    one = np.ones(1, np.float32)
     factors = known(scales)
     if factors is None:
-        raise Unsupported("the scales must be known: sizes that grow and sizes that shrink are rounded differently")
-    for factor, nearest in ((np.minimum(factors, 1), "ceil"), (np.maximum(factors, 1), "floor")):
-        if (factor != 1).any() or nearest == "floor":
-            X = op.Resize(
-                X, empty, factor.astype(np.float32), mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode=nearest
-            )
+        shrink, grow = op.Min(scales, one), op.Max(scales, one)
+    else:
+        shrink, grow = np.minimum(factors, one), np.maximum(factors, one)
+    for factor, nearest in ((shrink, "ceil"), (grow, "floor")):
+        if factors is None or nearest == "floor" or (factor != 1).any():
+            X = op.Resize(X, empty, factor, coordinate_transformation_mode="asymmetric", nearest_mode=nearest)
     return X
 
 

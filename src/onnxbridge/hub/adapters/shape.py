@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, rank_of
+from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, known, rank_of
 from onnxbridge.rules import Array, Ints, Outputs
 
 
@@ -39,8 +39,6 @@ def reshape(op, data, *, shape=()):
 def reshape_zero(op, data, shape, *, allowzero=0):
     """A 0 in the shape copies the input's size there, unless allowzero; one that is not there needs no such flag."""
     if allowzero:
-        from onnxbridge.hub.adapters.walk import known
-
         sizes = known(shape)
         if sizes is None or 0 in sizes:
             raise Unsupported("opset 14 added allowzero=1")

@@ -7,7 +7,6 @@ is refused.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -16,8 +15,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
-from onnxbridge.hub import fold, places
+from onnxbridge.hub import places
 from onnxbridge.hub.adapters import decompose, down, up, versions
+from onnxbridge.hub.adapters.shapes import FIXED, known
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.graphs import every_graph
 from onnxbridge.hub.inference import by_type_variable, infer
@@ -28,8 +28,6 @@ from onnxbridge.rules import Rule, Rules
 
 _DOMAINS = ("", "ai.onnx")
 _DEEPEST = 20
-_MOST = 64
-_FIXED = "onnxbridge.fixed"
 
 
 class _Itself(dict[Any, Any]):
@@ -53,7 +51,7 @@ class Walk:
         self.direction = ""
         if model.ir_version < 4:  # every tensor had to be an input as well, without being meant as one
             for value in model.graph.inputs:
-                value.meta[_FIXED] = value.const_value is not None
+                value.meta[FIXED] = value.const_value is not None
 
     def run(self) -> None:
         """Convert every graph.
@@ -84,6 +82,7 @@ class Walk:
         for node in list(graph):
             # what is written out takes its graphs along, and they are converted then
             written_out = node.domain in _DOMAINS and node.op_type in versions.names() and versions.first(node.op_type) > self._to
+            _type_body(node, version)
             for inner in () if written_out else _inner(node):
                 self.graph(inner, version)
             if node.domain in _DOMAINS:
@@ -189,7 +188,9 @@ class Walk:
         self._depth += 1
         try:
             if inner := _inner(node):
-                _, written_at = decompose.function_body(node, version)
+                body, written_at = decompose.function_body(node, version)
+                if body is None:
+                    raise Unsupported(f"it came with opset {versions.first(node.op_type)}")
                 for part in inner:
                     self._at(written_at, part, opset)
             nodes, results, written_at = decompose.expansion(node, version, self._names)
@@ -250,6 +251,7 @@ class Walk:
         graph.insert_before(node, written)
         graph.remove(node, safe=True)
         for new in written:
+            _type_body(new, version)
             for inner in _inner(new) if nodes else ():
                 self.graph(inner, version)
             if new.domain in _DOMAINS:
@@ -291,52 +293,6 @@ class _Static:
         return known(value)
 
 
-def known(value: ir.Value, depth: int = 32) -> np.ndarray[Any, Any] | None:
-    """The constant behind a value: a tensor that no input may replace, a Constant node, or sizes worked out of these."""
-    node = value.producer()
-    if node is None:
-        replaceable = value.is_graph_input() and not value.meta.get(_FIXED)
-        return None if replaceable or value.const_value is None else value.const_value.numpy()
-    if node.op_type == "Constant" and node.domain in _DOMAINS:
-        for attribute in node.attributes.values():
-            found = plain(attribute)
-            dtype = {"value_float": np.float32, "value_floats": np.float32}.get(attribute.name)
-            return np.asarray(found, dtype)
-    if node.op_type == "Identity" and node.inputs[0] is not None:
-        return known(node.inputs[0], depth)
-    found = _computed(node, depth)
-    if found is not None:
-        return found
-    sizes = fold.sizes(value) if value.dtype in (ir.DataType.INT64, ir.DataType.INT32) else None
-    if sizes is None or None in sizes or value.dtype is None:
-        return None
-    array = np.array(sizes, value.dtype.numpy())
-    return array.reshape(()) if value.shape is not None and len(value.shape) == 0 else array
-
-
-# Operators on sizes and axes that mean the same in every version that has these inputs.
-_STABLE = frozenset({
-    "Abs", "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Max", "Min", "Mul", "Neg", "Not", "Range", "Reshape", "Sub",
-    "Where",
-})  # fmt: skip
-
-
-def _computed(node: ir.Node, depth: int) -> np.ndarray[Any, Any] | None:
-    """A small integer result of operators on constants."""
-    if node.op_type == "Size" and node.inputs[0] is not None and node.inputs[0].shape is not None:
-        dims = list(node.inputs[0].shape)
-        return np.array(math.prod(dims), np.int64) if all(isinstance(d, int) for d in dims) else None
-    if node.op_type not in _STABLE or node.domain not in _DOMAINS or not depth or len(node.outputs) != 1:
-        return None
-    arrays = [None if v is None else known(v, depth - 1) for v in node.inputs]
-    if not arrays or any(a is None or a.size > _MOST or a.dtype.kind not in "iub" for a in arrays):
-        return None
-    if node.op_type == "Range" and (abs(int(arrays[1]) - int(arrays[0])) > _MOST or int(arrays[2]) == 0):
-        return None
-    results = fold.evaluate(node, arrays)
-    return None if results is None or results[0].dtype.kind not in "iub" else results[0]
-
-
 def _attribute(attr: ir.Attr) -> Any:
     if attr.is_ref():
         raise Unsupported(f"the attribute {attr.name!r} is set by the function's caller", "inline the model's functions first")
@@ -372,6 +328,22 @@ def _complete(node: ir.Node, version: int) -> None:
     for value, (kind, shape) in zip(node.outputs, said, strict=True):
         value.type = kind if kind is not None else value.type
         value.shape = shape if shape is not None else value.shape
+
+
+def _type_body(node: ir.Node, version: int) -> None:
+    """Give the inputs of a loop's body the dtypes that the loop feeds them, where the file leaves them out."""
+    bodies = _inner(node)
+    if node.op_type not in ("Loop", "Scan") or node.domain not in _DOMAINS or not bodies:
+        return
+    fed = list(node.inputs)
+    kinds: list[ir.TypeProtocol | None] = [None if v is None else v.type for v in fed]
+    if node.op_type == "Loop":
+        kinds = [ir.TensorType(ir.DataType.INT64), ir.TensorType(ir.DataType.BOOL), *kinds[2:]]
+    elif version < 9:
+        kinds = kinds[1:]
+    for value, kind in zip(bodies[0].inputs, kinds, strict=False):
+        if value.type is None:
+            value.type = kind
 
 
 def _inner(node: ir.Node) -> list[ir.Graph]:

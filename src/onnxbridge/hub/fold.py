@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.schemas import binding_of, name_of, plain
+from onnxbridge.hub.schemas import array_of, binding_of, name_of, plain
 from onnxbridge.lowering import Call, bind
 
 FOLDED_ELEMENTS = 1 << 16
@@ -23,7 +23,7 @@ def static(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
     """The constant behind a value, None where it is only known when the model runs."""
     if value is None or value.const_value is None:
         return None
-    return value.const_value.numpy()
+    return array_of(value.const_value)
 
 
 def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:

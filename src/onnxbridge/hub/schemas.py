@@ -59,9 +59,19 @@ def plain(attr: ir.Attr) -> Any:
     """An attribute as the Python value that rules get: tuples for lists, arrays for tensors."""
     value = attr.value
     if attr.type == ir.AttributeType.TENSOR:
-        return value.numpy()
+        return array_of(value)
     if attr.type in (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS):
         return tuple(value)
     if attr.type == ir.AttributeType.TENSORS:
-        return tuple(np.asarray(v.numpy()) for v in value)
+        return tuple(map(array_of, value))
     return value
+
+
+def array_of(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
+    """A tensor as NumPy has it; strings as Python's own, not as the bytes of the file."""
+    if tensor.dtype != ir.DataType.STRING:
+        return np.asarray(tensor.numpy())
+    raw = tensor.string_data() if isinstance(tensor, ir.StringTensor) else tensor.numpy().reshape(-1).tolist()
+    texts = np.empty(len(raw), object)
+    texts[:] = [s.decode("utf-8") if isinstance(s, bytes) else s for s in raw]
+    return texts.reshape(tuple(tensor.shape.numpy()))

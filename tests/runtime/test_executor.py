@@ -76,6 +76,15 @@ def test_frees_values_after_their_last_use():
         executor.run(["a", "b", "c", "y"], {"x": big})
 
 
+def test_strings_are_strings_wherever_they_come_from():
+    text = """agraph (string[2] x) => (string[2] y, bool[2] same)
+    <string[2] k = {"a", "b"}> { c = Constant <value_strings = ["c", "d"]> ()  t = StringConcat(x, k)
+      y = StringConcat(t, c)  same = Equal(x, k) }"""
+    y, same = Executor(model(text)).run(None, {"x": np.array(["ü", "b"])})
+    assert y.tolist() == ["üac", "bbd"]
+    assert same.tolist() == [False, True]
+
+
 def test_results_are_the_callers_own():
     text = """agraph (float[2,2] x) => (float[2,2] a, float[2,2] b, float[2,2] c, float[2,2] w)
     <float[2,2] k = {1, 2, 3, 4}, int64[2] s = {2, 2}>

@@ -15,6 +15,7 @@ from onnxbridge.errors import Unsupported, UsageError
 from onnxbridge.hub import calls
 from onnxbridge.hub.limits import Limits, limited
 from onnxbridge.hub.opset import OPSET
+from onnxbridge.hub.schemas import array_of
 from onnxbridge.lowering import Body, Call, Ref
 from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
 
@@ -163,7 +164,7 @@ def _settings(wide: bool) -> Settings:
     def constant(key: Hashable) -> Any:
         if not isinstance(key, ir.Value) or key.const_value is None:
             return None
-        array = key.const_value.numpy()
+        array = array_of(key.const_value)
         return _widened(array) if wide else array
 
     return Settings(rule, constant, expand, _widen_step if wide else None, _widened if wide else None)

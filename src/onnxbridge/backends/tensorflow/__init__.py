@@ -1,0 +1,54 @@
+"""The TensorFlow backend: a hub model as a `tf.Module` with variables, and as a SavedModel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge import frameworks
+from onnxbridge.rules import Rules
+
+
+class TensorflowBackend:
+    """Makes a `tf.Module` of one traced function; saves it as a SavedModel with the signature `serving_default`."""
+
+    name = "tensorflow"
+    title = "TensorFlow"
+    package = "tensorflow"
+
+    @property
+    def rules(self) -> Rules:
+        frameworks.tensorflow()
+        from onnxbridge.backends.tensorflow.ops import rule
+
+        return rule
+
+    def from_hub(self, model: ir.Model) -> Any:
+        frameworks.tensorflow()
+        from onnxbridge.backends.tensorflow import module
+
+        return module.build(model)
+
+    def native(self, artifact: Any) -> Any:
+        return artifact
+
+    def save(self, artifact: Any, path: Path) -> list[Path]:
+        from onnxbridge.backends.tensorflow import saved
+
+        saved.save(artifact, path)
+        return [path]
+
+    def run(self, artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        from onnxbridge.backends.tensorflow import saved
+
+        return saved.run(artifact, feeds)
+
+    def filename(self, stem: str) -> str:
+        return stem
+
+
+backend = TensorflowBackend()

@@ -1,0 +1,33 @@
+"""The hub's element types in TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import tensorflow as tf
+
+from onnxbridge.errors import Unsupported
+
+_MISSING = frozenset({"FLOAT8E8M0", "FLOAT6E2M3", "FLOAT6E3M2"})
+
+
+def of(dtype: ir.DataType) -> Any:
+    """The dtype in which a value is computed.
+
+    Raises:
+        Unsupported: for a type that TensorFlow does not have.
+    """
+    if dtype == ir.DataType.STRING:
+        return tf.string
+    if dtype.name not in _MISSING:
+        try:
+            return tf.as_dtype(dtype.numpy())
+        except TypeError:
+            pass
+    raise Unsupported(f"TensorFlow has no {dtype.name.lower()}")
+
+
+def attribute(number: int) -> Any:
+    """The dtype behind an attribute such as Cast's `to`."""
+    return of(ir.DataType(number))

@@ -1,0 +1,155 @@
+"""Elementwise arithmetic, comparison and logic, and conversion between element types."""
+
+from __future__ import annotations
+
+import functools
+
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow import dtypes
+from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.errors import Unsupported
+
+rule.table(
+    Acos=tf.acos, Acosh=tf.acosh, Asin=tf.asin, Asinh=tf.asinh, Atan=tf.atan, Atanh=tf.atanh, Ceil=tf.math.ceil, Cos=tf.cos,
+    Cosh=tf.cosh, Erf=tf.math.erf, Exp=tf.exp, Floor=tf.floor, IsNaN=tf.math.is_nan, Log=tf.math.log, Neg=tf.negative,
+    Reciprocal=tf.math.reciprocal, Round=tf.round, Sin=tf.sin, Sinh=tf.sinh, Sqrt=tf.sqrt, Tan=tf.tan,
+)  # fmt: skip
+rule.table(
+    Add=tf.add, Sub=tf.subtract, Mul=tf.multiply, And=tf.logical_and, Or=tf.logical_or, Xor=tf.math.logical_xor,
+    Not=tf.logical_not, BitwiseAnd=tf.bitwise.bitwise_and, BitwiseOr=tf.bitwise.bitwise_or, BitwiseXor=tf.bitwise.bitwise_xor,
+    BitwiseNot=tf.bitwise.invert, Where=tf.where, Equal=tf.equal, Greater=tf.greater, GreaterOrEqual=tf.greater_equal,
+    Less=tf.less, LessOrEqual=tf.less_equal,
+)  # fmt: skip
+
+
+@rule("Abs")
+def abs_(X):
+    return tf.identity(X) if X.dtype.is_unsigned else tf.abs(X)
+
+
+@rule("Sign")
+def sign(input):
+    if input.dtype.is_unsigned:
+        return tf.cast(input > tf.zeros([], input.dtype), input.dtype)
+    return tf.sign(input)
+
+
+def _fold(function):
+    def join(*data_0):
+        return functools.reduce(function, data_0) if len(data_0) > 1 else tf.identity(data_0[0])
+
+    return join
+
+
+rule.table(Max=_fold(tf.maximum), Min=_fold(tf.minimum), Sum=_fold(tf.add))
+
+
+@rule("Mean")
+def mean(*data_0):
+    return functools.reduce(tf.add, data_0) / len(data_0)
+
+
+@rule("Div")
+def div(A, B):
+    """Whole numbers are divided towards zero."""
+    return tf.truncatediv(A, B) if A.dtype.is_integer else tf.divide(A, B)
+
+
+@rule("Mod")
+def mod(A, B, *, fmod=0):
+    if not A.dtype.is_integer:
+        if not fmod:
+            raise Unsupported("Mod of floating numbers needs fmod=1")
+        wide = tf.float32 if A.dtype.size == 2 else A.dtype
+        return tf.cast(tf.truncatemod(tf.cast(A, wide), tf.cast(B, wide)), A.dtype)
+    return A - tf.truncatediv(A, B) * B if fmod else tf.math.floormod(A, B)
+
+
+@rule("Pow")
+def pow_(X, Y):
+    """The result has X's type: whole numbers to whole powers stay exact, to others they pass through float64."""
+    if not X.dtype.is_integer:
+        return tf.pow(X, tf.cast(Y, X.dtype))
+    wide = tf.int64 if Y.dtype.is_integer else tf.float64
+    return tf.cast(tf.pow(tf.cast(X, wide), tf.cast(Y, wide)), X.dtype)
+
+
+@rule("BitShift")
+def bit_shift(X, Y, *, direction):
+    return tf.bitwise.left_shift(X, Y) if direction == "LEFT" else tf.bitwise.right_shift(X, Y)
+
+
+@rule("Clip")
+def clip(input, min=None, max=None):
+    input = input if min is None else tf.maximum(input, min)
+    return tf.identity(input if max is None else tf.minimum(input, max))
+
+
+@rule("IsInf")
+def is_inf(X, *, detect_negative=1, detect_positive=1):
+    if detect_negative and detect_positive:
+        return tf.math.is_inf(X)
+    if not detect_negative and not detect_positive:
+        return tf.zeros_like(X, tf.bool)
+    return tf.math.is_inf(X) & (X > 0 if detect_positive else X < 0)
+
+
+@rule("Cast")
+def cast(input, *, to, saturate=1, round_mode="up"):
+    return converted(input, dtypes.attribute(to), saturate)
+
+
+@rule("CastLike")
+def cast_like(input, target_type, *, saturate=1, round_mode="up"):
+    return converted(input, target_type.dtype, saturate)
+
+
+_EIGHT_BIT = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
+_NARROW = frozenset({"int4", "uint4", "int2", "uint2", "float4_e2m1fn"})
+
+
+def converted(input, dtype, saturate):
+    source = input.dtype
+    if source == dtype:
+        return tf.identity(input)
+    if dtype == tf.string:
+        return _text(input)
+    if source == tf.string:
+        return _number(input, dtype)
+    if dtype.name in _NARROW:
+        raise Unsupported(f"Cast to {dtype.name}")
+    if source.name in _NARROW and source.name != "float4_e2m1fn":
+        return tf.cast(tf.cast(input, tf.int32), dtype)
+    if dtype.name in _EIGHT_BIT:
+        if source == tf.float64:
+            raise Unsupported(f"Cast of double to {dtype.name}", "cast to float first")
+        most = _EIGHT_BIT[dtype.name]
+        wide = tf.cast(input, tf.float32)
+        clipped = tf.where(tf.math.is_nan(wide), wide, tf.clip_by_value(wide, -most, most))
+        return tf.cast(clipped if saturate else wide, dtype)
+    return tf.cast(input, dtype)
+
+
+def _text(input):
+    """Numbers as the standard writes them."""
+    if not input.dtype.is_floating:
+        whole = tf.cast(input, tf.int64) if input.dtype == tf.bool else input
+        return tf.strings.as_string(whole)
+    if input.dtype == tf.float64:
+        raise Unsupported("Cast of double to string")
+    wide = tf.cast(input, tf.float32)
+    texts = tf.strings.as_string(wide, shortest=True)
+    texts = tf.where(tf.math.is_nan(wide), "NaN", texts)
+    return tf.where(tf.math.is_inf(wide), tf.where(wide > 0, "INF", "-INF"), texts)
+
+
+def _number(input, dtype):
+    if dtype in (tf.float32, tf.float64, tf.int32, tf.int64):
+        return tf.strings.to_number(input, dtype)
+    return tf.cast(tf.strings.to_number(input, tf.float32 if dtype.is_floating else tf.int64), dtype)
+
+
+@rule("BitCast")
+def bit_cast(input, *, to):
+    return tf.bitcast(input, dtypes.attribute(to))

@@ -1,0 +1,129 @@
+"""Convolutions. TensorFlow's kernels for the CPU want channels last, so each is wrapped in transposes."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.padding import padded, pads_of, same_pads
+from onnxbridge.backends.tensorflow.sizes import packed, rank, size, sizes
+from onnxbridge.errors import Unsupported
+
+
+def last(x):
+    """Channels from the second place to the last."""
+    return tf.transpose(x, [0, *range(2, rank(x)), 1])
+
+
+def second(x):
+    """Channels from the last place to the second."""
+    return tf.transpose(x, [0, rank(x) - 1, *range(1, rank(x) - 1)])
+
+
+def spread(kernel, dilations):
+    """A kernel, its spatial dimensions first, with zeros between its elements."""
+    for axis, d in enumerate(dilations):
+        if d > 1:
+            shape = sizes(kernel)
+            rows = tf.expand_dims(kernel, axis + 1)
+            zeros = tf.zeros(packed([*shape[: axis + 1], d - 1, *shape[axis + 1 :]]), kernel.dtype)
+            wide = tf.reshape(tf.concat([rows, zeros], axis + 1), packed([*shape[:axis], shape[axis] * d, *shape[axis + 1 :]]))
+            kernel = wide[(*[slice(None)] * axis, slice(0, (shape[axis] - 1) * d + 1))]
+    return kernel
+
+
+def convolved(x, kernel, strides, dilations, group):
+    """Channels last, no padding: `kernel` has spatial dimensions, then channels in and out."""
+    spatial = len(strides)
+    if spatial == 1:
+        y = convolved(tf.expand_dims(x, 1), tf.expand_dims(kernel, 0), (1, *strides), (1, *dilations), group)
+        return tf.squeeze(y, [1])
+    if spatial == 3:
+        kernel, dilations = spread(kernel, dilations), (1, 1, 1)
+        if group > 1:
+            return _by_group(x, kernel, strides, dilations, group)
+        return tf.nn.conv3d(x, kernel, [1, *strides, 1], "VALID")
+    if group > 1 and kernel.shape[2] == 1 and size(x, 3) == group:
+        return depthwise(x, kernel, strides, dilations, group)
+    if group > 1:
+        return _by_group(x, kernel, strides, dilations, group)
+    return tf.nn.conv2d(x, kernel, [1, *strides, 1], "VALID", dilations=[1, *dilations, 1])
+
+
+def depthwise(x, kernel, strides, dilations, group):
+    """One filter or several to each channel; TensorFlow strides all dimensions alike and does not stride dilated ones."""
+    multiple = kernel.shape[3] // group
+    kernel = tf.reshape(kernel, [*kernel.shape[:2], group, multiple])
+    if set(strides) != {1} and set(dilations) != {1}:
+        kernel, dilations = spread(kernel, dilations), (1, 1)
+    step = max(strides)
+    if len(set(strides)) == 1:
+        return tf.nn.depthwise_conv2d(x, kernel, [1, step, step, 1], "VALID", dilations=list(dilations))
+    return tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "VALID")[:, :: strides[0], :: strides[1]]
+
+
+def _by_group(x, kernel, strides, dilations, group):
+    parts = zip(tf.split(x, group, -1), tf.split(kernel, group, -1), strict=True)
+    return tf.concat([convolved(a, k, strides, dilations, 1) for a, k in parts], -1)
+
+
+@rule("Conv", limits="1 to 3 spatial dimensions")
+def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
+    spatial = rank(W) - 2
+    if not 1 <= spatial <= 3:
+        raise Unsupported(f"{spatial} spatial dimensions")
+    strides, dilations = strides or (1,) * spatial, dilations or (1,) * spatial
+    before, after = pads_of(auto_pad, pads, sizes(X)[2:], sizes(W)[2:], strides, dilations)
+    kernel = tf.transpose(W, [*range(2, spatial + 2), 1, 0])
+    y = convolved(padded(last(X), before, after, start=1), kernel, strides, dilations, group)
+    return second(y if B is None else y + B)
+
+
+@rule("ConvInteger", limits="1 to 3 spatial dimensions")
+def conv_integer(
+    x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
+    strides=None,
+):  # fmt: skip
+    # products of bytes add up exactly in float64, which TensorFlow convolves and int32 it does not
+    x, w = tf.cast(x, tf.float64), tf.cast(w, tf.float64)
+    x = x if x_zero_point is None else x - tf.cast(x_zero_point, tf.float64)
+    if w_zero_point is not None:
+        w = w - tf.reshape(tf.cast(w_zero_point, tf.float64), [-1] + [1] * (rank(w) - 1))
+    y = conv(x, w, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides)
+    return tf.cast(y, tf.int32)
+
+
+@rule("ConvTranspose", limits="1 to 3 spatial dimensions")
+def conv_transpose(
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None, output_shape=None,
+    pads=None, strides=None,
+):  # fmt: skip
+    spatial = rank(W) - 2
+    if not 1 <= spatial <= 3:
+        raise Unsupported(f"{spatial} spatial dimensions")
+    strides, dilations = strides or (1,) * spatial, dilations or (1,) * spatial
+    extra = output_padding or (0,) * spatial
+    inside = sizes(X)[2:]
+    full = [s * (n - 1) + (k - 1) * d + 1 for n, k, s, d in zip(inside, sizes(W)[2:], strides, dilations, strict=True)]
+    if output_shape or auto_pad.startswith("SAME"):
+        wanted = output_shape[-spatial:] if output_shape else [n * s for n, s in zip(inside, strides, strict=True)]
+        totals = [f + e - w for f, e, w in zip(full, extra, wanted, strict=True)]
+        before, after = same_pads(totals, auto_pad == "SAME_UPPER")
+    else:
+        pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * spatial)
+        before, after = pads[:spatial], pads[spatial:]
+    kernel = spread(tf.transpose(W, [*range(2, spatial + 2), 1, 0]), dilations)
+    parts = zip(tf.split(last(X), group, -1), tf.split(kernel, group, -1), strict=True)
+    y = tf.concat([_transposed(x, k, full, strides) for x, k in parts], -1)
+    y = padded(y, [-b for b in before], [e - a for e, a in zip(extra, after, strict=True)], start=1)
+    return second(y if B is None else y + B)
+
+
+def _transposed(x, kernel, full, strides):
+    """Channels last, every output: `kernel` has spatial dimensions, then channels out and in."""
+    if len(strides) == 1:
+        y = _transposed(tf.expand_dims(x, 1), tf.expand_dims(kernel, 0), [1, *full], (1, *strides))
+        return tf.squeeze(y, [1])
+    function = tf.nn.conv2d_transpose if len(strides) == 2 else tf.nn.conv3d_transpose
+    # positions that no input reaches (a stride beyond the kernel) stay zero: TensorFlow takes full sizes only
+    return function(x, kernel, packed([size(x, 0), *full, kernel.shape[-2]]), [1, *strides, 1], "VALID")

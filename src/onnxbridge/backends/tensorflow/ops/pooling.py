@@ -1,0 +1,151 @@
+"""Pools, over windows and over everything."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.ops.conv import last, second
+from onnxbridge.backends.tensorflow.padding import padded, pads_of
+from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, rank, size, sizes
+from onnxbridge.rules import Outputs
+
+
+def _behind(n, before, after, extent, stride):
+    """With ceil_mode, what to pad behind so that the last window that starts inside the input or before it fits exactly."""
+    count = -(-(n + before + after - extent) // stride) + 1
+    late = (count - 1) * stride >= n + before
+    count = count - (int(late) if isinstance(late, bool) else tf.cast(late, tf.int32))
+    return (count - 1) * stride + extent - n - before
+
+
+def _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides):
+    spatial = len(kernel_shape)
+    strides, dilations = strides or (1,) * spatial, dilations or (1,) * spatial
+    before, after = pads_of(auto_pad, pads, sizes(X)[2:], kernel_shape, strides, dilations)
+    final = after
+    if ceil_mode and not auto_pad.startswith("SAME"):
+        extents = [(k - 1) * d + 1 for k, d in zip(kernel_shape, dilations, strict=True)]
+        final = [_behind(n, b, a, e, s) for n, b, a, e, s in zip(sizes(X)[2:], before, after, extents, strides, strict=True)]
+    return strides, dilations, before, after, final
+
+
+def windows(x, kernel, strides, dilations):
+    """`x` with its spatial dimensions each split in two: which window, and which place in it, all places last."""
+    spatial = len(kernel)
+    for d, (k, s, step) in enumerate(zip(kernel, strides, dilations, strict=True)):
+        axis = 2 + 2 * d
+        count = (size(x, axis) - (k - 1) * step - 1) // s + 1
+        index = tf.range(count)[:, None] * s + tf.range(k)[None] * step
+        x = tf.gather(x, index, axis=axis)
+    order = [0, 1, *range(2, 2 + 2 * spatial, 2), *range(3, 3 + 2 * spatial, 2)]
+    return tf.transpose(x, order)
+
+
+_PLAIN = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+
+
+@rule("MaxPool")
+def max_pool(
+    X, *, kernel_shape, auto_pad="NOTSET", ceil_mode=0, dilations=None, pads=None, storage_order=0, strides=None,
+    outputs: Outputs,
+):  # fmt: skip
+    strides, dilations, before, _, final = _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
+    least = X.dtype.min if X.dtype.is_integer else -math.inf
+    spatial = len(kernel_shape)
+    if not any(outputs[1:]) and X.dtype in _PLAIN and set(dilations) == {1} and spatial <= 3:
+        x = padded(last(X), before, final, least, start=1)
+        return second(_pooled(tf.nn.max_pool2d, tf.nn.max_pool3d, x, kernel_shape, strides))
+    found = windows(padded(X, before, final, least), kernel_shape, strides, dilations)
+    flat = tf.reshape(found, packed([*sizes(found)[: 2 + spatial], math.prod(kernel_shape)]))
+    values = tf.reduce_max(flat, -1)
+    if not any(outputs[1:]):
+        return values
+    return values, _places(X, flat, kernel_shape, strides, dilations, before, storage_order)
+
+
+def _places(X, flat, kernel_shape, strides, dilations, before, storage_order):
+    """The place of each window's largest element in the whole input."""
+    best = tf.argmax(flat, -1)
+    spatial = len(kernel_shape)
+    coordinates = []
+    for d in reversed(range(spatial)):
+        inside = best % kernel_shape[d]
+        best = best // kernel_shape[d]
+        shape = [-1 if i == d + 2 else 1 for i in range(2 + spatial)]
+        window = tf.reshape(tf.range(tf.cast(size(flat, 2 + d), tf.int64), dtype=tf.int64), shape)
+        coordinates.insert(0, window * strides[d] + inside * dilations[d] - tf.cast(before[d], tf.int64))
+    dims = [tf.cast(n, tf.int64) for n in sizes(X)]
+    order = list(reversed(range(spatial))) if storage_order else list(range(spatial))
+    place = tf.zeros([], tf.int64)
+    for d in order:
+        place = place * dims[2 + d] + coordinates[d]
+    channels = tf.reshape(tf.range(dims[0] * dims[1]), tf.stack([dims[0], dims[1], *[tf.constant(1, tf.int64)] * spatial]))
+    return channels * tf.reduce_prod(tf.stack(dims[2:])) + place
+
+
+def _pooled(two, three, x, kernel, strides):
+    if len(kernel) == 1:
+        return tf.squeeze(two(tf.expand_dims(x, 1), [1, 1, *kernel, 1], [1, 1, *strides, 1], "VALID"), [1])
+    return (two if len(kernel) == 2 else three)(x, [1, *kernel, 1], [1, *strides, 1], "VALID")
+
+
+@rule("AveragePool")
+def average_pool(
+    X, *, kernel_shape, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations=None, pads=None, strides=None
+):
+    strides, dilations, before, after, final = _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
+    spatial = len(kernel_shape)
+    unpadded = all(is_fixed(p) and p == 0 for p in (*before, *final))
+    if unpadded and X.dtype in _PLAIN and set(dilations) == {1} and spatial <= 3:
+        return second(_pooled(tf.nn.avg_pool2d, tf.nn.avg_pool3d, last(X), kernel_shape, strides))
+    dims = list(range(-spatial, 0))
+    ones = tf.ones_like(X[:1, :1])
+    if count_include_pad:
+        ones = padded(ones, before, after, 1)
+        ones = padded(ones, [0] * spatial, [f - a for f, a in zip(final, after, strict=True)])
+    else:
+        ones = padded(ones, before, final)
+    total = tf.reduce_sum(windows(padded(X, before, final), kernel_shape, strides, dilations), dims)
+    return total / tf.reduce_sum(windows(ones, kernel_shape, strides, dilations), dims)
+
+
+@rule("LpPool")
+def lp_pool(X, *, kernel_shape, auto_pad="NOTSET", ceil_mode=0, dilations=None, p=2, pads=None, strides=None):
+    strides, dilations, before, _, final = _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
+    powers = tf.pow(tf.abs(padded(X, before, final)), p)
+    return tf.pow(tf.reduce_sum(windows(powers, kernel_shape, strides, dilations), list(range(-len(kernel_shape), 0))), 1 / p)
+
+
+@rule("GlobalAveragePool")
+def global_average_pool(X):
+    return tf.reduce_mean(X, list(range(2, rank(X))), keepdims=True)
+
+
+@rule("GlobalMaxPool")
+def global_max_pool(X):
+    return tf.reduce_max(X, list(range(2, rank(X))), keepdims=True)
+
+
+@rule("GlobalLpPool")
+def global_lp_pool(X, *, p=2):
+    return tf.pow(tf.reduce_sum(tf.pow(tf.abs(X), p), list(range(2, rank(X))), keepdims=True), 1 / p)
+
+
+@rule("MaxUnpool")
+def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None):
+    spatial = len(kernel_shape)
+    strides, pads = strides or (1,) * spatial, pads or (0,) * (2 * spatial)
+    inner = [
+        (n - 1) * s + k - b - a
+        for n, s, k, b, a in zip(sizes(X)[2:], strides, kernel_shape, pads[:spatial], pads[spatial:], strict=True)
+    ]
+    shape = packed([*sizes(X)[:2], *inner], tf.int64)
+    flat = tf.scatter_nd(tf.reshape(I, [-1, 1]), tf.reshape(X, [-1]), tf.reduce_prod(shape)[None])
+    found = tf.reshape(flat, shape)
+    if output_shape is None:
+        return found
+    more = [output_shape[d] - shape[d] for d in range(2 + spatial)]
+    return padded(found, [0] * len(more), [tf.cast(m, tf.int32) for m in more], start=0)

@@ -1,0 +1,60 @@
+"""Sizes of symbolic tensors, as numbers where they are fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from onnxbridge.errors import Unsupported
+
+
+def rank(x: Any) -> int:
+    """The number of dimensions."""
+    if x.shape.rank is None:
+        raise Unsupported("its rank is known only when the model runs")
+    return int(x.shape.rank)
+
+
+def size(x: Any, axis: int) -> Any:
+    """The size of an axis: a number, or a scalar int32 tensor."""
+    rank(x)
+    fixed = x.shape[axis]
+    return fixed if fixed is not None else tf.shape(x)[axis]
+
+
+def sizes(x: Any) -> list[Any]:
+    """The sizes of all axes, each a number or a scalar int32 tensor."""
+    dynamic = None
+    found: list[Any] = []
+    for i in range(rank(x)):
+        if x.shape[i] is None and dynamic is None:
+            dynamic = tf.shape(x)
+        found.append(x.shape[i] if x.shape[i] is not None else dynamic[i])  # type: ignore[index]
+    return found
+
+
+def known(x: Any) -> Any:
+    """A tuple of the elements of an integer tensor where TensorFlow knows them while tracing, otherwise the tensor itself."""
+    if x is None:
+        return None
+    array = tf.get_static_value(x)
+    return x if array is None else tuple(np.asarray(array).reshape(-1).tolist())
+
+
+def packed(dims: Sequence[Any], dtype: Any = tf.int32) -> Any:
+    """Numbers and scalars as a 1-D tensor."""
+    if all(isinstance(d, (int, np.integer)) for d in dims):
+        return tf.constant(list(dims), dtype, shape=[len(dims)])
+    return tf.stack([tf.cast(d, dtype) for d in dims])
+
+
+def axis_of(x: Any, axis: int) -> int:
+    """A non-negative axis."""
+    return axis + rank(x) if axis < 0 else axis
+
+
+def is_fixed(*dims: Any) -> bool:
+    return all(isinstance(d, (int, np.integer)) for d in dims)

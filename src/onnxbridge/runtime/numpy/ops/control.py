@@ -19,19 +19,21 @@ def loop(M: Int | None = None, cond: Bool | None = None, *v_initial, body):
     """Runs while `cond` holds and at most M times; what the body gives beyond the carried values is stacked."""
     budget = current()
     state, going = v_initial, True if cond is None else cond
-    scanned = [[] for _ in range(len(body.declared) - 1 - len(v_initial))]
+    # the executor's bodies say what they give, for the case that they never run; the walker's do not
+    declared = getattr(body, "declared", ())[1 + len(v_initial) :]
+    scanned = [[] for _ in declared]
     trip = 0
     while going and (M is None or trip < M):
         budget.trip()
         flag, *results = body(np.array(trip, np.int64), np.array(going), *state)
         going = bool(flag)
         state = results[: len(state)]
+        scanned = scanned or [[] for _ in results[len(state) :]]
         for made, value in zip(scanned, results[len(state) :], strict=True):
             budget.claim((trip + 1, *value.shape), value.dtype)
             made.append(value)
         trip += 1
-    declared = body.declared[1 + len(v_initial) :]
-    return (*state, *(_stacked(made, 0, d) for made, d in zip(scanned, declared, strict=True)))
+    return (*state, *(_stacked(made, 0, d) for made, d in zip(scanned, declared or [None] * len(scanned), strict=True)))
 
 
 def _stacked(values, axis, declared):

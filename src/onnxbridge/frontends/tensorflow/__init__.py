@@ -1,0 +1,78 @@
+"""TensorFlow and Keras to the hub: live models, functions and modules, `.keras` and `.h5` files, SavedModel folders."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.recognise import recognise
+from onnxbridge.rules import Rules
+
+KINDS = frozenset({"keras", "keras-h5", "savedmodel"})
+_ROOTS = frozenset({"tensorflow", "keras", "tf_keras"})
+
+
+class TensorFlow:
+    """The frontend. A source is a Keras model or layer, a tf.function, a ConcreteFunction, a tf.Module, a loaded SavedModel,
+    or the path of a `.keras` or `.h5` file or of a SavedModel's folder; (folder, signature) chooses a signature."""
+
+    name = "tensorflow"
+    title = "TensorFlow"
+    package = "tensorflow"
+
+    @property
+    def rules(self) -> Rules:
+        return rule
+
+    def accepts(self, source: Any) -> bool:
+        source, _ = _split(source)
+        if isinstance(source, (str, os.PathLike)):
+            return os.path.exists(source) and recognise(source) in KINDS
+        return any(c.__module__.split(".")[0] in _ROOTS for c in type(source).__mro__)
+
+    def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:
+        """The source as a hub model.
+
+        Raises:
+            ConversionError: with every operator that is in the way.
+            UsageError: if the shape of an input is not known.
+            UnsafeFileError: for a file that must not be run.
+        """
+        from onnxbridge.frontends.tensorflow import capture, sources
+        from onnxbridge.hub.passes.layout import push_transposes
+
+        source, signature = _split(source)
+        model = capture.hub_model(sources.trace(source, inputs, dynamic, signature))
+        push_transposes(model)
+        return model
+
+    def runs_here(self) -> bool:
+        return importlib.util.find_spec("tensorflow") is not None
+
+    def run(self, source: Any, feeds: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        """What TensorFlow itself computes. A SavedModel's operators are checked before it runs."""
+        import tensorflow as tf
+
+        from onnxbridge.frontends.tensorflow import sources
+
+        source, signature = _split(source)
+        traced = sources.trace(source, dict(feeds), None, signature)
+        results = traced.call([tf.constant(feeds[name], t.dtype) for name, t in traced.inputs])
+        return {name: r.numpy() for (name, _), r in zip(traced.outputs, results, strict=True)}
+
+
+def _split(source: Any) -> tuple[Any, str | None]:
+    """A source and the signature that is chosen with it."""
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str) and isinstance(source[0], (str, os.PathLike)):
+        if os.path.isdir(source[0]) and not os.path.exists(source[1]):
+            return source[0], source[1]
+    return source, None
+
+
+frontend = TensorFlow()

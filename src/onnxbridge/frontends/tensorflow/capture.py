@@ -1,0 +1,134 @@
+"""A traced TensorFlow function as a hub model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import ConversionError, Problem, UsageError
+from onnxbridge.frontends.tensorflow import places
+from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
+from onnxbridge.frontends.tensorflow.inline import CALLS, Held, Inliner, ref
+from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.target import HubTarget
+from onnxbridge.lowering import Ref, lower, resolve
+
+DIRECTION = "TensorFlow to ONNX"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function's graph with the names that its inputs and outputs have in the hub.
+
+    `inputs` and `outputs` pair a name with a tensor of the graph; `shapes` are the inputs' with names for sizes that vary;
+    `captures` pairs each captured tensor with its placeholder; `names` tells the weights' names by the id of their handle.
+    """
+
+    graph: Any
+    inputs: list[tuple[str, Any]]
+    shapes: list[list[int | str | None] | None]
+    outputs: list[tuple[str, Any]]
+    captures: list[tuple[Any, Any]]
+    names: Mapping[int, str]
+    call: Callable[[list[Any]], list[Any]]
+
+
+class _Values(dict[Hashable, Any]):
+    """The hub's values; a weight or constant becomes a constant when it is first used."""
+
+    def __init__(self, op: Any) -> None:
+        super().__init__()
+        self._op = op
+
+    def __missing__(self, key: Hashable) -> Any:
+        if not isinstance(key, Held):
+            raise KeyError(key)
+        read = key.read()
+        made = self[key] = self._op.constant(read, key.name)
+        return made
+
+
+def hub_model(traced: Traced) -> ir.Model:
+    """The function as a hub model.
+
+    Raises:
+        ConversionError: with every operator that is in the way.
+    """
+    inliner = Inliner(places.place())
+    target = HubTarget(DIRECTION, lambda key: inliner.declared.get(key, ("", None, None)))
+    op = target.writer
+    values = _Values(op)
+    bound: dict[str, Any] = {}
+    inputs = []
+    for (name, tensor), shape in zip(traced.inputs, traced.shapes, strict=True):
+        dtype = hub_dtype(tensor.dtype)
+        if dtype is None:
+            raise UsageError(f"the input {name!r} is a {tensor.dtype.name}, which ONNX does not have")
+        made = op.input(name, dtype, shape)
+        values["input", name] = made
+        bound[tensor.name] = Ref(("input", name))
+        inputs.append(made)
+    for external, internal in traced.captures:
+        bound[internal.name] = Ref(held(external, internal, traced.names))
+    _refuse_writes(traced, inliner)
+    lower(inliner.calls(traced.graph, [t for _, t in traced.outputs], bound), rule, values, target)
+    results = resolve([ref(t, bound, "") for _, t in traced.outputs], values)
+    outputs = [op.output(op.constant(r), name) for r, (name, _) in zip(results, traced.outputs, strict=True)]
+    return op.model(inputs, outputs)
+
+
+def held(external: Any, internal: Any, names: Mapping[int, str]) -> Held:
+    """A captured tensor, or the variable behind a captured handle, read when it is used and not copied."""
+    import tensorflow as tf
+
+    name = names.get(id(external)) or internal.name.removesuffix(":0").removesuffix("/resource")
+    if external.dtype != tf.resource:
+        return Held(name, lambda: view(external))
+
+    def read() -> Any:
+        dtype = external._handle_data.shape_and_type[0].dtype
+        return view(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
+
+    return Held(name, read)
+
+
+def view(tensor: Any) -> np.ndarray[Any, Any]:
+    """An eager tensor's own memory as an array; TensorFlow writes a variable elsewhere as long as this is held."""
+    made: np.ndarray[Any, Any] = tensor._numpy()
+    return made
+
+
+def _refuse_writes(traced: Traced, inliner: Inliner) -> None:
+    """Refuse a function that changes variables: ONNX has no state.
+
+    Raises:
+        ConversionError: with every operator that writes.
+    """
+    problems = [
+        Problem(op.type, "the model changes a variable when it runs, and ONNX has no state",
+                "pass the state in and return it, or convert with training=False", (inliner.where(op),))
+        for op in _every_op(traced.graph, set())
+        if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply"))
+    ]  # fmt: skip
+    if problems:
+        from onnxbridge.errors import merge
+
+        raise ConversionError(DIRECTION, merge(problems))
+
+
+def _every_op(graph: Any, seen: set[str]) -> Iterator[Any]:
+    """The operators of a graph and of every function that it calls."""
+    for op in graph.get_operations():
+        yield op
+        if op.type in CALLS or op.type in ("If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"):
+            for attr in op.op_def.attr:
+                if attr.type in ("func", "list(func)"):
+                    named = op.get_attr(attr.name)
+                    for f in named if isinstance(named, (list, tuple)) else [named]:
+                        if f.name not in seen:
+                            seen.add(f.name)
+                            yield from _every_op(op.graph._get_function(f.name).graph, seen)

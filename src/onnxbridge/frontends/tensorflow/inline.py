@@ -1,0 +1,145 @@
+"""A TensorFlow graph as the calls that the walker takes, with every called function written in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge.errors import Source
+from onnxbridge.frontends.tensorflow import schema
+from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
+from onnxbridge.lowering import Call, Ref
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_ALIASES = frozenset({"Identity", "ReadVariableOp"})
+Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A value that the graph does not compute: a variable's, a captured tensor's or a constant's; `read` gives its array."""
+
+    name: str
+    read: Callable[[], Any]
+
+
+@dataclass
+class Inliner:
+    """Writes graphs as calls, and remembers what TensorFlow says of each value. `where` tells an operator's place."""
+
+    where: Callable[[Any], Source]
+    declared: dict[Hashable, Declared] = field(default_factory=dict)
+
+    def calls(self, graph: Any, outputs: Iterable[Any], bound: dict[str, Any], prefix: str = "") -> Iterator[Call]:
+        """The calls that the outputs need. `bound` maps names of the graph's tensors to what stands for them, and is filled.
+
+        Keys are (prefix, tensor name); a function's operators have the call's name as prefix.
+        """
+        needed, used = _reachable(outputs, bound)
+        for op in needed:
+            if op.type == "Const":
+                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _constant(op)))
+            elif op.type in CALLS:
+                yield from self._called(op, bound, prefix)
+            elif op.type in _ALIASES and is_held(op.inputs[0], bound):
+                bound[op.outputs[0].name] = bound[op.inputs[0].name]
+            else:
+                yield self._operator(op, bound, prefix, used)
+
+    def _operator(self, op: Any, bound: dict[str, Any], prefix: str, used: set[str]) -> Call:
+        known = schema.definition(op.type) or schema.define(op.op_def)
+        inputs = _refs(schema.groups_of(op, known), bound, prefix)
+        given = op.node_def.attr
+        attrs = {name: schema.plain(given[name]) for name in known.attrs if name in given}
+        if op.type == "Reshape":
+            inputs[1] = _sizes(op.outputs[0]) or inputs[1]
+        outputs = tuple(self._declare(t, prefix) if t.name in used else None for t in op.outputs)
+        return Call(op.type, tuple(inputs), attrs, outputs, self.where(op), known.schema)
+
+    def _declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
+        key = (prefix, tensor.name)
+        shape = tensor.shape.as_list() if tensor.shape.rank is not None else None
+        self.declared[key] = (prefix + plain_name(tensor), hub_dtype(tensor.dtype), shape)
+        return key
+
+    def _called(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        graph = function(op, op.get_attr("f").name, [t.shape for t in op.inputs])
+        inner = dict(zip((t.name for t in graph.inputs), _refs(op.inputs, bound, prefix), strict=True))
+        below = f"{prefix}{op.name}/"
+        yield from self.calls(graph, graph.outputs, inner, below)
+        for outer, result in zip(op.outputs, graph.outputs, strict=True):
+            bound[outer.name] = ref(result, inner, below)
+
+
+def function(op: Any, name: str, shapes: Iterable[Any]) -> Any:
+    """The graph of a function that an operator calls; shapes are inferred again where the given inputs' tell more."""
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    found = op.graph._get_function(name)
+    graph = found.graph
+    shapes = list(shapes)
+    if not any(_tells_more(given, own.shape) for given, own in zip(shapes, graph.inputs, strict=True)):
+        return graph
+    with op.graph.as_default():
+        return function_def_to_graph(found.cached_definition, input_shapes=shapes, include_library_functions=True)
+
+
+def _tells_more(given: Any, own: Any) -> bool:
+    if given.rank is None or own.rank is None:
+        return given.rank is not None
+    return any(o is None and g is not None for g, o in zip(given.as_list(), own.as_list(), strict=True))
+
+
+def plain_name(tensor: Any) -> str:
+    """ "a/b:0" as "a/b"; "a/b:1" as it stands."""
+    return str(tensor.name).removesuffix(":0")
+
+
+def ref(tensor: Any, bound: dict[str, Any], prefix: str) -> Any:
+    """What stands for a tensor of a graph."""
+    return bound.get(tensor.name) or Ref((prefix, tensor.name))
+
+
+def _refs(items: Iterable[Any], bound: dict[str, Any], prefix: str) -> list[Any]:
+    return [tuple(_refs(i, bound, prefix)) if isinstance(i, tuple) else ref(i, bound, prefix) for i in items]
+
+
+def is_held(tensor: Any, bound: dict[str, Any]) -> bool:
+    """Whether a tensor is a variable, a captured value or a constant."""
+    found = bound.get(tensor.name)
+    return isinstance(found, Ref) and isinstance(found.key, Held)
+
+
+def _constant(op: Any) -> Callable[[], Any]:
+    return lambda: schema.array(op.get_attr("value"))
+
+
+def _reachable(outputs: Iterable[Any], bound: dict[str, Any]) -> tuple[list[Any], set[str]]:
+    """The operators that the outputs need, in the order in which they were made, and the names of the values that are used."""
+    outputs = list(outputs)
+    used = {t.name for t in outputs}
+    stack = [t.op for t in outputs if t.name not in bound]
+    found: set[Any] = set()
+    while stack:
+        op = stack.pop()
+        if op in found:
+            continue
+        found.add(op)
+        for t in op.inputs:
+            used.add(t.name)
+            if t.name not in bound:
+                stack.append(t.op)
+    return sorted(found, key=lambda op: op._id), used
+
+
+def _sizes(reshaped: Any) -> tuple[int, ...] | None:
+    """A Reshape's target where TensorFlow's own inference leaves at most one size open: that one is -1."""
+    if reshaped.shape.rank is None:
+        return None
+    sizes = reshaped.shape.as_list()
+    if sizes.count(None) > 1 or 0 in sizes:
+        return None
+    return tuple(-1 if s is None else s for s in sizes)

@@ -1,0 +1,261 @@
+"""Pointwise mathematics, comparisons, logic, bits and casts."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.layout import rank
+from onnxbridge.frontends.tensorflow.ops import rule
+
+
+def _like(x, number):
+    """A number in the dtype of `x`."""
+    return np.array(number, x.dtype.numpy())
+
+
+def _unary(name, onnx):
+    @rule(name)
+    def unary(op, x):
+        return op.call(onnx, x)
+
+
+def _binary(name, onnx):
+    @rule(name)
+    def binary(op, x, y):
+        return op.call(onnx, x, y)
+
+
+for _name in "Abs Exp Log Sqrt Sin Cos Tan Sinh Cosh Tanh Asin Acos Atan Asinh Acosh Atanh Floor Ceil Sign Erf Neg".split():
+    _unary(_name, _name)
+for _name, _onnx in {
+    "Round": "Round", "Rint": "Round", "Reciprocal": "Reciprocal", "Inv": "Reciprocal", "IsNan": "IsNaN", "IsInf": "IsInf",
+    "LogicalNot": "Not", "Invert": "BitwiseNot",
+}.items():  # fmt: skip
+    _unary(_name, _onnx)
+for _name, _onnx in {
+    "Add": "Add", "AddV2": "Add", "Sub": "Sub", "Mul": "Mul", "RealDiv": "Div", "Pow": "Pow",
+    "Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less", "LessEqual": "LessOrEqual", "Equal": "Equal",
+    "LogicalAnd": "And", "LogicalOr": "Or", "BitwiseAnd": "BitwiseAnd", "BitwiseOr": "BitwiseOr", "BitwiseXor": "BitwiseXor",
+}.items():  # fmt: skip
+    _binary(_name, _onnx)
+
+
+@rule("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2", "PlaceholderWithDefault")
+def identity(op, input):
+    return input
+
+
+@rule("IdentityN")
+def identity_n(op, input):
+    return tuple(input)
+
+
+@rule("EnsureShape")
+def ensure_shape(op, input, *, shape):
+    return input
+
+
+@rule("NotEqual")
+def not_equal(op, x, y):
+    return op.Not(op.Equal(x, y))
+
+
+@rule("Maximum")
+def maximum(op, x, y):
+    return op.Max(x, y)
+
+
+@rule("Minimum")
+def minimum(op, x, y):
+    return op.Min(x, y)
+
+
+@rule("AddN")
+def add_n(op, inputs):
+    return inputs[0] if len(inputs) == 1 else op.Sum(*inputs) if inputs[0].dtype.is_floating_point() else _added(op, inputs)
+
+
+def _added(op, inputs):
+    total = inputs[0]
+    for x in inputs[1:]:
+        total = op.Add(total, x)
+    return total
+
+
+@rule("BiasAdd")
+def bias_add(op, value, bias, *, data_format="NHWC"):
+    if data_format.startswith("NC"):
+        bias = op.Unsqueeze(bias, list(range(1, rank(value) - 1)))
+    return op.Add(value, bias)
+
+
+@rule("Square")
+def square(op, x):
+    return op.Mul(x, x)
+
+
+@rule("SquaredDifference")
+def squared_difference(op, x, y):
+    d = op.Sub(x, y)
+    return op.Mul(d, d)
+
+
+@rule("Rsqrt")
+def rsqrt(op, x):
+    return op.Reciprocal(op.Sqrt(x))
+
+
+@rule("Erfc")
+def erfc(op, x):
+    return op.Sub(_like(x, 1), op.Erf(x))
+
+
+@rule("Expm1", limits="rounds as exp(x) - 1 beyond |x| = 0.5")
+def expm1(op, x):
+    """Near zero by tanh, where exp(x) - 1 would cancel: expm1(x) = 2 t / (1 - t) with t = tanh(x / 2)."""
+    t = op.Tanh(op.Mul(x, _like(x, 0.5)))
+    near = op.Div(op.Mul(t, _like(x, 2)), op.Sub(_like(x, 1), t))
+    return op.Where(op.Less(op.Abs(x), _like(x, 0.5)), near, op.Sub(op.Exp(x), _like(x, 1)))
+
+
+@rule("Log1p")
+def log1p(op, x):
+    """Where u = 1 + x rounds to 1 the result is x, else log(u) * x / (u - 1), which makes good what the sum lost."""
+    u = op.Add(x, _like(x, 1))
+    d = op.Sub(u, _like(x, 1))
+    corrected = op.Mul(op.Log(u), op.Div(x, d))
+    plain = op.Or(op.Equal(d, _like(x, 0)), op.IsInf(x))
+    return op.Where(plain, op.Where(op.IsInf(x), op.Log(u), x), corrected)
+
+
+@rule("Atan2")
+def atan2(op, y, x):
+    """By the quadrant; zeros count by their sign, which 1 / z tells."""
+    pi, zero = _like(x, math.pi), _like(x, 0)
+    ratio = op.Atan(op.Div(y, x))
+    sign = op.Where(op.Less(op.Where(op.Equal(y, zero), op.Reciprocal(y), y), zero), _like(x, -1), _like(x, 1))
+    left = op.Less(op.Where(op.Equal(x, zero), op.Reciprocal(x), x), zero)
+    whole = op.Add(ratio, op.Where(left, op.Mul(sign, pi), zero))
+    origin = op.And(op.Equal(x, zero), op.Equal(y, zero))
+    both = op.And(op.IsInf(x), op.IsInf(y))
+    at_corner = op.Mul(sign, op.Where(left, _like(x, 3 * math.pi / 4), _like(x, math.pi / 4)))
+    return op.Where(origin, op.Mul(sign, op.Where(left, pi, zero)), op.Where(both, at_corner, whole))
+
+
+@rule("IsFinite")
+def is_finite(op, x):
+    return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
+
+
+@rule("Div", "TruncateDiv")
+def truncate_div(op, x, y):
+    return op.Div(x, y)
+
+
+@rule("FloorDiv")
+def floor_div(op, x, y):
+    q = op.Div(x, y)
+    if x.dtype.is_floating_point():
+        return op.Floor(q)
+    if x.dtype.name.startswith("U"):
+        return q
+    off = op.Not(op.Equal(op.Mul(q, y), x))
+    opposite = op.Xor(op.Less(x, _like(x, 0)), op.Less(y, _like(x, 0)))
+    return op.Sub(q, op.Cast(op.And(off, opposite), to=x.dtype))
+
+
+@rule("FloorMod", "Mod")
+def floor_mod(op, x, y):
+    if not x.dtype.is_floating_point():
+        return op.Mod(x, y, fmod=0)
+    r = op.Mod(x, y, fmod=1)
+    opposite = op.And(op.Not(op.Equal(r, _like(x, 0))), op.Xor(op.Less(r, _like(x, 0)), op.Less(y, _like(x, 0))))
+    return op.Where(opposite, op.Add(r, y), r)
+
+
+@rule("TruncateMod")
+def truncate_mod(op, x, y):
+    return op.Mod(x, y, fmod=1)
+
+
+@rule("DivNoNan")
+def div_no_nan(op, x, y):
+    zero = op.Equal(y, _like(y, 0))
+    return op.Where(zero, _like(x, 0), op.Div(x, op.Where(zero, _like(y, 1), y)))
+
+
+@rule("MulNoNan")
+def mul_no_nan(op, x, y):
+    return op.Where(op.Equal(y, _like(y, 0)), _like(x, 0), op.Mul(x, y))
+
+
+@rule("Xdivy")
+def xdivy(op, x, y):
+    return op.Where(op.Equal(x, _like(x, 0)), _like(x, 0), op.Div(x, y))
+
+
+@rule("Xlogy")
+def xlogy(op, x, y):
+    return op.Where(op.Equal(x, _like(x, 0)), _like(x, 0), op.Mul(x, op.Log(y)))
+
+
+@rule("Xlog1py")
+def xlog1py(op, x, y):
+    return op.Where(op.Equal(x, _like(x, 0)), _like(x, 0), op.Mul(x, log1p(op, y)))
+
+
+@rule("ClipByValue")
+def clip_by_value(op, t, clip_value_min, clip_value_max):
+    return op.Max(op.Min(t, clip_value_max), clip_value_min)
+
+
+@rule("LogicalXor")
+def logical_xor(op, x, y):
+    return op.Xor(x, y)
+
+
+@rule("ApproximateEqual")
+def approximate_equal(op, x, y, *, tolerance=1e-5):
+    return op.Less(op.Abs(op.Sub(x, y)), _like(x, tolerance))
+
+
+@rule("Select")
+def select(op, condition, t, e):
+    if rank(condition) == 1 and rank(t) > 1:
+        condition = op.Unsqueeze(condition, list(range(1, rank(t))))
+    return op.Where(condition, t, e)
+
+
+@rule("SelectV2")
+def select_v2(op, condition, t, e):
+    return op.Where(condition, t, e)
+
+
+@rule("Cast")
+def cast(op, x, *, DstT, Truncate=False):
+    if DstT is None or Truncate:
+        raise Unsupported("a cast to a type that ONNX lacks, or one that truncates the mantissa")
+    if x.dtype == DstT:
+        return x
+    if x.dtype.is_floating_point() and DstT in (ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16):
+        # out of range the standard leaves open what comes out; by way of int32 it wraps, as in TensorFlow
+        x = op.Cast(x, to=ir.DataType.INT32)
+    return op.Cast(x, to=DstT)
+
+
+@rule("LeftShift")
+def left_shift(op, x, y):
+    return _shift(op, x, y, "LEFT")
+
+
+@rule("RightShift")
+def right_shift(op, x, y):
+    return _shift(op, x, y, "RIGHT")
+
+
+def _shift(op, x, y, direction):
+    if not x.dtype.name.startswith("U"):
+        raise Unsupported("a shift of a signed number", "cast to an unsigned type first")
+    return op.BitShift(x, y, direction=direction)

@@ -1,0 +1,184 @@
+"""Picking and writing elements: gathers, scatters, slices."""
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.layout import rank
+from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.ops.shape import int64
+from onnxbridge.hub import fold
+from onnxbridge.rules import Int, Ints
+
+MOST, LEAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+
+@rule("Gather")
+def gather(op, params, indices):
+    return op.Gather(params, indices, axis=0)
+
+
+@rule("GatherV2")
+def gather_v2(op, params, indices, axis: Int, *, batch_dims=0):
+    return _gathered(op, params, indices, axis, batch_dims)
+
+
+@rule("ResourceGather")
+def resource_gather(op, resource, indices, *, batch_dims=0, dtype):
+    return _gathered(op, resource, indices, batch_dims, batch_dims)
+
+
+def _gathered(op, params, indices, axis, batch_dims):
+    axis = axis % rank(params)
+    batch_dims = batch_dims % (rank(indices) + 1) if batch_dims < 0 else batch_dims
+    if not batch_dims:
+        return op.Gather(params, indices, axis=axis)
+    if axis != batch_dims:  # bring the axis that is indexed behind the batch, and the indices' axes back to its place
+        n, m = rank(params), rank(indices)
+        rest = [i for i in range(n) if i != axis]
+        moved = op.Transpose(params, perm=[*rest[:batch_dims], axis, *rest[batch_dims:]])
+        y = _gathered(op, moved, indices, batch_dims, batch_dims)
+        between = axis - batch_dims
+        taken = list(range(batch_dims, m))
+        inner = list(range(m, m + between))
+        return op.Transpose(y, perm=[*range(batch_dims), *inner, *taken, *range(m + between, n - 1 + m - batch_dims)])
+    if rank(indices) == batch_dims:
+        y = op.GatherND(params, op.Unsqueeze(int64(op, indices), [-1]), batch_dims=batch_dims)
+        return y
+    return op.GatherND(params, op.Unsqueeze(int64(op, indices), [-1]), batch_dims=batch_dims)
+
+
+@rule("GatherNd")
+def gather_nd(op, params, indices):
+    return op.GatherND(params, int64(op, indices))
+
+
+@rule("ResourceGatherNd")
+def resource_gather_nd(op, resource, indices, *, dtype):
+    return op.GatherND(resource, int64(op, indices))
+
+
+@rule("ScatterNd")
+def scatter_nd(op, indices, updates, shape):
+    zeros = op.Expand(np.zeros((), updates.dtype.numpy()), int64(op, shape))
+    return op.ScatterND(zeros, int64(op, indices), updates, reduction="add")
+
+
+def _scatter(name, reduction):
+    @rule(name)
+    def scatter(op, tensor, indices, updates):
+        return op.ScatterND(tensor, int64(op, indices), updates, reduction=reduction)
+
+
+for _name, _reduction in {
+    "TensorScatterUpdate": "none", "TensorScatterAdd": "add", "TensorScatterMax": "max", "TensorScatterMin": "min",
+}.items():  # fmt: skip
+    _scatter(_name, _reduction)
+
+
+@rule("TensorScatterSub")
+def tensor_scatter_sub(op, tensor, indices, updates):
+    return op.ScatterND(tensor, int64(op, indices), op.Neg(updates), reduction="add")
+
+
+@rule("Slice")
+def slice_(op, input, begin, size):
+    sizes = fold.sizes(size)
+    starts = fold.sizes(begin)
+    if sizes is None or None in sizes:
+        raise Unsupported("a slice of a size that is not known when converting")
+    axes = list(range(len(sizes)))
+    if starts is not None and None not in starts:
+        ends = [MOST if s == -1 else b + s for b, s in zip(starts, sizes, strict=True)]
+        kept = [i for i in axes if starts[i] or ends[i] != MOST and ends[i] != input.shape[i]]
+        return op.Slice(input, [starts[i] for i in kept], [ends[i] for i in kept], kept) if kept else input
+    begin = int64(op, begin)
+    reach = np.array([MOST if s == -1 else s for s in sizes], np.int64)
+    ends = op.Where(np.array([s == -1 for s in sizes]), np.full(len(sizes), MOST), op.Add(begin, np.where(reach == MOST, 0, reach)))
+    return op.Slice(input, begin, ends, axes)
+
+
+@rule("StridedSlice")
+def strided_slice(
+    op, input, begin, end, strides: Ints, *, begin_mask=0, end_mask=0, ellipsis_mask=0, new_axis_mask=0, shrink_axis_mask=0
+):
+    """Each place of the three vectors is an axis of the input, a new axis, or the ellipsis, which takes the axes left over."""
+    kinds = [
+        "..." if ellipsis_mask >> i & 1 else "new" if new_axis_mask >> i & 1 else "pick" if shrink_axis_mask >> i & 1 else "range"
+        for i in range(len(strides))
+    ]
+    taken = sum(k in ("pick", "range") for k in kinds)
+    starts, ends, axes, steps, squeezed, new, picks = [], [], [], [], [], [], []
+    axis = place = 0
+    for i, kind in enumerate(kinds):
+        if kind == "...":
+            axis += rank(input) - taken
+            place += rank(input) - taken
+        elif kind == "new":
+            new.append(place)
+            place += 1
+        elif kind == "pick":
+            picks.append((axis, i))
+            axis += 1
+        else:
+            low = None if begin_mask >> i & 1 else _element(op, begin, i)
+            high = None if end_mask >> i & 1 else _element(op, end, i)
+            step = strides[i]
+            low = (0 if step > 0 else MOST) if low is None else low
+            high = (MOST if step > 0 else LEAST) if high is None else high
+            if not (step == 1 and isinstance(low, int) and low == 0 and isinstance(high, int) and high == MOST):
+                starts.append(low)
+                ends.append(high)
+                axes.append(axis)
+                steps.append(step)
+            axis += 1
+            place += 1
+    x = op.Slice(input, _vector(op, starts), _vector(op, ends), axes, steps) if axes else input
+    for k, (a, i) in enumerate(picks):
+        at = _element(op, begin, i)
+        x = op.Gather(x, np.array(at) if isinstance(at, int) else op.Squeeze(at, [0]), axis=a - k)
+    return op.Unsqueeze(x, new) if new else x
+
+
+def _element(op, vector, i):
+    """One element of an index vector: a number where it is known, otherwise a value of one element."""
+    known = fold.sizes(vector)
+    if known is not None and known[i] is not None:
+        return known[i]
+    return op.Slice(int64(op, vector), [i], [i + 1], [0])
+
+
+def _vector(op, elements):
+    if all(isinstance(e, int) for e in elements):
+        return elements
+    return op.Concat(*(np.array([e], np.int64) if isinstance(e, int) else e for e in elements), axis=0)
+
+
+@rule("OneHot")
+def one_hot(op, indices, depth, on_value, off_value, *, axis=-1):
+    """ONNX counts negative indices from the end, TensorFlow gives no element for them, so they are moved out of range."""
+    depth = op.Reshape(int64(op, depth), [1])
+    indices = int64(op, indices)
+    outside = op.Where(op.Less(indices, 0), op.Reshape(depth, []), indices)
+    values = op.Concat(op.Reshape(off_value, [1]), op.Reshape(on_value, [1]), axis=0)
+    return op.OneHot(outside, depth, values, axis=axis)
+
+
+@rule("ReverseV2")
+def reverse_v2(op, tensor, axis: Ints):
+    n = len(axis)
+    return op.Slice(tensor, [MOST] * n, [LEAST] * n, list(axis), [-1] * n) if n else tensor
+
+
+@rule("ReverseSequence")
+def reverse_sequence(op, input, seq_lengths, *, seq_dim, batch_dim=0):
+    if {seq_dim, batch_dim} != {0, 1}:
+        raise Unsupported(f"seq_dim={seq_dim} with batch_dim={batch_dim}")
+    return op.ReverseSequence(input, int64(op, seq_lengths), time_axis=seq_dim, batch_axis=batch_dim)
+
+
+@rule("Where")
+def where(op, condition):
+    if condition.dtype != ir.DataType.BOOL:
+        condition = op.Cast(condition, to=ir.DataType.BOOL)
+    return op.Transpose(op.NonZero(condition), perm=[1, 0])

@@ -1,0 +1,46 @@
+"""TensorFlow's paddings of convolutions and pools in ONNX's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.layout import channels_last
+
+Window = dict[str, Any]
+
+
+def window(
+    x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str,
+    explicit: Sequence[int] = (), data_format: str = "NHWC",
+) -> Window:  # fmt: skip
+    """The attributes that ONNX's windows take for `x` (channels first): strides, dilations and pads or auto_pad."""
+    found: Window = {"strides": list(strides), "dilations": list(dilations)}
+    if padding == "VALID":
+        return found
+    if padding == "EXPLICIT":
+        pairs = [tuple(explicit[i : i + 2]) for i in range(0, len(explicit), 2)]
+        channel = len(pairs) - 1 if channels_last(data_format) else 1
+        if any(pairs[0]) or any(pairs[channel]):
+            raise Unsupported("explicit paddings of the batch or the channels")
+        pairs = [p for i, p in enumerate(pairs) if i not in (0, channel)]
+        return found | {"pads": [p[0] for p in pairs] + [p[1] for p in pairs]}
+    totals = [
+        same_total(size, k, s, d) for size, k, s, d in zip(list(x.shape)[2:], kernel, strides, dilations, strict=True)
+    ]
+    if None in totals:
+        if any(d != 1 for d in dilations):
+            raise Unsupported(
+                "padding SAME with strides and dilations needs the size of its input", "give the input a fixed height and width"
+            )
+        return found | {"auto_pad": "SAME_UPPER"}
+    return found | {"pads": [t // 2 for t in totals] + [t - t // 2 for t in totals]}
+
+
+def same_total(size: Any, kernel: int, stride: int, dilation: int) -> int | None:
+    """How many elements padding SAME adds along an axis; None where that depends on a size that is not known."""
+    reach = (kernel - 1) * dilation + 1
+    if isinstance(size, int):
+        return max((-(-size // stride) - 1) * stride + reach - size, 0)
+    return max(reach - 1, 0) if stride == 1 else 0 if reach == 1 else None

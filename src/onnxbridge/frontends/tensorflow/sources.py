@@ -1,0 +1,295 @@
+"""What users hand in (Keras models and layers, files, SavedModels, modules and functions) as one traced function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from onnxbridge import frameworks
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.frontends.tensorflow import safety, specs
+from onnxbridge.frontends.tensorflow.capture import Traced
+from onnxbridge.frontends.tensorflow.inline import plain_name
+from onnxbridge.frontends.tensorflow.specs import Spec
+from onnxbridge.hub.recognise import recognise
+
+
+def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str | None = None) -> Traced:
+    """The source as one traced function.
+
+    Raises:
+        UsageError: if the inputs do not fit, or have to be given.
+        UnsafeFileError: if a file holds what must not run.
+    """
+    tf = frameworks.tensorflow()
+    if isinstance(source, (str, os.PathLike)):
+        source = load(source)
+    if _is_keras(source):
+        return _keras(source, inputs, dynamic)
+    if hasattr(source, "structured_input_signature") and hasattr(source, "graph"):
+        return _concrete(source, inputs, dynamic)
+    if hasattr(source, "get_concrete_function"):
+        return _function(source, inputs, dynamic)
+    signatures = getattr(source, "signatures", None)
+    if signatures:
+        return _concrete(_signature(signatures, signature), inputs, dynamic)
+    if callable(source):
+        call = getattr(type(source), "__call__", None)
+        own = source.__call__ if hasattr(call, "get_concrete_function") else tf.function(source.__call__, autograph=False)
+        return _function(own, inputs, dynamic)
+    raise UsageError(
+        f"a {type(source).__module__}.{type(source).__qualname__} has no function to convert; give the tf.function itself"
+    )
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The model in a file or folder: a Keras model, or a loaded SavedModel. Nothing of it runs."""
+    tf = frameworks.tensorflow()
+    kind = recognise(path)
+    if kind == "savedmodel":
+        safety.check(path)
+        try:
+            return tf.saved_model.load(os.fspath(path))
+        except (AttributeError, ValueError, KeyError) as e:
+            return _by_signatures(tf, os.fspath(path), e)
+    import keras
+
+    try:
+        return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)
+    except (ValueError, TypeError) as e:
+        text = str(e)
+        if "safe_mode" in text or "unsafe" in text.lower():
+            raise UnsafeFileError(
+                f"{os.fspath(path)}: holds Python code (a Lambda layer or the like), which is not run; load the model "
+                "where you trust it and convert the live model."
+            ) from e
+        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {text.strip().splitlines()[0]}") from e
+
+
+def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:
+    """A SavedModel whose objects cannot be restored (old optimizers), through its signatures alone."""
+    from tensorflow.python.saved_model import load_v1_in_v2
+
+    try:
+        return load_v1_in_v2.load(path, tags=None)
+    except Exception as e:
+        raise UsageError(f"{path}: TensorFlow cannot load it: {(str(cause).strip() or repr(cause)).splitlines()[0]}") from e
+
+
+def _is_keras(source: Any) -> bool:
+    return any(c.__module__.split(".")[0] in ("keras", "tf_keras") and c.__name__ == "Layer" for c in type(source).__mro__)
+
+
+def _signature(signatures: Mapping[str, Any], name: str | None) -> Any:
+    wanted = name or ("serving_default" if "serving_default" in signatures else next(iter(signatures)))
+    if wanted not in signatures:
+        raise UsageError(f"there is no signature {wanted!r}; the model has {', '.join(signatures)}")
+    if name is None and wanted != "serving_default" and len(signatures) > 1:
+        raise UsageError(f"the model has no signature 'serving_default'; choose one of {', '.join(signatures)}")
+    return signatures[wanted]
+
+
+def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
+    """A Keras model or layer, called with training=False."""
+    import tensorflow as tf
+
+    root = type(model).__mro__[-2].__module__.split(".")[0]
+    if root != "tf_keras":
+        import keras
+
+        if keras.backend.backend() != "tensorflow":
+            raise UsageError(
+                f"Keras runs on {keras.backend.backend()} here; set KERAS_BACKEND=tensorflow, or save the model and give the file"
+            )
+    symbolic = list(getattr(model, "inputs", None) or [])
+    if symbolic:
+        names = _unique(_input_names(model, symbolic))
+        declared = {n: specs.spec_of(t) for n, t in zip(names, symbolic, strict=True)}
+        found = specs.merged(declared, inputs, dynamic)
+        structure = getattr(model, "_inputs_struct", None)
+    else:
+        found = _described(model, inputs, dynamic)
+        structure = dict.fromkeys(found) if isinstance(inputs, Mapping) and not specs.is_single(inputs) and len(found) > 1 else None
+
+    def call(*tensors: Any) -> list[Any]:
+        result = model(_packed(tensors, structure), training=False) if _takes_training(model) else model(_packed(tensors, structure))
+        outputs.extend(_output_names(result, list(getattr(model, "output_names", None) or [])))
+        return [t for _, t in _flat(result)]
+
+    outputs: list[str] = []
+    function = tf.function(call, autograph=False).get_concrete_function(*(s.tensor_spec(_legal(n)) for n, s in found.items()))
+    weights = {id(v.value.handle if hasattr(v, "path") else v.handle): getattr(v, "path", v.name) for v in model.variables}
+    flat = function.inputs[: len(found)]
+    return Traced(
+        function.graph, list(zip(found, flat, strict=True)), specs.labelled(found, batched=True),
+        list(zip(_unique(outputs), function.outputs, strict=True)), list(function.graph.captures), weights,
+        lambda arrays: list(function(*arrays)),
+    )  # fmt: skip
+
+
+def _input_names(model: Any, symbolic: Sequence[Any]) -> list[str]:
+    """The names by which Keras' users know the inputs: keys of a dict, else the input layers' names."""
+    structure = getattr(model, "_inputs_struct", None)
+    if isinstance(structure, dict) and len(structure) == len(symbolic) and all(not isinstance(v, (dict, list)) for v in structure.values()):
+        by_id = {id(v): k for k, v in structure.items()}
+        return [by_id.get(id(t), t.name) for t in symbolic]
+    own = getattr(model, "input_names", None)
+    return list(own) if own and len(own) == len(symbolic) else [str(t.name).removesuffix(":0") for t in symbolic]
+
+
+def _described(model: Any, inputs: Any, dynamic: Any) -> dict[str, Spec]:
+    """The inputs of a model without symbolic inputs (a subclass, a layer), as the user gives them or as it was built with."""
+    if inputs is None:
+        shape = getattr(model, "_build_input_shape", None) or _built_with(model)
+        if shape is None:
+            raise UsageError(f"the model {model.name!r} does not say the shape of its inputs; give them as inputs=...")
+        inputs = {"input": (shape, model.input_dtype if hasattr(model, "input_dtype") else model.compute_dtype)}
+    if isinstance(inputs, Mapping):
+        names = list(inputs)
+    else:
+        inputs = [inputs] if specs.is_single(inputs) else list(inputs)
+        names = ["input"] if len(inputs) == 1 else [f"input_{i}" for i in range(len(inputs))]
+    return specs.merged(specs.given(inputs, names), None, dynamic)
+
+
+def _built_with(model: Any) -> Any:
+    shapes = getattr(model, "_build_shapes_dict", None)
+    found = list(shapes.values())[0] if shapes and len(shapes) == 1 else None
+    return found if isinstance(found, (tuple, list)) and all(s is None or isinstance(s, int) for s in found) else None
+
+
+def _takes_training(model: Any) -> bool:
+    import inspect
+
+    try:
+        parameters = inspect.signature(model.call).parameters
+    except (TypeError, ValueError):
+        return False
+    return "training" in parameters or hasattr(model, "inputs")
+
+
+def _packed(tensors: Sequence[Any], structure: Any) -> Any:
+    """The tensors in the structure that the model takes."""
+    if structure is None:
+        return tensors[0] if len(tensors) == 1 else list(tensors)
+    import keras
+
+    return keras.tree.pack_sequence_as(structure, list(tensors))
+
+
+def _flat(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The tensors of a structure with the keys that lead to them, dicts in the order of their keys, as tf.nest has it."""
+    if isinstance(result, Mapping):
+        for key in sorted(result):
+            yield from _flat(result[key], f"{path}/{key}" if path else str(key))
+    elif isinstance(result, (list, tuple)):
+        for i, item in enumerate(result):
+            yield from _flat(item, f"{path}/{i}" if path else f"output_{i}")
+    elif result is not None:
+        yield path or "output_0", result
+
+
+def _output_names(result: Any, own: list[str]) -> list[str]:
+    """Names of the outputs: a dict's keys, else the model's own, else output_0, output_1, ..."""
+    flat = [name for name, _ in _flat(result)]
+    return own if len(own) == len(flat) and not isinstance(result, Mapping) else flat
+
+
+def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
+    """A ConcreteFunction, traced again where the user gives sizes that it leaves open."""
+    import tensorflow as tf
+
+    args, kwargs = function.structured_input_signature
+    flat = tf.nest.flatten((args, kwargs))
+    wanted = [s for s in flat if isinstance(s, tf.TensorSpec)]
+    tensors = [t for t in function.inputs[: len(function.inputs) - len(function.captured_inputs)] if t.dtype != tf.resource]
+    if len(wanted) != len(tensors):
+        raise UsageError("the function takes what is no tensor (a sparse or ragged one); give one that takes tensors only")
+    names = _unique([_input_name(kwargs, s, t) for s, t in zip(wanted, tensors, strict=True)])
+    declared = {n: Spec(specs.spec_of(s).shape, s.dtype) for n, s in zip(names, wanted, strict=True)}
+    found = specs.merged(declared, inputs, dynamic)
+
+    def call(*given: Any) -> Any:
+        rest = iter(given)
+        packed = [next(rest) if isinstance(s, tf.TensorSpec) else s for s in flat]
+        a, k = tf.nest.pack_sequence_as((args, kwargs), packed)
+        return function(*a, **k)
+
+    own = function
+    if any(_fixes(found[n], declared[n]) for n in found):
+        own = tf.function(call, autograph=False).get_concrete_function(*(s.tensor_spec(_legal(n)) for n, s in found.items()))
+        tensors = own.inputs[: len(found)]
+    results = list(_flat(function.structured_outputs))
+    outputs = [t for t in own.outputs if t is not None]
+    if len(results) != len(outputs):
+        raise UsageError("the function returns what is no tensor (a sparse or ragged one); return tensors only")
+    return Traced(
+        own.graph, list(zip(names, tensors, strict=True)), specs.labelled(found, batched=False),
+        list(zip(_unique([n for n, _ in results]), outputs, strict=True)), list(own.graph.captures),
+        {id(v.handle): plain_name(v) for v in own.graph.variables},
+        lambda arrays: [t for _, t in _flat(call(*arrays))],
+    )  # fmt: skip
+
+
+def _input_name(kwargs: Mapping[str, Any], spec: Any, tensor: Any) -> str:
+    """An input's name: its keyword, else the name that its spec has, else its placeholder's."""
+    return next((k for k, v in kwargs.items() if v is spec), None) or spec.name or plain_name(tensor)
+
+
+def _fixes(spec: Spec, own: Spec) -> bool:
+    if spec.shape is None or own.shape is None:
+        return spec.shape is not None
+    return any(isinstance(s, int) and not isinstance(o, int) for s, o in zip(spec.shape, own.shape, strict=True))
+
+
+def _function(function: Any, inputs: Any, dynamic: Any) -> Traced:
+    """A tf.function, traced with the user's inputs, or with its own signature."""
+    if inputs is None or getattr(function, "input_signature", None) is not None:
+        try:
+            return _concrete(function.get_concrete_function(), inputs, dynamic)
+        except (ValueError, TypeError) as e:
+            if inputs is not None:
+                raise
+            raise UsageError("the function does not say the shape of its inputs; give them as inputs=...") from e
+    if isinstance(inputs, Mapping):
+        found = specs.merged(specs.given(inputs, list(inputs)), None, dynamic)
+        concrete = function.get_concrete_function(**{n: s.tensor_spec(n) for n, s in found.items()})
+    else:
+        items = [specs.spec_of(i) for i in ([inputs] if specs.is_single(inputs) else inputs)]
+        names = _positional(function, len(items))
+        found = specs.merged(dict(zip(names, items, strict=True)), None, dynamic)
+        concrete = function.get_concrete_function(*(s.tensor_spec(n) for n, s in found.items()))
+    return _concrete(concrete, found_inputs(found), None)
+
+
+def found_inputs(found: Mapping[str, Spec]) -> dict[str, tuple[Any, Any]]:
+    """Specs as `inputs`, so that the names of sizes are kept."""
+    return {n: (s.shape, s.dtype) for n, s in found.items()}
+
+
+def _positional(function: Any, count: int) -> list[str]:
+    import inspect
+
+    parameters = inspect.signature(function.python_function).parameters.values()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = names[1:] if len(names) > count and names[0] == "self" else names
+    return (names + [f"input_{i}" for i in range(len(names), count)])[:count]
+
+
+def _legal(name: str) -> str:
+    """A name as TensorFlow allows it for an argument."""
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        label, n = name, 0
+        while label in taken:
+            n += 1
+            label = f"{name}_{n}"
+        taken.add(label)
+        found.append(label)
+    return found

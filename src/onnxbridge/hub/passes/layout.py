@@ -1,0 +1,1 @@
+def push_transposes(model): pass

@@ -591,3 +591,13 @@ def test_reading_opens_no_more_files_than_the_process_may(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(io.read(path).graph.initializers) == 40
+
+
+def test_weights_of_a_message_are_taken_over_once():
+    proto = affine()
+    before = proto.SerializeToString()
+    model = io.from_proto(proto)
+    weight = model.graph.initializers["w"].const_value
+    assert weight.numpy() is weight.numpy() and not weight.numpy().flags.owndata
+    np.testing.assert_array_equal(weight.numpy(), WEIGHT)
+    assert proto.SerializeToString() == before and io.to_proto(model).graph.initializer[0].raw_data == WEIGHT.tobytes()

@@ -419,7 +419,7 @@ def rules():
             yield pytest.param(direction, op, int(to), adapters.get(op, int(to)), id=f"{direction} {key}")
 
 
-@pytest.mark.parametrize(("direction", "op", "to", "rule"), rules())
+@pytest.mark.parametrize(("direction", "op", "to", "rule"), list(rules()))
 def test_an_adapter_has_the_parameters_of_its_sources_schema(direction, op, to, rule: Rule):
     history = versions.history(op)
     assert to in history if direction == "up" else to + 1 in history

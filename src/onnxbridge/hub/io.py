@@ -15,7 +15,7 @@ from typing import Literal
 import onnx
 import onnx_ir as ir
 from google.protobuf import json_format, text_format
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub import wire
@@ -60,14 +60,36 @@ def read(path: str | os.PathLike[str]) -> ir.Model:
         proto = onnx.ModelProto.FromString(message)
     except DecodeError:
         raise wire.corrupt(shown, "a message in it is malformed or nested too deep") from None
-    return _model(proto, Store(shown, folder, ticket, content, places))
+    return _model(proto, Store(shown, folder, ticket, [(content, offset, size) for offset, size in places]))
 
 
 def from_proto(proto: onnx.ModelProto, folder: str | os.PathLike[str] | None = None) -> ir.Model:
     """The model of a message in memory, which is left as it was; `folder` is where its external data lies, if it has any."""
+    store = Store("the model", None if folder is None else named(folder), secrets.token_bytes(16))
     whole = onnx.ModelProto()
-    whole.CopyFrom(proto)
-    return _model(whole, Store("the model", None if folder is None else named(folder)))
+    _copy(proto, whole, {"graph"})
+    if proto.HasField("graph"):
+        whole.graph.SetInParent()
+        _copy(proto.graph, whole.graph, {"initializer"})
+    for tensor in proto.graph.initializer:
+        kept = whole.graph.initializer.add()
+        _copy(tensor, kept, {"raw_data"})
+        if tensor.HasField("raw_data"):
+            # read once: a message gives its bytes as a new copy at each access
+            raw = tensor.raw_data
+            kept.raw_data = raw if len(raw) < wire.LARGE else store.keep(raw)
+    return _model(whole, store)
+
+
+def _copy(source: Message, target: Message, without: set[str]) -> None:
+    """Copy a message but for some of its fields."""
+    for field, value in source.ListFields():
+        if field.name in without:
+            continue
+        if isinstance(value, str | bytes | int | float):
+            setattr(target, field.name, value)
+        else:  # a message or a repeated field
+            getattr(target, field.name).MergeFrom(value)
 
 
 def _parse_text(content: Buffer, form: str, shown: str) -> onnx.ModelProto:

@@ -77,14 +77,18 @@ def _wrong(shown: str, name: str, what: str) -> UnsafeFileError:
 
 @dataclass
 class Store:
-    """Where the bytes of one model's tensors lie: in its own file, behind tickets, or in files beside it, each mapped once."""
+    """Where the bytes of one model's tensors lie: behind tickets (source, offset, size), or in files beside the model."""
 
     shown: str
     folder: str | None = None
     ticket: bytes = b""
-    file: Bytes = b""
-    places: list[tuple[int, int]] = field(default_factory=list)
+    places: list[tuple[Bytes, int, int]] = field(default_factory=list)
     opened: dict[str, Bytes] = field(default_factory=dict)
+
+    def keep(self, raw: bytes) -> bytes:
+        """A ticket for bytes in memory."""
+        self.places.append((raw, 0, len(raw)))
+        return self.ticket + (len(self.places) - 1).to_bytes(4, "little")
 
     def check(self, tensor: onnx.TensorProto) -> None:
         """Refuse a tensor whose bytes are not all there, or not where a model's bytes may be."""
@@ -100,7 +104,7 @@ class Store:
             tensor.ClearField("raw_data")
         if tensor.HasField("raw_data"):
             place = self._place(tensor)
-            there = self.places[place][1] if place >= 0 else len(tensor.raw_data)
+            there = self.places[place][2] if place >= 0 else len(tensor.raw_data)
             if there != nbytes or dtype == ir.DataType.STRING:
                 declared = f"declares {list(tensor.dims)} of {dtype.name}, {nbytes} bytes"
                 raise _wrong(self.shown, tensor.name, f"{declared}, but has {there}")
@@ -152,7 +156,7 @@ class Store:
             source, offset = self._external(proto, nbytes)
         elif (place := self._place(proto)) >= 0:
             dtype, count, nbytes = sizes(self.shown, proto, proto.name)
-            source, offset = self.file, self.places[place][0]
+            source, offset, _ = self.places[place]
         else:
             return None
         shape = ir.Shape(proto.dims)

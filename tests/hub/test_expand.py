@@ -60,12 +60,11 @@ def _params():
 
 
 def _is_in_the_hub(model):
-    """Whether the hub's opset can say this case: newer versions have dtypes that it has not."""
+    """Whether the hub's opset can say this case in one node: dtypes of newer versions are refused, or get Casts around."""
     try:
-        node_of(model)
+        return node_of(model)[1] is not None
     except ConversionError:
         return False
-    return True
 
 
 CASES = list(_params())
@@ -74,8 +73,6 @@ CASES = list(_params())
 @pytest.mark.parametrize("case", CASES)
 def test_case(case):
     hub, node = node_of(node_cases.model_of(case))
-    if node is None:
-        pytest.fail("the case has more than one node at the hub's opset")
     body = body_of(calls.call_of(node))
     for inputs, expected in node_cases.data_sets(case):
         feeds = dict(zip(hub.graph.inputs, inputs, strict=False))

@@ -153,7 +153,11 @@ def claim(shape: Iterable[int], dtype: Any) -> None:
 
 def claim_broadcast(*arrays: Any) -> None:
     """Refuse the result of broadcasting arrays, if it is beyond the budget; where they cannot grow nothing is computed."""
-    if sum(a.size != 1 for a in arrays) > 1 and math.prod(max(1, a.size) for a in arrays) > COUNTED:
-        shape = arrays[0].shape
-        if any(a.shape != shape for a in arrays):
-            claim(np.broadcast_shapes(*(a.shape for a in arrays)), max((a.dtype for a in arrays), key=lambda d: d.itemsize))
+    shape = arrays[0].shape
+    for a in arrays:
+        if a.shape != shape:
+            break
+    else:
+        return
+    if math.prod(max(1, a.size) for a in arrays) > COUNTED:
+        claim(np.broadcast_shapes(*(a.shape for a in arrays)), max((a.dtype for a in arrays), key=lambda d: d.itemsize))

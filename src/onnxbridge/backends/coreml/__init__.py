@@ -75,9 +75,9 @@ class CoreMLBackend:
             shutil.move(named, path)
         return [path]
 
-    def run(self, artifact: CoreMLModel, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def runner(self, artifact: CoreMLModel, device: str = "auto") -> Run:
         """By Core ML itself on a Mac, by our interpreter of ML programs elsewhere."""
-        return artifact.run(feeds)
+        return artifact.run
 
     def open(self, path: Path) -> CoreMLModel:
         """A package that this backend once wrote."""

@@ -1,4 +1,4 @@
-"""Arithmetic on numbers that are known when converting, in NumPy, or only when the model runs, in MIL: the same formula for both."""
+"""One formula for numbers that are known when converting, which NumPy computes, and for values of the running model, in MIL."""
 
 from __future__ import annotations
 

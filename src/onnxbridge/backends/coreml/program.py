@@ -1,4 +1,4 @@
-"""The hub model as a MIL program: what the walker writes into, the program's inputs and outputs, and coremltools' own conversion."""
+"""The hub model as a MIL program: what the walker writes into, its inputs and outputs, and coremltools' own conversion."""
 
 from __future__ import annotations
 

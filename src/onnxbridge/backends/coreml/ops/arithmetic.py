@@ -9,7 +9,7 @@ from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import select
-from onnxbridge.backends.coreml.types import cast, held, is_float, like
+from onnxbridge.backends.coreml.types import NARROW, cast, declared, held, is_float, like
 from onnxbridge.errors import Unsupported
 
 
@@ -153,3 +153,77 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
     if target_type.dtype == types.bool and input.dtype != types.bool:
         return mb.not_equal(x=input, y=like(input, 0))
     return cast(input, target_type.dtype)
+
+
+@rule("Asinh")
+def asinh(input):
+    """By the size first, so that large negative numbers lose nothing: sign(x) * log(|x| + sqrt(x^2 + 1))."""
+    size = mb.abs(x=input)
+    root = mb.sqrt(x=mb.add(x=mb.square(x=input), y=like(input, 1)))
+    return mb.mul(x=mb.log(x=mb.add(x=size, y=root), epsilon=like(input, 0)), y=mb.sign(x=input))
+
+
+@rule("Acosh")
+def acosh(input):
+    root = mb.sqrt(x=mb.sub(x=mb.square(x=input), y=like(input, 1)))
+    return mb.log(x=mb.add(x=input, y=root), epsilon=like(input, 0))
+
+
+def _width(x):
+    """How many bits of an integer there are, and whether one is its sign. Beyond 32 the upper ones repeat the sign."""
+    dtype = declared(x)
+    return NARROW.get(dtype, (32, dtype in (ir.DataType.INT32, ir.DataType.INT64)))
+
+
+def _bits(x):
+    """The bits of an integer from the lowest up, as int32 of 0 and 1; the last one is the sign's."""
+    width, _ = _width(x)
+    for i in range(min(width, 31)):
+        yield mb.mod(x=mb.floor_div(x=x, y=np.int32(1 << i)), y=np.int32(2))
+    if width > 31:
+        yield mb.cast(x=mb.less(x=x, y=np.int32(0)), dtype="int32")
+
+
+def _joined(bits, x):
+    """The integer that has these bits."""
+    width, signed = _width(x)
+    total = None
+    for i, bit in enumerate(bits):
+        weight = -(1 << i) if signed and i == width - 1 else 1 << i
+        part = mb.mul(x=bit, y=np.int32(weight if -(1 << 31) <= weight < 1 << 31 else weight - (1 << 32)))
+        total = part if total is None else mb.add(x=total, y=part)
+    return total
+
+
+def _bitwise(pair):
+    """Core ML has no operators on bits: they are taken apart, joined one by one and put together."""
+
+    def run(A, B):
+        return _joined([pair(x, y) for x, y in zip(_bits(A), _bits(B), strict=True)], A)
+
+    return run
+
+
+rule.table(
+    BitwiseAnd=_bitwise(lambda x, y: mb.mul(x=x, y=y)),
+    BitwiseOr=_bitwise(lambda x, y: mb.maximum(x=x, y=y)),
+    BitwiseXor=_bitwise(lambda x, y: mb.abs(x=mb.sub(x=x, y=y))),
+)
+
+
+@rule("BitwiseNot", limits="not uint32 and uint64, whose upper half int32 does not hold")
+def bitwise_not(X):
+    width, signed = _width(X)
+    if not signed and width > 16:
+        raise Unsupported("an unsigned integer of more than 16 bits, which int32 does not hold")
+    return mb.sub(x=np.int32(-1 if signed else (1 << width) - 1), y=X)
+
+
+@rule("BitShift")
+def bit_shift(X, Y, *, direction):
+    """A shift by the whole width or more leaves nothing."""
+    width, _ = _width(X)
+    within = mb.less(x=Y, y=np.int32(min(width, 31)))
+    factor = mb.pow(x=np.int32(2), y=mb.select(cond=within, a=Y, b=np.int32(0)))
+    shifted = mb.mul(x=X, y=factor) if direction == "LEFT" else mb.floor_div(x=X, y=factor)
+    return select(within, shifted, np.int32(0))

@@ -142,7 +142,7 @@ def scan(
     laid = []
     for stack, axis, flip in zip(stacks, out_axes, reverse, strict=True):
         stack = mb.reverse(x=stack, axes=[0]) if flip else stack
-        perm = [a for a in range(1, stack.rank)]
+        perm = list(range(1, stack.rank))
         perm.insert(axis % stack.rank, 0)
         laid.append(mb.transpose(x=stack, perm=perm) if axis % stack.rank else stack)
     return (*state, *laid)

@@ -45,27 +45,21 @@ def conv_transpose(
     X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None,
     output_padding=None, output_shape=None, pads=None, strides=None,
 ):  # fmt: skip
-    """Core ML computes the full result where the padding asked for cannot be said in its own terms; it is cut, or filled with zeros."""
+    """Where the result is larger than MIL can say, what lies beyond its own is filled in: zeros and the bias."""
     _spatial(X)
     space = X.rank - 2
     dilations, strides, extra = dilations or (1,) * space, strides or (1,) * space, output_padding or (0,) * space
     span = extent(numbers(W, "the kernel")[2:], dilations)
     begins, ends = _cuts(X, span, auto_pad, extra, output_shape, pads, strides)
-    held = B is None or B.val is not None
-    inside = [max(0, p) for p in (*begins, *ends)]
+    inside, outside = ([max(0, s * p) for p in (*begins, *ends)] for s in (1, -1))
+    bias = B if B is None or (B.val is not None and not any(outside)) else None
     y = mb.conv_transpose(
-        x=X, weight=W, bias=B if held else None, pad_type="custom", pad=flat((inside[:space], inside[space:])),
-        strides=strides, dilations=dilations, groups=group,
+        x=X, weight=W, bias=bias, pad_type="custom", pad=flat((inside[:space], inside[space:])), strides=strides,
+        dilations=dilations, groups=group,
     )  # fmt: skip
-    outside = [max(0, -p) for p in (*begins, *ends)]
     if any(outside):
-        # beyond the full result there is nothing but the bias
-        bare = y if B is None or not held else mb.conv_transpose(
-            x=X, weight=W, pad_type="custom", pad=flat((inside[:space], inside[space:])), strides=strides, dilations=dilations, groups=group
-        )  # fmt: skip
-        y = mb.pad(x=bare, pad=[0, 0, 0, 0, *flat((outside[:space], outside[space:]))], mode="constant", constant_val=like(X, 0))
-        return y if B is None else _biased(y, B)
-    return y if held else _biased(y, B)
+        y = mb.pad(x=y, pad=[0, 0, 0, 0, *flat((outside[:space], outside[space:]))], mode="constant", constant_val=like(X, 0))
+    return y if B is bias else _biased(y, B)
 
 
 def _cuts(X, span, auto_pad, extra, output_shape, pads, strides):

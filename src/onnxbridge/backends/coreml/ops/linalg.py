@@ -1,10 +1,14 @@
 """Products of matrices."""
 
+from itertools import combinations
+
 import numpy as np
 from coremltools.converters.mil import Builder as mb
 
 from onnxbridge.backends.coreml.ops import rule
+from onnxbridge.backends.coreml.sizes import broadcast, numbers, product, reshaped, sizes
 from onnxbridge.backends.coreml.types import is_float, like
+from onnxbridge.errors import Unsupported
 
 
 @rule("MatMul")
@@ -35,3 +39,124 @@ def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     if C is None or beta == 0:
         return y
     return mb.add(x=y, y=C if beta == 1 else mb.mul(x=C, y=like(C, beta)))
+
+
+@rule("Einsum", limits="diagonals need fixed sizes")
+def einsum(*Inputs, equation):
+    """Pairs from the left, each by one product of matrices that sums the axes which nothing later asks for."""
+    text = equation.replace(" ", "")
+    given, _, result = text.partition("->")
+    terms = given.split(",")
+    if "->" not in text:
+        letters = sorted({c for c in given if c.isalpha()})
+        result = ("..." if "..." in given else "") + "".join(c for c in letters if given.count(c) == 1)
+    terms, result = _without_dots(terms, result, Inputs)
+    operands = [_diagonal(x, term) for x, term in zip(Inputs, terms, strict=True)]
+    while len(operands) > 1:
+        (x, xs), (y, ys) = operands[:2]
+        later = result + "".join(t for _, t in operands[2:])
+        kept = "".join(dict.fromkeys(c for c in xs + ys if c in later))
+        operands = [(_pair(x, xs, y, ys, kept), kept), *operands[2:]]
+    x, term = operands[0]
+    alone = [i for i, c in enumerate(term) if c not in result]
+    x = mb.reduce_sum(x=x, axes=alone, keep_dims=False) if alone else x
+    term = "".join(c for c in term if c in result)
+    perm = [term.index(c) for c in result]
+    return mb.transpose(x=x, perm=perm) if perm != sorted(perm) else x
+
+
+def _without_dots(terms, result, operands):
+    """The ellipsis as letters that the equation does not use."""
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if not any(c in t for t in (*terms, result))]
+    longest = max((x.rank - len(t) + 3 for x, t in zip(operands, terms, strict=True) if "..." in t), default=0)
+    dots = "".join(free[:longest])
+
+    def spelled(term, count):
+        return term.replace("...", dots[len(dots) - count :] if count else "")
+
+    made = [spelled(t, x.rank - len(t) + 3 if "..." in t else 0) for x, t in zip(operands, terms, strict=True)]
+    return made, spelled(result, longest)
+
+
+def _diagonal(x, term):
+    """An operand whose letters are all different: where one comes twice, its diagonal is taken."""
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            first = term.index(letter)
+            second = term.index(letter, first + 1)
+            n = numbers(x)[first]
+            perm = [a for a in range(x.rank) if a not in (first, second)]
+            x = mb.transpose(x=x, perm=[*perm, first, second])
+            eye = like(x, np.eye(n))
+            x = mb.reduce_sum(x=mb.mul(x=x, y=eye), axes=[-1], keep_dims=False)
+            term = "".join(term[a] for a in perm) + letter
+    return x, term
+
+
+def _pair(x, xs, y, ys, kept):
+    """One product: (batch, left, summed) by (batch, summed, right)."""
+    x, xs = _summed_alone(x, xs, ys, kept)
+    y, ys = _summed_alone(y, ys, xs, kept)
+    batch = [c for c in xs if c in ys and c in kept]
+    summed = [c for c in xs if c in ys and c not in kept]
+    left, right = [c for c in xs if c not in ys], [c for c in ys if c not in xs]
+    if not summed:  # nothing to add up: broadcast and multiply
+        order = batch + left + right
+        x, y = (_spread(v, t, order) for v, t in ((x, xs), (y, ys)))
+        z = mb.mul(x=x, y=y)
+    else:
+        dims = {c: n for v, t in ((x, xs), (y, ys)) for c, n in zip(t, sizes(v), strict=True) if n != 1 or c not in xs}
+        dims = dict.fromkeys(xs + ys, 1) | dims
+        a = _grouped(x, xs, batch, left, summed, dims)
+        b = _grouped(y, ys, batch, summed, right, dims)
+        z = reshaped(mb.matmul(x=a, y=b), [dims[c] for c in batch + left + right])
+        order = batch + left + right
+    perm = [order.index(c) for c in kept]
+    return mb.transpose(x=z, perm=perm) if perm != sorted(perm) else z
+
+
+def _summed_alone(x, term, other, kept):
+    alone = [i for i, c in enumerate(term) if c not in other and c not in kept]
+    if not alone:
+        return x, term
+    return mb.reduce_sum(x=x, axes=alone, keep_dims=False), "".join(c for c in term if c in other or c in kept)
+
+
+def _spread(x, term, order):
+    perm = [term.index(c) for c in order if c in term]
+    x = mb.transpose(x=x, perm=perm) if perm != sorted(perm) else x
+    missing = [i for i, c in enumerate(order) if c not in term]
+    return mb.expand_dims(x=x, axes=missing) if missing else x
+
+
+def _grouped(x, term, batch, first, second, dims):
+    order = batch + first + second
+    perm = [term.index(c) for c in order]
+    x = mb.transpose(x=x, perm=perm) if perm != sorted(perm) else x
+    x = broadcast(x, [dims[c] for c in order]) if any(n == 1 != dims[c] for n, c in zip(sizes(x), order, strict=True)) else x
+    return reshaped(x, [*(dims[c] for c in batch), product([dims[c] for c in first]), product([dims[c] for c in second])])
+
+
+@rule("Det", limits="matrices of fixed size up to 6 x 6")
+def det(X):
+    """By expanding along rows, each minor once."""
+    n = numbers(X)[-1]
+    if n > 6:
+        raise Unsupported(f"a {n} x {n} matrix")
+
+    def element(row, column):
+        begin, end = [0] * (X.rank - 2) + [row, column], [0] * (X.rank - 2) + [row + 1, column + 1]
+        outer = [a < X.rank - 2 for a in range(X.rank)]
+        return mb.slice_by_index(x=X, begin=begin, end=end, begin_mask=outer, end_mask=outer, squeeze_mask=[not o for o in outer])
+
+    minors = {(c,): element(n - 1, c) for c in range(n)}
+    for row in range(n - 2, -1, -1):
+        larger = {}
+        for columns in combinations(range(n), n - row):
+            total = None
+            for i, c in enumerate(columns):
+                part = mb.mul(x=element(row, c), y=minors[columns[:i] + columns[i + 1 :]])
+                total = part if total is None else (mb.sub if i % 2 else mb.add)(x=total, y=part)
+            larger[columns] = total
+        minors = larger
+    return minors[tuple(range(n))]

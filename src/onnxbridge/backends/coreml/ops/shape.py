@@ -1,12 +1,13 @@
 """Operators that make shapes, read them, or arrange elements anew."""
 
 import numpy as np
+import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, product, reshaped, select, size, sizes
-from onnxbridge.backends.coreml.types import cast, like, narrow
+from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, numbers, product, reshaped, select, size, sizes
+from onnxbridge.backends.coreml.types import cast, held, like, narrow
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Ints, Outputs
 
@@ -196,3 +197,11 @@ def trilu(input, k=None, *, upper=1):
 
 def _count(n):
     return np.int32(n) if isinstance(n, int) else n
+
+
+@rule("EyeLike")
+def eye_like(input, *, dtype=None, k=0):
+    rows, columns = numbers(input)
+    kind = input.dtype if dtype is None else held(ir.DataType(dtype))
+    eye = np.eye(rows, columns, k, types.nptype_from_builtin(kind))
+    return mb.const(val=eye)

@@ -251,10 +251,10 @@ def test_a_bomb_ends_in_a_limit_error_at_once(kind):
     weights = "float[1,1] one = {1}, int64[1] o = {1}, int64[4] four = {1, 1, 1, 1}"
     body = body.replace("<", f"<{weights}, ", 1) if body.startswith("<") else f"<{weights}> {body}"
     proto = model(f"agraph () => (float[n] y) {body}")
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(LimitError) as caught:
         Executor(proto).run(None, {})
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     message = str(caught.value)
     assert kind.split()[0] in message
     assert "bytes" in message

@@ -493,3 +493,32 @@ def test_a_definition_with_a_loop_is_written_out():
     new = model_of(18, text)
     for target in (16, 13):
         same(new, onnxbridge.opset.convert(new, to=target))
+
+
+def test_node_names_stay_one_of_a_kind():
+    text = """g (float[2,4] x) => (float[2,4] y) <float[4] s = {1,2,3,4}>
+              { a = LayerNormalization(x, s)  b = LayerNormalization(a, s)  c = Gelu(b)  y = Softmax<axis=0>(c) }"""
+    new = onnxbridge.opset.convert(model_of(20, text), to=11)
+    names = [n.name for n in new.graph.node]
+    assert all(names) and len(set(names)) == len(names)
+
+
+def test_sizes_worked_out_of_constants_count_as_constants():
+    """PyTorch's older exporter writes the paddings of a Pad as a chain of operators on constants."""
+    text = """g (float[2,3] x) => (float[2,6] y) <int64[2] given = {1,2}, int64[1] shape = {2}>
+    {
+       zeros = ConstantOfShape<value = int64[1] {0}>(shape)
+       both = Concat<axis=0>(given, zeros)
+       minus = Constant<value = int64[1] {-1}>()
+       first = Constant<value = int64[1] {0}>()
+       least = Constant<value = int64[1] {-9223372036854775807}>()
+       two = Constant<value = int64[2] {-1, 2}>()
+       pairs = Reshape(both, two)
+       back = Slice(pairs, minus, least, first, minus)
+       turned = Transpose<perm=[1,0]>(back)
+       pads = Reshape(turned, minus)
+       y = Pad(x, pads)
+    }"""
+    model = model_of(13, text)
+    for target in (10, 9):
+        same(model, onnxbridge.opset.convert(model, to=target))

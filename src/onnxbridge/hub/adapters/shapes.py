@@ -65,7 +65,7 @@ def known(value: ir.Value, depth: int = 32) -> np.ndarray[Any, Any] | None:
 # Operators on sizes and axes that mean the same in every version that has these inputs.
 _STABLE = frozenset({
     "Abs", "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Max", "Min", "Mul", "Neg", "Not", "Range", "Reshape", "Sub",
-    "Where",
+    "ConstantOfShape", "Slice", "Squeeze", "Transpose", "Unsqueeze", "Where",
 })  # fmt: skip
 
 
@@ -81,5 +81,9 @@ def _computed(node: ir.Node, depth: int) -> np.ndarray[Any, Any] | None:
         return None
     if node.op_type == "Range" and (abs(int(arrays[1]) - int(arrays[0])) > _MOST or int(arrays[2]) == 0):
         return None
+    if node.op_type == "ConstantOfShape" and math.prod(int(d) for d in arrays[0]) > _MOST:
+        return None
+    if node.op_type in ("Slice", "Squeeze", "Unsqueeze") and len(arrays) < 2:
+        return None  # what is an input today was an attribute
     results = fold.evaluate(node, arrays)
     return None if results is None or results[0].dtype.kind not in "iub" else results[0]

@@ -44,6 +44,7 @@ class Walk:
         self._model = model
         self._to = to
         self._names = {v.name for g in every_graph(model) for v in _values(g) if v.name}
+        self._node_names = {n.name for g in every_graph(model) for n in g if n.name}
         self._writers: dict[int, Builder] = {}
         self._problems: list[Problem] = []
         self._function = False
@@ -95,6 +96,8 @@ class Walk:
         except Unsupported as refusal:
             try:
                 self._forget()
+                if self._constant(graph, node, min(version, OPSET)):
+                    return
                 since = versions.since(node.op_type, version)
                 if version <= self._to or since is None or since != versions.since(node.op_type, OPSET):
                     raise refusal
@@ -179,9 +182,7 @@ class Walk:
 
     def _decompose(self, graph: ir.Graph, node: ir.Node, version: int, opset: int) -> None:
         """Write the operator in others, at the version that those are of; the graphs inside it are brought there first."""
-        constants = [known(v) for v in node.outputs]
-        if all(c is not None for c in constants):
-            self._replace(graph, node, tuple(constants), version)
+        if self._constant(graph, node, min(version, OPSET)):
             return
         if self._depth > _DEEPEST:
             raise Unsupported(f"it came with opset {version}, and its definition does not end in older operators")
@@ -197,6 +198,14 @@ class Walk:
             self._put(graph, node, nodes, results, written_at)
         finally:
             self._depth -= 1
+
+    def _constant(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
+        """Put constants in the place of a node whose results are known already."""
+        results = [known(v) for v in node.outputs]
+        if not results or any(r is None for r in results):
+            return False
+        self._replace(graph, node, tuple(results), version)
+        return True
 
     def _at(self, to: int, graph: ir.Graph, version: int) -> None:
         """Convert one graph to another opset than the whole model's."""
@@ -244,9 +253,11 @@ class Walk:
                     value.name = writer.unique(f"{stem}/{new.op_type}")
                 elif not value.name:
                     value.name = ""
-            if not new.name:
-                last = new is written[-1]
-                new.name = node.name if last and node.name else f"{node.name}/{new.op_type}" if node.name else None
+            new.name = node.name if new is written[-1] and node.name else self._node_name(f"{node.name or stem}/{new.op_type}")
+            for part in _inner(new) if nodes else ():
+                for inside in (part, *part.subgraphs()):
+                    for each in inside:
+                        each.name = self._node_name(f"{node.name or stem}/{each.op_type}")
             new.metadata_props.update(node.metadata_props)
         graph.insert_before(node, written)
         graph.remove(node, safe=True)
@@ -256,6 +267,15 @@ class Walk:
                 self.graph(inner, version)
             if new.domain in _DOMAINS:
                 self._node(graph, new, version)
+
+    def _node_name(self, name: str) -> str:
+        """The name itself where no node has it, otherwise the name with a number."""
+        label, n = name, 0
+        while label in self._node_names:
+            n += 1
+            label = f"{name}_{n}"
+        self._node_names.add(label)
+        return label
 
     def _keep_constants(self, owner: ir.Graph) -> None:
         """Give the constants that adapters made a home: the main graph's initializers, or nodes at the head of a function."""
@@ -271,6 +291,7 @@ class Walk:
                 continue
             assert value.const_value is not None
             constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)])
+            constant.name = self._node_name(f"{value.name}/Constant")
             constant.outputs[0].name, constant.outputs[0].type = value.name, value.type
             value.replace_all_uses_with(constant.outputs[0])
             owner.insert_before(owner[0], constant)

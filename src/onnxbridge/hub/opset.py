@@ -39,7 +39,7 @@ def from_hub(model: ir.Model, to: int) -> ir.Model:
 
 def lowest(model: ir.Model, least: int = LOWEST_WRITTEN) -> int:
     """The lowest opset, from `least` up, at which a hub model's nodes stand as they are."""
-    from onnxbridge.hub.adapters.walk import fits
+    from onnxbridge.hub.adapters.fits import fits
 
     there = model.opset_imports.get("", OPSET)
     nodes = [n for g in every_graph(model) for n in g if n.domain == ""]

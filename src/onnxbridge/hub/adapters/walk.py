@@ -23,7 +23,7 @@ from onnxbridge.hub.graphs import every_graph
 from onnxbridge.hub.inference import by_type_variable, infer
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import plain
-from onnxbridge.lowering import Call, Ref, bind, same
+from onnxbridge.lowering import Call, Ref, bind
 from onnxbridge.rules import Rule, Rules
 
 _DOMAINS = ("", "ai.onnx")
@@ -216,7 +216,7 @@ class Walk:
             self._to = target
 
     def _adapt(self, graph: ir.Graph, node: ir.Node, adapter: Rule, version: int, to: int) -> None:
-        self._replace(graph, node, _results(node, adapter, version, self._writer(to)), to)
+        self._replace(graph, node, results_of(node, adapter, version, self._writer(to)), to)
 
     def _writer(self, version: int) -> Builder:
         if version not in self._writers:
@@ -297,7 +297,7 @@ class Walk:
             owner.insert_before(owner[0], constant)
 
 
-def _results(node: ir.Node, adapter: Rule, version: int, writer: Builder) -> Any:
+def results_of(node: ir.Node, adapter: Rule, version: int, writer: Builder) -> Any:
     """What an adapter writes for a node of one version."""
     inputs: Iterable[Any] = (None if v is None else Ref(v) for v in node.inputs)
     attrs = {a.name: _attribute(a) for a in node.attributes.values() if a.name != "consumed_inputs"}
@@ -394,43 +394,3 @@ def _unknown(op: str, version: int) -> str:
 
 
 _NO_RULES = Rules("hub.adapters")
-
-
-def _left_alone(node: ir.Node, adapter: Rule, version: int) -> bool:
-    """Whether an adapter writes a node again as it was."""
-    writer = Builder(version - 1)
-    try:
-        _results(node, adapter, version, writer)
-    except (Unsupported, TypeError):
-        return False
-    finally:
-        written = writer.take()
-        inputs = [list(n.inputs) for n in written]
-        for new in written:
-            for i in range(len(new.inputs)):
-                new.replace_input_with(i, None)
-    if len(written) != 1 or written[0].op_type != node.op_type:
-        return False
-    given = [v for v in inputs[0] if v is not None]
-    same_inputs = len(given) == sum(v is not None for v in node.inputs) and all(v in node.inputs for v in given)
-    defaults = versions.defaults(node.op_type, version)
-    before, after = ({a.name: plain(a) for a in n.attributes.values()} for n in (node, written[0]))
-    return same_inputs and all(same(before.get(k, defaults.get(k)), after.get(k, defaults.get(k))) for k in before | after)
-
-
-def fits(node: ir.Node, opset: int, version: int) -> bool:
-    """Whether a node of one opset stands at an older one as it is."""
-    new = versions.since(node.op_type, version)
-    if new is None:
-        return False
-    for old in sorted((v for v in versions.history(node.op_type) if versions.first(node.op_type) <= v < new), reverse=True):
-        if new <= opset:
-            break
-        adapter = down.get(node.op_type, new - 1)
-        if adapter is not None and not _left_alone(node, adapter, new):
-            return False
-        if adapter is None and versions.downward(node, new, old)[0]:
-            return False
-        new = old
-    return new <= opset and not versions.wrong_dtype(node, new)
-

@@ -250,7 +250,7 @@ def samples():
     s("Convolution_v1", img, f(6, 4, 3, 3), f(6), **k3)
     s("Deconvolution _npx_deconvolution", img, f(4, 6, 3, 3), **k3)
     s("Deconvolution", img, f(4, 3, 3, 3), f(6), num_group=2, stride=(2, 2), adj=(1, 1), pad=(1, 1), no_bias=False, **k3)
-    s("Deconvolution", img, f(4, 6, 4, 4), kernel=(4, 4), num_filter=6, stride=(2, 2), target_shape=(12, 12))
+    s("Deconvolution", img, f(4, 6, 4, 4), kernel=(4, 4), num_filter=6, stride=(2, 2), pad=(1, 1), target_shape=(12, 12))
     s("Deconvolution", f(2, 4, 9), f(4, 5, 3), kernel=(3,), num_filter=5, stride=(2,), dilate=(2,), layout="NCW")
     s("Deconvolution", f(1, 2, 3, 3, 3), f(2, 3, 2, 2, 2), kernel=(2, 2, 2), num_filter=3, stride=(2, 2, 2))
     s("FullyConnected _npx_fully_connected", img, f(5, 144), f(5), num_hidden=5, known=(1, 2))

@@ -1,0 +1,59 @@
+"""The MXNet backend: the hub model as `PATH-symbol.json` and `PATH-0000.params`, written without MXNet."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.program import MXNetModel, convert
+from onnxbridge.plugins import Arrays, Run
+from onnxbridge.rules import Rules
+from onnxbridge.runtime.mxnet import service
+
+
+class MXNetBackend:
+    """Writes MXNet 1.9 symbols."""
+
+    name = "mxnet"
+    title = "MXNet"
+    package = ""
+
+    @property
+    def rules(self) -> Rules:
+        return rule
+
+    def from_hub(self, model: ir.Model) -> MXNetModel:
+        """The model as a symbol and its parameters."""
+        return convert(model)
+
+    def native(self, artifact: MXNetModel) -> MXNetModel:
+        """The artifact itself: MXNet's own objects exist only in its own interpreter."""
+        return artifact
+
+    def save(self, artifact: MXNetModel, path: Path) -> list[Path]:
+        """Write `PATH-symbol.json` and `PATH-0000.params`, which MXNet loads as epoch 0 of a checkpoint."""
+        return artifact.save(path)
+
+    def runner(self, artifact: MXNetModel, device: str = "auto") -> Run:
+        """MXNet itself, on the CPU of its own interpreter."""
+        mxnet = service()
+        folder = tempfile.TemporaryDirectory()
+        symbol, params = artifact.save(Path(folder.name, "net"))
+
+        def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+            assert folder.name  # the files live as long as what runs them
+            found = mxnet.run(symbol, params, {name: feeds[name] for name in artifact.inputs})
+            return dict(zip(artifact.outputs, found.values(), strict=True))
+
+        return run
+
+    def filename(self, stem: str) -> str:
+        return stem
+
+
+backend = MXNetBackend()

@@ -1,0 +1,90 @@
+"""Activation functions and softmax in its forms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.ops.types import cast, fixed
+from onnxbridge.errors import Unsupported
+
+
+def _activation(kind):
+    def lower(sym, *inputs):
+        return sym.Activation(*inputs, act_type=kind)
+
+    return lower
+
+
+for _name, _kind in {"Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softrelu", "Softsign": "softsign"}.items():
+    rule(_name)(_activation(_kind))
+
+
+@rule("Relu")
+def relu(sym, X):
+    return sym.relu(X)
+
+
+@rule("LeakyRelu")
+def leaky_relu(sym, X, *, alpha=0.01):
+    return sym.LeakyReLU(X, act_type="leaky", slope=alpha)
+
+
+@rule("Elu")
+def elu(sym, X, *, alpha=1.0):
+    return sym.LeakyReLU(X, act_type="elu", slope=alpha)
+
+
+@rule("Selu")
+def selu(sym, X, *, alpha=1.6732632, gamma=1.050701):
+    return sym._mul_scalar(sym.LeakyReLU(X, act_type="elu", slope=alpha), scalar=gamma, is_int=False)
+
+
+@rule("PRelu")
+def prelu(sym, X, slope):
+    return sym._npi_where(sym._npi_less_scalar(X, scalar=0.0, is_int=False), sym._npi_multiply(X, slope), X)
+
+
+@rule("HardSigmoid")
+def hard_sigmoid(sym, X, *, alpha=0.2, beta=0.5):
+    return sym.hard_sigmoid(X, alpha=alpha, beta=beta)
+
+
+@rule("Softmax")
+def softmax(sym, input, *, axis=-1):
+    return sym.softmax(input, axis=axis)
+
+
+@rule("LogSoftmax")
+def log_softmax(sym, input, *, axis=-1):
+    return sym.log_softmax(input, axis=axis)
+
+
+@rule("Hardmax")
+def hardmax(sym, input, *, axis=-1):
+    axis %= len(input.shape)
+    (size,) = fixed(input, [axis])
+    places = np.arange(size, dtype=np.int64).reshape([-1] + [1] * (len(input.shape) - 1 - axis))
+    first = sym._npi_argmax(input, axis=axis, keepdims=True)
+    first.dtype = np.dtype(np.int64)
+    hot = sym._npi_equal(first, places)
+    hot.dtype = np.dtype(bool)
+    return cast(sym, hot, input.dtype)
+
+
+@rule("Clip")
+def clip(sym, input, min=None, max=None):
+    """Numbers where they are known, arrays otherwise; a low end above the high end gives the high end."""
+    y = input
+    if min is not None:
+        y = sym._npi_maximum(y, min)
+    if max is not None:
+        y = sym._npi_minimum(y, max)
+    return y if y is not input else sym._copy(input)
+
+
+@rule("Gelu")
+def gelu(sym, X, *, approximate="none"):
+    if approximate != "none":
+        raise Unsupported("approximate='tanh' is not an operator of MXNet's")
+    return sym.LeakyReLU(X, act_type="gelu")

@@ -1,0 +1,86 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.ops.shape import padded
+from onnxbridge.backends.mxnet.ops.types import fixed
+from onnxbridge.errors import Unsupported
+
+
+def window_pads(x, kernel, strides, dilations, pads, auto_pad):
+    """Padding before and behind each axis, where ONNX only says that the size stays the same."""
+    count = len(kernel)
+    if auto_pad in ("NOTSET", ""):
+        return list(pads or (0,) * (2 * count))
+    if auto_pad == "VALID":
+        return [0] * (2 * count)
+    spare = []
+    for n, k, s, d in zip(fixed(x, range(2, 2 + count)), kernel, strides, dilations, strict=True):
+        spare.append(max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0))
+    less, more = [p // 2 for p in spare], [p - p // 2 for p in spare]
+    return less + more if auto_pad == "SAME_UPPER" else more + less
+
+
+def symmetric(sym, x, pads, value=0.0):
+    """The input and the padding that is the same on both sides; any other padding is done first."""
+    count = len(pads) // 2
+    if tuple(pads[:count]) == tuple(pads[count:]) and min(pads, default=0) >= 0:
+        return x, tuple(pads[:count])
+    return padded(sym, x, [0, 0, *pads[:count], 0, 0, *pads[count:]], value=value), (0,) * count
+
+
+@rule("Conv")
+def conv(sym, X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
+    filters, _, *kernel = fixed(W)
+    count = len(kernel)
+    if not 1 <= count <= 3:
+        raise Unsupported(f"a convolution over {count} dimensions is not an operator of MXNet's")
+    strides, dilations = strides or (1,) * count, dilations or (1,) * count
+    x, pad = symmetric(sym, X, window_pads(X, kernel, strides, dilations, pads, auto_pad))
+    return sym.Convolution(
+        x, W, B, kernel=tuple(kernel), stride=strides, dilate=dilations, pad=pad, num_filter=filters, num_group=group,
+        no_bias=B is None,
+    )  # fmt: skip
+
+
+@rule("ConvTranspose")
+def conv_transpose(
+    sym, X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
+    output_shape=None, pads=None, strides=None,
+):  # fmt: skip
+    _, filters, *kernel = fixed(W)
+    count = len(kernel)
+    if not 1 <= count <= 3:
+        raise Unsupported(f"a convolution over {count} dimensions is not an operator of MXNet's")
+    strides, dilations = strides or (1,) * count, dilations or (1,) * count
+    extra = output_padding or (0,) * count
+    if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        pads = _target_pads(X, kernel, strides, dilations, extra, output_shape, auto_pad)
+    pads = list(pads or (0,) * (2 * count))
+    even = tuple(pads[:count]) == tuple(pads[count:]) and min(pads) >= 0 and all(e < s for e, s in zip(extra, strides, strict=True))
+    y = sym.Deconvolution(
+        X, W, B, kernel=tuple(kernel), stride=strides, dilate=dilations, pad=tuple(pads[:count]) if even else (0,) * count,
+        adj=tuple(extra) if even else (0,) * count, num_filter=filters * group, num_group=group, no_bias=B is None,
+    )  # fmt: skip
+    if even:
+        return y
+    behind = [e - p for e, p in zip(extra, pads[count:], strict=True)]
+    if B is not None and max(behind) > 0:
+        raise Unsupported("output padding beyond the windows together with a bias")
+    y.shape = (*X.shape[:1], filters * group, *[None] * count)
+    return padded(sym, y, [0, 0, *[-p for p in pads[:count]], 0, 0, *behind])
+
+
+def _target_pads(x, kernel, strides, dilations, extra, output_shape, auto_pad):
+    """The padding that leads to the wanted size."""
+    sizes = fixed(x, range(2, 2 + len(kernel)))
+    target = output_shape or [n * s for n, s in zip(sizes, strides, strict=True)]
+    total = [
+        s * (n - 1) + e + (k - 1) * d + 1 - t
+        for n, k, s, d, e, t in zip(sizes, kernel, strides, dilations, extra, target[-len(kernel) :], strict=True)
+    ]
+    less, more = [p // 2 for p in total], [p - p // 2 for p in total]
+    return less + more if auto_pad == "SAME_UPPER" else more + less
+
+

@@ -1,0 +1,137 @@
+"""Pooling over windows and over everything."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.ops.conv import symmetric, window_pads
+from onnxbridge.backends.mxnet.ops.shape import padded
+from onnxbridge.backends.mxnet.ops.types import fixed, is_float, rank, within
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Outputs
+
+MOST_OFFSETS = 64
+
+
+def _pads(x, kernel, strides, dilations, pads, auto_pad, ceil_mode):
+    """The padding with which whole windows cover what ONNX's windows cover: with `ceil_mode` there is more of it behind."""
+    pads, count = window_pads(x, kernel, strides, dilations, pads, auto_pad), len(kernel)
+    if not ceil_mode:
+        return pads
+    for i, (n, k, s, d) in enumerate(zip(fixed(x, range(2, 2 + count)), kernel, strides, dilations, strict=True)):
+        span, whole = (k - 1) * d + 1, n + pads[i] + pads[count + i]
+        windows = -(-(whole - span) // s) + 1
+        if (windows - 1) * s >= n + pads[i]:  # the last one would begin behind the input
+            windows -= 1
+        pads[count + i] = max((windows - 1) * s + span - n - pads[i], 0)
+    return pads
+
+
+@rule("MaxPool")
+def max_pool(
+    sym, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, storage_order=0, strides=None,
+    used: Outputs = (),
+):  # fmt: skip
+    if len(used) > 1 and used[1]:
+        raise Unsupported("the output Indices is not known to MXNet's pooling")
+    if not is_float(X):
+        return within(sym, lambda x: max_pool(sym, x, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations,
+                                              kernel_shape=kernel_shape, pads=pads, strides=strides), np.float32, X)  # fmt: skip
+    count = len(kernel_shape)
+    strides, dilations = strides or (1,) * count, dilations or (1,) * count
+    around = _pads(X, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    least = float(np.finfo(X.dtype).min)
+    if any(d > 1 for d in dilations):
+        return _dilated(sym, X, kernel_shape, strides, dilations, around, least)
+    if all(p < k for p, k in zip(around, tuple(kernel_shape) * 2, strict=True)):
+        x, pad = symmetric(sym, X, around, least)
+    else:
+        x, pad = padded(sym, X, [0, 0, *around[:count], 0, 0, *around[count:]], value=least), (0,) * count
+    return sym.Pooling(x, kernel=kernel_shape, stride=strides, pad=pad, pool_type="max")
+
+
+def _dilated(sym, x, kernel, strides, dilations, pads, least):
+    """The largest among the shifted views of the input, one for each place in a window."""
+    count = len(kernel)
+    if math.prod(kernel) > MOST_OFFSETS:
+        raise Unsupported(f"dilated windows of more than {MOST_OFFSETS} elements")
+    sizes = [n + a + b for n, a, b in zip(fixed(x, range(2, 2 + count)), pads[:count], pads[count:], strict=True)]
+    x = padded(sym, x, [0, 0, *pads[:count], 0, 0, *pads[count:]], value=least)
+    windows = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
+    best = None
+    for offset in itertools.product(*map(range, kernel)):
+        begin = [o * d for o, d in zip(offset, dilations, strict=True)]
+        end = [b + (w - 1) * s + 1 for b, w, s in zip(begin, windows, strides, strict=True)]
+        view = sym.slice(x, begin=(None, None, *begin), end=(None, None, *end), step=(None, None, *strides))
+        best = view if best is None else sym._npi_maximum(best, view)
+    return best
+
+
+@rule("AveragePool")
+def average_pool(
+    sym, X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape, pads=None, strides=None
+):  # fmt: skip
+    count = len(kernel_shape)
+    if any(d > 1 for d in dilations or ()):
+        raise Unsupported("dilations are not known to MXNet's pooling")
+    strides, ones = strides or (1,) * count, (1,) * count
+    given = window_pads(X, kernel_shape, strides, ones, pads, auto_pad)
+    around = _pads(X, kernel_shape, strides, ones, pads, auto_pad, ceil_mode)
+    even = given[:count] == given[count:] and all(p < k for p, k in zip(given, tuple(kernel_shape) * 2, strict=True))
+    if around == given and even:
+        return sym.Pooling(
+            X, kernel=kernel_shape, stride=strides, pad=tuple(given[:count]), pool_type="avg",
+            count_include_pad=bool(count_include_pad),
+        )  # fmt: skip
+    x = padded(sym, X, [0, 0, *around[:count], 0, 0, *around[count:]])
+    total = sym.Pooling(x, kernel=kernel_shape, stride=strides, pool_type="sum")
+    return sym._npi_true_divide(total, _counts(X, kernel_shape, strides, given, around, count_include_pad))
+
+
+def _counts(x, kernel, strides, given, around, count_include_pad):
+    """How many elements each window holds; with `count_include_pad` those of the model's own padding are among them."""
+    counts, count = np.ones((), x.dtype), len(kernel)
+    for i, (n, k, s) in enumerate(zip(fixed(x, range(2, 2 + count)), kernel, strides, strict=True)):
+        starts = np.arange((n + around[i] + around[count + i] - k) // s + 1) * s - around[i]
+        low, high = (-given[i], n + given[count + i]) if count_include_pad else (0, n)
+        counts = counts[..., None] * (np.minimum(starts + k, high) - np.maximum(starts, low)).astype(x.dtype)
+    return counts
+
+
+@rule("LpPool")
+def lp_pool(sym, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None):
+    count = len(kernel_shape)
+    if any(d > 1 for d in dilations or ()):
+        raise Unsupported("dilations are not known to MXNet's pooling")
+    strides = strides or (1,) * count
+    around = _pads(X, kernel_shape, strides, (1,) * count, pads, auto_pad, ceil_mode)
+    powers = sym._power_scalar(sym.abs(X), scalar=float(p), is_int=False)
+    powers.shape = X.shape
+    powers = padded(sym, powers, [0, 0, *around[:count], 0, 0, *around[count:]])
+    total = sym.Pooling(powers, kernel=kernel_shape, stride=strides, pool_type="sum")
+    return sym._power_scalar(total, scalar=1 / p, is_int=False)
+
+
+def _global(kind):
+    def lower(sym, X):
+        count = rank(X) - 2
+        if 1 <= count <= 3:
+            return sym.Pooling(X, kernel=(1,) * count, global_pool=True, pool_type=kind)
+        return sym.call("_npi_mean" if kind == "avg" else "_np_max", X, axis=tuple(range(2, rank(X))), keepdims=True)
+
+    return lower
+
+
+rule("GlobalAveragePool")(_global("avg"))
+rule("GlobalMaxPool")(_global("max"))
+
+
+@rule("GlobalLpPool")
+def global_lp_pool(sym, X, *, p=2):
+    powers = sym._power_scalar(sym.abs(X), scalar=float(p), is_int=False)
+    total = sym._np_sum(powers, axis=tuple(range(2, rank(X))), keepdims=True)
+    return sym._power_scalar(total, scalar=1 / p, is_int=False)

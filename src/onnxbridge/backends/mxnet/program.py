@@ -1,0 +1,152 @@
+"""Hub models as MXNet symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.backends.mxnet import params
+from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.writer import Value, Writer
+from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
+from onnxbridge.hub import calls, expand, fold
+from onnxbridge.hub.paths import replacing
+from onnxbridge.lowering import Body, Call, Ref, lower, resolve
+
+Array = np.ndarray[Any, Any]
+DIRECTION = "ONNX to MXNet"
+
+
+@dataclass(frozen=True)
+class MXNetModel:
+    """A symbol (the text of its file) with its parameters ("arg:weight", "aux:mean") and the hub's names of inputs and outputs."""
+
+    symbol: str
+    params: dict[str, Array]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def save(self, path: Path) -> list[Path]:
+        """Write the two files of the checkpoint `path`, epoch 0."""
+        symbol, values = (path.with_name(path.name + end) for end in ("-symbol.json", "-0000.params"))
+        with replacing(symbol) as temporary:
+            temporary.write_text(self.symbol, encoding="utf-8")
+        params.write(values, self.params)
+        return [symbol, values]
+
+
+def convert(model: ir.Model) -> MXNetModel:
+    """The hub model as a symbol.
+
+    Raises:
+        ConversionError: with every operator that is in the way.
+    """
+    model = model.clone()
+    _fold(model.graph)
+    target = _Target(Writer(_np_shape(model.graph)))
+    values = calls.HubValues(target.constant)
+    problems = []
+    for v in model.graph.inputs:
+        try:
+            values[v] = target.writer.variable(v.name or "", _dtype(v), _shape(v))
+        except Unsupported as e:
+            problems.append(Problem(f"the input {v.name}", e.reason, e.hint, (Source(node=v.name or ""),)))
+    if problems:
+        raise ConversionError(DIRECTION, problems)
+    lower([c for n in model.graph if not _known(n) for c in [calls.call_of(n)]], rule, values, target)
+    heads = []
+    for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):
+        heads.append(target.output(v, result, heads))
+    names = [tuple(v.name or "" for v in vs) for vs in (model.graph.inputs, model.graph.outputs)]
+    return MXNetModel(target.writer.symbol(heads), target.writer.params, *names)
+
+
+def _fold(graph: ir.Graph) -> None:
+    """Give the results that are known already their values."""
+    for node in graph:
+        known = fold.fold(node)
+        for output, array in zip(node.outputs, known or [], strict=False):
+            output.const_value = ir.tensor(array, name=output.name)
+
+
+def _known(node: ir.Node) -> bool:
+    return all(o.const_value is not None for o in node.outputs)
+
+
+def _np_shape(graph: ir.Graph) -> bool:
+    """Whether there are arrays without dimensions, or without elements, which MXNet knows under np-shape semantics only."""
+    values = [*graph.inputs, *graph.outputs, *(o for n in graph if not _known(n) for o in n.outputs)]
+    return any(v.shape is not None and (len(v.shape) == 0 or 0 in v.shape) for v in values)
+
+
+def _dtype(value: ir.Value) -> np.dtype[Any]:
+    if not isinstance(value.type, ir.TensorType) or value.dtype is None:
+        raise Unsupported("MXNet has tensors only")
+    if value.dtype == ir.DataType.STRING:
+        raise Unsupported("MXNet has no strings")
+    dtype = np.dtype(value.dtype.numpy())
+    params.flag(dtype)
+    return dtype
+
+
+def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
+    return None if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
+
+
+class _Target:
+    """What the walker writes into."""
+
+    direction = DIRECTION
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    def constant(self, value: ir.Value) -> Value:
+        assert value.const_value is not None
+        _dtype(ir.Value(type=ir.TensorType(value.const_value.dtype)))
+        return self.writer.constant(value.const_value.numpy(), value.name or "")
+
+    def static(self, key: Hashable, value: Any) -> Array | None:
+        if isinstance(key, ir.Value):
+            known = fold.static(key)
+            if known is None:
+                sizes = fold.sizes(key)
+                known = None if sizes is None or None in sizes else np.array(sizes, np.int64)
+            return known
+        return None
+
+    def scope(self, call: Call) -> AbstractContextManager[None]:
+        key = next((k for k in call.outputs if k is not None), None)
+        return self.writer.scope(_stem(key) if isinstance(key, ir.Value) else call.op)
+
+    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(self._adopt(k, r) for k, r in zip(call.outputs, results, strict=False))
+
+    def _adopt(self, key: Any, result: Any) -> Any:
+        if not isinstance(key, ir.Value):
+            return result
+        if not isinstance(result, Value):
+            result = self.writer.constant(np.asarray(result))
+        return Value(result.node, result.index, _dtype(key), _shape(key), result.array)
+
+    def expand(self, call: Call) -> Body | None:
+        return expand.body_of(call)
+
+    def output(self, value: ir.Value, result: Value, before: list[Value]) -> Value:
+        """The result behind an output of the model, under the output's name where the symbol's other names leave room for it."""
+        if self.writer.nodes[result.node]["op"] == "null" or any(b.node == result.node for b in before):
+            result = self.writer.identity(result)
+        self.writer.rename(result, _stem(value))
+        return result
+
+
+def _stem(value: ir.Value) -> str:
+    """The name of a node whose output MXNet then calls as the hub does: it adds "_output"."""
+    name = value.name or ""
+    return name.removesuffix("_output") or name

@@ -1,0 +1,159 @@
+"""The `sym` writer: nodes of an MXNet symbol and their parameters, written without MXNet.
+
+    y = sym.Activation(sym.Convolution(x, weight, kernel=(3, 3), num_filter=8, no_bias=True), act_type="relu")
+
+Numbers among the inputs become parameters of the dtype that the first value next to them has.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.backends.mxnet.params import flag
+
+Array = np.ndarray[Any, Any]
+VERSION = 10901
+# operators that take any number of inputs and want to be told how many
+COUNTED = frozenset({"Concat", "add_n", "stack", "UpSampling", "_npi_concatenate", "_npi_stack", "_npi_einsum", "khatri_rao"})
+STATES = {"BatchNorm": (3, 4)}
+"""Which inputs of an operator are auxiliary states."""
+
+
+@dataclass(eq=False)
+class Value:
+    """One output of a node. `array` is what a parameter holds; `shape` has numbers, names and None, or is None altogether."""
+
+    node: int
+    index: int
+    dtype: np.dtype[Any]
+    shape: tuple[int | str | None, ...] | None
+    array: Array | None = None
+
+    @property
+    def rank(self) -> int:
+        assert self.shape is not None
+        return len(self.shape)
+
+
+class Writer:
+    """Collects the nodes. `np_shape` tells whether arrays without dimensions or elements are among the values."""
+
+    def __init__(self, np_shape: bool) -> None:
+        self.np_shape = np_shape
+        self.nodes: list[dict[str, Any]] = []
+        self.params: dict[str, Array] = {}
+        self._names: set[str] = set()
+        self._stem = ""
+        self._constants: dict[tuple[Any, ...], Value] = {}
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        if op.startswith("__"):
+            raise AttributeError(op)
+        return functools.partial(self.call, op)
+
+    def call(self, op: str, *inputs: Any, outputs: int = 1, **attrs: Any) -> Any:
+        """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
+        given = [i for i in inputs if i is not None]
+        like = next((i for i in given if isinstance(i, Value)), None)
+        values = [i if isinstance(i, Value) else self.constant(np.asarray(i, like.dtype if like else None)) for i in given]
+        for position in STATES.get(op, ()):
+            values[position] = self._state(values[position])
+        if op in COUNTED:
+            attrs["num_args"] = len(values)
+        texts = {name: _text(value) for name, value in attrs.items() if value is not None}
+        name = self.unique(f"{self._stem}/{op}" if self._stem else op)
+        self.nodes.append({"op": op, "name": name, "attrs": texts, "inputs": [[v.node, v.index, 0] for v in values]})
+        dtype = like.dtype if like is not None else np.dtype(np.float32)
+        made = tuple(Value(len(self.nodes) - 1, i, dtype, None) for i in range(outputs))
+        return made if outputs > 1 else made[0]
+
+    def variable(self, name: str, dtype: np.dtype[Any], shape: tuple[int | str | None, ...] | None) -> Value:
+        """An input of the symbol."""
+        self.nodes.append({"op": "null", "name": self.unique(name), "attrs": {"__dtype__": str(flag(dtype))}, "inputs": []})
+        return Value(len(self.nodes) - 1, 0, dtype, shape)
+
+    def constant(self, array: Array, name: str = "", prefix: str = "arg") -> Value:
+        """A parameter; it is held by reference. Small ones with the same content are one."""
+        flag(array.dtype)
+        stored = array if array.ndim or self.np_shape else array.reshape(1)  # without np-shape, no dimensions mean no array
+        key: tuple[Any, ...] | None = None
+        if array.size <= 16 and prefix == "arg":
+            key = (array.dtype.str, array.shape, array.tobytes())
+            if key in self._constants:
+                return self._constants[key]
+        label = self.unique(name or f"{self._stem}/constant".lstrip("/"))
+        self.nodes.append({"op": "null", "name": label, "inputs": []})
+        self.params[f"{prefix}:{label}"] = stored
+        made = Value(len(self.nodes) - 1, 0, array.dtype, array.shape, array)
+        if key is not None:
+            self._constants[key] = made
+        return made
+
+    def _state(self, value: Value) -> Value:
+        """A parameter once more, as an auxiliary state."""
+        assert value.array is not None
+        name = self.nodes[value.node]["name"]
+        if self.params.pop(f"arg:{name}", None) is not None and not self._used(value.node):
+            self.params[f"aux:{name}"] = value.array
+            self._constants = {k: v for k, v in self._constants.items() if v is not value}
+            return value
+        self.params[f"arg:{name}"] = value.array
+        return self.constant(value.array, name, "aux")
+
+    def _used(self, node: int) -> bool:
+        return any(i[0] == node for n in self.nodes for i in n["inputs"])
+
+    @contextmanager
+    def scope(self, stem: str) -> Iterator[None]:
+        """Nodes written inside take `stem` as the beginning of their names."""
+        outer, self._stem = self._stem, stem
+        try:
+            yield
+        finally:
+            self._stem = outer
+
+    def unique(self, name: str) -> str:
+        """The name itself where it is free, otherwise the name with a number."""
+        label, n = name, 0
+        while label in self._names:
+            n += 1
+            label = f"{name}_{n}"
+        self._names.add(label)
+        return label
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give the node behind a value another name, if that is free."""
+        node = self.nodes[value.node]
+        if node["op"] != "null" and name not in self._names:
+            self._names.discard(node["name"])
+            node["name"] = self.unique(name)
+
+    def symbol(self, heads: Sequence[Value]) -> str:
+        """The text of the symbol file."""
+        graph = {
+            "nodes": [{k: v for k, v in n.items() if k != "attrs" or v} for n in self.nodes],
+            "arg_nodes": [i for i, n in enumerate(self.nodes) if n["op"] == "null"],
+            "node_row_ptr": list(range(len(self.nodes) + 1)),
+            "heads": [[v.node, v.index, 0] for v in heads],
+            "attrs": {"mxnet_version": ["int", VERSION]} | ({"is_np_shape": ["int", 1]} if self.np_shape else {}),
+        }
+        return json.dumps(graph, indent=1) + "\n"
+
+
+def _text(value: Any) -> str:
+    """An attribute as MXNet reads it."""
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(_text(v) for v in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, (float, np.floating)):
+        return repr(float(value))
+    return str(value)

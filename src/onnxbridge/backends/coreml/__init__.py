@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.frameworks import coremltools
+from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
 if TYPE_CHECKING:

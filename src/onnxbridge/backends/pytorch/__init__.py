@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import frameworks
+from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
 
@@ -42,10 +41,10 @@ class PytorchBackend:
         export.save(artifact, path)
         return [path]
 
-    def run(self, artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def runner(self, artifact: Any, device: str = "auto") -> Run:
         from onnxbridge.backends.pytorch import export
 
-        return export.run(artifact, feeds)
+        return lambda feeds: export.run(artifact, feeds)
 
     def filename(self, stem: str) -> str:
         return f"{stem}.pt2"

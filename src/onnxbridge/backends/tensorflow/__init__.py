@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import frameworks
+from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
 
@@ -42,10 +41,10 @@ class TensorflowBackend:
         saved.save(artifact, path)
         return [path]
 
-    def run(self, artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def runner(self, artifact: Any, device: str = "auto") -> Run:
         from onnxbridge.backends.tensorflow import saved
 
-        return saved.run(artifact, feeds)
+        return lambda feeds: saved.run(artifact, feeds)
 
     def filename(self, stem: str) -> str:
         return stem

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError
+from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
 
@@ -56,10 +57,13 @@ class _Frontend:
 
         return to_hub(capture(source, inputs, dynamic))
 
-    def run(self, source: Any, feeds: Any) -> dict[str, np.ndarray[Any, Any]]:
-        from onnxbridge.frontends.pytorch.eager import run
+    def runs_here(self) -> bool:
+        return importlib.util.find_spec("torch") is not None
 
-        return run(source, feeds)
+    def runner(self, source: Any, device: str = "auto") -> Run:
+        from onnxbridge.frontends.pytorch.eager import runner
+
+        return runner(source)
 
 
 frontend = _Frontend()

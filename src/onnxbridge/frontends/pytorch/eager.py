@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,31 +11,38 @@ import numpy as np
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import capture, dtypes, naming
+from onnxbridge.plugins import Arrays, Run
 
 
-def run(source: Any, feeds: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """The outputs by the hub model's names, in order; in evaluation mode, the weights untouched."""
+def runner(source: Any) -> Run:
+    """The source, loaded once, as a function; in evaluation mode, the weights untouched."""
     torch = frameworks.torch()
     opened = capture.load(source)
-    with torch.no_grad(), capture.quiet():
-        if isinstance(opened, torch.export.ExportedProgram):
-            args, kwargs = _arguments(opened, feeds)
-            result = opened.module()(*args, **kwargs)
-        else:
-            args, kwargs = _by_name(opened, feeds)
-            with capture.evaluating(opened):
-                result = opened(*args, **kwargs)
-    return outputs_of(result)
+    exported = isinstance(opened, torch.export.ExportedProgram)
+    module = opened.module() if exported else opened
+
+    def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+        with torch.no_grad(), capture.quiet():
+            if exported:
+                args, kwargs = _arguments(opened, feeds)
+                result = module(*args, **kwargs)
+            else:
+                args, kwargs = _by_name(module, feeds)
+                with capture.evaluating(module):
+                    result = module(*args, **kwargs)
+        return outputs_of(result, feeds)
+
+    return run
 
 
-def outputs_of(result: Any) -> dict[str, np.ndarray[Any, Any]]:
+def outputs_of(result: Any, inputs: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
     """What a forward returned, flat and under the names that the hub model gives."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
 
     leaves, spec = pytree.tree_flatten(result)
     found = {}
-    for name, value in zip(naming.outputs(spec), leaves, strict=True):
+    for name, value in zip(naming.outputs(spec, inputs), leaves, strict=True):
         if isinstance(value, torch.Tensor):
             found[name] = np.asarray(dtypes.array(value))
         elif isinstance(value, (bool, int, float)):

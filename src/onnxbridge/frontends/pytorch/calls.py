@@ -53,7 +53,9 @@ def schema_of(target: Any) -> Schema | None:
     if schema is None:
         names = _HIGHER_ORDER.get(name_of(target).partition("::")[2])
         return Schema(names) if names else None
-    defaults = {a.name: literal(a.default_value) for a in schema.arguments if a.has_default_value()}
+    # an optional argument may be None whether the schema says so as a default or not
+    optional = {a.name: None for a in schema.arguments if a.type.kind() == "OptionalType"}
+    defaults = optional | {a.name: literal(a.default_value) for a in schema.arguments if a.has_default_value()}
     return Schema(tuple(a.name for a in schema.arguments), defaults)
 
 
@@ -162,15 +164,17 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
 @functools.cache
-def _library() -> tuple[str, ...]:
-    return (os.path.dirname(frameworks.torch().__file__) + os.sep, f"torch{os.sep}")
+def _not_the_users() -> tuple[str, ...]:
+    """Where the frames of PyTorch and of this package lie, and those of generated code."""
+    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    return (os.path.dirname(frameworks.torch().__file__) + os.sep, f"torch{os.sep}", own + os.sep, "<")
 
 
 @functools.lru_cache(maxsize=4096)
 def _frame(trace: str) -> tuple[str, int, str]:
     """The user's own line in a stack trace: the last frame outside PyTorch."""
     found = _FRAME.findall(trace)
-    mine = [f for f in found if not f[0].startswith(_library())] or found[-1:]
+    mine = [f for f in found if not f[0].startswith(_not_the_users())] 
     return (places.relative(mine[-1][0]), int(mine[-1][1]), mine[-1][2]) if mine else ("", 0, "")
 
 

@@ -78,7 +78,7 @@ def to_hub(captured: Captured) -> ir.Model:
             if dtype is not None and not isinstance(node.meta["val"], (int, float, bool)):
                 values[node] = op.input(node.name, dtype, shape)
                 inputs.append(values[node])
-    labels = naming.outputs(program.call_spec.out_spec)
+    labels = naming.outputs(program.call_spec.out_spec, [v.name or "" for v in inputs])
     for label in labels:
         op.reserve(label)
     with frameworks.torch().no_grad():

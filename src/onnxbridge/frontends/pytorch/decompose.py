@@ -61,8 +61,11 @@ def traced(node: Any) -> tuple[Any, list[Any]] | None:
         return None
     guards = mode.shape_env.guards if mode.shape_env is not None else []
     before = len(guards)
-    with mode, torch.no_grad():
-        made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
+    try:
+        with mode, torch.no_grad():
+            made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
+    except Exception:  # PyTorch's own code, which cannot take these values: the operator counts as one without decomposition
+        return None
     if not all(_about_one(g.expr) for g in guards[before:]):
         return None  # it holds only for sizes like the example's
     made.graph.eliminate_dead_code()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,26 @@ def keys_of(path: Any) -> list[str]:
     return [str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in path]
 
 
-def outputs(spec: Any) -> list[str]:
-    """The names of a result's leaves: "output" for a single one, keys and fields where there are, else positions."""
+def outputs(spec: Any, inputs: Iterable[str]) -> list[str]:
+    """The names of a result's leaves: "output" for a single one, keys and fields where there are, else positions.
+
+    A graph has each name once, so one that an input has already gets a number.
+    """
     from torch.utils import _pytree as pytree
 
     tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
     paths = [keys_of(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
     labels = ["_".join(keys if keys and not keys[0].isdigit() else ["output", *keys]) for keys in paths]
-    return ["output"] if len(labels) == 1 and labels[0].startswith("output") else labels
+    if len(labels) == 1 and labels[0].startswith("output"):
+        labels = ["output"]
+    taken = set(inputs)
+    for i, label in enumerate(labels):
+        n = 0
+        while labels[i] in taken:
+            n += 1
+            labels[i] = f"{label}_{n}"
+        taken.add(labels[i])
+    return labels
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class PytorchTarget(HubTarget):
         self._names = names
         self._shapes = shapes
         self._busy: list[Any] = []
+        self._graphs: dict[Any, calls.Names] = {}
 
     def declared(self, key: Hashable) -> tuple[str, ir.DataType | None, list[Dim] | None]:
         """Name, dtype and shape of an fx node's value, or of one of its several values."""
@@ -87,8 +88,10 @@ class PytorchTarget(HubTarget):
         if found is None:
             return None
         graph, sources = found
+        around = self._graphs.get(node.graph, self._names)
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-        names = calls.Names(dict(zip(placeholders, map(self._names.ref, sources), strict=True)))
+        names = calls.Names(dict(zip(placeholders, map(around.ref, sources), strict=True)))
+        self._graphs[graph] = names
         inner = list(calls.of(graph, names, call.where))
         return Body((), self._guarded(node.target, inner), calls.results_of(graph, names))
 

@@ -63,8 +63,9 @@ def layers(op, kind, input, states, params, has_biases, num_layers, bidirectiona
             kind, x, w, r, b, None, *start, hidden_size=hidden, outputs=1 + len(states),
             direction="bidirectional" if bidirectional else None, **attrs,
         )  # fmt: skip
-        x = op.Squeeze(y, [1])
-        if bidirectional:
+        if not bidirectional:
+            x = op.Squeeze(y, [1])
+        else:
             x = op.reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [op.size(y, 0), op.size(y, 2), 2 * hidden])
         for end, value in zip(ends, last, strict=True):
             end.append(value)

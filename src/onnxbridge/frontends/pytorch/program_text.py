@@ -1,0 +1,189 @@
+"""Checks of a serialised program's JSON: every text in it that PyTorch would evaluate, import or write into code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,511}")
+_PATH = re.compile(r"[A-Za-z0-9_][\w.:/\[\]\- ]{0,1023}")
+_OPERATOR = re.compile(
+    r"torch\.ops\.(aten|prims|higher_order|torchvision|quantized_decomposed)(\.[A-Za-z_]\w*){1,2}|torch\.(_?sym_\w+|sym_\w+)"
+    r"|_operator\.[a-z_]+|math\.[a-z0-9_]+"
+)
+# operators that reach out of the model
+_REACHING = re.compile(r"torch\.ops\.aten\.(from_file|set_|_cuda\w*|record_stream)\b")
+_PYTHON = frozenset(
+    "add sub mul truediv floordiv mod pow neg pos abs and_ or_ xor not_ eq ne lt le gt ge getitem lshift rshift invert".split()
+)
+_FUNCTIONS = frozenset(
+    "Symbol Integer Float Rational Add Mul Pow Mod PythonMod FloorDiv CleanDiv CeilToInt FloorToInt TruncToInt RoundToInt RoundDecimal "
+    "IntTrueDiv FloatTrueDiv ToFloat TruncToFloat FloatPow PowByNatural Max Min Abs Where And Or Not Eq Ne Lt Le Gt Ge Equality "
+    "Unequality StrictLessThan LessThan StrictGreaterThan GreaterThan ModularIndexing Identity IsNonOverlappingAndDenseIndicator "
+    "ceiling floor CeilDiv LShift RShift".split()
+)  # fmt: skip
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Div, ast.USub, ast.UAdd)
+_LONGEST_FORMULA = 4096
+_LARGEST_NUMBER = 1 << 63
+_LARGEST_POWER = 8
+_KEPT_METADATA = ("stack_trace", "nn_module_stack")
+_DEEPEST = 64
+
+
+class Refused(Exception):
+    """A text in the file that must not reach PyTorch."""
+
+
+def is_path(text: str) -> bool:
+    """Whether a parameter's name is one that code may be generated with."""
+    return bool(_PATH.fullmatch(text))
+
+
+def checked(program: Any) -> dict[str, Any]:
+    """The program's description without guards and notes, every name, operator and formula in it checked.
+
+    Raises:
+        Refused: with the reason.
+    """
+    if not isinstance(program, dict) or not isinstance(program.get("graph_module"), dict):
+        raise Refused("describes no program")
+    program = {**program, "guards_code": []}
+    module = program["graph_module"]
+    calls = module.get("module_call_graph") or []
+    whole = [c for c in calls if isinstance(c, dict) and c.get("fqn") == ""]
+    for call in whole:
+        for key in ("in_spec", "out_spec"):
+            _structure((call.get("signature") or {}).get(key) or "[1, null]")
+    program["graph_module"] = {**module, "module_call_graph": whole, "metadata": {}}
+    for name in program.get("range_constraints") or {}:
+        formula(name)
+    _walk(program, 0)
+    return program
+
+
+def _walk(item: Any, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise Refused("is nested too deep")
+    if isinstance(item, list):
+        for each in item:
+            _walk(each, depth + 1)
+    if not isinstance(item, dict):
+        return
+    if isinstance(item.get("metadata"), dict) and "target" in item:
+        item["metadata"] = {k: v for k, v in item["metadata"].items() if k in _KEPT_METADATA and isinstance(v, str)}
+    for key, value in item.items():
+        if key == "metadata":
+            continue
+        if key == "expr_str":
+            formula(value)
+        elif key in ("as_custom_obj", "as_opaque", "custom_obj", "opaque_obj"):
+            raise Refused("holds pickled objects, which run code when they are read")
+        elif key in ("target", "as_operator"):
+            _operator(value)
+        elif key == "name" and isinstance(value, str):
+            if value and not _NAME.fullmatch(value):
+                raise Refused(f"has the name {value[:80]!r}, which is none")
+        elif key in ("parameter_name", "buffer_name", "tensor_constant_name", "user_input_name") and value is not None:
+            if not isinstance(value, str) or not is_path(value):
+                raise Refused(f"has the name {str(value)[:80]!r}, which is none")
+        elif key.endswith("_values") and isinstance(value, dict):
+            for name in value:
+                if not _NAME.fullmatch(name):
+                    raise Refused(f"has the name {name[:80]!r}, which is none")
+            _walk(value, depth + 1)
+        elif key not in ("in_spec", "out_spec"):
+            _walk(value, depth + 1)
+
+
+def _operator(target: Any) -> None:
+    known = isinstance(target, str) and _OPERATOR.fullmatch(target) and not _REACHING.match(target)
+    if known and target.startswith("_operator."):
+        known = target.partition(".")[2] in _PYTHON
+    if not known:
+        raise Refused(f"calls {str(target)[:80]!r}, which is no operator of a model")
+
+
+def _structure(text: Any) -> None:
+    """The structure of inputs or outputs: types that PyTorch knows, with keys and fields only."""
+    try:
+        _, spec = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refused("describes its inputs or outputs wrongly") from error
+    stack = [spec] if spec is not None else []
+    while stack:
+        part = stack.pop()
+        kind = part.get("type") if isinstance(part, dict) else 0
+        if kind is not None and (not isinstance(kind, str) or not re.fullmatch(r"[\w.]+", kind) or "defaultdict" in kind):
+            raise Refused(f"has inputs or outputs of the type {str(kind)[:80]!r}")
+        context = part.get("context")
+        if isinstance(context, str) and "__" in context or isinstance(context, (dict, list)) and "__" in json.dumps(context):
+            raise Refused("names Python objects in the structure of its inputs or outputs")
+        stack += part.get("children_spec") or []
+
+
+def formula(text: Any) -> None:
+    """A formula of sizes: numbers, symbols, and functions of them, small enough to be evaluated.
+
+    Raises:
+        Refused: for anything else.
+    """
+    if not isinstance(text, str) or len(text) > _LONGEST_FORMULA:
+        raise Refused("has a size that is no formula, or too long a one")
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Refused(f"has the size {text[:80]!r}, which is no formula") from error
+    _formula(tree, text, 0)
+
+
+def _formula(node: ast.expr, text: str, depth: int) -> None:
+    refused = Refused(f"has the size {text[:80]!r}, which is no formula of sizes")
+    if depth > _DEEPEST:
+        raise refused
+    if isinstance(node, ast.Constant):
+        number = isinstance(node.value, (bool, float)) or isinstance(node.value, int) and abs(node.value) <= _LARGEST_NUMBER
+        if not number and not (isinstance(node.value, str) and re.fullmatch(r"\w{1,64}|-?[0-9]{1,19}(\.[0-9]{1,19})?", node.value)):
+            raise refused
+    elif isinstance(node, ast.Name):
+        if not re.fullmatch(r"z?[a-z]{1,3}[0-9]{1,6}", node.id) and node.id not in ("true", "false"):
+            raise refused
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, _ARITHMETIC):
+        _formula(node.operand, text, depth + 1)
+    elif isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Pow):
+            _power(node.left, node.right, text, depth, refused)
+        elif not isinstance(node.op, _ARITHMETIC):
+            raise refused
+        _formula(node.left, text, depth + 1)
+        _formula(node.right, text, depth + 1)
+    elif isinstance(node, ast.Compare):
+        for part in [node.left, *node.comparators]:
+            _formula(part, text, depth + 1)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+        if any(k.arg is None or not isinstance(k.value, ast.Constant) for k in node.keywords):
+            raise refused
+        if node.func.id in ("Pow", "PowByNatural", "FloatPow", "LShift"):
+            if len(node.args) != 2:
+                raise refused
+            _power(node.args[0], node.args[1], text, depth, refused)
+        for argument in node.args:
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and node.func.id not in ("Symbol", "Float"):
+                raise refused
+            _formula(argument, text, depth + 1)
+    else:
+        raise refused
+
+
+def _power(base: ast.expr, exponent: ast.expr, text: str, depth: int, refused: Refused) -> None:
+    """Only small whole exponents, so that no tower of powers can be written."""
+    inner = exponent
+    if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "Integer" and len(inner.args) == 1:
+        inner = inner.args[0]
+    if isinstance(inner, ast.UnaryOp):
+        inner = inner.operand
+    if not isinstance(inner, ast.Constant) or not isinstance(inner.value, int) or abs(inner.value) > _LARGEST_POWER:
+        raise refused
+    if any(isinstance(n, ast.Pow) or isinstance(n, ast.Name) and n.id in ("Pow", "LShift") for n in ast.walk(base)):
+        raise refused

@@ -6,6 +6,7 @@ and what comes out, even where the graph takes them as an input.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.lowering import Call, Ref
+from onnxbridge.hub import calls
+from onnxbridge.hub.builder import Builder
+from onnxbridge.lowering import Body, Call, Ref
 
 Shape = tuple[int, ...]
 Found = Sequence[int] | None
@@ -44,18 +47,8 @@ def _reduced(call: Call, given: list[Shape | None], made: list[Shape | None]) ->
         axes = [i for i, (b, a) in enumerate(zip(before, after, strict=True)) if b != a]
         # an axis of size 1 looks the same either way: reducing it changes the value only where the reduction does more than add
         return axes if all(after[i] == 1 for i in axes) and (axes or 1 not in before) else None
-    return _left_out(before, after, None)
-
-
-def _left_out(before: Shape, after: Shape, size: int | None) -> Found:
-    """The axes whose removal gives `after`, where there is just one such choice."""
-    choices = [
-        axes
-        for axes in combinations(range(len(before)), len(before) - len(after))
-        if tuple(n for i, n in enumerate(before) if i not in axes) == after
-        and (size is None or all(before[i] == size for i in axes))
-    ]
-    return list(choices[0]) if len(choices) == 1 else None
+    choices = _choices(before, after) if len(before) >= len(after) else []
+    return choices[0] if len(choices) == 1 else None
 
 
 def _squeezed(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
@@ -68,17 +61,20 @@ def _unsqueezed(call: Call, given: list[Shape | None], made: list[Shape | None])
 
 
 def _some(longer: Shape | None, shorter: Shape | None) -> Found:
-    if longer is None or shorter is None:
+    """Axes of size 1 in `longer` that `shorter` has not."""
+    if longer is None or shorter is None or len(longer) < len(shorter):
         return None
-    axes, i = [], 0
-    for axis, n in enumerate(longer):
-        if i < len(shorter) and n == shorter[i] and (n != 1 or len(longer) - axis == len(shorter) - i):
-            i += 1
-        elif n == 1:
-            axes.append(axis)
-        else:
-            return None
-    return axes if i == len(shorter) else None
+    return next(iter(_choices(longer, shorter, only_ones=True)), None)
+
+
+def _choices(before: Shape, after: Shape, only_ones: bool = False) -> list[tuple[int, ...]]:
+    """Every set of axes whose removal from `before` leaves `after`."""
+    return [
+        axes
+        for axes in combinations(range(len(before)), len(before) - len(after))
+        if tuple(n for i, n in enumerate(before) if i not in axes) == after
+        and not (only_ones and any(before[i] != 1 for i in axes))
+    ]
 
 
 def _repeated(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
@@ -111,8 +107,9 @@ def _resized(call: Call, given: list[Shape | None], made: list[Shape | None]) ->
     return list(made[0]) if axes is None else [made[0][a] for a in axes]
 
 
-def _length(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
-    return made[0]
+def _image(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
+    """The image that a grid is for; its channels make no difference."""
+    return None if made[0] is None else [made[0][0], 1, *made[0][1:-1]]
 
 
 _REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare"]
@@ -121,6 +118,7 @@ RULES: dict[str, tuple[int, Callable[..., Found], bool]] = {
     "Expand": (1, _same, False),
     "ConstantOfShape": (0, _same, False),
     "CenterCropPad": (1, _resized, False),
+    "AffineGrid": (1, _image, False),
     "Squeeze": (1, _squeezed, False),
     "Unsqueeze": (1, _unsqueezed, False),
     "Tile": (1, _repeated, False),
@@ -128,11 +126,36 @@ RULES: dict[str, tuple[int, Callable[..., Found], bool]] = {
     "OneHot": (1, _along(-1), True),
     "Split": (1, _parts, False),
     "Resize": (3, _resized, False),
-    "BlackmanWindow": (0, _length, True),
-    "HannWindow": (0, _length, True),
-    "HammingWindow": (0, _length, True),
+    "BlackmanWindow": (0, _same, True),
+    "HannWindow": (0, _same, True),
+    "HammingWindow": (0, _same, True),
 } | {f"Reduce{kind}": (1, _reduced, False) for kind in _REDUCTIONS}
 """By operator: the input, how it is found, and whether it is a scalar."""
+
+
+def choice(call: Call) -> Body | None:
+    """A reduction over axes that the running model picks, where the declared result leaves a few: each of them, and a choice."""
+    if not call.op.startswith("Reduce") or len(call.inputs) < 2 or call.attrs.get("keepdims", 1):
+        return None
+    x, axes = (i.key if isinstance(i, Ref) else None for i in call.inputs)
+    before, after, count = _fixed(x), _fixed(call.outputs[0]), _fixed(axes)
+    if before is None or after is None or count is None or len(before) - len(after) != count[0]:
+        return None
+    op = Builder()
+    data = op.input("data", x.dtype, list(before))
+    picked = op.input("axes", ir.DataType.INT64, list(count))
+    places = op.Where(op.Less(picked, 0), op.Add(picked, len(before)), picked)
+    result = None
+    for axes_of_one in _choices(before, after):
+        one = op.call(call.op, data, op.constant(np.array(axes_of_one, np.int64)), **call.attrs)
+        if result is None:
+            result = one
+            continue
+        there = [op.ReduceMax(op.Cast(op.Equal(places, a), to=ir.DataType.INT32), [0], keepdims=0) for a in axes_of_one]
+        result = op.Where(op.Greater(functools.reduce(op.Mul, there), 0), one, result)
+    if result is None:
+        return None
+    return Body((data, picked), list(calls.of(op.graph([data, picked], [result], call.op))), (Ref(result),))
 
 
 def known(call: Call) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
@@ -124,7 +125,7 @@ class MilTarget:
         return result
 
     def expand(self, call: Call) -> Body | None:
-        return expand.body_of(call)
+        return deduce.choice(call) or expand.body_of(call)
 
 
 def _agree(shape: Sequence[Any], declared: ir.Shape | None) -> None:
@@ -279,6 +280,23 @@ def _outputs(
     return ports, given
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without coremltools' progress bars and its remarks: what is narrowed is checked and noted here."""
+    bar, logger = pass_pipeline.tqdm, logging.getLogger("coremltools")
+    level = logger.level
+    pass_pipeline.tqdm = lambda passes, **_: passes
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        pass_pipeline.tqdm = bar
+        logger.setLevel(level)
+
+
+@_quiet()
 def convert(model: ir.Model, target: Any, precision: str, bounds: Bounds) -> CoreMLModel:
     """Lower a hub model and hand the program to coremltools.
 
@@ -319,16 +337,15 @@ def _package(program: Program, target: Any, precision: str, shapes: list[Any], m
     half = HalfPrecision()
     asked = ct.transform.FP16ComputePrecision(op_selector=half) if precision == "fp16" else ct.precision.FLOAT32
     try:
-        with _quiet():
-            made = ct.convert(
-                program,
-                source="milinternal",
-                convert_to="mlprogram",
-                minimum_deployment_target=target,
-                compute_precision=asked,
-                inputs=shapes or None,
-                skip_model_load=True,
-            )
+        made = ct.convert(
+            program,
+            source="milinternal",
+            convert_to="mlprogram",
+            minimum_deployment_target=target,
+            compute_precision=asked,
+            inputs=shapes or None,
+            skip_model_load=True,
+        )
     except ValueError as e:
         if "rank" not in str(e):
             raise
@@ -348,16 +365,3 @@ def _too_high(model: ir.Model, message: str) -> list[Problem]:
         if o.shape is not None and len(o.shape) > RANK
     ]
     return merge(found) or [Problem("rank", message)]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without coremltools' progress bars and its remarks on its own passes."""
-    bar = pass_pipeline.tqdm
-    pass_pipeline.tqdm = lambda passes, **_: passes
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        pass_pipeline.tqdm = bar

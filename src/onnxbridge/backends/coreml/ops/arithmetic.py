@@ -67,8 +67,6 @@ def truncated(a, b):
 @rule("Mod")
 def mod(A, B, *, fmod=0):
     if not fmod:
-        if is_float(A):
-            raise Unsupported("floats without fmod", "the standard asks for fmod=1 with floats")
         return mb.mod(x=A, y=B)
     if is_float(A):
         size = mb.mod(x=mb.abs(x=A), y=mb.abs(x=B))

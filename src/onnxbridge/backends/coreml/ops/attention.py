@@ -35,7 +35,8 @@ def attention(
     left_window_size=-1, q_num_heads=None, qk_matmul_output_mode=0, right_window_size=-1, scale=None, softcap=0.0,
     softmax_precision=None, outputs: Outputs,
 ):  # fmt: skip
-    flat = Q.rank == 3
+    flat, kind = Q.rank == 3, Q.dtype
+    Q, K, V, past_key, past_value = (v if v is None else cast(v, types.fp32) for v in (Q, K, V, past_key, past_value))
     q, k, v = _heads(Q, q_num_heads), _heads(K, kv_num_heads), _heads(V, kv_num_heads)
     past = 0
     if past_key is not None:
@@ -59,15 +60,14 @@ def attention(
     if allowed is not None:
         scores = select(allowed, scores, like(scores, np.full((1,) * scores.rank, -np.inf)))
     seen[2] = scores
-    weights = _softmax(scores if softmax_precision in (None, 10, 16) else cast(scores, types.fp32))
-    weights = cast(weights, q.dtype)
+    weights = _softmax(scores)
     seen[3] = weights
     y = mb.matmul(x=weights, y=v)
     if flat:
         batch, heads, sequence, features = sizes(y)
         y = reshaped(mb.transpose(x=y, perm=[0, 2, 1, 3]), [batch, sequence, heads * features])
     shown = seen[qk_matmul_output_mode] if len(outputs) > 3 and outputs[3] else None
-    return (y, *present, shown)[: len(outputs)]
+    return tuple(v if v is None else cast(v, kind) for v in (y, *present, shown)[: len(outputs)])
 
 
 def _both(x, y):

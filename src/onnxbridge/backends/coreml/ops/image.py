@@ -29,7 +29,7 @@ def resize(
     if antialias and mode != "nearest" and (scales is not None and scales.val is None):
         raise Unsupported("antialias with computed scales")
     factors, counts = _factors(X, axes, scales, sizes, keep_aspect_ratio_policy)
-    own = _own(X, axes, factors, counts, how, mode, antialias)
+    own = _own(X, axes, factors, counts, how, mode, nearest_mode, antialias)
     if own is not None:
         return own
     region = roi if roi is None or roi.val is None else np.asarray(roi.val, np.float64)
@@ -84,7 +84,7 @@ def _factors(X, axes, scales, sizes, policy):
     return [one] * len(lengths), [math.floor(one * n + 0.5) for n in lengths]
 
 
-def _own(X, axes, factors, counts, how, mode, antialias):
+def _own(X, axes, factors, counts, how, mode, nearest_mode, antialias):
     """MIL's own operators, for the last two axes of four."""
     if X.rank != 4 or not is_float(X) or antialias or not e.known(*factors, *counts):
         return None
@@ -93,10 +93,9 @@ def _own(X, axes, factors, counts, how, mode, antialias):
     if not changed or any(a < 2 for a in changed):
         return None
     height, width = (changed.get(a, (1.0, int(X.shape[a]))) for a in (2, 3))
-    if mode == "nearest" and how in ("asymmetric", "half_pixel", "pytorch_half_pixel"):
-        whole = all(f == int(f) and n == int(f) * X.shape[a] for a, (f, n) in ((2, height), (3, width)))
-        if whole and how != "asymmetric":  # asymmetric would ask for the rounding mode too
-            return mb.upsample_nearest_neighbor(x=X, scale_factor_height=int(height[0]), scale_factor_width=int(width[0]))
+    blocks = all(f == int(f) and n == int(f) * X.shape[a] for a, (f, n) in ((2, height), (3, width)))
+    if mode == "nearest" and blocks and _by_blocks(how, nearest_mode):
+        return mb.upsample_nearest_neighbor(x=X, scale_factor_height=int(height[0]), scale_factor_width=int(width[0]))
     exact = all(abs(f * X.shape[a] - n) < 1e-6 for a, (f, n) in ((2, height), (3, width)))
     if mode == "linear" and exact and min(height[1], width[1]) > 1 and how in (*SAMPLING, "pytorch_half_pixel"):
         sampling = SAMPLING.get(how, "UNALIGN_CORNERS")
@@ -112,7 +111,7 @@ def _upsampled(X, scales, axes, how, mode, nearest_mode):
     height, width = factors.get(2, 1), factors.get(3, 1)
     if height != int(height) or width != int(width):
         raise Unsupported("a dynamic size with a factor that is not whole", "give the input a fixed shape")
-    if mode == "nearest" and (how in ("half_pixel", "pytorch_half_pixel") or (how == "asymmetric" and nearest_mode == "floor")):
+    if mode == "nearest" and _by_blocks(how, nearest_mode):
         return mb.upsample_nearest_neighbor(x=X, scale_factor_height=int(height), scale_factor_width=int(width))
     if mode == "linear" and how in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
         aligned = how == "align_corners"
@@ -125,6 +124,13 @@ def _upsampled(X, scales, axes, how, mode, nearest_mode):
             half_pixel_centers=half,
         )
     raise Unsupported(f"{mode} with {how} and a dynamic size", "give the input a fixed shape")
+
+
+def _by_blocks(how, nearest_mode):
+    """Whether a whole factor repeats every element, the first one from the front edge on."""
+    if how == "asymmetric":
+        return nearest_mode == "floor"
+    return how in ("half_pixel", "pytorch_half_pixel") and nearest_mode.startswith("round")
 
 
 def _bounds(roi, i, count):

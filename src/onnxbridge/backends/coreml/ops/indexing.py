@@ -8,16 +8,18 @@ from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import fixed, known, numbers, select, size, vector
 from onnxbridge.backends.coreml.types import cast, is_float, like
 from onnxbridge.errors import Unsupported
-from onnxbridge.rules import Int, Ints
+from onnxbridge.rules import Int
 
 END = np.iinfo(np.int32).max
 
 
 @rule("Slice")
-def slice_(data, starts, ends, axes: Ints | None = None, steps: Ints | None = None):
+def slice_(data, starts, ends, axes=None, steps=None):
     count = int(starts.shape[0])
-    axes = [a % data.rank for a in (range(count) if axes is None else axes)]
-    steps = steps or (1,) * count
+    if any(v is not None and v.val is None for v in (axes, steps)):
+        return _picked_slice(data, starts, ends, axes, steps)
+    axes = [a % data.rank for a in (range(count) if axes is None else known(axes))]
+    steps = (1,) * count if steps is None else known(steps)
     if 0 in steps:
         raise Unsupported("a step of 0")
     first, last = known(starts), known(ends)
@@ -63,6 +65,43 @@ def _computed_slice(data, starts, ends, axes, steps):
     data = mb.reverse(x=data, axes=back) if back else data
     begin = [int(v) if isinstance(v, np.integer) else v for v in begin]
     return mb.slice_by_index(x=data, begin=vector(begin), end=vector(end), stride=stride)
+
+
+def _at(vector, i):
+    return mb.slice_by_index(x=vector, begin=[i], end=[i + 1], squeeze_mask=[True])
+
+
+def _by_axis(values, axes, rank, default):
+    """Values for some axes, which may only be known when running, as one for each axis."""
+    if axes is None:
+        axes = np.arange(int(values.shape[0]), dtype=np.int32)
+    return mb.scatter(
+        data=default,
+        indices=inside(axes, rank) if not isinstance(axes, np.ndarray) else axes,
+        updates=values,
+        axis=0,
+        mode="update",
+    )
+
+
+def _picked_slice(data, starts, ends, axes, steps):
+    """Axes or steps that only the running model knows: each axis is gathered at its places."""
+    rank = data.rank
+    shape = mb.shape(x=data)
+    ones = np.ones(rank, np.int32)
+    begin, end = _by_axis(starts, axes, rank, 0 * ones), _by_axis(ends, axes, rank, shape)
+    step = mb.const(val=ones) if steps is None else _by_axis(steps, axes, rank, ones)
+    down = mb.less(x=step, y=np.int32(0))
+    begin, end = _wrapped(begin, shape), _wrapped(end, shape)
+    last = mb.sub(x=shape, y=np.int32(1))
+    begin = mb.maximum(x=mb.minimum(x=begin, y=select(down, last, shape)), y=np.int32(0))
+    least = mb.select(cond=down, a=-ones, b=0 * ones)
+    end = mb.maximum(x=mb.minimum(x=end, y=select(down, last, shape)), y=least)
+    x = _held(data)
+    for axis in range(rank):
+        places = mb.range_1d(start=_at(begin, axis), end=_at(end, axis), step=_at(step, axis))
+        x = mb.gather(x=x, indices=places, axis=axis)
+    return cast(x, data.dtype)
 
 
 def _wrapped(index, n):
@@ -173,14 +212,24 @@ NAMES = {"reflect": "reflect", "edge": "replicate"}
 
 
 @rule("Pad")
-def pad(data, pads, constant_value=None, axes: Ints | None = None, *, mode="constant"):
-    axes = [a % data.rank for a in (range(data.rank) if axes is None else axes)]
+def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
+    if axes is not None and axes.val is None:
+        count = int(axes.shape[0])
+        zeros = np.zeros(data.rank, np.int32)
+        halves = (mb.slice_by_index(x=pads, begin=[i], end=[i + count]) for i in (0, count))
+        pads, axes = mb.concat(values=[_by_axis(h, axes, data.rank, zeros) for h in halves], axis=0), None
+    axes = [a % data.rank for a in (range(data.rank) if axes is None else known(axes))]
     amounts = known(pads)
     plain = is_float(data) and amounts is not None and min(amounts, default=0) >= 0
+    if constant_value is not None and constant_value.rank:
+        constant_value = mb.squeeze(x=constant_value)
     value = None if constant_value is None else constant_value.val
     if plain and mode == "constant" and (constant_value is None or value is not None):
         return mb.pad(
-            x=data, pad=_spread(amounts, axes, data.rank), mode=mode, constant_val=like(data, 0 if value is None else value)
+            x=data,
+            pad=_spread(amounts, axes, data.rank),
+            mode=mode,
+            constant_val=like(data, 0 if value is None else value).reshape(()),
         )
     if plain and mode in NAMES and data.rank >= 3 and all(a >= data.rank - 2 for a in axes) and fixed(data, axes):
         count = len(axes)

@@ -5,8 +5,8 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import select, size
-from onnxbridge.backends.coreml.types import cast, is_float
+from onnxbridge.backends.coreml.sizes import numbers, select, size
+from onnxbridge.backends.coreml.types import cast, is_float, like
 from onnxbridge.rules import Int, Ints
 
 
@@ -110,15 +110,44 @@ def top_k(X, K: Int, *, axis=-1, largest=1, sorted=1):
 @rule("CumSum")
 def cum_sum(x, axis, *, exclusive=0, reverse=0):
     """An axis that is only known when running picks among the sums along each."""
+    return _along(x, axis, lambda a: mb.cumsum(x=x, axis=a, exclusive=bool(exclusive), reverse=bool(reverse)))
+
+
+def _along(x, axis, function):
+    """The function of an axis; one that only the running model knows picks among all of them."""
     if axis.val is not None:
-        return _cum_sum(x, int(np.asarray(axis.val).reshape(())), exclusive, reverse)
+        return function(int(np.asarray(axis.val).reshape(())) % x.rank)
     place = mb.reshape(x=axis, shape=[1])
-    place = select(cond=mb.less(x=place, y=np.int32(0)), a=mb.add(x=place, y=np.int32(x.rank)), b=place)
-    result = _cum_sum(x, 0, exclusive, reverse)
+    place = select(mb.less(x=place, y=np.int32(0)), mb.add(x=place, y=np.int32(x.rank)), place)
+    result = function(0)
     for a in range(1, x.rank):
-        result = select(cond=mb.equal(x=place, y=np.int32(a)), a=_cum_sum(x, a, exclusive, reverse), b=result)
+        result = select(mb.equal(x=place, y=np.int32(a)), function(a), result)
     return result
 
 
-def _cum_sum(x, axis, exclusive, reverse):
-    return mb.cumsum(x=x, axis=axis % x.rank, exclusive=bool(exclusive), reverse=bool(reverse))
+@rule("CumProd", limits="fixed sizes")
+def cum_prod(x, axis, *, exclusive=0, reverse=0):
+    return _along(x, axis, lambda a: _products(x, a, exclusive, reverse))
+
+
+def _products(x, axis, exclusive, reverse):
+    """Each step multiplies by what is twice as far away as in the step before."""
+    n = numbers(x)[axis]
+    y = mb.reverse(x=x, axes=[axis]) if reverse else x
+    y = _shifted(y, axis, 1) if exclusive else y
+    far = 1
+    while far < n:
+        y = mb.mul(x=y, y=_shifted(y, axis, far))
+        far *= 2
+    return mb.reverse(x=y, axes=[axis]) if reverse else y
+
+
+def _shifted(x, axis, by):
+    """Moved to the back along an axis, ones in front."""
+    shape = list(numbers(x))
+    end = [shape[axis] - by if a == axis else n for a, n in enumerate(shape)]
+    shape[axis] = by
+    if end[axis] == 0:
+        return mb.const(val=like(x, np.ones(shape)))
+    kept = mb.slice_by_index(x=x, begin=[0] * x.rank, end=end)
+    return mb.concat(values=[like(x, np.ones(shape)), kept], axis=axis)

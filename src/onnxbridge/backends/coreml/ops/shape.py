@@ -160,6 +160,7 @@ def constant(*, value=None, value_float=None, value_floats=None, value_int=None,
 
 @rule("Range")
 def range_(start, limit, delta):
+    start, limit, delta = (mb.squeeze(x=v) if v.rank else v for v in (start, limit, delta))
     return mb.range_1d(start=start, end=limit, step=delta)
 
 

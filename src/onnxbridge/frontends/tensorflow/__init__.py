@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.errors import UsageError
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.recognise import recognise
+from onnxbridge.plugins import Arrays, Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"keras", "keras-h5", "savedmodel"})
@@ -55,16 +56,28 @@ class TensorFlow:
     def runs_here(self) -> bool:
         return importlib.util.find_spec("tensorflow") is not None
 
-    def run(self, source: Any, feeds: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    def runner(self, source: Any, device: str = "auto") -> Run:
         """What TensorFlow itself computes. A SavedModel's operators are checked before it runs."""
         import tensorflow as tf
 
         from onnxbridge.frontends.tensorflow import sources
 
         source, signature = _split(source)
-        traced = sources.trace(source, dict(feeds), None, signature)
-        results = traced.call([tf.constant(feeds[name], t.dtype) for name, t in traced.inputs])
-        return {name: r.numpy() for (name, _), r in zip(traced.outputs, results, strict=True)}
+        loaded = sources.load(source) if isinstance(source, (str, os.PathLike)) else source
+        traced: dict[Any, Any] = {}
+
+        def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+            own = tuple((name, array.shape) for name, array in feeds.items())
+            found = traced.get(None) or traced.get(own)
+            if found is None:
+                try:
+                    found = traced[None] = sources.trace(loaded, None, None, signature)
+                except UsageError:  # it does not say the shapes of its inputs
+                    found = traced[own] = sources.trace(loaded, dict(feeds), None, signature)
+            results = found.call([tf.constant(feeds[name], t.dtype) for name, t in found.inputs])
+            return {name: r.numpy() for (name, _), r in zip(found.outputs, results, strict=True)}
+
+        return run
 
 
 def _split(source: Any) -> tuple[Any, str | None]:

@@ -114,7 +114,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
 
     def call(*tensors: Any) -> list[Any]:
         result = model(_packed(tensors, structure), training=False) if _takes_training(model) else model(_packed(tensors, structure))
-        outputs.extend(_output_names(result, list(getattr(model, "output_names", None) or [])))
+        outputs.extend(_output_names(result, list(getattr(getattr(model, "_functional", None) or model, "output_names", None) or [])))
         return [t for _, t in _flat(result)]
 
     outputs: list[str] = []

@@ -19,7 +19,7 @@ def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, An
     """The module on the given inputs, by the hub's names."""
     with torch.no_grad():
         results = artifact(*[_in(feeds.get(name)) for name in artifact.input_names])
-    results = (results,) if len(artifact.output_names) == 1 else results
+    results = results if isinstance(results, tuple) else (results,)
     return {name: _out(r) for name, r in zip(artifact.output_names, results, strict=True)}
 
 

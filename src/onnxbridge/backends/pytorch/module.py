@@ -15,7 +15,7 @@ from torch import fx
 
 from onnxbridge.backends.pytorch import dtypes, sizes
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import Recorder, Unknown, Value, leaf
+from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value, leaf
 from onnxbridge.backends.pytorch.weights import Weights, is_trained
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub import calls, fold
@@ -40,8 +40,17 @@ class _Target:
         self.recorder = recorder
         self.weights = weights
         self.values = calls.HubValues(self.constant)
+        self._adopted: dict[Hashable, Any] = {}
+        self._held: dict[int, Value] = {}
 
     def constant(self, value: ir.Value) -> Any:
+        assert value.const_value is not None
+        held = self._held.get(id(value.const_value))  # an expansion has its own names for the same weights
+        if held is None:
+            held = self._held[id(value.const_value)] = self._constant(value)
+        return held
+
+    def _constant(self, value: ir.Value) -> Value:
         assert value.const_value is not None
         array = value.const_value.numpy()
         if array.dtype.kind in "OUST":
@@ -74,18 +83,35 @@ class _Target:
         return nullcontext()
 
     def expand(self, call: Call) -> Body | None:
-        return body_of(call)
+        body = body_of(call)
+        if body is not None:
+            for inner, item in zip(body.inputs, call.inputs, strict=False):
+                if inner is not None and isinstance(item, Ref):
+                    self._adopted[inner] = self._value(item)
+        return body
+
+    def _value(self, item: Any) -> Any:
+        """What a call's input stands for, as far as this target has seen it."""
+        if not isinstance(item, Ref):
+            return item
+        found = self._adopted.get(item.key)
+        known = found is None and (item.key in self.values or getattr(item.key, "const_value", None) is not None)
+        return self.values[item.key] if known else found
 
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         adopted = [r if key is None else self._adopt(call, key, r) for key, r in zip(call.outputs, results, strict=False)]
         if len(adopted) == 1 and isinstance(adopted[0], Value) and adopted[0].elements is None:
-            inputs = [self.values.get(i.key, None) if isinstance(i, Ref) else i for i in call.inputs]
-            adopted[0].elements = sizes.derive(call.op, inputs, {k: v for k, v in call.attrs.items() if v is not None})
+            inputs = [self._value(i) for i in call.inputs]
+            if all(v is not None or i is None for v, i in zip(inputs, call.inputs, strict=True)):
+                adopted[0].elements = sizes.derive(call.op, inputs, {k: v for k, v in call.attrs.items() if v is not None})
+        self._adopted.update((k, r) for k, r in zip(call.outputs, adopted, strict=False) if k is not None)
         return tuple(adopted)
 
     def _adopt(self, call: Call, key: Hashable, result: Any) -> Any:
         if not isinstance(result, Value):
-            if isinstance(result, torch.Tensor):
+            if isinstance(result, Late):
+                result = self.recorder.create_proxy("call_function", result.function, result.args, {})
+            elif isinstance(result, torch.Tensor):
                 result = self.recorder.proxy(self.recorder.create_arg(result))
             elif isinstance(result, np.ndarray):
                 result = _text(self.recorder, result) if result.dtype.kind in "OUST" else self._literal(result)
@@ -135,7 +161,7 @@ def _text(recorder: Recorder, array: np.ndarray[Any, Any]) -> Value:
 
 
 def build(model: ir.Model) -> fx.GraphModule:
-    """The hub model as a module in evaluation mode.
+    """The hub model as a module in evaluation mode. It returns its tensor, or a tuple of its outputs.
 
     Raises:
         ConversionError: with every operator that is in the way.
@@ -157,7 +183,8 @@ def build(model: ir.Model) -> fx.GraphModule:
     if pinned := recorder.pinned():
         reason = f"the dimension {', '.join(pinned)} is declared dynamic, but PyTorch only computes this model at one size of it"
         raise ConversionError(DIRECTION, [Problem("shape", reason, "give the input a fixed shape", (Source(),))])
-    recorder.graph.output(outputs[0].node if len(outputs) == 1 else tuple(o.node for o in outputs))
+    plain = len(outputs) == 1 and isinstance(graph.outputs[0].type, ir.TensorType)
+    recorder.graph.output(outputs[0].node if plain else tuple(o.node for o in outputs))
     recorder.graph.eliminate_dead_code()
     made = fx.GraphModule(root, recorder.graph, _class_name(graph.name))
     made.input_names = tuple(v.name for v in inputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -87,6 +88,14 @@ class Body(Value):
 
 def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
+@dataclass(frozen=True)
+class Late:
+    """What a rule returns that has no input to record a call on: the function is called each time the module runs."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
 
 
 def leaf(function: F) -> F:

@@ -59,6 +59,21 @@ class HubModule(tf.Module):  # type: ignore[misc]
         self.signature = tuple(_spec(v, k) for v, k in zip(inputs, self.keywords, strict=True))
         self.weights_by_name: dict[str, Any] = {}
         self._body: Any = None
+        self._made: dict[str, Any] = {}
+
+    def variable_of(self, value: ir.Value, trained: bool) -> Any:
+        """The variable of a weight; an expansion has its own names for the same one."""
+        assert value.const_value is not None
+        key = str(id(value.const_value))
+        if key not in self._made:
+            name = value.name or "constant"
+            while name in self.weights_by_name:
+                name += "_"
+            with tf.init_scope():
+                kind = dtypes.of(value.const_value.dtype)
+                made = tf.Variable(_array(value), trainable=trained, name=_scope(name), dtype=kind)
+            self.weights_by_name[name] = self._made[key] = made
+        return self._made[key]
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """The model on its inputs, by position or by name; a tensor, or a tuple of them in the hub's order."""
@@ -66,7 +81,7 @@ class HubModule(tf.Module):  # type: ignore[misc]
         if named or len(given) != len(self.input_names):
             raise TypeError(f"the inputs are {', '.join(self.input_names)}")
         results = self._body(*given)
-        return results[0] if len(self.output_names) == 1 else tuple(results)
+        return results[0] if len(results) == 1 and isinstance(results[0], tf.Tensor) else tuple(results)
 
     def _rest(self, start: int) -> list[tuple[str, str]]:
         return list(zip(self.keywords, self.input_names, strict=True))[start:]
@@ -111,13 +126,8 @@ class _Target:
             trained = is_trained(value)
             if not trained and value.const_value.size <= _HELD:
                 return tf.constant(_array(value), dtypes.of(value.const_value.dtype))
-            name = value.name or "constant"
-            if name not in self.module.weights_by_name:
-                with tf.init_scope():
-                    kind = dtypes.of(value.const_value.dtype)
-                    made = tf.Variable(_array(value), trainable=trained, name=_scope(name), dtype=kind)
-                self.module.weights_by_name[name] = made
-            return tf.convert_to_tensor(self.module.weights_by_name[name])
+            variable = self.module.variable_of(value, trained)
+            return tf.convert_to_tensor(variable)
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
         found = fold.static(key) if isinstance(key, ir.Value) else None

@@ -17,7 +17,7 @@ def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, An
     """The module on the given inputs, by the hub's names."""
     given = [_in(feeds.get(n), s) for n, s in zip(artifact.input_names, artifact.signature, strict=True)]
     results = artifact(*given)
-    results = (results,) if len(artifact.output_names) == 1 else results
+    results = results if isinstance(results, tuple) else (results,)
     return {name: _out(r) for name, r in zip(artifact.output_names, results, strict=True)}
 
 
@@ -46,7 +46,7 @@ def save(artifact: Any, path: Path) -> None:
     @tf.function(input_signature=artifact.signature, autograph=False)  # type: ignore[untyped-decorator]
     def serve(*inputs: Any) -> dict[str, Any]:
         results = artifact(*inputs)
-        results = (results,) if len(outputs) == 1 else results
+        results = results if isinstance(results, tuple) else (results,)
         return dict(zip(outputs, results, strict=True))
 
     tf.saved_model.save(artifact, str(path), signatures={"serving_default": serve})

@@ -315,7 +315,7 @@ def padded(data, before, after, axes, mode, value):
     if isinstance(before, torch.Tensor):
         both = before.tolist()
         before, after = both[: len(both) // 2], both[len(both) // 2 :]
-    axes = range(len(before)) if axes is None else axes if isinstance(axes, tuple) else axes.tolist()
+    axes = list(range(len(before)) if axes is None else axes if isinstance(axes, tuple) else map(int, axes.tolist()))
     pads = dict(zip([a % data.ndim for a in axes], zip(before, after, strict=True), strict=True))
     if mode == "constant":
         value = value.item() if isinstance(value, torch.Tensor) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.sizes import axis_of, rank, size
 from onnxbridge.errors import Unsupported
 
 
@@ -53,16 +54,57 @@ def _stacked(array):
 
 
 def _scan_dtypes(body, states):
-    """The types of what the body collects, from tracing it once into a graph that is thrown away."""
+    """The types of what the body collects, from a trace that is thrown away."""
     found = []
 
     def trace(turn, going, *states):
         results = body(turn, going, *states)
-        found.extend(r.dtype for r in results[1 + len(states) :])
+        found[:] = [r.dtype for r in results[1 + len(states) :]]  # TensorFlow may trace more than once
         return turn
 
-    graph = tf.Graph()
     specs = [tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool), *(tf.TensorSpec(_loose(s), s.dtype) for s in states)]
-    del graph
     tf.function(trace, input_signature=specs, autograph=False).get_concrete_function()
     return found
+
+
+@rule("Scan")
+def scan(
+    *initial_state_and_scan_inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
+    scan_output_axes=None, scan_output_directions=None,
+):  # fmt: skip
+    given = initial_state_and_scan_inputs
+    count = len(given) - num_scan_inputs
+    states = _of_tensors(given[:count])
+    axes = scan_input_axes or (0,) * num_scan_inputs
+    backwards = scan_input_directions or (0,) * num_scan_inputs
+    sequences = []
+    for s, axis, back in zip(given[count:], axes, backwards, strict=True):
+        axis = axis_of(s, axis)
+        front = tf.transpose(s, [axis, *(d for d in range(rank(s)) if d != axis)])
+        sequences.append(tf.reverse(front, [0]) if back else front)
+    probe = tf.function(
+        lambda *inputs: tuple(body(*inputs)), autograph=False,
+        input_signature=[tf.TensorSpec(s.shape, s.dtype) for s in states]
+        + [tf.TensorSpec(s.shape[1:], s.dtype) for s in sequences],
+    ).get_concrete_function()  # fmt: skip
+    dtypes = [t.dtype for t in probe.outputs[count:]]
+    arrays = tuple(tf.TensorArray(d, 0, dynamic_size=True, infer_shape=False) for d in dtypes)
+
+    def step(turn, states, arrays):
+        results = body(*states, *(s[turn] for s in sequences))
+        arrays = tuple(a.write(turn, r) for a, r in zip(arrays, results[count:], strict=True))
+        return turn + 1, _of_tensors(results[:count]), arrays
+
+    length = size(sequences[0], 0)
+    shapes = (tf.TensorShape([]), tuple(map(_loose, states)), tuple(tf.TensorShape(None) for _ in arrays))
+    start = (tf.constant(0), states, arrays)
+    _, states, arrays = tf.while_loop(lambda turn, *_: turn < length, step, start, shape_invariants=shapes)
+    joined = []
+    out_axes, out_backwards = scan_output_axes or (0,) * len(dtypes), scan_output_directions or (0,) * len(dtypes)
+    for array, shape, axis, back in zip(arrays, probe.outputs[count:], out_axes, out_backwards, strict=True):
+        stacked = array.stack()
+        stacked.set_shape([sequences[0].shape[0]] + [None] * shape.shape.rank)
+        stacked = tf.reverse(stacked, [0]) if back else stacked
+        axis = axis_of(stacked, axis)
+        joined.append(tf.transpose(stacked, [*range(1, axis + 1), 0, *range(axis + 1, rank(stacked))]))
+    return (*states, *joined)

@@ -1,0 +1,90 @@
+"""Random numbers. A `seed` cannot give the numbers of another engine; it makes the module's own repeatable."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxbridge.backends.pytorch import dtypes
+from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.recorder import Late, leaf
+from onnxbridge.backends.pytorch.sizes import known_ints
+
+
+def _source(seed):
+    return None if seed is None else torch.Generator().manual_seed(int(abs(seed) * 1e6) % (1 << 31))
+
+
+@leaf
+def normal(like, shape, dtype, mean, scale, seed):
+    shape = like.shape if shape is None else shape
+    return (torch.randn(shape, dtype=torch.float32, generator=_source(seed)) * scale + mean).to(dtype)
+
+
+@leaf
+def uniform(like, shape, dtype, low, high, seed):
+    shape = like.shape if shape is None else shape
+    return (torch.rand(shape, dtype=torch.float32, generator=_source(seed)) * (high - low) + low).to(dtype)
+
+
+def _dtype(input, dtype):
+    return input.dtype if dtype is None else dtypes.attribute(dtype)
+
+
+@rule("RandomNormal")
+def random_normal(*, shape, dtype=1, mean=0.0, scale=1.0, seed=None):
+    return Late(normal, (None, list(shape), dtypes.attribute(dtype), mean, scale, seed))
+
+
+@rule("RandomUniform")
+def random_uniform(*, shape, dtype=1, high=1.0, low=0.0, seed=None):
+    return Late(uniform, (None, list(shape), dtypes.attribute(dtype), low, high, seed))
+
+
+@rule("RandomNormalLike")
+def random_normal_like(input, *, dtype=None, mean=0.0, scale=1.0, seed=None):
+    return normal(input, None, _dtype(input, dtype), mean, scale, seed)
+
+
+@rule("RandomUniformLike")
+def random_uniform_like(input, *, dtype=None, high=1.0, low=0.0, seed=None):
+    return uniform(input, None, _dtype(input, dtype), low, high, seed)
+
+
+@leaf
+def draws(input, dtype, sample_size, seed):
+    return torch.multinomial(torch.softmax(input, -1), sample_size, replacement=True, generator=_source(seed)).to(dtype)
+
+
+@rule("Multinomial")
+def multinomial(input, *, dtype=6, sample_size=1, seed=None):
+    return draws(input, dtypes.attribute(dtype), sample_size, seed)
+
+
+@leaf
+def bernoulli_of(input, dtype, seed):
+    return torch.bernoulli(input, generator=_source(seed)).to(dtype)
+
+
+@rule("Bernoulli")
+def bernoulli(input, *, dtype=None, seed=None):
+    return bernoulli_of(input, _dtype(input, dtype), seed)
+
+
+@leaf
+def dropped(data, ratio, training, seed):
+    """Both may be tensors, read when the module runs."""
+    ratio = ratio.item() if isinstance(ratio, torch.Tensor) else ratio
+    training = bool(training)
+    if not training or ratio == 0.0:
+        return data.clone(), torch.ones(data.shape, dtype=torch.bool, device=data.device)
+    kept = torch.rand(data.shape, generator=_source(seed)).to(data.device) >= ratio
+    return (data * kept / (1 - ratio)).to(data.dtype), kept
+
+
+@rule("Dropout")
+def dropout(data, ratio=None, training_mode=None, *, seed=None):
+    training = known_ints(training_mode)
+    if training_mode is None or training == (0,):
+        return data, torch.ones_like(data, dtype=torch.bool)
+    found = dropped(data, 0.5 if ratio is None else ratio, training[0] if isinstance(training, tuple) else training, seed)
+    return found[0], found[1]

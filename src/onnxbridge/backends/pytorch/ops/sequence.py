@@ -1,0 +1,130 @@
+"""Sequences, which a module holds as Python lists, and optional values, which may be None."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.recorder import Late, Unknown, at_run_time
+
+
+@at_run_time
+def listed(*inputs):
+    return list(inputs)
+
+
+@rule("SequenceConstruct")
+def sequence_construct(*inputs):
+    return listed(*inputs)
+
+
+@rule("SequenceEmpty")
+def sequence_empty(*, dtype=None):
+    return Late(listed)
+
+
+@at_run_time
+def element(input_sequence, position):
+    return input_sequence[int(position)]
+
+
+rule.table(SequenceAt=element)
+
+
+@at_run_time
+def inserted(input_sequence, tensor, position=None):
+    made = list(input_sequence)
+    place = len(made) if position is None else int(position)
+    made.insert(place if place >= 0 else place + len(input_sequence), tensor)
+    return made
+
+
+@rule("SequenceInsert")
+def sequence_insert(input_sequence, tensor, position=None):
+    return inserted(input_sequence, tensor, position)
+
+
+@at_run_time
+def erased(input_sequence, position=None):
+    made = list(input_sequence)
+    del made[-1 if position is None else int(position)]
+    return made
+
+
+@rule("SequenceErase")
+def sequence_erase(input_sequence, position=None):
+    return erased(input_sequence, position)
+
+
+@at_run_time
+def length(input_sequence):
+    return torch.tensor(len(input_sequence), dtype=torch.int64)
+
+
+rule.table(SequenceLength=length)
+
+
+@at_run_time
+def joined(input_sequence, axis, new_axis):
+    return torch.stack(input_sequence, axis) if new_axis else torch.cat(input_sequence, axis)
+
+
+@rule("ConcatFromSequence")
+def concat_from_sequence(input_sequence, *, axis, new_axis=0):
+    return joined(input_sequence, axis, new_axis)
+
+
+@at_run_time
+def parts(input, split, axis, keepdims):
+    if split is None:
+        found = torch.split(input, 1, axis)
+        return list(found) if keepdims else [p.squeeze(axis) for p in found]
+    return list(torch.split(input, split.tolist() if split.ndim else int(split), axis))
+
+
+@rule("SplitToSequence")
+def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
+    return parts(input, split, axis, keepdims)
+
+
+@at_run_time
+def mapped(input_sequence, additional_inputs, body, outer):
+    count = len(input_sequence)
+    rows = []
+    for i in range(count):
+        others = [a[i] if isinstance(a, list) else a for a in additional_inputs]
+        rows.append(body(input_sequence[i], *others, *outer))
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+@rule("SequenceMap")
+def sequence_map(input_sequence, *additional_inputs, body):
+    tracer = input_sequence.tracer
+    inner, outer = tracer.body(body, [Unknown()] * (1 + len(additional_inputs)))
+    found = mapped(input_sequence, list(additional_inputs), inner, outer)
+    return tuple(found[i] for i in range(inner.count))
+
+
+@at_run_time
+def present(input):
+    return torch.tensor(input is not None)
+
+
+@rule("OptionalHasElement")
+def optional_has_element(input=None):
+    return torch.tensor(False) if input is None else present(input)
+
+
+@at_run_time
+def content(input):
+    if input is None:
+        raise ValueError("the optional value is empty")
+    return input
+
+
+rule.table(OptionalGetElement=content)
+
+
+@rule("Optional")
+def optional(input=None, *, type=None):
+    return input

@@ -1,0 +1,47 @@
+"""Strings."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.sizes import rank
+from onnxbridge.errors import Unsupported
+
+
+@rule("StringConcat")
+def string_concat(X, Y):
+    return tf.strings.join([X, Y]) if X.shape == Y.shape else X + Y
+
+
+@rule("RegexFullMatch")
+def regex_full_match(X, *, pattern=None):
+    if pattern is None:
+        raise Unsupported("RegexFullMatch without a pattern")
+    return tf.strings.regex_full_match(X, pattern)
+
+
+@rule("StringSplit")
+def string_split(X, *, delimiter=None, maxsplit=None):
+    flat = tf.reshape(X, [-1])
+    parts = tf.strings.split(flat, delimiter or None, -1 if maxsplit is None else maxsplit)
+    counts = tf.where(flat == "", tf.constant(0, tf.int64), tf.cast(parts.row_lengths(), tf.int64))
+    dense = parts.to_tensor("")[:, : tf.reduce_max(tf.concat([counts, [0]], 0))]
+    shape = tf.shape(X)
+    return tf.reshape(dense, tf.concat([shape, tf.shape(dense)[1:]], 0)), tf.reshape(counts, shape)
+
+
+@rule("StringNormalizer")
+def string_normalizer(X, *, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=()):
+    texts = tf.reshape(X, [-1])
+    if rank(X) == 2 and X.shape[0] != 1:
+        raise Unsupported("StringNormalizer of several rows")
+    if stopwords:
+        compared = texts if is_case_sensitive else tf.strings.lower(texts, "utf-8")
+        stops = [w if is_case_sensitive else w.lower() for w in stopwords]
+        texts = tf.boolean_mask(texts, tf.reduce_all(compared[:, None] != tf.constant(stops)[None], 1))
+    if case_change_action != "NONE":
+        texts = (tf.strings.lower if case_change_action == "LOWER" else tf.strings.upper)(texts, "utf-8")
+    # of nothing left, one empty string
+    texts = tf.cond(tf.size(texts) > 0, lambda: texts, lambda: tf.constant([""]))
+    return texts[None] if rank(X) == 2 else texts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -140,16 +140,12 @@ def _to_hub(reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any) ->
 
     model = passes.clean(reader.to_hub(source, inputs, dynamic))
     files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
-    provenance.stamp(model, files, [reader.package] if reader.package and _importable(reader.package) else [])
+    provenance.stamp(model, files, [reader.package] if reader.package in sys.modules else [])
     return model
 
 
 def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike)) and os.path.exists(source)
-
-
-def _importable(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
 
 
 def _inputs(inputs: Any) -> Any:

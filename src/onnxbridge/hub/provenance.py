@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import sys
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
@@ -45,4 +46,10 @@ def stamp(model: ir.Model, sources: Sequence[str | os.PathLike[str]] = (), frame
         notes[PREFIX + "source"] = ", ".join(os.path.basename(os.path.normpath(named(s))) for s in sources)
         notes[PREFIX + "source.sha256"] = ", ".join(map(sha256, sources))
     for name in sorted(frameworks):
-        notes[f"{PREFIX}framework.{name}"] = importlib.metadata.version(name)
+        notes[f"{PREFIX}framework.{name}"] = _version(name)
+
+
+def _version(name: str) -> str:
+    """The version of an imported framework, as it says itself: distributions may have another name (tensorflow-cpu)."""
+    said = getattr(sys.modules.get(name), "__version__", None)
+    return str(said) if said else importlib.metadata.version(name)

@@ -47,10 +47,12 @@ class TensorFlow:
         """
         from onnxbridge.frontends.tensorflow import capture, sources
         from onnxbridge.hub.passes.layout import push_transposes
+        from onnxbridge.hub.passes.pads import merge_pads
 
         source, signature = _split(source)
         model = capture.hub_model(sources.trace(source, inputs, dynamic, signature))
         push_transposes(model)
+        merge_pads(model)
         return model
 
     def runs_here(self) -> bool:

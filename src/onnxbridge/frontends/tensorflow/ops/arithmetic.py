@@ -42,8 +42,18 @@ for _name, _onnx in {
     _binary(_name, _onnx)
 
 
-@rule("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2", "PlaceholderWithDefault")
+@rule("Identity", "StopGradient", "PreventGradient", "Snapshot")
 def identity(op, input):
+    return input
+
+
+@rule("CheckNumerics", "CheckNumericsV2")
+def check_numerics(op, tensor):
+    return tensor
+
+
+@rule("PlaceholderWithDefault")
+def placeholder_with_default(op, input, *, shape):
     return input
 
 
@@ -166,7 +176,7 @@ def floor_div(op, x, y):
     return op.Sub(q, op.Cast(op.And(off, opposite), to=x.dtype))
 
 
-@rule("FloorMod", "Mod")
+@rule("FloorMod")
 def floor_mod(op, x, y):
     if not x.dtype.is_floating_point():
         return op.Mod(x, y, fmod=0)
@@ -175,7 +185,7 @@ def floor_mod(op, x, y):
     return op.Where(opposite, op.Add(r, y), r)
 
 
-@rule("TruncateMod")
+@rule("Mod", "TruncateMod")
 def truncate_mod(op, x, y):
     return op.Mod(x, y, fmod=1)
 
@@ -209,11 +219,6 @@ def xlog1py(op, x, y):
 @rule("ClipByValue")
 def clip_by_value(op, t, clip_value_min, clip_value_max):
     return op.Max(op.Min(t, clip_value_max), clip_value_min)
-
-
-@rule("LogicalXor")
-def logical_xor(op, x, y):
-    return op.Xor(x, y)
 
 
 @rule("ApproximateEqual")

@@ -5,21 +5,18 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.layout import first, last
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.frontends.tensorflow.ops.shape import int64
 from onnxbridge.hub import fold
 
 
 def _resize(op, images, size, align_corners, half_pixel_centers, mode, **attrs):
     x = first(op, images, "NHWC")
     where = "align_corners" if align_corners else "half_pixel" if half_pixel_centers else "asymmetric"
-    known = fold.sizes(size)
-    if known is not None and None not in known and all(isinstance(s, int) for s in list(x.shape)[1:]):
-        given, wanted = list(x.shape)[2:], known
-        if any(w == 1 and g != 1 for w, g in zip(wanted, given, strict=True)) and align_corners:
-            raise Unsupported("align_corners with a result of one pixel")
-    sizes = int64(op, size)
-    y = op.Resize(x, None, None, sizes, axes=[2, 3], mode=mode, coordinate_transformation_mode=where, **attrs)
-    return last(op, y, "NHWC")
+    sizes = fold.sizes(size) or [None, None]
+    if align_corners and any(w in (1, None) and g != 1 for w, g in zip(sizes, list(x.shape)[2:], strict=True)):
+        raise Unsupported("align_corners with a result of one pixel, or of a size that is not known")
+    wanted = [op.Gather(size, np.array(i)) if s is None else s for i, s in enumerate(sizes)]
+    target = op.dims([op.size(x, 0), op.size(x, 1), *wanted])
+    return last(op, op.Resize(x, None, None, target, mode=mode, coordinate_transformation_mode=where, **attrs), "NHWC")
 
 
 @rule("ResizeNearestNeighbor")
@@ -40,10 +37,3 @@ def resize_bilinear(op, images, size, *, align_corners=False, half_pixel_centers
     y = images if images.dtype.name == "FLOAT" else op.Cast(images, to=np.float32)
     return _resize(op, y, size, align_corners, half_pixel_centers, "linear")
 
-
-@rule("ResizeBicubic")
-def resize_bicubic(op, images, size, *, align_corners=False, half_pixel_centers=False):
-    y = images if images.dtype.name == "FLOAT" else op.Cast(images, to=np.float32)
-    if half_pixel_centers:
-        return _resize(op, y, size, align_corners, True, "cubic", cubic_coeff_a=-0.5, exclude_outside=1)
-    return _resize(op, y, size, align_corners, False, "cubic", cubic_coeff_a=-0.75)

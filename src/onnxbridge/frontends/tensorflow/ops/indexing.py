@@ -160,6 +160,9 @@ def one_hot(op, indices, depth, on_value, off_value, *, axis=-1):
     depth = op.Reshape(int64(op, depth), [1])
     indices = int64(op, indices)
     outside = op.Where(op.Less(indices, 0), op.Reshape(depth, []), indices)
+    if on_value.dtype == ir.DataType.BOOL:  # which runtimes have no kernel for
+        on_value, off_value = (op.Cast(v, to=ir.DataType.INT64) for v in (on_value, off_value))
+        return op.Cast(one_hot(op, indices, depth, on_value, off_value, axis=axis), to=ir.DataType.BOOL)
     values = op.Concat(op.Reshape(off_value, [1]), op.Reshape(on_value, [1]), axis=0)
     return op.OneHot(outside, depth, values, axis=axis)
 
@@ -178,7 +181,5 @@ def reverse_sequence(op, input, seq_lengths, *, seq_dim, batch_dim=0):
 
 
 @rule("Where")
-def where(op, condition):
-    if condition.dtype != ir.DataType.BOOL:
-        condition = op.Cast(condition, to=ir.DataType.BOOL)
-    return op.Transpose(op.NonZero(condition), perm=[1, 0])
+def where(op, input):
+    return op.Transpose(op.NonZero(input), perm=[1, 0])

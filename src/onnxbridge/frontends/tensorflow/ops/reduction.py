@@ -80,7 +80,7 @@ def cumprod(op, x, axis: Int, *, exclusive=False, reverse=False):
     return op.CumProd(x, np.int64(axis), exclusive=int(exclusive), reverse=int(reverse))
 
 
-@rule("TopKV2", "TopK")
+@rule("TopKV2")
 def top_k_v2(op, input, k, *, sorted=True, index_type=ir.DataType.INT32):
     k = op.Reshape(k if k.dtype == ir.DataType.INT64 else op.Cast(k, to=ir.DataType.INT64), [1])
     values, indices = op.TopK(input, k, axis=rank(input) - 1, sorted=1, outputs=2)

@@ -6,6 +6,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.layout import first, last, rank
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub import fold
 from onnxbridge.rules import Array, Int, Ints
 
 INT64 = ir.DataType.INT64
@@ -20,6 +21,9 @@ def int64(op, x):
 def reshape(op, tensor, shape):
     if not isinstance(shape, ir.Value):
         return op.Reshape(tensor, list(shape))
+    sizes = fold.sizes(shape)
+    if sizes is not None and sizes.count(None) == 1 and not {0, -1} & set(sizes):
+        return op.Reshape(tensor, [-1 if s is None else s for s in sizes])
     return op.Reshape(tensor, int64(op, shape), allowzero=1)
 
 

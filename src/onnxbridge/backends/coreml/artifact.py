@@ -85,8 +85,8 @@ class CoreMLModel:
         if INTERFACE not in model.user_defined_metadata:
             raise UsageError("this Core ML model was not made by onnxbridge: the names of its source are not in it")
         held = json.loads(model.user_defined_metadata[INTERFACE])
-        ports = [tuple(Port(**{**p, "shape": tuple(p["shape"])}) for p in held[side]) for side in ("inputs", "outputs")]
-        return cls(model, *ports, tuple(json.loads(notes)) if notes else (), 2.0**-11 if held["half"] else None)
+        inputs, outputs = (tuple(Port(**{**p, "shape": tuple(p["shape"])}) for p in held[side]) for side in ("inputs", "outputs"))
+        return cls(model, inputs, outputs, tuple(json.loads(notes)) if notes else (), 2.0**-11 if held["half"] else None)
 
     @cached_property
     def names(self) -> dict[str, str]:

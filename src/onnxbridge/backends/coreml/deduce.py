@@ -139,7 +139,9 @@ def choice(call: Call) -> Body | None:
         return None
     x, axes = (i.key if isinstance(i, Ref) else None for i in call.inputs)
     before, after, count = _fixed(x), _fixed(call.outputs[0]), _fixed(axes)
-    if before is None or after is None or count is None or len(before) - len(after) != count[0]:
+    if not isinstance(x, ir.Value) or x.dtype is None or before is None or after is None or count is None:
+        return None
+    if len(before) - len(after) != count[0]:
         return None
     op = Builder()
     data = op.input("data", x.dtype, list(before))

@@ -26,7 +26,7 @@ from onnxbridge.backends.coreml.precision import HalfPrecision
 from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported, merge
 from onnxbridge.hub import calls, expand, fold
-from onnxbridge.lowering import FAILED, Body, Call, lower, resolve
+from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
 
 DIRECTION = "ONNX to Core ML"
 LARGEST = 2048
@@ -108,7 +108,7 @@ class MilTarget:
 
     def _adopt(self, call: Call, key: ir.Value, result: Var) -> Var:
         """Hold the result to what the hub says of it, and give it the hub's name."""
-        if isinstance(key.type, ir.TensorType):
+        if isinstance(key.type, ir.TensorType) and key.dtype is not None:
             want = held(key.dtype)
             if result.dtype != want and is_float(result) and want in (types.fp16, types.fp32):
                 result = cast(result, want)
@@ -230,6 +230,7 @@ def _taken(given: Var, value: ir.Value) -> Var:
     if value.shape is not None and len(value.shape) == 0:
         given = mb.squeeze(x=given, axes=[0])
     given = mb.not_equal(x=given, y=np.int32(0)) if inner == types.bool else cast(given, inner)
+    assert value.dtype is not None
     DECLARED.get()[given] = value.dtype
     return given
 
@@ -322,7 +323,7 @@ def convert(model: ir.Model, target: Any, precision: str, bounds: Bounds) -> Cor
             raise ConversionError(DIRECTION, merge([*problems, *e.problems])) from e
         if problems:
             raise ConversionError(DIRECTION, merge(problems))
-        results = resolve([calls.Ref(v) for v in model.graph.outputs], values)
+        results = resolve([Ref(v) for v in model.graph.outputs], values)
         outputs, given = _outputs(model.graph, results, set(function.inputs.values()), target, names, notes)
         function.set_outputs(given)
     program = Program()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,7 +69,7 @@ def reshaped(x: Any, items: Sequence[Any]) -> Any:
 
 def product(items: Sequence[Any]) -> Any:
     """The product of sizes: a number, or a scalar value."""
-    total: Any = int(np.prod([i for i in items if isinstance(i, (int, np.integer))], dtype=np.int64))
+    total: Any = math.prod(int(i) for i in items if isinstance(i, (int, np.integer)))
     for i in items:
         if not isinstance(i, (int, np.integer)):
             total = mb.mul(x=i, y=np.int32(total)) if isinstance(total, int) else mb.mul(x=total, y=i)

@@ -97,7 +97,7 @@ def sizes(value: ir.Value | None, depth: int = 32) -> list[int | None] | None:
         whole = to is None or ir.DataType(to.as_int()) in (ir.DataType.INT32, ir.DataType.INT64)
         return of(0) if whole else None
     if op == "Concat":
-        parts = [of(i) for i in range(len(node.inputs))]
+        parts = [of(i) or _open(v) for i, v in enumerate(node.inputs)]
         return None if any(p is None for p in parts) else [e for p in parts if p is not None for e in p]
     if op == "Gather":
         data, indices = of(0), exact(1)
@@ -108,6 +108,13 @@ def sizes(value: ir.Value | None, depth: int = 32) -> list[int | None] | None:
         if data is not None and start is not None and end is not None and len(start) == 1:
             return data[start[0] : end[0]]
     return None
+
+
+def _open(value: ir.Value | None) -> list[int | None] | None:
+    """As many elements as a 1-D value has, none of which is known."""
+    shape = value.shape if value is not None else None
+    count = shape[0] if shape is not None and len(shape) == 1 else None
+    return [None] * count if isinstance(count, int) and count <= 64 else None
 
 
 _SIZES = frozenset({"Shape", "Gather", "Slice", "Concat", "Squeeze", "Unsqueeze", "Cast", "Identity"})

@@ -40,6 +40,7 @@ class _Target:
         self.recorder = recorder
         self.weights = weights
         self.values = calls.HubValues(self.constant)
+        self.trained: set[int] = set()
         self._adopted: dict[Hashable, Any] = {}
         self._held: dict[int, Value] = {}
 
@@ -55,7 +56,7 @@ class _Target:
         array = value.const_value.numpy()
         if array.dtype.kind in "OUST":
             return _text(self.recorder, array)
-        path, tensor = self.weights.add(value, is_trained(value) and value.is_initializer())
+        path, tensor = self.weights.add(value, id(value.const_value) in self.trained)
         made = self.recorder.attribute(path, tensor)
         made.hub = value.dtype
         return self._small(made, array)
@@ -174,9 +175,10 @@ def build(model: ir.Model) -> fx.GraphModule:
     inputs = [v for v in graph.inputs if v.const_value is None]
     for value, name in zip(inputs, names, strict=True):
         target.values[value] = _input(recorder, value, name)
-    if graph.inputs:
-        for value in graph.initializers.values():  # in the file's order, so that state_dict() is in it too
+    for part in (graph, *graph.subgraphs()):
+        for value in part.initializers.values():  # in the file's order, so that state_dict() is in it too
             if is_trained(value):
+                target.trained.add(id(value.const_value))
                 target.values[value]
     lower(calls.of(graph), rule, target.values, target)
     outputs = [_leaving(target.values[v], v) for v in graph.outputs]

@@ -69,6 +69,11 @@ class Value(fx.Proxy):  # type: ignore[misc]
     def device(self) -> Any:
         return self.tracer.create_proxy("call_function", getattr, (self, "device"), {})
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # NumPy asks what it puts into an array whether it is one itself
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
     def __iter__(self) -> Iterator[Value]:
         return iter([self[i] for i in range(len(self))])
 
@@ -88,6 +93,11 @@ class Body(Value):
 
 def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
+def read(tensor: Any) -> list[int]:
+    """The elements of an integer tensor, inside a leaf: there are none while recording, which its caller then knows."""
+    return [int(v) for v in tensor.reshape(-1).tolist()]
 
 
 @dataclass(frozen=True)

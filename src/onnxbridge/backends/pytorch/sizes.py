@@ -18,6 +18,14 @@ MOST = 64
 Elements = np.ndarray[Any, Any]
 
 
+def objects(items: Sequence[Any], scalar: bool = False) -> Elements:
+    """Numbers and sizes as an array, one by one: NumPy must not look into a `Value`."""
+    made = np.empty(len(items), dtype=object)
+    for i, e in enumerate(items):
+        made[i] = e
+    return made.reshape([]) if scalar else made
+
+
 @leaf
 def tensor_of(sizes: Sequence[Any], scalar: bool) -> torch.Tensor:
     """Sizes as an int64 tensor, 0-d for a scalar."""
@@ -55,14 +63,7 @@ def number(value: Any) -> Any:
 
 
 def _all_numbers(*arrays: Any) -> bool:
-    return not any(isinstance(e, Value) for a in arrays for e in np.asarray(a, dtype=object).reshape(-1))
-
-
-def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(a: Elements, b: Elements) -> Any:
-        return function(a, b)
-
-    return run
+    return not any(isinstance(e, Value) for a in arrays for e in a.reshape(-1))
 
 
 def _divide(a: Elements, b: Elements) -> Any:
@@ -95,7 +96,7 @@ def _product(data: Elements, axes: Any = None, *, keepdims: int = 1, noop_with_e
     if data.ndim != 1 or (axes is None and noop_with_empty_axes):
         return None
     product = np.multiply.reduce(data, initial=1)
-    return np.array([product] if keepdims else product, dtype=object)
+    return objects([product], scalar=not keepdims)
 
 
 def _equal(a: Elements, b: Elements) -> Any:
@@ -108,7 +109,8 @@ def _equal(a: Elements, b: Elements) -> Any:
         return bool(x == y)
 
     found = np.frompyfunc(same, 2, 1)(a, b)
-    return None if any(e is None for e in np.asarray(found, dtype=object).reshape(-1)) else found
+    found = found if isinstance(found, np.ndarray) else objects([found], scalar=True)
+    return None if any(e is None for e in found.reshape(-1)) else found
 
 
 def _where(condition: Elements, x: Elements, y: Elements) -> Any:
@@ -136,7 +138,8 @@ def derive(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements
     found = function(*arrays, **attrs)
     if found is None:
         return None
-    found = np.asarray(found, dtype=object)
+    if not isinstance(found, np.ndarray):
+        found = objects([found], scalar=True)
     return found if found.size <= MOST else None
 
 

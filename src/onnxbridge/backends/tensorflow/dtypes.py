@@ -9,7 +9,10 @@ import tensorflow as tf
 
 from onnxbridge.errors import Unsupported
 
-_MISSING = frozenset({"FLOAT8E8M0", "FLOAT6E2M3", "FLOAT6E3M2"})
+# TensorFlow has names for some of these, and no kernels.
+_MISSING = frozenset(
+    {"FLOAT8E8M0", "FLOAT6E2M3", "FLOAT6E3M2", "FLOAT4E2M1", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ", "INT2", "UINT2"}
+)
 
 
 def of(dtype: ir.DataType) -> Any:

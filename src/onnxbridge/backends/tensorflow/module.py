@@ -36,7 +36,7 @@ def is_trained(value: ir.Value) -> bool:
     """Whether an initializer is trainable: a floating weight that some operator computes with."""
     if value.dtype is None or not value.dtype.is_floating_point() or value.dtype.bitwidth < 16:
         return False
-    if _MADE.fullmatch(value.name or "") or not value.is_initializer():
+    if _MADE.fullmatch(value.name or ""):
         return False
     return any(i not in _SETTINGS.get(node.op_type, ()) for node, i in value.uses())
 
@@ -59,21 +59,25 @@ class HubModule(tf.Module):  # type: ignore[misc]
         self.signature = tuple(_spec(v, k) for v, k in zip(inputs, self.keywords, strict=True))
         self.weights_by_name: dict[str, Any] = {}
         self._body: Any = None
-        self._made: dict[str, Any] = {}
+        self.variables_made: dict[str, Any] = {}
+        self._make_variables(graph)
 
-    def variable_of(self, value: ir.Value, trained: bool) -> Any:
-        """The variable of a weight; an expansion has its own names for the same one."""
-        assert value.const_value is not None
-        key = str(id(value.const_value))
-        if key not in self._made:
-            name = value.name or "constant"
-            while name in self.weights_by_name:
-                name += "_"
-            with tf.init_scope():
+    def _make_variables(self, graph: ir.Graph) -> None:
+        """Variables for what is trained and for what is too large to be written into the graph, in the file's order."""
+        for part in (graph, *graph.subgraphs()):
+            for value in part.initializers.values():
+                trained = is_trained(value)
+                if value.const_value is None or value.dtype == ir.DataType.STRING or not value.uses():
+                    continue
+                if not trained and value.const_value.size <= _HELD:
+                    continue
+                name = value.name or "constant"
+                while name in self.weights_by_name:
+                    name += "_"
                 kind = dtypes.of(value.const_value.dtype)
                 made = tf.Variable(_array(value), trainable=trained, name=_scope(name), dtype=kind)
-            self.weights_by_name[name] = self._made[key] = made
-        return self._made[key]
+                # an expansion has its own names for the same weight, so it is looked up by the tensor
+                self.weights_by_name[name] = self.variables_made[str(id(value.const_value))] = made
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """The model on its inputs, by position or by name; a tensor, or a tuple of them in the hub's order."""
@@ -123,11 +127,10 @@ class _Target:
     def constant(self, value: ir.Value) -> Any:
         assert value.const_value is not None
         with self.graph.as_default():  # a constant may be met in a branch first and used outside of it later
-            trained = is_trained(value)
-            if not trained and value.const_value.size <= _HELD:
-                return tf.constant(_array(value), dtypes.of(value.const_value.dtype))
-            variable = self.module.variable_of(value, trained)
-            return tf.convert_to_tensor(variable)
+            variable = self.module.variables_made.get(str(id(value.const_value)))
+            if variable is not None:
+                return tf.convert_to_tensor(variable)
+            return tf.constant(_array(value), dtypes.of(value.const_value.dtype))
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
         found = fold.static(key) if isinstance(key, ir.Value) else None
@@ -184,9 +187,6 @@ def build(model: ir.Model) -> HubModule:
     def body(*given: Any) -> list[Any]:
         target = _Target(module)
         target.values.update(zip(inputs, given, strict=True))
-        for value in graph.initializers.values():  # in the file's order
-            if is_trained(value):
-                target.values[value]
         lower(calls.of(graph), rule, target.values, target)
         return [_leaving(target.values[v]) for v in graph.outputs]
 

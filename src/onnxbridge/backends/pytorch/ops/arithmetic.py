@@ -112,8 +112,6 @@ def unsigned_divide(a, b):
 def mod(A, B, *, fmod=0):
     if A.hub == ir.DataType.UINT64:
         return A - unsigned_divide(A, B) * B
-    if not fmod and A.dtype not in INTEGER:
-        raise Unsupported("Mod of floating numbers needs fmod=1")
     return torch.fmod(A, B) if fmod else torch.remainder(A, B)
 
 

@@ -153,7 +153,7 @@ def unique(X, *, axis=None, sorted=1):
 def largest(X, count, axis, largest):
     """Sorted stably, since the standard gives equal elements in their order, and torch.topk in any."""
     count = int(count) if isinstance(count, torch.Tensor) else count
-    values, indices = torch.sort(X, axis, descending=bool(largest), stable=True)
+    values, indices = torch.sort(X, dim=axis, descending=bool(largest), stable=True)
     return values.narrow(axis, 0, count), indices.narrow(axis, 0, count)
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import pads_of, reach
-from onnxbridge.backends.pytorch.recorder import leaf
+from onnxbridge.backends.pytorch.recorder import leaf, read
 from onnxbridge.errors import Unsupported
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
@@ -147,7 +147,7 @@ def unpooled(X, I, output_shape, sizes):
     found = flat.reshape(shape)
     if output_shape is None:
         return found
-    return F.pad(found, reach([0] * found.ndim, [w - n for w, n in zip(output_shape.tolist(), shape, strict=True)]))
+    return F.pad(found, reach([0] * found.ndim, [w - n for w, n in zip(read(output_shape), shape, strict=True)]))
 
 
 @rule("MaxUnpool")

@@ -84,7 +84,7 @@ def dropped(data, ratio, training, seed):
 @rule("Dropout")
 def dropout(data, ratio=None, training_mode=None, *, seed=None):
     training = known_ints(training_mode)
-    if training_mode is None or training == (0,):
+    if training_mode is None or (isinstance(training, tuple) and not training[0]):
         return data, torch.ones_like(data, dtype=torch.bool)
     found = dropped(data, 0.5 if ratio is None else ratio, training[0] if isinstance(training, tuple) else training, seed)
     return found[0], found[1]

@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from onnxbridge.backends.pytorch import dtypes, sizes
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import reach
-from onnxbridge.backends.pytorch.recorder import at_run_time, leaf
+from onnxbridge.backends.pytorch.recorder import at_run_time, leaf, read
 from onnxbridge.backends.pytorch.sizes import known_ints
 from onnxbridge.errors import Unsupported
-from onnxbridge.rules import Ints
 
 
 @rule("Identity")
@@ -47,7 +46,7 @@ def sized(*dims, scalar=False):
     if not any(isinstance(d, sizes.Value) for d in dims):
         return np.array(dims[0] if scalar else dims, np.int64)
     made = sizes.tensor_of(list(dims), scalar)
-    made.elements = np.array(dims, dtype=object).reshape([] if scalar else [-1])
+    made.elements = sizes.objects(dims, scalar)
     return made
 
 
@@ -100,14 +99,14 @@ def squeezed(data, axes):
 @rule("Squeeze")
 def squeeze(data, axes=None):
     if axes is None:
-        return data.squeeze(tuple(i for i, n in enumerate(data.shape) if isinstance(n, int) and n == 1)) if _fixed(data) else None
+        fixed = data.is_known and all(isinstance(n, int) for n in data.shape)
+        return squeezed(data, tuple(i for i, n in enumerate(data.shape) if n == 1)) if fixed else squeezed_all(data)
     return squeezed(data, known_ints(axes))
 
 
-def _fixed(data):
-    if all(isinstance(n, int) for n in data.shape):
-        return True
-    raise Unsupported("Squeeze without axes where sizes are dynamic", "name the axes")
+@at_run_time
+def squeezed_all(data):
+    return data.squeeze()
 
 
 @leaf
@@ -313,9 +312,9 @@ def space_to_depth(input, *, blocksize):
 def padded(data, before, after, axes, mode, value):
     """Padding in every mode; lengths may be tensors, read when the module runs, and negative ones cut."""
     if isinstance(before, torch.Tensor):
-        both = before.tolist()
+        both = read(before)
         before, after = both[: len(both) // 2], both[len(both) // 2 :]
-    axes = list(range(len(before)) if axes is None else axes if isinstance(axes, tuple) else map(int, axes.tolist()))
+    axes = list(range(len(before)) if axes is None else axes if isinstance(axes, tuple) else read(axes))
     pads = dict(zip([a % data.ndim for a in axes], zip(before, after, strict=True), strict=True))
     if mode == "constant":
         value = value.item() if isinstance(value, torch.Tensor) else value
@@ -347,18 +346,20 @@ def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
     return padded(data, before, after, known_ints(axes), mode, constant_value)
 
 
-@rule("CenterCropPad")
-def center_crop_pad(input_data, shape: Ints, *, axes=None):
-    for axis, wanted in zip(axes or range(len(shape)), shape, strict=True):
-        axis %= input_data.ndim
-        size = input_data.shape[axis]
-        if not isinstance(size, int):
-            raise Unsupported("CenterCropPad of a dynamic size")
+@leaf
+def centred(data, shape, axes):
+    shape = shape if isinstance(shape, tuple) else read(shape)
+    for axis, wanted in zip(range(len(shape)) if axes is None else axes, shape, strict=True):
+        axis %= data.ndim
+        size = data.shape[axis]
         before = (wanted - size) // 2 if wanted > size else -((size - wanted) // 2)
-        lengths = [0] * (2 * (input_data.ndim - axis))
-        lengths[-2:] = [before, wanted - size - before]
-        input_data = F.pad(input_data, lengths)
-    return input_data
+        data = F.pad(data, [0] * (2 * (data.ndim - axis - 1)) + [before, wanted - size - before])
+    return data
+
+
+@rule("CenterCropPad")
+def center_crop_pad(input_data, shape, *, axes=None):
+    return centred(input_data, known_ints(shape), axes)
 
 
 @rule("ReverseSequence")

@@ -60,7 +60,7 @@ def div(A, B):
 def mod(A, B, *, fmod=0):
     if not A.dtype.is_integer:
         if not fmod:
-            raise Unsupported("Mod of floating numbers needs fmod=1")
+            return tf.math.floormod(A, B)
         wide = tf.float32 if A.dtype.size == 2 else A.dtype
         return tf.cast(tf.truncatemod(tf.cast(A, wide), tf.cast(B, wide)), A.dtype)
     return A - tf.truncatediv(A, B) * B if fmod else tf.math.floormod(A, B)
@@ -105,8 +105,8 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
     return converted(input, target_type.dtype, saturate)
 
 
-_EIGHT_BIT = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
-_NARROW = frozenset({"int4", "uint4", "int2", "uint2", "float4_e2m1fn"})
+_EIGHT_BIT = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_NARROW = frozenset({"int4", "uint4"})
 
 
 def converted(input, dtype, saturate):
@@ -119,7 +119,7 @@ def converted(input, dtype, saturate):
         return _number(input, dtype)
     if dtype.name in _NARROW:
         raise Unsupported(f"Cast to {dtype.name}")
-    if source.name in _NARROW and source.name != "float4_e2m1fn":
+    if source.name in _NARROW:
         return tf.cast(tf.cast(input, tf.int32), dtype)
     if dtype.name in _EIGHT_BIT:
         if source == tf.float64:
@@ -152,4 +152,7 @@ def _number(input, dtype):
 
 @rule("BitCast")
 def bit_cast(input, *, to):
-    return tf.bitcast(input, dtypes.attribute(to))
+    dtype = dtypes.attribute(to)
+    if tf.bool in (input.dtype, dtype) and input.dtype != dtype:
+        raise Unsupported("BitCast of booleans")
+    return tf.bitcast(input, dtype)

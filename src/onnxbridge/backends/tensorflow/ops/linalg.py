@@ -24,7 +24,11 @@ def mat_mul(A, B):
 def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     product = mat_mul(tf.transpose(A) if transA else A, tf.transpose(B) if transB else B)
     product = product if alpha == 1.0 else scaled(product, alpha)
-    return product if C is None else product + (C if beta == 1.0 else scaled(C, beta))
+    if C is None:
+        return product
+    # TensorFlow fuses the addition, and then takes a row of its own for a matrix of another height
+    C = tf.reshape(C, [-1]) if rank(C) == 2 and C.shape[0] == 1 else C
+    return product + (C if beta == 1.0 else scaled(C, beta))
 
 
 def scaled(x, factor):

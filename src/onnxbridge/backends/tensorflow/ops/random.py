@@ -59,7 +59,7 @@ def bernoulli(input, *, dtype=None, seed=None):
 @rule("Dropout")
 def dropout(data, ratio=None, training_mode=None, *, seed=None):
     training = known(training_mode)
-    if training_mode is None or training in ((False,), (0,)):
+    if training_mode is None or (isinstance(training, tuple) and not training[0]):
         return tf.identity(data), tf.ones_like(data, tf.bool)
     ratio = tf.constant(0.5) if ratio is None else tf.cast(tf.reshape(ratio, []), tf.float32)
     ratio = tf.where(tf.reshape(training_mode, []), ratio, 0.0)

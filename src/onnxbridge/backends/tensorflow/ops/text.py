@@ -11,7 +11,7 @@ from onnxbridge.errors import Unsupported
 
 @rule("StringConcat")
 def string_concat(X, Y):
-    return tf.strings.join([X, Y]) if X.shape == Y.shape else X + Y
+    return X + Y
 
 
 @rule("RegexFullMatch")
@@ -23,8 +23,10 @@ def regex_full_match(X, *, pattern=None):
 
 @rule("StringSplit")
 def string_split(X, *, delimiter=None, maxsplit=None):
+    if maxsplit is not None:
+        raise Unsupported("StringSplit with maxsplit")
     flat = tf.reshape(X, [-1])
-    parts = tf.strings.split(flat, delimiter or None, -1 if maxsplit is None else maxsplit)
+    parts = tf.strings.split(flat, delimiter or None)
     counts = tf.where(flat == "", tf.constant(0, tf.int64), tf.cast(parts.row_lengths(), tf.int64))
     dense = parts.to_tensor("")[:, : tf.reduce_max(tf.concat([counts, [0]], 0))]
     shape = tf.shape(X)

@@ -1,0 +1,100 @@
+"""Sampling and cutting of images."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.recorder import at_run_time, leaf, read
+from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.errors import Unsupported
+
+_MODES = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
+
+
+@rule("GridSample", limits="2 and 3 spatial dimensions, cubic for 2 only")
+def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
+    if X.ndim not in (4, 5) or (mode == "cubic" and X.ndim == 5):
+        raise Unsupported(f"{mode} with {X.ndim - 2} spatial dimensions")
+    return F.grid_sample(X, grid.to(X.dtype), _MODES[mode], padding_mode, bool(align_corners))
+
+
+@leaf
+def affine(theta, size, align_corners):
+    return F.affine_grid(theta, list(size) if isinstance(size, tuple) else read(size), bool(align_corners))
+
+
+@rule("AffineGrid")
+def affine_grid(theta, size, *, align_corners=0):
+    return affine(theta, known_ints(size), align_corners)
+
+
+@leaf
+def columns_to_image(input, image, block, dilations, pads, strides):
+    image = image if isinstance(image, tuple) else tuple(read(image))
+    block = block if isinstance(block, tuple) else tuple(read(block))
+    rank = len(image)
+    dilations, strides, pads = dilations or (1,) * rank, strides or (1,) * rank, pads or (0,) * (2 * rank)
+    padded = [n + b + a for n, b, a in zip(image, pads[:rank], pads[rank:], strict=True)]
+    counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(padded, block, dilations, strides, strict=True)]
+    # the place in the padded image of each element of each block: block elements first, then blocks
+    place = torch.zeros([1] * (2 * rank), dtype=torch.int64, device=input.device)
+    for axis in range(rank):
+        inside = torch.arange(block[axis], device=input.device) * dilations[axis]
+        blocks = torch.arange(counts[axis], device=input.device) * strides[axis]
+        shape = [1] * (2 * rank)
+        shape[axis], shape[rank + axis] = block[axis], counts[axis]
+        place = place * padded[axis] + (inside[:, None] + blocks).reshape(shape)
+    total = 1
+    for n in (*block, *counts):
+        total *= n
+    flat, size = input.reshape([input.shape[0], -1, total]), 1
+    for n in padded:
+        size *= n
+    summed = flat.new_zeros([flat.shape[0], flat.shape[1], size]).index_add(2, place.reshape(-1), flat)
+    whole = summed.reshape([flat.shape[0], flat.shape[1], *padded])
+    for axis in range(rank):
+        whole = whole.narrow(2 + axis, pads[axis], image[axis])
+    return whole
+
+
+@rule("Col2Im")
+def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
+    return columns_to_image(input, known_ints(image_shape), known_ints(block_shape), dilations, pads, strides)
+
+
+@at_run_time
+def chosen(boxes, scores, most, iou_threshold, score_threshold, center_point_box):
+    """Greedily, for each batch and class, the best boxes that overlap no better one too much."""
+    limit = 0 if most is None else int(most)
+    overlap = 0.0 if iou_threshold is None else float(iou_threshold)
+    if center_point_box:
+        x, y, w, h = boxes.unbind(-1)
+        corners = torch.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
+    else:
+        corners = torch.cat([torch.minimum(boxes[..., :2], boxes[..., 2:]), torch.maximum(boxes[..., :2], boxes[..., 2:])], -1)
+    areas = (corners[..., 2] - corners[..., 0]) * (corners[..., 3] - corners[..., 1])
+    found = []
+    for b in range(scores.shape[0]):
+        for c in range(scores.shape[1]):
+            order = torch.sort(scores[b, c], descending=True, stable=True).indices
+            if score_threshold is not None:
+                order = order[scores[b, c][order] > score_threshold.to(scores.dtype).reshape([])]
+            kept = 0
+            while order.numel() and kept < limit:
+                best, order = order[0], order[1:]
+                found.append(torch.stack([best.new_tensor(b), best.new_tensor(c), best]))
+                kept += 1
+                low = torch.maximum(corners[b, best, :2], corners[b][order, :2])
+                high = torch.minimum(corners[b, best, 2:], corners[b][order, 2:])
+                common = (high - low).clamp(min=0).prod(-1)
+                order = order[common / (areas[b, best] + areas[b][order] - common) <= overlap]
+    return torch.stack(found) if found else torch.zeros([0, 3], dtype=torch.int64)
+
+
+@rule("NonMaxSuppression")
+def non_max_suppression(
+    boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
+):
+    return chosen(boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, center_point_box)

@@ -144,7 +144,17 @@ def gather_elements(data, indices, *, axis=0):
 
 @rule("GatherND")
 def gather_nd(data, indices, *, batch_dims=0):
-    return cast(mb.gather_nd(x=_held(data), indices=indices, batch_dims=batch_dims), data.dtype)
+    """Counted from the front here already: coremltools' own pass takes the sizes of the first axes, whatever the batch's are."""
+    limits = [size(data, batch_dims + a) for a in range(int(indices.shape[-1]))]
+    return cast(mb.gather_nd(x=_held(data), indices=_places(indices, limits), batch_dims=batch_dims), data.dtype)
+
+
+def _places(indices, limits):
+    """Coordinates counted from the front."""
+    if indices.val is not None and all(isinstance(n, int) for n in limits):
+        array = np.asarray(indices.val, np.int32)
+        return np.where(array < 0, array + np.array(limits, np.int32), array).astype(np.int32)
+    return _wrapped(indices, vector(limits))
 
 
 MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -168,12 +178,7 @@ def scatter_elements(data, indices, updates, *, axis=0, reduction="none"):
 @rule("ScatterND")
 def scatter_nd(data, indices, updates, *, reduction="none"):
     depth = int(indices.shape[-1])
-    limits = vector([size(data, a) for a in range(depth)])
-    if indices.val is not None and fixed(data, range(depth)):
-        array = np.asarray(indices.val, np.int32)
-        indices = np.where(array < 0, array + limits, array).astype(np.int32)
-    else:
-        indices = _wrapped(indices, limits)
+    indices = _places(indices, [size(data, a) for a in range(depth)])
     y = mb.scatter_nd(data=_held(data), indices=indices, updates=_held(updates), mode=MODES[reduction])
     return cast(y, data.dtype)
 

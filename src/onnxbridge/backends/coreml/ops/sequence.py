@@ -68,8 +68,15 @@ def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
     return [mb.squeeze(x=v, axes=[axis]) for v in made] if split is None and not keepdims else made
 
 
-@rule("Optional", "OptionalGetElement")
-def optional(input, *, type=None):
+@rule("Optional", limits="of a value")
+def optional(input=None, *, type=None):
+    if input is None:
+        raise Unsupported("an empty optional")
+    return input
+
+
+@rule("OptionalGetElement")
+def optional_get_element(input):
     return input
 
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxbridge.errors import ConversionError, Problem, UsageError
 from onnxbridge.frontends.tensorflow import places
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
-from onnxbridge.frontends.tensorflow.inline import CALLS, Held, Inliner, ref
+from onnxbridge.frontends.tensorflow.inline import CALLS, Held, Inliner, function, ref
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Ref, lower, resolve
@@ -131,4 +131,4 @@ def _every_op(graph: Any, seen: set[str]) -> Iterator[Any]:
                     for f in named if isinstance(named, (list, tuple)) else [named]:
                         if f.name not in seen:
                             seen.add(f.name)
-                            yield from _every_op(op.graph._get_function(f.name).graph, seen)
+                            yield from _every_op(function(op, f.name), seen)

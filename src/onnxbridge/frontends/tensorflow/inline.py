@@ -42,6 +42,8 @@ class Inliner:
         for op in needed:
             if op.type == "Const":
                 bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _constant(op)))
+            elif op.type == "VarHandleOp":
+                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _shared(op)))
             elif op.type in CALLS:
                 yield from self._called(op, bound, prefix)
             elif op.type in _ALIASES and is_held(op.inputs[0], bound):
@@ -74,17 +76,19 @@ class Inliner:
             bound[outer.name] = ref(result, inner, below)
 
 
-def function(op: Any, name: str, shapes: Iterable[Any]) -> Any:
+def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
     """The graph of a function that an operator calls; shapes are inferred again where the given inputs' tell more."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     found = op.graph._get_function(name)
-    graph = found.graph
+    graph = getattr(found, "graph", None)  # graphs of the old kind keep the definition only
     shapes = list(shapes)
-    if not any(_tells_more(given, own.shape) for given, own in zip(shapes, graph.inputs, strict=True)):
+    known = graph is not None and not any(_tells_more(s, own.shape) for s, own in zip(shapes, graph.inputs, strict=False))
+    if known:
         return graph
     with op.graph.as_default():
-        return function_def_to_graph(found.cached_definition, input_shapes=shapes, include_library_functions=True)
+        definition = found.definition if graph is None else found.cached_definition
+        return function_def_to_graph(definition, input_shapes=shapes or None, include_library_functions=True)
 
 
 def _tells_more(given: Any, own: Any) -> bool:
@@ -115,6 +119,18 @@ def is_held(tensor: Any, bound: dict[str, Any]) -> bool:
 
 def _constant(op: Any) -> Callable[[], Any]:
     return lambda: schema.array(op.get_attr("value"))
+
+
+def _shared(op: Any) -> Callable[[], Any]:
+    """Reads a variable of an old SavedModel, which graphs find by its shared name."""
+    import tensorflow as tf
+
+    def read() -> Any:
+        named = {k: op.get_attr(k) for k in ("container", "shared_name")}
+        handle = tf.raw_ops.VarHandleOp(dtype=op.get_attr("dtype"), shape=op.get_attr("shape"), **named)
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=op.get_attr("dtype"))._numpy()
+
+    return read
 
 
 def _reachable(outputs: Iterable[Any], bound: dict[str, Any]) -> tuple[list[Any], set[str]]:

@@ -1,4 +1,5 @@
-"""Where an operator comes from, in the user's terms: the user's own line where there is one, and the Keras layer."""
+"""Where an operator comes from, in the user's terms: the user's own line, and the operator's name, which leads to
+the Keras layer."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def place() -> Callable[[Any], Source]:
 
     def where(op: Any) -> Source:
         file, line = "", 0
-        for frame in reversed(op.traceback.get_user_frames()):
+        stack = op.traceback
+        for frame in reversed(stack.get_user_frames()) if stack is not None else ():
             if frame.filename.startswith(_OURS):
                 break  # what stands further out only called us
             if not _foreign(frame.filename):
@@ -36,6 +38,6 @@ def place() -> Callable[[Any], Source]:
                     seen[key] = (relative(frame.filename), frame.lineno)
                 file, line = seen[key]
                 break
-        return Source(file, line, node=op.name) if file else Source(scope=op.name.rpartition("/")[0], node=op.name)
+        return Source(file, line, node=op.name)
 
     return where

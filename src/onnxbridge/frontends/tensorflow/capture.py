@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxbridge.errors import ConversionError, Problem, UsageError
 from onnxbridge.frontends.tensorflow import places
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
-from onnxbridge.frontends.tensorflow.inline import CALLS, Held, Inliner, function, ref
+from onnxbridge.frontends.tensorflow.inline import BRANCHES, CALLS, LOOPS, Held, Inliner, function, ref
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Ref, lower, resolve
@@ -124,7 +124,7 @@ def _every_op(graph: Any, seen: set[str]) -> Iterator[Any]:
     """The operators of a graph and of every function that it calls."""
     for op in graph.get_operations():
         yield op
-        if op.type in CALLS or op.type in ("If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"):
+        if op.type in CALLS | BRANCHES | LOOPS:
             for attr in op.op_def.attr:
                 if attr.type in ("func", "list(func)"):
                     named = op.get_attr(attr.name)

@@ -11,9 +11,11 @@ import onnx_ir as ir
 from onnxbridge.errors import Source
 from onnxbridge.frontends.tensorflow import schema
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
-from onnxbridge.lowering import Call, Ref
+from onnxbridge.lowering import Body, Call, Ref, Schema
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+LOOPS = frozenset({"While", "StatelessWhile"})
 _ALIASES = frozenset({"Identity", "ReadVariableOp"})
 Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
 
@@ -46,6 +48,10 @@ class Inliner:
                 bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _shared(op)))
             elif op.type in CALLS:
                 yield from self._called(op, bound, prefix)
+            elif op.type in BRANCHES:
+                yield self._branch(op, bound, prefix)
+            elif op.type in LOOPS:
+                yield from self._loop(op, bound, prefix)
             elif op.type in _ALIASES and is_held(op.inputs[0], bound):
                 bound[op.outputs[0].name] = bound[op.inputs[0].name]
             else:
@@ -63,8 +69,9 @@ class Inliner:
 
     def _declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
         key = (prefix, tensor.name)
-        shape = tensor.shape.as_list() if tensor.shape.rank is not None else None
-        self.declared[key] = (prefix + plain_name(tensor), hub_dtype(tensor.dtype), shape)
+        dtype = hub_dtype(tensor.dtype)  # None for a list, whose shape says nothing of its elements
+        shape = tensor.shape.as_list() if dtype is not None and tensor.shape.rank is not None else None
+        self.declared[key] = (prefix + plain_name(tensor), dtype, shape)
         return key
 
     def _called(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
@@ -74,6 +81,71 @@ class Inliner:
         yield from self.calls(graph, graph.outputs, inner, below)
         for outer, result in zip(op.outputs, graph.outputs, strict=True):
             bound[outer.name] = ref(result, inner, below)
+
+
+    def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
+        """If or Case; the branches see the values around them."""
+        given = _refs(op.inputs, bound, prefix)
+        outputs = tuple(self._declare(t, prefix) for t in op.outputs)
+        shapes = [t.shape for t in op.inputs][1:]
+
+        def body(name: str, label: str) -> Body:
+            graph = function(op, name, shapes)
+            inner = dict(zip((t.name for t in graph.inputs), given[1:], strict=True))
+            return self._body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/")
+
+        if "If" in op.type:
+            bodies = {a: body(op.get_attr(a).name, a) for a in ("then_branch", "else_branch")}
+            return Call("If", (given[0],), bodies, outputs, self.where(op), Schema(("cond",)))
+        branches = [body(f.name, f"branch_{i}") for i, f in enumerate(op.get_attr("branches"))]
+        return self._case(op, given[0], branches, outputs)
+
+    def _case(self, op: Any, index: Any, branches: list[Body], outputs: tuple[Hashable, ...]) -> Call:
+        """The branches as nested Ifs; whatever is out of range takes the last."""
+        rest = branches[-1]
+        where = self.where(op)
+        for i in reversed(range(1, len(branches) - 1)):
+            inner = tuple(("case", id(op), i, k) for k in range(len(outputs)))
+            attrs = {"index": i, "then_branch": branches[i], "else_branch": rest}
+            call = Call("Case", (index,), attrs, inner, where, Schema(("branch_index",)))
+            rest = Body((), [call], tuple(Ref(k) for k in inner))
+        attrs = {"index": 0, "then_branch": branches[0], "else_branch": rest}
+        return Call("Case", (index,), attrs, outputs, where, Schema(("branch_index",)))
+
+    def _loop(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        """A While whose states are what its body changes; the rest it sees around it."""
+        given = _refs(op.inputs, bound, prefix)
+        graphs = {a: function(op, op.get_attr(a).name) for a in ("cond", "body")}
+        inputs, results = graphs["body"].inputs, graphs["body"].outputs
+        kept = [i for i, t in enumerate(results) if _behind(t) is not inputs[i]]
+        for i, outer in enumerate(op.outputs):
+            if i not in kept:
+                bound[outer.name] = given[i]
+        attrs: dict[str, Any] = {"shapes": tuple(_sizes_of(inputs[i]) for i in kept)}
+        for a, graph in graphs.items():
+            below = f"{prefix}{op.name}/{a}/"
+            inner = {t.name: given[i] for i, t in enumerate(graph.inputs) if i not in kept}
+            wanted = graph.outputs if a == "cond" else [results[i] for i in kept]
+            attrs[a] = self._body(graph, wanted, tuple((below, graph.inputs[i].name) for i in kept), inner, below)
+        outputs = tuple(self._declare(op.outputs[i], prefix) for i in kept)
+        yield Call("While", (tuple(given[i] for i in kept),), attrs, outputs, self.where(op), Schema(("input",)))
+
+    def _body(self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str) -> Body:
+        bound |= {name: Ref((p, name)) for p, name in inputs}
+        calls = list(self.calls(graph, outputs, bound, prefix))
+        return Body(inputs, calls, tuple(ref(t, bound, prefix) for t in outputs))
+
+
+def _behind(tensor: Any) -> Any:
+    """The tensor that a chain of Identity passes on."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _sizes_of(tensor: Any) -> tuple[int | None, ...] | None:
+    known = hub_dtype(tensor.dtype) is not None and tensor.shape.rank is not None
+    return tuple(tensor.shape.as_list()) if known else None
 
 
 def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:

@@ -1,0 +1,137 @@
+"""Lists of tensors (TensorArray, and what loops stack), held as one tensor with the elements along its first axis.
+
+Sizes of elements that are not known when the list is made are 0 there, and the first element that is written sets them.
+"""
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.layout import rank
+from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.ops.shape import int64
+from onnxbridge.hub import fold
+
+INT64 = ir.DataType.INT64
+
+
+def _element(op, element_shape):
+    """An element's shape with 0 for what is not known."""
+    sizes = fold.sizes(element_shape)
+    if sizes is None or element_shape.shape is None or len(element_shape.shape) == 0:
+        raise Unsupported("a list whose elements' rank is not known", "give the TensorArray an element_shape")
+    return [0 if s is None or s < 0 else s for s in sizes]
+
+
+def _scalar(op, x):
+    return op.Reshape(int64(op, x), [1])
+
+
+def _zeros(op, count, element, dtype):
+    return op.Expand(np.zeros((), dtype.numpy()), op.Concat(_scalar(op, count), np.array(element, np.int64), axis=0))
+
+
+def _fitted(op, items, item):
+    """The list with the sizes that an element has; a list without data is made anew."""
+    if all(isinstance(s, int) and s for s in list(items.shape)[1:]):
+        return items
+    element = op.Shape(item)
+    empty = op.Equal(op.Size(items), np.array(0, np.int64))
+    shape = op.Concat(op.Shape(items, start=0, end=1), element, axis=0)
+    return op.If(
+        empty, then_branch=lambda: op.Expand(np.zeros((), items.dtype.numpy()), shape), else_branch=lambda: op.Identity(items)
+    )
+
+
+@rule("TensorListReserve")
+def tensor_list_reserve(op, element_shape, num_elements, *, element_dtype, shape_type=None):
+    return _zeros(op, num_elements, _element(op, element_shape), element_dtype)
+
+
+@rule("EmptyTensorList")
+def empty_tensor_list(op, element_shape, max_num_elements, *, element_dtype, shape_type=None):
+    return _zeros(op, np.array(0), _element(op, element_shape), element_dtype)
+
+
+@rule("TensorListFromTensor")
+def tensor_list_from_tensor(op, tensor, element_shape):
+    return op.Identity(tensor)
+
+
+@rule("TensorListStack")
+def tensor_list_stack(op, input_handle, element_shape, *, element_dtype, num_elements=-1):
+    return input_handle
+
+
+@rule("TensorListGetItem")
+def tensor_list_get_item(op, input_handle, index, element_shape, *, element_dtype):
+    return op.Gather(input_handle, index, axis=0)
+
+
+@rule("TensorListGather")
+def tensor_list_gather(op, input_handle, indices, element_shape, *, element_dtype):
+    return op.Gather(input_handle, indices, axis=0)
+
+
+@rule("TensorListSetItem")
+def tensor_list_set_item(op, input_handle, index, item, *, resize_if_index_out_of_bounds=False):
+    items = _fitted(op, input_handle, item)
+    at = _scalar(op, index)
+    if resize_if_index_out_of_bounds:
+        more = op.Max(op.Sub(op.Add(at, 1), op.Shape(items, start=0, end=1)), np.array([0], np.int64))
+        items = op.Concat(items, op.Expand(np.zeros((), item.dtype.numpy()), op.Concat(more, op.Shape(item), axis=0)), axis=0)
+    return op.ScatterND(items, op.Reshape(at, [1, 1]), op.Unsqueeze(item, [0]))
+
+
+@rule("TensorListPushBack")
+def tensor_list_push_back(op, input_handle, tensor):
+    return op.Concat(_fitted(op, input_handle, tensor), op.Unsqueeze(tensor, [0]), axis=0)
+
+
+@rule("TensorListPopBack")
+def tensor_list_pop_back(op, input_handle, element_shape, *, element_dtype):
+    last = op.Gather(input_handle, np.array(-1), axis=0)
+    return op.Slice(input_handle, [0], [-1], [0]), last
+
+
+@rule("TensorListLength")
+def tensor_list_length(op, input_handle):
+    return op.Cast(op.Squeeze(op.Shape(input_handle, start=0, end=1), [0]), to=ir.DataType.INT32)
+
+
+@rule("TensorListScatterV2")
+def tensor_list_scatter_v2(op, tensor, indices, element_shape, num_elements):
+    """Without a number of elements the list ends behind the largest index."""
+    known = fold.sizes(num_elements)
+    count = op.Add(op.ReduceMax(int64(op, indices), keepdims=0), 1) if known is None or known[0] < 0 else num_elements
+    shape = op.Concat(_scalar(op, count), op.Shape(tensor, start=1), axis=0)
+    zeros = op.Expand(np.zeros((), tensor.dtype.numpy()), shape)
+    return op.ScatterND(zeros, op.Unsqueeze(int64(op, indices), [1]), tensor)
+
+
+@rule("TensorListScatterIntoExistingList")
+def tensor_list_scatter_into_existing_list(op, input_handle, tensor, indices):
+    items = input_handle
+    if not all(isinstance(s, int) and s for s in list(items.shape)[1:]):
+        raise Unsupported("a scatter into a list whose elements' shape is not known", "give the TensorArray an element_shape")
+    return op.ScatterND(items, op.Unsqueeze(int64(op, indices), [1]), tensor)
+
+
+@rule("TensorListConcatV2")
+def tensor_list_concat_v2(op, input_handle, element_shape, leading_dims, *, element_dtype, shape_type=None):
+    """The elements have one shape, so joining them is a reshape."""
+    if rank(input_handle) < 2:
+        raise Unsupported("joining scalars")
+    inner = op.Shape(input_handle, start=2)
+    joined = op.Reshape(input_handle, op.Concat(np.array([-1], np.int64), inner, axis=0))
+    lengths = op.Expand(op.Shape(input_handle, start=1, end=2), op.Shape(input_handle, start=0, end=1))
+    return joined, lengths
+
+
+@rule("TensorListResize")
+def tensor_list_resize(op, input_handle, size):
+    wanted = _scalar(op, size)
+    more = op.Max(op.Sub(wanted, op.Shape(input_handle, start=0, end=1)), np.array([0], np.int64))
+    shape = op.Concat(more, op.Shape(input_handle, start=1), axis=0)
+    grown = op.Concat(input_handle, op.Expand(np.zeros((), input_handle.dtype.numpy()), shape), axis=0)
+    return op.Slice(grown, [0], wanted, [0])

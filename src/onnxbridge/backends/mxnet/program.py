@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from contextlib import AbstractContextManager
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ DIRECTION = "ONNX to MXNet"
 
 @dataclass(frozen=True)
 class MXNetModel:
-    """A symbol (the text of its file) with its parameters ("arg:weight", "aux:mean") and the hub's names of inputs and outputs."""
+    """The text of a symbol's file, its parameters ("arg:weight", "aux:mean"), and the hub's names of inputs and outputs."""
 
     symbol: str
     params: dict[str, Array]
@@ -47,8 +47,11 @@ def convert(model: ir.Model) -> MXNetModel:
     Raises:
         ConversionError: with every operator that is in the way.
     """
-    model = model.clone()
-    _fold(model.graph)
+    with _folded(model.graph):
+        return _convert(model)
+
+
+def _convert(model: ir.Model) -> MXNetModel:
     target = _Target(Writer(_np_shape(model.graph)))
     values = calls.HubValues(target.constant)
     problems = []
@@ -63,16 +66,24 @@ def convert(model: ir.Model) -> MXNetModel:
     heads = []
     for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):
         heads.append(target.output(v, result, heads))
-    names = [tuple(v.name or "" for v in vs) for vs in (model.graph.inputs, model.graph.outputs)]
-    return MXNetModel(target.writer.symbol(heads), target.writer.params, *names)
+    inputs, outputs = (tuple(v.name or "" for v in vs) for vs in (model.graph.inputs, model.graph.outputs))
+    symbol = target.writer.symbol(heads)
+    return MXNetModel(symbol, target.writer.params, inputs, outputs)
 
 
-def _fold(graph: ir.Graph) -> None:
-    """Give the results that are known already their values."""
-    for node in graph:
-        known = fold.fold(node)
-        for output, array in zip(node.outputs, known or [], strict=False):
-            output.const_value = ir.tensor(array, name=output.name)
+@contextmanager
+def _folded(graph: ir.Graph) -> Iterator[None]:
+    """The results that are known already have their values inside; the model is as it was behind."""
+    given = []
+    try:
+        for node in graph:
+            for output, array in zip(node.outputs, fold.fold(node) or [], strict=False):
+                output.const_value = ir.tensor(array, name=output.name)
+                given.append(output)
+        yield
+    finally:
+        for output in given:
+            output.const_value = None
 
 
 def _known(node: ir.Node) -> bool:

@@ -136,12 +136,23 @@ class Writer:
             node["name"] = self.unique(name)
 
     def symbol(self, heads: Sequence[Value]) -> str:
-        """The text of the symbol file."""
+        """The text of the symbol file. What no output needs is left out, as MXNet does when it loads."""
+        needed = {v.node for v in heads}
+        for i in reversed(range(len(self.nodes))):
+            if i in needed:
+                needed.update(e[0] for e in self.nodes[i]["inputs"])
+        place = {old: new for new, old in enumerate(sorted(needed))}
+        nodes = []
+        for old in place:
+            node = {k: v for k, v in self.nodes[old].items() if k != "attrs" or v}
+            nodes.append(node | {"inputs": [[place[n], o, 0] for n, o, _ in node["inputs"]]})
+        kept = {n["name"] for n in nodes}
+        self.params = {name: array for name, array in self.params.items() if name.split(":", 1)[1] in kept}
         graph = {
-            "nodes": [{k: v for k, v in n.items() if k != "attrs" or v} for n in self.nodes],
-            "arg_nodes": [i for i, n in enumerate(self.nodes) if n["op"] == "null"],
-            "node_row_ptr": list(range(len(self.nodes) + 1)),
-            "heads": [[v.node, v.index, 0] for v in heads],
+            "nodes": nodes,
+            "arg_nodes": [i for i, n in enumerate(nodes) if n["op"] == "null"],
+            "node_row_ptr": list(range(len(nodes) + 1)),
+            "heads": [[place[v.node], v.index, 0] for v in heads],
             "attrs": {"mxnet_version": ["int", VERSION]} | ({"is_np_shape": ["int", 1]} if self.np_shape else {}),
         }
         return json.dumps(graph, indent=1) + "\n"

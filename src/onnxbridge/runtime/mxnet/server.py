@@ -7,6 +7,7 @@
 This file stands alone: that interpreter need not have onnxbridge. What MXNet prints goes to the standard error.
 """
 
+import contextlib
 import ctypes
 import json
 import logging
@@ -33,6 +34,8 @@ def serve() -> None:
             reply = todo[request["do"]](mx, request)
         except Exception as e:
             reply = {"error": f"{type(e).__name__}: {str(e).strip()[:2000]}"}
+            with contextlib.suppress(mx.base.MXNetError):
+                mx.nd.waitall()  # what else fails in the background belongs to this request, not to the next
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
 
@@ -71,6 +74,7 @@ def run(mx: Any, request: Request) -> Request:
             grad_req="null",
         )
         outputs = [o.asnumpy() for o in executor.forward(is_train=False)]
+        mx.nd.waitall()
     np.savez(request["out"], **{f"o{i}": o for i, o in enumerate(outputs)})
     return {"names": symbol.list_outputs()}
 

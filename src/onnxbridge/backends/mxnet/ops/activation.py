@@ -80,7 +80,7 @@ def clip(sym, input, min=None, max=None):
         y = sym._npi_maximum(y, min)
     if max is not None:
         y = sym._npi_minimum(y, max)
-    return y if y is not input else sym._copy(input)
+    return y
 
 
 @rule("Gelu")

@@ -13,14 +13,13 @@ UNARY = {
     "Abs": "abs", "Neg": "negative", "Sign": "sign", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Sin": "sin", "Cos": "cos",
     "Tan": "tan", "Asin": "arcsin", "Acos": "arccos", "Atan": "arctan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "arcsinh",
     "Acosh": "arccosh", "Atanh": "arctanh", "Erf": "erf", "Ceil": "ceil", "Floor": "floor", "Reciprocal": "reciprocal",
-    "Identity": "_copy", "IsNaN": "_npi_isnan", "Not": "_npi_logical_not", "Round": "_npi_around",
+    "IsNaN": "_npi_isnan", "Not": "_npi_logical_not", "Round": "_npi_around",
     "BitwiseNot": "_npi_bitwise_not",
 }  # fmt: skip
 BINARY = {
-    "Add": "_npi_add", "Sub": "_npi_subtract", "Mul": "_npi_multiply", "And": "_npi_bitwise_and", "Or": "_npi_bitwise_or",
-    "Xor": "_npi_bitwise_xor", "Equal": "_npi_equal", "Greater": "_npi_greater", "GreaterOrEqual": "_npi_greater_equal",
-    "Less": "_npi_less", "LessOrEqual": "_npi_less_equal", "BitwiseAnd": "_npi_bitwise_and", "BitwiseOr": "_npi_bitwise_or",
-    "BitwiseXor": "_npi_bitwise_xor",
+    "Add": "_npi_add", "Sub": "_npi_subtract", "Mul": "_npi_multiply", "Equal": "_npi_equal", "Greater": "_npi_greater",
+    "GreaterOrEqual": "_npi_greater_equal", "Less": "_npi_less", "LessOrEqual": "_npi_less_equal",
+    "BitwiseAnd": "_npi_bitwise_and", "BitwiseOr": "_npi_bitwise_or", "BitwiseXor": "_npi_bitwise_xor",
 }  # fmt: skip
 FOLDS = {"Max": "_npi_maximum", "Min": "_npi_minimum", "Sum": "_npi_add"}
 
@@ -37,15 +36,31 @@ def _folded(op):
         total = inputs[0]
         for item in inputs[1:]:
             total = sym.call(op, total, item)
-        return total if len(inputs) > 1 else sym._copy(total)
+        return total
 
     return lower
 
 
 for _name, _op in (UNARY | BINARY).items():
     rule(_name)(_plain(_op))
+def _logic(op):
+    """Of bytes: MXNet's own of bools do not broadcast."""
+
+    def lower(sym, A, B):
+        return within(sym, lambda a, b: sym.call(op, a, b), np.uint8, A, B)
+
+    return lower
+
+
+for _name, _op in {"And": "_npi_bitwise_and", "Or": "_npi_bitwise_or", "Xor": "_npi_bitwise_xor"}.items():
+    rule(_name)(_logic(_op))
 for _name, _op in FOLDS.items():
     rule(_name)(_folded(_op))
+
+
+@rule("Identity")
+def identity(sym, input):
+    return input
 
 
 @rule("Mean")
@@ -71,10 +86,13 @@ def pow_(sym, X, Y):
 
 @rule("Mod")
 def mod(sym, A, B, *, fmod=0):
-    """With `fmod` the rest has the sign of what is divided."""
+    """With `fmod` the rest has the sign of what is divided. A rest of dividing by zero is no number, to MXNet it is 0."""
+    if not fmod and is_float(A):
+        raise Unsupported("fmod=0 of floats is not an operator of MXNet's")
     if not fmod:
         return sym._npi_mod(A, B)
-    return sym._npi_multiply(sym.sign(A), sym._npi_mod(sym.abs(A), sym.abs(B)))
+    rest = sym._npi_multiply(sym.sign(A), sym._npi_mod(sym.abs(A), sym.abs(B)))
+    return sym._npi_where(B, rest, np.full((), np.nan, A.dtype)) if is_float(A) else rest
 
 
 @rule("Where")
@@ -108,11 +126,11 @@ def cast_(sym, input, *, to, saturate=1, round_mode="up"):
 
 @rule("CastLike")
 def cast_like(sym, input, target_type, *, saturate=1, round_mode="up"):
-    return cast(sym, input, target_type.dtype) if input.dtype != target_type.dtype else sym._copy(input)
+    return cast(sym, input, target_type.dtype)
 
 
 def _to(sym, input, to):
     dtype = np.dtype(ir.DataType(to).numpy())
     if dtype.name not in ("float16", "float32", "float64", "uint8", "int8", "int32", "int64", "bool", "bfloat16"):
         raise Unsupported(f"MXNet cannot cast to {dtype.name}")
-    return cast(sym, input, dtype) if input.dtype != dtype else sym._copy(input)
+    return cast(sym, input, dtype)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.shape import padded
-from onnxbridge.backends.mxnet.ops.types import fixed
+from onnxbridge.backends.mxnet.ops.types import cast, fixed
 from onnxbridge.errors import Unsupported
 
 
@@ -30,7 +34,23 @@ def symmetric(sym, x, pads, value=0.0):
     return padded(sym, x, [0, 0, *pads[:count], 0, 0, *pads[count:]], value=value), (0,) * count
 
 
+def in_float32(lower):
+    """MXNet has no products of float16 on a CPU: computed in float32, the result is rounded once."""
+
+    @functools.wraps(lower)
+    def wide(sym, X, W, B=None, **attrs):
+        if X.dtype != np.float16:
+            return lower(sym, X, W, B, **attrs)
+        inputs = [None if v is None else cast(sym, v, np.float32) for v in (X, W, B)]
+        y = lower(sym, *inputs, **attrs)
+        y.dtype = np.dtype(np.float32)
+        return cast(sym, y, np.float16)
+
+    return wide
+
+
 @rule("Conv")
+@in_float32
 def conv(sym, X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
     filters, _, *kernel = fixed(W)
     count = len(kernel)
@@ -45,6 +65,7 @@ def conv(sym, X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kerne
 
 
 @rule("ConvTranspose")
+@in_float32
 def conv_transpose(
     sym, X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
     output_shape=None, pads=None, strides=None,
@@ -58,7 +79,7 @@ def conv_transpose(
     if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         pads = _target_pads(X, kernel, strides, dilations, extra, output_shape, auto_pad)
     pads = list(pads or (0,) * (2 * count))
-    even = tuple(pads[:count]) == tuple(pads[count:]) and min(pads) >= 0 and all(e < s for e, s in zip(extra, strides, strict=True))
+    even = pads[:count] == pads[count:] and min(pads) >= 0 and all(e < s for e, s in zip(extra, strides, strict=True))
     y = sym.Deconvolution(
         X, W, B, kernel=tuple(kernel), stride=strides, dilate=dilations, pad=tuple(pads[:count]) if even else (0,) * count,
         adj=tuple(extra) if even else (0,) * count, num_filter=filters * group, num_group=group, no_bias=B is None,

@@ -26,9 +26,10 @@ def gather_nd(sym, data, indices, *, batch_dims=0):
     if batch_dims:
         outer = fixed(indices, range(batch_dims))
         places = np.indices(outer, np.int64).reshape(batch_dims, *outer)
-        spread = [np.broadcast_to(p.reshape(*outer, *[1] * (rank(indices) - batch_dims)), (*fixed(indices)[:-1], 1)) for p in places]
-        indices = sym.Concat(*[np.ascontiguousarray(s) for s in spread], cast(sym, indices, np.int64), dim=rank(indices) - 1)
-        return without_bool(sym, lambda d: sym.gather_nd(d, sym.transpose(indices, axes=_last_first(len(spread[0].shape)))), data)
+        wide, full = (*outer, *[1] * (rank(indices) - batch_dims)), (*fixed(indices)[:-1], 1)
+        spread = [sym.constant(np.ascontiguousarray(np.broadcast_to(p.reshape(wide), full))) for p in places]
+        joined = sym.Concat(*spread, cast(sym, indices, np.int64), dim=rank(indices) - 1)
+        return without_bool(sym, lambda d: sym.gather_nd(d, sym.transpose(joined, axes=_last_first(len(full)))), data)
     return without_bool(sym, lambda d: sym.gather_nd(d, permuted(sym, indices, _last_first(rank(indices)))), data)
 
 
@@ -42,8 +43,8 @@ def _coordinates(sym, indices, axis, size):
     along = sym._npi_where(sym._npi_less_scalar(indices, scalar=0), sym._plus_scalar(indices, scalar=size), indices)
     along.dtype = indices.dtype
     along = cast(sym, along, np.int64)
-    rows = [sym.expand_dims(along, axis=0) if i == axis else np.indices(sizes)[i][None].astype(np.int64) for i in range(len(sizes))]
-    rows = [sym.constant(r) if isinstance(r, np.ndarray) else r for r in rows]
+    own = np.indices(sizes)[:, None].astype(np.int64)
+    rows = [sym.expand_dims(along, axis=0) if i == axis else sym.constant(own[i]) for i in range(len(sizes))]
     return sym.Concat(*rows, dim=0) if len(rows) > 1 else rows[0]
 
 

@@ -22,7 +22,7 @@ def matmul(sym, A, B):
 
 @rule("Gemm")
 def gemm(sym, A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    plain = alpha == 1 and not transA and transB and is_float(A) and A.dtype != np.float16
+    plain = alpha == 1 and rank(A) == 2 and not transA and transB and is_float(A) and A.dtype != np.float16
     if plain and (C is None or (beta == 1 and C.shape == B.shape[:1])) and isinstance(B.shape[0], int):
         return sym.FullyConnected(A, B, C, num_hidden=fixed(B, [0])[0], no_bias=C is None, flatten=False)
     a = sym.transpose(A, axes=(1, 0)) if transA else A

@@ -46,7 +46,7 @@ def max_pool(
     around = _pads(X, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     least = float(np.finfo(X.dtype).min)
     if any(d > 1 for d in dilations):
-        return _dilated(sym, X, kernel_shape, strides, dilations, around, least)
+        return _dilated(sym, X, kernel_shape, strides, dilations, around, least, sym._npi_maximum)
     if all(p < k for p, k in zip(around, tuple(kernel_shape) * 2, strict=True)):
         x, pad = symmetric(sym, X, around, least)
     else:
@@ -54,20 +54,20 @@ def max_pool(
     return sym.Pooling(x, kernel=kernel_shape, stride=strides, pad=pad, pool_type="max")
 
 
-def _dilated(sym, x, kernel, strides, dilations, pads, least):
-    """The largest among the shifted views of the input, one for each place in a window."""
+def _dilated(sym, x, kernel, strides, dilations, pads, outside, combine):
+    """The shifted views of the input, one for each place in a window, put together."""
     count = len(kernel)
     if math.prod(kernel) > MOST_OFFSETS:
         raise Unsupported(f"dilated windows of more than {MOST_OFFSETS} elements")
     sizes = [n + a + b for n, a, b in zip(fixed(x, range(2, 2 + count)), pads[:count], pads[count:], strict=True)]
-    x = padded(sym, x, [0, 0, *pads[:count], 0, 0, *pads[count:]], value=least)
+    x = padded(sym, x, [0, 0, *pads[:count], 0, 0, *pads[count:]], value=outside)
     windows = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
     best = None
     for offset in itertools.product(*map(range, kernel)):
         begin = [o * d for o, d in zip(offset, dilations, strict=True)]
         end = [b + (w - 1) * s + 1 for b, w, s in zip(begin, windows, strides, strict=True)]
         view = sym.slice(x, begin=(None, None, *begin), end=(None, None, *end), step=(None, None, *strides))
-        best = view if best is None else sym._npi_maximum(best, view)
+        best = view if best is None else combine(best, view)
     return best
 
 
@@ -75,12 +75,17 @@ def _dilated(sym, x, kernel, strides, dilations, pads, least):
 def average_pool(
     sym, X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape, pads=None, strides=None
 ):  # fmt: skip
+    if X.dtype == np.float16:
+        return within(sym, lambda x: average_pool(
+            sym, x, auto_pad=auto_pad, ceil_mode=ceil_mode, count_include_pad=count_include_pad, dilations=dilations,
+            kernel_shape=kernel_shape, pads=pads, strides=strides), np.float32, X)  # fmt: skip
     count = len(kernel_shape)
-    if any(d > 1 for d in dilations or ()):
-        raise Unsupported("dilations are not known to MXNet's pooling")
-    strides, ones = strides or (1,) * count, (1,) * count
-    given = window_pads(X, kernel_shape, strides, ones, pads, auto_pad)
-    around = _pads(X, kernel_shape, strides, ones, pads, auto_pad, ceil_mode)
+    strides, dilations = strides or (1,) * count, dilations or (1,) * count
+    given = window_pads(X, kernel_shape, strides, dilations, pads, auto_pad)
+    around = _pads(X, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    if any(d > 1 for d in dilations):
+        total = _dilated(sym, X, kernel_shape, strides, dilations, around, 0.0, sym._npi_add)
+        return sym._npi_true_divide(total, _counts(X, kernel_shape, strides, dilations, given, around, count_include_pad))
     even = given[:count] == given[count:] and all(p < k for p, k in zip(given, tuple(kernel_shape) * 2, strict=True))
     if around == given and even:
         return sym.Pooling(
@@ -89,16 +94,17 @@ def average_pool(
         )  # fmt: skip
     x = padded(sym, X, [0, 0, *around[:count], 0, 0, *around[count:]])
     total = sym.Pooling(x, kernel=kernel_shape, stride=strides, pool_type="sum")
-    return sym._npi_true_divide(total, _counts(X, kernel_shape, strides, given, around, count_include_pad))
+    return sym._npi_true_divide(total, _counts(X, kernel_shape, strides, dilations, given, around, count_include_pad))
 
 
-def _counts(x, kernel, strides, given, around, count_include_pad):
+def _counts(x, kernel, strides, dilations, given, around, count_include_pad):
     """How many elements each window holds; with `count_include_pad` those of the model's own padding are among them."""
     counts, count = np.ones((), x.dtype), len(kernel)
-    for i, (n, k, s) in enumerate(zip(fixed(x, range(2, 2 + count)), kernel, strides, strict=True)):
-        starts = np.arange((n + around[i] + around[count + i] - k) // s + 1) * s - around[i]
+    for i, (n, k, s, d) in enumerate(zip(fixed(x, range(2, 2 + count)), kernel, strides, dilations, strict=True)):
+        starts = np.arange((n + around[i] + around[count + i] - (k - 1) * d - 1) // s + 1) * s - around[i]
+        places = starts[:, None] + np.arange(k) * d
         low, high = (-given[i], n + given[count + i]) if count_include_pad else (0, n)
-        counts = counts[..., None] * (np.minimum(starts + k, high) - np.maximum(starts, low)).astype(x.dtype)
+        counts = counts[..., None] * ((places >= low) & (places < high)).sum(1).astype(x.dtype)
     return counts
 
 

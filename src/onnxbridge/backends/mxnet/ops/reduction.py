@@ -6,24 +6,39 @@ import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.types import cast, fixed, is_float, rank, within
+from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Ints
 
 
 def reduced(sym, op, x, axes, keepdims, noop):
     """One of MXNet's reductions over ONNX's axes: all where none is named, unless that means none."""
     if not axes and noop:
-        return sym._copy(x)
+        return x
     if not rank(x):
-        return sym._copy(x)
+        return x
     chosen = tuple(sorted(a % rank(x) for a in axes)) if axes else tuple(range(rank(x)))
+    if 0 in x.shape:
+        return _of_nothing(op, x, tuple(1 if i in chosen else d for i, d in enumerate(x.shape) if keepdims or i not in chosen))
     y = sym.call(op, x, axis=chosen, keepdims=bool(keepdims))
     y.shape = tuple(1 if i in chosen else d for i, d in enumerate(x.shape) if keepdims or i not in chosen)
     return y
 
 
+def _of_nothing(op, x, shape):
+    """What is neutral to the reduction."""
+    if op not in ("_np_sum", "_np_prod", "_np_max", "_np_min") or not all(isinstance(d, int) for d in shape):
+        raise Unsupported("a reduction over no elements")
+    if op in ("_np_sum", "_np_prod"):
+        return np.full(shape, op == "_np_prod", x.dtype)
+    if x.dtype.kind == "b":
+        return np.full(shape, op == "_np_min", x.dtype)
+    ends = (-np.inf, np.inf) if is_float(x) else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+    return np.full(shape, ends[op == "_np_min"], x.dtype)
+
+
 def _reduction(op, before=None, after=None):
     def lower(sym, data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-        small = data.dtype.kind in "iub" and op in ("_np_max", "_np_min") and data.dtype.itemsize < 4
+        small = 0 not in (data.shape or ()) and data.dtype.kind in "iub" and op in ("_np_max", "_np_min") and data.dtype.itemsize < 4
 
         def compute(x):
             x = x if before is None else before(sym, x)
@@ -76,7 +91,7 @@ def reduce_mean(sym, data, axes: Ints | None = None, *, keepdims=1, noop_with_em
 def reduce_log_sum_exp(sym, data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
     """The largest element is taken out first, so that nothing overflows."""
     if not axes and noop_with_empty_axes:
-        return sym._copy(data)
+        return data
     if not is_float(data):
         return within(sym, lambda x: reduce_log_sum_exp(sym, x, axes, keepdims=keepdims), np.float64, data)
     top = reduced(sym, "_np_max", data, axes, True, 0)

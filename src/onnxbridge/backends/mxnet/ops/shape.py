@@ -10,13 +10,18 @@ import onnx_ir as ir
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, without_bool
 from onnxbridge.errors import Unsupported
-from onnxbridge.rules import Array, Float, Ints
+from onnxbridge.rules import Array, Ints
+
+
+MOST_DIMS = 6
+"""Of MXNet's slice."""
 
 
 @rule("Reshape")
 def reshape(sym, data, shape: Ints, *, allowzero=0):
     if not allowzero:
-        shape = [data.shape[i] if d == 0 and i < rank(data) and isinstance(data.shape[i], int) else d for i, d in enumerate(shape)]
+        known = [d if isinstance(d, int) else 0 for d in data.shape]
+        shape = [known[i] if d == 0 else d for i, d in enumerate(shape)]
     elif 0 in shape and -1 in shape:
         raise Unsupported("-1 beside an empty dimension")
     if not allowzero and 0 in shape and not (data.shape and 0 in data.shape):
@@ -41,14 +46,14 @@ def flatten(sym, input, *, axis=1):
 @rule("Transpose")
 def transpose(sym, data, *, perm=None):
     if rank(data) < 2:
-        return sym._copy(data)
+        return data
     return permuted(sym, data, perm if perm is not None else range(rank(data))[::-1])
 
 
 @rule("Squeeze")
 def squeeze(sym, data, axes: Ints | None = None):
     chosen = [a % rank(data) for a in axes] if axes is not None else [i for i, d in enumerate(fixed(data)) if d == 1]
-    return sym._np_squeeze(data, axis=tuple(chosen)) if chosen else sym._copy(data)
+    return sym._np_squeeze(data, axis=tuple(chosen)) if chosen else data
 
 
 @rule("Unsqueeze")
@@ -60,9 +65,10 @@ def unsqueeze(sym, data, axes: Ints):
 
 @rule("Concat")
 def concat(sym, *inputs, axis):
-    if len(inputs) == 1:
-        return sym._copy(inputs[0])
-    return without_bool(sym, lambda *v: sym.Concat(*v, dim=axis), *inputs)
+    filled = [i for i in inputs if i.shape is None or 0 not in i.shape] or inputs[:1]
+    if len(filled) == 1:
+        return filled[0]
+    return without_bool(sym, lambda *v: sym.Concat(*v, dim=axis), *filled)
 
 
 @rule("Split")
@@ -77,6 +83,8 @@ def split(sym, input, split: Ints | None = None, *, axis=0, num_outputs=None):
 
 @rule("Slice")
 def slice_(sym, data, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None):
+    if rank(data) > MOST_DIMS:
+        raise Unsupported(f"more than {MOST_DIMS} dimensions")
     axes = range(len(starts)) if axes is None else [a % rank(data) for a in axes]
     begin, end, step = ([None] * rank(data) for _ in range(3))
     for axis, a, b, s in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
@@ -104,7 +112,12 @@ def expand(sym, input, shape: Ints):
 
 @rule("Tile")
 def tile(sym, input, repeats: Ints):
-    return sym.tile(input, reps=tuple(repeats))
+    """One axis after the other: MXNet's own runs out of dimensions."""
+    for axis, count in enumerate(repeats):
+        if count != 1:
+            input = sym.tile(input, reps=tuple(count if i == axis else 1 for i in range(rank(input))))
+            input.shape = (None,) * len(repeats)
+    return input
 
 
 def padded(sym, x, pads, mode="constant", value=0.0):
@@ -123,15 +136,18 @@ def padded(sym, x, pads, mode="constant", value=0.0):
 
 
 @rule("Pad")
-def pad(sym, data, pads: Ints, constant_value: Float | None = None, axes: Ints | None = None, *, mode="constant"):
+def pad(sym, data, pads: Ints, constant_value=None, axes: Ints | None = None, *, mode="constant"):
     if mode not in ("constant", "edge", "reflect"):
         raise Unsupported(f"mode={mode!r} is not an operator of MXNet's")
     full = [0] * (2 * rank(data))
     for i, axis in enumerate(range(rank(data)) if axes is None else [a % rank(data) for a in axes]):
         full[axis], full[axis + rank(data)] = pads[i], pads[i + len(pads) // 2]
-    value = 0.0 if constant_value is None else constant_value
-    found = without_bool(sym, lambda v: padded(sym, v, full, mode, value), data)
-    return sym._copy(data) if found is data else found
+    known = np.zeros(()) if constant_value is None else constant_value.array
+    found = without_bool(sym, lambda v: padded(sym, v, full, mode, 0.0 if known is None else float(known.item())), data)
+    if known is None:  # the places of the padding are, the value is not
+        inside = np.pad(np.ones(fixed(data), bool), list(zip(full[: rank(data)], full[rank(data) :], strict=True)))
+        return sym._npi_where(sym.constant(inside), found, constant_value)
+    return found
 
 
 @rule("Shape")
@@ -159,9 +175,7 @@ def depth_to_space(sym, input, *, blocksize, mode="DCR"):
 
 
 @rule("SpaceToDepth")
-def space_to_depth(sym, input, *, blocksize, mode="DCR"):
-    if mode != "DCR":
-        raise Unsupported(f"mode={mode!r} is not an operator of MXNet's")
+def space_to_depth(sym, input, *, blocksize):
     return sym.space_to_depth(input, block_size=blocksize)
 
 
@@ -190,4 +204,4 @@ def eye_like(sym, input, *, dtype=None, k=0):
 def dropout(sym, data, ratio=None, training_mode: Array | None = None, *, seed=None):
     if training_mode is not None and bool(training_mode.item()):
         raise Unsupported("training_mode=True")
-    return sym._copy(data), cast(sym, sym.ones_like(data), BOOL)
+    return data, cast(sym, sym.ones_like(data), BOOL)

@@ -78,7 +78,11 @@ def permuted(sym, x, axes):
 
 def sliced(sym, x, axis, begin, end):
     """One axis cut."""
-    y = sym.slice_axis(x, axis=axis, begin=begin, end="None" if end is None else end)
+    if begin == end:  # slice_axis has no empty results
+        places = [(begin, end) if i == axis % rank(x) else (None, None) for i in range(rank(x))]
+        y = sym.slice(x, begin=[p[0] for p in places], end=[p[1] for p in places])
+    else:
+        y = sym.slice_axis(x, axis=axis, begin=begin, end="None" if end is None else end)
     if x.shape is not None:
         y.shape = tuple(None if i == axis % len(x.shape) else d for i, d in enumerate(x.shape))
     return y

@@ -1,0 +1,127 @@
+"""The ONNX project's node cases as MXNet symbols, computed by MXNet itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper
+
+from onnxbridge.backends.mxnet import backend
+from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.errors import ConversionError
+from onnxbridge.frontends.onnx import frontend
+from onnxbridge.runtime.mxnet import service
+
+TYPES = {"float16", "float32", "float64", "uint8", "int8", "int32", "int64", "bool"}
+PER_OPERATOR = 8
+# Inputs that only configure an operator: a framework of fixed shapes takes them as constants.
+CONFIGURING = {
+    "Reshape": [1], "Expand": [1], "Tile": [1], "Unsqueeze": [1], "Squeeze": [1], "Slice": [1, 2, 3, 4], "Pad": [1, 2, 3],
+    "TopK": [1], "Split": [1], "ConstantOfShape": [0], "Range": [0, 1, 2], "Resize": [1, 2, 3], "OneHot": [1, 2], "CumSum": [1],
+    "Trilu": [1], "Dropout": [1, 2], "BatchNormalization": [1, 2, 3, 4], "If": [0],
+    **{f"Reduce{n}": [1] for n in "Mean Sum Max Min Prod L1 L2 LogSum LogSumExp SumSquare".split()},
+}  # fmt: skip
+
+
+def cases():
+    """A few of the cases of each operator that there is a rule for, by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        found = {c.name: c for c in collect_testcases(None)}
+    counts: dict[str, int] = defaultdict(int)
+    chosen = {}
+    for name, case in sorted(found.items()):
+        ops = {n.op_type for n in case.model.graph.node}
+        arrays = [x for side in case.data_sets[0] for x in side]
+        plain = all(isinstance(_array(x), (np.ndarray, np.generic)) and _array(x).dtype.name in TYPES for x in arrays)
+        if len(ops) == 1 and plain and ops <= set(rule) and counts[min(ops)] < PER_OPERATOR:
+            counts[min(ops)] += 1
+            chosen[name] = case
+    return chosen
+
+
+def _array(x):
+    return numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x
+
+
+def frozen(case):
+    """The model with its configuring inputs as constants, and what is left to feed."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    feeds = {v.name: np.asarray(_array(x)) for v, x in zip(model.graph.input, case.data_sets[0][0], strict=False)}
+    for node in model.graph.node:
+        for position in CONFIGURING.get(node.op_type, []):
+            name = node.input[position] if position < len(node.input) else ""
+            if name in feeds:
+                model.graph.initializer.append(numpy_helper.from_array(feeds.pop(name), name))
+    kept = [v for v in model.graph.input if v.name in feeds]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    return model, feeds
+
+
+# attributes of values that MXNet does not have: strings and sparse tensors
+UNREAD = {"Constant": {"sparse_value", "value_string", "value_strings"}}
+CASES = cases()
+PASSED: set[str] = set()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name, tmp_path):
+    case = CASES[name]
+    model, feeds = frozen(case)
+    onnx.save(model, tmp_path / "model.onnx")
+    try:
+        artifact = backend.from_hub(frontend.to_hub(tmp_path / "model.onnx", None, None))
+    except ConversionError as refusal:
+        assert refusal.problems and all(p.reason and "its rule failed" not in p.reason for p in refusal.problems)
+        return
+    found = backend.runner(artifact)(feeds)
+    wanted = [np.asarray(_array(x)) for x in case.data_sets[0][1]]
+    assert list(found) == [o.name for o in model.graph.output]
+    for value, reference in zip(found.values(), wanted, strict=True):
+        assert (value.shape, value.dtype) == (reference.shape, reference.dtype)
+        rtol, atol = case.rtol, max(case.atol, 1e-7)  # the tolerances of the case itself
+        np.testing.assert_allclose(value.astype(np.float64), reference.astype(np.float64), rtol=rtol, atol=atol)
+    PASSED.update(n.op_type for n in case.model.graph.node)
+
+
+def test_every_rule_has_a_case_that_passes():
+    """Runs after the cases; the rest is tested in test_mxnet_models.py."""
+    if not PASSED:
+        pytest.skip("the cases were not run in this process")
+    assert set(rule) - PASSED - {"RNN", "GRU", "If", "Range", "GridSample", "Constant", "GlobalLpPool", "BitShift"} == set()
+
+
+def test_signatures_are_those_of_the_standard():
+    import inspect
+
+    for op in rule:
+        schema = onnx.defs.get_schema(op, 26)
+        parameters = list(inspect.signature(rule[op].lower).parameters.values())[1:]
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            continue
+        keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"used"}
+        assert [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == [i.name for i in schema.inputs], op
+        assert {k.rstrip("_") for k in keywords} | UNREAD.get(op, set()) == set(schema.attributes), op
+
+
+def test_the_service_is_there():
+    assert service().ask("ping")["version"].startswith("1.9")
+
+
+def test_same_bytes_from_run_to_run(tmp_path):
+    model = ir.from_proto(next(iter(CASES.values())).model)
+    texts = []
+    for i in range(2):
+        hub = frontend.to_hub(ir.to_proto(model), None, None)
+        files = backend.save(backend.from_hub(hub), tmp_path / f"net{i}")
+        texts.append([f.read_bytes() for f in files])
+    assert texts[0] == texts[1]

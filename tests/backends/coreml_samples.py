@@ -358,6 +358,7 @@ INDEXING = {
     ],
 }
 
+GRID = f(2, 3, 5, 2, low=-1.2, high=1.2)
 SIZES = (ints(2, 4, 14, 9), ints(2, 4, 3, 4))
 MODES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
 IMAGES = {
@@ -379,7 +380,7 @@ IMAGES = {
         lambda op, t: op.Resize(t(i(1, 1, 3, 3, dtype=np.int32)), None, np.float32([1, 1, 2, 2])),
     ],
     "GridSample": [
-        lambda op, t, a=a, p=p, m=m: op.GridSample(t(IMAGE), t(f(2, 3, 5, 2, low=-1.2, high=1.2)), mode=m, padding_mode=p, align_corners=a)
+        lambda op, t, a=a, p=p, m=m: op.GridSample(t(IMAGE), t(GRID), mode=m, padding_mode=p, align_corners=a)
         for a in (0, 1)
         for p in ("zeros", "border", "reflection")
         for m in ("linear", "nearest")

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.backends.coreml.types import is_float
+
 LARGEST = float(np.finfo(np.float16).max)
 # Whatever comes in, these give numbers that float16 holds, so what follows them is free again.
 BOUNDED = frozenset(
@@ -56,7 +58,7 @@ class HalfPrecision:
         wide = any(_outside(v) or self._carries(v.op) for v in inputs)
         self._wide[id(op)] = wide and op.op_type not in BOUNDED
         self._seen.append(op)  # keeps the object alive, so that no other one gets its id
-        if wide and any(o.dtype is not None and "fp" in str(o.dtype) for o in op.outputs):
+        if wide and any(is_float(o) for o in op.outputs):
             self.kept.append(op.outputs[0].name)
         return not wide
 

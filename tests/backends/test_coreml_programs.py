@@ -1,0 +1,268 @@
+"""What the Core ML backend does around the rules: names, types, options, dynamic sizes, metadata, and what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import coremltools as ct
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxbridge.backends.coreml import backend
+from onnxbridge.errors import ConversionError, UsageError
+from onnxbridge.hub.builder import Builder
+from onnxbridge.runtime import ort
+
+FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
+
+
+def model(write, *inputs, names=("y",)):
+    """A model from inputs (name, dtype, shape) and a function of the builder and their values."""
+    op = Builder()
+    values = [op.input(*i) for i in inputs]
+    results = write(op, *values)
+    results = results if isinstance(results, tuple) else (results,)
+    return op.model(values, [op.output(r, n) for r, n in zip(results, names, strict=True)])
+
+
+def run(made, **options):
+    artifact = backend.from_hub(made, **options)
+    return artifact, backend.runner(artifact)
+
+
+def operators(artifact):
+    spec = artifact.model.get_spec()
+    (block,) = spec.mlProgram.functions["main"].block_specializations.values()
+    return [o.type for o in block.operations if o.type != "const"]
+
+
+def test_names_are_rewritten_and_kept():
+    made = model(
+        lambda op, *x: (op.Add(x[0], x[1]), op.Sub(x[0], x[1]), op.Mul(x[0], x[1])),
+        ("a/b:0", FLOAT, [2]), ("a.b:0", FLOAT, [2]), names=("12", "state", "a/b 0"),
+    )  # fmt: skip
+    artifact, call = run(made)
+    assert artifact.names == {"a/b:0": "a_b_0", "a.b:0": "a_b_0_1", "12": "var_12", "state": "var_state", "a/b 0": "a_b_0_2"}
+    assert "the output 12 is called var_12" in artifact.notes
+    spec = artifact.model.get_spec().description
+    assert [d.name for d in (*spec.input, *spec.output)] == list(artifact.names.values())
+    found = call({"a/b:0": np.float32([1, 2]), "a.b:0": np.float32([3, 5])})
+    assert {k: v.tolist() for k, v in found.items()} == {"12": [4, 7], "state": [-2, -3], "a/b 0": [3, 10]}
+
+
+def test_an_output_that_is_an_input_or_comes_twice():
+    op = Builder()
+    x = op.input("x", FLOAT, [2])
+    y = op.Relu(x)
+    graph = op.graph([x], [x, y, y, op.constant(np.float32([7, 8]))], "g")
+    artifact, _ = run(ir.Model(graph, ir_version=10))
+    names = [p.coreml for p in artifact.outputs]
+    assert len(set(names) | {"x"}) == len(names) + 1
+    found = list(artifact._predict({"x": np.float32([-1, 2])}).values())
+    assert [v.tolist() for v in found] == [[-1, 2], [0, 2], [0, 2], [7, 8]]
+
+
+def test_integers_are_held_as_int32_and_come_back():
+    made = model(lambda op, x: op.Add(x, np.int64([1, 2])), ("x", INT64, [2]))
+    artifact, call = run(made)
+    assert (
+        artifact.model.get_spec().description.input[0].type.multiArrayType.dataType
+        == ct.proto.FeatureTypes_pb2.ArrayFeatureType.INT32
+    )
+    assert "x is int64 in the source and int32 in Core ML" in artifact.notes
+    y = call({"x": np.int64([5, -9])})["y"]
+    assert y.dtype == np.int64 and y.tolist() == [6, -7]
+    with pytest.raises(UsageError, match="outside of int32"):
+        call({"x": np.int64([1 << 40, 0])})
+
+
+def test_a_constant_outside_of_int32_is_a_problem():
+    made = model(lambda op, x: op.Add(x, np.int64([1 << 40])), ("x", INT64, [1]))
+    with pytest.raises(ConversionError, match=r"Add x1: a constant holds 1099511627776"):
+        backend.from_hub(made)
+
+
+def test_bounds_of_a_slice_may_be_outside_of_int32():
+    made = model(lambda op, x, s: op.Slice(x, s, np.int64([1 << 62]), np.int64([0])), ("x", FLOAT, [4]), ("s", INT64, [1]))
+    _, call = run(made)
+    assert call({"x": np.float32([1, 2, 3, 4]), "s": np.int64([2])})["y"].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "array"),
+    [
+        (ir.DataType.BOOL, np.array([True, False])),
+        (ir.DataType.UINT8, np.uint8([250, 3])),
+        (ir.DataType.INT8, np.int8([-128, 7])),
+        (ir.DataType.FLOAT16, np.float16([1.5, -2])),
+        (ir.DataType.DOUBLE, np.float64([1.5, -2])),
+    ],
+)
+@pytest.mark.parametrize("target", ["iOS15", "iOS17"])
+def test_types_of_inputs_and_outputs(dtype, array, target):
+    _, call = run(model(lambda op, x: op.Concat(x, x, axis=0), ("x", dtype, [2])), minimum_deployment_target=target)
+    y = call({"x": array})["y"]
+    assert y.dtype == array.dtype and y.tolist() == [*array.tolist(), *array.tolist()]
+
+
+def test_scalars_are_wrapped():
+    artifact, call = run(model(lambda op, x: op.Mul(x, 2.0), ("x", FLOAT, [])))
+    assert list(artifact.model.get_spec().description.input[0].type.multiArrayType.shape) == [1]
+    y = call({"x": np.float32(3)})["y"]
+    assert y.shape == () and y == 6
+
+
+@pytest.mark.parametrize(
+    ("write", "inputs", "reason"),
+    [
+        (lambda op, x: op.Relu(x), ("x", FLOAT, [1] * 6), "rank 6"),
+        (lambda op, x: op.Relu(x), ("x", FLOAT, [0, 2]), "is empty"),
+        (lambda op, x: op.Relu(x), ("x", FLOAT, None), "rank is not known"),
+        (lambda op, x: op.Identity(x), ("x", ir.DataType.STRING, [2]), "no tensors of string"),
+        (lambda op, x: op.Reshape(x, np.ones(6, np.int64)), ("x", FLOAT, [1]), "a result has rank 6"),
+    ],
+)
+def test_what_core_ml_cannot_hold_is_a_problem(write, inputs, reason):
+    with pytest.raises(ConversionError, match=reason):
+        backend.from_hub(model(write, inputs))
+
+
+def test_every_problem_is_reported_at_once():
+    def write(op, x, s):
+        counts = {"max_gram_length": 1, "max_skip_count": 0, "min_gram_length": 1, "mode": "TF"}
+        return op.TfIdfVectorizer(x, **counts, ngram_counts=[0], ngram_indexes=[0], pool_int64s=[1]), op.Identity(s)
+
+    made = model(write, ("x", INT64, [3]), ("s", ir.DataType.STRING, [1]), names=("y", "z"))
+    with pytest.raises(ConversionError) as error:
+        backend.from_hub(made)
+    assert {(p.op, p.reason) for p in error.value.problems} == {
+        ("input", "Core ML has no tensors of string"),
+        ("TfIdfVectorizer", "no rule"),
+    }
+
+
+def test_a_rank_of_six_inside_a_transposition():
+    def write(op, x):
+        wide = op.Transpose(op.Reshape(x, np.int64([1, 2, 3, 2, 2, 2])), perm=[0, 3, 1, 4, 2, 5])
+        return op.Reshape(wide, np.int64([2, 4, 6]))
+
+    made = model(write, ("x", FLOAT, [2, 3, 8]))
+    x = np.arange(48, dtype=np.float32).reshape(2, 3, 8)
+    _, call = run(made)
+    assert np.array_equal(call({"x": x})["y"], ort.run(ort.session(made, "cpu"), {"x": x})["y"])
+
+
+def net(op, x):
+    w = np.linspace(-1, 1, 2 * 3 * 3 * 3, dtype=np.float32).reshape(2, 3, 3, 3)
+    y = op.GlobalAveragePool(op.Relu(op.Conv(x, w, pads=[1, 1, 1, 1])))
+    return op.Softmax(op.Flatten(y))
+
+
+def test_dynamic_sizes_are_bounded():
+    made = model(net, ("x", FLOAT, ["N", 3, "H", "W"]))
+    artifact, call = run(made, bounds={"N": (1, 8), "H": (4, 32)})
+    ranges = artifact.model.get_spec().description.input[0].type.multiArrayType.shapeRange.sizeRanges
+    assert [(r.lowerBound, r.upperBound) for r in ranges] == [(1, 8), (3, 3), (4, 32), (1, 2048)]
+    assert artifact.notes == ("the dimension W is bounded by 2048, since Core ML needs a bound",)
+    for shape in ((1, 3, 4, 5), (3, 3, 9, 6)):
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        expected = ort.run(ort.session(made, "cpu"), {"x": x})["y"]
+        assert np.allclose(call({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_half_precision():
+    made = model(net, ("x", FLOAT, [1, 3, 8, 8]))
+    artifact, call = run(made, compute_precision="fp16")
+    assert artifact.unit_roundoff == 2**-11 and artifact.outputs[0].dtype == "FLOAT"
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    y, expected = call({"x": x})["y"], ort.run(ort.session(made, "cpu"), {"x": x})["y"]
+    # probabilities: a handful of roundings to float16 of numbers below one
+    assert y.dtype == np.float32 and not np.array_equal(y, expected) and np.allclose(y, expected, atol=8 * 2**-11)
+
+
+def test_a_mask_that_half_precision_cannot_hold_stays_in_float32():
+    def write(op, x, mask):
+        scores = op.Add(op.MatMul(x, op.Transpose(x, perm=[1, 0])), op.Mul(op.Sub(1.0, mask), np.float32(-3.4e38)))
+        return op.MatMul(op.Softmax(scores), x)
+
+    made = model(write, ("x", FLOAT, [3, 4]), ("mask", FLOAT, [3]))
+    artifact, call = run(made, compute_precision="fp16")
+    assert any("stays in float32" in note for note in artifact.notes)
+    feeds = {"x": np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32), "mask": np.float32([0, 0, 0])}
+    y, expected = call(feeds)["y"], ort.run(ort.session(made, "cpu"), feeds)["y"]
+    assert np.allclose(y, expected, atol=8 * 2**-11)
+
+
+def test_options_are_checked():
+    made = model(lambda op, x: op.Relu(x), ("x", FLOAT, [1]))
+    with pytest.raises(UsageError, match="minimum_deployment_target='iOS12' is none of iOS15"):
+        backend.from_hub(made, minimum_deployment_target="iOS12")
+    with pytest.raises(UsageError, match="compute_precision='int8' is none of fp32, fp16"):
+        backend.from_hub(made, compute_precision="int8")
+
+
+@pytest.mark.parametrize(("target", "version"), [("iOS15", 6), ("iOS16", 7), ("iOS17", 8), ("iOS18", 9)])
+def test_deployment_targets(target, version):
+    made = model(net, ("x", FLOAT, [1, 3, 8, 8]))
+    artifact, call = run(made, minimum_deployment_target=target)
+    assert artifact.model.get_spec().specificationVersion == version
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    assert np.allclose(call({"x": x})["y"], ort.run(ort.session(made, "cpu"), {"x": x})["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_rule_may_need_a_newer_system(monkeypatch):
+    from dataclasses import replace
+
+    made = model(lambda op, x: op.Abs(x), ("x", FLOAT, [1]))
+    own = backend.rules["Abs"]
+    monkeypatch.setitem(backend.rules._rules, "Abs", replace(own, needs="iOS18"))
+    with pytest.raises(ConversionError, match="Abs x1: needs iOS18"):
+        backend.from_hub(made)
+    assert operators(backend.from_hub(made, minimum_deployment_target="iOS18")) == ["abs"]
+
+
+def test_where_an_operator_is_one_of_mil():
+    made = model(net, ("x", FLOAT, [1, 3, 8, 8]))
+    assert operators(backend.from_hub(made)) == ["conv", "relu", "reduce_mean", "reshape", "softmax"]
+
+
+def test_saved_with_its_metadata_and_opened_again(tmp_path):
+    made = model(lambda op, x: op.Relu(x), ("x:0", FLOAT, [2]))
+    made.metadata_props.update({"author": "A", "license": "MIT", "version": "3", "task": "none"})
+    made.doc_string = "does nothing much"
+    artifact = backend.from_hub(made)
+    assert backend.save(artifact, tmp_path / "net.mlpackage") == [tmp_path / "net.mlpackage"]
+    backend.save(artifact, tmp_path / "half-written")
+    for path in (tmp_path / "net.mlpackage", tmp_path / "half-written"):
+        again = backend.open(path) if path.suffix else None
+        assert path.is_dir()
+        if again is None:
+            continue
+        assert (again.inputs, again.outputs, again.notes) == (artifact.inputs, artifact.outputs, artifact.notes)
+        assert backend.runner(again)({"x:0": np.float32([-1, 2])})["y"].tolist() == [0, 2]
+        assert (again.model.author, again.model.license, again.model.version) == ("A", "MIT", "3")
+        assert again.model.short_description == "does nothing much"
+        assert again.model.user_defined_metadata["task"] == "none"
+
+
+def test_nothing_is_printed():
+    made = model(net, ("x", FLOAT, [1, 3, 8, 8]))
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        backend.from_hub(made)
+    assert (out.getvalue(), err.getvalue()) == ("", "")
+
+
+def test_axes_that_only_the_model_knows_follow_from_the_declared_shapes():
+    def write(op, x, axes):
+        y = op.ReduceSum(x, axes, keepdims=0)
+        y.shape = ir.Shape([3, 4])
+        return y
+
+    made = model(write, ("x", FLOAT, [3, 4, 4]), ("axes", INT64, [1]))
+    _, call = run(made)
+    x = np.random.default_rng(0).standard_normal((3, 4, 4)).astype(np.float32)
+    for axis in (1, 2, -1):
+        assert np.allclose(call({"x": x, "axes": np.int64([axis])})["y"], x.sum(axis), rtol=1e-5, atol=1e-6)

@@ -21,7 +21,7 @@ lint: $(VENV)/ready
 	$(VENV)/bin/mypy
 
 docs: $(VENV)/ready
-	$(VENV)/bin/onnxbridge coverage --markdown > docs/coverage.md
+	$(VENV)/bin/python docs/generate.py
 
 # PyTorch goes first, pinned, so that nothing later can ask for another build of it.
 $(VENV)/ready: pyproject.toml constraints.txt

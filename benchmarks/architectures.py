@@ -59,7 +59,9 @@ class EncoderBlock(nn.Module):
 class ViT(nn.Module):
     """ViT-B/16 by default."""
 
-    def __init__(self, image: int = 224, patch: int = 16, width: int = 768, depth: int = 12, heads: int = 12, classes: int = 1000) -> None:
+    def __init__(
+        self, image: int = 224, patch: int = 16, width: int = 768, depth: int = 12, heads: int = 12, classes: int = 1000
+    ) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.token = nn.Parameter(torch.zeros(1, 1, width))

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import onnxbridge
 
@@ -39,11 +40,14 @@ def pytorch() -> None:
     import torch
     from architectures import examples
 
-    for name, (module, inputs) in examples().items():
+    def convert(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> onnxbridge.Conversion:
+        return onnxbridge.convert(module, "onnx", inputs=inputs, verify=False)
+
+    for name, example in examples().items():
         with torch.no_grad():
-            alone = seconds(lambda: torch.export.export(module, inputs, strict=False))
-            ours = seconds(lambda: onnxbridge.convert(module, "onnx", inputs=inputs, verify=False))
-            whole = seconds(lambda: onnxbridge.convert(module, "onnx", inputs=inputs, verify=False).model)
+            alone = seconds(partial(torch.export.export, *example, strict=False))
+            ours = seconds(partial(convert, *example))
+            whole = seconds(lambda example=example: convert(*example).model)
         print(f"{name:10} torch.export {alone:.2f} s, convert {ours:.2f} s = {ours / alone:.2f}x, with the message {whole:.2f} s")
 
 
@@ -57,7 +61,8 @@ def keras() -> None:
     start = time.process_time()
     made = onnxbridge.convert(model, "onnx", verify=False)
     first = time.process_time() - start
-    print(f"Keras ResNet50: {first:.2f} s the first time, {peak() - before:.0f} MB more at the peak for {weights:.0f} MB of weights")
+    more = peak() - before
+    print(f"Keras ResNet50: {first:.2f} s the first time, {more:.0f} MB more at the peak, for {weights:.0f} MB of weights")
     before = peak()
     print(f"the message in memory: {len(made.model.SerializeToString()) / 1e6:.0f} MB, {peak() - before:.0f} MB more")
     print(f"Keras ResNet50: {seconds(lambda: onnxbridge.convert(model, 'onnx', verify=False)):.2f} s after that")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -76,7 +77,17 @@ def test_inspect_and_check(cli, network_file):
     ran = cli("inspect", network_file)
     assert "input   x: float[N, 3, 8, 8]" in ran.out and "Conv 1" in ran.out
     found = json.loads(cli("inspect", network_file, "--json").out)
-    assert found["operators"]["Conv"] == 1 and len(found["metadata"]["onnxbridge.source.sha256"]) == 64
+    assert found["operators"]["Conv"] == 1 and found["weights"]["tensors"] == 2
+
+
+def test_a_converted_file_says_where_it_comes_from(cli, network_file, tmp_path):
+    cli("convert", network_file, "-o", tmp_path / "out.onnx")
+    found = json.loads(cli("inspect", tmp_path / "out.onnx", "--json").out)["metadata"]
+    assert found["onnxbridge.source"] == "net.onnx"
+    assert found["onnxbridge.source.sha256"] == hashlib.sha256(network_file.read_bytes()).hexdigest()
+
+
+def test_check(cli, network_file):
     assert cli("check", network_file, "--to", "onnx").out.startswith("nothing is in the way")
 
 
@@ -107,7 +118,8 @@ def hostile(tmp_path, kind):
     path = tmp_path / "model.onnx"
     if kind == "truncated":
         weight = numpy_helper.from_array(np.ones(1000, np.float32), "w")
-        path.write_bytes(proto_of([helper.make_node("Add", ["x", "w"], ["y"])], ["x"], weights=[weight]).SerializeToString()[:2000])
+        whole = proto_of([helper.make_node("Add", ["x", "w"], ["y"])], ["x"], weights=[weight]).SerializeToString()
+        path.write_bytes(whole[: len(whole) // 2])
     elif kind == "pickle":
         path.write_bytes(pickle.dumps({"weights": [1, 2, 3]}))
     elif kind == "external":
@@ -130,15 +142,27 @@ def hostile(tmp_path, kind):
 
 @pytest.mark.parametrize(
     ("kind", "code", "message"),
-    [("truncated", 4, "model.onnx"), ("pickle", 4, "pickle"), ("external", 4, "leaves the model's folder"), ("bomb", 6, "ConstantOfShape"),
-     ("pipe", 4, "model.onnx")],
-)  # fmt: skip
+    [
+        ("truncated", 4, "model.onnx"),
+        ("pickle", 4, "pickle"),
+        ("external", 4, "leaves the model's folder"),
+        ("bomb", 6, "ConstantOfShape"),
+        ("pipe", 4, "model.onnx"),
+    ],
+)
 def test_hostile_files_end_at_once_with_one_sentence(cli, tmp_path, kind, code, message):
     start = time.perf_counter()
     ran = cli("convert", hostile(tmp_path, kind), "-o", tmp_path / "out.onnx")
     assert time.perf_counter() - start < 5
     assert ran.code == code and message in ran.err and len(ran.err.strip().splitlines()) == 1
     assert not (tmp_path / "out.onnx").exists()
+
+
+def test_every_unknown_operator_is_listed_with_its_node(cli, tmp_path):
+    ran = cli("convert", hostile(tmp_path, "unsupported"), "--to", "pytorch", "-o", tmp_path / "out.pt2")
+    assert ran.code == 3 and "5 operators cannot be converted" in ran.err
+    for i in range(5):
+        assert f"acme::Unheard{i} x1: no rule\n      at node 'node_{i}'" in ran.err
 
 
 def test_help_answers_fast_and_imports_no_framework():

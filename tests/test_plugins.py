@@ -62,7 +62,8 @@ def test_a_third_partys_plugins_are_used(site, tmp_path):
     (tmp_path / "curve.poly").write_text("3 0 -1")
     listed = run(site, "-m", "onnxbridge", "plugins").stdout
     assert "frontend  polynomial   acme-onnxbridge 1.0" in listed and "backend   numpy-source" in listed
-    ran = run(site, "-m", "onnxbridge", "convert", str(tmp_path / "curve.poly"), "--to", "numpy-source", "-o", str(tmp_path / "curve.py"))
+    paths = str(tmp_path / "curve.poly"), str(tmp_path / "curve.py")
+    ran = run(site, "-m", "onnxbridge", "convert", paths[0], "--to", "numpy-source", "-o", paths[1])
     assert ran.returncode == 0 and ran.stdout.startswith("PASSED  Polynomial against NumPy source"), ran.stderr
     scope = {}
     exec((tmp_path / "curve.py").read_text(), scope)

@@ -115,6 +115,7 @@ def convert(
         backend_options.setdefault("bounds", bounds)
     progress(f"reading {reader.title}")
     hub = _to_hub(reader, source, _inputs(inputs), dims)
+    _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
     artifact = writer.from_hub(hub, **backend_options)
     conversion = Conversion(hub, artifact, reader.name, writer.name)
@@ -135,13 +136,18 @@ def convert(
 
 
 def _to_hub(reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any) -> ir.Model:
-    """The frontend's model, cleaned and stamped with where it comes from."""
-    from onnxbridge.hub import passes, provenance
+    """The frontend's model, cleaned."""
+    from onnxbridge.hub import passes
 
-    model = passes.clean(reader.to_hub(source, inputs, dynamic))
+    return passes.clean(reader.to_hub(source, inputs, dynamic))
+
+
+def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
+    """Write into the model where it comes from: files, their hashes, the framework's version."""
+    from onnxbridge.hub import provenance
+
     files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
     provenance.stamp(model, files, [reader.package] if reader.package in sys.modules else [])
-    return model
 
 
 def _is_path(source: Any) -> bool:

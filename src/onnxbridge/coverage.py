@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import onnx
 
 from onnxbridge import plugins
-from onnxbridge.hub.expand import expand
+from onnxbridge.hub.expand import covers
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.rules import Rules
 
@@ -47,7 +47,7 @@ def backend_cell(rules: Rules, op: str) -> Cell:
     if op in rules:
         rule = rules[op]
         return Cell(NATIVE, rule.limits, rule.needs)
-    return Cell(EXPANDED) if op in expand else Cell(NO)
+    return Cell(EXPANDED) if covers(op) else Cell(NO)
 
 
 def backends() -> dict[str, dict[str, Cell]]:
@@ -82,7 +82,7 @@ def page() -> str:
     back = backends()
     lines = [
         "# Coverage", "", "Generated from the rule tables by `onnxbridge coverage --markdown`; a test keeps it in step.", "",
-        "*native*: a rule of the target's own. *expanded*: through simpler operators, which give the same numbers. Empty: not yet;",
+        "*native*: a rule of the target's own. *expanded*: through simpler operators, with the same numbers. Empty: not yet;",
         "the conversion says so before it starts, with every place in the model.", "", "## ONNX operators by target", "",
         "| operator | " + " | ".join(back) + " |", "|---" * (len(back) + 1) + "|",
     ]  # fmt: skip

@@ -98,10 +98,10 @@ class Backend(Protocol):
 
 
 class Opener(Protocol):
-    """A backend that also opens its artifacts again from their files, so that they can be verified where no frontend reads them."""
+    """A backend that also opens its artifacts again, so that files which no frontend reads can be verified."""
 
     def open(self, path: Path) -> Any:
-        """The artifact that `save` wrote there, as `runner` takes it, with its ports: `inputs` and `outputs`, each with its name in the hub as `hub`.
+        """The artifact that `save` wrote there, as `runner` takes it; its `inputs` and `outputs` have their names as `hub`.
 
         Raises:
             UnsafeFileError: if it is not one.

@@ -47,7 +47,8 @@ class UNet(nn.Module):
 
 
 def bottlenecks():
-    return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), architectures.Bottleneck(16, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))
+    block = architectures.Bottleneck(16, 8, 2)
+    return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), block, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))
 
 
 def cases():

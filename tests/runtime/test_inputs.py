@@ -50,7 +50,9 @@ def test_samples_are_seeded_and_take_two_sizes():
     assert a[0]["x0"].dtype == np.float32 and (a[-1]["x0"] == 0).any()
 
 
-@pytest.mark.parametrize(("bounds", "sizes"), [((1, 64), {2, 3}), ((5, 6), {5, 6}), ((1, 1), {1}), ((4, 4), {4}), ((1, 2), {2, 1})])
+@pytest.mark.parametrize(
+    ("bounds", "sizes"), [((1, 64), {2, 3}), ((5, 6), {5, 6}), ((1, 1), {1}), ((4, 4), {4}), ((1, 2), {2, 1})]
+)
 def test_sizes_stay_inside_the_bounds(bounds, sizes):
     graph = graph_of((ir.DataType.FLOAT, ["N"]))
     assert {s["x0"].shape[0] for s in samples_for(graph, 4, bounds={"N": bounds})} == sizes

@@ -23,7 +23,7 @@ def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool
     """List every operator that is in the way of converting SOURCE, with the line it comes from. Exits with 3 if there is one."""
     from onnxbridge import api, plugins
 
-    settings = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v not in (None, ())}
+    settings = options.chosen(given)
     with shell.stages(quiet) as progress:
         progress("checking")
         targets = list(to) or list(plugins.installed("backend"))

@@ -44,7 +44,7 @@ def command(source: str, weights: str | None, to: str, as_json: bool, quiet: boo
 
     backend = plugins.backend(to)
     output = given.pop("output") or backend.filename(_stem(source))
-    settings = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v not in (None, ())}
+    settings = options.chosen(given)
     error: VerificationError | None = None
     with shell.stages(quiet) as progress:
         try:

@@ -44,7 +44,7 @@ def examine() -> dict[str, Any]:
         hint = f"not installed: pip install {packages[0]}"
         frameworks[name] = {"ok": version is not None, "version": version, "purpose": purpose, "hint": hint}
     frameworks["mxnet"] = _mxnet()
-    there = [d for d, provider in ort.PROVIDERS.items() if provider in ort.onnxruntime.get_available_providers()]
+    there = ort.devices()
     return {
         "onnxbridge": __version__, "python": platform.python_version(), "platform": platform.platform(), "frameworks": frameworks,
         "devices": there,

@@ -21,7 +21,7 @@ def command(source: str, weights: str | None, as_json: bool, **given: Any) -> No
     """Tell what SOURCE holds: inputs, outputs, operators, weights, where it comes from, the lowest opset that holds it."""
     from onnxbridge import api
 
-    settings = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v not in (None, ())}
+    settings = options.chosen(given)
     found = describe(api.load((source, weights) if weights else source, **settings))
     if as_json:
         shell.say(shell.as_json(found))

@@ -47,3 +47,8 @@ def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(made):
         command = option(command)
     return command
+
+
+def chosen(given: dict[str, Any]) -> dict[str, Any]:
+    """What the user gave, as the Python functions take it: options that were left out are left to their defaults."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v is not None and v != ()}

@@ -22,14 +22,16 @@ from onnxbridge.errors import UsageError, VerificationError
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json", help="Write the report as JSON.")
 @options.json
 @options.quiet
-def command(reference: str, candidate: str, as_json: bool, quiet: bool, report: Path | None, data: str | None, **given: Any) -> None:
+def command(
+    reference: str, candidate: str, as_json: bool, quiet: bool, report: Path | None, data: str | None, **given: Any
+) -> None:
     """Run REFERENCE and CANDIDATE on the same inputs and compare, output by output.
 
     Inputs and outputs are paired by name, or by position where the names differ. Exits with 1 if they do not agree.
     """
     from onnxbridge import api
 
-    settings = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v not in (None, ())}
+    settings = options.chosen(given)
     if data is not None:
         settings["inputs"] = _arrays(data)
     with shell.stages(quiet) as progress:

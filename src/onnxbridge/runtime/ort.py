@@ -30,6 +30,12 @@ _AUTO = ("cuda", "rocm", "directml", "cpu")
 _WRONG = ["Pad_Fusion"]
 
 
+def devices() -> list[str]:
+    """The devices that this onnxruntime has a provider for."""
+    there = onnxruntime.get_available_providers()
+    return [device for device, provider in PROVIDERS.items() if provider in there]
+
+
 def providers(device: str = "auto") -> list[str]:
     """The execution providers for a device, the CPU's last, since it has every operator.
 
@@ -42,8 +48,7 @@ def providers(device: str = "auto") -> list[str]:
     if device not in PROVIDERS:
         raise UsageError(f"there is no device {device!r}; known are auto, {', '.join(PROVIDERS)}")
     if PROVIDERS[device] not in there:
-        have = [d for d, p in PROVIDERS.items() if p in there]
-        raise UsageError(f"this onnxruntime has no provider for {device!r}, only for {', '.join(have)}")
+        raise UsageError(f"this onnxruntime has no provider for {device!r}, only for {', '.join(devices())}")
     return list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
 
 

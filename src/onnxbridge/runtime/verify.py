@@ -140,7 +140,8 @@ def _run(side: Side, feed: Arrays) -> Mapping[str, Any]:
     except Exception as e:
         text = (str(e).strip() or "no message").splitlines()[0]
         shapes = ", ".join(f"{k}{list(np.shape(v))}" for k, v in feed.items())
-        raise VerificationError(f"{side.title} cannot run the model on {shapes or 'no inputs'}: {type(e).__name__}: {text}") from e
+        given = shapes or "no inputs"
+        raise VerificationError(f"{side.title} cannot run the model on {given}: {type(e).__name__}: {text}") from e
 
 
 def _chosen(name: str, derived: Tolerance | None, rtol: Tolerances, atol: Tolerances) -> Tolerance:

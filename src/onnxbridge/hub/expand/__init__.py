@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxbridge.hub import calls
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.fold import static
-from onnxbridge.hub.schemas import name_of
+from onnxbridge.hub.schemas import name_of, schema_of
 from onnxbridge.lowering import Body, Call, Ref, lower
 from onnxbridge.rules import Rules
 
@@ -68,5 +68,6 @@ def body_of(call: Call) -> Body | None:
 
 
 def covers(op_type: str, domain: str = "") -> bool:
-    """Whether there is an expansion of the operator."""
-    return name_of(op_type, domain) in expand
+    """Whether there is an expansion of the operator, ours or the standard's."""
+    schema = schema_of(op_type, domain)
+    return name_of(op_type, domain) in expand or schema.has_function or schema.has_context_dependent_function

@@ -15,7 +15,13 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-TARGETS = {"onnx": "digits.onnx", "coreml": "digits.mlpackage", "pytorch": "converted.pt2", "tensorflow": "digits_tf", "mxnet": "digits"}
+TARGETS = {
+    "onnx": "digits.onnx",
+    "coreml": "digits.mlpackage",
+    "pytorch": "converted.pt2",
+    "tensorflow": "digits_tf",
+    "mxnet": "digits",
+}
 Predict = Callable[[np.ndarray], np.ndarray]
 
 

@@ -1,6 +1,6 @@
-"""The digits network in Gluon: `python gluon_net.py DIGITS.npz PREFIX` trains it and writes PREFIX-symbol.json, PREFIX-0000.params.
+"""The digits network in Gluon: `python gluon_net.py DIGITS.npz PREFIX` trains it and exports it.
 
-Runs in MXNet's own environment (mxnet 1.9.1, numpy 1.23.5).
+It writes PREFIX-symbol.json and PREFIX-0000.params, and runs in MXNet's own environment (mxnet 1.9.1, numpy 1.23.5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The digits network in Keras: `python keras_net.py DIGITS.npz OUT.keras` trains and saves it. Images are NHWC, as Keras has them."""
+"""The digits network in Keras: `python keras_net.py DIGITS.npz OUT.keras` trains and saves it.
+
+Images are NHWC, as Keras has them.
+"""
 
 from __future__ import annotations
 

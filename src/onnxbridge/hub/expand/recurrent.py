@@ -61,7 +61,7 @@ def _layer(op, X, W, R, B, sequence_lens, states, direction, layout, cell):
         start = [_initial(op, s, way, layout, batch, hidden, x) for s in states]
         r = op.Gather(R, way, axis=0)
         results.append(_steps(op, row, start, lengths, steps, back, lambda o, t, *s, w=way, r=r, rb=rb: cell(o, w, t, r, rb, *s)))
-    y, *last = (_together(op, parts, axis) for parts, axis in zip(zip(*results, strict=True), (1, *(0 for _ in states)), strict=True))
+    y, *last = (_together(op, parts, axis=0 if i else 1) for i, parts in enumerate(zip(*results, strict=True)))
     if layout:
         return (op.Transpose(y, perm=[2, 0, 1, 3]), *(op.Transpose(s, perm=[1, 0, 2]) for s in last))
     return (y, *last)
@@ -129,11 +129,8 @@ def gru(
         bz, br, bh = (op.Slice(rb, [i * size], [(i + 1) * size], [0]) for i in range(3))
         z = f(op, op.Add(op.Add(xz, op.MatMul(h, rz)), bz))
         reset = f(op, op.Add(op.Add(xr, op.MatMul(h, rr)), br))
-        if linear_before_reset:
-            new = op.Mul(reset, op.Add(op.MatMul(h, rh), bh))
-        else:
-            new = op.Add(op.MatMul(op.Mul(reset, h), rh), bh)
-        new = g(op, op.Add(xh, new))
+        after = op.Mul(reset, op.Add(op.MatMul(h, rh), bh)) if linear_before_reset else None
+        new = g(op, op.Add(xh, after if after is not None else op.Add(op.MatMul(op.Mul(reset, h), rh), bh)))
         return [op.Add(op.Mul(op.Sub(1.0, z), new), op.Mul(z, h))]
 
     return _layer(op, X, W, R, B, sequence_lens, [initial_h], direction, layout, cell)

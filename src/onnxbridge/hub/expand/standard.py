@@ -40,9 +40,7 @@ def body_of(call: Call) -> Body | None:
         for user, index in list(value.uses()) if value is not None else []:
             if user is node:
                 user.replace_input_with(index, None)
-    graph = ir.Graph(
-        given, list(dict.fromkeys(used)), nodes=nodes, initializers=held, name=call.op, opset_imports={"": at}
-    )
+    graph = ir.Graph(given, list(dict.fromkeys(used)), nodes=nodes, initializers=held, name=call.op, opset_imports={"": at})
     model = opset.to_hub(ir.Model(graph, ir_version=10))
     passes.infer(model)
     inside = iter(model.graph.inputs)

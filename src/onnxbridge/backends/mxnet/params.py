@@ -44,7 +44,7 @@ def pieces(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[Buffer]:
         yield struct.pack("<Iii", V3 if modern else V2, 0, array.ndim) + struct.pack(f"<{array.ndim}q", *array.shape)
         yield CPU + struct.pack("<i", flag(array.dtype))
         little = array if array.dtype.byteorder != ">" else array.astype(array.dtype.newbyteorder("<"))
-        yield memoryview(np.ascontiguousarray(little).reshape(-1).view(np.uint8))
+        yield memoryview(np.ascontiguousarray(little).reshape(-1).view(np.uint8).data)
     yield struct.pack("<Q", len(arrays))
     for name in arrays:
         text = name.encode()

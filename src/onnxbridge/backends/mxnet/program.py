@@ -63,7 +63,7 @@ def _convert(model: ir.Model) -> MXNetModel:
     if problems:
         raise ConversionError(DIRECTION, problems)
     lower([c for n in model.graph if not _known(n) for c in [calls.call_of(n)]], rule, values, target)
-    heads = []
+    heads: list[Value] = []
     for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):
         heads.append(target.output(v, result, heads))
     inputs, outputs = (tuple(v.name or "" for v in vs) for vs in (model.graph.inputs, model.graph.outputs))

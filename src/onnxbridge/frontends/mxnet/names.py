@@ -30,7 +30,7 @@ NUMBERED = frozenset({
     "SliceChannel", "split", "sort", "_split_v2", "moments", "CTCLoss", "ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss",
     "_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_contrib_bipartite_matching", "_contrib_box_encode",
     "amp_multicast", "_linalg_gelqf", "linalg_gelqf", "_linalg_slogdet", "linalg_slogdet", "_linalg_syevd", "_npi_split",
-    "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_foreach", "_while_loop", "_cond", "_linalg_det",
+    "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_linalg_det",
     "linalg_det", "_npi_hsplit", "_npi_dsplit",
 })  # fmt: skip
 
@@ -45,6 +45,8 @@ def output(node: Node, index: int) -> str:
     several = node.op in NUMBERED or index > 0
     if node.op in ("topk", "_npx_topk"):
         several = literal(node.attrs.get("ret_typ", "indices")) in ("both", "value")
+    if node.op in ("_foreach", "_while_loop", "_cond"):
+        several = literal(node.attrs.get("num_outputs", "1")) != 1
     return f"{node.name}_output{index}" if several else f"{node.name}_output"
 
 

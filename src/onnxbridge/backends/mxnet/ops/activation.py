@@ -16,8 +16,15 @@ def _activation(kind):
     return lower
 
 
-for _name, _kind in {"Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softrelu", "Softsign": "softsign"}.items():
+for _name, _kind in {"Sigmoid": "sigmoid", "Tanh": "tanh", "Softsign": "softsign"}.items():
     rule(_name)(_activation(_kind))
+
+
+@rule("Softplus")
+def softplus(sym, X):
+    """MXNet's own loses what is small."""
+    tail = sym.log1p(sym.exp(sym.negative(sym.abs(X))))
+    return sym.elemwise_add(sym.relu(X), tail)
 
 
 @rule("Relu")

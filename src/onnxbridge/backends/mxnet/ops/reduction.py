@@ -38,7 +38,8 @@ def _of_nothing(op, x, shape):
 
 def _reduction(op, before=None, after=None):
     def lower(sym, data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-        small = 0 not in (data.shape or ()) and data.dtype.kind in "iub" and op in ("_np_max", "_np_min") and data.dtype.itemsize < 4
+        small = op in ("_np_max", "_np_min") and data.dtype.kind in "iub" and data.dtype.itemsize < 4
+        small = small and 0 not in (data.shape or ())
 
         def compute(x):
             x = x if before is None else before(sym, x)

@@ -12,7 +12,6 @@ from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, ran
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Ints
 
-
 MOST_DIMS = 6
 """Of MXNet's slice."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.frontends.mxnet.ops.types import fixed
 
 
 def _placed(count, *places):
@@ -86,9 +84,6 @@ def while_loop(
 
 
 def _padded(op, y, count):
-    if y.shape is None or y.dtype.name not in ("FLOAT", "DOUBLE", "FLOAT16", "INT32", "INT64"):
-        raise Unsupported("an output of a loop of unknown shape")
-    sizes = fixed(y, range(1, len(y.shape)))
     missing = op.Sub(np.array([count], np.int64), op.Shape(y, start=0, end=1))
-    zeros = op.Expand(op.constant(np.zeros((), y.dtype.numpy())), op.Concat(missing, np.array(sizes, np.int64), axis=0))
+    zeros = op.Expand(op.constant(np.zeros((), y.dtype.numpy())), op.Concat(missing, op.Shape(y, start=1), axis=0))
     return op.Concat(y, zeros, axis=0)

@@ -72,6 +72,5 @@ def array(value: torch.Tensor) -> np.ndarray[Any, Any]:
     name = str(value.dtype).removeprefix("torch.")
     if hasattr(ml_dtypes, name):
         raw = value.view(torch.int16 if value.element_size() == 2 else torch.int8).numpy()
-        return raw.view(getattr(ml_dtypes, name))
-    found: np.ndarray[Any, Any] = value.numpy()
-    return found
+        return np.asarray(raw.view(getattr(ml_dtypes, name)))
+    return np.asarray(value.numpy())

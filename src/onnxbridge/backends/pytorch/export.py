@@ -20,7 +20,10 @@ def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, An
     with torch.no_grad():
         results = artifact(*[_in(feeds.get(name)) for name in artifact.input_names])
     results = results if isinstance(results, tuple) else (results,)
-    return {name: _out(r) for name, r in zip(artifact.output_names, results, strict=True)}
+    return {
+        name: _out(r, dtype)
+        for name, r, dtype in zip(artifact.output_names, results, artifact.output_types, strict=True)
+    }  # fmt: skip
 
 
 def _in(value: Any) -> Any:
@@ -30,10 +33,13 @@ def _in(value: Any) -> Any:
     return array if array.dtype.kind in "OUST" else dtypes.tensor(array)
 
 
-def _out(value: Any) -> Any:
+def _out(value: Any, dtype: ir.DataType | None) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_out(v) for v in value]
-    return dtypes.array(value) if isinstance(value, torch.Tensor) else value
+        return [_out(v, dtype) for v in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    array = dtypes.array(value)
+    return array.astype(dtype.numpy()) if dtype in dtypes.NARROW else array
 
 
 def exported(artifact: Any) -> Any:

@@ -24,10 +24,12 @@ from onnxbridge.lowering import Body, Call, Ref, lower
 
 DIRECTION = "ONNX to PyTorch"
 # Operators whose result may have more bits than its unsigned type.
-_OVERFLOW = frozenset(
-    "Add Sub Mul Div Mod Neg Pow BitShift BitwiseNot Cast CastLike ReduceSum ReduceProd CumSum CumProd Sum MatMul Gemm Einsum "
-    "ScatterElements ScatterND BitCast ReduceSumSquare ReduceL1".split()
-)
+_OVERFLOW = frozenset({
+    "Add", "Sub", "Mul", "Div", "Mod", "Neg", "Pow", "BitShift", "BitwiseNot", "BitCast", "Cast", "CastLike", "CumSum", "CumProd",
+    "Sum", "MatMul", "Gemm", "Einsum", "ScatterElements", "ScatterND", "ReduceSum", "ReduceProd", "ReduceSumSquare", "ReduceL1",
+})  # fmt: skip
+_ORDERED = frozenset({"ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceMean", "Pow", "Range", "Mean", "NonMaxSuppression"})
+"""Operators for which an uint64, carried as int64, could be taken for a negative number, and that make no provision for it."""
 
 
 class _Target:
@@ -100,6 +102,8 @@ class _Target:
         return self.values[item.key] if known else found
 
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        if call.op in _ORDERED and any(getattr(self._value(i), "hub", None) == ir.DataType.UINT64 for i in call.inputs):
+            raise Unsupported("uint64, which PyTorch cannot order", "cast to int64 first")
         adopted = [r if key is None else self._adopt(call, key, r) for key, r in zip(call.outputs, results, strict=False)]
         if len(adopted) == 1 and isinstance(adopted[0], Value) and adopted[0].elements is None:
             inputs = [self._value(i) for i in call.inputs]
@@ -120,8 +124,8 @@ class _Target:
                 return result
         if not isinstance(key, ir.Value) or not isinstance(key.type, ir.TensorType):
             return result
-        if result.hub is not None and result.hub != key.dtype:
-            raise TypeError(f"the result is {result.hub.name}, the standard says {key.dtype}")
+        if result.hub is not None and result.hub != key.dtype:  # the same tensor, as another type that is carried alike
+            result = self.recorder.proxy(result.node)
         result.hub = key.dtype
         if key.dtype == ir.DataType.STRING:
             return result
@@ -191,6 +195,7 @@ def build(model: ir.Model) -> fx.GraphModule:
     made = fx.GraphModule(root, recorder.graph, _class_name(graph.name))
     made.input_names = tuple(v.name for v in inputs)
     made.output_names = tuple(v.name for v in graph.outputs)
+    made.output_types = tuple(v.dtype for v in graph.outputs)
     made.input_types = tuple((v.dtype, None if v.shape is None else tuple(_dims(v))) for v in inputs)
     return made.eval()
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
@@ -68,6 +69,13 @@ class Value(fx.Proxy):  # type: ignore[misc]
     @property
     def device(self) -> Any:
         return self.tracer.create_proxy("call_function", getattr, (self, "device"), {})
+
+    def to(self, dtype: Any) -> Value:
+        """In another dtype; nothing is recorded where it has it already."""
+        if self.is_known and isinstance(self.known, torch.Tensor) and self.known.dtype == dtype:
+            return self
+        made: Value = self.tracer.create_proxy("call_method", "to", (self, dtype), {})
+        return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # NumPy asks what it puts into an array whether it is one itself
@@ -235,7 +243,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
             return unknown or Unknown()
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         try:
-            with self.mode:
+            with self.mode, enable_python_dispatcher():  # without it some functions take a symbolic size for its example
                 if node.op == "call_method":
                     return getattr(args[0], node.target)(*args[1:], **kwargs)
                 return node.target(*args, **kwargs)

@@ -30,10 +30,14 @@ def _in(value: Any, spec: Any) -> Any:
 def _out(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_out(v) for v in value]
-    array = value.numpy() if isinstance(value, tf.Tensor) else value
-    if isinstance(array, bytes) or (isinstance(array, np.ndarray) and array.dtype == object):
-        return np.vectorize(lambda t: t.decode(), otypes=[object])(np.asarray(array, dtype=object))
-    return array
+    if not isinstance(value, tf.Tensor):
+        return value
+    if value.dtype != tf.string:
+        return np.asarray(value.numpy())
+    texts = np.asarray(value.numpy(), dtype=object)
+    decoded = np.empty(texts.shape, dtype=object)
+    decoded[...] = np.array([t.decode() for t in texts.reshape(-1)], dtype=object).reshape(texts.shape)
+    return decoded
 
 
 def save(artifact: Any, path: Path) -> None:

@@ -163,6 +163,8 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
     return converted(input, target_type.hub, saturate)
 
 
+_WRITTEN = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
+_SMALL = {"INT4": (-8, 16), "UINT4": (0, 16), "INT2": (-2, 4), "UINT2": (0, 4)}
 _EIGHT_BIT = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
 
 
@@ -171,9 +173,15 @@ def converted(input, to, saturate):
     if source == to:
         return input
     if to == ir.DataType.STRING:
+        if not (source.is_integer() or source in _WRITTEN):
+            raise Unsupported(f"Cast of {source.name.lower()} to string")
         return to_text(input, source.name)
     dtype = dtypes.inside(to)
-    if to in dtypes.NARROW or to == ir.DataType.FLOAT8E8M0:
+    if to in dtypes.NARROW:
+        # what lies outside keeps its low bits
+        low, count = _SMALL[to.name]
+        return (torch.remainder(input.to(torch.int64) - low, count) + low).to(dtype)
+    if to == ir.DataType.FLOAT8E8M0:
         raise Unsupported(f"Cast to {to.name.lower()}")
     if source == ir.DataType.STRING:
         return from_text(input, dtype)

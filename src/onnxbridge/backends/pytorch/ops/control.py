@@ -50,7 +50,7 @@ def _collected(found, output):
 
 
 @rule("Loop")
-def loop(M, cond, *v_initial, body):
+def loop(M=None, cond=None, *v_initial, body):
     tracer = next(v for v in (M, cond, *v_initial) if v is not None).tracer
     turn, going = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool)
     with tracer.mode:

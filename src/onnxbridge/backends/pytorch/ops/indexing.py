@@ -56,9 +56,9 @@ def gather_nd(data, indices, *, batch_dims=0):
         batches.append(counted.reshape([-1 if i == d else 1 for i in range(indices.ndim - 1)]))
     places = [wrapped(indices[..., i], data.shape[batch_dims + i]) for i in range(depth)]
     shape = list(indices.shape[:-1])
-    return data[tuple([*(b.expand(shape) for b in batches), *places])] if batches or depth else data.expand(
-        [*shape, *data.shape]
-    )  # fmt: skip
+    if not batches and not depth:
+        return data.expand([*shape, *data.shape])
+    return data[(*(b.expand(shape) for b in batches), *places)]
 
 
 @leaf

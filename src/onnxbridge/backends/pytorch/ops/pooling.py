@@ -11,6 +11,7 @@ from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import pads_of, reach
 from onnxbridge.backends.pytorch.recorder import leaf, read
 from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Outputs
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
@@ -54,8 +55,9 @@ def windows(x, extents, strides, dilations):
 
 @rule("MaxPool", limits="1 to 3 spatial dimensions")
 def max_pool(
-    X, *, kernel_shape, auto_pad="NOTSET", ceil_mode=0, dilations=None, pads=None, storage_order=0, strides=None, outputs=()
-):
+    X, *, kernel_shape, auto_pad="NOTSET", ceil_mode=0, dilations=None, pads=None, storage_order=0, strides=None,
+    outputs: Outputs,
+):  # fmt: skip
     rank = len(kernel_shape)
     if rank not in _MAX:
         raise Unsupported(f"{rank} spatial dimensions")
@@ -67,6 +69,8 @@ def max_pool(
         padding = tuple(before)
     elif any(isinstance(p, torch.fx.Proxy) or p for p in (*before, *final)):
         data = F.pad(data, reach(before, final), value=-math.inf)
+    if not any(outputs[1:]):
+        return _MAX[rank](data, kernel_shape, strides, padding, dilations).to(X.dtype)
     values, places = _MAX[rank](data, kernel_shape, strides, padding, dilations, False, return_indices=True)
     shifts = before if padding == 0 else [0] * rank
     return values.to(X.dtype), _indices(places, X, data, shifts, storage_order)
@@ -141,9 +145,9 @@ def global_lp_pool(X, *, p=2):
 
 
 @leaf
-def unpooled(X, I, output_shape, sizes):
+def unpooled(X, places, output_shape, sizes):
     shape = [*X.shape[:2], *sizes]
-    flat = torch.zeros(math.prod(shape), dtype=X.dtype, device=X.device).scatter(0, I.reshape(-1), X.reshape(-1))
+    flat = torch.zeros(math.prod(shape), dtype=X.dtype, device=X.device).scatter(0, places.reshape(-1), X.reshape(-1))
     found = flat.reshape(shape)
     if output_shape is None:
         return found
@@ -151,7 +155,7 @@ def unpooled(X, I, output_shape, sizes):
 
 
 @rule("MaxUnpool")
-def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None):
+def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None):  # noqa: E741  (the standard's name)
     rank = len(kernel_shape)
     strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
     sizes = [

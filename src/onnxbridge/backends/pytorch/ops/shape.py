@@ -151,7 +151,7 @@ def split_by(input, split, axis):
 
 
 @rule("Split")
-def split(input, split=None, *, axis=0, num_outputs=None, outputs=()):
+def split(input, split=None, *, axis=0, num_outputs=None):
     if split is not None and sizes.elements(split) is None:
         parts = split_by(input, split, axis)
         return tuple(parts[i] for i in range(int(split.shape[0])))

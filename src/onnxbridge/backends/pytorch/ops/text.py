@@ -14,7 +14,7 @@ from onnxbridge.errors import Unsupported
 
 @at_run_time
 def to_text(input, source):
-    """Numbers as the standard writes them: shortest digits that give the number back, True and False as 1 and 0."""
+    """Numbers as the standard writes them: with the fewest digits that give the number back."""
     kind = {"FLOAT": np.float32, "DOUBLE": np.float64, "FLOAT16": np.float16}.get(source)
     if kind is None:
         return np.array([str(int(v)) for v in input.reshape(-1).tolist()], dtype=object).reshape(tuple(input.shape))
@@ -39,7 +39,7 @@ def from_text(input, dtype):
 
 @at_run_time
 def string_concat(X, Y):
-    return np.char.add(np.asarray(X).astype(str), np.asarray(Y).astype(str)).astype(object)
+    return np.asarray(np.char.add(np.asarray(X).astype(str), np.asarray(Y).astype(str))).astype(object)
 
 
 rule.table(StringConcat=string_concat)

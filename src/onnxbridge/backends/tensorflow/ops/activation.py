@@ -89,4 +89,4 @@ def swish(X, *, alpha=1.0):
 
 @rule("ThresholdedRelu")
 def thresholded_relu(X, *, alpha=1.0):
-    return tf.where(X > alpha, X, tf.zeros_like(X))
+    return tf.where(alpha < X, X, tf.zeros_like(X))

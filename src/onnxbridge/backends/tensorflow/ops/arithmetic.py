@@ -118,9 +118,13 @@ def converted(input, dtype, saturate):
     if source == tf.string:
         return _number(input, dtype)
     if dtype.name in _NARROW:
-        raise Unsupported(f"Cast to {dtype.name}")
+        # what lies outside keeps its low bits
+        low, carrier = (-8, tf.int8) if dtype.name == "int4" else (0, tf.uint8)
+        whole = tf.math.floormod(tf.cast(converted(input, tf.int32, 1), tf.int32) - low, 16) + low
+        return tf.cast(tf.cast(whole, carrier), dtype)
     if source.name in _NARROW:
-        return tf.cast(tf.cast(input, tf.int32), dtype)
+        # int4 reaches other types by way of a byte only
+        return converted(tf.cast(input, tf.int8 if source.name == "int4" else tf.uint8), dtype, saturate)
     if dtype.name in _EIGHT_BIT:
         if source == tf.float64:
             raise Unsupported(f"Cast of double to {dtype.name}", "cast to float first")
@@ -133,11 +137,10 @@ def converted(input, dtype, saturate):
 
 def _text(input):
     """Numbers as the standard writes them."""
-    if not input.dtype.is_floating:
-        whole = tf.cast(input, tf.int64) if input.dtype == tf.bool else input
-        return tf.strings.as_string(whole)
-    if input.dtype == tf.float64:
-        raise Unsupported("Cast of double to string")
+    if input.dtype.is_integer:
+        return tf.strings.as_string(input)
+    if input.dtype not in (tf.float32, tf.float16):
+        raise Unsupported(f"Cast of {input.dtype.name} to string")
     wide = tf.cast(input, tf.float32)
     texts = tf.strings.as_string(wide, shortest=True)
     texts = tf.where(tf.math.is_nan(wide), "NaN", texts)

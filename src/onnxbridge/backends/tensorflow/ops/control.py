@@ -27,7 +27,7 @@ def _loose(value):
 
 
 @rule("Loop")
-def loop(M, cond, *v_initial, body):
+def loop(M=None, cond=None, *v_initial, body):
     states = _of_tensors(v_initial)
     limit = tf.constant(tf.int64.max, tf.int64) if M is None else tf.reshape(M, [])
     going = tf.constant(True) if cond is None else tf.reshape(cond, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.ops import rule
-from onnxbridge.backends.tensorflow.sizes import axis_of, known, packed, rank, size, sizes
+from onnxbridge.backends.tensorflow.sizes import axis_of, known, packed, rank, size
 from onnxbridge.errors import Unsupported
 
 
@@ -98,7 +98,7 @@ def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="lin
 def non_zero(X):
     if rank(X) == 0:
         raise Unsupported("NonZero of a scalar")
-    return tf.transpose(tf.where(X if X.dtype == tf.bool else X != tf.zeros([], X.dtype)))
+    return tf.transpose(tf.where(X if X.dtype == tf.bool else tf.zeros([], X.dtype) != X))
 
 
 @rule("Compress")

@@ -135,7 +135,7 @@ def global_lp_pool(X, *, p=2):
 
 
 @rule("MaxUnpool")
-def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None):
+def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None):  # noqa: E741  (the standard's name)
     spatial = len(kernel_shape)
     strides, pads = strides or (1,) * spatial, pads or (0,) * (2 * spatial)
     inner = [

@@ -226,9 +226,8 @@ def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
     count = len(where)
     before, after = [0] * rank(data), [0] * rank(data)
     for i, axis in enumerate(where):
-        before[axis], after[axis] = (
-            (given[i], given[count + i]) if isinstance(given, tuple) else tuple(tf.cast(given[j], tf.int32) for j in (i, count + i))
-        )
+        ends = given[i], given[count + i]
+        before[axis], after[axis] = ends if isinstance(given, tuple) else (tf.cast(e, tf.int32) for e in ends)
     if mode == "constant":
         value = tf.zeros([], data.dtype) if constant_value is None else tf.reshape(constant_value, [])
         if data.dtype == tf.bool:

@@ -1,0 +1,129 @@
+"""Sampling and cutting of images."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.sizes import known, packed, rank, sizes
+from onnxbridge.errors import Unsupported
+
+
+def _reflected(x, low, high):
+    """Mirrored at both ends until inside."""
+    span = high - low
+    folded = tf.math.floormod(x - low, 2 * tf.maximum(span, tf.cast(1e-30, x.dtype)))
+    return low + tf.minimum(folded, 2 * span - folded)
+
+
+def _cubic(x, a=-0.75):
+    """The weights of the four elements around a place that is `x` behind the second of them."""
+
+    def near(d):
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d):
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [far(x + 1), near(x), near(1 - x), far(2 - x)]
+
+
+@rule("GridSample")
+def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
+    spatial = rank(X) - 2
+    if mode == "cubic" and spatial != 2:
+        raise Unsupported(f"cubic with {spatial} spatial dimensions")
+    wide = tf.float32 if X.dtype.size == 2 else X.dtype
+    data = tf.cast(tf.transpose(X, [0, *range(2, spatial + 2), 1]), wide)
+    grid = tf.cast(grid, wide)
+    lengths = sizes(X)[2:]
+    choices = []  # for each axis the places to read and their weights
+    bounds = []
+    for axis in range(spatial):
+        n = tf.cast(lengths[axis], wide)
+        g = grid[..., spatial - 1 - axis]
+        place = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
+        low, high = (0 * n, n - 1) if align_corners else (0 * n - 0.5, n - 0.5)
+        bounds.append((low, high, n))
+        if mode != "cubic":
+            place = _inside(place, padding_mode, low, high, n)
+        if mode == "nearest":
+            choices.append([(tf.round(place), tf.ones_like(place))])
+            continue
+        base = tf.floor(place)
+        rest = place - base
+        weights = _cubic(rest) if mode == "cubic" else [1 - rest, rest]
+        start = -1 if mode == "cubic" else 0
+        choices.append([(base + start + i, w) for i, w in enumerate(weights)])
+    total = 0
+    for corner in itertools.product(*choices):
+        weight, places, valid = 1, [], True
+        for (place, w), (low, high, n) in zip(corner, bounds, strict=True):
+            if mode == "cubic":
+                place = _inside(place, padding_mode, low, high, n)
+                place = tf.round(place) if padding_mode == "reflection" else place
+            weight = weight * w
+            valid = valid & (place >= 0) & (place <= n - 1)
+            places.append(tf.cast(tf.clip_by_value(place, 0 * n, n - 1), tf.int32))
+        found = tf.gather_nd(data, tf.stack(places, -1), batch_dims=1)
+        total = total + found * tf.where(valid, weight, tf.zeros_like(weight))[..., None]
+    return tf.cast(tf.transpose(total, [0, spatial + 1, *range(1, spatial + 1)]), X.dtype)
+
+
+def _inside(place, padding_mode, low, high, n):
+    if padding_mode == "border":
+        return tf.clip_by_value(place, 0 * n, n - 1)
+    if padding_mode == "reflection":
+        return tf.clip_by_value(_reflected(place, low, high), 0 * n, n - 1)
+    return place
+
+
+def _each(values):
+    """The elements of a 1-D tensor, numbers where they are known."""
+    fixed = known(values)
+    return list(fixed) if isinstance(fixed, tuple) else tf.unstack(tf.cast(values, tf.int32), values.shape[0])
+
+
+@rule("Col2Im")
+def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
+    image, block = _each(image_shape), _each(block_shape)
+    spatial = len(image)
+    dilations, strides, pads = dilations or (1,) * spatial, strides or (1,) * spatial, pads or (0,) * (2 * spatial)
+    padded = [n + b + a for n, b, a in zip(image, pads[:spatial], pads[spatial:], strict=True)]
+    counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(padded, block, dilations, strides, strict=True)]
+    place = tf.zeros([1] * (2 * spatial), tf.int32)
+    for axis in range(spatial):
+        steps = tf.range(block[axis])[:, None] * dilations[axis] + tf.range(counts[axis])[None] * strides[axis]
+        shape = [1] * (2 * spatial)
+        shape[axis], shape[spatial + axis] = block[axis], counts[axis]
+        place = place * padded[axis] + tf.reshape(steps, packed(shape))
+    batch = sizes(input)[0]
+    columns = tf.reshape(input, packed([batch, -1, math.prod([*block, *counts])]))
+    channels = tf.shape(columns)[1]
+    whole = tf.math.unsorted_segment_sum(tf.transpose(columns, [2, 0, 1]), tf.reshape(place, [-1]), math.prod(padded))
+    whole = tf.reshape(tf.transpose(whole, [1, 2, 0]), packed([batch, channels, *padded]))
+    return whole[(slice(None), slice(None), *(slice(b, b + n) for b, n in zip(pads[:spatial], image, strict=True)))]
+
+
+@rule("NonMaxSuppression")
+def non_max_suppression(
+    boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
+):
+    if boxes.shape[0] is None or scores.shape[1] is None:
+        raise Unsupported("a dynamic number of batches or classes")
+    if max_output_boxes_per_class is None:
+        return tf.zeros([0, 3], tf.int64)
+    if center_point_box:
+        x, y, w, h = tf.unstack(boxes, axis=-1)
+        boxes = tf.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
+    most = tf.cast(tf.reshape(max_output_boxes_per_class, []), tf.int32)
+    overlap = tf.constant(0.0) if iou_threshold is None else tf.reshape(iou_threshold, [])
+    least = tf.constant(-float("inf")) if score_threshold is None else tf.reshape(score_threshold, [])
+    rows = []
+    for b, c in itertools.product(range(boxes.shape[0]), range(scores.shape[1])):
+        found = tf.image.non_max_suppression(boxes[b], scores[b, c], most, overlap, least)
+        rows.append(tf.stack([tf.fill(tf.shape(found), b), tf.fill(tf.shape(found), c), found], -1))
+    return tf.cast(tf.concat(rows, 0), tf.int64)

@@ -1,0 +1,105 @@
+"""What users do with the module: train it, keep its state, run it at any size, export it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small_networks import countdown, image_classifier
+
+from onnxbridge.backends.pytorch import backend
+from onnxbridge.errors import ConversionError
+from onnxbridge.runtime import ort
+
+
+@pytest.fixture
+def classifier():
+    hub = image_classifier()
+    return hub, backend.from_hub(hub)
+
+
+def images(count):
+    return np.random.default_rng(count).standard_normal((count, 3, 12, 12)).astype(np.float32)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_any_batch_size(classifier, count):
+    hub, module = classifier
+    feeds = {"image": images(count)}
+    expected = ort.run(ort.session(hub, "cpu"), feeds)
+    np.testing.assert_allclose(backend.runner(module)(feeds)["logits"], expected["logits"], rtol=1e-5, atol=1e-5)
+
+
+def test_weights_are_trained_and_named_as_in_the_hub(classifier):
+    _, module = classifier
+    assert [n for n, _ in module.named_parameters()] == [
+        "stem.conv.weight", "stem.conv.bias", "stem.bn.weight", "stem.bn.bias", "blocks.0.conv.weight",
+        "head.weight", "head.bias",
+    ]  # fmt: skip
+    assert {n for n, _ in module.named_buffers()} == {"stem.bn.running_mean", "stem.bn.running_var"}
+    assert module.input_names == ("image",)
+
+
+def test_weights_share_the_hubs_memory(classifier):
+    hub, module = classifier
+    held = hub.graph.initializers["head.weight"].const_value.numpy()
+    assert module.head.weight.data_ptr() == held.ctypes.data
+
+
+def test_a_training_step_lowers_the_loss(classifier):
+    _, module = classifier
+    x, labels = torch.from_numpy(images(16)), torch.arange(16) % 5
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    losses = []
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(module(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_state_dict_goes_into_another_module(classifier):
+    hub, module = classifier
+    with torch.no_grad():
+        module.head.weight.mul_(3.0)
+    x = torch.from_numpy(images(2))
+    expected = module(x)
+    other = backend.from_hub(image_classifier())
+    assert not torch.equal(other(x), expected)
+    other.load_state_dict(module.state_dict())
+    assert torch.equal(other(x), expected)
+
+
+def test_inputs_by_keyword(classifier):
+    _, module = classifier
+    x = torch.from_numpy(images(2))
+    assert torch.equal(module(image=x), module(x))
+
+
+def test_saved_program_has_a_dynamic_batch(classifier, tmp_path):
+    _, module = classifier
+    path = tmp_path / "net.pt2"
+    assert backend.save(module, path) == [path]
+    loaded = torch.export.load(path).module()
+    for count in (1, 5):
+        x = torch.from_numpy(images(count))
+        torch.testing.assert_close(loaded(x), module(x))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 4])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_control_flow_is_decided_when_the_module_runs(turns, sign):
+    hub = countdown()
+    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(turns)}
+    expected = ort.run(ort.session(hub, "cpu"), feeds)
+    got = backend.runner(backend.from_hub(hub))(feeds)
+    np.testing.assert_array_equal(got["y"], expected["y"])
+    np.testing.assert_array_equal(got["end"], expected["end"])
+
+
+def test_a_program_that_decides_at_run_time_is_not_saved(tmp_path):
+    with pytest.raises(ConversionError, match="torch.export"):
+        backend.save(backend.from_hub(countdown()), tmp_path / "net.pt2")
+    assert not (tmp_path / "net.pt2").exists()

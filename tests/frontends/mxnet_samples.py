@@ -324,6 +324,27 @@ def samples():
     s("im2col", img, kernel=(3, 3), pad=(1, 1), stride=(2, 1))
     s("col2im", f(1, 36, 16), output_size=(6, 6), kernel=(3, 3))
 
+    # detection
+    for kind in ("corner", "center"):
+        s("_contrib_box_iou", np.sort(p(3, 4), -1), np.sort(p(2, 5, 4), -1), format=kind)
+        s("_contrib_box_decode", f(2, 3, 4) * np.float32(0.2), np.sort(p(1, 3, 4), -1), format=kind, std0=0.1, clip=0.3)
+    edges = np.sort(r.uniform(0, 1, (2, 9, 2, 2)), -2).reshape(2, 9, 4)
+    found_boxes = np.concatenate([r.randint(0, 3, (2, 9, 1)), r.uniform(0, 1, (2, 9, 1)), edges], -1).astype(np.float32)
+    names = "_contrib_box_nms _contrib_box_non_maximum_suppression"
+    s(names, found_boxes, overlap_thresh=0.3)
+    for extra in ({"id_index": 0}, {"id_index": 0, "background_id": 1}, {"topk": 4}, {"id_index": 0, "force_suppress": True}):
+        s("_contrib_box_nms", found_boxes, overlap_thresh=0.2, valid_thresh=0.15, **extra)
+    s("_contrib_box_nms", found_boxes[0], overlap_thresh=0.3, in_format="center", out_format="corner")
+    s("_contrib_box_nms", found_boxes, overlap_thresh=0.3, out_format="center")
+    s("_contrib_MultiBoxPrior _npx_multibox_prior", img, sizes=(0.5, 0.25), ratios=(1, 2, 0.5))
+    s("_contrib_MultiBoxPrior", f(1, 2, 3, 5), sizes=(0.7,), ratios=(2,), clip=True, steps=(0.3, 0.2), offsets=(0.4, 0.6))
+    chances = r.uniform(0, 1, (2, 3, 7))
+    chances = (chances / chances.sum(1, keepdims=True)).astype(np.float32)
+    anchors = np.sort(r.uniform(0, 1, (1, 7, 2, 2)), -2).reshape(1, 7, 4).astype(np.float32)
+    for extra in ({}, {"threshold": 0.4, "nms_threshold": 0.2}, {"force_suppress": True, "nms_threshold": 0.1, "clip": False}):
+        s("_contrib_MultiBoxDetection", chances, f(2, 28) * np.float32(0.1), anchors, **extra)
+    s("_npx_multibox_detection", chances, f(2, 28) * np.float32(0.1), anchors)
+
     # linalg
     s("dot", x34, f(4, 5))
     s("dot", f(4, 3), f(5, 4), transpose_a=True, transpose_b=True)

@@ -124,3 +124,150 @@ def col2im(op, data, *, output_size, kernel, stride=(), dilate=(), pad=()):
         data, list(as_tuple(output_size)), list(as_tuple(kernel)), strides=as_tuple(stride) or (1,) * count,
         dilations=as_tuple(dilate) or (1,) * count, pads=(as_tuple(pad) or (0,) * count) * 2,
     )  # fmt: skip
+
+
+# detection: boxes are [left, top, right, bottom] ("corner") or [x, y, width, height] around their middle ("center")
+
+
+def corners(op, boxes, form):
+    """The four coordinates as edges, each without the last dimension."""
+    a, b, c, d = (op.Squeeze(p, [-1]) for p in op.Split(boxes, axis=-1, num_outputs=4, outputs=4))
+    if form == "corner":
+        return a, b, c, d
+    half_width, half_height = op.Div(c, 2.0), op.Div(d, 2.0)
+    return op.Sub(a, half_width), op.Sub(b, half_height), op.Add(a, half_width), op.Add(b, half_height)
+
+
+def overlap(op, first, second):
+    """Intersection over union of boxes given by their edges; empty unions have none."""
+    width = op.Max(op.Sub(op.Min(first[2], second[2]), op.Max(first[0], second[0])), 0.0)
+    height = op.Max(op.Sub(op.Min(first[3], second[3]), op.Max(first[1], second[1])), 0.0)
+    both = op.Mul(width, height)
+    areas = [op.Mul(op.Sub(e[2], e[0]), op.Sub(e[3], e[1])) for e in (first, second)]
+    turned = [op.Or(op.Less(e[2], e[0]), op.Less(e[3], e[1])) for e in (first, second)]
+    areas = [op.Where(t, 0.0, a) for t, a in zip(turned, areas, strict=True)]
+    union = op.Sub(op.Add(*areas), both)
+    empty = op.LessOrEqual(union, 0.0)
+    return op.Where(empty, 0.0, op.Div(both, op.Where(empty, 1.0, union)))
+
+
+@rule("_contrib_box_iou")
+def box_iou(op, lhs, rhs, *, format="corner"):
+    left, right = corners(op, lhs, format), corners(op, rhs, format)
+    wide = [op.Reshape(e, op.Concat(op.Shape(e), np.ones(rank(rhs) - 1, np.int64), axis=0)) for e in left]
+    return overlap(op, wide, right)
+
+
+def suppressed(op, edges, classes, kept, count, threshold):
+    """Which of the boxes, [batch, box] in falling order, stay when each takes away the later ones that overlap it."""
+
+    def step(i, condition, kept):
+        at = op.Reshape(i, [1])
+        one = [op.Gather(e, at, axis=1) for e in edges]
+        hit = op.Greater(overlap(op, one, edges), threshold)
+        if classes is not None:
+            hit = op.And(hit, op.Equal(op.Gather(classes, at, axis=1), classes))
+        hit = op.And(op.And(hit, op.Gather(kept, at, axis=1)), op.Greater(op.Range(0, count, 1), at))
+        return op.Identity(condition), op.And(kept, op.Not(hit))
+
+    return op.Loop(count, op.constant(np.bool_(True)), kept, body=step)
+
+
+@rule("_contrib_box_nms", "_contrib_box_non_maximum_suppression")
+def box_nms(
+    op, data, *, overlap_thresh=0.5, valid_thresh=0.0, topk=-1, coord_start=2, score_index=1, id_index=-1, background_id=-1,
+    force_suppress=False, in_format="corner", out_format="corner",
+):  # fmt: skip
+    """What stays comes first, in falling order of the scores; the rest of the rows are -1."""
+    rows = data if rank(data) == 3 else op.Reshape(data, op.Concat([-1], op.Shape(data, start=-2), axis=0))
+    size = op.Shape(rows, start=1, end=2)
+    count = op.Squeeze(size, [0])
+
+    def column(x, i):
+        return op.Squeeze(op.Slice(x, [i], [i + 1], [2]), [2])
+
+    valid = op.Greater(column(rows, score_index), valid_thresh)
+    if id_index >= 0 and background_id >= 0:
+        valid = op.And(valid, op.Not(op.Equal(column(rows, id_index), float(background_id))))
+    _, order = op.TopK(op.Where(valid, column(rows, score_index), -np.inf), size, axis=1, outputs=2)
+    rows, kept = (op.GatherND(v, op.Unsqueeze(order, [2]), batch_dims=1) for v in (rows, valid))
+    if topk > 0:
+        kept = op.And(kept, op.Less(op.Range(0, count, 1), topk))
+    boxes = op.Slice(rows, [coord_start], [coord_start + 4], [2])
+    edges = corners(op, boxes, in_format)
+    classes = None if force_suppress or id_index < 0 else column(rows, id_index)
+    kept = suppressed(op, edges, classes, kept, count, overlap_thresh)
+    if in_format != out_format:
+        rows = _replaced(op, rows, coord_start, edges if out_format == "corner" else _centres(op, edges))
+    rows = op.Where(op.Unsqueeze(kept, [2]), rows, -1.0)
+    _, order = op.TopK(op.Cast(kept, to=np.float32), size, axis=1, outputs=2)
+    return op.Reshape(op.GatherND(rows, op.Unsqueeze(order, [2]), batch_dims=1), op.Shape(data))
+
+
+def _centres(op, edges):
+    left, top, right, bottom = edges
+    return [
+        op.Div(op.Add(left, right), 2.0), op.Div(op.Add(top, bottom), 2.0), op.Sub(right, left), op.Sub(bottom, top),
+    ]  # fmt: skip
+
+
+def _replaced(op, rows, start, columns):
+    """The rows with other coordinates."""
+    width = fixed(rows, [2])[0]
+    parts = [op.Slice(rows, [0], [start], [2])] if start else []
+    parts += [op.Unsqueeze(c, [2]) for c in columns]
+    parts += [op.Slice(rows, [start + 4], [width], [2])] if start + 4 < width else []
+    return op.Concat(*parts, axis=2)
+
+
+@rule("_contrib_MultiBoxPrior", "_npx_multibox_prior")
+def multi_box_prior(op, data, *, sizes=(1.0,), ratios=(1.0,), clip=False, steps=(-1.0, -1.0), offsets=(0.5, 0.5)):
+    """Every size with the first ratio, then the first size with the other ratios, around the middle of every place."""
+    height, width = fixed(data, [2, 3])
+    sizes, ratios = as_tuple(sizes), as_tuple(ratios)
+    down, across = (s if s > 0 else 1 / n for s, n in zip(steps, (height, width), strict=True))
+    first = ratios[0] ** 0.5
+    shapes = [(s * height / width * first / 2, s / first / 2) for s in sizes]
+    shapes += [(sizes[0] * height / width * r**0.5 / 2, sizes[0] / r**0.5 / 2) for r in ratios[1:]]
+    rows, columns = np.meshgrid((np.arange(height) + offsets[0]) * down, (np.arange(width) + offsets[1]) * across, indexing="ij")
+    boxes = np.stack([np.stack([columns - w, rows - h, columns + w, rows + h], -1) for w, h in shapes], 2).reshape(1, -1, 4)
+    return op.constant((np.clip(boxes, 0, 1) if clip else boxes).astype(data.dtype.numpy()))
+
+
+@rule("_contrib_box_decode")
+def box_decode(op, data, anchors, *, std0=1.0, std1=1.0, std2=1.0, std3=1.0, clip=-1.0, format="center"):
+    """Offsets from anchors as boxes."""
+    x, y, w, h = _centres(op, corners(op, anchors, "corner")) if format == "corner" else corners(op, anchors, "corner")
+    a, b, c, d = (op.Mul(v, s) for v, s in zip(corners(op, data, "corner"), (std0, std1, std2, std3), strict=True))
+    if clip > 0:
+        c, d = op.Min(c, clip), op.Min(d, clip)
+    x, y = op.Add(op.Mul(a, w), x), op.Add(op.Mul(b, h), y)
+    w, h = op.Div(op.Mul(op.Exp(c), w), 2.0), op.Div(op.Mul(op.Exp(d), h), 2.0)
+    return op.Concat(*[op.Unsqueeze(e, [-1]) for e in (op.Sub(x, w), op.Sub(y, h), op.Add(x, w), op.Add(y, h))], axis=-1)
+
+
+@rule("_contrib_MultiBoxDetection", "_npx_multibox_detection")
+def multi_box_detection(
+    op, cls_prob, loc_pred, anchor, *, clip=True, threshold=0.01, background_id=0, nms_threshold=0.5, force_suppress=False,
+    variances=(0.1, 0.1, 0.2, 0.2), nms_topk=-1,
+):  # fmt: skip
+    """Rows of class, score and box; the classes count without the background, which is the first."""
+    if background_id != 0 or nms_topk > 0:
+        raise Unsupported("background_id other than 0, or nms_topk, is not supported")
+    scores = op.Slice(cls_prob, [1], [np.iinfo(np.int64).max], [1])
+    best = op.ReduceMax(scores, [1], keepdims=0)
+    label = op.Cast(op.ArgMax(scores, axis=1, keepdims=0), to=cls_prob.dtype)
+    boxes = box_decode(op, op.Reshape(loc_pred, [0, -1, 4]), anchor, std0=variances[0], std1=variances[1], std2=variances[2],
+                       std3=variances[3], format="corner")  # fmt: skip
+    boxes = op.Clip(boxes, 0.0, 1.0) if clip else boxes
+    rows = op.Concat(op.Unsqueeze(label, [2]), op.Unsqueeze(best, [2]), boxes, axis=2)
+    size = op.Shape(rows, start=1, end=2)
+    valid = op.GreaterOrEqual(best, threshold)
+    _, order = op.TopK(op.Where(valid, best, -np.inf), size, axis=1, outputs=2)
+    rows, valid = (op.GatherND(v, op.Unsqueeze(order, [2]), batch_dims=1) for v in (rows, valid))
+    edges = corners(op, op.Slice(rows, [2], [6], [2]), "corner")
+    classes = op.Squeeze(op.Slice(rows, [0], [1], [2]), [2])
+    kept = suppressed(op, edges, None if force_suppress else classes, valid, op.Squeeze(size, [0]), nms_threshold)
+    first = op.constant(np.arange(6) == 0)  # one that is taken away loses its class only
+    rows = op.Where(op.And(op.Unsqueeze(op.Not(kept), [2]), first), -1.0, rows)
+    return op.Where(op.Unsqueeze(valid, [2]), rows, -1.0)

@@ -21,12 +21,19 @@ def attention(op, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fa
     whole = same_heads and (same_heads[0] == same_heads[1] or enable_gqa) and (attn_mask is None or rank(attn_mask) in (2, 4))
     if not whole or list(query.shape)[0] != list(key.shape)[0] or _mixed(query, key, value):
         return by_parts(op, query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    y = op.Attention(query, key, value, attn_mask, is_causal=int(is_causal) or None, scale=scale)
+    y = op.Attention(query, key, value, _for_each_query(op, attn_mask, query), is_causal=int(is_causal) or None, scale=scale)
     return y if attn_mask is None else _nothing_seen(op, attn_mask, y)
 
 
 def _mixed(*values):
     return len({v.dtype for v in values}) > 1
+
+
+def _for_each_query(op, mask, query):
+    """The mask with a row for each query: the standard broadcasts one row, ONNX Runtime 1.31 does not."""
+    if mask is None or mask.shape[-2] != 1 or query.shape[-2] == 1:
+        return mask
+    return op.Expand(mask, op.dims([1] * (rank(mask) - 2) + [op.size(query, -2), 1]))
 
 
 def _nothing_seen(op, mask, y):

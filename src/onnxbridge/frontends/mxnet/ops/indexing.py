@@ -161,7 +161,7 @@ def topk(op, data, *, axis=-1, k=1, ret_typ="indices", is_ascend=False, dtype="f
     return (found["value"], found["indices"]) if ret_typ == "both" else found[ret_typ]
 
 
-@rule("cumsum")
+@rule("cumsum", "_np_cumsum")
 def cumsum(op, a, *, axis=None, dtype=None):
     data, axis = (op.Reshape(a, [-1]), 0) if axis is None else (a, axis)
     return op.CumSum(data if dtype is None else cast(op, data, named(dtype)), op.constant(np.int64(axis)))

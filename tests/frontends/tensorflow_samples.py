@@ -1,3 +1,4 @@
+# ruff: noqa: E501  one operator a line
 """One-line samples of TensorFlow operators: each names tf.raw_ops' own parameters; what `f32`, `i32`, ... make is fed when the
 model runs, everything else is a constant of the graph."""
 
@@ -80,7 +81,7 @@ def S(op: str, *, outputs=None, label="", **args: Any) -> None:
 
 
 # activation
-for _op in "Relu Relu6 Elu Selu Softplus Softsign LeakyRelu".split():
+for _op in ["Relu", "Relu6", "Elu", "Selu", "Softplus", "Softsign", "LeakyRelu"]:
     S(_op, features=f32(2, 5, low=-8, high=8))
     if _op.startswith("Relu"):
         S(_op, features=f64(3, low=-8, high=8))
@@ -92,24 +93,27 @@ S("Softmax", logits=f32(2, 6))
 S("LogSoftmax", logits=f32(2, 6))
 
 # arithmetic
-for _op in "Abs Neg Sign Sqrt Floor Ceil Round Rint Sin Cos Tan Exp Erf Erfc Tanh Square Sinh Cosh Asinh Atan".split():
+for _op in (
+    "Abs", "Neg", "Sign", "Sqrt", "Floor", "Ceil", "Round", "Rint", "Sin", "Cos", "Tan", "Exp", "Erf", "Erfc", "Tanh", "Square",
+    "Sinh", "Cosh", "Asinh", "Atan",
+):  # fmt: skip
     S(_op, x=f32(3, 5) if _op != "Sqrt" else pos(3, 5))
-for _op in "Log Rsqrt Reciprocal Inv".split():
+for _op in ["Log", "Rsqrt", "Reciprocal", "Inv"]:
     S(_op, x=pos(3, 5))
-for _op in "Asin Acos Atanh".split():
+for _op in ["Asin", "Acos", "Atanh"]:
     S(_op, x=unit(9))
 S("Acosh", x=f32(6, low=1.01, high=4))
 S("Round", x=fed([0.5, 1.5, 2.5, -0.5, -1.5]))
-for _op in "Expm1 Log1p".split():
+for _op in ["Expm1", "Log1p"]:
     S(_op, x=f32(40, low=-0.9, high=3))
     S(_op, x=fed([1e-7, -1e-7, 1e-5, -3e-4, 1e-3, 0.0, 0.49, 0.51, np.inf]))
-for _op in "IsNan IsInf IsFinite".split():
+for _op in ["IsNan", "IsInf", "IsFinite"]:
     S(_op, x=EDGES)
-for _op in "Add AddV2 Sub Mul RealDiv Maximum Minimum SquaredDifference Div".split():
+for _op in ["Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Div"]:
     S(_op, x=f32(2, 3, 4), y=pos(4) if _op not in ("Add",) else pos(2, 3, 4))
-for _op in "AddV2 Sub Mul Maximum Minimum SquaredDifference".split():
+for _op in ["AddV2", "Sub", "Mul", "Maximum", "Minimum", "SquaredDifference"]:
     S(_op, x=i32(3, 4), y=i32(4))
-for _op in "FloorDiv FloorMod Mod".split():
+for _op in ["FloorDiv", "FloorMod", "Mod"]:
     S(_op, x=fed([7, -7, 7, -7, 6, -6, 0], np.int32), y=fed([3, 3, -3, -3, 3, 3, 2], np.int32))
     S(_op, x=fed([7.5, -7.5, 7.5, -7.5, 6, -6, 0]), y=fed([3, 3, -3, -3, 3, 3, 2]))
 S("FloorDiv", x=u8(5), y=fed([3, 4, 5, 6, 7], np.uint8))
@@ -119,13 +123,13 @@ S("TruncateMod", x=fed([7.5, -7.5, 7.5]), y=fed([2.0, 2.0, -2.0]))
 S("Pow", x=pos(4), y=f32(4))
 S("Pow", x=i32(4), y=fed([2, 3, 0, 1], np.int32))
 S("Atan2", y=fed([1, -1, 1, -1, 0, 0, -0.0, 2, -2, 0, 3]), x=fed([1, 1, -1, -1, 1, -1, -1, 0, 0, 0, 1e-3]))
-for _op in "Greater GreaterEqual Less LessEqual Equal NotEqual".split():
+for _op in ["Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"]:
     S(_op, x=i32(20, low=0, high=3), y=i32(20, low=0, high=3, open=(0,)))
     S(_op, x=f32(3, 4), y=f32(4))
-for _op in "LogicalAnd LogicalOr".split():
+for _op in ["LogicalAnd", "LogicalOr"]:
     S(_op, x=flags(4, 5), y=flags(5))
 S("LogicalNot", x=flags(6))
-for _op in "BitwiseAnd BitwiseOr BitwiseXor".split():
+for _op in ["BitwiseAnd", "BitwiseOr", "BitwiseXor"]:
     S(_op, x=i32(7), y=i32(7, low=0))
 S("Invert", x=i32(5))
 S("LeftShift", x=u8(5), y=fed([0, 1, 2, 3, 4], np.uint8))
@@ -150,7 +154,7 @@ S("Cast", x=f32(9, low=0, high=50), DstT="uint8")
 S("Cast", x=i32(9), DstT="float64")
 S("Cast", x=i32(9, low=-2, high=2), DstT="bool")
 S("Cast", x=f32(9), DstT="float16")
-for _op in "Identity StopGradient PreventGradient Snapshot".split():
+for _op in ["Identity", "StopGradient", "PreventGradient", "Snapshot"]:
     S(_op, input=f32(3))
 S("CheckNumerics", tensor=f32(3), message="m")
 S("CheckNumericsV2", tensor=f32(3), message="m")
@@ -159,21 +163,21 @@ S("IdentityN", input=[f32(3), i32(2)])
 S("EnsureShape", input=f32(3, 4, open=(0,)), shape=[3, 4])
 
 # reduction
-for _op in "Sum Mean Prod Max Min EuclideanNorm".split():
+for _op in ["Sum", "Mean", "Prod", "Max", "Min", "EuclideanNorm"]:
     S(_op, input=f32(3, 4, 5), axis=[1])
     S(_op, input=f32(3, 4, 5, open=(0,)), axis=[-1, 0], keep_dims=True)
     S(_op, input=f32(3, 4), axis=[0, 1])
-for _op in "Sum Mean Prod Max Min".split():
+for _op in ["Sum", "Mean", "Prod", "Max", "Min"]:
     S(_op, input=i32(3, 4), axis=[1])
 S("Sum", input=f32(3, 4), axis=np.zeros(0, np.int32), label="no axes")
-for _op in "All Any".split():
+for _op in ["All", "Any"]:
     S(_op, input=flags(3, 4), axis=[1])
     S(_op, input=flags(3, 4), axis=[0, 1], keep_dims=True)
-for _op in "ArgMax ArgMin".split():
+for _op in ["ArgMax", "ArgMin"]:
     S(_op, input=f32(4, 6), dimension=1)
     S(_op, input=f32(4, 6), dimension=-2, output_type="int32")
     S(_op, input=fed([[1, 3, 3, 1]]), dimension=1, label="ties")
-for _op in "Cumsum Cumprod".split():
+for _op in ["Cumsum", "Cumprod"]:
     S(_op, x=f32(4, 3), axis=0)
     S(_op, x=f32(4, 3), axis=-1, exclusive=True)
     S(_op, x=f32(4, 3), axis=1, reverse=True)
@@ -252,7 +256,7 @@ S("GatherV2", params=f32(2, 5), indices=fed([2, 0], np.int32), axis=1, batch_dim
 S("GatherNd", params=f32(4, 5), indices=fed([[0, 1], [3, 4]], np.int32))
 S("GatherNd", params=f32(4, 5), indices=fed([[2], [3]], np.int64))
 S("ScatterNd", indices=fed([[1], [3], [1]], np.int32), updates=f32(3, 2), shape=[5, 2])
-for _op in "TensorScatterUpdate TensorScatterAdd TensorScatterSub TensorScatterMax TensorScatterMin".split():
+for _op in ["TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin"]:
     S(_op, tensor=f32(5, 2), indices=fed([[1], [3]], np.int32), updates=f32(2, 2))
 S("Slice", input=f32(4, 5, 6), begin=[1, 0, 2], size=[2, -1, 3])
 S("Slice", input=f32(4, 5), begin=fed([1, 2], np.int32), size=[2, -1], label="begin fed")
@@ -313,7 +317,7 @@ for _op in ("MaxPool3D", "AvgPool3D"):
     S(_op, input=f32(1, 5, 6, 5, 2), ksize=[1, 2, 3, 2, 1], strides=[1, 2, 2, 2, 1], padding="SAME")
 
 # norm
-for _op in "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3".split():
+for _op in ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"]:
     S(
         _op, x=f32(2, 3, 4, 5), scale=const(5, low=0.5), offset=const(5), mean=const(5), variance=const(5, low=0.5, high=2),
         is_training=False, epsilon=1e-3, outputs=(0,),
@@ -321,7 +325,7 @@ for _op in "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3".split():
 S("LRN", input=f32(1, 3, 3, 8), depth_radius=2, bias=1.5, alpha=0.3, beta=0.75)
 
 # image
-for _op in "ResizeNearestNeighbor ResizeBilinear".split():
+for _op in ["ResizeNearestNeighbor", "ResizeBilinear"]:
     for _size in ([8, 10], [3, 2], [7, 5], [11, 9]):
         S(_op, images=f32(1, 5, 4, 3), size=_size)
         S(_op, images=f32(1, 5, 4, 3), size=_size, align_corners=True)

@@ -11,9 +11,7 @@ from tensorflow_samples import SAMPLES, Fed, Sample
 from onnxbridge.frontends.tensorflow.ops import rule
 
 # operators that have tests of their own, in this file or beside it
-ELSEWHERE = set(
-    "ResourceGather ResourceGatherNd".split()
-)
+ELSEWHERE = {"ResourceGather", "ResourceGatherNd"}
 
 
 def _function(sample: Sample):

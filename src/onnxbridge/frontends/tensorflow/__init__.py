@@ -84,9 +84,10 @@ class TensorFlow:
 
 def _split(source: Any) -> tuple[Any, str | None]:
     """A source and the signature that is chosen with it."""
-    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str) and isinstance(source[0], (str, os.PathLike)):
-        if os.path.isdir(source[0]) and not os.path.exists(source[1]):
-            return source[0], source[1]
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str):
+        folder, signature = source
+        if isinstance(folder, (str, os.PathLike)) and os.path.isdir(folder) and not os.path.exists(signature):
+            return folder, signature
     return source, None
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import ConversionError, Problem, UsageError
+from onnxbridge.errors import ConversionError, Problem, UsageError, merge
 from onnxbridge.frontends.tensorflow import places
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
-from onnxbridge.frontends.tensorflow.inline import BRANCHES, CALLS, LOOPS, Held, Inliner, function, ref
+from onnxbridge.frontends.tensorflow.inline import Held, Inliner, every_op, ref
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Ref, lower, resolve
@@ -111,24 +111,9 @@ def _refuse_writes(traced: Traced, inliner: Inliner) -> None:
     problems = [
         Problem(op.type, "the model changes a variable when it runs, and ONNX has no state",
                 "pass the state in and return it, or convert with training=False", (inliner.where(op),))
-        for op in _every_op(traced.graph, set())
+        for op in every_op(traced.graph)
         if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply"))
     ]  # fmt: skip
     if problems:
-        from onnxbridge.errors import merge
-
         raise ConversionError(DIRECTION, merge(problems))
 
-
-def _every_op(graph: Any, seen: set[str]) -> Iterator[Any]:
-    """The operators of a graph and of every function that it calls."""
-    for op in graph.get_operations():
-        yield op
-        if op.type in CALLS | BRANCHES | LOOPS:
-            for attr in op.op_def.attr:
-                if attr.type in ("func", "list(func)"):
-                    named = op.get_attr(attr.name)
-                    for f in named if isinstance(named, (list, tuple)) else [named]:
-                        if f.name not in seen:
-                            seen.add(f.name)
-                            yield from _every_op(function(op, f.name), seen)

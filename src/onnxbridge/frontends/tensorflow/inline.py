@@ -64,6 +64,8 @@ class Inliner:
         attrs = {name: schema.plain(given[name]) for name in known.attrs if name in given}
         if op.type == "Reshape":
             inputs[1] = _sizes(op.outputs[0]) or inputs[1]
+        elif op.type in ("TensorListReserve", "EmptyTensorList"):
+            inputs[0] = element_sizes(op.outputs[0]) or inputs[0]
         outputs = tuple(self._declare(t, prefix) if t.name in used else None for t in op.outputs)
         return Call(op.type, tuple(inputs), attrs, outputs, self.where(op), known.schema)
 
@@ -163,10 +165,45 @@ def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
         return function_def_to_graph(definition, input_shapes=shapes or None, include_library_functions=True)
 
 
+def every_op(graph: Any, seen: set[str] | None = None) -> Iterator[Any]:
+    """The operators of a graph and of every function that they call."""
+    seen = set() if seen is None else seen
+    for op in graph.get_operations():
+        yield op
+        for attr in op.op_def.attr if op.op_def is not None else ():
+            if attr.type not in ("func", "list(func)"):
+                continue
+            named = op.get_attr(attr.name)
+            for f in named if isinstance(named, (list, tuple)) else [named]:
+                if f.name and f.name not in seen and op.graph._get_function(f.name) is not None:
+                    seen.add(f.name)
+                    yield from every_op(function(op, f.name), seen)
+
+
 def _tells_more(given: Any, own: Any) -> bool:
     if given.rank is None or own.rank is None:
         return given.rank is not None
     return any(o is None and g is not None for g, o in zip(given.as_list(), own.as_list(), strict=True))
+
+
+def element_sizes(items: Any) -> tuple[int, ...] | None:
+    """The shape of what is written into a list, wherever that is (-1 for a size that is not known); None where nothing is."""
+    for op in items.consumers():
+        at = [i for i, t in enumerate(op.inputs) if t is items]
+        written = None
+        if op.type in ("TensorListSetItem", "TensorListPushBack"):
+            shape = op.inputs[-1].shape
+            written = tuple(-1 if s is None else s for s in shape.as_list()) if shape.rank is not None else None
+        elif op.type in LOOPS | CALLS:
+            graph = function(op, op.get_attr("body" if op.type in LOOPS else "f").name)
+            written = next((found for i in at if (found := element_sizes(graph.inputs[i])) is not None), None)
+        elif op.type in ("If", "StatelessIf"):
+            graphs = [function(op, op.get_attr(a).name) for a in ("then_branch", "else_branch")]
+            found = [element_sizes(g.inputs[i - 1]) for g in graphs for i in at]
+            written = next((f for f in found if f is not None), None)
+        if written is not None:
+            return written
+    return None
 
 
 def plain_name(tensor: Any) -> str:

@@ -26,10 +26,9 @@ def window(
             raise Unsupported("explicit paddings of the batch or the channels")
         pairs = [p for i, p in enumerate(pairs) if i not in (0, channel)]
         return found | {"pads": [p[0] for p in pairs] + [p[1] for p in pairs]}
-    totals = [
-        same_total(size, k, s, d) for size, k, s, d in zip(list(x.shape)[2:], kernel, strides, dilations, strict=True)
-    ]
-    if None in totals:
+    open_totals = [same_total(size, k, s, d) for size, k, s, d in zip(list(x.shape)[2:], kernel, strides, dilations, strict=True)]
+    totals = [t for t in open_totals if t is not None]
+    if len(totals) < len(open_totals):
         if any(d != 1 for d in dilations):
             raise Unsupported(
                 "padding SAME with strides and dilations needs the size of its input", "give the input a fixed height and width"

@@ -1,32 +1,37 @@
-"""A SavedModel is a program: its operators are looked at before anything of it runs."""
+"""A SavedModel is a program: its operators are looked at before anything of it runs, and again those of what is about to run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onnxbridge.errors import UnsafeFileError
+from onnxbridge.frontends.tensorflow.inline import every_op
 from onnxbridge.hub.paths import mapped, open_file, quoted
 
-# Operators that read or write files, run Python or other programs, or reach the network.
-_UNSAFE = frozenset({
-    "ReadFile", "WriteFile", "MatchingFiles", "PyFunc", "EagerPyFunc", "PyFuncStateless", "ImmutableConst", "DebugIdentity",
-    "DebugIdentityV2", "DebugIdentityV3", "DebugNanCount", "DebugNumericSummary", "FileSystemSetConfiguration", "LoadLibrary",
-    "AudioSummary", "ImageSummary", "Save", "SaveV2", "SaveSlices", "Restore", "RestoreV2", "RestoreSlice", "MergeV2Checkpoints",
-    "ReaderReadV2", "ReaderReadUpToV2", "WholeFileReader", "WholeFileReaderV2", "TextLineReader", "TextLineReaderV2",
-    "TFRecordReader", "TFRecordReaderV2", "FixedLengthRecordReader", "FixedLengthRecordReaderV2", "LMDBReader", "IdentityReader",
-    "InitializeTableFromTextFile", "InitializeTableFromTextFileV2", "RpcCall", "RpcClient", "RpcServer", "RemoteCall",
-    "CreateSummaryFileWriter", "CreateSummaryDbWriter", "WriteSummary", "WriteScalarSummary", "WriteRawProtoSummary",
-    "WriteGraphSummary", "WriteHistogramSummary", "WriteImageSummary", "WriteAudioSummary", "ImportEvent", "DumpTensor",
-    "CollectiveBcastSend", "Send", "Recv", "_Send", "_Recv", "GenerateVocabRemapping", "LoadAndRemapMatrix", "SdcaFprint",
-    "XlaSend", "XlaRecvFromHost", "XlaSendToHost", "DecodeProtoV2", "EncodeProto", "GcsConfigureBlockCache", "GcsConfigureCredentials",
-    "OutfeedEnqueue", "InfeedDequeue", "CaseUnsafe", "Copy", "CopyHost", "TensorForestCreateTreeVariable", "SnapshotDataset",
-})  # fmt: skip
-_UNSAFE_PARTS = ("Dataset", "Iterator", "Rpc")
-# A loaded SavedModel restores its own checkpoint and, in old ones, its tables: these belong to loading and not to a signature.
-_LOADING = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints"})
-LARGEST_GRAPH = 2 << 30
+# Operators that read or write files, run Python or other programs, or talk to other processes.
+_REACHES = re.compile(
+    r".*PyFunc.*|ReadFile|WriteFile|MatchingFiles|ImmutableConst|Debug(Identity|Nan|Numeric).*|.*Reader.*|.*FromTextFile.*|Rpc.*|"
+    r"RemoteCall|_?(Host)?(Send|Recv)|Collective.*|_?Nccl.*|_?Xla(Send|Recv).*|Write\w*Summary|Create\w*Writer|SummaryWriter|"
+    r"ImportEvent|DumpTensor|FileSystem.*|LoadAndRemapMatrix|GenerateVocabRemapping|DecodeProtoV2|EncodeProto|.*Dataset.*|"
+    r".*Iterator.*|FixedUnigramCandidateSampler|RecordInput|.*(Infeed|Outfeed).*|.*TPU.*|DTensorRestore.*|DistributedSave|"
+    r"CalibrationStatisticsSaver"
+)
+# Stateful operators that stay inside the model; any other stateful one is refused as well.
+_STAYS = re.compile(
+    r"If|While|Case|StatefulPartitionedCall|VarHandleOp|Variable(V2|Shape)?|ReadVariableOp|Assign\w*VariableOp|"
+    r"VarIsInitializedOp|DestroyResourceOp|DisableCopyOnRead|Resource(?!UsingOp).*|Stateful.*|Random.*|Truncated.*|"
+    r"Parameterized.*|Multinomial|NonDeterministicInts|Rng.*|Assert|CheckNumerics.*|Tensor(Array|List).*|.*HashTable.*|"
+    r"LookupTable.*|MutableDense.*|InitializeTable(V2)?|Stack.*|.*Queue.*|Empty|GuaranteeConst|Timestamp|\w+SeedGenerator|"
+    r".*CandidateSampler|TemporaryVariable|Print|Mutex.*|ConsumeMutexLock|SampleDistorted.*|Cudnn.*|Conditional.*|Barrier.*|"
+    r"Stage|Unstage|MakeWeakResourceHandle|IsResource.*|.*Accumulator.*|Placeholder.*|_Arg|_Retval|Map[A-Z].*|Ordered.*|"
+    r"Sparse.*|AddSparse.*|AddMany.*|TakeMany.*|StubResourceHandleOp|BoostedTrees.*|Skipgram|NegTrain|DeepCopy|_?ScopedAlloc.*"
+)
+# What a SavedModel's own saver is made of; loading gives it the model's own checkpoint.
+_SAVER = {"SaveV2": "_traced_save", "MergeV2Checkpoints": "_traced_save", "RestoreV2": "_traced_restore"}
+_STREAMS = (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)", b"")
 
 
 def check(path: str | os.PathLike[str]) -> None:
@@ -44,30 +49,65 @@ def check(path: str | os.PathLike[str]) -> None:
         found.ParseFromString(bytes(mapped(open_file(name))))
     except DecodeError as e:
         raise UnsafeFileError(f"{os.fspath(path)}: its saved_model.pb is corrupt; save the model again.") from e
-    bad = sorted({_named(node, where) for meta in found.meta_graphs for node, where in _nodes(meta) if _is_unsafe(node, where)})
-    if bad:
-        more = f" and {len(bad) - 6} more" if len(bad) > 6 else ""
+    _refuse(os.fspath(path), (n for meta in found.meta_graphs for n in _bad_nodes(meta)))
+
+
+def check_graph(graph: Any, shown: str) -> None:
+    """Refuse a function that is about to run, where it or what it calls reaches outside the model.
+
+    Raises:
+        UnsafeFileError: naming the operators.
+    """
+    _refuse(shown, (_named(op.node_def) for op in every_op(graph) if reaches_out(op.node_def)))
+
+
+def reaches_out(node: Any) -> bool:
+    """Whether a NodeDef's operator does something outside the model."""
+    from tensorflow.python.framework import op_def_registry
+
+    if node.op == "PrintV2":
+        return node.attr["output_stream"].s not in _STREAMS
+    if _REACHES.fullmatch(node.op) or node.op in _SAVER or node.op in ("Save", "SaveSlices", "Restore", "RestoreSlice"):
+        return True
+    known = op_def_registry.get(node.op)
+    return known is not None and known.is_stateful and not _STAYS.fullmatch(node.op)
+
+
+def _bad_nodes(meta: Any) -> Iterator[str]:
+    started = _run_when_loaded(meta)
+    for node in meta.graph_def.node:
+        own_saver = node.op in _SAVER and node.name not in started
+        if reaches_out(node) and not own_saver:
+            yield _named(node)
+    for function in meta.graph_def.library.function:
+        for node in function.node_def:
+            if reaches_out(node) and _SAVER.get(node.op, "\0") not in function.signature.name:
+                yield f"{_named(node)} in {quoted(function.signature.name)}"
+
+
+def _run_when_loaded(meta: Any) -> set[str]:
+    """Names of the nodes of an old SavedModel that loading it runs: all that its initialisation needs."""
+    nodes = {n.name: n for n in meta.graph_def.node}
+    stack = [n for key in ("saved_model_main_op", "legacy_init_op") for n in meta.collection_def[key].node_list.value]
+    stack += [t.name for t in meta.signature_def["__saved_model_init_op"].outputs.values()]
+    found: set[str] = set()
+    while stack:
+        name = stack.pop().lstrip("^").split(":")[0]
+        if name in nodes and name not in found:
+            found.add(name)
+            stack += nodes[name].input
+    return found
+
+
+def _refuse(shown: str, bad: Iterable[str]) -> None:
+    names = sorted(set(bad))
+    if names:
+        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
         raise UnsafeFileError(
-            f"{os.fspath(path)}: holds operators that reach outside the model: {', '.join(bad[:6])}{more}; "
+            f"{shown}: holds operators that reach outside the model: {', '.join(names[:6])}{more}; "
             "remove them and save the model again."
         )
 
 
-def _nodes(meta: Any) -> Iterator[tuple[Any, str]]:
-    for node in meta.graph_def.node:
-        yield node, ""
-    for function in meta.graph_def.library.function:
-        for node in function.node_def:
-            yield node, function.signature.name
-
-
-def _is_unsafe(node: Any, where: str) -> bool:
-    if node.op == "PrintV2":
-        return node.attr["output_stream"].s not in (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)", b"")
-    if node.op in _LOADING and (not where or where.startswith("__inference__traced_")):
-        return False  # the saver's own: the checkpoint's variables
-    return node.op in _UNSAFE or any(part in node.op for part in _UNSAFE_PARTS)
-
-
-def _named(node: Any, where: str) -> str:
-    return f"{node.op} ({quoted(node.name)}{f' in {quoted(where)}' if where else ''})"
+def _named(node: Any) -> str:
+    return f"{node.op} ({quoted(node.name)})"

@@ -22,9 +22,11 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
         UsageError: if the inputs do not fit, or have to be given.
         UnsafeFileError: if a file holds what must not run.
     """
-    tf = frameworks.tensorflow()
     if isinstance(source, (str, os.PathLike)):
-        source = load(source)
+        traced = trace(load(source), inputs, dynamic, signature)
+        safety.check_graph(traced.graph, os.fspath(source))
+        return traced
+    tf = frameworks.tensorflow()
     if _is_keras(source):
         return _keras(source, inputs, dynamic)
     if hasattr(source, "structured_input_signature") and hasattr(source, "graph"):
@@ -35,8 +37,8 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
     if signatures:
         return _concrete(_signature(signatures, signature), inputs, dynamic)
     if callable(source):
-        call = getattr(type(source), "__call__", None)
-        own = source.__call__ if hasattr(call, "get_concrete_function") else tf.function(source.__call__, autograph=False)
+        own = source.__call__
+        own = own if hasattr(own, "get_concrete_function") else tf.function(own, autograph=False)
         return _function(own, inputs, dynamic)
     raise UsageError(
         f"a {type(source).__module__}.{type(source).__qualname__} has no function to convert; give the tf.function itself"
@@ -110,11 +112,13 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
         structure = getattr(model, "_inputs_struct", None)
     else:
         found = _described(model, inputs, dynamic)
-        structure = dict.fromkeys(found) if isinstance(inputs, Mapping) and not specs.is_single(inputs) and len(found) > 1 else None
+        structure = dict.fromkeys(found) if isinstance(inputs, Mapping) and len(found) > 1 else None
+    options = {"training": False} if _takes_training(model) else {}
+    own_names = getattr(getattr(model, "_functional", None) or model, "output_names", None) or []
 
     def call(*tensors: Any) -> list[Any]:
-        result = model(_packed(tensors, structure), training=False) if _takes_training(model) else model(_packed(tensors, structure))
-        outputs.extend(_output_names(result, list(getattr(getattr(model, "_functional", None) or model, "output_names", None) or [])))
+        result = model(_packed(tensors, structure), **options)
+        outputs[:] = _output_names(result, list(own_names))  # a model that builds itself now is called twice
         return [t for _, t in _flat(result)]
 
     outputs: list[str] = []
@@ -131,8 +135,8 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
 def _input_names(model: Any, symbolic: Sequence[Any]) -> list[str]:
     """The names by which Keras' users know the inputs: keys of a dict, else the input layers' names."""
     structure = getattr(model, "_inputs_struct", None)
-    if isinstance(structure, dict) and len(structure) == len(symbolic) and all(not isinstance(v, (dict, list)) for v in structure.values()):
-        by_id = {id(v): k for k, v in structure.items()}
+    if isinstance(structure, dict):
+        by_id = {id(v): str(k) for k, v in structure.items()}
         return [by_id.get(id(t), t.name) for t in symbolic]
     own = getattr(model, "input_names", None)
     return list(own) if own and len(own) == len(symbolic) else [str(t.name).removesuffix(":0") for t in symbolic]

@@ -186,7 +186,8 @@ class Layout:
                 self._made[key] = self.constant(source.const_value.numpy().transpose(perm), f"{source.name}.transpose")
             else:
                 shape = None if source.shape is None else ir.Shape([source.shape[p] for p in perm])
-                self._made[key] = self.write("Transpose", [source], source, shape, "transpose", [ir.AttrInt64s("perm", list(perm))])
+                attributes = [ir.AttrInt64s("perm", list(perm))]
+                self._made[key] = self.write("Transpose", [source], source, shape, "transpose", attributes)
         return self._made[key]
 
     def placed(self, value: ir.Value, perm: Perm) -> ir.Value | None:

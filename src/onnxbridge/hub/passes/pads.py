@@ -1,4 +1,4 @@
-"""Zero padding that stands before a convolution, taken into the convolution's own pads."""
+"""Zero padding that stands before a convolution or a pool, taken into that operator's own pads where the result is the same."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import numpy as np
 import onnx_ir as ir
 
 
+# What these compute is never below zero, so that zeros around it change no maximum, whatever a pool pads with itself.
+_NOT_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softplus", "Softmax", "Abs", "Exp", "Sqrt", "ThresholdedRelu"})
+
+
 def merge_pads(model: ir.Model) -> None:
-    """Merge every Pad by zeros into the Conv that reads it, in place. A Pad that something else reads stays for that."""
+    """Merge every Pad by zeros into the Conv or MaxPool that reads it, in place. What else reads the Pad keeps it."""
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        if node.op_type == "Conv" and node.domain == "":
+        if node.op_type in ("Conv", "MaxPool") and node.domain == "":
             _merge(node)
     for graph in (model.graph, *model.graph.subgraphs()):
         for node in [n for n in reversed(graph) if n.op_type == "Pad"]:
@@ -17,27 +21,59 @@ def merge_pads(model: ir.Model) -> None:
                 graph.remove(node, safe=True)
 
 
-def _merge(conv: ir.Node) -> None:
-    padded = conv.inputs[0]
-    pad = padded.producer() if padded is not None else None
-    if pad is None or padded is None or pad.op_type != "Pad" or pad.domain != "" or pad.graph is not conv.graph:
+def _merge(node: ir.Node) -> None:
+    padded = node.inputs[0]
+    above = padded.producer() if padded is not None else None
+    turn = above if above is not None and above.op_type == "Transpose" and _only_for(above, node) else None
+    pad = turn.inputs[0].producer() if turn is not None and turn.inputs[0] is not None else above
+    if pad is None or padded is None or pad.op_type != "Pad" or pad.domain != "" or pad.graph is not node.graph:
         return
-    auto = conv.attributes.get("auto_pad")
-    if auto is not None and auto.as_string() not in ("NOTSET", "VALID"):
-        return
+    auto = node.attributes.get("auto_pad")
     found = _zeros(pad)
     x = pad.inputs[0]
-    if found is None or x is None:
+    if found is None or x is None or (auto is not None and auto.as_string() not in ("NOTSET", "VALID")):
         return
     begins, ends = found
+    if turn is not None:
+        perm = turn.attributes["perm"].as_ints()
+        begins, ends = [begins[p] for p in perm], [ends[p] for p in perm]
     if any(begins[:2]) or any(ends[:2]) or min(*begins, *ends) < 0:
         return
-    rank = len(begins) - 2
-    own = conv.attributes.get("pads")
-    pads = list(own.as_ints()) if own is not None else [0] * (2 * rank)
-    conv.attributes["pads"] = ir.AttrInt64s("pads", [p + e for p, e in zip(pads, begins[2:] + ends[2:], strict=True)])
-    conv.attributes.pop("auto_pad", None)
-    conv.replace_input_with(0, x)
+    own = node.attributes.get("pads")
+    pads = list(own.as_ints()) if own is not None else [0] * (2 * (len(begins) - 2))
+    pads = [p + e for p, e in zip(pads, begins[2:] + ends[2:], strict=True)]
+    if node.op_type == "MaxPool" and not (_is_not_negative(x) and _each_window_sees(node, pads)):
+        return
+    node.attributes["pads"] = ir.AttrInt64s("pads", pads)
+    node.attributes.pop("auto_pad", None)
+    if turn is None:
+        node.replace_input_with(0, x)
+    else:
+        turn.replace_input_with(0, x)
+        padded.shape = None if x.shape is None else ir.Shape([x.shape[p] for p in perm])
+
+
+def _only_for(node: ir.Node, reader: ir.Node) -> bool:
+    output = node.outputs[0]
+    return "perm" in node.attributes and not output.is_graph_output() and all(n is reader for n, _ in output.uses())
+
+
+def _is_not_negative(value: ir.Value) -> bool:
+    node = value.producer()
+    if node is None or node.domain != "":
+        return False
+    if node.op_type == "Clip":
+        low = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        return low is not None and bool(np.all(low.numpy() >= 0))
+    return node.op_type in _NOT_NEGATIVE or (node.op_type == "Transpose" and _is_not_negative(node.inputs[0]))  # type: ignore[arg-type]
+
+
+def _each_window_sees(pool: ir.Node, pads: list[int]) -> bool:
+    """Whether no window lies in the padding alone (ONNX wants pads below the kernel), and none is added by rounding up."""
+    kernel = pool.attributes["kernel_shape"].as_ints()
+    ceil, dilations = pool.attributes.get("ceil_mode"), pool.attributes.get("dilations")
+    plain = (ceil is None or not ceil.as_int()) and (dilations is None or all(d == 1 for d in dilations.as_ints()))
+    return plain and all(p < k for p, k in zip(pads, [*kernel, *kernel], strict=True)) and len(pool.outputs) == 1
 
 
 def _zeros(pad: ir.Node) -> tuple[list[int], list[int]] | None:

@@ -11,19 +11,26 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.passes.layout import Layout, Perm, is_identity, keeps_order, restricted
+from onnxbridge.hub.passes.layout import Layout, Perm, inverse, keeps_order, restricted
 
 Carried = list[Perm | None] | None
 Carrier = Callable[[Layout, ir.Node], Carried]
 CARRIERS: dict[str, Carrier] = {}
 
-_UNARY = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Clip Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid
-HardSwish Identity IsInf IsNaN LeakyRelu Log Mish Neg Not Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus
-Softsign Sqrt Swish Tan Tanh ThresholdedRelu""".split()
-_BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min
-Mod Mul Or PRelu Pow Sub Sum Where Xor""".split()
-_REDUCE = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-ReduceSumSquare""".split()
+_UNARY = (
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Elu",
+    "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Log", "Mish", "Neg",
+    "Not", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
+    "Swish", "Tan", "Tanh", "ThresholdedRelu",
+)  # fmt: skip
+_BROADCAST = (
+    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual", "Less",
+    "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
+)  # fmt: skip
+_REDUCE = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
+    "ReduceSumSquare",
+)  # fmt: skip
 
 
 def _carrier(*ops: str) -> Callable[[Carrier], Carrier]:
@@ -36,7 +43,7 @@ def _carrier(*ops: str) -> Callable[[Carrier], Carrier]:
 
 def shrinks(node: ir.Node) -> bool:
     """Whether the node's result is so much smaller that a transpose behind it is the better one."""
-    return node.op_type in (*_REDUCE, "ArgMax", "ArgMin") or (node.op_type in ("Reshape", "Flatten", "Shape"))
+    return node.op_type in (*_REDUCE, "ArgMax", "ArgMin", "Reshape", "Flatten", "Shape")
 
 
 def _ints(value: ir.Value | None) -> list[int] | None:
@@ -112,15 +119,11 @@ def _concat(layout: Layout, node: ir.Node) -> Carried:
     for v in node.inputs:
         assert v is not None
         t = layout.turned(v)
-        placed.append(t.source if t is not None and t.perm == perm else layout.transposed(layout.plain(v), _undo(perm)))
+        placed.append(t.source if t is not None and t.perm == perm else layout.transposed(layout.plain(v), inverse(perm)))
     for i, p in enumerate(placed):
         node.replace_input_with(i, p)
     node.attributes["axis"] = ir.AttrInt64("axis", _mapped(perm, [_int(node, "axis", 0)])[0])
     return [perm]
-
-
-def _undo(perm: Perm) -> Perm:
-    return tuple(int(i) for i in np.argsort(perm))
 
 
 @_carrier("Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "TopK", "Split")
@@ -205,7 +208,7 @@ def _pad(layout: Layout, node: ir.Node) -> Carried:
         pads = _ints(node.inputs[1])
         if pads is None:
             return None
-        moved = np.array(pads, np.int64).reshape(2, rank)[:, list(_undo(t.perm))].reshape(-1)
+        moved = np.array(pads, np.int64).reshape(2, rank)[:, list(inverse(t.perm))].reshape(-1)
         node.replace_input_with(1, layout.constant(moved, f"{node.name}.pads"))
     node.replace_input_with(0, t.source)
     return [t.perm]
@@ -216,7 +219,7 @@ def _tile(layout: Layout, node: ir.Node) -> Carried:
     t, repeats = layout.turned(node.inputs[0]), _ints(node.inputs[1])
     if t is None or repeats is None:
         return None
-    moved = np.array(repeats, np.int64)[list(_undo(t.perm))]
+    moved = np.array(repeats, np.int64)[list(inverse(t.perm))]
     node.replace_input_with(0, t.source)
     node.replace_input_with(1, layout.constant(moved, f"{node.name}.repeats"))
     return [t.perm]
@@ -355,5 +358,3 @@ def _shape(layout: Layout, node: ir.Node) -> Carried:
     node.outputs[0].replace_all_uses_with(made)
     return [None]
 
-
-__all__ = ["CARRIERS", "is_identity", "shrinks"]

@@ -27,7 +27,10 @@ def _binary(name, onnx):
         return op.call(onnx, x, y)
 
 
-for _name in "Abs Exp Log Sqrt Sin Cos Tan Sinh Cosh Tanh Asin Acos Atan Asinh Acosh Atanh Floor Ceil Sign Erf Neg".split():
+for _name in [
+    "Abs", "Exp", "Log", "Sqrt", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh",
+    "Floor", "Ceil", "Sign", "Erf", "Neg",
+]:  # fmt: skip
     _unary(_name, _name)
 for _name, _onnx in {
     "Round": "Round", "Rint": "Round", "Reciprocal": "Reciprocal", "Inv": "Reciprocal", "IsNan": "IsNaN", "IsInf": "IsInf",

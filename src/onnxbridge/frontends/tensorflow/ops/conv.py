@@ -42,10 +42,10 @@ def depthwise_conv2d_native(
     height, width, channels, multiplier = _known(filter.shape)
     x = first(op, input, data_format)
     weight = op.Reshape(op.Transpose(filter, perm=[2, 3, 0, 1]), [channels * multiplier, 1, height, width])
-    attrs = window(
-        x, [height, width], spatial(strides, data_format), spatial(dilations, data_format), padding, explicit_paddings, data_format
-    )
-    return last(op, op.Conv(x, weight, group=channels, kernel_shape=[height, width], **attrs), data_format)
+    kernel = [height, width]
+    strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
+    attrs = window(x, kernel, strides, dilations, padding, explicit_paddings, data_format)
+    return last(op, op.Conv(x, weight, group=channels, kernel_shape=kernel, **attrs), data_format)
 
 
 @rule("Conv2DBackpropInput")

@@ -42,9 +42,6 @@ def _gathered(op, params, indices, axis, batch_dims):
         taken = list(range(batch_dims, m))
         inner = list(range(m, m + between))
         return op.Transpose(y, perm=[*range(batch_dims), *inner, *taken, *range(m + between, n - 1 + m - batch_dims)])
-    if rank(indices) == batch_dims:
-        y = op.GatherND(params, op.Unsqueeze(int64(op, indices), [-1]), batch_dims=batch_dims)
-        return y
     return op.GatherND(params, op.Unsqueeze(int64(op, indices), [-1]), batch_dims=batch_dims)
 
 
@@ -94,7 +91,8 @@ def slice_(op, input, begin, size):
         return op.Slice(input, [starts[i] for i in kept], [ends[i] for i in kept], kept) if kept else input
     begin = int64(op, begin)
     reach = np.array([MOST if s == -1 else s for s in sizes], np.int64)
-    ends = op.Where(np.array([s == -1 for s in sizes]), np.full(len(sizes), MOST), op.Add(begin, np.where(reach == MOST, 0, reach)))
+    whole = reach == MOST
+    ends = op.Where(whole, reach, op.Add(begin, np.where(whole, 0, reach)))
     return op.Slice(input, begin, ends, axes)
 
 
@@ -108,7 +106,7 @@ def strided_slice(
         for i in range(len(strides))
     ]
     taken = sum(k in ("pick", "range") for k in kinds)
-    starts, ends, axes, steps, squeezed, new, picks = [], [], [], [], [], [], []
+    starts, ends, axes, steps, new, picks = [], [], [], [], [], []
     axis = place = 0
     for i, kind in enumerate(kinds):
         if kind == "...":

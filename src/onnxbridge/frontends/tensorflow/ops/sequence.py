@@ -17,8 +17,9 @@ INT64 = ir.DataType.INT64
 
 def _element(op, element_shape):
     """An element's shape with 0 for what is not known."""
-    sizes = fold.sizes(element_shape)
-    if sizes is None or element_shape.shape is None or len(element_shape.shape) == 0:
+    known = isinstance(element_shape, tuple) or (element_shape.shape is not None and len(element_shape.shape) == 1)
+    sizes = element_shape if isinstance(element_shape, tuple) else fold.sizes(element_shape)
+    if sizes is None or not known:
         raise Unsupported("a list whose elements' rank is not known", "give the TensorArray an element_shape")
     return [0 if s is None or s < 0 else s for s in sizes]
 

@@ -70,6 +70,8 @@ class _Target:
         return self._small(self.recorder.proxy(made), array)
 
     def _small(self, made: Value, array: np.ndarray[Any, Any]) -> Value:
+        if array.size <= sizes.MOST:
+            made.constant = array
         if array.dtype.kind in "iub" and array.size <= sizes.MOST:
             made.elements = array.astype(object)
         return made

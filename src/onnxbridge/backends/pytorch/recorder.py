@@ -39,6 +39,8 @@ class Value(fx.Proxy):  # type: ignore[misc]
 
     elements: np.ndarray[Any, Any] | None = None
     """Of a small integer tensor: its elements, where they are numbers or sizes of other values."""
+    constant: np.ndarray[Any, Any] | None = None
+    """Of a small constant: its numbers."""
     hub: ir.DataType | None = None
     """The hub's element type, of inputs, weights and results of operators."""
 

@@ -341,8 +341,8 @@ def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
     before, after = (pads, None) if known is None else (known[:half].tolist(), known[half:].tolist())
     if constant_value is None:
         constant_value = 0
-    elif isinstance(known_ints(constant_value), tuple):
-        constant_value = known_ints(constant_value)[0]
+    elif constant_value.constant is not None:
+        constant_value = constant_value.constant.item()
     return padded(data, before, after, known_ints(axes), mode, constant_value)
 
 

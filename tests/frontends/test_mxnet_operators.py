@@ -37,7 +37,8 @@ def judged(model, feeds):
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.label)
 def test_operator(sample, tmp_path):
     attrs = {k.rstrip("_"): v for k, v in sample.attrs.items()}
-    files, feeds = single(tmp_path, sample.op, sample.inputs, attrs, sample.heads, sample.known)
+    np_shape = attrs.pop("np_shape", False)
+    files, feeds = single(tmp_path, sample.op, sample.inputs, attrs, sample.heads, sample.known, np_shape)
     model = frontend.to_hub(files, {n: (v.shape, v.dtype) for n, v in feeds.items()})
     wanted = frontend.runner(files)(feeds)
     found = judged(model, feeds)

@@ -19,6 +19,7 @@ NAMED = {
     "GroupNorm": _MEAN_STD,
     "LeakyReLU": ("output", "mask"),
     "make_loss": ("loss",),
+    "_npi_matmul": ("out",),
     "RNN": _RNN,
     "_npx_rnn": _RNN,
     "_contrib_Proposal": _SCORED,

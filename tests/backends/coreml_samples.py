@@ -169,6 +169,7 @@ POOLING = {
         lambda op, t: op.MaxPool(t(IMAGE), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1),
         lambda op, t: op.MaxPool(t(IMAGE), kernel_shape=[2, 2], strides=[3, 2], dilations=[2, 3], pads=[1, 1, 1, 1]),
         lambda op, t: op.MaxPool(t(IMAGE), kernel_shape=[3, 3], strides=[2, 1], pads=[1, 1, 1, 1], outputs=2),
+        lambda op, t: op.MaxPool(t(IMAGE), kernel_shape=[2, 2], strides=[2, 2], storage_order=1, outputs=2),
         lambda op, t: op.MaxPool(t(LINE), kernel_shape=[2], auto_pad="SAME_UPPER", strides=[2]),
         lambda op, t: op.MaxPool(t(VOLUME), kernel_shape=[2, 2, 2], ceil_mode=1, strides=[2, 2, 2]),
         lambda op, t: op.MaxPool(t(i(1, 2, 5, 5, dtype=np.int8)), kernel_shape=[2, 2]),
@@ -534,6 +535,7 @@ WITHOUT_KERNEL = {
     ],
     "GlobalLpPool": [lambda op, t: op.GlobalLpPool(t(IMAGE), p=3)],
     "LRN of an even size": [lambda op, t: op.LRN(t(VOLUME), size=2, alpha=0.1, beta=0.5, bias=2.0)],
+    "BitCast": [lambda op, t: op.BitCast(t(np.int8([-128, -1, 0, 5])), to=ir.DataType.UINT8)],
     "Where of bool": [lambda op, t: op.Where(t(b(3, 4)), t(b(4)), t(b(3, 1)))],
     "by the standard's definition": [
         lambda op, t: op.AffineGrid(t(f(2, 2, 3)), ints(2, 3, 4, 5)),

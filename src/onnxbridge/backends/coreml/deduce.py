@@ -7,9 +7,10 @@ and what comes out, even where the graph takes them as an input.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,16 @@ Found = Sequence[int] | None
 
 
 def _fixed(value: Any) -> Shape | None:
-    """The shape where it is numbers."""
-    if not isinstance(value, ir.Value) or value.shape is None:
+    """The shape where it is numbers, which may be known from what an operator on single elements makes of the value."""
+    if not isinstance(value, ir.Value):
         return None
-    dims = tuple(value.shape)
-    return tuple(d for d in dims if isinstance(d, int)) if all(isinstance(d, int) for d in dims) else None
+    if value.shape is not None and all(isinstance(d, int) for d in value.shape):
+        return tuple(d for d in value.shape if isinstance(d, int))
+    made = (node.outputs[0] for node, _ in value.uses() if node.op_type in _ELEMENTWISE)
+    return next((shape for shape in map(_fixed, made) if shape is not None), None)
+
+
+_ELEMENTWISE = frozenset(["Sqrt", "Log", "Exp", "Abs", "Neg", "Cast", "CastLike", "Identity", "Square", "Reciprocal", "Relu"])
 
 
 def _same(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
@@ -112,29 +118,56 @@ def _image(call: Call, given: list[Shape | None], made: list[Shape | None]) -> F
     return None if made[0] is None else [made[0][0], 1, *made[0][1:-1]]
 
 
+def _spatial(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
+    return None if made[0] is None else made[0][2:]
+
+
+def _block(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
+    """The block whose size and number of places are those of the columns, where there is just one."""
+    before, after = given[0], made[0]
+    if before is None or after is None:
+        return None
+    space, taps = len(after) - 2, before[1] // after[1]
+    strides, dilations = (call.attrs.get(k) or (1,) * space for k in ("strides", "dilations"))
+    pads = call.attrs.get("pads") or (0,) * (2 * space)
+
+    def places(block: tuple[int, ...]) -> int:
+        sizes = (n + pads[i] + pads[space + i] for i, n in enumerate(after[2:]))
+        spans = ((k - 1) * d + 1 for k, d in zip(block, dilations, strict=True))
+        return math.prod(max(0, (n - span) // s + 1) for n, span, s in zip(sizes, spans, strides, strict=True))
+
+    divisors = [k for k in range(1, taps + 1) if taps % k == 0]
+    fits = [b for b in product(divisors, repeat=space) if math.prod(b) == taps and places(b) == before[2]]
+    return fits[0] if len(fits) == 1 else None
+
+
 _REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare"]
-RULES: dict[str, tuple[int, Callable[..., Found], bool]] = {
-    "Reshape": (1, _same, False),
-    "Expand": (1, _same, False),
-    "ConstantOfShape": (0, _same, False),
-    "CenterCropPad": (1, _resized, False),
-    "AffineGrid": (1, _image, False),
-    "Squeeze": (1, _squeezed, False),
-    "Unsqueeze": (1, _unsqueezed, False),
-    "Tile": (1, _repeated, False),
-    "TopK": (1, _along(-1), False),
-    "OneHot": (1, _along(-1), True),
-    "Split": (1, _parts, False),
-    "Resize": (3, _resized, False),
-    "BlackmanWindow": (0, _same, True),
-    "HannWindow": (0, _same, True),
-    "HammingWindow": (0, _same, True),
-} | {f"Reduce{kind}": (1, _reduced, False) for kind in _REDUCTIONS}
-"""By operator: the input, how it is found, and whether it is a scalar."""
+RULES: dict[str, list[tuple[int, Callable[..., Found], bool]]] = {
+    "Reshape": [(1, _same, False)],
+    "Expand": [(1, _same, False)],
+    "ConstantOfShape": [(0, _same, False)],
+    "CenterCropPad": [(1, _resized, False)],
+    "AffineGrid": [(1, _image, False)],
+    "MaxUnpool": [(2, _same, False)],
+    "Col2Im": [(1, _spatial, False), (2, _block, False)],
+    "Squeeze": [(1, _squeezed, False)],
+    "Unsqueeze": [(1, _unsqueezed, False)],
+    "Tile": [(1, _repeated, False)],
+    "TopK": [(1, _along(-1), False)],
+    "OneHot": [(1, _along(-1), True)],
+    "Split": [(1, _parts, False)],
+    "Resize": [(3, _resized, False)],
+    "BlackmanWindow": [(0, _same, True)],
+    "HannWindow": [(0, _same, True)],
+    "HammingWindow": [(0, _same, True)],
+} | {f"Reduce{kind}": [(1, _reduced, False)] for kind in _REDUCTIONS}
+"""By operator: the inputs, how each is found, and whether it is a scalar."""
 
 
 def choice(call: Call) -> Body | None:
-    """A reduction over axes that the running model picks, where the declared result leaves a few: each of them, and a choice."""
+    """An operator along axes that the running model picks, where the declared result leaves a few: each of them, and a choice."""
+    if call.op == "DFT":
+        return _transform(call)
     if not call.op.startswith("Reduce") or len(call.inputs) < 2 or call.attrs.get("keepdims", 1):
         return None
     x, axes = (i.key if isinstance(i, Ref) else None for i in call.inputs)
@@ -160,11 +193,41 @@ def choice(call: Call) -> Body | None:
     return Body((data, picked), list(calls.of(op.graph([data, picked], [result], call.op))), (Ref(result),))
 
 
+def _transform(call: Call) -> Body | None:
+    """A Fourier transform along the axis that the running model picks: all axes that give the declared result, and a choice."""
+    if (
+        len(call.inputs) < 3
+        or call.inputs[1] is not None
+        or not all(isinstance(i, Ref) for i in (call.inputs[0], call.inputs[2]))
+    ):
+        return None
+    x, axis = (call.inputs[i].key for i in (0, 2))
+    before, after = _fixed(x), _fixed(call.outputs[0])
+    if before is None or after is None or axis.const_value is not None or len(before) != len(after):
+        return None
+    op = Builder()
+    data, picked = op.input("data", x.dtype, list(before)), op.input("axis", axis.dtype, axis.shape)
+    place = op.Where(op.Less(picked, 0), op.Add(picked, len(before)), picked)
+    result = None
+    for a in range(len(before) - 1):
+        if any(before[d] != after[d] for d in range(len(before) - 1) if d != a):
+            continue
+        one = op.call("DFT", data, None, np.int64(a), **call.attrs)
+        if _fixed(one) == after:
+            result = one if result is None else op.Where(op.Equal(place, a), one, result)
+    if result is None:
+        return None
+    return Body((data, None, picked), list(calls.of(op.graph([data, picked], [result], call.op))), (Ref(result),))
+
+
 def known(call: Call) -> Call:
     """The call with such an input as the constant that it must be, itself where there is none or it is known anyway."""
-    if call.op not in RULES:
-        return call
-    position, find, scalar = RULES[call.op]
+    for position, find, scalar in RULES.get(call.op, ()):
+        call = _with(call, position, find, scalar)
+    return call
+
+
+def _with(call: Call, position: int, find: Callable[..., Found], scalar: bool) -> Call:
     item = call.inputs[position] if position < len(call.inputs) else None
     if not isinstance(item, Ref) or not isinstance(item.key, ir.Value) or item.key.const_value is not None:
         return call

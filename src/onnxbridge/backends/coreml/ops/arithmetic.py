@@ -9,7 +9,7 @@ from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import select
-from onnxbridge.backends.coreml.types import NARROW, cast, declared, held, is_float, like
+from onnxbridge.backends.coreml.types import NARROW, cast, declared, held, is_float, like, wrapped
 from onnxbridge.errors import Unsupported
 
 
@@ -225,3 +225,15 @@ def bit_shift(X, Y, *, direction):
     factor = mb.pow(x=np.int32(2), y=mb.select(cond=within, a=Y, b=np.int32(0)))
     shifted = mb.mul(x=X, y=factor) if direction == "LEFT" else mb.floor_div(x=X, y=factor)
     return select(within, shifted, np.int32(0))
+
+
+@rule("BitCast", limits="between integers of one width, at most 32 bits")
+def bit_cast(input, *, to):
+    dtype, given = ir.DataType(to), declared(input)
+    if dtype == given:
+        return input
+    if given == ir.DataType.BOOL:
+        return mb.cast(x=input, dtype="int32")
+    if not given.is_integer() or dtype not in NARROW:
+        raise Unsupported(f"the bits of {given.name.lower()} as {dtype.name.lower()}")
+    return wrapped(input, dtype)

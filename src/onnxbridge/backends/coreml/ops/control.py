@@ -18,6 +18,8 @@ def _scalar(x):
 
 def _kept(values):
     """Results of a block of its own: what passes through must be written in it."""
+    if any(isinstance(v, list) for v in values):
+        raise Unsupported("a sequence out of a branch or a loop")
     return [mb.identity(x=v) for v in values]
 
 
@@ -77,7 +79,10 @@ def _while(M, cond, v_initial, body):
             raise Unsupported("stacks results of a dynamic size")
         lists.append(
             mb.make_list(
-                init_length=1, dynamic_length=True, elem_shape=tuple(int(n) for n in value.shape), dtype=_name(value.dtype)
+                init_length=1,
+                dynamic_length=True,
+                elem_shape=tuple(int(n) for n in value.shape) or (1,),
+                dtype=_name(value.dtype),
             )
         )
     limit = None if M is None else _scalar(M)
@@ -91,7 +96,10 @@ def _while(M, cond, v_initial, body):
         carried, held = rest[: len(states)], rest[len(states) :]
         flag, *results = body(trip, going, *carried)
         new, made = results[: len(states)], results[len(states) :]
-        held = [mb.list_write(ls=ls, index=trip, value=v) for ls, v in zip(held, made, strict=True)]
+        held = [
+            mb.list_write(ls=ls, index=trip, value=v if v.rank else mb.expand_dims(x=v, axes=[0]))
+            for ls, v in zip(held, made, strict=True)
+        ]
         return [mb.add(x=trip, y=np.int32(1)), mb.identity(x=_scalar(flag)), *_kept(new), *held]
 
     trip, _, *rest = mb.while_loop(
@@ -99,10 +107,11 @@ def _while(M, cond, v_initial, body):
     )
     places = None
     outputs = list(rest[: len(states)])
-    for ls in rest[len(states) :]:
+    for ls, value in zip(rest[len(states) :], probe, strict=True):
         if places is None:
             places = mb.range_1d(start=np.int32(0), end=trip, step=np.int32(1))
-        outputs.append(mb.list_gather(ls=ls, indices=places))
+        stack = mb.list_gather(ls=ls, indices=places)
+        outputs.append(stack if value.rank else mb.squeeze(x=stack, axes=[1]))
     return tuple(outputs)
 
 

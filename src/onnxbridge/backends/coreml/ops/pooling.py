@@ -1,5 +1,7 @@
 """Pooling."""
 
+import math
+
 import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
@@ -64,7 +66,7 @@ def _max_of_windows(x, kernel, strides, dilations):
     return best, place
 
 
-def _positions(place, x, kernel, strides, dilations, begins):
+def _positions(place, x, kernel, strides, dilations, begins, by_column):
     """Where the element at each `place` of its window lies in the unpadded tensor, counted over all axes."""
     shape = numbers(x)
     offset = np.zeros((), np.int64)
@@ -75,6 +77,7 @@ def _positions(place, x, kernel, strides, dilations, begins):
             offset = offset + along(np.arange(n) * step, axis, len(shape))
             continue
         i = axis - 2
+        step = math.prod(shape[2:axis]) if by_column else step
         first = np.arange(place.shape[axis]) * strides[i] - begins[i]
         offset = offset + along(first * step, axis, len(shape))
         inner = int(np.prod(kernel[i + 1 :], dtype=np.int64))
@@ -90,8 +93,6 @@ def max_pool(
 ):  # fmt: skip
     strides, dilations, begins, ends, more = _window(X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides)
     indices = len(outputs) > 1 and outputs[1]
-    if indices and storage_order:
-        raise Unsupported("indices in column-major order")
     ends = [e + m for e, m in zip(ends, more, strict=True)]
     x = X if is_float(X) else cast(X, types.fp32)  # int8 and uint8, which float32 holds
     if not indices and max(dilations) == 1:
@@ -101,7 +102,7 @@ def max_pool(
         raise Unsupported("dilation or indices with a dynamic size", "give the input a fixed shape")
     y, place = _max_of_windows(_padded(x, begins, ends, -np.inf), kernel_shape, strides, dilations)
     y = cast(y, X.dtype)
-    return (y, _positions(place, X, kernel_shape, strides, dilations, begins)) if indices else y
+    return (y, _positions(place, X, kernel_shape, strides, dilations, begins, storage_order)) if indices else y
 
 
 def _counts(X, kernel, strides, dilations, begins, ends, more, include):

@@ -71,6 +71,16 @@ def test_layers(name):
     assert hub.graph.inputs[0].shape[0].value == "N"
 
 
+@pytest.mark.parametrize("name", ["conv1d dilated", "conv2d dilated", "depthwise dilated", "conv2d dilated valid"])
+def test_dilation_is_one_convolution(name):
+    stack = STACKS.get(name) or {
+        "depthwise dilated": lambda: [I((16, 15, 3)), layers.DepthwiseConv2D(3, dilation_rate=2, padding="same")],
+        "conv2d dilated valid": lambda: [I((16, 17, 3)), layers.Conv2D(4, (2, 3), dilation_rate=(3, 2))],
+    }[name]
+    found = kinds(agree(keras.Sequential(stack())))
+    assert found["Conv"] == 1 and not {"Reshape", "Slice"} & set(found)
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activation(name):
     agree(keras.Sequential([I((50,)), layers.Activation(name)]))

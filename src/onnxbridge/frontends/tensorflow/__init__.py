@@ -45,12 +45,15 @@ class TensorFlow:
             UsageError: if the shape of an input is not known.
             UnsafeFileError: for a file that must not be run.
         """
+        from onnx_ir.passes import common
+
         from onnxbridge.frontends.tensorflow import capture, sources
         from onnxbridge.hub.passes.layout import push_transposes
         from onnxbridge.hub.passes.pads import merge_pads
 
         source, signature = _split(source)
         model = capture.hub_model(sources.trace(source, inputs, dynamic, signature))
+        common.RemoveUnusedNodesPass()(model)
         push_transposes(model)
         merge_pads(model)
         return model

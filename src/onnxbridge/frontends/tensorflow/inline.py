@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Source
 from onnxbridge.frontends.tensorflow import schema
+from onnxbridge.frontends.tensorflow.dilation import Dilated, dilated
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.lowering import Body, Call, Ref, Schema
 
@@ -52,6 +53,8 @@ class Inliner:
                 yield self._branch(op, bound, prefix)
             elif op.type in LOOPS:
                 yield from self._loop(op, bound, prefix)
+            elif op.type == "BatchToSpaceND" and (found := dilated(op)) is not None:
+                yield from self._dilated(op, found, bound, prefix)
             elif op.type in _ALIASES and is_held(op.inputs[0], bound):
                 bound[op.outputs[0].name] = bound[op.inputs[0].name]
             else:
@@ -84,6 +87,22 @@ class Inliner:
         for outer, result in zip(op.outputs, graph.outputs, strict=True):
             bound[outer.name] = ref(result, inner, below)
 
+
+    def _dilated(self, op: Any, found: Dilated, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        """The convolution in one call; one with a single spatial axis gets a height of 1 around it."""
+        known, where = schema.definition(found.conv.type), self.where(op)
+        assert known is not None
+        x, filter = _refs([found.x, found.conv.inputs[1]], bound, prefix)
+        given = found.conv.node_def.attr
+        attrs = {n: schema.plain(given[n]) for n in known.attrs if n in given} | found.attrs
+        output = self._declare(op.outputs[0], prefix)
+        if not found.one_axis:
+            yield Call(found.conv.type, (x, filter), attrs, (output,), where, known.schema)
+            return
+        tall, wide = (("dilated", prefix, op.name, i) for i in range(2))
+        yield Call("ExpandDims", (x, 1), {}, (tall,), where, Schema(("input", "dim")))
+        yield Call(found.conv.type, (Ref(tall), filter), attrs, (wide,), where, known.schema)
+        yield Call("Squeeze", (Ref(wide),), {"squeeze_dims": (1,)}, (output,), where, Schema(("input",)))
 
     def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
         """If or Case; the branches see the values around them."""

@@ -168,7 +168,7 @@ def _example(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
         inputs = dict(zip(names, inputs, strict=False))
     given = inputs if isinstance(inputs, Mapping) else {}
     arrays = {name: _as_array(value) for name, value in given.items()}
-    fits = set(arrays) == set(names) and all(a is not None for a in arrays.values())
+    fits = bool(names) and set(arrays) == set(names) and all(a is not None for a in arrays.values())
     return arrays if fits else None
 
 

@@ -156,10 +156,6 @@ class Builder:
         self._names.add(name)
         self._reserved.add(name)
 
-    def release(self, name: str) -> None:
-        """Make a name that was reserved with `unique` free again, for the value that it was kept for."""
-        self._names.discard(name)
-
     @contextmanager
     def scope(self, name: str, where: Source) -> Iterator[None]:
         """Nodes written inside carry `where`, and values that are not named by then take `name` as the stem of theirs."""

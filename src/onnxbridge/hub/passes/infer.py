@@ -50,15 +50,14 @@ def _more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shap
 
 
 def _fold(graph: ir.Graph, node: ir.Node) -> None:
-    known = fold.fold(node)
+    # an output of the graph stays the output of a node, so that its name and place are the graph's own
+    known = None if any(o.is_graph_output() for o in node.outputs) else fold.fold(node)
     if known is None:
         return
     for output, array in zip(node.outputs, known, strict=True):
         name = output.name or ""
         tensor = ir.tensor(array, dtype=output.dtype, name=name)
         made = ir.Value(name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=tensor)
-        if output.is_graph_output():
-            return  # an output stays the output of a node, so that its name and place are the graph's own
         output.replace_all_uses_with(made)
         output.name = None
         graph.register_initializer(made)

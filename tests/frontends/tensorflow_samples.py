@@ -331,3 +331,29 @@ for _op in ["ResizeNearestNeighbor", "ResizeBilinear"]:
         S(_op, images=f32(1, 5, 4, 3), size=_size, align_corners=True)
         S(_op, images=f32(1, 5, 4, 3), size=_size, half_pixel_centers=True)
 S("ResizeBilinear", images=u8(1, 5, 4, 3), size=[8, 10], half_pixel_centers=True)
+for _flags in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
+    S("ResizeBicubic", images=f32(2, 5, 6, 2), size=[9, 11], **_flags)
+    S("ResizeBicubic", images=u8(1, 8, 9, 2), size=[5, 4], **_flags)
+for _kernel in ["triangle", "box", "lanczos1", "lanczos3", "lanczos5", "gaussian", "keyscubic", "mitchellcubic"]:
+    S("ScaleAndTranslate", images=f32(1, 9, 8, 2), size=[5, 13], scale=[5 / 9, 13 / 8], translation=[0.0, 0.0], kernel_type=_kernel, label=_kernel)
+    S("ScaleAndTranslate", images=f32(1, 9, 8, 2), size=[5, 13], scale=[0.6, 1.6], translation=[0.7, -1.2], kernel_type=_kernel, antialias=False, label=_kernel)
+S("AdjustContrastv2", images=f32(2, 4, 5, 3), contrast_factor=np.float32(1.7))
+S("ExtractImagePatches", images=f32(2, 7, 8, 3), ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, 2, 1], padding="VALID")
+
+for _op in ["Sum", "Prod", "Max", "Min"]:
+    S("UnsortedSegment" + _op, data=f32(5, 2), segment_ids=fed([0, 3, -1, 0, 1], np.int32), num_segments=5)
+    S("UnsortedSegment" + _op, data=i32(2, 3), segment_ids=fed([[0, 1, 0], [2, 2, 0]], np.int32), num_segments=3)
+S("SegmentSum", data=f32(5, 2), segment_ids=fed([0, 0, 2, 2, 3], np.int32))
+S("Bucketize", input=fed([-1, 0, 0.5, 2, 7]), boundaries=[0.0, 0.5, 3.0])
+S("Bucketize", input=i32(5), boundaries=[-2.0, 0.0, 3.0])
+S("DenseBincount", input=fed([[1, 2, 2, 9], [0, 0, 0, 3]], np.int32), size=4, weights=np.zeros(0, np.float32))
+S("DenseBincount", input=fed([1, 2, 2, 9], np.int32), size=4, weights=np.zeros(0, np.float32), binary_output=True)
+S("DenseBincount", input=fed([1, 2, 2], np.int32), size=4, weights=f32(3))
+S(
+    "NonMaxSuppressionV3", boxes=fed([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 10, 1, 11], [0, 10.6, 1, 11.6]]), scores=fed([0.9, 0.75, 0.6, 0.95]),
+    max_output_size=3, iou_threshold=0.5, score_threshold=0.1,
+)  # fmt: skip
+S("MatrixDiagPartV3", input=f32(2, 3, 4), k=0, padding_value=np.float32(0))
+S("MatrixDiagV3", diagonal=f32(2, 3), k=0, num_rows=-1, num_cols=-1, padding_value=np.float32(0))
+S("Cross", a=f32(4, 3), b=pos(4, 3))
+S("BroadcastArgs", s0=fed([2, 1, 3], np.int32), s1=fed([4, 1], np.int32))

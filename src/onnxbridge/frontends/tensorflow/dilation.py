@@ -1,4 +1,4 @@
-"""Dilated convolutions as old TensorFlow writes them (SpaceToBatchND, a convolution, BatchToSpaceND), as one convolution again."""
+"""Dilated convolutions that TensorFlow writes as SpaceToBatchND, a convolution and BatchToSpaceND, as one again."""
 
 from __future__ import annotations
 

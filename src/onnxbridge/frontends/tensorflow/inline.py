@@ -218,8 +218,8 @@ def element_sizes(items: Any) -> tuple[int, ...] | None:
             written = next((found for i in at if (found := element_sizes(graph.inputs[i])) is not None), None)
         elif op.type in ("If", "StatelessIf"):
             graphs = [function(op, op.get_attr(a).name) for a in ("then_branch", "else_branch")]
-            found = [element_sizes(g.inputs[i - 1]) for g in graphs for i in at]
-            written = next((f for f in found if f is not None), None)
+            branches = [element_sizes(g.inputs[i - 1]) for g in graphs for i in at]
+            written = next((b for b in branches if b is not None), None)
         if written is not None:
             return written
     return None

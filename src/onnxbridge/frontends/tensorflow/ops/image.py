@@ -1,11 +1,13 @@
 """Resizing of images."""
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import first, last
+from onnxbridge.frontends.tensorflow.layout import first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub import fold
+from onnxbridge.rules import Floats, Ints
 
 
 def _resize(op, images, size, align_corners, half_pixel_centers, mode, **attrs):
@@ -37,3 +39,126 @@ def resize_bilinear(op, images, size, *, align_corners=False, half_pixel_centers
     y = images if images.dtype.name == "FLOAT" else op.Cast(images, to=np.float32)
     return _resize(op, y, size, align_corners, half_pixel_centers, "linear")
 
+
+
+def _interpolated(op, images, rows, columns):
+    """Resizing as two products with matrices [new, old], exactly as TensorFlow weighs its neighbours."""
+    x = first(op, images if images.dtype == ir.DataType.FLOAT else op.Cast(images, to=ir.DataType.FLOAT), "NHWC")
+    return last(op, op.MatMul(op.MatMul(rows.astype(np.float32), x), columns.T.astype(np.float32)), "NHWC")
+
+
+def _spatial_sizes(x, size):
+    given = list(x.shape)[1:3]
+    if not all(isinstance(s, int) for s in given):
+        raise Unsupported("the height and width of its input must be known", "give the input a fixed height and width")
+    return given, list(size)
+
+
+def _cubic_table(a, entries=1024):
+    """TensorFlow's table of the cubic kernel at steps of 1 / 1024: weights of the near and the far neighbour."""
+    x = np.arange(entries + 1, dtype=np.float64) / entries
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = x + 1
+    return near, ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
+
+
+def _cubic_weights(old, new, align_corners, half_pixel_centers):
+    """The matrix [new, old] of one axis: keys of -0.5 and weights renewed at the border with half pixels, else -0.75."""
+    scale = (old - 1) / (new - 1) if align_corners and new > 1 else old / new
+    near, far = _cubic_table(-0.5 if half_pixel_centers else -0.75)
+    weights = np.zeros((new, old))
+    for i in range(new):
+        at = np.float32((i + 0.5) * scale - 0.5 if half_pixel_centers else i * scale)
+        base = int(np.floor(at))
+        offset = int(np.rint((at - np.float32(base)) * 1024))
+        four = np.array([far[offset], near[offset], near[1024 - offset], far[1024 - offset]])
+        places = np.arange(base - 1, base + 3)
+        if half_pixel_centers:
+            four = np.where((places >= 0) & (places < old), four, 0)
+            four = four / four.sum() if abs(four.sum()) >= 1000 * np.finfo(np.float32).tiny else four
+        np.add.at(weights[i], np.clip(places, 0, old - 1), four)
+    return weights
+
+
+@rule("ResizeBicubic")
+def resize_bicubic(op, images, size: Ints, *, align_corners=False, half_pixel_centers=False):
+    given, wanted = _spatial_sizes(images, size)
+    return _interpolated(
+        op, images, *(_cubic_weights(o, n, align_corners, half_pixel_centers) for o, n in zip(given, wanted, strict=True))
+    )
+
+
+_KERNELS = {
+    "triangle": (1.0, lambda x: np.maximum(0, 1 - x)),
+    "box": (0.5, lambda x: np.where(x < 0.5, 1.0, np.where(x == 0.5, 0.5, 0.0))),
+    "lanczos1": (1.0, lambda x: np.where(x <= 1, np.sinc(x) * np.sinc(x), 0)),
+    "lanczos3": (3.0, lambda x: np.where(x <= 3, np.sinc(x) * np.sinc(x / 3), 0)),
+    "lanczos5": (5.0, lambda x: np.where(x <= 5, np.sinc(x) * np.sinc(x / 5), 0)),
+    "gaussian": (1.5, lambda x: np.where(x < 1.5, np.exp(-(x**2) * 2), 0)),
+    "keyscubic": (
+        2.0,
+        lambda x: np.where(x >= 2, 0, np.where(x >= 1, ((-0.5 * x + 2.5) * x - 4) * x + 2, ((1.5 * x - 2.5) * x) * x + 1)),
+    ),
+    "mitchellcubic": (
+        2.0,
+        lambda x: np.where(
+            x >= 2, 0,
+            np.where(x >= 1, (((-7 / 18) * x + 2) * x - 10 / 3) * x + 16 / 9, (((7 / 6) * x - 2) * x) * x + 8 / 9),
+        ),
+    ),
+}  # fmt: skip
+
+
+def _spans(old, new, scale, translation, kernel, antialias):
+    """The matrix [new, old] of one axis: every new pixel's kernel, widened where the image shrinks, over the old pixels.
+
+    In float32 as TensorFlow has it, since places on the edge of a kernel fall to one side or the other by rounding.
+    """
+    radius, weigh = _KERNELS[kernel]
+    f = np.float32
+    inverse = f(1) / f(scale)
+    shift = -inverse * f(translation)
+    stretch = max(inverse, f(1)) if antialias else f(1)
+    weights = np.zeros((new, old), np.float32)
+    for i in range(new):
+        at = f(i + 0.5) * inverse + shift
+        if not 0 <= at <= old:
+            continue
+        low = max(0, int(np.ceil(at - f(radius) * stretch - f(0.5))))
+        high = min(old - 1, int(np.floor(at + f(radius) * stretch - f(0.5))))
+        places = np.arange(low, high + 1)
+        row = weigh(np.abs((places.astype(np.float32) + f(0.5) - at) * (f(1) / stretch)))
+        total = row.sum()
+        if abs(total) >= 1000 * np.finfo(np.float32).tiny:
+            weights[i, places] = row / total
+    return weights
+
+
+@rule("ScaleAndTranslate")
+def scale_and_translate(op, images, size: Ints, scale: Floats, translation: Floats, *, kernel_type="lanczos3", antialias=True):
+    given, wanted = _spatial_sizes(images, size)
+    axes = zip(given, wanted, scale, translation, strict=True)
+    return _interpolated(op, images, *(_spans(*axis, kernel_type, antialias) for axis in axes))
+
+
+@rule("AdjustContrastv2")
+def adjust_contrastv2(op, images, contrast_factor):
+    mean = op.ReduceMean(images, [-3, -2], keepdims=1)
+    return op.Add(op.Mul(op.Sub(images, mean), contrast_factor), mean)
+
+
+@rule("ExtractImagePatches", limits="VALID padding")
+def extract_image_patches(op, images, *, ksizes, strides, rates, padding):
+    """Every patch's pixels side by side as channels, by one slice for each place of the window."""
+    kernel, steps, gaps = (spatial(v, "NHWC") for v in (ksizes, strides, rates))
+    height, width = list(images.shape)[1:3]
+    if padding != "VALID" or not isinstance(height, int) or not isinstance(width, int):
+        raise Unsupported("patches with padding SAME, or of an image whose size is not known")
+    count = [(s - (k - 1) * g - 1) // t + 1 for s, k, g, t in zip((height, width), kernel, gaps, steps, strict=True)]
+    parts = []
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            start = [i * gaps[0], j * gaps[1]]
+            ends = [s + (c - 1) * t + 1 for s, c, t in zip(start, count, steps, strict=True)]
+            parts.append(op.Slice(images, start, ends, [1, 2], list(steps)))
+    return op.Concat(*parts, axis=3) if len(parts) > 1 else parts[0]

@@ -181,3 +181,69 @@ def reverse_sequence(op, input, seq_lengths, *, seq_dim, batch_dim=0):
 @rule("Where")
 def where(op, input):
     return op.Transpose(op.NonZero(input), perm=[1, 0])
+
+
+def _segments(name, reduction, start):
+    @rule(name)
+    def segments(op, data, segment_ids, num_segments):
+        """Negative ids are left out: their rows go to one more segment, which is cut off."""
+        count = op.Reshape(int64(op, num_segments), [1])
+        ids = int64(op, segment_ids)
+        ids = op.Where(op.Less(ids, 0), op.Reshape(count, []), ids)
+        inner = op.Shape(data, start=rank(segment_ids))
+        base = np.array(start(data.dtype.numpy()), data.dtype.numpy())
+        room = op.Expand(base, op.Concat(op.Add(count, 1), inner, axis=0))
+        filled = op.ScatterND(room, op.Unsqueeze(ids, [-1]), data, reduction=reduction)
+        return op.Slice(filled, [0], count, [0])
+
+
+def _least(dtype):
+    return np.iinfo(dtype).min if dtype.kind in "iu" else np.finfo(dtype).min
+
+
+def _most(dtype):
+    return np.iinfo(dtype).max if dtype.kind in "iu" else np.finfo(dtype).max
+
+
+_segments("UnsortedSegmentSum", "add", lambda dtype: 0)
+_segments("UnsortedSegmentProd", "mul", lambda dtype: 1)
+_segments("UnsortedSegmentMax", "max", lambda dtype: _least(np.dtype(dtype)))
+_segments("UnsortedSegmentMin", "min", lambda dtype: _most(np.dtype(dtype)))
+
+
+@rule("SegmentSum")
+def segment_sum(op, data, segment_ids):
+    """Sorted ids, up to the last."""
+    ids = int64(op, segment_ids)
+    count = op.Add(op.Gather(ids, np.array([-1])), 1)
+    room = op.Expand(np.zeros((), data.dtype.numpy()), op.Concat(count, op.Shape(data, start=1), axis=0))
+    return op.ScatterND(room, op.Unsqueeze(ids, [-1]), data, reduction="add")
+
+
+@rule("Bucketize")
+def bucketize(op, input, *, boundaries):
+    """How many boundaries an element reaches."""
+    x = input if input.dtype.is_floating_point() else op.Cast(input, to=ir.DataType.FLOAT)
+    reached = op.GreaterOrEqual(op.Unsqueeze(x, [-1]), np.array(boundaries, np.float32).astype(x.dtype.numpy()))
+    return op.ReduceSum(op.Cast(reached, to=ir.DataType.INT32), [-1], keepdims=0)
+
+
+@rule("DenseBincount")
+def dense_bincount(op, input, size: Int, weights, *, binary_output=False):
+    """Counts of 0 .. size - 1 along the last axis; other values count nowhere."""
+    hit = op.Equal(op.Unsqueeze(int64(op, input), [-1]), np.arange(size))
+    counted = op.Cast(hit, to=weights.dtype)
+    if binary_output:
+        return op.ReduceMax(counted, [-2], keepdims=0)
+    if weights.shape is None or not all(isinstance(s, int) for s in weights.shape):
+        raise Unsupported("whether there are weights is not known")
+    counted = op.Mul(counted, op.Unsqueeze(weights, [-1])) if 0 not in list(weights.shape) else counted
+    return op.ReduceSum(counted, [-2], keepdims=0)
+
+
+@rule("NonMaxSuppressionV3", limits="one list of boxes")
+def non_max_suppression_v3(op, boxes, scores, max_output_size, iou_threshold, score_threshold):
+    limit = op.Reshape(int64(op, max_output_size), [1])
+    thresholds = [op.Reshape(t, [1]) for t in (iou_threshold, score_threshold)]
+    chosen = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), limit, *thresholds)
+    return op.Cast(op.Gather(chosen, np.array(2), axis=1), to=ir.DataType.INT32)

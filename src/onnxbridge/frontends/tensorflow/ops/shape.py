@@ -257,3 +257,15 @@ def roll(op, input, shift: Ints, axis: Ints):
             low, high = op.Split(x, [size - s % size, s % size], axis=a, outputs=2)
             x = op.Concat(high, low, axis=a)
     return x
+
+
+@rule("BroadcastArgs")
+def broadcast_args(op, s0, s1):
+    """Of two shapes the larger sizes, the shorter shape filled up with ones; a 1 gives way to a 0 too."""
+    n, m = s0.shape[0], s1.shape[0]
+    if not isinstance(n, int) or not isinstance(m, int):
+        raise Unsupported("shapes of a rank that is not known")
+    ones = np.ones(abs(n - m), s0.dtype.numpy())
+    a = op.Concat(ones, s0, axis=0) if n < m else s0
+    b = op.Concat(ones, s1, axis=0) if m < n else s1
+    return op.Where(op.Equal(a, np.array(1, s0.dtype.numpy())), b, a)

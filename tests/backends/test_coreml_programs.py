@@ -247,6 +247,13 @@ def test_saved_with_its_metadata_and_opened_again(tmp_path):
         assert again.model.user_defined_metadata["task"] == "none"
 
 
+def test_two_conversions_give_the_same_bytes():
+    made = model(net, ("x", FLOAT, [1, 3, 8, 8]))
+    specs = [backend.from_hub(made).model.get_spec() for _ in range(2)]
+    assert not any("date" in key for key in specs[0].description.metadata.userDefined)
+    assert specs[0].SerializeToString(deterministic=True) == specs[1].SerializeToString(deterministic=True)
+
+
 def test_nothing_is_printed():
     made = model(net, ("x", FLOAT, [1, 3, 8, 8]))
     out, err = io.StringIO(), io.StringIO()

@@ -17,6 +17,7 @@ from onnxbridge.errors import UsageError
 Array = np.ndarray[Any, Any]
 
 INTERFACE, NOTES = "onnxbridge.interface", "onnxbridge.notes"
+DATE = "com.github.apple.coremltools.conversion_date"
 # Core ML's own fields of a description, by the hub's metadata that fill them.
 FIELDS = {
     "author": "author",
@@ -72,6 +73,7 @@ class CoreMLModel:
         for name, text in described.items():
             if text:
                 setattr(model, name, text)
+        model.user_defined_metadata.pop(DATE, None)  # the same model is to give the same bytes tomorrow
         interface = {"inputs": [asdict(p) for p in inputs], "outputs": [asdict(p) for p in outputs], "half": half}
         model.user_defined_metadata[INTERFACE] = json.dumps(interface)
         if notes:

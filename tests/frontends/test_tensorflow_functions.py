@@ -12,6 +12,7 @@ from onnxbridge.frontends.tensorflow import frontend, safety
 from onnxbridge.frontends.tensorflow.inline import every_op
 
 F32, I32 = tf.float32, tf.int32
+R = tf.raw_ops
 
 
 def spec(*shape, dtype=F32, name=None):
@@ -70,7 +71,8 @@ def test_function_without_a_signature():
 
 CONTROL = {
     "cond": lambda x, n: tf.cond(n > 2, lambda: x * 2, lambda: tf.reduce_sum(x) + x),
-    "cond without bool": lambda x, n: tf.raw_ops.If(cond=n, input=[x], Tout=[F32], then_branch=_twice, else_branch=_thrice)[0],
+    "cond without bool": lambda x, n: R.If(cond=n, input=[x], Tout=[F32], then_branch=_twice, else_branch=_thrice)[0],
+    "cond of a vector": lambda x, n: R.If(cond=x[:1] * 0, input=[x], Tout=[F32], then_branch=_twice, else_branch=_thrice)[0],
     "switch": lambda x, n: tf.switch_case(n, [lambda: x, lambda: x * 2, lambda: x - 7]),
     "while": lambda x, n: tf.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a * 1.5 + x), (0, x))[1],
     "nested": lambda x, n: tf.while_loop(
@@ -224,7 +226,6 @@ def test_values_are_named_as_in_tensorflow():
     assert "block/act" in names
 
 
-R = tf.raw_ops
 EMPTY = np.zeros(0, np.int64)
 LISTS = {
     "push and pop": lambda x: _pushed(x),

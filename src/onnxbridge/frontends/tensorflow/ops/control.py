@@ -4,6 +4,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.layout import rank
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.rules import Outputs
 
@@ -11,8 +12,9 @@ from onnxbridge.rules import Outputs
 def _truth(op, x):
     if x.dtype == ir.DataType.STRING:
         raise Unsupported("a condition that is a text")
-    x = x if x.dtype == ir.DataType.BOOL else op.Cast(x, to=ir.DataType.BOOL)
-    return x if x.shape is not None and len(x.shape) == 0 else op.Reshape(x, [])
+    if rank(x):  # anything but a scalar is true where it has elements
+        return op.Greater(op.Size(x), np.array(0, np.int64))
+    return x if x.dtype == ir.DataType.BOOL else op.Cast(x, to=ir.DataType.BOOL)
 
 
 @rule("If")

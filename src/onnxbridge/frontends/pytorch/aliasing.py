@@ -50,7 +50,7 @@ def _aliased(target: Any) -> tuple[int, ...] | None:
 
 
 def needs_functionalisation(graph: Any) -> bool:
-    """Whether some in-place write is seen through another tensor afterwards (a view, a buffer), so that renaming is not enough."""
+    """Whether an in-place write is seen through another tensor afterwards (a view, a buffer): renaming is not enough then."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     if not any(_writes(n.target) for n in graph.nodes if n.op == "call_function"):
         return False

@@ -53,13 +53,13 @@ class _Archive:
                 raise self.wrong(f"has the compressed member {quoted(name)}; PyTorch writes none")
             self.members[name] = self._place(info), info.file_size
 
-    def _place(self, info: zipfile.ZipInfo) -> int:
+    def _place(self, info: Any) -> int:
         """Where a member's bytes begin: behind its own header, which must agree with the directory."""
         head = self.data[info.header_offset : info.header_offset + 30]
         if len(head) < 30 or head[:4] != b"PK\x03\x04":
             raise self.wrong(f"has a broken member {quoted(info.filename)}")
         length, extra = struct.unpack("<HH", head[26:30])
-        start = int(info.header_offset) + 30
+        start: int = info.header_offset + 30
         if self.data[start : start + length] != info.filename.encode():
             raise self.wrong(f"calls the member {quoted(info.filename)} by two names")
         start += length + extra

@@ -83,6 +83,8 @@ class Names:
             node = self.current[node]
         if node.op == "get_attr":
             return _attribute(node)
+        if node.op == "call_function" and _is_tuple(node.target):
+            return self.value(node.args[0])
         if node.op == "call_function" and node.target is operator.getitem:
             source, index = node.args
             inner = self.ref(source)
@@ -100,6 +102,11 @@ class Names:
         if isinstance(item, (list, tuple)):
             return tuple(self.value(i) for i in item)
         return literal(item)
+
+
+def _is_tuple(target: Any) -> bool:
+    """Whether a node only gathers its arguments: torch.return_types' named tuples, in traced decompositions."""
+    return isinstance(target, type) and issubclass(target, tuple)
 
 
 def _attribute(node: Any) -> Any:
@@ -120,13 +127,14 @@ def body_of(module: Any) -> Body:
 def results_of(graph: Any, names: Names) -> tuple[Any, ...]:
     """What the graph returns; after its calls have been made."""
     results = next(n for n in reversed(graph.nodes) if n.op == "output").args[0]
-    return tuple(names.value(r) for r in (results if isinstance(results, (list, tuple)) else (results,)))
+    found = names.value(results)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def of(graph: Any, names: Names, where: Source | None = None) -> Iterator[Call]:
     """The graph's operators as calls; `where` overrides the places that the nodes carry."""
     for node in graph.nodes:
-        if node.op != "call_function" or node.target is operator.getitem:
+        if node.op != "call_function" or node.target is operator.getitem or _is_tuple(node.target):
             continue
         target = node.target
         if name_of(target) in _CHECKS:
@@ -134,11 +142,13 @@ def of(graph: Any, names: Names, where: Source | None = None) -> Iterator[Call]:
         in_place = functional(target)
         if not node.users and in_place is None:
             continue
-        args = tuple(names.value(a) for a in node.args)
-        attrs = {k: names.value(v) for k, v in node.kwargs.items() if not _about_memory(k, v)}
-        yield Call(
-            name_of(in_place or target), args, attrs, _outputs(node), where or place(node), schema_of(in_place or target)
+        schema = schema_of(in_place or target)
+        known = schema.params if schema is not None else ()
+        args = tuple(
+            None if i < len(known) and _about_memory(known[i], a) else names.value(a) for i, a in enumerate(node.args)
         )
+        attrs = {k: names.value(v) for k, v in node.kwargs.items() if not _about_memory(k, v)}
+        yield Call(name_of(in_place or target), args, attrs, _outputs(node), where or place(node), schema)
         if in_place is not None:
             mutated = node.args[0]
             while mutated in names.current:
@@ -167,14 +177,14 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 def _not_the_users() -> tuple[str, ...]:
     """Where the frames of PyTorch and of this package lie, and those of generated code."""
     own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    return (os.path.dirname(frameworks.torch().__file__) + os.sep, f"torch{os.sep}", own + os.sep, "<")
+    return (os.path.dirname(str(frameworks.torch().__file__)) + os.sep, f"torch{os.sep}", own + os.sep, "<")
 
 
 @functools.lru_cache(maxsize=4096)
 def _frame(trace: str) -> tuple[str, int, str]:
     """The user's own line in a stack trace: the last frame outside PyTorch."""
     found = _FRAME.findall(trace)
-    mine = [f for f in found if not f[0].startswith(_not_the_users())] 
+    mine = [f for f in found if not f[0].startswith(_not_the_users())]
     return (places.relative(mine[-1][0]), int(mine[-1][1]), mine[-1][2]) if mine else ("", 0, "")
 
 

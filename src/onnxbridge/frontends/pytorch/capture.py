@@ -18,6 +18,7 @@ from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import aliasing
 from onnxbridge.frontends.pytorch.examples import Example, example
+from onnxbridge.frontends.pytorch.whole import whole_layers
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
 
@@ -91,6 +92,8 @@ def _built(name: str, weights: Any) -> Any:
         if not hasattr(found, part):
             raise UsageError(f"{name}: {module} has no {function!r}")
         found = getattr(found, part)
+    if not callable(found):
+        raise UsageError(f"{name} is a {type(found).__qualname__}, which cannot be called")
     built = found if isinstance(found, torch.nn.Module) else found()
     if not isinstance(built, torch.nn.Module):
         raise UsageError(f"{name} returned a {type(built).__qualname__}, not a torch.nn.Module")
@@ -126,7 +129,7 @@ def _required(module: Any) -> list[str]:
 
 def _export(module: Any, given: Example) -> Any:
     torch = frameworks.torch()
-    with quiet(), evaluating(module), torch.no_grad():
+    with quiet(), evaluating(module), whole_layers(), torch.no_grad():
         try:
             return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=False)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""ATen operators without a rule, in simpler ATen operators, by PyTorch's own decompositions; traced one by one where they occur."""
+"""ATen operators without a rule, in simpler ones, by PyTorch's own decompositions; traced one by one where they occur."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxbridge import frameworks
+
+# they write running statistics when they train; what their rules refuse must not come in by their parts, without the writes
+_STATEFUL = frozenset(
+    {
+        "aten::batch_norm", "aten::native_batch_norm", "aten::_native_batch_norm_legit", "aten::instance_norm",
+        "aten::_native_batch_norm_legit_functional", "aten::_batch_norm_with_update", "aten::_batch_norm_with_update_functional",
+        "aten::cudnn_batch_norm",
+    }
+)  # fmt: skip
 
 
 @functools.cache
@@ -25,6 +34,8 @@ def _implicit(target: Any) -> bool:
 
 def decomposition_of(target: Any) -> Callable[..., Any] | None:
     """A function of the operator's own arguments that computes it with others; None where PyTorch has none."""
+    if hasattr(target, "_schema") and target._schema.name in _STATEFUL:
+        return None
     found = _table().get(target)
     if found is None and hasattr(target, "_schema") and _implicit(target):
         return target.decompose  # type: ignore[no-any-return]

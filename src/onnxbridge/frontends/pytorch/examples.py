@@ -31,12 +31,12 @@ class Example:
         """
         torch = frameworks.torch()
         found: dict[Any, str] = {}
-        values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+        values: dict[str, Any] = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
         for name, axes in self.named.items():
-            shape = values[name].shape if isinstance(values.get(name), torch.Tensor) else None
-            for axis, label in axes.items() if shape is not None else ():
-                size = shape[axis]
-                if isinstance(size, int):
+            value: Any = values.get(name)
+            for axis, label in axes.items() if isinstance(value, torch.Tensor) else ():
+                size = value.shape[axis]
+                if isinstance(size, int) or size.node.expr.is_Integer:
                     raise UsageError(
                         f"{label!r} (axis {axis} of {name}) cannot vary: the model's code fixes it to {size}; "
                         "make the code independent of it, or leave it out of the dynamic dimensions"
@@ -72,8 +72,7 @@ def _bound(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], 
         takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
         strange = [name for name in given if name not in signature.parameters]
         if strange and not takes_any:
-            needed = [p for p in signature.parameters.values() if p.default is p.empty]
-            if len(strange) == len(given) and len(needed) == 1:
+            if len(strange) == len(given) and len(signature.parameters) == 1:
                 return (given,), {}
             takes = ", ".join(signature.parameters)
             raise UsageError(f"forward has no parameter {', '.join(strange)}; it takes {takes}")
@@ -191,7 +190,7 @@ def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dic
         leaves[i] = leaf
         if axes:
             normal[name] = axes
-        shapes.append({axis: torch.export.Dim.AUTO for axis in axes} if axes else None)
+        shapes.append(dict.fromkeys(axes, torch.export.Dim.AUTO) if axes else None)
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     shape_args, shape_kwargs = pytree.tree_unflatten(shapes, spec)
     dynamic = (*shape_args, *shape_kwargs.values())

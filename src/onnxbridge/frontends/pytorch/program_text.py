@@ -16,15 +16,22 @@ _OPERATOR = re.compile(
 # operators that reach out of the model
 _REACHING = re.compile(r"torch\.ops\.aten\.(from_file|set_|_cuda\w*|record_stream)\b")
 _PYTHON = frozenset(
-    "add sub mul truediv floordiv mod pow neg pos abs and_ or_ xor not_ eq ne lt le gt ge getitem lshift rshift invert".split()
-)
+    {
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs", "and_", "or_", "xor", "not_", "eq", "ne",
+        "lt", "le", "gt", "ge", "getitem", "lshift", "rshift", "invert",
+    }
+)  # fmt: skip
 _FUNCTIONS = frozenset(
-    "Symbol Integer Float Rational Add Mul Pow Mod PythonMod FloorDiv CleanDiv CeilToInt FloorToInt TruncToInt RoundToInt RoundDecimal "
-    "IntTrueDiv FloatTrueDiv ToFloat TruncToFloat FloatPow PowByNatural Max Min Abs Where And Or Not Eq Ne Lt Le Gt Ge Equality "
-    "Unequality StrictLessThan LessThan StrictGreaterThan GreaterThan ModularIndexing Identity IsNonOverlappingAndDenseIndicator "
-    "ceiling floor CeilDiv LShift RShift".split()
+    {
+        "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Mod", "PythonMod", "FloorDiv", "CleanDiv", "CeilToInt",
+        "FloorToInt", "TruncToInt", "RoundToInt", "RoundDecimal", "IntTrueDiv", "FloatTrueDiv", "ToFloat", "TruncToFloat",
+        "FloatPow", "PowByNatural", "Max", "Min", "Abs", "Where", "And", "Or", "Not", "Eq", "Ne", "Lt", "Le", "Gt", "Ge",
+        "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "ModularIndexing", "Identity",
+        "IsNonOverlappingAndDenseIndicator", "ceiling", "floor", "CeilDiv", "LShift", "RShift",
+    }
 )  # fmt: skip
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Div, ast.USub, ast.UAdd)
+_QUOTED = re.compile(r"\w{1,64}|-?[0-9]{1,19}(\.[0-9]{1,19})?")
 _LONGEST_FORMULA = 4096
 _LARGEST_NUMBER = 1 << 63
 _LARGEST_POWER = 8
@@ -49,7 +56,7 @@ def checked(program: Any) -> dict[str, Any]:
     """
     if not isinstance(program, dict) or not isinstance(program.get("graph_module"), dict):
         raise Refused("describes no program")
-    program = {**program, "guards_code": []}
+    program = dict(program, guards_code=[])
     module = program["graph_module"]
     calls = module.get("module_call_graph") or []
     whole = [c for c in calls if isinstance(c, dict) and c.get("fqn") == ""]
@@ -60,7 +67,8 @@ def checked(program: Any) -> dict[str, Any]:
     for name in program.get("range_constraints") or {}:
         formula(name)
     _walk(program, 0)
-    return program
+    result: dict[str, Any] = program
+    return result
 
 
 def _walk(item: Any, depth: int) -> None:
@@ -144,7 +152,7 @@ def _formula(node: ast.expr, text: str, depth: int) -> None:
         raise refused
     if isinstance(node, ast.Constant):
         number = isinstance(node.value, (bool, float)) or isinstance(node.value, int) and abs(node.value) <= _LARGEST_NUMBER
-        if not number and not (isinstance(node.value, str) and re.fullmatch(r"\w{1,64}|-?[0-9]{1,19}(\.[0-9]{1,19})?", node.value)):
+        if not number and not (isinstance(node.value, str) and _QUOTED.fullmatch(node.value)):
             raise refused
     elif isinstance(node, ast.Name):
         if not re.fullmatch(r"z?[a-z]{1,3}[0-9]{1,6}", node.id) and node.id not in ("true", "false"):

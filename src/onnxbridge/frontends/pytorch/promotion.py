@@ -19,7 +19,7 @@ _FLOATS = (D.FLOAT16, D.BFLOAT16, D.FLOAT, D.DOUBLE)
 _COMPLEX = (D.COMPLEX64, D.COMPLEX128)
 
 
-def category(dtype: ir.DataType) -> int:
+def category(dtype: ir.DataType | None) -> int:
     """0 for bool, 1 for integers, 2 for floating point, 3 for complex."""
     return 0 if dtype == D.BOOL else 3 if dtype in _COMPLEX else 1 if dtype in _SIGNED + _UNSIGNED else 2
 

@@ -26,6 +26,8 @@ class Shapes:
         if isinstance(size, int):
             return size
         expression = size.node.expr
+        if expression.is_Integer:
+            return int(expression)
         if expression not in self._known:
             self._known[expression] = self._text(expression)
         return self._known[expression]
@@ -33,7 +35,7 @@ class Shapes:
     def _text(self, expression: Any) -> str:
         if expression.is_Symbol:
             return self._names.get(expression, str(expression))
-        import sympy
+        import sympy  # type: ignore[import-untyped]
 
         return str(expression.xreplace({s: sympy.Symbol(self._names.get(s, str(s))) for s in expression.free_symbols}))
 
@@ -81,7 +83,7 @@ class PytorchTarget(HubTarget):
         key = next((k for k in call.outputs if k is not None), None)
         if key is None:
             return None
-        node = key[0] if isinstance(key, tuple) else key
+        node: Any = key[0] if isinstance(key, tuple) else key
         if node.target in self._busy or not hasattr(node.target, "_schema"):
             return None
         found = decompose.traced(node)

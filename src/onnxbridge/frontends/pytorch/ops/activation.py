@@ -175,11 +175,6 @@ def tanh(op, self):
     return op.Tanh(*floating(op, self))
 
 
-@rule("aten::softsign")
-def softsign(op, self):
-    return op.Softsign(self)
-
-
 @rule("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout")
 def dropout(op, input, p, train):
     if train and p > 0:

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and logic, element by element, with PyTorch's type promotion."""
+"""Arithmetic, element by element, with PyTorch's type promotion."""
 
 import math
 
@@ -276,99 +276,6 @@ def fmax(op, self, other):
 def fmin(op, self, other):
     a, b = together(op, self, other)
     return op.Where(op.IsNaN(a), b, op.Where(op.IsNaN(b), a, op.Min(a, b))) if is_float(a) else minimum(op, a, b)
-
-
-def _comparison(name, *, negated=False):
-    def lower(op, self, other):
-        a, b = together(op, self, other)
-        if a.dtype == D.BOOL and name != "Equal":
-            a, b = op.Cast(a, to=D.INT32), op.Cast(b, to=D.INT32)
-        y = op.call(name, a, b)
-        return op.Not(y) if negated else y
-
-    return lower
-
-
-for _names, _onnx, _negated in (
-    (("eq",), "Equal", False), (("ne", "not_equal"), "Equal", True), (("lt", "less"), "Less", False),
-    (("le", "less_equal"), "LessOrEqual", False), (("gt", "greater"), "Greater", False),
-    (("ge", "greater_equal"), "GreaterOrEqual", False),
-):  # fmt: skip
-    rule(*(f"aten::{n}.{o}" for n in _names for o in ("Tensor", "Scalar")))(_comparison(_onnx, negated=_negated))
-
-
-def truth(op, x):
-    """A value as bool: whether it is not zero."""
-    return cast(op, x, D.BOOL)
-
-
-@rule("aten::logical_and")
-def logical_and(op, self, other):
-    return op.And(truth(op, self), truth(op, other))
-
-
-@rule("aten::logical_or")
-def logical_or(op, self, other):
-    return op.Or(truth(op, self), truth(op, other))
-
-
-@rule("aten::logical_xor")
-def logical_xor(op, self, other):
-    return op.Xor(truth(op, self), truth(op, other))
-
-
-@rule("aten::logical_not")
-def logical_not(op, self):
-    return op.Not(truth(op, self))
-
-
-def _bitwise(logical, bits):
-    def lower(op, self, other):
-        a, b = together(op, self, other)
-        return op.call(logical if a.dtype == D.BOOL else bits, a, b)
-
-    return lower
-
-
-for _name, _logical in {"and": "And", "or": "Or", "xor": "Xor"}.items():
-    _ops = [f"aten::bitwise_{_name}.{o}" for o in ("Tensor", "Scalar", "Scalar_Tensor")]
-    rule(*_ops, f"aten::__{_name}__.Tensor", f"aten::__{_name}__.Scalar")(_bitwise(_logical, f"Bitwise{_logical}"))
-
-
-@rule("aten::bitwise_not")
-def bitwise_not(op, self):
-    return op.Not(self) if self.dtype == D.BOOL else op.BitwiseNot(self)
-
-
-@rule("aten::isnan")
-def isnan(op, self):
-    return op.IsNaN(self) if is_float(self) else _never(op, self)
-
-
-@rule("aten::isinf")
-def isinf(op, self):
-    return op.Equal(op.Abs(self), math.inf) if is_float(self) else _never(op, self)
-
-
-@rule("aten::isfinite")
-def isfinite(op, self):
-    return op.Less(op.Abs(self), math.inf) if is_float(self) else op.Not(_never(op, self))
-
-
-@rule("aten::isposinf")
-def isposinf(op, self):
-    return op.Equal(self, math.inf) if is_float(self) else _never(op, self)
-
-
-@rule("aten::isneginf")
-def isneginf(op, self):
-    return op.Equal(self, -math.inf) if is_float(self) else _never(op, self)
-
-
-def _never(op, x):
-    """False in the shape of x."""
-    x = cast(op, x, D.BOOL)
-    return op.And(x, False)
 
 
 @rule("aten::addcmul")

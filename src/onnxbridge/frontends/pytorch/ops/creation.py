@@ -197,8 +197,13 @@ def conj(op, self):
     return self
 
 
-@rule("aten::to.dtype", "aten::_to_copy", "aten::to.dtype_layout")
+@rule("aten::to.dtype", "aten::to.dtype_layout")
 def to_dtype(op, self, dtype=None, *, copy=False):
+    return self if dtype is None else cast(op, self, dtype)
+
+
+@rule("aten::_to_copy")
+def to_copy(op, self, *, dtype=None):
     return self if dtype is None else cast(op, self, dtype)
 
 
@@ -207,8 +212,13 @@ def to_device(op, self, device=None, dtype=None, *, copy=False):
     return self if dtype is None else cast(op, self, dtype)
 
 
-@rule("aten::to.other", "aten::type_as")
+@rule("aten::to.other")
 def to_other(op, self, other, *, copy=False):
+    return cast(op, self, other.dtype)
+
+
+@rule("aten::type_as")
+def type_as(op, self, other):
     return cast(op, self, other.dtype)
 
 

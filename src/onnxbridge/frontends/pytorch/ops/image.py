@@ -11,12 +11,10 @@ _NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "
 _NEAREST_EXACT = {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
 
 
-def smooth(mode, align_corners, antialias=False):
+def smooth(mode, align_corners):
     """Resize's attributes for linear and cubic interpolation as PyTorch does them."""
     attrs = {"mode": mode, "coordinate_transformation_mode": "align_corners" if align_corners else "half_pixel"}
-    if mode == "cubic":
-        attrs["cubic_coeff_a"] = -0.5 if antialias else -0.75
-    return attrs | ({"antialias": 1} if antialias else {})
+    return attrs | ({"cubic_coeff_a": -0.75} if mode == "cubic" else {})
 
 
 def resize(op, x, output_size, scales, attrs):
@@ -29,7 +27,7 @@ def resize(op, x, output_size, scales, attrs):
     return op.Resize(x, None, None, op.dims([*lead, *output_size]), **attrs)
 
 
-def _vec(rank_, mode, exact=False, antialias=False):
+def _vec(mode, exact=False):
     """The rule of an `upsample` that takes a size or scales."""
     if mode == "nearest":
 
@@ -38,12 +36,12 @@ def _vec(rank_, mode, exact=False, antialias=False):
     else:
 
         def lower(op, input, output_size, align_corners, scale_factors):
-            return resize(op, input, output_size, scale_factors, smooth(mode, align_corners, antialias))
+            return resize(op, input, output_size, scale_factors, smooth(mode, align_corners))
 
     return lower
 
 
-def _plain(axes, mode, exact=False, antialias=False):
+def _plain(axes, mode, exact=False):
     """The rule of an `upsample` that takes a size, and the scales by name."""
     names = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}[axes]
 
@@ -58,7 +56,7 @@ def _plain(axes, mode, exact=False, antialias=False):
     else:
 
         def lower(op, self, output_size, align_corners, **given):
-            return resize(op, self, output_size, scales(given), smooth(mode, align_corners, antialias))
+            return resize(op, self, output_size, scales(given), smooth(mode, align_corners))
 
     return lower
 
@@ -66,14 +64,60 @@ def _plain(axes, mode, exact=False, antialias=False):
 for _axes, _modes in {1: ("nearest", "linear"), 2: ("nearest", "bilinear", "bicubic"), 3: ("nearest", "trilinear")}.items():
     for _mode in _modes:
         _kind = "nearest" if _mode == "nearest" else "cubic" if _mode == "bicubic" else "linear"
-        rule(f"aten::upsample_{_mode}{_axes}d.vec")(_vec(_axes, _kind))
+        rule(f"aten::upsample_{_mode}{_axes}d.vec")(_vec(_kind))
         rule(f"aten::upsample_{_mode}{_axes}d")(_plain(_axes, _kind))
-    rule(f"aten::_upsample_nearest_exact{_axes}d.vec")(_vec(_axes, "nearest", exact=True))
+    rule(f"aten::_upsample_nearest_exact{_axes}d.vec")(_vec("nearest", exact=True))
     rule(f"aten::_upsample_nearest_exact{_axes}d")(_plain(_axes, "nearest", exact=True))
-for _mode in ("bilinear", "bicubic"):
-    _kind = "cubic" if _mode == "bicubic" else "linear"
-    rule(f"aten::_upsample_{_mode}2d_aa.vec")(_vec(2, _kind, antialias=True))
-    rule(f"aten::_upsample_{_mode}2d_aa")(_plain(2, _kind, antialias=True))
+
+
+def _weights(size, count, scale, cubic):
+    """One axis of antialiased resampling as a matrix: a filter as wide as the source pixels that make one pixel."""
+    wide = max(scale, 1.0)
+    support = (2.0 if cubic else 1.0) * wide
+    matrix = np.zeros((count, size))
+    for i in range(count):
+        centre = scale * (i + 0.5)
+        low, high = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), size)
+        away = np.abs((np.arange(low, high) - centre + 0.5) / wide)
+        if cubic:  # Keys' filter with a = -0.5
+            row = np.where(away < 1, (1.5 * away - 2.5) * away**2 + 1, ((-0.5 * away + 2.5) * away - 4) * away + 2)
+            row = np.where(away < 2, row, 0)
+        else:
+            row = np.maximum(1 - away, 0)
+        matrix[i, low:high] = row / row.sum()
+    return matrix
+
+
+def antialiased(op, x, output_size, align_corners, factors, cubic):
+    sizes = list(x.shape)[2:]
+    if output_size is None:
+        if not all(isinstance(n, int) for n in sizes):
+            raise Unsupported("antialiased resampling of a dynamic size", "fix the spatial sizes")
+        output_size = [int(n * f) for n, f in zip(sizes, factors, strict=True)]
+    if not all(isinstance(n, int) for n in [*sizes, *output_size]):
+        raise Unsupported("antialiased resampling of a dynamic size", "fix the spatial sizes")
+    matrices = []
+    for n, m, factor in zip(sizes, output_size, factors or (None, None), strict=True):
+        between_corners = (n - 1) / (m - 1) if m > 1 else 0.0
+        scale = between_corners if align_corners else 1 / factor if factor else n / m
+        matrices.append(_weights(n, m, scale, cubic).astype(x.dtype.numpy()))
+    return op.MatMul(op.MatMul(matrices[0], x), np.ascontiguousarray(matrices[1].T))
+
+
+def _antialiased(cubic):
+    name = "bicubic" if cubic else "bilinear"
+
+    @rule(f"aten::_upsample_{name}2d_aa.vec")
+    def vec(op, input, output_size, align_corners, scale_factors):
+        return antialiased(op, input, output_size, align_corners, scale_factors, cubic)
+
+    @rule(f"aten::_upsample_{name}2d_aa")
+    def plain(op, self, output_size, align_corners, scales_h=None, scales_w=None):
+        return antialiased(op, self, output_size, align_corners, (scales_h, scales_w), cubic)
+
+
+_antialiased(cubic=False)
+_antialiased(cubic=True)
 
 
 @rule("aten::grid_sampler", "aten::grid_sampler_2d", "aten::grid_sampler_3d")
@@ -112,12 +156,12 @@ def padded(op, x, pad, mode, value=None):
     return op.Pad(x, op.dims([*before, *after]), fill_with, mode=mode)
 
 
-_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
 
 @rule("aten::pad")
 def pad_(op, self, pad, mode="constant", value=None):
-    return padded(op, self, pad, _MODES[mode], value)
+    return wrapped(op, self, pad) if mode == "circular" else padded(op, self, pad, _MODES[mode], value)
 
 
 @rule("aten::constant_pad_nd")
@@ -135,9 +179,22 @@ def replication_pad(op, self, padding):
     return padded(op, self, padding, "edge")
 
 
+def wrapped(op, x, pad):
+    """Circular padding, axis by axis: ONNX Runtime has no kernel for Pad's mode wrap."""
+    for i in range(len(pad) // 2):
+        axis, (low, high) = rank(x) - 1 - i, (pad[2 * i], pad[2 * i + 1])
+        if not (isinstance(low, int) and isinstance(high, int)):
+            raise Unsupported("circular padding by a dynamic size")
+        parts = [op.Slice(x, [-low], [INT64_MAX], [axis])] if low > 0 else []
+        parts += [op.Slice(x, [max(0, -low)], [high if high < 0 else INT64_MAX], [axis])]
+        parts += [op.Slice(x, [0], [high], [axis])] if high > 0 else []
+        x = op.Concat(*parts, axis=axis) if len(parts) > 1 else parts[0]
+    return x
+
+
 @rule("aten::_pad_circular")
 def pad_circular(op, self, pad):
-    return padded(op, self, pad, "wrap")
+    return wrapped(op, self, pad)
 
 
 @rule("aten::im2col")

@@ -337,3 +337,38 @@ def diagonal(op, self, offset=0, dim1=0, dim2=1):
     x = op.reshape(op.Transpose(self, perm=[*rest, a, b]), [*(op.size(self, i) for i in rest), rows * columns])
     places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
     return op.Gather(x, places.astype(np.int64), axis=-1)
+
+
+@rule("aten::searchsorted.Tensor")
+def searchsorted(op, sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
+    if sorter is not None:
+        sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
+    right = side == "right" if side is not None else right
+    edges, x = together(op, sorted_sequence, self)
+    edges = op.Unsqueeze(edges, [-2])
+    below = op.LessOrEqual(edges, op.Unsqueeze(x, [-1])) if right else op.Less(edges, op.Unsqueeze(x, [-1]))
+    count = op.ReduceSum(op.Cast(below, to=D.INT64), [-1], keepdims=0)
+    count = op.reshape(count, []) if rank(self) == 0 and rank(count) else count
+    return op.Cast(count, to=D.INT32) if out_int32 else count
+
+
+@rule("aten::bucketize.Tensor")
+def bucketize(op, self, boundaries, *, out_int32=False, right=False):
+    return searchsorted(op, boundaries, self, out_int32=out_int32, right=right)
+
+
+@rule("aten::index_reduce")
+def index_reduce(op, self, dim, index, source, reduce, *, include_self=True):
+    how = {"mean": "mean", "prod": "prod", "amax": "amax", "amin": "amin"}[reduce]
+    if rank(self) == 0:
+        one = [op.reshape(v, [1]) for v in (self, index, source)]
+        return op.reshape(scatter_reduce(op, one[0], 0, one[1], one[2], how, include_self=include_self), [])
+    places = _along(op, index, source, dim)
+    return scatter_reduce(op, self, dim, places, source, how, include_self=include_self)
+
+
+@rule("aten::put")
+def put(op, self, index, source, accumulate=False):
+    flat = op.reshape(self, [-1])
+    y = scattered(op, flat, 0, op.reshape(index, [-1]), op.reshape(source, [-1]), "add" if accumulate else None)
+    return op.reshape(y, sizes(op, self))

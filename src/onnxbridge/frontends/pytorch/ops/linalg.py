@@ -1,5 +1,6 @@
 """Products of matrices, and what is made of them."""
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.ops import rule
@@ -31,8 +32,18 @@ def mv(op, self, vec):
     return product(op, self, vec)
 
 
-@rule("aten::dot", "aten::vdot", "aten::inner")
-def dot(op, self, other):
+@rule("aten::dot")
+def dot(op, self, tensor):
+    return product(op, self, tensor)
+
+
+@rule("aten::vdot")
+def vdot(op, self, other):
+    return product(op, self, other)
+
+
+@rule("aten::inner")
+def inner(op, self, other):
     if len(self.shape) == 0 or len(other.shape) == 0:
         return op.Mul(self, other)
     last = list(range(len(other.shape)))
@@ -44,7 +55,7 @@ def dot(op, self, other):
     return op.reshape(product(op, rows, columns), lead)
 
 
-@rule("aten::outer", "aten::ger", "aten::linalg_outer")
+@rule("aten::outer", "aten::ger")
 def outer(op, self, vec2):
     return times(op, op.Unsqueeze(self, [1]), vec2)
 
@@ -103,6 +114,28 @@ def bilinear(op, input1, input2, weight, bias=None):
     return y if bias is None else op.Add(y, bias)
 
 
-@rule("aten::linalg_det", "aten::det")
-def det(op, A):
+@rule("aten::linalg_det")
+def linalg_det(op, A):
     return op.Det(A)
+
+
+@rule("aten::det")
+def det(op, self):
+    return op.Det(self)
+
+
+@rule("aten::tril")
+def tril(op, self, diagonal=0):
+    return _triangle(op, self, diagonal, upper=0)
+
+
+@rule("aten::triu")
+def triu(op, self, diagonal=0):
+    return _triangle(op, self, diagonal, upper=1)
+
+
+def _triangle(op, x, diagonal, upper):
+    k = diagonal if isinstance(diagonal, ir.Value) else np.int64(diagonal)
+    if x.dtype == ir.DataType.BOOL:
+        return op.Cast(op.Trilu(op.Cast(x, to=ir.DataType.INT64), k, upper=upper), to=x.dtype)
+    return op.Trilu(x, k, upper=upper)

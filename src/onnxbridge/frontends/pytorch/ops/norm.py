@@ -31,6 +31,13 @@ def batch_norm_no_training(op, input, weight, bias, running_mean, running_var, m
     return y, nothing, nothing
 
 
+@rule("aten::native_batch_norm")
+def native_batch_norm(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
+    if training:
+        raise Unsupported("batch normalisation updates its statistics", "call eval() before exporting")
+    return batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps)
+
+
 def _with_statistics(op, input, weight, bias, mean, var, eps):
     channels = mean.shape[0]
     weight = filled(op, 1, channels, mean) if weight is None else weight
@@ -99,8 +106,3 @@ def rms_norm(op, input, normalized_shape, weight=None, eps=None):
     mean = op.ReduceMean(op.Mul(input, input), axes, keepdims=1)
     y = op.Div(input, op.Sqrt(op.Add(mean, eps)))
     return y if weight is None else op.Mul(y, cast(op, weight, input.dtype))
-
-
-@rule("aten::local_response_norm")
-def local_response_norm(op, input, size, alpha=1e-4, beta=0.75, k=1.0):
-    return op.LRN(input, size=size, alpha=alpha, beta=beta, bias=k)

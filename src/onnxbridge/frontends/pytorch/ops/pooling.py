@@ -16,8 +16,10 @@ def _windows(x, rank, kernel, stride, padding, dilation, ceil_mode):
     for i, n in enumerate(list(x.shape)[-rank:]):
         reach = dilation[i] * (kernel[i] - 1) + 1
         if not isinstance(n, int):
-            if ceil_mode and stride[i] != 1:
+            if ceil_mode and reach < padding[i] + stride[i]:
                 raise Unsupported("ceil_mode on a dynamic size", "fix the spatial sizes or use ceil_mode=False")
+            # so long a window never begins behind the input, whatever its size
+            ends[i] += stride[i] - 1 if ceil_mode else 0
             sizes.append(None)
             continue
         room = n + 2 * padding[i] - reach
@@ -68,6 +70,8 @@ def average(op, x, rank, kernel_size, stride, padding, ceil_mode, count_include_
         return op.Mul(y, float(np.prod(kernel)) / divisor_override)
     if not include or tuple(ends) == tuple(padding):
         return y
+    if None in sizes:
+        raise Unsupported("ceil_mode with counted padding on a dynamic size", "fix the spatial sizes")
     # what lies beyond the padding is counted by ONNX's window, not by PyTorch's
     for i, axis in enumerate(range(len(x.shape) - rank, len(x.shape))):
         starts = np.arange(sizes[i]) * stride[i] - padding[i]
@@ -116,6 +120,8 @@ def _adaptive(x, rank, output_size):
 def _adaptive_avg(rank):
     def lower(op, self, output_size):
         sizes, wanted = _adaptive(self, rank, output_size)
+        if 0 in self.shape:  # of nothing; ONNX Runtime's product of matrices cannot take an empty batch
+            return op.reshape(self, [*(op.size(self, i) for i in range(len(self.shape) - rank)), *wanted])
         if all(w == 1 for w in wanted):
             if len(self.shape) == rank + 2:
                 return op.GlobalAveragePool(self)
@@ -139,11 +145,14 @@ def _mean_of_parts(op, x, axis, size, count):
     matrix = np.zeros((size, count), x.dtype.numpy())
     for i, (start, end) in enumerate(_parts(size, count)):
         matrix[start:end, i] = 1 / (end - start)
-    order = list(range(len(x.shape)))
-    order[axis], order[-1] = order[-1], order[axis]
     if axis == -1:
         return op.MatMul(x, matrix)
-    return op.Transpose(op.MatMul(op.Transpose(x, perm=order), matrix), perm=order)
+    behind = list(x.shape)[axis + 1 :]
+    lead = [op.size(x, i) for i in range(len(x.shape) + axis)]
+    if len(behind) == 1:
+        return op.MatMul(np.ascontiguousarray(matrix.T), x)
+    flat = op.reshape(x, [*lead, size, behind[0] * behind[1]])
+    return op.reshape(op.MatMul(np.ascontiguousarray(matrix.T), flat), [*lead, count, *behind])
 
 
 def _adaptive_max(rank):
@@ -181,5 +190,7 @@ def _max_of_parts(op, x, rank, sizes, wanted):
 
 
 for _rank in (1, 2, 3):
-    rule(f"aten::adaptive_avg_pool{_rank}d", f"aten::_adaptive_avg_pool{_rank}d")(_adaptive_avg(_rank))
+    rule(f"aten::adaptive_avg_pool{_rank}d")(_adaptive_avg(_rank))
+    if _rank > 1:
+        rule(f"aten::_adaptive_avg_pool{_rank}d")(_adaptive_avg(_rank))
     rule(f"aten::adaptive_max_pool{_rank}d")(_adaptive_max(_rank))

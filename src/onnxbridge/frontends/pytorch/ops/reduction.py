@@ -5,8 +5,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.arithmetic import truth
+from onnxbridge.frontends.pytorch.ops.comparison import truth
 from onnxbridge.frontends.pytorch.ops.shape import sizes
 from onnxbridge.frontends.pytorch.promotion import cast, floating, is_float
 
@@ -257,8 +258,13 @@ def norm_scalar(op, self, p=2):
     return norm_of(op, self, p, None, False)
 
 
-@rule("aten::norm.ScalarOpt_dim", "aten::norm.ScalarOpt_dim_dtype")
-def norm(op, self, p, dim, keepdim=False, *, dtype=None):
+@rule("aten::norm.ScalarOpt_dim")
+def norm(op, self, p, dim, keepdim=False):
+    return norm_of(op, self, 2 if p is None else p, dim, keepdim)
+
+
+@rule("aten::norm.ScalarOpt_dim_dtype")
+def norm_dtype(op, self, p, dim, keepdim=False, *, dtype=None):
     return norm_of(op, cast(op, self, dtype or self.dtype), 2 if p is None else p, dim, keepdim)
 
 
@@ -284,47 +290,6 @@ def cumsum(op, self, dim, *, dtype=None):
     return op.CumSum(x, np.int64(dim))
 
 
-@rule("aten::topk")
-def topk(op, self, k, dim=-1, largest=True, sorted=True):
-    if len(self.shape) == 0:
-        return self, op.constant(np.int64(0))
-    return op.TopK(self, op.dims([k]), axis=dim, largest=int(largest), sorted=int(sorted), outputs=2)
-
-
-def ordered(op, x, dim, descending):
-    """Values and places in order, equal elements in their own."""
-    if len(x.shape) == 0:
-        return x, op.constant(np.int64(0))
-    wide = op.Cast(x, to=D.INT32) if x.dtype == D.BOOL else x
-    values, places = op.TopK(wide, op.dims([op.size(x, dim)]), axis=dim, largest=int(descending), outputs=2)
-    return (op.Cast(values, to=x.dtype) if wide is not x else values), places
-
-
-@rule("aten::sort")
-def sort(op, self, dim=-1, descending=False):
-    return ordered(op, self, dim, descending)
-
-
-@rule("aten::sort.stable")
-def sort_stable(op, self, *, stable=None, dim=-1, descending=False):
-    return ordered(op, self, dim, descending)
-
-
-@rule("aten::argsort")
-def argsort(op, self, dim=-1, descending=False):
-    return ordered(op, self, dim, descending)[1]
-
-
-@rule("aten::argsort.stable")
-def argsort_stable(op, self, *, stable=None, dim=-1, descending=False):
-    return ordered(op, self, dim, descending)[1]
-
-
-@rule("aten::msort")
-def msort(op, self):
-    return ordered(op, self, 0, False)[0]
-
-
 @rule("aten::count_nonzero.dim_IntList")
 def count_nonzero_dims(op, self, dim):
     return reduced(op, "ReduceSum", op.Cast(truth(op, self), to=D.INT64), dim)
@@ -348,3 +313,36 @@ def diff(op, self, n=1, dim=-1, prepend=None, append=None):
 def whole_shape(op, x):
     """The shape as one value."""
     return op.dims(sizes(op, x))
+
+
+@rule("aten::cumprod")
+def cumprod(op, self, dim, *, dtype=None):
+    x = summed(op, self, dtype)
+    return _running(op, x, dim, op.Mul) if len(x.shape) else x
+
+
+def _running(op, x, dim, combine):
+    """combine over all elements up to each one: after log2(n) steps, each with what lies twice as far back."""
+    size = x.shape[dim]
+    if not isinstance(size, int):
+        raise Unsupported("a running product or extreme over a dynamic size", "fix that size")
+    step = 1
+    while step < size:
+        head = op.Slice(x, [0], [step], [dim])
+        rest = combine(op.Slice(x, [step], [size], [dim]), op.Slice(x, [0], [size - step], [dim]))
+        x = op.Concat(head, rest, axis=dim)
+        step *= 2
+    return x
+
+
+@rule("aten::logcumsumexp")
+def logcumsumexp(op, self, dim):
+    if len(self.shape) == 0:
+        return self
+
+    def together(a, b):
+        top = op.Max(a, b)
+        shift = op.Where(op.Equal(op.Abs(top), math.inf), 0.0, top)
+        return op.Add(op.Log(op.Add(op.Exp(op.Sub(a, shift)), op.Exp(op.Sub(b, shift)))), shift)
+
+    return _running(op, self, dim, together)

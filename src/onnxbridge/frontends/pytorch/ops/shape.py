@@ -2,9 +2,6 @@
 
 import math
 
-import numpy as np
-import onnx_ir as ir
-
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.promotion import cast, common, together
@@ -26,12 +23,12 @@ def sizes(op, x):
     return [op.size(x, i) for i in range(rank(x))]
 
 
-@rule("aten::view", "aten::_unsafe_view")
+@rule("aten::view", "aten::_unsafe_view", "aten::view_copy")
 def view(op, self, size):
     return reshape(op, self, size)
 
 
-@rule("aten::reshape", "aten::view_copy")
+@rule("aten::reshape")
 def reshape(op, self, shape):
     shape = list(shape)
     known = [d for d in self.shape if isinstance(d, int)]
@@ -368,18 +365,20 @@ def channel_shuffle(op, self, groups):
     return op.reshape(op.Transpose(x, perm=order), [n, c, *rest])
 
 
-@rule("aten::tril")
-def tril(op, self, diagonal=0):
-    return _triangle(op, self, diagonal, upper=0)
+@rule("aten::meshgrid")
+def meshgrid(op, tensors):
+    return meshgrid_indexing(op, tensors, indexing="ij")
 
 
-@rule("aten::triu")
-def triu(op, self, diagonal=0):
-    return _triangle(op, self, diagonal, upper=1)
-
-
-def _triangle(op, x, diagonal, upper):
-    k = diagonal if isinstance(diagonal, ir.Value) else np.int64(diagonal)
-    if x.dtype == ir.DataType.BOOL:
-        return op.Cast(op.Trilu(op.Cast(x, to=ir.DataType.INT64), k, upper=upper), to=x.dtype)
-    return op.Trilu(x, k, upper=upper)
+@rule("aten::meshgrid.indexing")
+def meshgrid_indexing(op, tensors, *, indexing):
+    n = len(tensors)
+    swap = indexing == "xy" and n > 1
+    places = [1, 0, *range(2, n)] if swap else list(range(n))
+    lengths = [op.size(t, 0) if rank(t) else 1 for t in tensors]
+    grid = [0] * n
+    for place, length in zip(places, lengths, strict=True):
+        grid[place] = length
+    shape = op.dims(grid)
+    upright = [op.reshape(t, [-1 if i == p else 1 for i in range(n)]) for t, p in zip(tensors, places, strict=True)]
+    return tuple(op.Expand(t, shape) for t in upright)

@@ -1,0 +1,67 @@
+"""Converts a PyTorch model, checks the file, runs it in ONNX Runtime and compares with PyTorch itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxbridge.frontends.pytorch import frontend
+from onnxbridge.hub.passes import clean
+
+ROUNDING = 2.0**-16
+"""Both sides round every operation to 2^-24 of its result, in different orders of at most some hundred operations."""
+
+
+def converted(source, inputs=None, dynamic=None):
+    """The checked hub model as a file's content."""
+    model = clean(frontend.to_hub(source, inputs, dynamic))
+    proto = ir.serde.serialize_model(model)
+    onnx.checker.check_model(proto, full_check=True)
+    return model, proto
+
+
+def judge(proto):
+    """The file in ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    return onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"]
+    )
+
+
+def ran(session, feeds):
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, session.run(None, feeds), strict=True))
+
+
+def feeds_of(model, inputs):
+    """The example inputs' tensors by the model's input names."""
+    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
+    return {v.name: x.numpy() for v, x in zip(model.graph.inputs, leaves, strict=True)}
+
+
+def same(got, wanted, rtol=ROUNDING):
+    assert list(got) == list(wanted)
+    for name, value in wanted.items():
+        assert got[name].dtype == value.dtype, name
+        assert got[name].shape == value.shape, name
+        if value.size and value.dtype.kind == "f":
+            finite = value[np.isfinite(value)]
+            scale = float(np.abs(finite).max()) if finite.size else 1.0
+            np.testing.assert_allclose(got[name], value, rtol, rtol * scale, err_msg=name)
+        else:
+            np.testing.assert_array_equal(got[name], value, err_msg=name)
+
+
+def agrees(source, inputs, dynamic=None, other=None, rtol=ROUNDING):
+    """Convert, and compare on the example inputs and on others (of other sizes, where these are dynamic)."""
+    model, proto = converted(source, inputs, dynamic)
+    session, eager = judge(proto), frontend.runner(source)
+    for given in (inputs, *(other or ())):
+        feeds = feeds_of(model, given)
+        same(ran(session, feeds), eager(feeds), rtol)
+    return model

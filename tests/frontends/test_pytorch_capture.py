@@ -1,0 +1,234 @@
+"""Sources of every form, names, places, dynamic sizes, and what is said when something is in the way."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import torch
+from pytorch_judge import agrees, converted, judge, ran, same
+from torch import nn
+from torch.nn import functional as F
+
+from onnxbridge.errors import ConversionError, UnsafeFileError, UsageError
+from onnxbridge.frontends.pytorch import frontend
+
+HERE = Path(__file__).name
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        self.register_buffer("shift", torch.arange(3.0))
+
+    def forward(self, x, unused=None):
+        return F.softmax(self.inner(x) + self.shift, -1)
+
+
+def test_names_are_the_users():
+    class Named(nn.Module):
+        def forward(self, x, pair, k=2):
+            return {"relu": F.relu(x) * k, "sum": pair["a"] + pair["b"], "x": x, "more": (x, None)}
+
+    example = (torch.randn(2, 2), {"a": torch.randn(2), "b": torch.randn(2)})
+    net = Named()
+    model = agrees(net, example)
+    assert [v.name for v in model.graph.inputs] == ["x", "pair_a", "pair_b"]
+    assert [v.name for v in model.graph.outputs] == ["relu", "sum", "x_1", "more_0"]
+
+
+def test_weights_keep_names_and_memory():
+    net = Net().eval()
+    model = frontend.to_hub(net, (torch.randn(2, 4),))
+    held = {name: v.const_value.numpy() for name, v in model.graph.initializers.items()}
+    for name, tensor in net.state_dict().items():
+        assert np.shares_memory(held[name], tensor.numpy()), name
+
+
+def test_shared_weights_are_one():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.out = nn.Embedding(100, 16), nn.Linear(16, 100, bias=False)
+            self.out.weight = self.words.weight
+
+        def forward(self, ids):
+            return self.out(self.words(ids)[:, 0])
+
+    model = agrees(Tied().eval(), (torch.randint(0, 100, (2, 3)),))
+    assert sum(v.const_value.size == 1600 for v in model.graph.initializers.values()) == 1
+
+
+def test_inputs_that_nothing_uses_stay():
+    model = agrees(Net().eval(), (torch.randn(2, 4), torch.randn(7)))
+    assert [v.name for v in model.graph.inputs] == ["x", "unused"]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_dynamic_batch_of_any_example_size(batch):
+    model = agrees(Net().eval(), {"x": torch.randn(batch, 4)}, {"x": {0: "batch"}}, [{"x": torch.randn(5, 4)}])
+    assert [list(v.shape) for v in (*model.graph.inputs, *model.graph.outputs)] == [["batch", 4], ["batch", 3]]
+
+
+def test_torchs_own_dynamic_shapes():
+    shapes = {"x": {0: torch.export.Dim("rows", min=1, max=64)}}
+    model = agrees(Net().eval(), (torch.randn(2, 4),), shapes, [(torch.randn(9, 4),)])
+    assert list(model.graph.inputs[0].shape) == ["rows", 4]
+
+
+def test_what_must_be_fixed_is_said():
+    with pytest.raises(UsageError, match=r"'features' \(axis 1 of x\) cannot vary: the model's code fixes it to 4"):
+        frontend.to_hub(Net().eval(), (torch.randn(2, 4),), {"x": {1: "features"}})
+    with pytest.raises(UsageError, match="there is no input y; the inputs are x"):
+        frontend.to_hub(Net().eval(), (torch.randn(2, 4),), {"y": {0: "n"}})
+    with pytest.raises(UsageError, match="needs example inputs: its forward takes x"):
+        frontend.to_hub(Net().eval(), None)
+    with pytest.raises(UsageError, match="forward has no parameter z"):
+        frontend.to_hub(Net().eval(), {"z": torch.randn(2)})
+
+
+def test_a_module_in_training_is_converted_as_it_infers_and_left_as_it_was():
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5)).train()
+    net[1].eval()
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    agrees(net, (torch.randn(2, 1, 5, 5),))
+    assert [m.training for m in net] == [True, False, True]
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+
+
+def test_a_program_in_training_is_refused():
+    program = torch.export.export(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).train(), (torch.randn(2, 1, 5, 5),))
+    with pytest.raises((ConversionError, UsageError), match=r"eval\(\)"):
+        frontend.to_hub(program)
+
+
+def test_state_that_outlives_a_call_is_refused():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x):
+            self.seen.add_(1)
+            return x + self.seen
+
+    with pytest.raises(UsageError, match=r"writes to its buffers \(seen\)"):
+        frontend.to_hub(Counter(), (torch.randn(2),))
+
+
+class Unknown(nn.Module):
+    def forward(self, x):
+        a = torch.special.airy_ai(x)  # first
+        b = torch.special.bessel_y0(a)  # second
+        c = torch.nn.functional.relu(b)
+        d = torch.geqrf(c)[0]  # third
+        e = torch.hash_tensor(d)  # fourth
+        return torch.linalg.ldl_factor(x)[0] + e  # fifth
+
+
+def test_every_unknown_operator_is_reported_with_its_line():
+    with pytest.raises(ConversionError) as caught:
+        frontend.to_hub(Unknown(), (torch.randn(3, 3),))
+    lines = Path(__file__).read_text().splitlines()
+    wanted = {}
+    for number, line in enumerate(lines, 1):
+        mark = line.rpartition("# ")[2]
+        if mark in ("first", "second", "third", "fourth", "fifth"):
+            wanted[mark] = number
+    problems = {p.op: p.places[0] for p in caught.value.problems}
+    assert len(problems) == 5
+    assert sorted(place.line for place in problems.values()) == sorted(wanted.values())
+    assert all(place.file.endswith(HERE) and place.scope == "Unknown.forward" for place in problems.values())
+    assert not any(place.file.startswith("/") for place in problems.values())
+
+
+def test_nodes_carry_the_users_line_and_the_module():
+    model = frontend.to_hub(Net().eval(), (torch.randn(2, 4),))
+    gemm = next(n for n in model.graph if n.op_type == "Gemm")
+    assert gemm.metadata_props["onnxbridge.scope"] == "inner.0"
+    assert gemm.metadata_props["onnxbridge.source"].partition(":")[0].endswith(HERE)
+
+
+def test_nothing_is_printed(capfd):
+    torch.export.export(Net().eval(), (torch.randn(2, 4),))  # what PyTorch prints when first used is not ours
+    capfd.readouterr()
+    frontend.to_hub(nn.LSTM(4, 3).eval(), (torch.randn(2, 1, 4),), {"input": {0: "t"}})
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_factory_and_weights(tmp_path, monkeypatch):
+    (tmp_path / "made_here.py").write_text("import torch\ndef build():\n    return torch.nn.Linear(3, 2)\n\nnumber = 3\n")
+    monkeypatch.chdir(tmp_path)
+    net = nn.Linear(3, 2)
+    torch.save(net.state_dict(), "net.pth")
+    source = ("made_here:build", "net.pth")
+    assert frontend.accepts(source) and frontend.accepts("made_here:build")
+    _, proto = converted(source, (torch.randn(2, 3),))
+    x = np.random.default_rng(0).normal(size=(2, 3)).astype("f")
+    same(ran(judge(proto), {"input": x}), {"output": net(torch.from_numpy(x)).detach().numpy()})
+    wrong = {"made_here:nothing": "has no 'nothing'", "not_there:build": "no module", "made_here:number": "cannot be called"}
+    for name, text in wrong.items():
+        with pytest.raises(UsageError, match=text):
+            frontend.to_hub(name, (torch.randn(2, 3),))
+    sys.modules.pop("made_here", None)
+
+
+def test_pickles_are_not_opened(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "touched",))
+
+    torch.save(Bomb(), tmp_path / "bomb.pth")
+    torch.save(Net(), tmp_path / "module.pth")
+    torch.save(Net().state_dict(), tmp_path / "state.pth")
+    for name in ("bomb", "module", "state"):
+        path = tmp_path / f"{name}.pth"
+        assert frontend.accepts(path)
+        with pytest.raises(UnsafeFileError, match=r"torch\.export\.save"):
+            frontend.to_hub(path, None)
+    with pytest.raises(UnsafeFileError):
+        frontend.to_hub((f"{__name__}:Net", tmp_path / "bomb.pth"), (torch.randn(2, 4),))
+    assert not (tmp_path / "touched").exists()
+
+
+def test_the_digits_example(tmp_path, monkeypatch):
+    folder = Path(__file__).parents[2] / "examples" / "digits"
+    monkeypatch.syspath_prepend(folder)
+    import data
+    import torch_net
+
+    split = data.split()
+    np.savez(tmp_path / "digits.npz", **split)
+    threads = torch.get_num_threads()
+    torch_net.main(str(tmp_path / "digits.npz"), str(tmp_path / "net.pt2"))
+    torch.set_num_threads(threads)
+    _, proto = converted(tmp_path / "net.pt2")
+    [scores] = judge(proto).run(None, {"image": split["x_test"]})
+    assert (scores.argmax(1) == split["y_test"]).mean() > 0.95
+    model, again = converted(("torch_net:build", tmp_path / "net.pth"), {"image": (("n", 1, 8, 8), "float32")})
+    assert list(model.graph.inputs[0].shape) == ["n", 1, 8, 8]
+    np.testing.assert_allclose(judge(again).run(None, {"image": split["x_test"]})[0], scores, atol=2.0**-16)
+    sys.modules.pop("data"), sys.modules.pop("torch_net")
+
+
+def test_bfloat16_weights_are_views():
+    net = nn.Linear(8, 8).to(torch.bfloat16)
+    model = frontend.to_hub(net, (torch.randn(2, 8, dtype=torch.bfloat16),))
+    weight = model.graph.initializers["weight"].const_value
+    assert weight.dtype == ir.DataType.BFLOAT16
+    assert weight.numpy().ctypes.data == net.weight.data_ptr()
+
+
+def test_a_norm_that_trains_does_not_come_in_by_its_parts():
+    class Trains(nn.Module):
+        def forward(self, x, mean, var):
+            return F.batch_norm(x, mean, var, training=True)
+
+    with pytest.raises(ConversionError, match="updates its statistics"):
+        frontend.to_hub(Trains(), (torch.randn(4, 3), torch.zeros(3), torch.ones(3)))

@@ -337,6 +337,8 @@ for _flags in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
 for _kernel in ["triangle", "box", "lanczos1", "lanczos3", "lanczos5", "gaussian", "keyscubic", "mitchellcubic"]:
     S("ScaleAndTranslate", images=f32(1, 9, 8, 2), size=[5, 13], scale=[5 / 9, 13 / 8], translation=[0.0, 0.0], kernel_type=_kernel, label=_kernel)
     S("ScaleAndTranslate", images=f32(1, 9, 8, 2), size=[5, 13], scale=[0.6, 1.6], translation=[0.7, -1.2], kernel_type=_kernel, antialias=False, label=_kernel)
+for _old, _new, _flags in ((2, 82, {}), (4, 75, {"align_corners": True}), (2, 41, {"half_pixel_centers": True})):
+    S("ResizeNearestNeighbor", images=f32(1, _old, 3, 2), size=[_new, 5], label="rounding", **_flags)
 S("AdjustContrastv2", images=f32(2, 4, 5, 3), contrast_factor=np.float32(1.7))
 S("ExtractImagePatches", images=f32(2, 7, 8, 3), ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, 2, 1], padding="VALID")
 

@@ -21,17 +21,32 @@ def _resize(op, images, size, align_corners, half_pixel_centers, mode, **attrs):
     return last(op, op.Resize(x, None, None, target, mode=mode, coordinate_transformation_mode=where, **attrs), "NHWC")
 
 
+def _nearest(old, new, align_corners, half_pixel_centers):
+    """Which old element each new one is, as TensorFlow and as ONNX work it out in float32."""
+    f, x = np.float32, np.arange(new, dtype=np.float32)
+    if align_corners and new > 1:
+        own = x * (f(old - 1) / f(new - 1))
+        places = np.floor(own.astype(np.float64) + 0.5), np.floor(x * f(old - 1) / f(new - 1) + f(0.5))
+    elif half_pixel_centers:
+        places = np.floor((x + f(0.5)) * (f(old) / f(new))), np.floor((x + f(0.5)) / (f(new) / f(old)) - f(0.5) + f(0.5))
+    else:
+        places = np.floor(x * (f(old) / f(new))), np.floor(x / (f(new) / f(old)))
+    return tuple(np.clip(p, 0, old - 1).astype(np.int64) for p in places)
+
+
 @rule("ResizeNearestNeighbor")
 def resize_nearest_neighbor(op, images, size, *, align_corners=False, half_pixel_centers=False):
-    nearest = "round_prefer_ceil" if align_corners else "floor"
-    if half_pixel_centers:
-        return _nearest_half(op, images, size)
-    return _resize(op, images, size, align_corners, False, "nearest", nearest_mode=nearest)
+    """TensorFlow takes floor((i + 0.5) * scale); ONNX's half_pixel subtracts another 0.5, so it rounds up from there.
 
-
-def _nearest_half(op, images, size):
-    """TensorFlow takes floor((i + 0.5) * scale); ONNX's half_pixel subtracts another 0.5, so round up from there."""
-    return _resize(op, images, size, False, True, "nearest", nearest_mode="round_prefer_ceil")
+    Where rounding alone would pick another neighbour, the elements are gathered.
+    """
+    old, new = list(images.shape)[1:3], fold.sizes(size) or [None, None]
+    if all(isinstance(s, int) for s in (*old, *new)):
+        both = [_nearest(o, n, align_corners, half_pixel_centers) for o, n in zip(old, new, strict=True)]
+        if not all(np.array_equal(*places) for places in both):
+            return op.Gather(op.Gather(images, both[0][0], axis=1), both[1][0], axis=2)
+    mode = "round_prefer_ceil" if align_corners or half_pixel_centers else "floor"
+    return _resize(op, images, size, align_corners, half_pixel_centers, "nearest", nearest_mode=mode)
 
 
 @rule("ResizeBilinear")

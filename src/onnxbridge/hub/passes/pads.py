@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-
 # What these compute is never below zero, so that zeros around it change no maximum, whatever a pool pads with itself.
 _NOT_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softplus", "Softmax", "Abs", "Exp", "Sqrt", "ThresholdedRelu"})
 

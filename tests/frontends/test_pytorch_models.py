@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from pytorch_judge import agrees, converted, judge, ran, same
@@ -265,3 +266,16 @@ def test_a_specification_instead_of_an_example():
     feeds = {k: v.numpy() for k, v in tokens(3, 8).items()}
     same(ran(judge(proto), feeds), frontend.runner(net)(feeds))
     assert list(model.graph.inputs[0].shape) == ["batch", 8]
+
+
+def test_tails_keep_their_digits():
+    """The complementary error function far out, and the logarithms near 0, to a relative error of some units in the last place."""
+
+    class Tails(nn.Module):
+        def forward(self, x):
+            return torch.special.erfc(x), torch.log1p(x * 1e-6), torch.expm1(x * 1e-6), torch.lgamma(x)
+
+    x = torch.tensor([0.25, -0.75, 1.0, 2.5, 4.0, 7.0, 9.0, -3.5])
+    model, proto = converted(Tails(), (x,))
+    for (name, value), wanted in zip(ran(judge(proto), {"x": x.numpy()}).items(), Tails()(x), strict=True):
+        np.testing.assert_allclose(value, wanted.numpy(), rtol=2.0**-18, atol=1e-7 if name == "output_3" else 0)

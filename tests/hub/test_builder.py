@@ -138,6 +138,11 @@ def test_nodes_carry_their_place(op):
     assert places.read(y.producer()) == where
 
 
+def test_equal_weights_stay_apart(op):
+    zeros = np.zeros(4, np.float32)
+    assert op.constant(zeros, "a.bias") is not op.constant(zeros, "b.bias")
+
+
 def test_equal_small_constants_are_one(op):
     x = op.input("x", FLOAT, [2])
     first = op.Add(x, 1.0).producer().inputs[1]

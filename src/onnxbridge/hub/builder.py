@@ -70,14 +70,14 @@ class Builder:
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]
 
     def constant(self, value: Any, name: str = "", dtype: ir.DataType | None = None) -> ir.Value:
-        """A constant value. Arrays and tensors are held by reference; small ones with the same content are one value."""
+        """A constant value. Arrays and tensors are held by reference; small ones without a name are one value if they are equal."""
         if isinstance(value, ir.Value):
             return value
         if isinstance(value, ir.TensorProtocol):
             return self._constant_value(value, name)
         array = np.asarray(value, dtype=dtype.numpy() if dtype else None)
         key: tuple[Any, ...] | None = None
-        if array.size <= 16 and array.dtype != object:
+        if not name and array.size <= 16 and array.dtype != object:
             key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
             if key in self._constants:
                 return self._constants[key]

@@ -7,6 +7,7 @@ import logging
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from onnxbridge.hub.passes.identities import DropIdentities
 from onnxbridge.hub.passes.infer import infer
 
 __all__ = ["clean", "infer", "inline"]
@@ -18,11 +19,13 @@ def inline(model: ir.Model) -> ir.Model:
 
 
 def clean(model: ir.Model) -> ir.Model:
-    """Leave out what computes nothing: identities, constants written twice, nodes and weights that nobody uses."""
+    """Leave out what computes nothing: identities, nodes written twice, nodes and weights that nobody uses.
+
+    Weights that happen to be equal stay apart: each has its own name, and in a target that trains its own future.
+    """
     passes = ir.passes.Sequential(
         common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
-        common.IdentityEliminationPass(),
-        common.DeduplicateInitializersPass(),
+        DropIdentities(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )

@@ -17,7 +17,6 @@ from onnxbridge.rules import REQUIRED
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
 import node_cases
 
-
 # Drawn numbers are those of another generator, so there is nothing to compare.
 RANDOM = ("test_bernoulli", "test_training_dropout_default", "test_training_dropout", "test_training_dropout_mask")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -105,8 +106,17 @@ def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
 
 
+class _OnlyAtRunTime(Exception):
+    """A leaf wants to read a tensor while it is being recorded."""
+
+
+_recording: ContextVar[bool] = ContextVar("recording", default=False)
+
+
 def read(tensor: Any) -> list[int]:
-    """The elements of an integer tensor, inside a leaf: there are none while recording, which its caller then knows."""
+    """The elements of an integer tensor, inside a leaf; while recording there are none, and the leaf's result is unknown."""
+    if _recording.get():
+        raise _OnlyAtRunTime("it depends on numbers")
     return [int(v) for v in tensor.reshape(-1).tolist()]
 
 
@@ -244,6 +254,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         if unknown is not None or getattr(node.target, "at_run_time", False):
             return unknown or Unknown()
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        token = _recording.set(True)
         try:
             with self.mode, enable_python_dispatcher():  # without it some functions take a symbolic size for its example
                 if node.op == "call_method":
@@ -253,6 +264,8 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
             if any(_is_symbolic(m) for m in metas) or _is_about_data(e):
                 return Unknown(e)
             raise
+        finally:
+            _recording.reset(token)
 
     # graphs inside
 
@@ -300,6 +313,8 @@ def _is_symbolic(meta: Any) -> bool:
 
 
 def _is_about_data(error: Exception) -> bool:
+    if isinstance(error, _OnlyAtRunTime):
+        return True
     names = {c.__name__ for c in type(error).__mro__}
     return bool(names & {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"})
 

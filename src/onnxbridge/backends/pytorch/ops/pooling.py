@@ -69,7 +69,7 @@ def max_pool(
         padding = tuple(before)
     elif any(isinstance(p, torch.fx.Proxy) or p for p in (*before, *final)):
         data = F.pad(data, reach(before, final), value=-math.inf)
-    if not any(outputs[1:]):
+    if not any(outputs[1:]) and rank > 1:  # max_pool1d without places fixes a dynamic length
         return _MAX[rank](data, kernel_shape, strides, padding, dilations).to(X.dtype)
     values, places = _MAX[rank](data, kernel_shape, strides, padding, dilations, False, return_indices=True)
     shifts = before if padding == 0 else [0] * rank

@@ -7,7 +7,7 @@ import math
 import torch
 
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import leaf
+from onnxbridge.backends.pytorch.recorder import leaf, read
 from onnxbridge.backends.pytorch.sizes import known_ints
 
 
@@ -78,7 +78,7 @@ _OF_ONE = {
 def reduced(data, axes, op, keepdims, noop_with_empty_axes):
     """One of `REDUCTIONS`; `axes` are numbers, or a tensor that is read when the module runs."""
     if isinstance(axes, torch.Tensor):
-        axes = axes.tolist()
+        axes = read(axes)
     if not axes and noop_with_empty_axes:
         return _OF_ONE.get(op, torch.clone)(data)
     dims = [a % data.ndim for a in axes] if axes else list(range(data.ndim))

@@ -93,7 +93,7 @@ def flatten(input, *, axis=1):
 
 @leaf
 def squeezed(data, axes):
-    return data.squeeze(axes if isinstance(axes, tuple) else tuple(axes.tolist()))
+    return data.squeeze(axes if isinstance(axes, tuple) else tuple(read(axes)))
 
 
 @rule("Squeeze")
@@ -111,7 +111,7 @@ def squeezed_all(data):
 
 @leaf
 def unsqueezed(data, axes):
-    axes = axes if isinstance(axes, tuple) else tuple(axes.tolist())
+    axes = axes if isinstance(axes, tuple) else tuple(read(axes))
     for axis in sorted(a % (data.ndim + len(axes)) for a in axes):
         data = data.unsqueeze(axis)
     return data
@@ -130,7 +130,7 @@ def unsqueeze(data, axes):
 @leaf
 def broadcast_to(data, shape):
     """Each of the two may be the larger one."""
-    shape = shape if isinstance(shape, (list, tuple)) else shape.tolist()
+    shape = shape if isinstance(shape, (list, tuple)) else read(shape)
     return data.expand(torch.broadcast_shapes(data.shape, shape))
 
 
@@ -218,7 +218,7 @@ def slice_(data, starts, ends, axes=None, steps=None):
 
 @leaf
 def tiled(input, repeats):
-    return input.repeat(repeats if isinstance(repeats, list) else repeats.tolist())
+    return input.repeat(repeats if isinstance(repeats, list) else read(repeats))
 
 
 @rule("Tile")
@@ -229,7 +229,7 @@ def tile(input, repeats):
 
 @leaf
 def filled(shape, value, dtype):
-    return torch.full(shape if isinstance(shape, list) else shape.tolist(), value, dtype=dtype)
+    return torch.full(shape if isinstance(shape, list) else read(shape), value, dtype=dtype)
 
 
 @rule("ConstantOfShape")

@@ -269,7 +269,7 @@ def test_a_specification_instead_of_an_example():
 
 
 def test_tails_keep_their_digits():
-    """The complementary error function far out, and the logarithms near 0, to a relative error of some units in the last place."""
+    """erfc far out, and the logarithms near 0, to a relative error of some units in the last place."""
 
     class Tails(nn.Module):
         def forward(self, x):

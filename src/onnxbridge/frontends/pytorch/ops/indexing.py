@@ -5,6 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.reduction import whole_shape
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
 from onnxbridge.frontends.pytorch.promotion import cast, together
@@ -341,6 +342,8 @@ def diagonal(op, self, offset=0, dim1=0, dim2=1):
 
 @rule("aten::searchsorted.Tensor")
 def searchsorted(op, sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
+    if 0 in self.shape or 0 in sorted_sequence.shape:  # ONNX Runtime's sums keep the axis of an empty tensor
+        return fill(op, sizes(op, self), 0, D.INT32 if out_int32 else D.INT64)
     if sorter is not None:
         sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
     right = side == "right" if side is not None else right

@@ -64,6 +64,16 @@ def cases():
     }
 
 
+def test_an_lstm_is_saved_as_a_program_and_verified_from_its_file(tmp_path):
+    torch.manual_seed(0)
+    module = Tagger().eval()
+    ids = torch.arange(14).reshape(2, 7) * 3
+    made = onnxbridge.convert(module, "pytorch", inputs=(ids,), dynamic={"ids": {0: "N"}}, output=tmp_path / "net.pt2")
+    assert any("lstm" in str(n.target) for n in made.model.graph.nodes), "PyTorch's own kernel, not a loop"
+    report = onnxbridge.verify(tmp_path / "net.pt2", module, inputs={"ids": ids.numpy()})
+    assert report.passed, str(report)
+
+
 @pytest.mark.parametrize("target", ["onnx", "coreml", "pytorch"])
 @pytest.mark.parametrize("name", list(cases()))
 def test_architecture(name, target):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,5 +81,7 @@ def _refused(reason: str) -> ConversionError:
 def save(artifact: Any, path: Path) -> None:
     """Write the `.pt2` file."""
     held = io.BytesIO()
-    torch.export.save(exported(artifact), held)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch remarks on weights that are views, which it then saves rightly
+        torch.export.save(exported(artifact), held)
     path.write_bytes(held.getvalue())

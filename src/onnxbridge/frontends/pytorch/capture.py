@@ -45,13 +45,25 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
     if isinstance(opened, torch.export.ExportedProgram):
         if dynamic:
             raise UsageError("the sizes of an exported program were fixed when it was exported; name them there (dynamic_shapes)")
-        return Captured(_functional(opened), {})
+        return Captured(_functional(opened), _by_place(opened))
     if inputs is None and _required(opened):
         raise UsageError(f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(_required(opened))}")
     given = example(opened, inputs, dynamic)
     program = _export(opened, given)
     dims = given.symbols(program)
     return Captured(_functional(program), dims)
+
+
+def _by_place(program: Any) -> dict[Any, str]:
+    """Names for an exported program's symbols, since it does not keep the user's: "image_0" for the first size of `image`."""
+    names: dict[Any, str] = {}
+    inputs = set(program.graph_signature.user_inputs)
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in inputs:
+            for axis, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
+                if not isinstance(size, int) and size.node.expr.is_Symbol:
+                    names.setdefault(size.node.expr, f"{node.name}_{axis}")
+    return names
 
 
 def load(source: Any) -> Any:

@@ -40,8 +40,8 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
         UsageError: if inputs are missing or do not fit, or if the file holds something else.
         UnsafeFileError: for a file that would run code when loaded.
     """
-    torch = frameworks.torch()
     opened = load(source)
+    torch = frameworks.torch()
     if isinstance(opened, torch.export.ExportedProgram):
         if dynamic:
             raise UsageError("the sizes of an exported program were fixed when it was exported; name them there (dynamic_shapes)")
@@ -68,9 +68,6 @@ def _by_place(program: Any) -> dict[Any, str]:
 
 def load(source: Any) -> Any:
     """The module or exported program behind a source: itself, or what a path or a factory's name leads to."""
-    torch = frameworks.torch()
-    if isinstance(source, (torch.nn.Module, torch.export.ExportedProgram)):
-        return source
     weights = None
     if isinstance(source, (tuple, list)) and len(source) == 2:
         source, weights = source
@@ -80,12 +77,15 @@ def load(source: Any) -> Any:
         raise UsageError(f"weights need a factory: give ('module:function', {os.fspath(weights)!r})")
     if isinstance(source, (str, os.PathLike)):
         kind = recognise(source)
-        if kind != "pt2":
+        if kind != "pt2":  # said before PyTorch is imported, which takes seconds
             raise wrong_kind(source, kind, "a PyTorch program")
         from onnxbridge.frontends.pytorch.archive import load_program
 
         with quiet():
             return load_program(Path(source))
+    torch = frameworks.torch()
+    if isinstance(source, (torch.nn.Module, torch.export.ExportedProgram)):
+        return source
     raise UsageError(f"a {type(source).__qualname__} is neither a torch.nn.Module nor an ExportedProgram")
 
 

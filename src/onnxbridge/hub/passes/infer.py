@@ -23,7 +23,7 @@ def _infer_graph(graph: ir.Graph) -> None:
             continue
         for output, (kind, shape) in zip(node.outputs, declared, strict=True):
             output.type = output.type or kind
-            output.shape = _more_known(output.shape, shape)
+            output.shape = more_known(output.shape, shape)
         _fold(graph, node)
 
 
@@ -38,7 +38,7 @@ def _infer_bodies(node: ir.Node) -> None:
         _infer_graph(body)
 
 
-def _more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
+def more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
     """The inferred shape, with sizes and names that only the file tells."""
     if inferred is None or declared is None or len(inferred) != len(declared):
         return inferred if inferred is not None else declared

@@ -192,3 +192,12 @@ def test_doctor_and_plugins(cli):
     assert "onnxruntime" in cli("doctor").out and "devices" in cli("doctor").out
     listed = json.loads(cli("plugins", "--json").out)
     assert {(p["kind"], p["name"]) for p in listed} >= {("frontend", "onnx"), ("backend", "coreml")}
+
+
+def test_a_side_that_cannot_run_fails_the_verification_and_keeps_the_artifact(cli, network_file, tmp_path, monkeypatch):
+    from onnxbridge.backends.onnx import OnnxBackend
+
+    monkeypatch.setattr(OnnxBackend, "runner", lambda self, artifact, device: lambda feeds: 1 / 0)
+    ran = cli("convert", network_file, "-o", tmp_path / "o.onnx")
+    assert ran.code == 1 and "ONNX cannot run the model on" in ran.err and "ZeroDivisionError" in ran.err
+    assert (tmp_path / "o.onnx.failed").exists()

@@ -119,19 +119,24 @@ def convert(
     progress(f"writing {writer.title}")
     artifact = writer.from_hub(hub, **backend_options)
     conversion = Conversion(hub, artifact, reader.name, writer.name)
+    failure = ""
     if verify:
         candidate = Side(writer.title, writer.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
-        conversion.report = verify_sides(
-            hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
-            bounds=bounds, rtol=rtol, atol=atol, progress=progress,
-        )  # fmt: skip
-    failed = conversion.report is not None and not conversion.report.passed
+        try:
+            conversion.report = verify_sides(
+                hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
+                bounds=bounds, rtol=rtol, atol=atol, progress=progress,
+            )  # fmt: skip
+        except VerificationError as e:  # one of the two cannot be run
+            failure = str(e)
+        else:
+            failure = "" if conversion.report.passed else "the converted model does not compute the same"
     if output is not None:
         progress("saving")
-        conversion.save(f"{os.fspath(output)}.failed" if failed else output, force=force or failed)
-    if failed:
+        conversion.save(f"{os.fspath(output)}.failed" if failure else output, force=force or bool(failure))
+    if failure:
         kept = f"; the artifact is kept as {conversion.paths[0]}" if conversion.paths else ""
-        raise VerificationError(f"the converted model does not compute the same{kept}", conversion.report, conversion)
+        raise VerificationError(f"{failure}{kept}", conversion.report, conversion)
     return conversion
 
 

@@ -130,3 +130,28 @@ def test_shapes_dtypes_and_exact_outputs():
     assert not one(np.array([1, 2]), np.array([1, 3]), atol=0).passed
     assert one(np.array(["a", "b"]), np.array(["a", "b"])).passed and not one(np.array(["a"]), np.array(["b"])).passed
     assert not one(np.array([True, False]), np.array([True, True])).passed
+
+
+def halving(times):
+    """A network that halves an image and fails, or computes nothing, where there is nothing left to halve."""
+    op = Builder()
+    x = h = op.input("x", FLOAT, ["N", 1, "H", "W"])
+    for _ in range(times):
+        h = op.MaxPool(h, kernel_shape=[2, 2], strides=[2, 2])
+    return op.model([x], [op.output(op.ReduceMean(h, np.array([2, 3]), keepdims=0), "y")])
+
+
+def test_samples_are_as_large_as_the_model_needs(recwarn):
+    model = halving(5)
+    report = verify_sides(model, side(model), side(model))
+    assert report.passed and not recwarn.list
+    assert [s["x"] for s in report.sizes] == [(2, 1, 32, 32), (3, 1, 64, 64), (2, 1, 32, 32)]
+
+
+def test_where_the_executor_fails_the_two_sides_decide(monkeypatch):
+    model = network()
+    told = verify_sides(model, side(model), side(model))
+    monkeypatch.setattr(Executor, "run", lambda self, names, feeds: 1 / 0)
+    run = {"y": np.zeros((2, 32), np.float32)}
+    report = verify_sides(model, Side("a", lambda feeds: run), Side("b", lambda feeds: run))
+    assert told.passed and report.passed and "ZeroDivisionError" in report.notes[0]

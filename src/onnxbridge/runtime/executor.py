@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -69,7 +70,8 @@ class Executor:
         plan = self._plan if names is None else self._plan_for(tuple(names))
         frame = plan.frame.copy()
         self._feed(frame, feeds)
-        with limited(self._limits) as budget, np.errstate(all="ignore"):
+        with limited(self._limits) as budget, np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN, as the standard has it
             results = execute(plan, frame, budget, self._settings.adapt_result)
             owned = {id(v) for v in (*feeds.values(), *plan.frame)}
             return [_own(r, owned) for r in results]

@@ -65,12 +65,17 @@ def parse_dynamic(texts: str | Sequence[str]) -> dict[str, tuple[int, int | None
     return found
 
 
+LEAST = (2, 32, 64, 224, 512, 1024)
+"""What to try as the least size of a dynamic dimension past the first: networks that halve an image five times, or look at
+windows of a sound, compute nothing of smaller inputs."""
+
+
 def samples_for(
-    graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None
+    graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None, least: int = LEAST[0]
 ) -> list[dict[str, np.ndarray[Any, Any]]]:
     """`count` seeded feeds for a hub graph.
 
-    Each dynamic dimension takes two sizes. Floats are normally distributed; the last sample holds edge values (zeros of both
+    Each dynamic dimension takes two sizes, those that are not an input's first at least `least`. Floats are normally distributed; the last sample holds edge values (zeros of both
     signs, ones, small and large magnitudes) among them. Integers stay inside what the graph indexes with them.
     """
     rng = np.random.default_rng(seed)
@@ -79,20 +84,25 @@ def samples_for(
         sizes: dict[str, int] = {}
         feed = {}
         for value in graph.inputs:
-            shape = [_pick(d, i, bounds or {}, sizes, f"{value.name}.{axis}") for axis, d in enumerate(value.shape or ())]
+            shape = [
+                _pick(d, i, bounds or {}, sizes, f"{value.name}.{axis}", least if axis else LEAST[0])
+                for axis, d in enumerate(value.shape or ())
+            ]
             feed[value.name or ""] = _draw(rng, value, shape, edges=count > 1 and i == count - 1)
         feeds.append(feed)
     return feeds
 
 
-def _pick(dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymous: str) -> int:
+def _pick(dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymous: str, least: int) -> int:
     if isinstance(dim, int):
         return dim
     name = dim.value if dim.value is not None else anonymous
     low, high = bounds.get(name, (1, None))
-    # 2 and 3 rather than 1: a size of one hides a lost broadcast; an odd one hides nothing that halves
-    first = max(low, 2) if high is None else min(max(low, 2), high)
-    second = first + 1 if high is None or first < high else max(low, first - 1)
+    # 2 and 3 rather than 1: a size of one hides a lost broadcast; an odd one hides nothing that halves. Larger ones are
+    # multiples of 32, since networks that add what they halved to what they did not take no others.
+    first = max(low, least) if high is None else min(max(low, least), high)
+    step = 1 if least == LEAST[0] else 32
+    second = first + step if high is None or first + step <= high else max(low, first - step)
     return sizes.setdefault(name, first if sample % 2 == 0 else second)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import ConversionError
+from onnxbridge.errors import ConversionError, OnnxbridgeError
 from onnxbridge.runtime.compare import Tolerance
 from onnxbridge.runtime.executor import Executor
 
@@ -47,6 +47,21 @@ class Rounding:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])
             self.reason = f"the executor has no rule for {names}"
 
+    def fit(self, feeds: Mapping[str, Any]) -> int:
+        """How the model takes inputs of these sizes: 2 if it computes numbers, 1 if nothing or NaN, 0 if it fails.
+
+        Raises:
+            LimitError: if the run would take more than the executor's budget.
+        """
+        try:
+            results = [np.asarray(r) for r in self._own.run(None, self._taken(feeds))]
+        except OnnxbridgeError:
+            raise
+        except Exception:
+            return 0
+        empty = any(not r.size or (r.dtype.kind == "f" and np.isnan(r).any()) for r in results)
+        return 1 if empty else 2
+
     def measure(self, feeds: Mapping[str, Any]) -> None:
         """Run the model three times on these inputs.
 
@@ -57,14 +72,21 @@ class Rounding:
             return
         start = time.perf_counter()
         rng = np.random.default_rng(0)
-        names = self._own.output_names
-        taken = {k: v for k, v in feeds.items() if k in self._own.input_names}
-        own = self._own.run(None, taken)
-        exact = self._exact.run(None, taken)
-        moved = self._exact.run(None, {k: _moved(np.asarray(v), rng) for k, v in taken.items()})
-        for name, a, b, c in zip(names, own, exact, moved, strict=True):
+        taken = self._taken(feeds)
+        moved = {k: _moved(np.asarray(v), rng) for k, v in taken.items()}
+        try:
+            runs = [self._own.run(None, taken), self._exact.run(None, taken), self._exact.run(None, moved)]
+        except OnnxbridgeError:
+            raise
+        except Exception as e:  # the two sides are to say whether the inputs are at fault
+            self.reason = f"the executor fails with {type(e).__name__}: {(str(e).strip() or 'no message').splitlines()[0]}"
+            return
+        for name, a, b, c in zip(self._own.output_names, *runs, strict=True):
             self._largest[name] = _larger(self._largest.get(name, (0.0, 0.0, 0.0)), _apart(a, b, c))
         self._spent += time.perf_counter() - start
+
+    def _taken(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in feeds.items() if k in self._own.input_names}
 
     def tolerances(self, references: Mapping[str, Any]) -> dict[str, Tolerance]:
         """One tolerance for each output of the reference, from all samples measured so far."""

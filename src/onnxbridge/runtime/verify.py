@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError, VerificationError
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
-from onnxbridge.runtime.inputs import Bounds, samples_for
+from onnxbridge.runtime.inputs import LEAST, Bounds, samples_for
 from onnxbridge.runtime.tolerance import Rounding
 
 Arrays = Mapping[str, Any]
@@ -98,10 +98,11 @@ def verify_sides(
     """
     start = time.perf_counter()
     given = feeds is not None
-    drawn = list(feeds) if feeds is not None else samples_for(model.graph, samples, seed, bounds)
-    drawn = drawn if first is None else [first, *drawn]
     units = [side.unit for side in (reference, candidate) if side.unit]
-    rounding = None if rtol is not None and atol is not None else Rounding(model, max(units) if units else None)
+    measured = Rounding(model, max(units) if units else None)
+    rounding = None if rtol is not None and atol is not None else measured
+    drawn = list(feeds) if feeds is not None else _drawn(model.graph, samples, seed, bounds, measured)
+    drawn = drawn if first is None else [first, *drawn]
     found: dict[str, list[Comparison]] = {}
     notes: list[str] = []
     for i, feed in enumerate(drawn):
@@ -130,6 +131,29 @@ def verify_sides(
         time.perf_counter() - start,
         tuple(dict.fromkeys(notes)),
     )
+
+
+def _drawn(graph: ir.Graph, samples: int, seed: int, bounds: Bounds | None, rounding: Rounding) -> list[Arrays]:
+    """Seeded samples at the least sizes of which the model computes something."""
+    drawn: dict[int, list[Arrays]] = {}
+    sizes: set[str] = set()
+    for least in LEAST:
+        feeds: list[Arrays] = list(samples_for(graph, samples, seed, bounds, least))
+        shapes = str([{k: np.shape(v) for k, v in f.items()} for f in feeds])
+        if shapes in sizes:
+            break
+        sizes.add(shapes)
+        if rounding.reason or not _grows(graph):
+            return feeds
+        drawn.setdefault(min(map(rounding.fit, feeds[:2])), feeds)
+        if 2 in drawn:
+            break
+    return drawn[max(drawn)]
+
+
+def _grows(graph: ir.Graph) -> bool:
+    """Whether an input has a dynamic dimension past its first."""
+    return any(not isinstance(d, int) for v in graph.inputs for d in (v.shape or ())[1:])
 
 
 def _run(side: Side, feed: Arrays) -> Mapping[str, Any]:

@@ -35,3 +35,28 @@ def test_a_branch_that_gives_what_is_around_it_keeps_its_identity():
     for c in (True, False):
         feeds = {"x": np.array([-1, 2], np.float32), "c": np.array(c)}
         assert np.array_equal(Executor(model).run(None, feeds)[0], Executor(cleaned).run(None, feeds)[0])
+
+
+def settled(shape, build):
+    """The shape that the only Reshape of a cleaned model takes, None if it is computed still; numbers are compared on the way."""
+    op = Builder()
+    x = op.input("x", FLOAT, shape)
+    model = op.model([x], [op.output(build(op, x), "y")])
+    cleaned = passes.clean(model.clone())
+    feeds = {"x": np.arange(120, dtype=np.float32).reshape([d if isinstance(d, int) else 2 + "NS".index(d) for d in shape])}
+    assert np.array_equal(Executor(model).run(None, feeds)[0], Executor(cleaned).run(None, feeds)[0])
+    (reshape,) = [n for n in cleaned.graph if n.op_type == "Reshape"]
+    known = reshape.inputs[1].const_value
+    return None if known is None else known.numpy().tolist()
+
+
+def test_a_reshape_keeps_its_batch_and_flattens_the_rest():
+    def size(op, x, i):
+        return op.Shape(x, start=i, end=i + 1)
+
+    assert settled(["N", 60], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([3, 20]), axis=0))) == [-1, 3, 20]
+    assert settled(["N", 3, 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0))) == [0, -1]
+    split = ["N", "S", 20]
+    assert settled(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), np.array([4, 5]), axis=0))) == [0, 0, 4, 5]
+    swapped = settled(split, lambda op, x: op.Reshape(x, op.Concat(size(op, x, 1), size(op, x, 0), np.array([20]), axis=0)))
+    assert swapped is None, "two sizes that are not where they were stay computed"

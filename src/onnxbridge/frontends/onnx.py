@@ -16,6 +16,7 @@ from onnxbridge.hub.recognise import recognise
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
+_PLACEHOLDERS = frozenset({"?", "None", "none", "-1", "unk", "unknown", ""})
 KINDS = frozenset({"onnx", "onnx-text", "onnx-json"})
 
 
@@ -41,6 +42,7 @@ class OnnxFrontend:
             model = io.read(source)
         model = opset.to_hub(passes.inline(model))
         _take_weights_from_inputs(model.graph)
+        _forget_placeholders(model.graph)
         _set_shapes(model, inputs)
         passes.infer(model)
         return model
@@ -58,6 +60,13 @@ class OnnxFrontend:
 def _take_weights_from_inputs(graph: ir.Graph) -> None:
     """Old files list their weights among the inputs, as defaults; here a weight is a weight."""
     graph.inputs[:] = [v for v in graph.inputs if v.const_value is None]
+
+
+def _forget_placeholders(graph: ir.Graph) -> None:
+    """Dimensions that exporters call "?" or "None" have no name: two of them need not be the same."""
+    for value in (*graph.inputs, *graph.outputs, *(o for node in graph.all_nodes() for o in node.outputs)):
+        if value.shape is not None and any(getattr(d, "value", None) in _PLACEHOLDERS for d in value.shape):
+            value.shape = ir.Shape([None if getattr(d, "value", None) in _PLACEHOLDERS else d for d in value.shape])
 
 
 def _set_shapes(model: ir.Model, inputs: Any) -> None:

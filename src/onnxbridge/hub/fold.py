@@ -66,8 +66,14 @@ def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]
     return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))][: len(node.outputs)]
 
 
-def sizes(value: ir.Value | None, depth: int = 32) -> list[int | None] | None:
+def sizes(value: ir.Value | None) -> list[int | None] | None:
     """The elements of a 0-d or 1-D integer value as far as they are known: None for each that is not, or for all."""
+    found = elements(value)
+    return None if found is None else [e if isinstance(e, int) else None for e in found]
+
+
+def elements(value: ir.Value | None, depth: int = 32) -> list[int | str | None] | None:
+    """As `sizes`, with the names of those that are named dynamic dimensions."""
     if value is None:
         return None
     array = static(value)
@@ -77,22 +83,22 @@ def sizes(value: ir.Value | None, depth: int = 32) -> list[int | None] | None:
     if node is None or depth == 0 or node.domain not in ("", "ai.onnx"):
         return None
 
-    def of(i: int) -> list[int | None] | None:
-        return sizes(node.inputs[i], depth - 1) if i < len(node.inputs) else None
+    def of(i: int) -> list[int | str | None] | None:
+        return elements(node.inputs[i], depth - 1) if i < len(node.inputs) else None
 
     def exact(i: int) -> list[int] | None:
         found = of(i)
-        return [e for e in found if e is not None] if found is not None and None not in found else None
+        return None if found is None or not all(isinstance(e, int) for e in found) else [int(e) for e in found if e is not None]
 
     op = node.op_type
     if op == "Shape":
         shape = node.inputs[0].shape if node.inputs[0] is not None else None
         if shape is None:
             return None
-        dims = [d if isinstance(d, int) else None for d in shape]
+        dims = [d if isinstance(d, int) else d.value for d in shape]
         a, b = node.attributes.get("start"), node.attributes.get("end")
         return dims[slice(a.as_int() if a else 0, b.as_int() if b else None)]
-    if op in ("Identity", "Squeeze", "Unsqueeze", "Cast") and (value.shape is None or len(value.shape) <= 1):
+    if op in ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Cast") and (value.shape is None or len(value.shape) <= 1):
         to = node.attributes.get("to")
         whole = to is None or ir.DataType(to.as_int()) in (ir.DataType.INT32, ir.DataType.INT64)
         return of(0) if whole else None
@@ -110,14 +116,14 @@ def sizes(value: ir.Value | None, depth: int = 32) -> list[int | None] | None:
     return None
 
 
-def _open(value: ir.Value | None) -> list[int | None] | None:
+def _open(value: ir.Value | None) -> list[int | str | None] | None:
     """As many elements as a 1-D value has, none of which is known."""
     shape = value.shape if value is not None else None
     count = shape[0] if shape is not None and len(shape) == 1 else None
     return [None] * count if isinstance(count, int) and count <= 64 else None
 
 
-_SIZES = frozenset({"Shape", "Gather", "Slice", "Concat", "Squeeze", "Unsqueeze", "Cast", "Identity"})
+_SIZES = frozenset({"Shape", "Gather", "Slice", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Cast", "Identity"})
 
 
 def _known_sizes(node: ir.Node) -> np.ndarray[Any, Any] | None:

@@ -9,6 +9,7 @@ from onnx_ir.passes import common
 
 from onnxbridge.hub.passes.identities import DropIdentities
 from onnxbridge.hub.passes.infer import infer
+from onnxbridge.hub.passes.reshapes import SettleReshapes
 
 __all__ = ["clean", "infer", "inline"]
 
@@ -26,6 +27,7 @@ def clean(model: ir.Model) -> ir.Model:
     passes = ir.passes.Sequential(
         common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
         DropIdentities(),
+        SettleReshapes(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )

@@ -15,8 +15,9 @@ class DropIdentities(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        dropped = [node for node in list(model.graph.all_nodes()) if node.op_type == "Identity" and not node.domain and _drop(node)]
-        return ir.passes.PassResult(model, modified=bool(dropped))
+        identities = [node for node in model.graph.all_nodes() if node.op_type == "Identity" and not node.domain]
+        dropped = [_drop(node) for node in identities]
+        return ir.passes.PassResult(model, modified=any(dropped))
 
 
 def _drop(node: ir.Node) -> bool:

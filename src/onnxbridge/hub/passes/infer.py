@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxbridge.hub import fold, inference
+from onnxbridge.hub.passes.reshapes import settle
 from onnxbridge.hub.schemas import schema_of
 
 
@@ -16,6 +17,7 @@ def infer(model: ir.Model) -> None:
 def _infer_graph(graph: ir.Graph) -> None:
     for node in list(graph):
         _infer_bodies(node)
+        settle(node)
         declared = [(o.type, o.shape) for o in node.outputs]
         try:
             inference.infer(schema_of(node.op_type, node.domain), node)

@@ -75,8 +75,9 @@ def samples_for(
 ) -> list[dict[str, np.ndarray[Any, Any]]]:
     """`count` seeded feeds for a hub graph.
 
-    Each dynamic dimension takes two sizes, those that are not an input's first at least `least`. Floats are normally distributed; the last sample holds edge values (zeros of both
-    signs, ones, small and large magnitudes) among them. Integers stay inside what the graph indexes with them.
+    Each dynamic dimension takes two sizes, those that are not an input's first at least `least`. Floats are normally distributed;
+    the last sample holds edge values (zeros of both signs, ones, small and large magnitudes) among them. Integers stay inside
+    what the graph indexes with them.
     """
     rng = np.random.default_rng(seed)
     feeds = []

@@ -31,8 +31,11 @@ class Builder:
     Opset adapters write at another opset than the hub's; nothing is folded there, since the executor knows the hub's only.
     """
 
-    def __init__(self, opset: int = OPSET, names: set[str] | None = None) -> None:
+    def __init__(
+        self, opset: int = OPSET, names: set[str] | None = None, known: inference.Known | None = None
+    ) -> None:
         self._opset = opset
+        self._known = known
         self._nodes: list[list[ir.Node]] = [[]]
         self._reserved: set[str] = set()
         self._names: set[str] = set() if names is None else names
@@ -55,7 +58,7 @@ class Builder:
             if declared.required and name not in {a.name for a in attributes}:
                 raise TypeError(f"{op_type} needs the attribute {name!r}")
         node = ir.Node(domain, op_type, values, attributes, num_outputs=outputs)
-        inference.infer(schema, node)
+        inference.infer(schema, node, self._known)
         known = fold.fold(node) if self._opset == OPSET else None
         if known is not None:
             for i in range(len(values)):

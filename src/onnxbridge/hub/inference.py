@@ -159,8 +159,14 @@ def body_inputs(op_type: str, inputs: Sequence[ir.Value | None]) -> list[tuple[s
     raise TypeError(f"{op_type}: give the body as an ir.Graph")
 
 
-def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
-    """Set dtypes and shapes of the node's outputs, as far as the standard's inference tells them."""
+Known = Callable[[ir.Value], np.ndarray[Any, Any] | None]
+
+
+def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None) -> None:
+    """Set dtypes and shapes of the node's outputs, as far as the standard's inference tells them.
+
+    `known` may tell more inputs than those that are constants: sizes that were worked out of such.
+    """
     if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
         _infer_from_bodies(node)
         return
@@ -179,6 +185,8 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
         c = v.const_value
         if c is not None and c.size <= 64 and c.dtype != ir.DataType.STRING:
             data[label] = onnx.numpy_helper.from_array(np.asarray(c.numpy(), order="C")).SerializeToString()
+        elif known is not None and v.dtype in (ir.DataType.INT64, ir.DataType.INT32) and (found := known(v)) is not None:
+            data[label] = onnx.numpy_helper.from_array(np.asarray(found, order="C")).SerializeToString()
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, input=inputs, output=outputs)
     for a in node.attributes.values():
         proto.attribute.append(ir.serde.serialize_attribute(a))
@@ -186,12 +194,12 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
         by_type_variable(schema, node)  # inference would refuse what it is told nothing of
         return
     try:
-        found = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
+        told = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
     except onnx.shape_inference.InferenceError as e:
         raise TypeError(f"{node.op_type}: {str(e).strip().splitlines()[0]}") from e
     for label, v in zip(outputs, node.outputs, strict=True):
-        if label in found:
-            proto = onnx.TypeProto.FromString(found[label])
+        if label in told:
+            proto = onnx.TypeProto.FromString(told[label])
             v.type = ir.serde.deserialize_type_proto_for_type(proto)
             v.shape = ir.serde.deserialize_type_proto_for_shape(proto)
     if any(v.dtype is None for v in node.outputs):

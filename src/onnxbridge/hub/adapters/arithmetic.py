@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import dtype_of, rank_of
+from onnxbridge.hub.adapters.shape import counted, tiled
+from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, known, rank_of
+from onnxbridge.hub.expand.axis import along
+from onnxbridge.hub.expand.running import running
 
 _ARITHMETIC = ("Add", "Div", "Mul", "Sub")
 _OTHERS = ("And", "Equal", "Greater", "Less", "Or", "Pow", "Xor")
@@ -50,9 +54,31 @@ def cast(op, input, *, to):
 
 @down("Range", to=26)
 def range_(op, start, limit, delta, *, stash_type=1):
-    if dtype_of(start).name in ("FLOAT16", "BFLOAT16"):
-        raise Unsupported("opset 27 added half precision")
-    return op.Range(start, limit, delta)
+    dtype = dtype_of(start)
+    if dtype.name not in ("FLOAT16", "BFLOAT16"):
+        return op.Range(start, limit, delta)
+    return op.Cast(op.Range(*(op.Cast(v, to=stash_type) for v in (start, limit, delta))), to=dtype)
+
+
+_MOST_WRITTEN = 1 << 16
+
+
+@down("Range", to=10)
+def range_in_a_loop(op, start, limit, delta):
+    ends = [known(v) for v in (start, limit, delta)]
+    if all(e is not None for e in ends):
+        first, last, step = (e.reshape(()) for e in ends)
+        count = max(int(np.ceil((last.astype(np.float64) - first) / step)), 0)
+        if count <= _MOST_WRITTEN:
+            return op.Identity(op.constant((first + np.arange(count).astype(first.dtype) * step).astype(first.dtype)))
+    distance = op.Sub(limit, start)
+    if dtype_of(start).is_integer():
+        towards = op.Div(delta, op.Abs(delta))
+        count = op.Div(op.Sub(op.Add(distance, delta), towards), delta)
+    else:
+        count = op.Ceil(op.Div(distance, delta))
+
+    return counted(op, op.Cast(count, to=7), lambda step: op.Add(op.Mul(op.Cast(step, to=dtype_of(start)), delta), start))
 
 
 @down("CastLike", to=14)
@@ -74,18 +100,124 @@ def mod(op, A, B, *, fmod=0):
     """Division cuts off towards zero; where the rest has the wrong sign, the divisor is added once."""
     if fmod or not dtype_of(A).is_integer():
         raise Unsupported("it came with opset 10, and it is written in older operators for integers only")
+    dtype = dtype_of(A)
+    if dtype.itemsize < 4:
+        A, B = (op.Cast(v, to=ir.DataType.INT32) for v in (A, B))
     rest = op.Sub(A, op.Mul(op.Div(A, B), B))
+    if dtype_of(A).name.startswith("INT"):
 
-    def negative(v):
-        return op.Less(op.Cast(v, to=ir.DataType.FLOAT), 0.0)
+        def negative(v):
+            return op.Less(v, op.Sub(v, v))
 
-    wrong = op.And(op.Not(op.Equal(rest, op.Sub(rest, rest))), op.Xor(negative(rest), negative(B)))
-    return op.Add(rest, op.Mul(B, op.Cast(wrong, to=dtype_of(A))))
+        wrong = op.And(op.Not(op.Equal(rest, op.Sub(rest, rest))), op.Xor(negative(rest), negative(B)))
+        rest = op.Add(rest, op.Mul(B, op.Cast(wrong, to=dtype_of(A))))
+    return op.Cast(rest, to=dtype) if dtype.itemsize < 4 else rest
+
+
+def _halves(op, value):
+    """A 64-bit integer as two doubles that hold it, ordered by the first and then by the second."""
+    size = op.constant(1 << 32, dtype=dtype_of(value))
+    high = op.Div(value, size)
+    return tuple(op.Cast(v, to=ir.DataType.DOUBLE) for v in (high, op.Sub(value, op.Mul(high, size))))
+
+
+def _floats_only(name):
+    def compare(op, A, B):
+        if dtype_of(A).name not in ("INT64", "UINT64"):
+            return op.call(name, A, B)
+        (a, low_a), (b, low_b) = _halves(op, A), _halves(op, B)
+        tied = op.Not(op.Or(op.Less(a, b), op.Greater(a, b)))
+        return op.Or(op.call(name, a, b), op.And(tied, op.call(name, low_a, low_b)))
+
+    return compare
+
+
+for _name in ("Greater", "Less"):
+    down(_name, to=8)(_floats_only(_name))
+
+
+_TABLE = np.uint64(1) << np.arange(64, dtype=np.uint64)
+
+
+@down("BitShift", to=27)
+def bit_shift(op, X, Y, *, direction):
+    """Shifts by too much, and signed integers: products and quotients of powers of two, rounded down."""
+    dtype = dtype_of(X)
+    bits = 8 * dtype.itemsize
+    signed = dtype.name.startswith("INT")
+    wide = ir.DataType.INT64 if signed else dtype
+    x, amount = op.Cast(X, to=wide), op.Cast(Y, to=ir.DataType.INT64)
+    most = np.array(bits - 1, np.int64)
+    over = op.Greater(amount, most)
+    if signed:
+        over = op.Or(over, op.Less(amount, np.array(0, np.int64)))
+    within = op.Where(over, most, amount)
+    zero = op.constant(0, dtype=wide)
+    if not signed:
+        shifted = op.BitShift(X, op.Cast(within, to=dtype), direction=direction)
+        return op.Where(over, op.constant(0, dtype=dtype), shifted)
+    power = op.Gather(_TABLE.astype(np.int64), within, axis=0)
+    if direction == "LEFT":
+        return op.Cast(op.Where(over, zero, op.Mul(x, power)), to=dtype)
+    below = op.Where(op.Less(x, zero), op.constant(-1, dtype=wide), zero)
+    # 2 to the 63rd is no int64: what a shift by 63 leaves is the sign
+    gone = op.Or(over, op.Equal(within, np.array(63, np.int64)))
+    power = op.Where(gone, op.constant(1, dtype=wide), power)
+    floor = op.Div(op.Sub(x, op.Mod(x, power)), power)
+    return op.Cast(op.Where(gone, below, floor), to=dtype)
+
+
+@down("BitShift", to=10)
+def bit_shift_by_powers(op, X, Y, *, direction):
+    dtype = dtype_of(X)
+    wide = dtype if dtype.itemsize >= 4 else ir.DataType.UINT32
+    power = op.Gather(_TABLE.astype(wide.numpy()), op.Cast(Y, to=ir.DataType.INT64), axis=0)
+    return op.Cast((op.Mul if direction == "LEFT" else op.Div)(op.Cast(X, to=wide), power), to=dtype)
+
+
+_LARGEST = {"FLOAT": 3.4028234663852886e38, "DOUBLE": 1.7976931348623157e308, "FLOAT16": 65504.0}
+
+
+@down("IsInf", to=9)
+def is_inf(op, X, *, detect_negative=1, detect_positive=1):
+    above, below = op.Greater(X, _LARGEST[dtype_of(X).name]), op.Less(X, -_LARGEST[dtype_of(X).name])
+    if detect_negative and detect_positive:
+        return op.Or(above, below)
+    return above if detect_positive else below if detect_negative else op.And(above, below)
+
+
+@down("Round", to=10)
+def round_(op, X):
+    """Down, and one more where more than a half is left, or just a half and down is odd."""
+    floor = op.Floor(X)
+    rest = op.Sub(X, floor)
+    odd = op.Greater(op.Sub(floor, op.Mul(op.Floor(op.Mul(floor, 0.5)), 2.0)), 0.5)
+    tie = op.And(op.Not(op.Less(rest, 0.5)), odd)
+    return op.Add(floor, op.Cast(op.Or(op.Greater(rest, 0.5), tie), to=dtype_of(X)))
+
+
+@down("Pow", to=11)
+def pow_(op, X, Y):
+    """Both had one floating-point dtype; 64 bits of integer do not go into one."""
+    base, exponent = dtype_of(X), dtype_of(Y)
+    if base == exponent and not base.is_integer():
+        return op.Pow(X, Y)
+    if base == ir.DataType.INT64:
+        raise Unsupported("opset 12 added int64")
+    power = op.Pow(op.Cast(X, to=ir.DataType.DOUBLE), op.Cast(Y, to=ir.DataType.DOUBLE))
+    return op.Cast(power, to=base)
+
+
+@down("CumSum", to=10)
+def cum_sum(op, x, axis, *, exclusive=0, reverse=0):
+    return along(op, axis, rank_of(x), lambda a: running(op, op.Add, x, a, 0, exclusive, reverse))
 
 
 @down("Equal", to=10)
 def equal(op, A, B):
     """Floats came with opset 11: they are equal where both are numbers and neither is less."""
+    if dtype_of(A) == ir.DataType.UINT64:  # as int64 the bits stay the same
+        A, B = (op.Cast(v, to=ir.DataType.INT64) for v in (A, B))
     if dtype_of(A).name not in ("FLOAT", "FLOAT16", "DOUBLE"):
         return op.Equal(A, B)
 
@@ -107,10 +239,22 @@ def mean(op, *data_0):
     return op.Div(functools.reduce(op.Add, data_0), float(len(data_0)))
 
 
+def _extreme_of_integers(name):
+    def extreme(op, *data_0):
+        if not dtype_of(data_0[0]).is_integer():
+            return op.call(name, *data_0)
+        better = op.Greater if name == "Max" else op.Less
+        return functools.reduce(lambda a, b: op.Where(better(a, b), a, b), data_0)
+
+    return extreme
+
+
 def _without_broadcast(name):
     def extreme(op, *data_0):
-        if len({tuple(v.shape) if v.shape is not None else None for v in data_0} | {None}) > 2 or data_0[0].shape is None:
-            raise Unsupported("opset 8 added broadcasting")
+        shapes = {tuple(v.shape) if v.shape is not None else None for v in data_0}
+        if len(shapes) > 1 or None in shapes:
+            whole = np.broadcast_shapes(*(tuple(fixed_shape(v)) for v in data_0))
+            data_0 = [v if tuple(v.shape) == whole else tiled(op, v, list(whole)) for v in data_0]
         return op.call(name, *data_0)
 
     return extreme
@@ -118,3 +262,4 @@ def _without_broadcast(name):
 
 for _name in ("Max", "Min"):
     down(_name, to=7)(_without_broadcast(_name))
+    down(_name, to=11)(_extreme_of_integers(_name))

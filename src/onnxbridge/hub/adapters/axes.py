@@ -6,7 +6,7 @@ from onnxbridge.hub.adapters import down
 from onnxbridge.hub.adapters.shapes import rank_of
 from onnxbridge.rules import Outputs
 
-_ONE = ("ArgMax", "ArgMin", "Concat", "Flatten", "Gather", "Hardmax", "LogSoftmax", "Softmax", "Split")
+_ONE = ("ArgMax", "ArgMin", "Concat", "Flatten", "Hardmax", "LogSoftmax", "Softmax", "Split")
 _SEVERAL = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
     "ReduceSumSquare", "Squeeze", "Unsqueeze",

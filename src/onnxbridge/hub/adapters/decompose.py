@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import onnx
@@ -25,14 +26,14 @@ _MOVING = frozenset({
     "DepthToSpace", "SpaceToDepth", "Compress", "ReverseSequence", "OneHot", "Abs", "Neg", "Sign", "NonZero", "Trilu", "Unique",
     "Upsample",
 })  # fmt: skip
-# Sums, differences and products of these wrap around, and a Cast back from a wider integer wraps the same.
-_WRAPPING = frozenset(["Add", "Sub", "Mul", "ReduceSum", "CumSum", "MatMul", "Sum"])
-# Half precision computed in single precision and rounded once at the end is as near to the true result as it can be.
-_ELEMENTWISE = frozenset(
-    """Acos Acosh Add Asin Asinh Atan Atanh Ceil Celu Cos Cosh Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish
-    Mod Mul PRelu Pow Reciprocal Round Selu Shrink Sigmoid Sin Sinh Softplus Softsign Sqrt Sub Sum Mean Tan Tanh
-    ThresholdedRelu""".split()  # noqa: SIM905  # a table of names reads better as text
-)
+# Sums, differences and products wrap around, and a Cast back from a wider integer wraps the same; quotients fit.
+_WRAPPING = frozenset(["Add", "Sub", "Mul", "ReduceSum", "CumSum", "MatMul", "Sum", "Div", "Mod"])
+# Half precision computed in single precision and rounded once at the end is at least as near to the true result; not so
+# what is about the dtype itself.
+_OF_THEIR_DTYPE = frozenset({
+    "Bernoulli", "BitCast", "Cast", "CastLike", "Constant", "EyeLike", "Multinomial", "RandomNormalLike", "RandomUniformLike",
+    "Range", "SequenceInsert", "SequenceConstruct", "SequenceAt", "SequenceErase", "SplitToSequence", "Identity",
+})  # fmt: skip
 _WIDER = {
     "BOOL": ["UINT8", "INT32", "INT64", "FLOAT"], "UINT8": ["INT32", "INT64", "FLOAT"], "INT8": ["INT32", "INT64", "FLOAT"],
     "UINT16": ["INT32", "INT64", "FLOAT"], "INT16": ["INT32", "INT64", "FLOAT"], "INT32": ["INT64", "DOUBLE"],
@@ -41,28 +42,25 @@ _WIDER = {
 
 
 def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
-    """The node between Casts to a dtype that its operator takes at a version, where that is exact; None where it is not."""
+    """The node between Casts to a dtype that its operator takes at an older version, where that is exact or nearer to the truth.
+
+    It is written at the builder's opset, where the node is; None where there is no such dtype.
+    """
     schema = versions.history(node.op_type)[version]
-    variables = {f.type_str for f in schema.inputs if not f.type_str.startswith("tensor(")}
-    known_to_fit = node.op_type in _MOVING | _WRAPPING or (node.op_type in _ELEMENTWISE and _is_half(node))
-    if not known_to_fit or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
+    if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()) or not node.inputs:
         return None
-    variable = next((f.type_str for f in schema.inputs if f.type_str in variables), None)
     formals = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(len(node.inputs))]
-    dtypes = {v.dtype for v, f in zip(node.inputs, formals, strict=True) if v is not None and f.type_str == variable}
-    if len(dtypes) != 1 or (dtype := dtypes.pop()) is None:
+    wrong = [(v, f) for v, f in zip(node.inputs, formals, strict=True) if v is not None and not versions.takes(f, v)]
+    if not wrong or wrong[0][0].dtype is None or wrong[0][1].type_str.startswith(("tensor(", "seq(", "optional(")):
         return None
-    choices = [w for w in _WIDER.get(dtype.name, []) if f"tensor({w.lower()})" in schema.inputs[0].types]
-    if node.op_type in _WRAPPING and not _is_half(node):
-        choices = [w for w in choices if w.startswith("INT") and dtype.name != "BOOL"]
-    if node.op_type in ("ReduceMax", "ReduceMin"):  # of nothing they give the least number that the dtype has
-        choices = [w for w in choices if w == "UINT8" or "FLOAT" in dtype.name]
-    if not choices:
+    dtype, variable, taken = wrong[0][0].dtype, wrong[0][1].type_str, wrong[0][1].types
+    mine = [f.type_str == variable for f in formals]
+    if {v.dtype for v, m in zip(node.inputs, mine, strict=True) if v is not None and m} != {dtype}:
         return None
-    wide = ir.DataType[choices[0]]
-    inputs = [
-        op.Cast(v, to=wide) if v is not None and f.type_str == variable else v for v, f in zip(node.inputs, formals, strict=True)
-    ]
+    wide = _wider(node, dtype, taken)
+    if wide is None:
+        return None
+    inputs = [op.Cast(v, to=wide) if v is not None and m else v for v, m in zip(node.inputs, mine, strict=True)]
     attrs = {a.name: calls.plain(a) for a in node.attributes.values() if not a.is_ref()}
     results = op.call(node.op_type, *inputs, outputs=len(node.outputs), **attrs)
     results = results if isinstance(results, tuple) else (results,)
@@ -70,9 +68,35 @@ def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
     return tuple(op.Cast(r, to=dtype) if s else r for r, s in zip(results, same, strict=True))
 
 
-def _is_half(node: ir.Node) -> bool:
-    first = node.inputs[0] if node.inputs else None
-    return first is not None and first.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+def _wider(node: ir.Node, dtype: ir.DataType, taken: Collection[str]) -> ir.DataType | None:
+    """A dtype that an operator takes and in which it gives the same, or for half precision something nearer to the truth."""
+    name = node.op_type
+    choices = [w for w in _WIDER.get(dtype.name, []) if f"tensor({w.lower()})" in taken]
+    if dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+        return ir.DataType[choices[0]] if choices and name not in _OF_THEIR_DTYPE else None
+    if name in _WRAPPING:
+        choices = [w for w in choices if w.startswith("INT") and dtype != ir.DataType.BOOL]
+    elif name not in _MOVING:
+        return None
+    if name in ("ReduceMax", "ReduceMin"):  # of nothing they give the least number that the dtype has
+        shape = node.inputs[0].shape if node.inputs[0] is not None else None
+        filled = shape is not None and all(isinstance(d, int) and d > 0 for d in shape)
+        choices = [w for w in choices if filled or w == "UINT8"]
+    return ir.DataType[choices[0]] if choices else None
+
+
+def expands(op_type: str, version: int) -> bool:
+    """Whether the hub has an expansion of an operator's version."""
+    from onnxbridge.hub.expand import expand
+
+    return op_type in expand and versions.since(op_type, OPSET) == version
+
+
+def covers(op_type: str) -> bool:
+    """Whether the hub or the standard writes an operator in others."""
+    from onnxbridge.hub.expand import covers as written
+
+    return versions.since(op_type, OPSET) is not None and written(op_type)
 
 
 def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...], int]:
@@ -83,17 +107,20 @@ def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Nod
     """
     from onnxbridge.hub.expand import expand
 
-    if version <= OPSET and node.op_type in expand and versions.since(node.op_type, OPSET) == version:
+    refusal = ""
+    if expands(node.op_type, version):
         try:
             op = Builder(OPSET, names)
             args, attrs = bind(expand[node.op_type], calls.call_of(node), _Own(), _Own(), Rules("hub.adapters"))  # type: ignore[arg-type]
             results = expand[node.op_type].lower(op, *args, **attrs)
             return op.take(), results if isinstance(results, tuple) else (results,), OPSET
-        except (Unsupported, ConversionError, TypeError):
-            pass
+        except (Unsupported, ConversionError, TypeError) as error:
+            refusal = error.problems[0].reason if isinstance(error, ConversionError) else str(error).splitlines()[0]
     body, body_version = function_body(node, version)
+    first = versions.first(node.op_type)
+    if body is None and refusal:
+        raise Unsupported(f"it came with opset {first}, and its expansion does not cover this: {refusal}")
     if body is None:
-        first = versions.first(node.op_type)
         raise Unsupported(f"it came with opset {first}, and it is not written in older operators here")
     return (*_inlined(node, body, version, names), body_version)
 

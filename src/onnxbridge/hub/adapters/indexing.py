@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import functools
 
-from onnxbridge.errors import Unsupported
+import numpy as np
+import onnx_ir as ir
+
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import dtype_of, rank_of
+from onnxbridge.hub.adapters.shape import counted
+from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, known, rank_of
 from onnxbridge.rules import Int
 
 
@@ -39,16 +42,184 @@ def scatter_elements(op, data, indices, updates, *, axis=0):
     return op.Scatter(data, indices, updates, axis=axis % rank_of(data) if axis < 0 else axis)
 
 
-@down("OneHot", to=10)
-def one_hot(op, indices, depth, values, *, axis=-1):
-    return op.OneHot(indices, depth, values, axis=axis)
+@down("Gather", to=10)
+def gather(op, data, indices, *, axis=0):
+    """Neither the axis nor an index counted from the end."""
+    found = known(indices)
+    if found is not None and found.size and found.min() < 0:
+        indices = np.where(found < 0, found + fixed_shape(data)[axis], found)
+    return op.Gather(data, indices, axis=axis % rank_of(data) if axis < 0 else axis)
+
+
+def _from_the_front(op, indices, sizes):
+    """Indices of which none counts from the end; `sizes` is a number, or one for each of the last axis."""
+    found = known(indices)
+    if found is not None:
+        return op.constant(np.where(found < 0, found + sizes, found).astype(np.int64))
+    indices = op.Cast(indices, to=7)
+    behind = op.Cast(op.Less(indices, np.array(0, np.int64)), to=7)
+    return op.Add(indices, op.Mul(behind, np.array(sizes, np.int64)))
+
+
+def _strides(shape):
+    """How far apart in the flattened tensor two elements are that are neighbours on each axis."""
+    return [int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape))]
+
+
+@down("Where", to=8)
+def where(op, condition, X, Y):
+    """Both flattened into one row, and from each place the index of one or the other: every element stays what it is."""
+    given = (condition, X, Y)
+    if all(v.shape is not None and all(isinstance(d, int) for d in v.shape) for v in given):
+        shape = np.broadcast_shapes(*(tuple(v.shape) for v in given))
+        count = int(np.prod(shape, dtype=np.int64))
+        places, size, wanted = op.constant(np.arange(count).reshape(shape)), np.array(count, np.int64), np.array(shape, np.int64)
+    else:
+        whole = functools.reduce(op.Or, (v if v is condition else op.Cast(v, to=ir.DataType.BOOL) for v in given))
+        size, wanted = op.Size(whole), op.Shape(whole)
+        places, shape = op.Reshape(counted(op, size), wanted), None
+    rows = (v if shape is not None and tuple(v.shape) == shape else op.Expand(v, wanted) for v in (X, Y))
+    both = op.Concat(*(op.Reshape(v, [-1]) for v in rows), axis=0)
+    second = op.Mul(op.Cast(op.Not(condition), to=7), size)
+    return op.Gather(both, op.Add(second, places), axis=0)
+
+
+@down("GatherElements", to=10)
+def gather_elements(op, data, indices, *, axis=0):
+    shape, wanted = fixed_shape(data), fixed_shape(indices)
+    axis %= len(shape)
+    strides = _strides(shape)
+    places = np.indices(wanted)
+    rest = sum((places[d] * strides[d] for d in range(len(shape)) if d != axis), np.zeros(wanted, np.int64))
+    index = op.Mul(_from_the_front(op, indices, shape[axis]), np.array(strides[axis], np.int64))
+    return op.Gather(op.Reshape(data, [-1]), op.Add(index, rest.astype(np.int64)), axis=0)
+
+
+def _rows(op, data, indices, batch):
+    """The rows that index tuples point to, as numbers of rows of `data` flattened up to there; and the sizes behind."""
+    shape, wanted = fixed_shape(data), fixed_shape(indices)
+    depth = wanted[-1]
+    ahead, inside, behind = shape[:batch], shape[batch : batch + depth], shape[batch + depth :]
+    index = op.Mul(_from_the_front(op, indices, inside), np.array(_strides(inside), np.int64))
+    index = op.ReduceSum(index, axes=[len(wanted) - 1], keepdims=0)
+    if batch:
+        starts = np.arange(int(np.prod(ahead))) * int(np.prod(inside))
+        index = op.Add(index, starts.reshape(ahead + [1] * (len(wanted) - 1 - batch)).astype(np.int64))
+    return index, [-1, *behind]
 
 
 @down("GatherND", to=11)
-def gather_nd(op, data, indices, *, batch_dims=0):
-    if batch_dims:
-        raise Unsupported("opset 12 added batch_dims")
-    return op.GatherND(data, indices)
+def gather_nd_batches(op, data, indices, *, batch_dims=0):
+    if not batch_dims:
+        return op.GatherND(data, indices)
+    index, rows = _rows(op, data, indices, batch_dims)
+    return op.Gather(op.Reshape(data, rows), index, axis=0)
+
+
+@down("GatherND", to=10)
+def gather_nd(op, data, indices):
+    index, rows = _rows(op, data, indices, 0)
+    return op.Gather(op.Reshape(data, rows), index, axis=0)
+
+
+@down("ScatterND", to=10)
+def scatter_nd(op, data, indices, updates):
+    """Every element of a row on its own, in the flattened tensor."""
+    index, (_, *behind) = _rows(op, data, indices, 0)
+    count = int(np.prod(behind, dtype=np.int64))
+    places = op.Add(op.Mul(op.Reshape(index, [-1, 1]), np.array(count, np.int64)), np.arange(count, dtype=np.int64))
+    flat = (op.Reshape(v, [-1]) for v in (data, places, updates))
+    return op.Reshape(op.Scatter(*flat, axis=0), np.array(fixed_shape(data), np.int64))
+
+
+_REDUCED = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
+
+
+def _one_after_the_other(op, data, updates, reduction, update, steps):
+    """Updates that may meet at one place, in a loop: each sees what those before it have left."""
+
+    def body(step, going, held):
+        held.shape = data.shape
+        old, new, write = update(op, step, held, updates)
+        return [going, write(op.call(_REDUCED[reduction], old, new))]
+
+    return op.Loop(steps, True, data, body=body)
+
+
+def _scatter_elements(native):
+    def scatter(op, data, indices, updates, *, axis=0, reduction="none"):
+        if reduction in native:
+            given = {} if native == ("none",) else {"reduction": reduction}
+            return op.ScatterElements(data, indices, updates, axis=axis, **given)
+
+        def update(op, step, held, updates):
+            """One slice of the updates, whose elements go to different places."""
+            where = op.Unsqueeze(step, [0])
+            index, new = (op.Gather(v, where, axis=axis) for v in (indices, updates))
+            return op.GatherElements(held, index, axis=axis), new, lambda v: op.ScatterElements(held, index, v, axis=axis)
+
+        steps = op.Gather(op.Shape(indices), np.array(axis % rank_of(data), np.int64))
+        return _one_after_the_other(op, data, updates, reduction, update, steps)
+
+    return scatter
+
+
+def _scatter_nd(native):
+    def scatter(op, data, indices, updates, *, reduction="none"):
+        if reduction in native:
+            return op.ScatterND(data, indices, updates, **({} if native == ("none",) else {"reduction": reduction}))
+        depth = fixed_shape(indices)[-1]
+        tuples = op.Reshape(indices, [-1, depth])
+        rows = op.Reshape(updates, [-1, *fixed_shape(data)[depth:]])
+
+        def update(op, step, held, updates):
+            where = op.Unsqueeze(step, [0])
+            index, new = op.Gather(tuples, where, axis=0), op.Gather(rows, where, axis=0)
+            return op.GatherND(held, index), new, lambda v: op.ScatterND(held, index, v)
+
+        steps = op.Gather(op.Shape(tuples), np.array(0, np.int64))
+        return _one_after_the_other(op, data, updates, reduction, update, steps)
+
+    return scatter
+
+
+for _to, _native in ((17, ("none", "add", "mul")), (15, ("none",))):
+    down("ScatterElements", to=_to)(_scatter_elements(_native))
+    down("ScatterND", to=_to)(_scatter_nd(_native))
+
+
+@down("OneHot", to=10)
+def one_hot(op, indices, depth, values, *, axis=-1):
+    """What counts from the end gave a row of `off` before; other indices that are outside still do."""
+    found = known(indices)
+    if found is None or (found < 0).any():
+        indices = op.Cast(indices, to=7)
+        size = op.Cast(depth if depth.shape is not None and not len(depth.shape) else op.Reshape(depth, [1]), to=7)
+        indices = op.Add(indices, op.Mul(op.Cast(op.Less(indices, np.array(0, np.int64)), to=7), size))
+    return op.OneHot(indices, depth, values, axis=axis)
+
+
+@down("OneHot", to=8)
+def one_hot_by_comparing(op, indices, depth: Int, values, *, axis=-1):
+    rank = rank_of(indices) + 1
+    axis %= rank
+    classes = np.arange(depth).reshape([-1] + [1] * (rank - 1 - axis))
+    hot = op.Equal(op.Unsqueeze(op.Cast(indices, to=7), axes=[axis]), classes)
+    return op.Gather(values, op.Cast(hot, to=7), axis=0)
+
+
+@down("ReverseSequence", to=9)
+def reverse_sequence(op, input, sequence_lens, *, batch_axis=1, time_axis=0):
+    """The number of each element's place among the first two axes, flattened."""
+    shape = fixed_shape(input)
+    steps = np.arange(shape[time_axis]).reshape([-1, 1] if time_axis == 0 else [1, -1])
+    batch = np.arange(shape[batch_axis]).reshape([-1, 1] if batch_axis == 0 else [1, -1])
+    lengths = op.Reshape(op.Cast(sequence_lens, to=7), list(batch.shape))
+    inside = op.Cast(op.Less(op.constant(steps), lengths), to=7)
+    place = op.Add(op.Mul(inside, op.Sub(lengths, 2 * steps + 1)), steps)
+    far, near = (np.array(shape[1] if axis == 0 else 1, np.int64) for axis in (time_axis, batch_axis))
+    index = op.Add(op.Mul(place, far), batch * near)
+    return op.Reshape(op.Gather(op.Reshape(input, [-1, *shape[2:]]), op.Reshape(index, [-1]), axis=0), np.array(shape, np.int64))
 
 
 @down("Trilu", to=13)

@@ -6,7 +6,8 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.rules import Bool, Float, Outputs
+from onnxbridge.hub.adapters.shapes import known
+from onnxbridge.rules import Bool, Outputs
 
 _TRAINING = "export the model for inference"
 
@@ -66,10 +67,12 @@ def dropout(op, data, *, ratio=0.5, outputs: Outputs):
 
 
 @down("Dropout", to=11)
-def dropout_ratio(op, data, ratio: Float = 0.5, training_mode: Bool = False, *, seed=None, outputs: Outputs):
-    if training_mode and ratio:
+def dropout_ratio(op, data, ratio=None, training_mode: Bool = False, *, seed=None, outputs: Outputs):
+    """Outside of training the ratio says nothing; one that is only known at run time is left at its default."""
+    number = None if ratio is None else known(ratio)
+    if training_mode and (number is None or number.item()):
         raise Unsupported("training_mode came with opset 12", _TRAINING)
-    return op.Dropout(data, ratio=float(ratio), outputs=_count(outputs))
+    return op.Dropout(data, ratio=None if number is None else float(number.item()), outputs=_count(outputs))
 
 
 def _count(outputs):

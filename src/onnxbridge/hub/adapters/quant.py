@@ -1,36 +1,133 @@
-"""Quantization: one scale for a tensor at first, then one for each channel, then one for each block."""
+"""Quantization: one scale for a tensor at first, then one for each channel, then one for each block.
+
+What a version does not have is written out: division, rounding to even, shift and limits, and the other way round.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down
+from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, rank_of
 
 _SCALAR = np.zeros(0, np.int64)
+_LIMITS = {"INT8": (-128, 127), "UINT8": (0, 255), "INT16": (-32768, 32767), "UINT16": (0, 65535)}
 
 
-def _one_scale(name):
-    def quantize(op, *inputs, axis=1):
-        x, *scales = inputs
-        shape = scales[0].shape
-        if shape is None or any(d != 1 for d in shape):
-            raise Unsupported("opset 13 added scales for each channel")
-        scalars = (v if v is None or len(shape) == 0 else op.Reshape(v, _SCALAR) for v in scales)
-        return op.call(name, x, *scalars)
+def _spread(op, scale, x, axis, block):
+    """A scale or zero point so that it broadcasts against what it scales."""
+    if scale is None or scale.shape is None or not len(scale.shape) or all(d == 1 for d in scale.shape):
+        return scale if scale is None or scale.shape is None or not len(scale.shape) else op.Reshape(scale, _SCALAR)
+    axis %= rank_of(x)
+    if not block:
+        return op.Reshape(scale, np.array([-1 if i == axis else 1 for i in range(rank_of(x))], np.int64))
+    shape, length = fixed_shape(scale), fixed_shape(x)[axis]
+    return scale if shape[axis] == length else op.Gather(scale, np.arange(length) // block, axis=axis)
 
-    return quantize
+
+def _quantized(op, x, scale, zero_point, axis, block, dtype):
+    if dtype.name not in _LIMITS:
+        raise Unsupported(f"it cannot be written out for {dtype.name.lower()}")
+    wide = ir.DataType.FLOAT
+    scale = op.Cast(_spread(op, scale, x, axis, block), to=wide)
+    y = op.Round(op.Div(op.Cast(x, to=wide), scale))
+    if zero_point is not None:
+        y = op.Add(y, op.Cast(_spread(op, zero_point, x, axis, block), to=wide))
+    low, high = (op.constant(v, dtype=wide) for v in _LIMITS[dtype.name])
+    return op.Cast(op.Min(op.Max(y, low), high), to=dtype)
 
 
-for _name in ("QuantizeLinear", "DequantizeLinear"):
-    down(_name, to=12)(_one_scale(_name))
+def _dequantized(op, x, scale, zero_point, axis, block):
+    if dtype_of(x).name not in (*_LIMITS, "INT32"):
+        raise Unsupported(f"it cannot be written out for {dtype_of(x).name.lower()}")
+    if zero_point is not None:
+        x = op.Sub(*(op.Cast(v, to=ir.DataType.INT32) for v in (x, _spread(op, zero_point, x, axis, block))))
+    spread = _spread(op, scale, x, axis, block)
+    return op.Mul(op.Cast(x, to=dtype_of(scale)), spread)
 
 
 @down("QuantizeLinear", to=20)
 def quantize_linear(op, x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, saturate=1):
     """Without a zero point of its dtype the result was uint8."""
-    if block_size:
-        raise Unsupported("opset 21 added block_size")
-    if output_dtype and y_zero_point is None:
-        raise Unsupported("opset 21 added output_dtype", "give a zero point of that dtype")
+    dtype = dtype_of(y_zero_point) if y_zero_point is not None else ir.DataType(output_dtype or ir.DataType.UINT8)
+    if block_size or dtype.name in ("INT16", "UINT16"):
+        return _quantized(op, x, y_scale, y_zero_point, axis, block_size, dtype)
+    if output_dtype and y_zero_point is None and dtype != ir.DataType.UINT8:
+        if y_scale.shape is None or not all(isinstance(d, int) for d in y_scale.shape):
+            raise Unsupported("opset 21 added output_dtype", "give a zero point of that dtype")
+        y_zero_point = op.constant(np.zeros(fixed_shape(y_scale)), dtype=dtype)
     return op.QuantizeLinear(x, y_scale, y_zero_point, axis=axis, saturate=saturate)
+
+
+@down("DequantizeLinear", to=20)
+def dequantize_linear(op, x, x_scale, x_zero_point=None, *, axis=1, block_size=0):
+    if block_size or dtype_of(x).name in ("INT16", "UINT16"):
+        return _dequantized(op, x, x_scale, x_zero_point, axis, block_size)
+    return op.DequantizeLinear(x, x_scale, x_zero_point, axis=axis)
+
+
+def _is_one(scale):
+    return scale.shape is not None and all(d == 1 for d in scale.shape)
+
+
+@down("QuantizeLinear", to=12)
+def quantize_by_channel(op, x, y_scale, y_zero_point=None, *, axis=1):
+    dtype = ir.DataType.UINT8 if y_zero_point is None else dtype_of(y_zero_point)
+    if not _is_one(y_scale):
+        return _quantized(op, x, y_scale, y_zero_point, axis, 0, dtype)
+    return op.QuantizeLinear(x, *(_spread(op, v, x, axis, 0) for v in (y_scale, y_zero_point)))
+
+
+@down("DequantizeLinear", to=12)
+def dequantize_by_channel(op, x, x_scale, x_zero_point=None, *, axis=1):
+    if not _is_one(x_scale):
+        return _dequantized(op, x, x_scale, x_zero_point, axis, 0)
+    return op.DequantizeLinear(x, *(_spread(op, v, x, axis, 0) for v in (x_scale, x_zero_point)))
+
+
+@down("QuantizeLinear", to=9)
+def quantize(op, x, y_scale, y_zero_point=None):
+    return _quantized(op, x, y_scale, y_zero_point, 0, 0, ir.DataType.UINT8 if y_zero_point is None else dtype_of(y_zero_point))
+
+
+@down("DequantizeLinear", to=9)
+def dequantize(op, x, x_scale, x_zero_point=None):
+    return _dequantized(op, x, x_scale, x_zero_point, 0, 0)
+
+
+def _shifted(op, values, zero_point, shape, to):
+    """Integers less their zero point, in a dtype that holds them exactly."""
+    values = op.Cast(values, to=to)
+    if zero_point is None:
+        return values
+    point = op.Cast(zero_point, to=to)
+    if rank_of(zero_point):
+        point = op.Reshape(point, np.array(shape, np.int64))
+    return op.Sub(values, point)
+
+
+@down("MatMulInteger", to=9)
+def mat_mul_integer(op, A, B, a_zero_point=None, b_zero_point=None):
+    """Doubles hold every sum of products of bytes."""
+    if a_zero_point is not None and len(a_zero_point.shape) > 1 or b_zero_point is not None and len(b_zero_point.shape) > 1:
+        raise Unsupported("it came with opset 10, and zero points for each matrix are not written in older operators here")
+    a = _shifted(op, A, a_zero_point, [-1, 1], ir.DataType.DOUBLE)
+    b = _shifted(op, B, b_zero_point, [-1], ir.DataType.DOUBLE)
+    return op.Cast(op.MatMul(a, b), to=ir.DataType.INT32)
+
+
+_EXACT = 1 << 24
+
+
+@down("ConvInteger", to=9)
+def conv_integer(op, x, w, x_zero_point=None, w_zero_point=None, **attrs):
+    """Floats hold the sums as long as not too many products of bytes go into one."""
+    products = int(np.prod(fixed_shape(w)[1:], dtype=np.int64))
+    if products * 255 * 255 >= _EXACT:
+        raise Unsupported(f"it came with opset 10, and a float32 does not hold sums of {products} products")
+    rest = [1] * (rank_of(w) - 1)
+    data = _shifted(op, x, x_zero_point, [1], ir.DataType.FLOAT)
+    kernel = _shifted(op, w, w_zero_point, [-1, *rest], ir.DataType.FLOAT)
+    return op.Cast(op.Conv(data, kernel, **attrs), to=ir.DataType.INT32)

@@ -14,8 +14,11 @@ from onnxbridge.hub.schemas import plain
 
 FIXED = "onnxbridge.fixed"
 """Marks an input that stands for its initializer only, as IR versions below 4 wanted it."""
+NUMBERS = "onnxbridge.numbers"
+"""Holds the numbers of a value that were known before its node was written again."""
 _DOMAINS = ("", "ai.onnx")
 _MOST = 64
+_WHOLE = frozenset([ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL])
 _HINT = "save the model with its shapes (onnx.shape_inference)"
 
 
@@ -41,6 +44,8 @@ def dtype_of(value: ir.Value) -> ir.DataType:
 
 def known(value: ir.Value, depth: int = 32) -> np.ndarray[Any, Any] | None:
     """The constant behind a value: a tensor that no input may replace, a Constant node, or sizes worked out of these."""
+    if NUMBERS in value.meta:
+        return value.meta[NUMBERS]  # type: ignore[no-any-return]
     node = value.producer()
     if node is None:
         replaceable = value.is_graph_input() and not value.meta.get(FIXED)
@@ -64,8 +69,9 @@ def known(value: ir.Value, depth: int = 32) -> np.ndarray[Any, Any] | None:
 
 # Operators on sizes and axes that mean the same in every version that has these inputs.
 _STABLE = frozenset({
-    "Abs", "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Max", "Min", "Mul", "Neg", "Not", "Range", "Reshape", "Sub",
-    "ConstantOfShape", "Slice", "Squeeze", "Transpose", "Unsqueeze", "Where",
+    "Abs", "Add", "And", "Cast", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Gather", "Greater", "GreaterOrEqual",
+    "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Range", "Reshape", "Slice", "Squeeze", "Sub",
+    "Transpose", "Unsqueeze", "Where",
 })  # fmt: skip
 
 
@@ -87,3 +93,10 @@ def _computed(node: ir.Node, depth: int) -> np.ndarray[Any, Any] | None:
         return None  # what is an input today was an attribute
     results = fold.evaluate(node, arrays)
     return None if results is None or results[0].dtype.kind not in "iub" else results[0]
+
+
+def remember(node: ir.Node) -> None:
+    """Keep the sizes and axes that a node gives, where they are known, for when an older version hides how they came about."""
+    for value in node.outputs:
+        if value.dtype in _WHOLE and value.name and (found := known(value)) is not None:
+            value.meta[NUMBERS] = found

@@ -181,6 +181,12 @@ def wrong_dtype(node: ir.Node, version: int) -> str:
     return ""
 
 
+def takes(formal: onnx.defs.OpSchema.FormalParameter, value: ir.Value) -> bool:
+    """Whether an input or output may have the value's type, as far as that is known."""
+    text = _type(value.type)
+    return text is None or text in formal.types
+
+
 def _type(kind: ir.TypeProtocol | None) -> str | None:
     """A type as the schemas write it, None where it is not known."""
     if isinstance(kind, ir.SequenceType | ir.OptionalType):

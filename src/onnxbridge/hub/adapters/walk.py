@@ -8,7 +8,6 @@ is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,10 @@ import onnx_ir as ir
 from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
 from onnxbridge.hub import places
 from onnxbridge.hub.adapters import decompose, down, up, versions
-from onnxbridge.hub.adapters.shapes import FIXED, known
+from onnxbridge.hub.adapters.complete import bodies_of, complete, type_body
+from onnxbridge.hub.adapters.shapes import FIXED, NUMBERS, known, remember
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.graphs import every_graph
-from onnxbridge.hub.inference import by_type_variable, infer
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import plain
 from onnxbridge.lowering import Call, Ref, bind
@@ -42,13 +41,15 @@ class Walk:
 
     def __init__(self, model: ir.Model, to: int) -> None:
         self._model = model
-        self._to = to
+        self._to = self._target = to
         self._names = {v.name for g in every_graph(model) for v in _values(g) if v.name}
         self._node_names = {n.name for g in every_graph(model) for n in g if n.name}
         self._writers: dict[int, Builder] = {}
         self._problems: list[Problem] = []
         self._function = False
         self._depth = 0
+        self._there: set[ir.Graph] = set()  # graphs that an adapter wrote at the target's opset, or that were brought there
+        self._put_in: list[ir.Node] = []
         self.direction = ""
         if model.ir_version < 4:  # every tensor had to be an input as well, without being meant as one
             for value in model.graph.inputs:
@@ -66,10 +67,16 @@ class Walk:
             self._function = owner is not self._model.graph
             self._writers = {}
             if self._changes(owner, version):
-                self.graph(owner, version)
+                if self._to < OPSET < version:  # expansions are written for the hub's versions
+                    self._at(OPSET, owner, version)
+                    version = OPSET
+                if not self._problems:
+                    self.graph(owner, version)
             if "" in owner.opset_imports or version != self._to:
                 owner.opset_imports[""] = self._to
             self._keep_constants(owner)
+        for value in (v for g in every_graph(self._model) for v in _values(g)):
+            value.meta.pop(NUMBERS, None)
         if self._problems:
             raise ConversionError(self.direction, merge(self._problems))
 
@@ -80,34 +87,77 @@ class Walk:
 
     def graph(self, graph: ir.Graph, version: int) -> None:
         """Convert the nodes of a graph, and before each those of the graphs inside it."""
+        if graph in self._there:
+            return
         for node in list(graph):
             # what is written out takes its graphs along, and they are converted then
             written_out = node.domain in _DOMAINS and node.op_type in versions.names() and versions.first(node.op_type) > self._to
-            _type_body(node, version)
-            for inner in () if written_out else _inner(node):
+            type_body(node, version)
+            for inner in () if written_out else bodies_of(node):
                 self.graph(inner, version)
+                if self._to == self._target:
+                    self._there.add(inner)
             if node.domain in _DOMAINS:
                 self._node(graph, node, version)
 
     def _node(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        _complete(node, version)
+        complete(node, version)
+        if version > self._to:
+            remember(node)
         try:
             self._step(graph, node, version)
         except Unsupported as refusal:
+            why = refusal
+            self._forget()
             try:
+                done = self._otherwise(graph, node, version)
+            except Unsupported as second:
+                done, why = False, second
+            if not done:
                 self._forget()
-                if self._constant(graph, node, min(version, OPSET)):
-                    return
-                since = versions.since(node.op_type, version)
-                if version <= self._to or since is None or since != versions.since(node.op_type, OPSET):
-                    raise refusal
-                self._decompose(graph, node, since, version)
-            except Unsupported:
-                self._forget()
-                self._problem(node, version, refusal)
+                self._problem(node, version, why)
         except ConversionError as inner:
             self._forget()
             self._problems += inner.problems
+
+    def _otherwise(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
+        """The ways around a refusal: the constant that the node gives, Casts around it, its expansion."""
+        if self._constant(graph, node, min(version, OPSET)):
+            return True
+        if version <= self._to:
+            return False
+        older = versions.since(node.op_type, self._to)
+        cast = None if older is None else decompose.cast_around(self._writer(version), node, older)
+        if cast is not None:
+            self._replace(graph, node, cast, version)
+            return True
+        self._forget()
+        since, hub = versions.since(node.op_type, version), versions.since(node.op_type, OPSET)
+        if since is None or hub is None or since > hub or any(a.is_ref() for a in node.attributes.values()):
+            return False
+        if since == hub:
+            return self._written_out(graph, node, since, version)
+        if not decompose.covers(node.op_type):
+            return False
+        # an expansion is written for the hub's version, so the node goes up there first
+        target, self._to, self._put_in = self._to, OPSET, [node]
+        try:
+            self._climb(graph, node, version)
+        finally:
+            self._to, put_in, self._put_in = target, self._put_in, []
+        for each in [n for n in put_in if n.graph is graph]:
+            if each.op_type != node.op_type:
+                self._node(graph, each, OPSET)
+            elif not self._written_out(graph, each, hub, OPSET):
+                return False
+        return True
+
+    def _written_out(self, graph: ir.Graph, node: ir.Node, since: int, version: int) -> bool:
+        """Whether an expansion or a definition that does not come back to the operator itself took the node's place."""
+        if not decompose.covers(node.op_type):
+            return False
+        self._decompose(graph, node, since, version)
+        return True
 
     def _step(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
         """Bring a node to the target's opset; what the builder refuses (a dtype, a shape) counts as not covered."""
@@ -120,8 +170,7 @@ class Walk:
         """Throw away what an adapter had written before it refused."""
         for writer in self._writers.values():
             for node in writer.take():
-                for i in range(len(node.inputs)):
-                    node.replace_input_with(i, None)
+                _let_go(node)
 
     def _problem(self, node: ir.Node, version: int, reason: Unsupported) -> None:
         text = f"{node.op_type} of opset {version}: {reason.reason}"
@@ -188,7 +237,7 @@ class Walk:
             raise Unsupported(f"it came with opset {version}, and its definition does not end in older operators")
         self._depth += 1
         try:
-            if inner := _inner(node):
+            if inner := bodies_of(node):
                 body, written_at = decompose.function_body(node, version)
                 if body is None:
                     raise Unsupported(f"it came with opset {versions.first(node.op_type)}")
@@ -220,7 +269,7 @@ class Walk:
 
     def _writer(self, version: int) -> Builder:
         if version not in self._writers:
-            self._writers[version] = Builder(version, self._names)
+            self._writers[version] = Builder(version, self._names, known)
         return self._writers[version]
 
     def _replace(self, graph: ir.Graph, node: ir.Node, results: Any, version: int) -> None:
@@ -245,25 +294,30 @@ class Walk:
                 result = writer.Identity(result)
                 written += writer.take()
             pairs.append((output, result))
+        written = _alive(written, {id(r) for _, r in pairs})
         for output, result in pairs:
             _take_over(output, result)
         for new in written:
             for value in new.outputs:
-                if not value.name and (value.uses() or value.is_graph_output()):
+                # ONNX Runtime crashes where a loop leaves out a state that it carries
+                if not value.name and (value.uses() or value.is_graph_output() or bodies_of(new)):
                     value.name = writer.unique(f"{stem}/{new.op_type}")
                 elif not value.name:
                     value.name = ""
             new.name = node.name if new is written[-1] and node.name else self._node_name(f"{node.name or stem}/{new.op_type}")
-            for part in _inner(new) if nodes else ():
+            for part in bodies_of(new):
+                if part in self._there:
+                    continue
                 for inside in (part, *part.subgraphs()):
                     for each in inside:
                         each.name = self._node_name(f"{node.name or stem}/{each.op_type}")
             new.metadata_props.update(node.metadata_props)
         graph.insert_before(node, written)
         graph.remove(node, safe=True)
+        self._put_in += written
         for new in written:
-            _type_body(new, version)
-            for inner in _inner(new) if nodes else ():
+            type_body(new, version)
+            for inner in bodies_of(new):
                 self.graph(inner, version)
             if new.domain in _DOMAINS:
                 self._node(graph, new, version)
@@ -320,6 +374,25 @@ def _attribute(attr: ir.Attr) -> Any:
     return attr.as_graph() if attr.type == ir.AttributeType.GRAPH else plain(attr)
 
 
+def _alive(nodes: list[ir.Node], results: set[int]) -> list[ir.Node]:
+    """The nodes without those that nothing uses; these let go of their inputs."""
+    kept = []
+    for node in reversed(nodes):
+        if any(id(v) in results or v.uses() for v in node.outputs):
+            kept.append(node)
+        else:
+            _let_go(node)
+    return kept[::-1]
+
+
+def _let_go(node: ir.Node) -> None:
+    for i in range(len(node.inputs)):
+        node.replace_input_with(i, None)
+    for graph in bodies_of(node):
+        for inner in graph:
+            _let_go(inner)
+
+
 def _take_over(old: ir.Value, new: ir.Value) -> None:
     name = old.name
     if old.type is not None:
@@ -331,52 +404,6 @@ def _take_over(old: ir.Value, new: ir.Value) -> None:
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     old.name = None
     new.name = name
-
-
-def _complete(node: ir.Node, version: int) -> None:
-    """Infer the dtypes and shapes that a file leaves out; what it says stays."""
-    if all(v.dtype is not None and v.shape is not None for v in node.outputs if v.name):
-        return
-    since = versions.since(node.op_type, version)
-    if since is None or any(a.is_ref() for a in node.attributes.values()):
-        return
-    said = [(v.type, v.shape) for v in node.outputs]
-    with suppress(TypeError, ValueError, RuntimeError, IndexError, AssertionError):
-        infer(versions.history(node.op_type)[since], node)
-    if any(v.type is None for v in node.outputs):
-        with suppress(TypeError):
-            by_type_variable(versions.history(node.op_type)[since], node)
-    for value, (kind, shape) in zip(node.outputs, said, strict=True):
-        value.type = kind if kind is not None else value.type
-        value.shape = shape if shape is not None else value.shape
-
-
-def _type_body(node: ir.Node, version: int) -> None:
-    """Give the inputs of a loop's body the dtypes that the loop feeds them, where the file leaves them out."""
-    bodies = _inner(node)
-    if node.op_type not in ("Loop", "Scan") or node.domain not in _DOMAINS or not bodies:
-        return
-    fed = list(node.inputs)
-    kinds: list[ir.TypeProtocol | None] = [None if v is None else v.type for v in fed]
-    if node.op_type == "Loop":
-        kinds = [ir.TensorType(ir.DataType.INT64), ir.TensorType(ir.DataType.BOOL), *kinds[2:]]
-    elif version < 9:
-        kinds = kinds[1:]
-    for value, kind in zip(bodies[0].inputs, kinds, strict=False):
-        if value.type is None:
-            value.type = kind
-
-
-def _inner(node: ir.Node) -> list[ir.Graph]:
-    found = []
-    for a in node.attributes.values():
-        if a.is_ref():
-            continue
-        if a.type == ir.AttributeType.GRAPH:
-            found.append(a.as_graph())
-        elif a.type == ir.AttributeType.GRAPHS:
-            found += a.as_graphs()
-    return found
 
 
 def _values(graph: ir.Graph) -> Iterable[ir.Value]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters.shapes import known
 from onnxbridge.hub.expand import expand
+from onnxbridge.hub.expand.axis import along
 from onnxbridge.rules import Int
 
 
@@ -56,10 +58,18 @@ def _joined(op, real, imaginary):
 
 
 @expand("DFT")
-def dft(op, input, dft_length: Int | None = None, axis: Int = -2, *, inverse=0, onesided=0):
+def dft(op, input, dft_length: Int | None = None, axis=None, *, inverse=0, onesided=0):
+    rank = len(input.shape)
+    if axis is None:
+        return _dft(op, input, dft_length, rank - 2, inverse, onesided)
+    if onesided and known(axis) is None:
+        raise Unsupported("a onesided transform along an axis that is only known when the model runs")
+    return along(op, axis, rank, lambda a: _dft(op, input, dft_length, a, inverse, onesided), last=rank - 2)
+
+
+def _dft(op, input, dft_length, axis, inverse, onesided):
     real, imaginary = _parts(op, input)
     rank = len(input.shape)
-    axis = axis % rank
     n = input.shape[axis]
     length = dft_length or (n if not (inverse and onesided) else 2 * (n - 1))
     if not isinstance(length, int):

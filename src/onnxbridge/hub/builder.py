@@ -73,7 +73,7 @@ class Builder:
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]
 
     def constant(self, value: Any, name: str = "", dtype: ir.DataType | None = None) -> ir.Value:
-        """A constant value. Arrays and tensors are held by reference; small ones without a name are one value if they are equal."""
+        """A constant value. Arrays and tensors are held by reference; small nameless ones are one value if they are equal."""
         if isinstance(value, ir.Value):
             return value
         if isinstance(value, ir.TensorProtocol):

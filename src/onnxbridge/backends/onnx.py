@@ -7,8 +7,10 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from onnxbridge.errors import UsageError
 from onnxbridge.hub import io
 from onnxbridge.hub import opset as opsets
+from onnxbridge.hub.runtimes import limits
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
@@ -21,8 +23,16 @@ class OnnxBackend:
     package = ""
     rules: Rules | None = None
 
-    def from_hub(self, model: ir.Model, *, opset: int | None = None) -> ir.Model:
-        """`opset`: the version of ai.onnx to write; by default the lowest from 18 up that holds the graph as it is."""
+    def from_hub(self, model: ir.Model, *, opset: int | None = None, for_runtime: str | None = None) -> ir.Model:
+        """`opset`: the version of ai.onnx to write; by default the lowest from 18 up that holds the graph as it is.
+
+        `for_runtime`: a release of a runtime that is to load it, as "onnxruntime==1.17".
+        """
+        if for_runtime is not None:
+            if opset is not None:
+                raise UsageError("give either opset or for_runtime")
+            holds = min(limits(for_runtime).opset, opsets.lowest(model))
+            return opsets.for_runtime(opsets.from_hub(model.clone(), holds), for_runtime)
         return opsets.from_hub(model.clone(), opset if opset is not None else opsets.lowest(model))
 
     def native(self, artifact: ir.Model) -> onnx.ModelProto:

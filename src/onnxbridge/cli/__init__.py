@@ -14,6 +14,7 @@ COMMANDS = {
     "verify": "Run two models on the same inputs and compare.",
     "check": "List every blocker before converting.",
     "inspect": "Tell what a model holds.",
+    "opset": "Take an ONNX file to another opset, up or down.",
     "coverage": "Tell which operators go where.",
     "plugins": "List the frontends and backends that are installed.",
     "doctor": "Tell which frameworks are here and whether they work.",

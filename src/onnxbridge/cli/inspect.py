@@ -32,9 +32,15 @@ def command(source: str, weights: str | None, as_json: bool, **given: Any) -> No
     w = found["weights"]
     shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
     shell.say(f"opset   {found['lowest_opset']} is the lowest from 18 up that holds it")
+    for problem in found["below_it"]:
+        shell.say(f"        {problem}")
     shell.say("nodes   " + ", ".join(f"{op} {n}" for op, n in found["operators"].items()))
     for key, value in found["metadata"].items():
         shell.say(f"        {key} = {value}")
+
+
+# The opsets that runtimes in use stop at.
+_STEPS = (21, 17, 13, 11)
 
 
 def describe(model: Any) -> dict[str, Any]:
@@ -46,6 +52,7 @@ def describe(model: Any) -> dict[str, Any]:
         shape = [d if isinstance(d, int) else d.value for d in v.shape] if v.shape is not None else None
         return {"name": v.name, "dtype": v.dtype.name.lower() if v.dtype else None, "shape": shape or []}
 
+    lowest = opset.lowest(model)
     weights = [v.const_value for v in model.graph.initializers.values() if v.const_value is not None]
     operators = Counter(name_of(n.op_type, n.domain) for n in model.graph.all_nodes())
     return {
@@ -53,6 +60,7 @@ def describe(model: Any) -> dict[str, Any]:
         "outputs": [value(v) for v in model.graph.outputs],
         "weights": {"tensors": len(weights), "elements": sum(w.size for w in weights), "bytes": sum(w.nbytes for w in weights)},
         "operators": dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
-        "lowest_opset": opset.lowest(model),
+        "lowest_opset": lowest,
+        "below_it": [f"opset {v}: {p.reason}" for v in _STEPS if v < lowest for p in opset.in_the_way(model, v)],
         "metadata": dict(model.metadata_props),
     }

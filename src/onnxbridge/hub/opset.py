@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import ConversionError, Problem, UsageError
 from onnxbridge.hub.graphs import every_graph
 
 OPSET = 26
@@ -35,6 +35,32 @@ def from_hub(model: ir.Model, to: int) -> ir.Model:
         raise UsageError(f"the model is of opset {there}, and the newest known here is {versions.NEWEST}; update onnxbridge.")
     Walk(model, to).run()
     return model
+
+
+def for_runtime(model: ir.Model, runtime: str) -> ir.Model:
+    """Take a model to what a release of a runtime ("onnxruntime==1.17") loads, in place; one that it loads already stays.
+
+    Raises:
+        ConversionError: with every node in the way, or the IR version where the model needs a newer one.
+    """
+    from onnxbridge.hub.ir_version import lowest_ir_version
+    from onnxbridge.hub.runtimes import limits
+
+    most = limits(runtime)
+    made = from_hub(model, min(most.opset, model.opset_imports.get("", OPSET)))
+    if (needed := lowest_ir_version(made)) > most.ir_version:
+        reason = f"it needs IR version {needed}, and {runtime} loads none above {most.ir_version}"
+        raise ConversionError(f"to {runtime}", [Problem("the model", reason)])
+    return made
+
+
+def in_the_way(model: ir.Model, to: int) -> list[Problem]:
+    """What keeps a model, which stays as it is, from an opset; nothing where it could go there."""
+    try:
+        from_hub(model.clone(), to)
+    except ConversionError as e:
+        return list(e.problems)
+    return []
 
 
 def lowest(model: ir.Model, least: int = LOWEST_WRITTEN) -> int:

@@ -57,7 +57,7 @@ def _from_the_front(op, indices, sizes):
     if found is not None:
         return op.constant(np.where(found < 0, found + sizes, found).astype(np.int64))
     indices = op.Cast(indices, to=7)
-    behind = op.Cast(op.Less(indices, np.array(0, np.int64)), to=7)
+    behind = op.Cast(op.Less(op.Cast(indices, to=1), 0.0), to=7)  # integers could not be compared before opset 9
     return op.Add(indices, op.Mul(behind, np.array(sizes, np.int64)))
 
 
@@ -84,15 +84,37 @@ def where(op, condition, X, Y):
     return op.Gather(both, op.Add(second, places), axis=0)
 
 
-@down("GatherElements", to=10)
-def gather_elements(op, data, indices, *, axis=0):
+def _flat(op, data, indices, axis):
+    """Indices along one axis as places in the flattened tensor."""
     shape, wanted = fixed_shape(data), fixed_shape(indices)
     axis %= len(shape)
-    strides = _strides(shape)
-    places = np.indices(wanted)
+    strides, places = _strides(shape), np.indices(wanted)
     rest = sum((places[d] * strides[d] for d in range(len(shape)) if d != axis), np.zeros(wanted, np.int64))
     index = op.Mul(_from_the_front(op, indices, shape[axis]), np.array(strides[axis], np.int64))
-    return op.Gather(op.Reshape(data, [-1]), op.Add(index, rest.astype(np.int64)), axis=0)
+    return op.Add(index, rest.astype(np.int64))
+
+
+@down("GatherElements", to=10)
+def gather_elements(op, data, indices, *, axis=0):
+    return op.Gather(op.Reshape(data, [-1]), _flat(op, data, indices, axis), axis=0)
+
+
+@down("Scatter", to=8)
+def scatter_in_a_loop(op, data, indices, updates, *, axis=0):
+    """Data and updates in one row; each update in its turn makes its place point to it, and at the end all is gathered."""
+    shape = fixed_shape(data)
+    count, steps = int(np.prod(shape, dtype=np.int64)), int(np.prod(fixed_shape(indices), dtype=np.int64))
+    places = op.constant(np.arange(count, dtype=np.int64))
+    wanted = op.Reshape(_flat(op, data, indices, axis), [-1])
+
+    def body(step, going, source):
+        here = op.Cast(op.Equal(places, op.Gather(wanted, step, axis=0)), to=7)
+        moved = op.Sub(op.Add(step, np.array(count, np.int64)), source)
+        return [going, op.Add(source, op.Mul(here, moved))]
+
+    source = op.Loop(np.array(steps, np.int64), True, places, body=body)
+    both = op.Concat(op.Reshape(data, [-1]), op.Reshape(updates, [-1]), axis=0)
+    return op.Reshape(op.Gather(both, source, axis=0), np.array(shape, np.int64))
 
 
 def _rows(op, data, indices, batch):

@@ -1,0 +1,59 @@
+"""What the releases of a runtime load: the newest opset of ai.onnx, and the newest IR version.
+
+A release loads everything that those before it did, so one that is not listed counts as the next older one that is. Where
+sources differ the lower number stands here.
+
+Sources: up to 1.10 the version matrix of onnxruntime/docs/Versioning.md; 1.16 and 1.17 the limits that onnx's own tests set
+for them (onnx/onnx#5958); the others by the release of ONNX that each was built with (VERSION_TABLE in onnx/helper.py); the
+newest by loading models.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from onnxbridge.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one release loads at most."""
+
+    opset: int
+    ir_version: int
+
+
+_RUNTIMES: dict[str, dict[tuple[int, int], Limits]] = {
+    "onnxruntime": {
+        (0, 1): Limits(8, 3),
+        (0, 3): Limits(9, 3),
+        (0, 4): Limits(10, 5),
+        (1, 0): Limits(11, 6),
+        (1, 3): Limits(12, 6),
+        (1, 6): Limits(13, 7),
+        (1, 8): Limits(14, 7),
+        (1, 9): Limits(15, 7),
+        (1, 12): Limits(17, 8),
+        (1, 14): Limits(18, 8),
+        (1, 16): Limits(19, 9),
+        (1, 17): Limits(20, 9),
+        (1, 18): Limits(21, 10),
+        (1, 21): Limits(22, 10),
+        (1, 31): Limits(26, 13),
+    },
+}
+_ALSO_CALLED = {"onnxruntime-gpu": "onnxruntime", "ort": "onnxruntime"}
+
+
+def limits(requirement: str) -> Limits:
+    """What "onnxruntime==1.17" loads; the name as pip knows it, the version with or without a patch level."""
+    found = re.fullmatch(r"\s*([\w-]+)\s*(?:==|=)\s*(\d+)\.(\d+)(?:\.\w+)*\s*", requirement)
+    name = found and _ALSO_CALLED.get(found[1].lower(), found[1].lower())
+    if found is None or name not in _RUNTIMES:
+        raise UsageError(f'{requirement!r} names no runtime that is known here; write "{next(iter(_RUNTIMES))}==1.17"')
+    release = int(found[2]), int(found[3])
+    listed = [at for at in _RUNTIMES[name] if at <= release]
+    if not listed:
+        raise UsageError(f"{requirement}: the oldest release known is {'.'.join(map(str, min(_RUNTIMES[name])))}")
+    return _RUNTIMES[name][max(listed)]

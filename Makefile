@@ -31,11 +31,11 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[pytorch,tensorflow,coreml,test]'
 	@touch $@
 
-# MXNet is retired and needs an old numpy, so it lives alone; onnxbridge talks to it through a pipe.
+# MXNet is retired and needs an old numpy, so it lives alone; onnxbridge talks to it through a pipe, and takes live blocks there.
 $(MXNET)/ready:
 	@echo "setting up $(MXNET) (once)"
 	@$(PYTHON) -m venv $(MXNET)
-	@$(MXNET)/bin/python $(PIP) mxnet==1.9.1 numpy==1.23.5
+	@$(MXNET)/bin/python $(PIP) mxnet==1.9.1 numpy==1.23.5 onnx==1.23.2 onnx-ir==1.1.0 onnxruntime==1.31.1 -e .
 	@touch $@
 
 clean:

@@ -43,7 +43,8 @@ def join(draft: Draft, pool: Pool) -> None:
             slot, ending = follow[1].targets[0], found
             names.append(follow[1].op)
         weights = (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32) if len(chain) > 1 else w
-        run = convolution(weights, shift.astype(np.float32), _window(step, w.shape[2:]), groups, ending, pool)
+        unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
+        run = convolution(weights, shift.astype(np.float32), _window(step, w.shape[2:]), groups, ending, pool, unit)
         draft.join(chain, "+".join(names), _single_only(run, w.shape[1] * groups), sources, [slot])
 
 

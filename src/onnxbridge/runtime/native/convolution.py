@@ -11,13 +11,14 @@ import numpy as np
 
 from onnxbridge.hub.limits import claim, claim_broadcast
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native import tile
+from onnxbridge.runtime.native import minimal, tile
 from onnxbridge.runtime.native.address import Array, address, first, last, plain
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.machine import lanes
 
 BLOCK_BYTES = 384 << 10  # of input rows that are multiplied with all columns before the next ones: they stay in the L2 cache
 CURVES = ("", "HardSwish", "HardSigmoid", "Sigmoid", "Swish", "Gelu", "Gelu tanh", "Tanh", "LeakyRelu", "Exp", "Erf")
+MINIMAL = 16  # channels on both sides from which a 3x3 kernel is worth transforming
 _UNFOLDED = 16  # input channels below which a row of the kernel is taken as one tap
 
 
@@ -57,11 +58,11 @@ def bent(x: Array, kind: int, a: float, b: float, pool: Pool) -> Array:
 
 
 def packed(weight: Array) -> Array:
-    """(depth, columns) of any strides as panels for the tiles."""
-    depth, columns = weight.shape
-    y = np.empty(depth * whole(columns), np.float32)
-    step, across = (s // 4 for s in weight.strides)
-    loop("convolution", "pack", "iiiiii")(address(weight), address(y), depth, columns, step, across)
+    """(taps, depth, columns) of any strides as panels for the tiles."""
+    taps, depth, columns = weight.shape
+    y = np.empty(taps * depth * whole(columns), np.float32)
+    steps = (s // 4 for s in weight.strides)
+    loop("convolution", "pack", "iiiiiiii")(address(weight), address(y), taps, depth, columns, *steps)
     return y
 
 
@@ -91,24 +92,36 @@ def convolution(
     groups: int,
     ending: Ending,
     pool: Pool,
+    unit: bool = False,
 ) -> Callable[..., Array]:
-    """The function of (x, what is added) for constant weights (M, C/groups, KH, KW). `window(x)` tells how the kernel moves."""
+    """The function of (x, what is added) for constant weights (M, C/groups, KH, KW).
+
+    `window(x)` tells how the kernel moves; `unit` that it does by one element and is not dilated.
+    """
     maps, depth, kh, kw = w.shape
     channels, columns = depth * groups, maps // groups
     each = depth == 1 and columns == 1 and groups > 1
     wide = not each and groups == 1 and depth < _UNFOLDED and kw > 1
+    few = unit and not each and groups == 1 and (kh, kw) == (3, 3) and min(depth, columns) >= MINIMAL
     by_tap = w.reshape(groups, columns, depth, kh * kw).transpose(0, 3, 2, 1)
     if each:
         weights = np.zeros((kh * kw, whole(channels)), np.float32)
         weights[:, :channels] = w.reshape(channels, -1).T
         biases = filled(bias, 1, channels)
-    else:
-        weights = np.concatenate([packed(g.reshape(kh * kw * depth, columns)) for g in by_tap])
+    elif few:
+        weights = np.concatenate([packed(g[None]) for g in minimal.transformed(w)])
         biases = filled(bias, groups, columns)
-    zeros = np.zeros(channels, np.float32)
+    else:
+        weights = np.concatenate([packed(g) for g in by_tap])
+        biases = filled(bias, groups, columns)
+    zeros = np.zeros(max(channels, whole(maps)), np.float32)
     where = (address(weights), address(biases))
     nothing = address(zeros)
-    run = loop("convolution", "depthwise" if each else "convolve", "iiiiiiiiffff")
+    if few:
+        minimal.load()
+        run = loop("minimal", "convolve", "iiiiiiiiiffff")
+    else:
+        run = loop("convolution", "depthwise" if each else "convolve", "iiiiiiiiffff")
     known: dict[tuple[int, ...], tuple[Any, ...]] = {}
 
     def geometry(x: Array) -> tuple[Any, ...]:
@@ -124,7 +137,10 @@ def convolution(
         if framed:
             h, width, top, left = h + top + bottom, width + left + right, 0, 0
         taps = (kh, 1) if merged else (kh, kw)
-        block = block_of(depth * (kw if merged else 1) * (1 if kh == 1 else 2), n * oh * ow)
+        if few:
+            block = minimal.block_of(depth, columns, n * -(-oh // 2) * -(-ow // 2))
+        else:
+            block = block_of(depth * (kw if merged else 1) * (1 if kh == 1 else 2), n * oh * ow)
         spec = np.array(
             [n, h, width, channels, channels if each else groups, depth * kw if merged else depth, columns, *taps,
              sh, sw, dh, dw, top, left, oh, ow, maps, maps, block, ending.kind],
@@ -132,19 +148,21 @@ def convolution(
         )  # fmt: skip
         bare = spec.copy()
         bare[-1] = 0
-        return (n, oh, ow, maps), framed, (spec, bare), (address(spec), address(bare)), 8 * block * math.prod(taps)
+        room = 16 * block * (depth + columns) + columns if few else 0
+        return (n, oh, ow, maps), framed, (spec, bare), (address(spec), address(bare)), 8 * (block + 16) * math.prod(taps), room
 
     def moved(x: Array, add: Array | None, found: tuple[Any, ...], spec: int, end: Ending) -> Array:
-        shape, framed, _, _, room = found
+        shape, framed, _, _, lines, room = found
         data = last(x, pool)
         if framed:
             data = _framed(data, framed, pool)
         y = pool.empty(shape)
         added = None if add is None else last(add, pool)
-        table = pool.empty((room,), np.uint8)
+        table = pool.empty((lines,), np.uint8)
+        scratch = pool.empty((room,)) if room else None
         run(
             address(data), address(y), *where, 0 if added is None else address(added), address(table), nothing, spec,
-            end.low, end.high, end.a, end.b,
+            *(() if scratch is None else (address(scratch),)), end.low, end.high, end.a, end.b,
         )  # fmt: skip
         return first(y)
 
@@ -153,7 +171,7 @@ def convolution(
         found = known.get(x.shape)
         if found is None:
             found = known[x.shape] = geometry(x)
-        shape, _, _, (spec, bare), _ = found
+        shape, _, _, (spec, bare), _, _ = found
         claim(shape, np.float32)
         if add is not None and (add.dtype != np.float32 or add.shape != (shape[0], maps, shape[1], shape[2])):
             claim_broadcast(np.broadcast_to(x.dtype.type(0), (shape[0], maps, shape[1], shape[2])), add)
@@ -177,7 +195,7 @@ def _framed(data: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
 def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callable[..., Array]:
     """The function of (x, what is added) for constant weights (K, N): x (..., K) gives (..., N)."""
     depth, columns = w.shape
-    weights, biases = packed(w), filled(bias, 1, columns)
+    weights, biases = packed(w[None]), filled(bias, 1, columns)
     where = (address(weights), address(biases))
     run = loop("convolution", "multiply", "iiiiiiiiiiiiiiffff")
 

@@ -130,14 +130,19 @@ def multiply(x, out, weight, bias, add, table, rows, depth, columns, step, outst
                 curves.run(kind, at, at, columns, a, b)
 
 
-def pack(source, target, depth, columns, step, across):
-    """Weights (depth, columns) at these distances into panels, filled up with zeros."""
-    x, y = floats(source), floats(target)
+def pack(source, target, taps, depth, columns, tapstep, step, across):
+    """Weights (taps, depth, columns) at these distances into panels, filled up with zeros."""
+    y = floats(target)
     at = 0
     for j in range(0, columns, PANEL):
         left = columns - j
         wide = PANEL if left > LANES else LANES
-        for k in range(depth):
-            for c in range(wide):
-                y[at + c] = x[k * step + (j + c) * across] if c < left else 0.0
-            at += wide
+        full = min(left, wide)
+        for tap in range(taps):
+            x = floats(source + 4 * (tap * tapstep + j * across))
+            for k in range(depth):
+                for c in range(full):
+                    y[at + c] = x[k * step + c * across]
+                for c in range(full, wide):
+                    y[at + c] = 0.0
+                at += wide

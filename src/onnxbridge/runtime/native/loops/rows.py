@@ -79,8 +79,8 @@ def attend(query, key, value, target, scratch, zeros, spec, factor):
     infinite = _F(np.inf)
     for b in range(batch):
         for h in range(heads):
-            _pack(key + 4 * (b * s[9] + h * s[10]), keys, depth, columns, s[11], s[12])
-            _pack(value + 4 * (b * s[13] + h * s[14]), values, columns, wide, s[15], s[16])
+            _pack(key + 4 * (b * s[9] + h * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
+            _pack(value + 4 * (b * s[13] + h * s[14]), values, 1, columns, wide, 0, s[15], s[16])
             for start in range(0, rows, block):
                 n = min(block, rows - start)
                 for r in range(n):

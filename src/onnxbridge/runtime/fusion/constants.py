@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.lowering import to_form
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.plan import NOTHING, Step
 
@@ -16,9 +15,11 @@ _CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
 def fold(draft: Draft) -> None:
     """Work out what depends on constants only. A step that fails is left: it fails when it is its turn."""
     for i, step in draft.steps():
+        if step.forms:
+            step = draft.known(i, step)
         if step.op == "Identity" or _idle(draft, step):
             draft.forward(i)
-        elif step.sources and not step.bodies and not step.op.startswith(_CHANCE):
+        elif step.sources and not step.bodies and not step.forms and not step.op.startswith(_CHANCE):
             values = [draft.constant(s) for s in step.sources]
             if all(v is not None or s == NOTHING for v, s in zip(values, step.sources, strict=True)):
                 results = _results(step, values)
@@ -28,8 +29,6 @@ def fold(draft: Draft) -> None:
 
 def _results(step: Step, values: list[Any]) -> tuple[Any, ...] | None:
     try:
-        for i, form, name in step.forms:
-            values[i] = to_form(values[i], form, name)
         results = step.run(*values, **step.attrs)
     except Exception:
         return None

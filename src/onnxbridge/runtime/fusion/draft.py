@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from onnxbridge.lowering import to_form
 from onnxbridge.runtime.plan import NOTHING, Plan, Step
 
 ENDS = -1  # the user of a value that is an output of the plan
@@ -98,6 +99,22 @@ class Draft:
         step = self._steps[i]
         assert step is not None
         self._steps[i] = replace(step, run=run)
+
+    def known(self, i: int, step: Step) -> Step:
+        """The step with those inputs that are constants by now in the form that its rule wants."""
+        sources, forms = list(step.sources), []
+        for k, form, name in step.forms:
+            value = self.constant(sources[k])
+            if value is None:
+                forms.append((k, form, name))
+            else:
+                self.frame.append(to_form(value, form, name))
+                sources[k] = len(self.frame) - 1
+        self._leave(i)
+        changed = replace(step, sources=tuple(sources), forms=tuple(forms))
+        self._steps[i] = changed
+        self._enter(i, changed)
+        return changed
 
     def settle(self, i: int, values: Sequence[Any]) -> None:
         """Take a step out whose results are known."""

@@ -16,7 +16,8 @@ from onnxbridge.runtime.native.address import Array, address, first, last, plain
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.machine import lanes
 
-BLOCK_BYTES = 384 << 10  # of input rows that are multiplied with all columns before the next ones: they stay in the L2 cache
+BLOCK_BYTES = 448 << 10  # of input rows that are multiplied with all columns before the next ones: they stay in the L2 cache
+SLAB = 768  # of a product's depth
 CURVES = ("", "HardSwish", "HardSigmoid", "Sigmoid", "Swish", "Gelu", "Gelu tanh", "Tanh", "LeakyRelu", "Exp", "Erf")
 MINIMAL = 16  # channels on both sides from which a 3x3 kernel is worth transforming
 _UNFOLDED = 16  # input channels below which a row of the kernel is taken as one tap
@@ -72,9 +73,11 @@ def whole(n: int) -> int:
 
 
 def block_of(depth: int, rows: int) -> int:
-    """How many rows of this depth are taken at once: whole tiles."""
+    """How many rows of this depth are taken at once: whole tiles, and blocks of nearly the same size."""
     tall = tile.rows()
-    return max(1, min(480, BLOCK_BYTES // (4 * max(1, depth)), rows + tall - 1) // tall) * tall
+    most = max(tall, min(480, BLOCK_BYTES // (4 * max(1, depth))))
+    blocks = max(1, -(-rows // most))
+    return -(-max(1, rows) // (blocks * tall)) * tall
 
 
 def filled(bias: Array | None, groups: int, columns: int) -> Array:
@@ -195,20 +198,22 @@ def _framed(data: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
 def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callable[..., Array]:
     """The function of (x, what is added) for constant weights (K, N): x (..., K) gives (..., N)."""
     depth, columns = w.shape
-    weights, biases = packed(w[None]), filled(bias, 1, columns)
-    where = (address(weights), address(biases))
-    run = loop("convolution", "multiply", "iiiiiiiiiiiiiiffff")
+    slab = -(-depth // max(1, round(depth / SLAB)))
+    weights = np.concatenate([packed(w[None, k : k + slab]) for k in range(0, depth, slab)])
+    biases, zeros = filled(bias, 1, columns), np.zeros(whole(columns), np.float32)
+    where = (address(weights), address(biases), address(zeros))
+    run = loop("convolution", "multiply", "iiiiiiiiiiiiiffff")
 
     def multiplied(x: Array, add: Array | None, end: Ending) -> Array:
         data = plain(x)
         rows = data.size // depth if depth else 0
         y = pool.empty((*x.shape[:-1], columns))
         added = None if add is None else plain(add)
-        block = block_of(depth, rows)
+        block = block_of(slab, rows)
         table = pool.empty((block,), np.int64)
         run(
             address(data), address(y), *where, 0 if added is None else address(added), address(table),
-            rows, depth, columns, depth, columns, columns, block, end.kind, end.low, end.high, end.a, end.b,
+            rows, depth, slab, columns, block, end.kind, end.low, end.high, end.a, end.b,
         )  # fmt: skip
         return y
 
@@ -223,5 +228,5 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
             return ending.applied(multiplied(x, None, Ending()) + add, pool)
         return multiplied(x, add, ending)
 
-    multiply.kept = (weights, biases)  # type: ignore[attr-defined]
+    multiply.kept = (weights, biases, zeros)  # type: ignore[attr-defined]
     return multiply

@@ -29,7 +29,9 @@ def transformed(w: Array) -> Array:
 def block_of(depth: int, columns: int, tiles: int) -> int:
     """How many 2x2 tiles are taken at once: whole tiles of the products, whose planes stay in the cache."""
     tall = rows()
-    return max(1, min(240, BLOCK_BYTES // (64 * (depth + columns)), tiles + tall - 1) // tall) * tall
+    most = max(tall, min(240, BLOCK_BYTES // (64 * (depth + columns))))
+    blocks = max(1, -(-tiles // most))
+    return -(-max(1, tiles) // (blocks * tall)) * tall
 
 
 class _Body:

@@ -46,8 +46,12 @@ def _store(height: int, width: int, w: int) -> list[str]:
         o += [f" %iota{v} = add <{w} x i64> <{iota}>, splat (i64 {v * w})"]
         o += [f" %mask{v} = icmp slt <{w} x i64> %iota{v}, %nn"]
         o += [f" %bp{v} = getelementptr float, ptr %biasp, i64 {v * w}", f" %bv{v} = load {vector}, ptr %bp{v}, align 4"]
-    o += [" %plain = icmp eq i64 %add, 0", " br i1 %plain, label %without, label %with"]
-    for label, added in (("with", True), ("without", False)):
+    o += [" %plain = icmp eq i64 %add, 0", f" %whole = icmp sge i64 %columns, {width * w}"]
+    o += [" br i1 %whole, label %full, label %part"]
+    o += ["full:", " br i1 %plain, label %fullwithout, label %fullwith"]
+    o += ["part:", " br i1 %plain, label %partwithout, label %partwith"]
+    for label in ("fullwith", "fullwithout", "partwith", "partwithout"):
+        added, masked = label.endswith("with"), label.startswith("part")
         o += [f"{label}:"]
         for r in range(height):
             p = f"{label}{r}"
@@ -63,6 +67,8 @@ def _store(height: int, width: int, w: int) -> list[str]:
                     o += [
                         f" %{q}av = call {vector} @llvm.masked.load.v{w}f32.p0"
                         f"(ptr %{q}ap, i32 4, <{w} x i1> %mask{v}, {vector} zeroinitializer)"
+                        if masked
+                        else f" %{q}av = load {vector}, ptr %{q}ap, align 4"
                     ]
                     o += [f" %{q}s = fadd {vector} {last}, %{q}av"]
                     last = f"%{q}s"
@@ -71,7 +77,11 @@ def _store(height: int, width: int, w: int) -> list[str]:
                 o += [f" %{q}hc = fcmp ogt {vector} %{q}l, %highv"]
                 o += [f" %{q}h = select <{w} x i1> %{q}hc, {vector} %highv, {vector} %{q}l"]
                 o += [f" %{q}sp = getelementptr float, ptr %{p}p, i64 {v * w}"]
-                o += [f" call void @llvm.masked.store.v{w}f32.p0({vector} %{q}h, ptr %{q}sp, i32 4, <{w} x i1> %mask{v})"]
+                o += [
+                    f" call void @llvm.masked.store.v{w}f32.p0({vector} %{q}h, ptr %{q}sp, i32 4, <{w} x i1> %mask{v})"
+                    if masked
+                    else f" store {vector} %{q}h, ptr %{q}sp, align 4"
+                ]
         o += [" ret void"]
     return o
 

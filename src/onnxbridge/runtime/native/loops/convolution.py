@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxbridge.runtime.native.loops import curves
 from onnxbridge.runtime.native.loops.data import LANES, PANEL, PIXELS, ROWS, channelwise, floats, inline, longs, product
 
@@ -51,6 +53,16 @@ def panels(table, block, rows, taps, depth, weight, bias, add, addstep, out, out
         j += vectors * LANES
 
 
+@inline
+def finish(kind, out, rows, columns, step, a, b):
+    """A curve over rows of results, at once where they follow each other."""
+    if step == columns:
+        curves.run(kind, out, out, rows * columns, a, b)
+    else:
+        for r in range(rows):
+            curves.run(kind, out + 4 * r * step, out + 4 * r * step, columns, a, b)
+
+
 def convolve(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
     """Any convolution in two dimensions, groups of many channels too."""
     s = longs(spec)
@@ -79,9 +91,7 @@ def convolve(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
                     for r in range(rows):
                         t[tap * block + r] += 4 * depth
         if kind != 0:
-            for r in range(rows):
-                at = out + 4 * (start + r) * outstep
-                curves.run(kind, at, at, groups * columns, a, b)
+            finish(kind, out + 4 * start * outstep, rows, groups * columns, outstep, a, b)
 
 
 def depthwise(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
@@ -110,24 +120,31 @@ def depthwise(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
                     out + 4 * (at * outstep + c), outstep, channels - c, low, high,
                 )  # fmt: skip
         if kind != 0:
-            for r in range(rows):
-                at = out + 4 * (start + r) * outstep
-                curves.run(kind, at, at, channels, a, b)
+            finish(kind, out + 4 * start * outstep, rows, channels, outstep, a, b)
 
 
-def multiply(x, out, weight, bias, add, table, rows, depth, columns, step, outstep, addstep, block, kind, low, high, a, b):
-    """A matrix product with packed weights: rows of `depth` elements, `step` apart."""
+def multiply(x, out, weight, bias, zero, add, table, rows, depth, slab, columns, block, kind, low, high, a, b):
+    """A matrix product with packed weights. The depth is taken in slabs, so that rows and panels stay in the cache."""
     t = longs(table)
+    infinite = np.float32(np.inf)
+    lines = (columns + LANES - 1) // LANES * LANES
     for start in range(0, rows, block):
         n = min(block, rows - start)
+        to = out + 4 * start * columns
         for r in range(n):
-            t[r] = x + 4 * (start + r) * step
-        plus = add + 4 * start * addstep if add != 0 else 0
-        panels(table, block, n, 1, depth, weight, bias, plus, addstep, out + 4 * start * outstep, outstep, columns, low, high)
-        if kind != 0:
+            t[r] = x + 4 * (start + r) * depth
+        plus = add + 4 * start * columns if add != 0 else 0
+        for k in range(0, depth, slab):
+            deep = min(slab, depth - k)
+            final = k + deep == depth
+            panels(
+                table, block, n, 1, deep, weight + 4 * k * lines, bias if k == 0 else zero, plus if k == 0 else to,
+                columns, to, columns, columns, low if final else -infinite, high if final else infinite,
+            )  # fmt: skip
             for r in range(n):
-                at = out + 4 * (start + r) * outstep
-                curves.run(kind, at, at, columns, a, b)
+                t[r] += 4 * deep
+        if kind != 0:
+            finish(kind, to, n, columns, columns, a, b)
 
 
 def pack(source, target, taps, depth, columns, tapstep, step, across):

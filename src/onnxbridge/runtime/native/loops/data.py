@@ -30,6 +30,7 @@ def _pointer(kind: Any) -> Any:
 
 
 floats = _pointer(types.float32)
+doubles = _pointer(types.float64)
 longs = _pointer(types.int64)
 octets = _pointer(types.uint8)
 signed = _pointer(types.int8)

@@ -52,7 +52,8 @@ class Pool:
             buffer = np.empty(room + _ALIGNED, np.uint8)
         address = buffer.__array_interface__["data"][0]
         lease = _Lease(free, buffer, address + -address % _ALIGNED, size)
-        return np.asarray(lease).view(dtype).reshape(shape)
+        found: Array = np.asarray(lease).view(dtype).reshape(shape)
+        return found
 
 
 def _class(size: int) -> int:

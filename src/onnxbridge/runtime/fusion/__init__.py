@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onnxbridge.runtime.fusion import constants, convolutions, elementwise, gelu, layout, norms, pools, products, recurrent
+from onnxbridge.runtime.fusion import constants, convolutions, elementwise, gelu, layout, norms, pools, products, quant, recurrent
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.machine import available
@@ -25,6 +25,6 @@ def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
     draft = Draft(plan, defaults)
     constants.fold(draft)
     if available():
-        for join in (gelu.join, convolutions.join, products.join, norms.join, recurrent.join, pools.join, layout.join, elementwise.join):
-            join(draft, pool)
+        for family in (gelu, convolutions, products, norms, recurrent, pools, layout, quant, elementwise):
+            family.join(draft, pool)
     return draft.plan()

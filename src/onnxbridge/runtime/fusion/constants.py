@@ -43,4 +43,4 @@ def _idle(draft: Draft, step: Step) -> bool:
         return False
     mode = step.sources[2] if len(step.sources) > 2 else NOTHING
     training = draft.constant(mode)
-    return mode == NOTHING or (training is not None and not training.any())
+    return mode == NOTHING or (training is not None and not np.any(training))

@@ -10,7 +10,8 @@ import numpy as np
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.fusion.endings import activation, other, scalar, single
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.convolution import Array, Ending, convolution
+from onnxbridge.runtime.native.address import Array
+from onnxbridge.runtime.native.convolution import Ending, convolution
 from onnxbridge.runtime.numpy.padding import Window, window
 from onnxbridge.runtime.plan import NOTHING, Step
 

@@ -27,12 +27,12 @@ def join(draft: Draft, pool: Pool) -> None:
             draft.swap(i, _unary(step, ending, pool))
 
 
-def like(x: Any, pool: Pool) -> Any:
+def like(x: Any, pool: Pool, dtype: Any = np.float32) -> Any:
     """Room for a result in the memory order of x."""
     if x.flags.c_contiguous or x.ndim != 4 or not x.transpose(0, 2, 3, 1).flags.c_contiguous:
-        return pool.empty(x.shape)
+        return pool.empty(x.shape, dtype)
     n, c, h, w = x.shape
-    return pool.empty((n, h, w, c)).transpose(0, 3, 1, 2)
+    return pool.empty((n, h, w, c), dtype).transpose(0, 3, 1, 2)
 
 
 def _binary(step: Step, function: Any, pool: Pool) -> Callable[..., Any]:

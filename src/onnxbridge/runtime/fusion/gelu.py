@@ -9,7 +9,8 @@ from typing import Any
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.fusion.endings import other, scalar
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.convolution import CURVES, Array, bent
+from onnxbridge.runtime.native.address import Array
+from onnxbridge.runtime.native.convolution import CURVES, bent
 from onnxbridge.runtime.plan import NOTHING, Step
 
 _CLOSE = 1e-6

@@ -10,6 +10,8 @@ import numpy as np
 from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native.address import address
+from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.plan import Step
 
 
@@ -57,12 +59,11 @@ def _shuffle(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     def run(x: Any) -> Any:
         groups, each = five[1], five[2]
         kept = x.ndim == 4 and (*five[:1], *five[3:]) == (x.shape[0], *x.shape[2:]) and four == x.shape
-        if not kept or not _last(x) or groups * each != x.shape[1]:
+        if not kept or not _last(x) or groups * each != x.shape[1] or x.dtype != np.float32:
             return plain[2](plain[1](plain[0](x, five, **attrs[0]), **attrs[1]), four, **attrs[2])
         seen = x.transpose(0, 2, 3, 1)
-        y = pool.empty(seen.shape, x.dtype)
-        parts = (*seen.shape[:3], groups, each)
-        np.copyto(y.reshape(*parts[:3], each, groups), seen.reshape(parts).swapaxes(3, 4))
+        y = pool.empty(seen.shape)
+        loop("layout", "interleaved", "iiiii")(address(seen), address(y), y.size // (groups * each), groups, each)
         return y.transpose(0, 3, 1, 2)
 
     draft.join([j, i, k], "Shuffle", run, [split.sources[0]], whole.targets)

@@ -31,8 +31,8 @@ def _layer(step: Step, pool: Pool) -> Callable[..., Any]:
     plain = step.run
 
     def run(X: Any, Scale: Any, B: Any = None, **attrs: Any) -> Any:
-        fits = X.dtype == np.float32 and X.ndim and X.size and Scale.shape == X.shape[-1:] and (B is None or B.shape == Scale.shape)
-        if not fits:
+        fits = Scale.shape == X.shape[-1:] and (B is None or B.shape == Scale.shape)
+        if not fits or X.dtype != np.float32 or not X.size:
             return plain(X, Scale, B, **attrs)
         return native.normalized(X, None, Scale, B, attrs["epsilon"], pool)[0]
 
@@ -70,7 +70,9 @@ def _attention(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     if made is None or used is None or draft.user(scores) is None or step.attrs["axis"] not in (-1, 3):
         return
     (j, first), (k, second) = made, used
-    if first.op != "MatMul" or second.op != "MatMul" or second.sources[0] != step.targets[0] or not other(second, step.targets[0]):
+    if first.op != "MatMul" or second.op != "MatMul":
+        return
+    if second.sources[0] != step.targets[0] or not other(second, step.targets[0]):
         return
     query, before, by = _scaled(draft, first.sources[0])
     key, also, again = _scaled(draft, first.sources[1])

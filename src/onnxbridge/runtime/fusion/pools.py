@@ -16,6 +16,8 @@ from onnxbridge.runtime.native import pooling as native
 from onnxbridge.runtime.numpy.padding import claim_output, window
 from onnxbridge.runtime.plan import Step
 
+_SUMMED = 1 << 12  # elements that may be summed one by one; NumPy sums more of them with less rounding
+
 
 def join(draft: Draft, pool: Pool) -> None:
     """Put native kernels in the place of two-dimensional pooling in float32."""
@@ -60,7 +62,7 @@ def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
 
     def run(X: Any, *more: Any, **attrs: Any) -> Any:
         axes = tuple(a % 4 for a in more[0]) if more and more[0] else ()
-        if not _usual(X) or (step.op == "ReduceMean" and sorted(axes) != [2, 3]):
+        if not _usual(X) or X.shape[2] * X.shape[3] > _SUMMED or (step.op == "ReduceMean" and sorted(axes) != [2, 3]):
             return plain(X, *more, **attrs)
         y = native.means(X, pool)
         return y if attrs.get("keepdims", 1) else y.reshape(y.shape[:2])

@@ -26,7 +26,8 @@ def join(draft: Draft, pool: Pool) -> None:
         known = single(w) and single(r) and (b == NOTHING or single(bias)) and lengths == peephole == NOTHING
         usual = all(step.attrs[name] in values for name, values in _USUAL.items())
         ways = _WAYS.get(step.attrs["direction"], ())
-        if known and usual and step.attrs["activations"] in (None, ("Sigmoid", "Tanh", "Tanh") * len(ways)) and len(w) == len(ways):
+        usual = usual and step.attrs["activations"] in (None, ("Sigmoid", "Tanh", "Tanh") * len(ways))
+        if known and usual and len(w) == len(ways):
             layers = [lstm(w[k], r[k], None if bias is None else bias[k], reverse, pool) for k, reverse in enumerate(ways)]
             draft.join([i], step.op, _run(layers), [step.sources[0], h, c], step.targets)
 

@@ -44,5 +44,5 @@ def _compiled(module: str, name: str, signature: str) -> bytes:
     kinds = {"i": numba.types.int64, "f": numba.types.float32}
     whole = numba.types.void(*(kinds[kind] for kind in signature))
     compiled = numba.cfunc(whole, nopython=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(source)
-    image = compiled._library.serialize_using_object_code()[2][0]
-    return compiled.native_name.encode() + b"\0" + bytes(image)
+    symbol, image = str(compiled.native_name), bytes(compiled._library.serialize_using_object_code()[2][0])
+    return symbol.encode() + b"\0" + image

@@ -156,9 +156,7 @@ def convolution(
 
     def moved(x: Array, add: Array | None, found: tuple[Any, ...], spec: int, end: Ending) -> Array:
         shape, framed, _, _, lines, room = found
-        data = last(x, pool)
-        if framed:
-            data = _framed(data, framed, pool)
+        data = _framed(x, framed, pool) if framed else last(x, pool)
         y = pool.empty(shape)
         added = None if add is None else last(add, pool)
         table = pool.empty((lines,), np.uint8)
@@ -185,13 +183,13 @@ def convolution(
     return convolve
 
 
-def _framed(data: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
-    """(N, H, W, C) with zeros around it."""
+def _framed(x: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
+    """(N, C, H, W) as contiguous (N, H, W, C) with zeros around it."""
     (top, bottom), (left, right) = pads
-    n, h, w, c = data.shape
+    n, c, h, w = x.shape
     y = pool.empty((n, h + top + bottom, w + left + right, c))
-    y.fill(0)
-    y[:, top : top + h, left : left + w] = data
+    spec = np.array([*(s // 4 for s in x.strides), top, bottom, left, right], np.int64)
+    loop("layout", "framed", "iiiiiii")(address(x), address(y), n, c, h, w, address(spec))
     return y
 
 
@@ -219,8 +217,8 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
 
     def multiply(x: Array, add: Array | None = None) -> Array:
         """What is added is of the result's shape; if it is not, it is added as NumPy does it."""
-        if x.ndim == 0 or x.shape[-1] != depth:
-            raise ValueError(f"matmul: shapes {x.shape} and {(depth, columns)} do not fit")
+        if x.ndim == 0 or x.shape[-1] != depth or x.dtype != np.float32:
+            raise ValueError(f"a product with float32 weights of {(depth, columns)} does not fit {x.dtype} of {x.shape}")
         shape = (*x.shape[:-1], columns)
         claim(shape, np.float32)
         if add is not None and (add.dtype != np.float32 or add.shape != shape):

@@ -53,7 +53,8 @@ class _Body:
     def load(self, pointer: str) -> str:
         place = self.at(pointer)
         return self.add(
-            f"call {self.vector} @llvm.masked.load.v{self.w}f32.p0(ptr {place}, i32 4, <{self.w} x i1> %mask, {self.vector} zeroinitializer)"
+            f"call {self.vector} @llvm.masked.load.v{self.w}f32.p0"
+            f"(ptr {place}, i32 4, <{self.w} x i1> %mask, {self.vector} zeroinitializer)"
         )
 
     def store(self, value: str, pointer: str) -> None:
@@ -142,7 +143,8 @@ def _gather(w: int) -> list[str]:
             value = b.add(f"select <{w} x i1> {high}, {vector} %highv, {vector} {value}")
             b.store(value, f"%out{2 * y + x}")
     head = [
-        "define void @onnxbridge_gather(i64 %planes, i64 %step, i64 %channels, i64 %bias, i64 %add, i64 %out, float %low, float %high) {",
+        "define void @onnxbridge_gather(i64 %planes, i64 %step, i64 %channels, i64 %bias, i64 %add, i64 %out, "
+        "float %low, float %high) {",
         "entry:",
         " %biasp = inttoptr i64 %bias to ptr",
     ]

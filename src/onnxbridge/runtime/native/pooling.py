@@ -40,8 +40,9 @@ def response(x: Array, size: int, alpha: float, bias: float, pool: Pool) -> Arra
     y, scratch = pool.empty(data.shape), pool.empty((channels + size,))
     before = (size - 1) // 2
     loop("pooling", "response", "iiiiiiiff")(
-        address(data), address(y), address(scratch), data.size // channels, channels, before, size - 1 - before, bias, alpha / size
-    )
+        address(data), address(y), address(scratch), data.size // channels, channels, before, size - 1 - before,
+        bias, alpha / size,
+    )  # fmt: skip
     return first(y)
 
 

@@ -151,10 +151,10 @@ def _channelwise(height: int, w: int) -> str:
 
 def _chosen(name: str, parts: list[tuple[int, str]]) -> str:
     """A function that calls one of the parts by its first argument."""
-    passed = ", ".join(_ARGUMENTS.split(", "))
-    o = [f"define void @{name}(i64 %which, {_ARGUMENTS}) {{", f" switch i64 %which, label %none [{' '.join(f'i64 {i}, label %l{i}' for i, _ in parts)}]"]
+    cases = " ".join(f"i64 {i}, label %l{i}" for i, _ in parts)
+    o = [f"define void @{name}(i64 %which, {_ARGUMENTS}) {{", f" switch i64 %which, label %none [{cases}]"]
     for i, part in parts:
-        o += [f"l{i}:", f" tail call void @{part}({passed})", " ret void"]
+        o += [f"l{i}:", f" tail call void @{part}({_ARGUMENTS})", " ret void"]
     return "\n".join([*o, "none:", " ret void", "}"])
 
 

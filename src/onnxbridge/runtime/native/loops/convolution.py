@@ -9,7 +9,10 @@ from onnxbridge.runtime.native.loops.data import LANES, PANEL, PIXELS, ROWS, cha
 
 
 @inline
-def addresses(x, zero, table, block, start, rows, step, height, width, kernel, columns, stride, across, dilate, apart, top, left, high, wide):
+def addresses(
+    x, zero, table, block, start, rows, step, height, width,
+    kernel, columns, stride, across, dilate, apart, top, left, high, wide,
+):  # fmt: skip
     """For each tap a line of the table: where the output positions from `start` on find their input, zeros outside."""
     t = longs(table)
     ox = start % wide
@@ -57,10 +60,10 @@ def panels(table, block, rows, taps, depth, weight, bias, add, addstep, out, out
 def finish(kind, out, rows, columns, step, a, b):
     """A curve over rows of results, at once where they follow each other."""
     if step == columns:
-        curves.run(kind, out, out, rows * columns, a, b)
+        curves.run(kind, out, rows * columns, a, b)
     else:
         for r in range(rows):
-            curves.run(kind, out + 4 * r * step, out + 4 * r * step, columns, a, b)
+            curves.run(kind, out + 4 * r * step, columns, a, b)
 
 
 def convolve(x, out, weight, bias, add, table, zero, spec, low, high, a, b):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from onnxbridge.runtime.native.loops.data import floats, inline
@@ -71,10 +72,8 @@ def erf(x):
     return _F(-1.0) if y < _F(-1.0) else y
 
 
-@inline
-def run(kind, x, y, count, a, b):
-    """y = curve(x) over `count` elements at two addresses, which may be the same."""
-    u, v = floats(x), floats(y)
+@numba.njit(inline="always")
+def _bend(kind, u, v, count, a, b):
     if kind == 1:
         for i in range(count):
             t = u[i] * _F(0.16666667) + _F(0.5)
@@ -113,5 +112,14 @@ def run(kind, x, y, count, a, b):
             v[i] = erf(u[i])
 
 
+@inline
+def run(kind, y, count, a, b):
+    """y = curve(y) over `count` elements at an address: a loop of its own, since one over two addresses checks for overlap."""
+    v = floats(y)
+    _bend(kind, v, v, count, a, b)
+
+
 def apply(kind, x, y, count, a, b):
-    run(kind, x, y, count, a, b)
+    """y = curve(x) over `count` elements at two addresses."""
+    u, v = floats(x), floats(y)
+    _bend(kind, u, v, count, a, b)

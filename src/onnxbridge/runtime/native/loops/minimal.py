@@ -62,4 +62,4 @@ def convolve(x, out, weight, bias, add, table, zero, spec, scratch, low, high, a
             if kind != 0:
                 for k in range(4):
                     if t[4 + k] != waste:
-                        curves.run(kind, t[4 + k], t[4 + k], columns, a, b)
+                        curves.run(kind, t[4 + k], columns, a, b)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
+from onnxbridge.runtime.native.loops.convolution import pack, panels
 from onnxbridge.runtime.native.loops.curves import exp
 from onnxbridge.runtime.native.loops.data import LANES, floats, inline, longs
-from onnxbridge.runtime.native.loops.convolution import pack, panels
 
 _F = np.float32
 _pack = inline(pack)
@@ -40,10 +41,9 @@ def normalize(source, add, target, total, rows, columns, scale, shift, epsilon):
                 y[i] = (x[i] - mean) * inverse * a[i]
 
 
-@inline
-def softened(source, target, columns, factor):
-    """exp(factor * (x - largest)) of a row; gives what it must be divided by."""
-    x, y = floats(source), floats(target)
+@numba.njit(inline="always")
+def _softened(x, y, columns, factor):
+    """exp(factor * (x - largest)) of a row, divided by its sum."""
     top = _F(-np.inf)
     for i in range(columns):
         t = x[i] * factor
@@ -53,16 +53,14 @@ def softened(source, target, columns, factor):
         e = exp(x[i] * factor - top)
         y[i] = e
         total += e
-    return total
+    part = _F(1.0) / total
+    for i in range(columns):
+        y[i] *= part
 
 
 def softmax(source, target, rows, columns, factor):
     for r in range(rows):
-        total = softened(source + 4 * r * columns, target + 4 * r * columns, columns, factor)
-        y = floats(target + 4 * r * columns)
-        part = _F(1.0) / total
-        for i in range(columns):
-            y[i] *= part
+        _softened(floats(source + 4 * r * columns), floats(target + 4 * r * columns), columns, factor)
 
 
 def attend(query, key, value, target, scratch, zeros, spec, factor):
@@ -89,10 +87,7 @@ def attend(query, key, value, target, scratch, zeros, spec, factor):
                 for r in range(n):
                     row = scores + 4 * r * padded
                     t[r] = row
-                    total = softened(row, row, columns, factor)
-                    part = _F(1.0) / total
                     y = floats(row)
-                    for i in range(columns):
-                        y[i] *= part
+                    _softened(y, y, columns, factor)
                 out = target + 4 * (b * s[17] + h * s[18] + start * s[19])
                 panels(table, block, n, 1, columns, values, zeros, 0, 0, out, s[19], wide, -infinite, infinite)

@@ -62,7 +62,8 @@ class _Forest:
         if self.feature.size and not 0 <= self.feature.min() <= self.feature.max() < x.shape[1]:
             raise ValueError(f"the trees look at more than {x.shape[1]} features")
         reached, status = np.empty((x.shape[0], len(self.roots)), np.int64), np.zeros(1, np.int64)
-        parts = [np.ascontiguousarray(v, np.int64) for v in (self.roots, self.mode, self.feature, self.yes, self.no, self.missing)]
+        nodes = (self.roots, self.mode, self.feature, self.yes, self.no, self.missing)
+        parts = [np.ascontiguousarray(v, np.int64) for v in nodes]
         roots, mode, feature, yes, no, missing = map(address, parts)
         loop("trees", "leaves", "iiiiiiiiiiiiii")(
             address(x), *x.shape, roots, len(self.roots), mode, feature, address(self.split), yes, no, missing,

@@ -23,6 +23,7 @@ class _Lease:
     """A buffer that is in use: arrays made of it keep it alive, and its end gives the buffer back."""
 
     __slots__ = ("__array_interface__", "_buffer", "_home")
+    __array_interface__: dict[str, Any]
 
     def __init__(self, home: list[Array], buffer: Array, address: int, size: int) -> None:
         self._home, self._buffer = home, buffer
@@ -44,6 +45,16 @@ class Pool:
         size = math.prod(shape) * dtype.itemsize
         if size < _SMALL:
             return np.empty(shape, dtype)
+        found: Array = np.asarray(self._lease(size)).view(dtype).reshape(shape)
+        return found
+
+    def scratch(self, size: int) -> tuple[Any, int]:
+        """Some bytes that need not look like an array: what keeps them, and their address."""
+        lease = self._lease(size)
+        address: int = lease.__array_interface__["data"][0]
+        return lease, address
+
+    def _lease(self, size: int) -> _Lease:
         room = _class(size)
         free = self._free[room]
         try:
@@ -51,9 +62,7 @@ class Pool:
         except IndexError:
             buffer = np.empty(room + _ALIGNED, np.uint8)
         address = buffer.__array_interface__["data"][0]
-        lease = _Lease(free, buffer, address + -address % _ALIGNED, size)
-        found: Array = np.asarray(lease).view(dtype).reshape(shape)
-        return found
+        return _Lease(free, buffer, address + -address % _ALIGNED, size)
 
 
 def _class(size: int) -> int:

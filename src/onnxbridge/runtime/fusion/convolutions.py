@@ -43,7 +43,7 @@ def join(draft: Draft, pool: Pool) -> None:
             chain.append(follow[0])
             slot, ending = follow[1].targets[0], found
             names.append(follow[1].op)
-        weights = (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32) if len(chain) > 1 else w
+        weights = w if (scale == 1).all() else (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
         unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
         run = convolution(weights, shift.astype(np.float32), _window(step, w.shape[2:]), groups, ending, pool, unit)
         draft.join(chain, "+".join(names), _single_only(run, w.shape[1] * groups), sources, [slot])

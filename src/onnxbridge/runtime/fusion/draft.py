@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,10 @@ class Draft:
         for slot in step.targets:
             if slot > 0:
                 self._made[slot] = i
+
+    def _reads(self, i: int) -> Iterable[int]:
+        step = self._steps[i]
+        return () if step is None else step.reads()
 
     def _leave(self, i: int) -> None:
         step = self._steps[i]
@@ -88,11 +92,15 @@ class Draft:
         first = self._steps[min(places)]
         assert first is not None
         step = Step(op, first.where, run, tuple(sources), attrs or {}, tuple(targets))
+        read = {slot for i in places for slot in self._reads(i)}
         for i in places:
             self._leave(i)
         self._steps[max(places)] = step
         self._enter(max(places), step)
         self._joined.add(max(places))
+        for slot in read:
+            if not self._used[slot]:
+                self.frame[slot] = None  # weights that are packed by now need not be held twice
 
     def swap(self, i: int, run: Callable[..., Any]) -> None:
         """Let a step run another function of the same arguments."""

@@ -58,12 +58,15 @@ def bent(x: Array, kind: int, a: float, b: float, pool: Pool) -> Array:
     return y
 
 
-def packed(weight: Array) -> Array:
-    """(taps, depth, columns) of any strides as panels for the tiles."""
-    taps, depth, columns = weight.shape
-    y = np.empty(taps * depth * whole(columns), np.float32)
-    steps = (s // 4 for s in weight.strides)
-    loop("convolution", "pack", "iiiiiiii")(address(weight), address(y), taps, depth, columns, *steps)
+def packed(*weights: Array) -> Array:
+    """Weights (taps, depth, columns) of any strides as panels for the tiles, one after the other."""
+    pack = loop("convolution", "pack", "iiiiiiii")
+    sizes = [w.shape[0] * w.shape[1] * whole(w.shape[2]) for w in weights]
+    y = np.empty(sum(sizes), np.float32)
+    at = address(y)
+    for w, size in zip(weights, sizes, strict=True):
+        pack(address(w), at, *w.shape, *(s // 4 for s in w.strides))
+        at += 4 * size
     return y
 
 
@@ -112,10 +115,10 @@ def convolution(
         weights[:, :channels] = w.reshape(channels, -1).T
         biases = filled(bias, 1, channels)
     elif few:
-        weights = np.concatenate([packed(g[None]) for g in minimal.transformed(w)])
+        weights = packed(*(g[None] for g in minimal.transformed(w)))
         biases = filled(bias, groups, columns)
     else:
-        weights = np.concatenate([packed(g) for g in by_tap])
+        weights = packed(*by_tap)
         biases = filled(bias, groups, columns)
     zeros = np.zeros(max(channels, whole(maps)), np.float32)
     where = (address(weights), address(biases))
@@ -159,11 +162,11 @@ def convolution(
         data = _framed(x, framed, pool) if framed else last(x, pool)
         y = pool.empty(shape)
         added = None if add is None else last(add, pool)
-        table = pool.empty((lines,), np.uint8)
-        scratch = pool.empty((room,)) if room else None
+        held, table = pool.scratch(lines)
+        planes, scratch = pool.scratch(4 * room) if room else (None, 0)
         run(
-            address(data), address(y), *where, 0 if added is None else address(added), address(table), nothing, spec,
-            *(() if scratch is None else (address(scratch),)), end.low, end.high, end.a, end.b,
+            address(data), address(y), *where, 0 if added is None else address(added), table, nothing, spec,
+            *((scratch,) if room else ()), end.low, end.high, end.a, end.b,
         )  # fmt: skip
         return first(y)
 
@@ -197,7 +200,7 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
     """The function of (x, what is added) for constant weights (K, N): x (..., K) gives (..., N)."""
     depth, columns = w.shape
     slab = -(-depth // max(1, round(depth / SLAB)))
-    weights = np.concatenate([packed(w[None, k : k + slab]) for k in range(0, depth, slab)])
+    weights = packed(*(w[None, k : k + slab] for k in range(0, depth, slab)))
     biases, zeros = filled(bias, 1, columns), np.zeros(whole(columns), np.float32)
     where = (address(weights), address(biases), address(zeros))
     run = loop("convolution", "multiply", "iiiiiiiiiiiiiffff")
@@ -208,11 +211,12 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
         y = pool.empty((*x.shape[:-1], columns))
         added = None if add is None else plain(add)
         block = block_of(slab, rows)
-        table = pool.empty((block,), np.int64)
+        held, table = pool.scratch(8 * block)
         run(
-            address(data), address(y), *where, 0 if added is None else address(added), address(table),
+            address(data), address(y), *where, 0 if added is None else address(added), table,
             rows, depth, slab, columns, block, end.kind, end.low, end.high, end.a, end.b,
         )  # fmt: skip
+        del held  # it had to live until here
         return y
 
     def multiply(x: Array, add: Array | None = None) -> Array:

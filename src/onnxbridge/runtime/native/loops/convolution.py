@@ -160,9 +160,16 @@ def pack(source, target, taps, depth, columns, tapstep, step, across):
         full = min(left, wide)
         for tap in range(taps):
             x = floats(source + 4 * (tap * tapstep + j * across))
+            if across == 1:
+                for k in range(depth):
+                    for c in range(full):
+                        y[at + k * wide + c] = x[k * step + c]
+            else:  # in pieces of a cache line along the depth, which is where such weights lie close together
+                for k in range(0, depth, 16):
+                    for c in range(full):
+                        for i in range(k, min(k + 16, depth)):
+                            y[at + i * wide + c] = x[i * step + c * across]
             for k in range(depth):
-                for c in range(full):
-                    y[at + c] = x[k * step + c * across]
                 for c in range(full, wide):
-                    y[at + c] = 0.0
-                at += wide
+                    y[at + k * wide + c] = 0.0
+            at += depth * wide

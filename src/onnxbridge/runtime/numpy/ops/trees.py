@@ -145,8 +145,14 @@ def _totals(X, nodes, leaf_trees, leaf_nodes, targets, weights, count, how, base
     forest, place = _forest(nodes)
     reached = forest.leaves(X.reshape(X.shape[0], -1))
     owner = np.array([place[key] for key in zip(leaf_trees, leaf_nodes, strict=True)], np.int64)
-    order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=len(forest.mode))
+    if count == 1 and how in ("SUM", "AVERAGE") and counts.max(initial=0) == 1:
+        each = np.zeros(len(forest.mode))
+        each[owner] = weights
+        total = np.sum(each[reached], 1, keepdims=True)
+        total = total / len(forest.roots) if how == "AVERAGE" else total
+        return total + base if base.size else total
+    order = np.argsort(owner, kind="stable")
     first = np.cumsum(counts) - counts
     targets, weights = np.asarray(targets, np.int64)[order], weights[order]
     parts_values, parts_targets = [], []

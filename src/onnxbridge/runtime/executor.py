@@ -18,6 +18,7 @@ from onnxbridge.hub.limits import Limits, limited
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import array_of
 from onnxbridge.lowering import Body, Call, Ref
+from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
 
 Array = np.ndarray[Any, Any]
@@ -51,6 +52,7 @@ class Executor:
         graph = _hub(model).graph
         self._inputs = {str(v.name): v for v in graph.inputs}
         self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
+        self._defaults = [name for name, v in self._inputs.items() if v.const_value is not None]
         self.output_names = [str(v.name) for v in graph.outputs]
         self._settings = _settings(self._wide)
         compiler = Compiler(self._settings)
@@ -59,6 +61,8 @@ class Executor:
         made = [v for node in graph for v in node.outputs if v in compiler.slots]
         self._slots = {str(v.name): compiler.find(v) or 0 for v in (*graph.initializers.values(), *graph.inputs, *made)}
         self._plans: dict[tuple[str, ...], Plan] = {}
+        self._pool = Pool()
+        self._joined: Plan | None = None
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
@@ -67,14 +71,28 @@ class Executor:
             UsageError: if an input is missing, unknown, or not as the model declares it.
             LimitError: if the run would take more than the limits allow.
         """
-        plan = self._plan if names is None else self._plan_for(tuple(names))
-        frame = plan.frame.copy()
-        self._feed(frame, feeds)
         with limited(self._limits) as budget, np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN, as the standard has it
+            plan = self._whole(feeds) if names is None else self._plan_for(tuple(names))
+            frame = plan.frame.copy()
+            self._feed(frame, feeds, plan is not self._joined)
             results = execute(plan, frame, budget, self._settings.adapt_result)
             owned = {id(v) for v in (*feeds.values(), *plan.frame)}
             return [_own(r, owned) for r in results]
+
+    def _whole(self, feeds: Mapping[str, Any]) -> Plan:
+        """The plan of all outputs, with steps joined and constants worked out when it is first needed.
+
+        In float64 mode, and where an input's default is overridden, it is the plan as it was compiled.
+        """
+        if self._wide or any(name in feeds for name in self._defaults):
+            return self._plan
+        if self._joined is None:
+            from onnxbridge.runtime.fusion import fused
+
+            defaults = {self._slots[name]: self._settings.constant(self._inputs[name]) for name in self._defaults}
+            self._joined = fused(self._plan, defaults, self._pool)
+        return self._joined
 
     def _plan_for(self, names: tuple[str, ...]) -> Plan:
         if names not in self._plans:
@@ -85,7 +103,7 @@ class Executor:
             self._plans[names] = whole.pruned(tuple(self._slots[n] for n in names))
         return self._plans[names]
 
-    def _feed(self, frame: list[Any], feeds: Mapping[str, Any]) -> None:
+    def _feed(self, frame: list[Any], feeds: Mapping[str, Any], defaults: bool) -> None:
         for name, given in feeds.items():
             if name not in self._inputs:
                 raise UsageError(f"the model has no input named {name!r}; it has {', '.join(self._inputs) or 'none'}")
@@ -94,7 +112,8 @@ class Executor:
             if name not in feeds:
                 if value.const_value is None:
                     raise UsageError(f"the input {name!r} is missing")
-                frame[self._slots[name]] = self._settings.constant(value)
+                if defaults:
+                    frame[self._slots[name]] = self._settings.constant(value)
 
     def _accepted(self, name: str, given: Any) -> Any:
         """An input as rules get it; tensors must be of the type and the fixed sizes that the model declares."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.limits import claim
+from onnxbridge.runtime.native.address import address
+from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.native.machine import available
 from onnxbridge.runtime.numpy.ops import rule
 from onnxbridge.runtime.numpy.scores import transformed
 
@@ -17,6 +21,7 @@ _COMPARE = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.n
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _LEAF = 7
+_WALKED = 1 << 12  # rows times features times trees beyond which machine code is worth its loading
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class _Forest:
     def leaves(self, x):
         """The leaf that each row of x (rows, features) reaches in each tree."""
         claim((x.shape[0], len(self.roots)), np.int64)
+        if available() and x.size * len(self.roots) > _WALKED and not self.members:
+            return self._walked(x)
         at = np.broadcast_to(self.roots, (x.shape[0], len(self.roots))).copy()
         rows = np.arange(x.shape[0])[:, None]
         kinds = [int(k) for k in np.unique(self.mode) if k != _LEAF]
@@ -48,6 +55,23 @@ class _Forest:
                 holds |= (mode == kind) & (self._member(value, at) if kind == 6 else _COMPARE[kind](value, split))
             at = np.where(mode == _LEAF, at, np.where(holds, self.yes[at], self.no[at]))
         raise ValueError("the nodes of a tree form a circle")
+
+    def _walked(self, x):
+        """The same in machine code."""
+        x = np.ascontiguousarray(x, np.float64)
+        if self.feature.size and not 0 <= self.feature.min() <= self.feature.max() < x.shape[1]:
+            raise ValueError(f"the trees look at more than {x.shape[1]} features")
+        reached, status = np.empty((x.shape[0], len(self.roots)), np.int64), np.zeros(1, np.int64)
+        nodes = (self.roots, self.mode, self.feature, self.yes, self.no, self.missing)
+        parts = [np.ascontiguousarray(v, np.int64) for v in nodes]
+        roots, mode, feature, yes, no, missing = map(address, parts)
+        loop("trees", "leaves", "iiiiiiiiiiiiii")(
+            address(x), *x.shape, roots, len(self.roots), mode, feature, address(self.split), yes, no, missing,
+            len(self.mode), address(reached), address(status),
+        )  # fmt: skip
+        if status[0]:
+            raise ValueError("the nodes of a tree form a circle")
+        return reached
 
     def _member(self, value, at):
         found = np.zeros(value.shape, bool)
@@ -63,6 +87,8 @@ def _aggregated(values, targets, count, how):
     where = (rows, np.broadcast_to(targets, values.shape))
     total = np.zeros((values.shape[0], count))
     if how in ("SUM", "AVERAGE"):
+        if count == 1:
+            return np.sum(values, 1, keepdims=True)
         np.add.at(total, where, values)
         return total
     worst = np.inf if how == "MIN" else -np.inf
@@ -77,6 +103,18 @@ def _held(numbers, tensor, dtype=np.float64):
 
 def _forest(nodes):
     """The forest of the attributes nodes_*, and where each (tree, node) lies in it: nodes are numbered within each tree."""
+    if any(isinstance(v, np.ndarray) for v in nodes.values()):
+        return _grown(nodes)
+    return _remembered(tuple(sorted(nodes.items())))
+
+
+@functools.lru_cache(maxsize=8)
+def _remembered(nodes):
+    """Attributes are tuples, and the same ones come with every run."""
+    return _grown(dict(nodes))
+
+
+def _grown(nodes):
     trees, ids = (np.asarray(nodes[n], np.int64) for n in ("nodes_treeids", "nodes_nodeids"))
     place = {key: i for i, key in enumerate(zip(trees.tolist(), ids.tolist(), strict=True))}
     unknown = set(nodes["nodes_modes"]) - {*_MODES[:6], "LEAF"}
@@ -107,8 +145,14 @@ def _totals(X, nodes, leaf_trees, leaf_nodes, targets, weights, count, how, base
     forest, place = _forest(nodes)
     reached = forest.leaves(X.reshape(X.shape[0], -1))
     owner = np.array([place[key] for key in zip(leaf_trees, leaf_nodes, strict=True)], np.int64)
-    order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=len(forest.mode))
+    if count == 1 and how in ("SUM", "AVERAGE") and counts.max(initial=0) == 1:
+        each = np.zeros(len(forest.mode))
+        each[owner] = weights
+        total = np.sum(each[reached], 1, keepdims=True)
+        total = total / len(forest.roots) if how == "AVERAGE" else total
+        return total + base if base.size else total
+    order = np.argsort(owner, kind="stable")
     first = np.cumsum(counts) - counts
     targets, weights = np.asarray(targets, np.int64)[order], weights[order]
     parts_values, parts_targets = [], []

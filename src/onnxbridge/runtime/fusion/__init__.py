@@ -1,0 +1,30 @@
+"""What is done to a compiled plan before it runs: constants worked out once, and steps joined into single kernels.
+
+A pass is a function of the draft of a plan; it looks for steps by their operators and puts one step in the place of several.
+Passes never touch the plan that they start from, by which intermediate values stay reachable under their names. What a
+pass cannot know when the plan is made (shapes, types) its kernel looks at when it runs, and takes the plain rule if need be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onnxbridge.runtime.fusion import constants, convolutions, elementwise, gelu, layout, norms, pools, products, quant, recurrent
+from onnxbridge.runtime.fusion.draft import Draft
+from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native.machine import available
+from onnxbridge.runtime.plan import Plan
+
+
+def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
+    """A plan with the same results up to rounding; only the constants are worked out where there is no native code.
+
+    `defaults` are the values of inputs that have one and are not fed.
+    """
+    draft = Draft(plan, defaults)
+    constants.fold(draft)
+    if available():
+        for family in (gelu, convolutions, products, norms, recurrent, pools, layout, quant, elementwise):
+            family.join(draft, pool)
+    return draft.plan()

@@ -1,0 +1,94 @@
+"""Convolutions with constant weights, together with the BatchNormalization, factors, sum and activation that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.runtime.fusion.draft import Draft
+from onnxbridge.runtime.fusion.endings import activation, other, scalar, single
+from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native.address import Array
+from onnxbridge.runtime.native.convolution import Ending, convolution
+from onnxbridge.runtime.numpy.padding import Window, window
+from onnxbridge.runtime.plan import NOTHING, Step
+
+
+def join(draft: Draft, pool: Pool) -> None:
+    """Put native convolutions in the place of two-dimensional ones in float32."""
+    for i, step in draft.steps("Conv"):
+        w, bias = (draft.constant(s) for s in (*step.sources[1:], NOTHING)[:2])
+        known = single(w) and w.ndim == 4 and w.size and (len(step.sources) < 3 or step.sources[2] == NOTHING or single(bias))
+        groups = step.attrs["group"]
+        if not known or groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
+            continue
+        chain, slot, scale, shift = [i], step.targets[0], np.ones(w.shape[0]), np.zeros(w.shape[0])
+        if bias is not None:
+            shift = bias.astype(np.float64)
+        while (follow := draft.user(slot)) is not None and (change := _factors(draft, follow[1], slot, w.shape[0])) is not None:
+            scale, shift = scale * change[0], shift * change[0] + change[1]
+            chain.append(follow[0])
+            slot = follow[1].targets[0]
+        sources = [step.sources[0]]
+        follow = draft.user(slot)
+        if follow is not None and follow[1].op in ("Add", "Sum") and (more := other(follow[1], slot)) != NOTHING:
+            chain.append(follow[0])
+            slot = follow[1].targets[0]
+            sources.append(more)
+        ending, names = Ending(), [step.op]
+        follow = draft.user(slot)
+        if follow is not None and (found := activation(draft, follow[1])) is not None:
+            chain.append(follow[0])
+            slot, ending = follow[1].targets[0], found
+            names.append(follow[1].op)
+        weights = w if (scale == 1).all() else (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
+        unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
+        run = convolution(weights, shift.astype(np.float32), _window(step, w.shape[2:]), groups, ending, pool, unit)
+        draft.join(chain, "+".join(names), _single_only(run, w.shape[1] * groups), sources, [slot])
+
+
+def _single_only(run: Callable[..., Array], channels: int) -> Callable[..., Array]:
+    def checked(x: Array, *more: Array) -> Array:
+        if x.ndim != 4 or x.shape[1] != channels or x.dtype != np.float32:
+            raise ValueError(f"a convolution over {channels} channels in two dimensions does not fit {x.dtype} of {x.shape}")
+        return run(x, *more)
+
+    return checked
+
+
+def _window(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], Window]:
+    a = step.attrs
+
+    def moves(x: Array) -> Window:
+        return window(x, kernel, a["strides"], a["pads"], a["dilations"], a["auto_pad"])
+
+    return moves
+
+
+def _factors(draft: Draft, step: Step, slot: int, channels: int) -> tuple[Any, Any] | None:
+    """What a step with constant operands does to each channel: times the first, plus the second."""
+    if step.op == "BatchNormalization":
+        values = [draft.constant(s) for s in step.sources[1:]]
+        if step.sources[0] != slot or not all(single(v) for v in values) or step.attrs["training_mode"]:
+            return None
+        gamma, beta, mean, variance = (v.astype(np.float64) for v in values)
+        factor = gamma / np.sqrt(variance + np.float32(step.attrs["epsilon"]))
+        return factor, beta - mean * factor
+    if step.op in ("Mul", "Add"):
+        value = draft.constant(other(step, slot))
+        if scalar(value) is None and not (single(value) and value.shape in ((channels, 1, 1), (1, channels, 1, 1))):
+            return None
+        each = np.broadcast_to(value.astype(np.float64).reshape(-1), (channels,))
+        return (each, 0.0) if step.op == "Mul" else (1.0, each)
+    return None
+
+
+def affine(draft: Draft, step: Step, slot: int) -> tuple[Any, Any] | None:
+    """The factors of a BatchNormalization whose input is not a convolution's."""
+    scale = draft.constant(step.sources[1])
+    return _factors(draft, step, slot, scale.shape[0]) if single(scale) else None
+
+
+factors = _factors

@@ -1,0 +1,103 @@
+"""Pooling, LRN and BatchNormalization by themselves, on data with channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.runtime.fusion.convolutions import affine, factors
+from onnxbridge.runtime.fusion.draft import Draft
+from onnxbridge.runtime.fusion.endings import activation
+from onnxbridge.runtime.kernels.windows import out_sizes
+from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native import pooling as native
+from onnxbridge.runtime.numpy.padding import claim_output, window
+from onnxbridge.runtime.plan import Step
+
+_SUMMED = 1 << 12  # elements that may be summed one by one; NumPy sums more of them with less rounding
+
+
+def join(draft: Draft, pool: Pool) -> None:
+    """Put native kernels in the place of two-dimensional pooling in float32."""
+    for i, step in draft.steps("MaxPool", "AveragePool"):
+        if draft.single(step):
+            draft.swap(i, _window(step, pool))
+    for i, step in draft.steps("GlobalAveragePool", "ReduceMean"):
+        draft.swap(i, _everywhere(step, pool))
+    for i, step in draft.steps("LRN"):
+        if step.attrs["beta"] == 0.75:
+            draft.swap(i, _response(step, pool))
+    for i, step in draft.steps("BatchNormalization"):
+        found = affine(draft, step, step.sources[0])
+        if found is not None:
+            _affine(draft, i, step, found, pool)
+
+
+def _usual(x: Any) -> bool:
+    return bool(x.ndim == 4 and x.dtype == np.float32 and x.size)
+
+
+def _window(step: Step, pool: Pool) -> Callable[..., Any]:
+    plain, largest = step.run, step.op == "MaxPool"
+
+    def run(X: Any, **attrs: Any) -> Any:
+        if not _usual(X):
+            return plain(X, **attrs)
+        dilations = attrs.get("dilations")
+        if not largest and dilations and any(d != 1 for d in dilations):
+            return plain(X, **attrs)
+        w = window(X, attrs["kernel_shape"], attrs["strides"], attrs["pads"], dilations, attrs["auto_pad"])
+        ceil = bool(attrs["ceil_mode"])
+        claim_output(X, X.shape[1], w, ceil)
+        out = out_sizes(X.shape[2:], w.kernel, w.strides, w.pads, w.dilations, ceil_mode=ceil)
+        return native.pooled(X, w, out, largest, bool(attrs.get("count_include_pad")), pool)
+
+    return run
+
+
+def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
+    plain = step.run
+
+    def run(X: Any, *more: Any, **attrs: Any) -> Any:
+        axes = tuple(a % 4 for a in more[0]) if more and more[0] else ()
+        if not _usual(X) or X.shape[2] * X.shape[3] > _SUMMED or (step.op == "ReduceMean" and sorted(axes) != [2, 3]):
+            return plain(X, *more, **attrs)
+        y = native.means(X, pool)
+        return y if attrs.get("keepdims", 1) else y.reshape(y.shape[:2])
+
+    return run
+
+
+def _response(step: Step, pool: Pool) -> Callable[..., Any]:
+    plain = step.run
+
+    def run(X: Any, **attrs: Any) -> Any:
+        return native.response(X, attrs["size"], attrs["alpha"], attrs["bias"], pool) if _usual(X) else plain(X, **attrs)
+
+    return run
+
+
+def _affine(draft: Draft, i: int, step: Step, found: tuple[Any, Any], pool: Pool) -> None:
+    scale, shift = found
+    chain, slot, names = [i], step.targets[0], [step.op]
+    while (follow := draft.user(slot)) is not None and (change := factors(draft, follow[1], slot, scale.shape[0])) is not None:
+        scale, shift = scale * change[0], shift * change[0] + change[1]
+        chain.append(follow[0])
+        slot = follow[1].targets[0]
+    low, high = -np.inf, np.inf
+    follow = draft.user(slot)
+    if follow is not None and (ending := activation(draft, follow[1])) is not None and not ending.curve:
+        chain.append(follow[0])
+        slot, low, high = follow[1].targets[0], ending.low, ending.high
+        names.append(follow[1].op)
+    scale, shift = scale.astype(np.float32), shift.astype(np.float32)
+
+    def run(X: Any) -> Any:
+        if _usual(X):
+            return native.affine(X, scale, shift, low, high, pool)
+        each = (-1, *(1,) * (X.ndim - 2))
+        return np.clip(X * scale.reshape(each) + shift.reshape(each), np.float32(low), np.float32(high))
+
+    draft.join(chain, "+".join(names), run, [step.sources[0]], [slot])

@@ -1,0 +1,45 @@
+"""QuantizeLinear to bytes and DequantizeLinear from them, where one constant scale serves all elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.runtime.fusion.draft import Draft
+from onnxbridge.runtime.fusion.elementwise import like
+from onnxbridge.runtime.fusion.endings import scalar
+from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native.address import address
+from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.plan import Step
+
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+
+
+def join(draft: Draft, pool: Pool) -> None:
+    """Put native kernels in the place of quantization with float32 scales and zero points of one byte."""
+    for i, step in draft.steps("QuantizeLinear", "DequantizeLinear"):
+        scale, zero = (draft.constant(s) for s in (*step.sources[1:], 0)[:2])
+        plain = not step.attrs["block_size"] and not step.attrs["output_dtype"] and not step.attrs.get("precision")
+        one = isinstance(zero, np.ndarray) and zero.size == 1 and zero.ndim <= 1 and zero.dtype in _BYTES
+        factor = scalar(scale)
+        if plain and one and factor is not None:
+            draft.swap(i, _run(step, factor, zero, pool))
+
+
+def _run(step: Step, scale: float, zero: Any, pool: Pool) -> Callable[..., Any]:
+    plain, back = step.run, step.op == "DequantizeLinear"
+    base, negative = int(zero.reshape(())), int(zero.dtype == np.int8)
+    before, after = (zero.dtype, np.dtype(np.float32)) if back else (np.dtype(np.float32), zero.dtype)
+
+    def run(x: Any, *more: Any, **attrs: Any) -> Any:
+        y = like(x, pool, after)
+        if x.dtype != before or x.strides != tuple(s // after.itemsize * before.itemsize for s in y.strides):
+            return plain(x, *more, **attrs)
+        kernel = loop("quant", "dequantize" if back else "quantize", "iiiiif")
+        kernel(address(x), address(y), x.size, negative, base, scale)
+        return y
+
+    return run

@@ -1,0 +1,46 @@
+"""LSTM layers with constant weights and the usual activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.runtime.fusion.draft import Draft
+from onnxbridge.runtime.fusion.endings import single
+from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native.recurrent import lstm
+from onnxbridge.runtime.plan import NOTHING
+
+_USUAL = {"activation_alpha": (None,), "activation_beta": (None,), "clip": (None,), "input_forget": (0,), "layout": (0,)}
+_WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+
+
+def join(draft: Draft, pool: Pool) -> None:
+    """Put native layers in the place of LSTM steps that ask for nothing unusual."""
+    for i, step in draft.steps("LSTM"):
+        w, r = (draft.constant(s) for s in step.sources[1:3])
+        b, lengths, h, c, peephole = (*step.sources[3:], *(NOTHING,) * 5)[:5]
+        bias = draft.constant(b)
+        known = single(w) and single(r) and (b == NOTHING or single(bias)) and lengths == peephole == NOTHING
+        usual = all(step.attrs[name] in values for name, values in _USUAL.items())
+        ways = _WAYS.get(step.attrs["direction"], ())
+        usual = usual and step.attrs["activations"] in (None, ("Sigmoid", "Tanh", "Tanh") * len(ways))
+        if known and usual and len(w) == len(ways):
+            layers = [lstm(w[k], r[k], None if bias is None else bias[k], reverse, pool) for k, reverse in enumerate(ways)]
+            draft.join([i], step.op, _run(layers), [step.sources[0], h, c], step.targets)
+
+
+def _run(layers: list[Any]) -> Callable[..., Any]:
+    def run(x: Any, h: Any, c: Any) -> Any:
+        if x.dtype != np.float32 or x.ndim != 3 or not x.size:
+            raise ValueError(f"an LSTM over {x.dtype} of {x.shape}")
+        each = [f(x, None if h is None else h[k], None if c is None else c[k]) for k, f in enumerate(layers)]
+        if len(each) == 1:
+            y, last, cell = each[0]
+            return y[:, None], last[None].copy(), cell[None]
+        return tuple(np.stack(parts, axis) for parts, axis in zip(zip(*each, strict=True), (1, 0, 0), strict=True))
+
+    return run
+

@@ -1,0 +1,71 @@
+"""Memory for results, used again: a buffer goes back as soon as no array looks at it, and the next result of its size gets it.
+
+Fresh memory costs the system a page fault every few kilobytes, which is more than most operators take. An array that
+the pool gave is an ordinary one; it is never given out twice while anybody holds it or a view of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_ALIGNED = 64
+_SMALL = 1 << 12  # bytes below which the allocator is as fast
+
+
+class _Lease:
+    """A buffer that is in use: arrays made of it keep it alive, and its end gives the buffer back."""
+
+    __slots__ = ("__array_interface__", "_buffer", "_home")
+    __array_interface__: dict[str, Any]
+
+    def __init__(self, home: list[Array], buffer: Array, address: int, size: int) -> None:
+        self._home, self._buffer = home, buffer
+        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        self._home.append(self._buffer)
+
+
+class Pool:
+    """The buffers of one executor, by size class; freed ones wait for the next run."""
+
+    def __init__(self) -> None:
+        self._free: defaultdict[int, list[Array]] = defaultdict(list)
+
+    def empty(self, shape: Sequence[int], dtype: Any = np.float32) -> Array:
+        """An uninitialized array in C order, aligned to a cache line."""
+        dtype = np.dtype(dtype)
+        size = math.prod(shape) * dtype.itemsize
+        if size < _SMALL:
+            return np.empty(shape, dtype)
+        found: Array = np.asarray(self._lease(size)).view(dtype).reshape(shape)
+        return found
+
+    def scratch(self, size: int) -> tuple[Any, int]:
+        """Some bytes that need not look like an array: what keeps them, and their address."""
+        lease = self._lease(size)
+        address: int = lease.__array_interface__["data"][0]
+        return lease, address
+
+    def _lease(self, size: int) -> _Lease:
+        room = _class(size)
+        free = self._free[room]
+        try:
+            buffer = free.pop()
+        except IndexError:
+            buffer = np.empty(room + _ALIGNED, np.uint8)
+        address = buffer.__array_interface__["data"][0]
+        return _Lease(free, buffer, address + -address % _ALIGNED, size)
+
+
+def _class(size: int) -> int:
+    """The size rounded up by an eighth at most, so that results of nearly the same size share buffers."""
+    step = 1 << max(10, size.bit_length() - 4)
+    return -(-size // step) * step

@@ -1,0 +1,175 @@
+"""Products and convolutions: which tile runs where. Activations are laid out (batch, row, column, channel)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.runtime.native.loops import curves
+from onnxbridge.runtime.native.loops.data import LANES, PANEL, PIXELS, ROWS, channelwise, floats, inline, longs, product
+
+
+@inline
+def addresses(
+    x, zero, table, block, start, rows, step, height, width,
+    kernel, columns, stride, across, dilate, apart, top, left, high, wide,
+):  # fmt: skip
+    """For each tap a line of the table: where the output positions from `start` on find their input, zeros outside."""
+    t = longs(table)
+    ox = start % wide
+    rest = start // wide
+    oy = rest % high
+    sample = rest // high
+    for r in range(rows):
+        tap = r
+        for ky in range(kernel):
+            iy = oy * stride - top + ky * dilate
+            line = x + 4 * ((sample * height + iy) * width) * step
+            inside = 0 <= iy < height
+            for kx in range(columns):
+                ix = ox * across - left + kx * apart
+                t[tap] = line + 4 * ix * step if inside and 0 <= ix < width else zero
+                tap += block
+        ox += 1
+        if ox == wide:
+            ox = 0
+            oy += 1
+            if oy == high:
+                oy = 0
+                sample += 1
+
+
+@inline
+def panels(table, block, rows, taps, depth, weight, bias, add, addstep, out, outstep, columns, low, high):
+    """All columns of a block of rows; the weights lie in panels, the last one a vector wide if that is enough."""
+    j = 0
+    while j < columns:
+        left = columns - j
+        vectors = 2 if left > LANES else 1
+        plus = add + 4 * j if add != 0 else 0
+        for r in range(0, rows, ROWS):
+            tall = min(ROWS, rows - r)
+            product(
+                tall * 4 + vectors, taps, depth, table + 8 * r, block, weight, bias + 4 * j,
+                plus + 4 * r * addstep if add != 0 else 0, addstep, out + 4 * (j + r * outstep), outstep, left, low, high,
+            )  # fmt: skip
+        weight += 4 * taps * depth * vectors * LANES
+        j += vectors * LANES
+
+
+@inline
+def finish(kind, out, rows, columns, step, a, b):
+    """A curve over rows of results, at once where they follow each other."""
+    if step == columns:
+        curves.run(kind, out, rows * columns, a, b)
+    else:
+        for r in range(rows):
+            curves.run(kind, out + 4 * r * step, columns, a, b)
+
+
+def convolve(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
+    """Any convolution in two dimensions, groups of many channels too."""
+    s = longs(spec)
+    samples, height, width, step = s[0], s[1], s[2], s[3]
+    groups, depth, columns = s[4], s[5], s[6]
+    kernel, across = s[7], s[8]
+    oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
+    taps = kernel * across
+    lines = (columns + LANES - 1) // LANES * LANES
+    total = samples * oh * ow
+    t = longs(table)
+    for start in range(0, total, block):
+        rows = min(block, total - start)
+        addresses(
+            x, zero, table, block, start, rows, step, height, width,
+            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+        )  # fmt: skip
+        for g in range(groups):
+            plus = add + 4 * (start * addstep + g * columns) if add != 0 else 0
+            panels(
+                table, block, rows, taps, depth, weight + 4 * g * taps * depth * lines, bias + 4 * g * lines,
+                plus, addstep, out + 4 * (start * outstep + g * columns), outstep, columns, low, high,
+            )  # fmt: skip
+            if g + 1 < groups:
+                for tap in range(taps):
+                    for r in range(rows):
+                        t[tap * block + r] += 4 * depth
+        if kind != 0:
+            finish(kind, out + 4 * start * outstep, rows, groups * columns, outstep, a, b)
+
+
+def depthwise(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
+    """A convolution of each channel by itself; weights are (tap, channel), the channels filled up to whole vectors."""
+    s = longs(spec)
+    samples, height, width, step = s[0], s[1], s[2], s[3]
+    channels = s[4]
+    kernel, across = s[7], s[8]
+    oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
+    taps = kernel * across
+    lines = (channels + LANES - 1) // LANES * LANES
+    total = samples * oh * ow
+    for start in range(0, total, block):
+        rows = min(block, total - start)
+        addresses(
+            x, zero, table, block, start, rows, step, height, width,
+            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+        )  # fmt: skip
+        for r in range(0, rows, PIXELS):
+            tall = min(PIXELS, rows - r)
+            at = start + r
+            for c in range(0, channels, LANES):
+                channelwise(
+                    tall, taps + (c << 32), lines, table + 8 * r, block, weight + 4 * c, bias + 4 * c,
+                    add + 4 * (at * addstep + c) if add != 0 else 0, addstep,
+                    out + 4 * (at * outstep + c), outstep, channels - c, low, high,
+                )  # fmt: skip
+        if kind != 0:
+            finish(kind, out + 4 * start * outstep, rows, channels, outstep, a, b)
+
+
+def multiply(x, out, weight, bias, zero, add, table, rows, depth, slab, columns, block, kind, low, high, a, b):
+    """A matrix product with packed weights. The depth is taken in slabs, so that rows and panels stay in the cache."""
+    t = longs(table)
+    infinite = np.float32(np.inf)
+    lines = (columns + LANES - 1) // LANES * LANES
+    for start in range(0, rows, block):
+        n = min(block, rows - start)
+        to = out + 4 * start * columns
+        for r in range(n):
+            t[r] = x + 4 * (start + r) * depth
+        plus = add + 4 * start * columns if add != 0 else 0
+        for k in range(0, depth, slab):
+            deep = min(slab, depth - k)
+            final = k + deep == depth
+            panels(
+                table, block, n, 1, deep, weight + 4 * k * lines, bias if k == 0 else zero, plus if k == 0 else to,
+                columns, to, columns, columns, low if final else -infinite, high if final else infinite,
+            )  # fmt: skip
+            for r in range(n):
+                t[r] += 4 * deep
+        if kind != 0:
+            finish(kind, to, n, columns, columns, a, b)
+
+
+def pack(source, target, taps, depth, columns, tapstep, step, across):
+    """Weights (taps, depth, columns) at these distances into panels, filled up with zeros."""
+    y = floats(target)
+    at = 0
+    for j in range(0, columns, PANEL):
+        left = columns - j
+        wide = PANEL if left > LANES else LANES
+        full = min(left, wide)
+        for tap in range(taps):
+            x = floats(source + 4 * (tap * tapstep + j * across))
+            if across == 1:
+                for k in range(depth):
+                    for c in range(full):
+                        y[at + k * wide + c] = x[k * step + c]
+            else:  # in pieces of a cache line along the depth, which is where such weights lie close together
+                for k in range(0, depth, 16):
+                    for c in range(full):
+                        for i in range(k, min(k + 16, depth)):
+                            y[at + i * wide + c] = x[i * step + c * across]
+            for k in range(depth):
+                for c in range(full, wide):
+                    y[at + k * wide + c] = 0.0
+            at += depth * wide

@@ -1,0 +1,36 @@
+"""Quantization to bytes and back, one scale for all elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.runtime.native.loops.data import floats, octets, signed
+
+
+def quantize(source, target, count, negative, zero, scale):
+    """round(x / scale) + zero, ties to even, saturated; NaN becomes the least, as a comparison with it is false."""
+    x = floats(source)
+    low = np.float32(-128.0 if negative != 0 else 0.0)
+    high = np.float32(127.0 if negative != 0 else 255.0)
+    u, v = octets(target), signed(target)
+    shift = np.float32(zero)
+    for i in range(count):
+        t = np.rint(x[i] / scale) + shift
+        t = t if t > low else low
+        t = t if t < high else high
+        if negative != 0:
+            v[i] = np.int8(np.int32(t))
+        else:
+            u[i] = np.uint8(np.int32(t))
+
+
+def dequantize(source, target, count, negative, zero, scale):
+    """(x - zero) * scale."""
+    y = floats(target)
+    u, v = octets(source), signed(source)
+    if negative != 0:
+        for i in range(count):
+            y[i] = np.float32(np.int32(v[i]) - np.int32(zero)) * scale
+    else:
+        for i in range(count):
+            y[i] = np.float32(np.int32(u[i]) - np.int32(zero)) * scale

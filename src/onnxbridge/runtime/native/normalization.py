@@ -1,0 +1,70 @@
+"""Normalization along the last axis, softmax and attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.hub.limits import claim
+from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native import tile
+from onnxbridge.runtime.native.address import Array, address, plain
+from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.native.convolution import whole
+
+_ATTEND = 48  # rows of scores at a time, whole tiles of either height
+
+
+def normalized(x: Array, add: Array | None, scale: Array, shift: Array | None, epsilon: float, pool: Pool) -> tuple[Array, Array]:
+    """LayerNormalization along the last axis of x (+ add), and that sum."""
+    data = plain(x)
+    y = pool.empty(x.shape)
+    total, more = data, None
+    if add is not None:
+        total, more = pool.empty(x.shape), plain(add)
+    columns = x.shape[-1]
+    loop("rows", "normalize", "iiiiiiiif")(
+        address(data), 0 if more is None else address(more), address(y), address(total), x.size // columns, columns,
+        address(scale), 0 if shift is None else address(shift), epsilon,
+    )  # fmt: skip
+    return y, total
+
+
+def softmax(x: Array, pool: Pool) -> Array:
+    """Along the last axis."""
+    data = plain(x)
+    y = pool.empty(x.shape)
+    columns = x.shape[-1]
+    loop("rows", "softmax", "iiiif")(address(data), address(y), x.size // columns, columns, 1.0)
+    return y
+
+
+def attention(query: Array, key: Array, value: Array, factor: float, pool: Pool) -> Array:
+    """softmax(factor * query key) value: query (..., R, D), key (..., D, C), value (..., C, W), with one or two leading axes.
+
+    The result lies in memory as (batch, row, head, W), which is how it is wanted next.
+    """
+    if query.strides[-1] != 4:
+        query = np.ascontiguousarray(query)
+    flat = query.ndim == 3
+    q, k, v = ((a[None] if flat else a) for a in (query, key, value))
+    batch, heads, rows, depth = q.shape
+    columns, wide = v.shape[2:]
+    claim((batch, heads, rows, columns), np.float32)
+    y = pool.empty((batch, rows, heads, wide))
+    out = y.transpose(0, 2, 1, 3)
+    block = min(_ATTEND, -(-rows // tile.rows()) * tile.rows())
+    padded, filled = whole(columns), whole(wide)
+    scratch = pool.empty((depth * padded + columns * filled + block * padded + 2 * block + 2,))
+    zeros = np.zeros(max(padded, filled), np.float32)
+    spec: Any = np.array(
+        [batch, heads, rows, columns, depth, wide]
+        + [s // 4 for s in (*q.strides[:3], *k.strides, *v.strides, *out.strides[:3])]
+        + [block],
+        np.int64,
+    )
+    loop("rows", "attend", "iiiiiiif")(
+        address(q), address(k), address(v), address(y), address(scratch), address(zeros), address(spec), factor
+    )
+    return out[0] if flat else out

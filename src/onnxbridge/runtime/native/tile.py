@@ -1,0 +1,185 @@
+"""The innermost loops of matrix products and convolutions, written in LLVM's language for this machine's vector registers.
+
+A tile is a block of `rows` output rows by one panel of output columns, held in registers from beginning to end. Where its
+input rows lie is looked up in a table of addresses, one line of the table for each tap of the kernel: a matrix product has
+one tap, a convolution as many as its kernel has positions, and no input is ever unfolded.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded, registers
+
+VECTORS = 2  # vectors in a panel's width
+
+
+def rows() -> int:
+    """The most rows of a tile: accumulators, a panel's vectors and one spread element fill the registers."""
+    return 12 if registers() == 32 else 6
+
+
+def panel() -> int:
+    """The columns of a panel."""
+    return VECTORS * lanes()
+
+
+PIXELS = 6  # of a depthwise tile
+
+_ARGUMENTS = (
+    "i64 %taps, i64 %depth, i64 %table, i64 %step, i64 %weight, i64 %bias, i64 %add, i64 %addstep, "
+    "i64 %out, i64 %outstep, i64 %columns, float %low, float %high"
+)
+
+
+def _store(height: int, width: int, w: int) -> list[str]:
+    """Add the bias and (unless its address is 0) what shall be added, clip (NaN stays), and store the valid columns."""
+    vector = f"<{w} x float>"
+    iota = ", ".join(f"i64 {i}" for i in range(w))
+    o = [f" %n0 = insertelement <{w} x i64> poison, i64 %columns, i32 0"]
+    o += [f" %nn = shufflevector <{w} x i64> %n0, <{w} x i64> poison, <{w} x i32> zeroinitializer"]
+    for name in ("low", "high"):
+        o += [f" %{name}0 = insertelement {vector} poison, float %{name}, i32 0"]
+        o += [f" %{name}v = shufflevector {vector} %{name}0, {vector} poison, <{w} x i32> zeroinitializer"]
+    o += [" %biasp = inttoptr i64 %bias to ptr", " %outp = inttoptr i64 %out to ptr", " %addp = inttoptr i64 %add to ptr"]
+    for v in range(width):
+        o += [f" %iota{v} = add <{w} x i64> <{iota}>, splat (i64 {v * w})"]
+        o += [f" %mask{v} = icmp slt <{w} x i64> %iota{v}, %nn"]
+        o += [f" %bp{v} = getelementptr float, ptr %biasp, i64 {v * w}", f" %bv{v} = load {vector}, ptr %bp{v}, align 4"]
+    o += [" %plain = icmp eq i64 %add, 0", f" %whole = icmp sge i64 %columns, {width * w}"]
+    o += [" br i1 %whole, label %full, label %part"]
+    o += ["full:", " br i1 %plain, label %fullwithout, label %fullwith"]
+    o += ["part:", " br i1 %plain, label %partwithout, label %partwith"]
+    for label in ("fullwith", "fullwithout", "partwith", "partwithout"):
+        added, masked = label.endswith("with"), label.startswith("part")
+        o += [f"{label}:"]
+        for r in range(height):
+            p = f"{label}{r}"
+            o += [f" %{p}o = mul i64 %outstep, {r}", f" %{p}p = getelementptr float, ptr %outp, i64 %{p}o"]
+            if added:
+                o += [f" %{p}ao = mul i64 %addstep, {r}", f" %{p}a = getelementptr float, ptr %addp, i64 %{p}ao"]
+            for v in range(width):
+                q = f"{p}_{v}"
+                o += [f" %{q}b = fadd {vector} %y{r}_{v}, %bv{v}"]
+                last = f"%{q}b"
+                if added:
+                    o += [f" %{q}ap = getelementptr float, ptr %{p}a, i64 {v * w}"]
+                    o += [
+                        f" %{q}av = call {vector} @llvm.masked.load.v{w}f32.p0"
+                        f"(ptr %{q}ap, i32 4, <{w} x i1> %mask{v}, {vector} zeroinitializer)"
+                        if masked
+                        else f" %{q}av = load {vector}, ptr %{q}ap, align 4"
+                    ]
+                    o += [f" %{q}s = fadd {vector} {last}, %{q}av"]
+                    last = f"%{q}s"
+                o += [f" %{q}lc = fcmp olt {vector} {last}, %lowv"]
+                o += [f" %{q}l = select <{w} x i1> %{q}lc, {vector} %lowv, {vector} {last}"]
+                o += [f" %{q}hc = fcmp ogt {vector} %{q}l, %highv"]
+                o += [f" %{q}h = select <{w} x i1> %{q}hc, {vector} %highv, {vector} %{q}l"]
+                o += [f" %{q}sp = getelementptr float, ptr %{p}p, i64 {v * w}"]
+                o += [
+                    f" call void @llvm.masked.store.v{w}f32.p0({vector} %{q}h, ptr %{q}sp, i32 4, <{w} x i1> %mask{v})"
+                    if masked
+                    else f" store {vector} %{q}h, ptr %{q}sp, align 4"
+                ]
+        o += [" ret void"]
+    return o
+
+
+def _pointers(height: int) -> list[str]:
+    """One line of the table: the addresses of the tile's input rows for this tap."""
+    o = [" %line = mul i64 %t, %step", " %at = getelementptr i64, ptr %tablep, i64 %line"]
+    for r in range(height):
+        o += [f" %pa{r} = getelementptr i64, ptr %at, i64 {r}", f" %pi{r} = load i64, ptr %pa{r}"]
+        o += [f" %p{r} = inttoptr i64 %pi{r} to ptr"]
+    return o
+
+
+def _product(height: int, width: int, w: int) -> str:
+    """out[r, :] = sum over taps and depth of row[tap, r][k] * weight[tap, k, :]."""
+    vector = f"<{w} x float>"
+    cells = [(r, v) for r in range(height) for v in range(width)]
+    o = [f"define internal void @product_{height}_{width}({_ARGUMENTS}) {{", "entry:"]
+    o += [" %weightp = inttoptr i64 %weight to ptr", " %tablep = inttoptr i64 %table to ptr", " br label %tap", "tap:"]
+    o += [" %t = phi i64 [0, %entry], [%t1, %tapend]", " %wt = phi ptr [%weightp, %entry], [%wn, %tapend]"]
+    o += [f" %s{r}_{v} = phi {vector} [zeroinitializer, %entry], [%y{r}_{v}, %tapend]" for r, v in cells]
+    o += _pointers(height)
+    o += [" br label %element", "element:", " %i = phi i64 [0, %tap], [%i1, %element]"]
+    o += [" %wk = phi ptr [%wt, %tap], [%wn, %element]"]
+    o += [f" %x{r}_{v} = phi {vector} [%s{r}_{v}, %tap], [%y{r}_{v}, %element]" for r, v in cells]
+    for v in range(width):
+        o += [f" %wp{v} = getelementptr float, ptr %wk, i64 {v * w}", f" %w{v} = load {vector}, ptr %wp{v}, align 4"]
+    for r in range(height):
+        o += [f" %q{r} = getelementptr float, ptr %p{r}, i64 %i", f" %l{r} = load float, ptr %q{r}, align 4"]
+        o += [f" %m{r} = insertelement {vector} poison, float %l{r}, i32 0"]
+        o += [f" %a{r} = shufflevector {vector} %m{r}, {vector} poison, <{w} x i32> zeroinitializer"]
+        o += [
+            f" %y{r}_{v} = call {vector} @llvm.fma.v{w}f32({vector} %a{r}, {vector} %w{v}, {vector} %x{r}_{v})"
+            for v in range(width)
+        ]
+    o += [f" %wn = getelementptr float, ptr %wk, i64 {width * w}", " %i1 = add i64 %i, 1"]
+    o += [" %more = icmp slt i64 %i1, %depth", " br i1 %more, label %element, label %tapend", "tapend:"]
+    o += [" %t1 = add i64 %t, 1", " %moret = icmp slt i64 %t1, %taps", " br i1 %moret, label %tap, label %done", "done:"]
+    return "\n".join([*o, *_store(height, width, w), "}"])
+
+
+def _channelwise(height: int, w: int) -> str:
+    """out[r, c] = sum over taps of row[tap, r][c] * weight[tap, c], for one vector of channels; `depth` is a tap's weights."""
+    vector = f"<{w} x float>"
+    o = [f"define internal void @channelwise_{height}({_ARGUMENTS}) {{", "entry:"]
+    o += [" %weightp = inttoptr i64 %weight to ptr", " %tablep = inttoptr i64 %table to ptr"]
+    # The addresses are those of channel 0; %taps comes with the first channel's offset in its upper half.
+    o += [" %first = lshr i64 %taps, 32", " %count = and i64 %taps, 4294967295"]
+    iota = ", ".join(f"i64 {i}" for i in range(w))
+    o += [f" %c0 = insertelement <{w} x i64> poison, i64 %columns, i32 0"]
+    o += [f" %cc = shufflevector <{w} x i64> %c0, <{w} x i64> poison, <{w} x i32> zeroinitializer"]
+    o += [f" %inside = icmp slt <{w} x i64> <{iota}>, %cc", " br label %tap", "tap:"]
+    o += [" %t = phi i64 [0, %entry], [%t1, %tap]", " %wt = phi ptr [%weightp, %entry], [%wn, %tap]"]
+    o += [f" %x{r} = phi {vector} [zeroinitializer, %entry], [%y{r}_0, %tap]" for r in range(height)]
+    o += _pointers(height)
+    o += [f" %w0 = load {vector}, ptr %wt, align 4", " %wn = getelementptr float, ptr %wt, i64 %depth"]
+    for r in range(height):
+        o += [f" %q{r} = getelementptr float, ptr %p{r}, i64 %first"]
+        o += [
+            f" %a{r} = call {vector} @llvm.masked.load.v{w}f32.p0"
+            f"(ptr %q{r}, i32 4, <{w} x i1> %inside, {vector} zeroinitializer)"
+        ]
+        o += [f" %y{r}_0 = call {vector} @llvm.fma.v{w}f32({vector} %a{r}, {vector} %w0, {vector} %x{r})"]
+    o += [" %t1 = add i64 %t, 1", " %moret = icmp slt i64 %t1, %count", " br i1 %moret, label %tap, label %done", "done:"]
+    return "\n".join([*o, *_store(height, 1, w), "}"])
+
+
+def _chosen(name: str, parts: list[tuple[int, str]]) -> str:
+    """A function that calls one of the parts by its first argument."""
+    cases = " ".join(f"i64 {i}, label %l{i}" for i, _ in parts)
+    o = [f"define void @{name}(i64 %which, {_ARGUMENTS}) {{", f" switch i64 %which, label %none [{cases}]"]
+    for i, part in parts:
+        o += [f"l{i}:", f" tail call void @{part}({_ARGUMENTS})", " ret void"]
+    return "\n".join([*o, "none:", " ret void", "}"])
+
+
+def text() -> str:
+    """The module: `onnxbridge_product(rows * 4 + vectors, ...)` and `onnxbridge_channelwise(rows, ...)`."""
+    w = lanes()
+    vector = f"<{w} x float>"
+    products = [(r * 4 + v, f"product_{r}_{v}") for r in range(1, rows() + 1) for v in range(1, VECTORS + 1)]
+    channels = [(r, f"channelwise_{r}") for r in range(1, PIXELS + 1)]
+    return "\n".join(
+        [
+            *(_product(i // 4, i % 4, w) for i, _ in products),
+            *(_channelwise(r, w) for r, _ in channels),
+            _chosen("onnxbridge_product", products),
+            _chosen("onnxbridge_channelwise", channels),
+            f"declare {vector} @llvm.fma.v{w}f32({vector}, {vector}, {vector})",
+            f"declare {vector} @llvm.masked.load.v{w}f32.p0(ptr, i32, <{w} x i1>, {vector})",
+            f"declare void @llvm.masked.store.v{w}f32.p0({vector}, ptr, i32, <{w} x i1>)",
+        ]
+    )
+
+
+@functools.cache
+def load() -> None:
+    """Make both functions known to the loops that call them."""
+    source = text()
+    image = kept("tile", source, lambda: assembled(source))
+    loaded(image, "onnxbridge_product", "onnxbridge_channelwise")

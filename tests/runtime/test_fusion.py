@@ -1,0 +1,263 @@
+"""Joined plans: the same results as the rules one by one, and the steps that were joined."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper, parser
+
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native import machine
+
+HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
+EPS = np.finfo(np.float32).eps
+rng = np.random.default_rng(3)
+
+
+def draw(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def model(text, **weights):
+    """A model from text whose initializers are these arrays."""
+    proto = parser.parse_model(HEAD + text)
+    proto.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in weights.items())
+    return proto
+
+
+def agrees(proto, feeds, *ops, depth=1):
+    """Joined and plain runs agree up to the rounding of sums of `depth` terms, judged by float64; the joined steps are `ops`."""
+    executor = Executor(proto)
+    plain = executor.run(executor.output_names, feeds)
+    wide = Executor(proto, precision="float64").run(None, feeds)
+    for _ in range(2):  # the second run gets used memory
+        joined = executor.run(None, feeds)
+        for a, b, exact in zip(joined, plain, wide, strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            allowed = 8 * np.sqrt(depth) * EPS * max(1.0, np.abs(exact).max(initial=0))
+            np.testing.assert_allclose(a, exact, rtol=0, atol=allowed)
+    assert [s.op for s in executor._joined.steps] == list(ops)
+    return joined
+
+
+CONVOLUTIONS = [
+    # batch, channels, height, width, maps, kernel, stride, pads, dilation, groups
+    (1, 3, 17, 19, 5, 3, 2, (1, 1, 1, 1), 1, 1),
+    (2, 3, 23, 20, 16, 7, 2, (3, 3, 3, 3), 1, 1),
+    (1, 40, 9, 7, 50, 1, 1, (0, 0, 0, 0), 1, 1),
+    (2, 33, 8, 9, 17, 1, 2, (0, 0, 0, 0), 1, 1),
+    (1, 20, 9, 8, 35, 3, 1, (1, 1, 1, 1), 1, 1),
+    (2, 16, 7, 5, 48, 3, 1, (0, 1, 2, 0), 1, 1),
+    (1, 20, 11, 8, 35, 3, 1, (2, 2, 2, 2), 2, 1),
+    (1, 24, 9, 9, 36, 3, 2, (1, 0, 0, 1), 1, 4),
+    (2, 21, 9, 10, 21, 5, 1, (2, 2, 2, 2), 1, 21),
+    (1, 6, 9, 10, 12, 3, 2, (1, 1, 1, 1), 1, 6),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize("ending", ["Relu", "HardSwish", "none"])
+def test_convolutions(case, ending):
+    n, c, h, w, m, k, s, pads, d, g = case
+    last = {"none": "y = Add(v, z)", "Relu": "u = Add(v, z) y = Relu(u)", "HardSwish": "u = Add(v, z) y = HardSwish(u)"}
+    moves = f"strides = [{s},{s}], pads = {list(pads)}, dilations = [{d},{d}], group = {g}"
+    text = f"""agraph (float[{n},{c},{h},{w}] x, float[{n},{m},a,b] z) => (float[{n},{m},a,b] y) {{
+        v0 = Conv<{moves}>(x, w, b)
+        v = BatchNormalization(v0, gamma, beta, mean, variance)
+        {last[ending]} }}"""
+    weights = {"w": draw(m, c // g, k, k), "b": draw(m), "gamma": draw(m), "beta": draw(m), "mean": draw(m)}
+    proto = model(text, **weights, variance=np.abs(draw(m)) + 0.5)
+    x = draw(n, c, h, w)
+    reach = (k - 1) * d + 1
+    out = [(size + pads[i] + pads[i + 2] - reach) // s + 1 for i, size in enumerate((h, w))]
+    name = "Conv" if ending == "none" else f"Conv+{ending}"
+    agrees(proto, {"x": x, "z": draw(n, m, *out)}, name, depth=c // g * k * k)
+
+
+def test_a_sum_that_broadcasts_is_added_as_it_should():
+    text = "agraph (float[1,20,6,6] x, float[18,1,1] z) => (float[1,18,6,6] y) { v = Conv(x, w) u = Add(v, z) y = Gelu(u) }"
+    proto = model(text, w=draw(18, 20, 1, 1))
+    agrees(proto, {"x": draw(1, 20, 6, 6), "z": draw(18, 1, 1)}, "Conv+Gelu", depth=20)
+
+
+def test_a_chain_in_one_layout():
+    text = """agraph (float[1,3,32,32] x) => (float[1,20] y) {
+        a = Conv<pads = [1,1,1,1]>(x, w1) b = Relu(a) c = MaxPool<kernel_shape = [2,2], strides = [2,2]>(b)
+        d = Conv<pads = [1,1,1,1]>(c, w2) e = Concat<axis = 1>(c, d) f = LRN<size = 5>(e)
+        g = AveragePool<kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1>(f) h = GlobalAveragePool(g)
+        i = Flatten(h) y = Gemm(i, w3, b3) }"""
+    proto = model(text, w1=draw(18, 3, 3, 3), w2=draw(22, 18, 3, 3), w3=draw(40, 20), b3=draw(20))
+    executor = Executor(proto)
+    executor.run(None, {"x": draw(1, 3, 32, 32)})
+    agrees(
+        proto, {"x": draw(1, 3, 32, 32)}, "Conv+Relu", "MaxPool", "Conv", "Concat", "LRN", "AveragePool", "GlobalAveragePool",
+        *[s.op for s in executor._joined.steps[7:-1]], "Gemm", depth=18 * 9 * 40,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 5, 3), (13, 700, 33), (3, 1600, 70), (130, 64, 48)])
+@pytest.mark.parametrize("op", ["Gelu", "Tanh", "Sigmoid", "none"])
+def test_products(rows, depth, columns, op):
+    text = f"""agraph (float[2,{rows},{depth}] x, float[2,{rows},{columns}] z) => (float[2,{rows},{columns}] y)
+        {{ a = MatMul(x, w) b = Add(k, a) c = Add(b, z) y = {op if op != "none" else "Neg"}(c) }}"""
+    proto = model(text, w=draw(depth, columns), k=draw(columns))
+    names = ["MatMul", "Neg"] if op == "none" else [f"MatMul+{op}"]
+    agrees(proto, {"x": draw(2, rows, depth), "z": draw(2, rows, columns)}, *names, depth=depth)
+
+
+def test_gelu_written_out():
+    erf = "a = Div(x, r) b = Erf(a) c = Add(b, one) d = Mul(half, c) y = Mul(x, d)"
+    tanh = """a = Pow(x, three) b = Mul(k, a) c = Add(x, b) d = Mul(s, c) e = Tanh(d) f = Add(one, e)
+        g = Mul(f, x) y = Mul(g, half)"""
+    numbers = {"r": np.sqrt(2), "one": 1, "half": 0.5, "three": 3, "k": 0.044715, "s": np.sqrt(2 / np.pi)}
+    weights = {k: np.float32(v).reshape(()) for k, v in numbers.items()}
+    x = np.linspace(-9, 9, 4001).astype(np.float32)
+    for text in (erf, tanh):
+        used = {k: v for k, v in weights.items() if f"{k})" in text or f"({k}," in text}
+        agrees(model(f"agraph (float[4001] x) => (float[4001] y) {{ {text} }}", **used), {"x": x}, "Gelu")
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 50, 24), (3, 1, 16)])
+def test_attention(shape):
+    *lead, rows, depth = shape
+    head = ",".join(map(str, lead))
+    text = f"""agraph (float[{head},{rows},{depth}] q, float[{head},70,{depth}] k, float[{head},70,33] v)
+        => (float[{head},{rows},33] y) {{ t = Transpose<perm = {[*range(len(lead)), len(lead) + 1, len(lead)]}>(k)
+        a = Mul(q, f) s = MatMul(a, t) d = Div(s, g) p = Softmax(d) y = MatMul(p, v) }}"""
+    proto = model(text, f=np.array([0.5], np.float32), g=np.array(3, np.float32))
+    feeds = {"q": draw(*shape), "k": draw(*lead, 70, depth), "v": draw(*lead, 70, 33)}
+    agrees(proto, feeds, "Transpose", "Attention", depth=depth)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_lstm(direction):
+    ways = 2 if direction == "bidirectional" else 1
+    text = f"""agraph (float[5,3,7] x, float[{ways},3,6] h, float[{ways},3,6] c)
+        => (float[a,b,d,e] y, float[f,g,i] hn, float[j,k,m] cn)
+        {{ y, hn, cn = LSTM<hidden_size = 6, direction = "{direction}">(x, w, r, b0, , h, c) }}"""
+    proto = model(text, w=draw(ways, 24, 7), r=draw(ways, 24, 6), b0=draw(ways, 48))
+    agrees(proto, {"x": draw(5, 3, 7), "h": draw(ways, 3, 6), "c": draw(ways, 3, 6)}, "LSTM", depth=20)
+
+
+def test_shuffled_channels():
+    text = """agraph (float[1,20,4,5] x) => (float[1,24,4,5] y) { a = Conv(x, w) b = Reshape(a, five)
+        c = Transpose<perm = [0, 2, 1, 3, 4]>(b) y = Reshape(c, four) }"""
+    shapes = {"five": np.array([1, 3, 8, 4, 5]), "four": np.array([1, 24, 4, 5])}
+    agrees(model(text, w=draw(24, 20, 1, 1), **shapes), {"x": draw(1, 20, 4, 5)}, "Conv", "Shuffle", depth=20)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_quantization_is_exactly_that_of_the_rule(kind):
+    text = """agraph (float[1,8,40,40] x) => (float[1,8,40,40] y)
+        { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"""
+    proto = model(text, s=np.float32(0.02).reshape(()), z=np.array(7, kind))
+    x = np.concatenate([np.arange(-400, 400) * np.float32(0.01), draw(12000) * 3]).astype(np.float32).reshape(1, 8, 40, 40)
+    executor = Executor(proto)
+    np.testing.assert_array_equal(executor.run(None, {"x": x})[0], executor.run(["y"], {"x": x})[0])
+
+
+def test_values_that_are_not_numbers_stay():
+    text = """agraph (float[1,20,4,4] x) => (float[1,20,4,4] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Relu(a) }"""
+    x = draw(1, 20, 4, 4)
+    x[0, 3, 0, 0] = np.nan
+    (y,) = Executor(model(text, w=draw(20, 20, 3, 3))).run(None, {"x": x})
+    assert np.isnan(y[:, :, :2, :2]).all()
+    assert not np.isnan(y[:, :, 3, 3]).any()
+
+
+def test_an_overridden_default_is_not_taken_for_a_constant():
+    text = """<ir_version: 10, opset_import: ["" : 26]>
+        agraph (float[2,2] x, float[2,2] w = {1, 0, 0, 1}) => (float[2,2] y) { y = MatMul(x, w) }"""
+    executor, x, w = Executor(parser.parse_model(text)), draw(2, 2), draw(2, 2)
+    for _ in range(2):
+        np.testing.assert_allclose(executor.run(None, {"x": x})[0], x, rtol=EPS)
+        np.testing.assert_allclose(executor.run(None, {"x": x, "w": w})[0], x @ w, rtol=1e-5)
+
+
+def test_constants_are_worked_out_once():
+    text = """agraph (float[2,2] x) => (float[2,2] y) <float[2,2] k = {1, 2, 3, 4}, bool no = {0}>
+        { a = Exp(k) b = Transpose(a) c = Identity(x) d = Dropout(c, , no) y = Add(d, b) }"""
+    x = draw(2, 2)
+    executor = Executor(parser.parse_model(HEAD + text))
+    (y,) = executor.run(None, {"x": x})
+    np.testing.assert_allclose(y, x + np.exp([[1, 3], [2, 4]]).astype(np.float32), rtol=4 * EPS)
+    assert [s.op for s in executor._joined.steps] == ["Add"]
+
+
+def test_chance_is_not_a_constant():
+    text = "agraph () => (float[64] y) { y = RandomUniformLike(k) }"
+    executor = Executor(model(text, k=draw(64)))
+    first, second = (executor.run(None, {})[0] for _ in range(2))
+    assert (first != second).any()
+
+
+def test_without_machine_code_the_results_are_the_same(monkeypatch):
+    text = "agraph (float[1,20,9,9] x) => (float[1,18,9,9] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Gelu(a) }"
+    proto, x = model(text, w=draw(18, 20, 3, 3)), draw(1, 20, 9, 9)
+    native = Executor(proto).run(None, {"x": x})[0]
+    monkeypatch.setenv("ONNXBRIDGE_NATIVE", "0")
+    executor = Executor(proto)
+    allowed = 8 * np.sqrt(180) * EPS * np.abs(native).max()
+    np.testing.assert_allclose(executor.run(None, {"x": x})[0], native, rtol=0, atol=allowed)
+    assert [s.op for s in executor._joined.steps] == ["Conv", "Gelu"]
+
+
+def test_object_files_are_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
+    machine._folder.cache_clear()
+    made = []
+
+    def make():
+        made.append(1)
+        return b"code"
+
+    assert [machine.kept("f", "recipe", make) for _ in range(2)] == [b"code"] * 2
+    assert machine.kept("f", "another", make) == b"code"
+    assert len(made) == 2
+    monkeypatch.undo()
+    machine._folder.cache_clear()
+
+
+def test_memory_is_used_again_but_never_twice_at_once():
+    pool = Pool()
+    a = pool.empty((100, 100))
+    where, view = a.ctypes.data, a[3:]
+    assert where % 64 == 0
+    del a
+    b = pool.empty((100, 100))
+    assert b.ctypes.data != where  # the view still looks at the first
+    del view
+    assert pool.empty((99, 101)).ctypes.data == where
+
+
+def test_results_stay_when_the_next_run_comes():
+    proto = model("agraph (float[64,64] x) => (float[64,64] y) { y = MatMul(x, w) }", w=np.eye(64, dtype=np.float32))
+    executor, x = Executor(proto), draw(64, 64)
+    (first,) = executor.run(None, {"x": x})
+    executor.run(None, {"x": -x})
+    np.testing.assert_array_equal(first, x)
+
+
+def test_trees_are_walked_as_by_the_rule(monkeypatch):
+    features = rng.integers(0, 6, 31).tolist()
+    modes = (["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"] * 4)[:15] + ["LEAF"] * 16
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1,
+        nodes_treeids=[0] * 31, nodes_nodeids=list(range(31)), nodes_featureids=features, nodes_modes=modes,
+        nodes_values=draw(31).tolist(), nodes_missing_value_tracks_true=[i % 2 for i in range(31)],
+        nodes_truenodeids=[2 * i + 1 if i < 15 else 0 for i in range(31)],
+        nodes_falsenodeids=[2 * i + 2 if i < 15 else 0 for i in range(31)],
+        target_treeids=[0] * 16, target_nodeids=list(range(15, 31)), target_ids=[0] * 16, target_weights=draw(16).tolist(),
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1000, 6])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1000, 1])],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26), helper.make_opsetid("ai.onnx.ml", 3)])
+    x = draw(1000, 6)
+    x[::7, 2] = np.nan
+    (walked,) = Executor(proto).run(None, {"x": x})
+    monkeypatch.setenv("ONNXBRIDGE_NATIVE", "0")
+    np.testing.assert_array_equal(walked, Executor(proto).run(None, {"x": x})[0])

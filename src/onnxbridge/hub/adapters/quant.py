@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down
+from onnxbridge.hub.adapters.arithmetic import round_
 from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, rank_of
 
 _SCALAR = np.zeros(0, np.int64)
@@ -27,12 +28,12 @@ def _spread(op, scale, x, axis, block):
     return scale if shape[axis] == length else op.Gather(scale, np.arange(length) // block, axis=axis)
 
 
-def _quantized(op, x, scale, zero_point, axis, block, dtype):
+def _quantized(op, x, scale, zero_point, axis, block, dtype, rounded=lambda op, v: op.Round(v)):
     if dtype.name not in _LIMITS:
         raise Unsupported(f"it cannot be written out for {dtype.name.lower()}")
     wide = ir.DataType.FLOAT
     scale = op.Cast(_spread(op, scale, x, axis, block), to=wide)
-    y = op.Round(op.Div(op.Cast(x, to=wide), scale))
+    y = rounded(op, op.Div(op.Cast(x, to=wide), scale))
     if zero_point is not None:
         y = op.Add(y, op.Cast(_spread(op, zero_point, x, axis, block), to=wide))
     low, high = (op.constant(v, dtype=wide) for v in _LIMITS[dtype.name])
@@ -89,7 +90,8 @@ def dequantize_by_channel(op, x, x_scale, x_zero_point=None, *, axis=1):
 
 @down("QuantizeLinear", to=9)
 def quantize(op, x, y_scale, y_zero_point=None):
-    return _quantized(op, x, y_scale, y_zero_point, 0, 0, ir.DataType.UINT8 if y_zero_point is None else dtype_of(y_zero_point))
+    dtype = ir.DataType.UINT8 if y_zero_point is None else dtype_of(y_zero_point)
+    return _quantized(op, x, y_scale, y_zero_point, 0, 0, dtype, round_)
 
 
 @down("DequantizeLinear", to=9)

@@ -163,7 +163,7 @@ class Walk:
         """Bring a node to the target's opset; what the builder refuses (a dtype, a shape) counts as not covered."""
         try:
             (self._climb if version <= self._to else self._descend)(graph, node, version)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise Unsupported(str(error).splitlines()[0]) from error
 
     def _forget(self) -> None:

@@ -181,4 +181,14 @@ def write_pieces(path: Path, pieces: Iterable[Buffer]) -> None:
                     file.seek(SEEK_ZEROS, os.SEEK_CUR)
                 else:
                     file.write(part)
+            _forget_pages(view)
         file.truncate()
+
+
+def _forget_pages(view: memoryview) -> None:
+    """Let go of the pages of a mapped file that were read through this view, so that copying weights does not fill the memory."""
+    owner: object = view.obj
+    while owner is not None and not isinstance(owner, mmap.mmap):
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+    if owner is not None and hasattr(mmap, "MADV_DONTNEED"):
+        owner.madvise(mmap.MADV_DONTNEED)

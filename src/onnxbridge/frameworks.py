@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import re
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from types import ModuleType
 
 from onnxbridge.errors import MissingFrameworkError
@@ -52,6 +53,20 @@ def coremltools() -> ModuleType:
 def mxnet() -> ModuleType:
     """MXNet 1.9.1, which is retired and needs an environment with numpy below 1.24."""
     return _load("mxnet", "pip install mxnet==1.9.1 'numpy<1.24'")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what a framework logs, warns of and prints while it works; what goes wrong is raised, and reported in our words."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    unread = io.StringIO()
+    try:
+        with warnings.catch_warnings(), redirect_stdout(unread), redirect_stderr(unread):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _load(name: str, install: str, *loggers: str) -> ModuleType:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 import torch
 from small_networks import countdown, image_classifier
 
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
+from onnxbridge.hub.builder import Builder
 from onnxbridge.runtime import ort
 
 
@@ -103,3 +105,13 @@ def test_a_program_that_decides_at_run_time_is_not_saved(tmp_path):
     with pytest.raises(ConversionError, match="torch.export"):
         backend.save(backend.from_hub(countdown()), tmp_path / "net.pt2")
     assert not (tmp_path / "net.pt2").exists()
+
+
+def test_a_network_that_halves_images_of_any_size_is_saved(tmp_path, capfd):
+    op = Builder()
+    x = h = op.input("x", ir.DataType.FLOAT, ["N", 3, "H", "W"])
+    for _ in range(5):
+        h = op.MaxPool(h, kernel_shape=[2, 2], strides=[2, 2])
+    backend.save(backend.from_hub(op.model([x], [op.output(op.GlobalAveragePool(h), "y")])), tmp_path / "net.pt2")
+    assert torch.export.load(tmp_path / "net.pt2").module()(torch.ones(1, 3, 96, 80)).shape == (1, 3, 1, 1)
+    assert capfd.readouterr() == ("", "")

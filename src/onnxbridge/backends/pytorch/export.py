@@ -14,6 +14,8 @@ import torch
 
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.errors import ConversionError, Problem, Source
+from onnxbridge.frameworks import quiet
+from onnxbridge.runtime.inputs import LEAST
 
 
 def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -49,8 +51,26 @@ def exported(artifact: Any) -> Any:
     Raises:
         ConversionError: if torch.export cannot take the module.
     """
+    refused: Exception | None = None
+    for least in LEAST:
+        examples, dynamic = _examples(artifact, least)
+        if least != LEAST[-1] and not _runs(artifact, examples):
+            continue
+        try:
+            with quiet(), torch.no_grad():
+                return torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)
+        except Exception as e:
+            refused = refused or e
+            if all(isinstance(d, int) for _, dims in artifact.input_types for d in dims[1:]):
+                break
+    raise _refused((str(refused).strip().splitlines() or [type(refused).__name__])[0]) from refused
+
+
+def _examples(artifact: Any, least: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Inputs of zeros, each dynamic size its own, those past the first at least `least`; and what torch.export is told."""
     examples, dynamic = [], []
     found: dict[str, Any] = {}
+    step = 1 if least == LEAST[0] else 32
     for name, (dtype, dims) in zip(artifact.input_names, artifact.input_types, strict=True):
         if dims is None or dtype is None or dtype == ir.DataType.STRING:
             raise _refused(f"the input {name!r} is no tensor of known rank")
@@ -62,15 +82,24 @@ def exported(artifact: Any) -> Any:
                 continue
             key = d or f"{name}_{axis}"
             if key not in found:
-                found[key] = (torch.export.Dim.DYNAMIC, 2 + len(found))
+                size = least + step * len(found) if axis else LEAST[0] + len(found)
+                found[key] = (torch.export.Dim.DYNAMIC, size)
             axes[axis], size = found[key]
             sizes.append(size)
         examples.append(torch.zeros(sizes, dtype=dtypes.outside(dtype)))
         dynamic.append(axes)
+    return tuple(examples), tuple(dynamic)
+
+
+def _runs(artifact: Any, examples: tuple[Any, ...]) -> bool:
+    """Whether the module computes something of inputs of these sizes; a network that halves them may have nothing left."""
     try:
-        return torch.export.export(artifact, tuple(examples), dynamic_shapes={"args": None} and tuple(dynamic), strict=False)
-    except Exception as e:
-        raise _refused((str(e).strip().splitlines() or [type(e).__name__])[0]) from e
+        with torch.no_grad():
+            results = artifact(*examples)
+    except Exception:
+        return False
+    tensors = results if isinstance(results, tuple) else (results,)
+    return all(t.numel() for t in tensors if isinstance(t, torch.Tensor))
 
 
 def _refused(reason: str) -> ConversionError:

@@ -201,3 +201,8 @@ def test_a_side_that_cannot_run_fails_the_verification_and_keeps_the_artifact(cl
     ran = cli("convert", network_file, "-o", tmp_path / "o.onnx")
     assert ran.code == 1 and "ONNX cannot run the model on" in ran.err and "ZeroDivisionError" in ran.err
     assert (tmp_path / "o.onnx.failed").exists()
+
+
+def test_a_dtype_that_the_model_does_not_take_is_refused(cli, network_file):
+    ran = cli("inspect", network_file, "--inputs", "x:int32[1,3,8,8]")
+    assert ran.code == 2 and "is float32, not int32" in ran.err

@@ -232,3 +232,20 @@ def test_a_norm_that_trains_does_not_come_in_by_its_parts():
 
     with pytest.raises(ConversionError, match="updates its statistics"):
         frontend.to_hub(Trains(), (torch.randn(4, 3), torch.zeros(3), torch.ones(3)))
+
+
+def test_weights_that_do_not_fit_are_named(tmp_path, monkeypatch):
+    (tmp_path / "factory_of_linear.py").write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 3)\n")
+    monkeypatch.chdir(tmp_path)
+    torch.save({"weight": torch.zeros(3, 2), "extra": torch.zeros(1)}, "w.pth")
+    with pytest.raises(UsageError, match=r"does not fit Linear: .*bias.*extra"):
+        frontend.to_hub(("factory_of_linear:net", "w.pth"), (torch.zeros(1, 2),))
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ({"zz": ((2, 4), "float32")}, "no input 'zz'; it has input"), ({"input": ((2, 4), "float32")}, r"exported as \[1, 4\]"),
+])  # fmt: skip
+def test_inputs_beside_a_program_must_be_its_own(given, said):
+    program = torch.export.export(nn.Linear(4, 2), (torch.zeros(1, 4),))
+    with pytest.raises(UsageError, match=said):
+        frontend.to_hub(program, given)

@@ -15,6 +15,7 @@ from onnxbridge.hub import io, opset, passes
 from onnxbridge.hub.recognise import recognise
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
+from onnxbridge.runtime.inputs import dtype_named
 
 _PLACEHOLDERS = frozenset({"?", "None", "none", "-1", "unk", "unknown", ""})
 KINDS = frozenset({"onnx", "onnx-text", "onnx-json"})
@@ -80,8 +81,12 @@ def _set_shapes(model: ir.Model, inputs: Any) -> None:
     for name, given in inputs.items():
         if name not in by_name:
             raise UsageError(f"the model has no input {name!r}; it has {', '.join(map(str, by_name))}")
-        shape = given[0] if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str) else np.shape(given)
+        described = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str)
+        shape = given[0] if described else np.shape(given)
         value = by_name[name]
+        dtype = dtype_named(given[1]) if described else None
+        if dtype is not None and value.dtype is not None and dtype != value.dtype:
+            raise UsageError(f"the input {name!r} is {value.dtype.numpy()}, not {given[1]}")
         if value.shape is not None:
             if len(value.shape) != len(shape):
                 raise UsageError(f"the input {name!r} has {len(value.shape)} dimensions, {list(shape)} has {len(shape)}")

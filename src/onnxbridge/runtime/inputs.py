@@ -22,6 +22,11 @@ _BOUNDS = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<low>\d+)\.\.(?P<high>\d+)?$")
 _DTYPES = {d.name.lower(): d for d in ir.DataType} | {"float32": ir.DataType.FLOAT, "float64": ir.DataType.DOUBLE}
 
 
+def dtype_named(text: str) -> ir.DataType | None:
+    """The dtype that users write as "float32", None for another text."""
+    return _DTYPES.get(text)
+
+
 def parse_specs(texts: str | Sequence[str]) -> dict[str, tuple[Shape, str]]:
     """ "x:float32[N,3,8,8]" as {"x": (("N", 3, 8, 8), "float32")}.
 

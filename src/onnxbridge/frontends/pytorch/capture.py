@@ -45,6 +45,7 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
     if isinstance(opened, torch.export.ExportedProgram):
         if dynamic:
             raise UsageError("the sizes of an exported program were fixed when it was exported; name them there (dynamic_shapes)")
+        _check_inputs(opened, inputs)
         return Captured(_functional(opened), _by_place(opened))
     if inputs is None and _required(opened):
         raise UsageError(f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(_required(opened))}")
@@ -64,6 +65,29 @@ def _by_place(program: Any) -> dict[Any, str]:
                 if not isinstance(size, int) and size.node.expr.is_Symbol:
                     names.setdefault(size.node.expr, f"{node.name}_{axis}")
     return names
+
+
+def _check_inputs(program: Any, inputs: Any) -> None:
+    """Whether inputs given beside an exported program are those that it takes, which are fixed.
+
+    Raises:
+        UsageError: for a name that is none of its inputs, or a size other than the one that it was exported at.
+    """
+    taken = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    taken = {name: taken[name] for name in program.graph_signature.user_inputs if name in taken}
+    for name, given in inputs.items() if isinstance(inputs, Mapping) else ():
+        if name not in taken:
+            raise UsageError(f"the program has no input {name!r}; it has {', '.join(taken)}")
+        described = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str)
+        shape = given[0] if described else getattr(given, "shape", None)
+        own = getattr(taken[name], "shape", None)
+        if shape is None or own is None:
+            continue
+        fixed = [(a, b) for a, b in zip(own, shape, strict=False) if type(a) is int and b is not None]
+        if len(own) != len(shape) or any(a != b for a, b in fixed):
+            raise UsageError(
+                f"the input {name!r} was exported as {[d if type(d) is int else str(d) for d in own]}; {list(shape)} does not fit"
+            )
 
 
 def load(source: Any) -> Any:
@@ -110,7 +134,11 @@ def _built(name: str, weights: Any) -> Any:
     if not isinstance(built, torch.nn.Module):
         raise UsageError(f"{name} returned a {type(built).__qualname__}, not a torch.nn.Module")
     if weights is not None:
-        built.load_state_dict(_state(weights))
+        try:
+            built.load_state_dict(_state(weights))
+        except RuntimeError as error:  # torch lists every name that is missing, unexpected or of another shape
+            reasons = "; ".join(line.strip() for line in str(error).splitlines()[1:4])
+            raise UsageError(f"{quoted(os.fspath(weights))} does not fit {type(built).__name__}: {reasons}") from error
     return built.eval()
 
 

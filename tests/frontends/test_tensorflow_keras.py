@@ -174,3 +174,22 @@ def test_lambda_is_refused(tmp_path):
         model.save(tmp_path / name)
         with pytest.raises(UnsafeFileError, match="Python code"):
             hub_of(tmp_path / name)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
+
+
+def test_damaged_files_are_told_from_wrong_ones(tmp_path):
+    model = keras.Sequential([I((64,)), layers.Dense(64)])
+    model.save(tmp_path / "net.h5")
+    model.save_weights(tmp_path / "net.weights.h5")
+    model.export(tmp_path / "net", verbose=False)
+    truncate(tmp_path / "net.h5")
+    truncate(tmp_path / "net" / "variables" / "variables.data-00000-of-00001")
+    with pytest.raises(UnsafeFileError, match=r"net\.h5: is damaged"):
+        frontend.to_hub(tmp_path / "net.h5", None, None)
+    with pytest.raises(UnsafeFileError, match="variables are missing or damaged"):
+        frontend.to_hub(tmp_path / "net", None, None)
+    with pytest.raises(UsageError, match="holds weights only; build the model"):
+        frontend.to_hub(tmp_path / "net.weights.h5", None, None)

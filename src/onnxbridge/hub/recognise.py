@@ -42,7 +42,9 @@ KINDS = {
     "mlpackage": ("a Core ML package", "give it to the Core ML frontend (--from coreml)"),
     "mlmodel": ("a Core ML model", "give it to the Core ML frontend (--from coreml)"),
     "safetensors": ("weights without a model (safetensors)", "load them into the model's own code and export that"),
-    "unknown": ("no model in a format that onnxbridge knows", "get the file again or export the model again"),
+    "unknown": (
+        "no model in a format that onnxbridge knows, or not a whole one", "get the file again or export the model again",
+    ),  # fmt: skip
 }
 
 
@@ -76,7 +78,8 @@ def wrong_kind(path: str | os.PathLike[str], kind: str, wanted: str = "an ONNX m
     """The error for a file of a kind that is not wanted: pickles and unknown bytes are unsafe, the rest is a mistake."""
     what, way_out = KINDS[kind]
     make = UnsafeFileError if kind in ("pytorch-pickle", "unknown") else UsageError
-    return make(f"{named(path)}: is {what}, not {wanted}; {way_out}.")
+    instead = "" if kind == "unknown" else f", not {wanted}"
+    return make(f"{named(path)}: is {what}{instead}; {way_out}.")
 
 
 def is_text(head: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,9 @@ def load(path: str | os.PathLike[str]) -> Any:
             return tf.saved_model.load(os.fspath(path))
         except (AttributeError, ValueError, KeyError) as e:
             return _by_signatures(tf, os.fspath(path), e)
+        except (OSError, IndexError, tf.errors.OpError) as e:
+            reason = f"its variables are missing or damaged ({_line(e)})"
+            raise UnsafeFileError(f"{os.fspath(path)}: {reason}; save the model again.") from e
     import keras
 
     try:
@@ -66,7 +70,17 @@ def load(path: str | os.PathLike[str]) -> Any:
                 f"{os.fspath(path)}: holds Python code (a Lambda layer or the like), which is not run; load the model "
                 "where you trust it and convert the live model."
             ) from e
-        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {text.strip().splitlines()[0]}") from e
+        if "No model config" in text:
+            raise UsageError(
+                f"{os.fspath(path)}: holds weights only; build the model in Python, load_weights, and convert the live model"
+            ) from e
+        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {_line(e)}") from e
+    except (OSError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as e:
+        raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({_line(e)}); get the file again or save the model again.") from e
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:

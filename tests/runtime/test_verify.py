@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxbridge.errors import LimitError, VerificationError
+from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
 from onnxbridge.hub.builder import Builder
 from onnxbridge.runtime.compare import Tolerance, compare
 from onnxbridge.runtime.executor import Executor
@@ -155,3 +155,11 @@ def test_where_the_executor_fails_the_two_sides_decide(monkeypatch):
     run = {"y": np.zeros((2, 32), np.float32)}
     report = verify_sides(model, Side("a", lambda feeds: run), Side("b", lambda feeds: run))
     assert told.passed and report.passed and "ZeroDivisionError" in report.notes[0]
+
+
+def test_a_reference_that_takes_no_drawn_inputs_asks_for_some():
+    def refuses(feeds):
+        raise OnnxbridgeError("wants a sample rate")
+
+    with pytest.raises(VerificationError, match=r"a cannot run the model on .*wants a sample rate; describe inputs"):
+        verify_sides(network(), Side("a", refuses), side(network()))

@@ -109,7 +109,13 @@ def verify_sides(
         progress(f"verifying {i + 1}/{len(drawn)}")
         if rounding:
             rounding.measure(feed)  # first, since the executor keeps to a budget and the frameworks do not
-        wanted, got = _run(reference, feed), _run(candidate, feed)
+        try:
+            wanted = _run(reference, feed)
+        except VerificationError as e:
+            if given:
+                raise
+            raise VerificationError(f"{e}; describe inputs that it takes (inputs=, --inputs), or give some") from e
+        got = _run(candidate, feed)
         derived = rounding.tolerances(wanted) if rounding else {}
         for name, value in wanted.items():
             if name not in got:
@@ -167,9 +173,9 @@ def _grows(graph: ir.Graph) -> bool:
 def _run(side: Side, feed: Arrays) -> Mapping[str, Any]:
     try:
         return side.run(feed)
-    except OnnxbridgeError:
-        raise
     except Exception as e:
+        if isinstance(e, OnnxbridgeError) and e.exit_code != OnnxbridgeError.exit_code:
+            raise
         text = (str(e).strip() or "no message").splitlines()[0]
         shapes = ", ".join(f"{k}{list(np.shape(v))}" for k, v in feed.items())
         given = shapes or "no inputs"

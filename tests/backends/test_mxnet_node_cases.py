@@ -122,6 +122,7 @@ def test_same_bytes_from_run_to_run(tmp_path):
     texts = []
     for i in range(2):
         hub = frontend.to_hub(ir.to_proto(model), None, None)
-        files = backend.save(backend.from_hub(hub), tmp_path / f"net{i}")
+        files = backend.save(backend.from_hub(hub), tmp_path / f"net{i}-symbol.json")
+        assert [f.name for f in files] == [f"net{i}-symbol.json", f"net{i}-0000.params"]
         texts.append([f.read_bytes() for f in files])
     assert texts[0] == texts[1]

@@ -33,8 +33,9 @@ class MXNetModel:
     outputs: tuple[str, ...]
 
     def save(self, path: Path) -> list[Path]:
-        """Write the two files of the checkpoint `path`, epoch 0."""
-        symbol, values = (path.with_name(path.name + end) for end in ("-symbol.json", "-0000.params"))
+        """Write the two files of the checkpoint `path`, epoch 0; `path` may be the symbol's own."""
+        stem = path.name.removesuffix("-symbol.json")
+        symbol, values = (path.with_name(stem + end) for end in ("-symbol.json", "-0000.params"))
         with replacing(symbol) as temporary:
             temporary.write_text(self.symbol, encoding="utf-8")
         params.write(values, self.params)

@@ -217,7 +217,10 @@ def one_hot(op, indices, depth, values, *, axis=-1):
     if found is None or (found < 0).any():
         indices = op.Cast(indices, to=7)
         size = op.Cast(depth if depth.shape is not None and not len(depth.shape) else op.Reshape(depth, [1]), to=7)
-        indices = op.Add(indices, op.Mul(op.Cast(op.Less(indices, np.array(0, np.int64)), to=7), size))
+        zero = np.array(0, np.int64)
+        indices = op.Add(indices, op.Mul(op.Cast(op.Less(indices, zero), to=7), size))
+        # what is negative even so is moved past the end, since runtimes may count it from there once more
+        indices = op.Add(indices, op.Mul(op.Cast(op.Less(indices, zero), to=7), op.Sub(size, indices)))
     return op.OneHot(indices, depth, values, axis=axis)
 
 

@@ -17,7 +17,7 @@ from onnxbridge import plugins
 from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
 from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
-from onnxbridge.sides import paired, runnable
+from onnxbridge.sides import paired, runnable, started
 
 Progress = Callable[[str], None]
 
@@ -121,8 +121,9 @@ def convert(
     conversion = Conversion(hub, artifact, reader.name, writer.name)
     failure = ""
     if verify:
-        candidate = Side(writer.title, writer.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
         try:
+            unit = getattr(artifact, "unit_roundoff", None)
+            candidate = started(writer.title, lambda: writer.runner(artifact, device), unit)
             conversion.report = verify_sides(
                 hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
                 bounds=bounds, rtol=rtol, atol=atol, progress=progress,
@@ -197,7 +198,7 @@ def _dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
     """What the converted model is judged by: the source framework where it runs here, else ONNX Runtime on the hub model."""
     if reader.runs_here():
-        return Side(reader.title, reader.runner(source, device))
+        return started(reader.title, lambda: reader.runner(source, device))
     return _by_ort(hub, device)
 
 
@@ -235,7 +236,16 @@ def verify(
         feeds, specs = inputs, inputs[0]
     dims, bounds = _dynamic(dynamic)
     first = runnable(reference, lambda reader, source: _to_hub(reader, source, specs, dims), frontend, device)
-    second = runnable(candidate, lambda reader, source: _to_hub(reader, source, specs, dims), device=device)
+
+    def read(reader: plugins.Frontend, source: Any) -> ir.Model:
+        try:
+            return _to_hub(reader, source, specs, dims)
+        except UsageError:
+            if specs is not None or first.hub is None:
+                raise
+            return _to_hub(reader, source, _specs_of(first.hub), dims)  # one that does not tell its sizes takes the reference's
+
+    second = runnable(candidate, read, device=device)
     hub = first.hub or second.hub
     if hub is None:
         raise UsageError("neither model can be read into the hub, which tells the inputs to draw; put the source model first")
@@ -243,6 +253,15 @@ def verify(
         hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed, bounds=bounds, rtol=rtol, atol=atol,
         progress=progress,
     )  # fmt: skip
+
+
+def _specs_of(hub: ir.Model) -> dict[str, Any]:
+    """A hub model's inputs as `convert` takes them."""
+    return {
+        str(v.name): (tuple(d if isinstance(d, int) else d.value for d in v.shape), str(v.dtype.numpy()))
+        for v in hub.graph.inputs
+        if v.shape is not None and v.dtype is not None
+    }
 
 
 def load(source: Any, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None) -> ir.Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any, cast
 import onnx_ir as ir
 
 from onnxbridge import plugins
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.plugins import Run
 from onnxbridge.runtime.verify import Side
 
 # The kinds of artifact that a backend opens again where no frontend reads them.
@@ -43,16 +45,33 @@ def runnable(
         if opener is not None and opener not in plugins.installed("frontend"):
             backend = plugins.backend(opener)
             artifact = cast(plugins.Opener, backend).open(Path(source))
-            side = Side(backend.title, backend.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
+            unit = getattr(artifact, "unit_roundoff", None)
+            side = started(backend.title, lambda: backend.runner(artifact, device), unit)
             return Runnable(side, tuple(p.hub for p in artifact.inputs), tuple(p.hub for p in artifact.outputs), None)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
-    return Runnable(Side(reader.title, reader.runner(source, device)), *names, hub)
+    return Runnable(started(reader.title, lambda: reader.runner(source, device)), *names, hub)
+
+
+def started(title: str, start: Callable[[], Run], unit: float | None = None) -> Side:
+    """The side that `start` prepares.
+
+    Raises:
+        VerificationError: if the framework does not take the model.
+    """
+    try:
+        return Side(title, start(), unit)
+    except Exception as e:
+        if isinstance(e, OnnxbridgeError) and e.exit_code != OnnxbridgeError.exit_code:
+            raise
+        line = (str(e).strip() or "no message").splitlines()[0]
+        raise VerificationError(f"{title} does not take the model: {type(e).__name__}: {line}") from e
 
 
 def paired(reference: Runnable, candidate: Runnable) -> Side:
-    """The candidate's side, taking and giving the reference's names: the same names where both have them, else by position.
+    """The candidate's side, taking and giving the reference's names: the same names where both have them, else those that
+    differ only in characters that a framework does not take, else by position.
 
     Raises:
         UsageError: if the two have different numbers of inputs or outputs.
@@ -70,4 +89,14 @@ def paired(reference: Runnable, candidate: Runnable) -> Side:
 def _pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
     if len(a) != len(b):
         raise UsageError(f"the two models have {len(a)} and {len(b)} {what}: {', '.join(a)}; {', '.join(b)}")
-    return dict(zip(a, a if set(a) == set(b) else b, strict=True))
+    if set(a) == set(b):
+        return dict(zip(a, a, strict=True))
+    plain = {_plain(name): name for name in b}
+    if len(plain) == len(b) and {_plain(name) for name in a} == set(plain):
+        return {name: plain[_plain(name)] for name in a}
+    return dict(zip(a, b, strict=True))
+
+
+def _plain(name: str) -> str:
+    """A name as frameworks write it that take letters, digits and underscores only: "Identity:0" is "identity_0"."""
+    return re.sub(r"\W", "_", name).lower()

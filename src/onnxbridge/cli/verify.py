@@ -17,17 +17,26 @@ from onnxbridge.errors import UsageError, VerificationError
 @options.frontend
 @options.inputs
 @options.dynamic
+@click.option("--weights", metavar="FILE", help="REFERENCE's weights, where it is a symbol or MODULE:FACTORY.")
 @click.option("--data", type=click.Path(exists=True, dir_okay=False), metavar="FILE.npz", help="Inputs to run on, by name.")
 @options.comparing
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json", help="Write the report as JSON.")
 @options.json
 @options.quiet
 def command(
-    reference: str, candidate: str, as_json: bool, quiet: bool, report: Path | None, data: str | None, **given: Any
+    reference: str,
+    candidate: str,
+    weights: str | None,
+    as_json: bool,
+    quiet: bool,
+    report: Path | None,
+    data: str | None,
+    **given: Any,
 ) -> None:
     """Run REFERENCE and CANDIDATE on the same inputs and compare, output by output.
 
-    Inputs and outputs are paired by name, or by position where the names differ. Exits with 1 if they do not agree.
+    Inputs and outputs are paired by name, or by position where the names differ. Sizes that only REFERENCE tells hold for both.
+    Exits with 1 if they do not agree.
     """
     from onnxbridge import api
 
@@ -35,7 +44,7 @@ def command(
     if data is not None:
         settings["inputs"] = _arrays(data)
     with shell.stages(quiet) as progress:
-        found = api.verify(reference, candidate, progress=progress, **settings)
+        found = api.verify((reference, weights) if weights else reference, candidate, progress=progress, **settings)
     if report is not None:
         report.write_text(shell.as_json(found.as_dict()) + "\n")
     shell.say(shell.as_json(found.as_dict()) if as_json else str(found))

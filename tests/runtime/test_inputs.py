@@ -67,3 +67,8 @@ def test_integers_stay_inside_what_they_index():
         assert sample["x0"].min() == 0 and sample["x0"].max() == 6 and sample["x0"].dtype == np.int32
     mask = samples_for(graph_of((ir.DataType.INT64, [50])), 1)[0]["x0"]
     assert set(mask.tolist()) == {0, 1}
+
+
+def test_a_batch_of_one_stays_one():
+    graph = graph_of((ir.DataType.FLOAT, ["N", "H"]))
+    assert [s["x0"].shape for s in samples_for(graph, 2, least=32, batch=1)] == [(1, 32), (1, 64)]

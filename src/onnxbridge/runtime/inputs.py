@@ -76,13 +76,13 @@ windows of a sound, compute nothing of smaller inputs."""
 
 
 def samples_for(
-    graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None, least: int = LEAST[0]
+    graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None, least: int = LEAST[0], batch: int = 2
 ) -> list[dict[str, np.ndarray[Any, Any]]]:
     """`count` seeded feeds for a hub graph.
 
-    Each dynamic dimension takes two sizes, those that are not an input's first at least `least`. Floats are normally distributed;
-    the last sample holds edge values (zeros of both signs, ones, small and large magnitudes) among them. Integers stay inside
-    what the graph indexes with them.
+    Each dynamic dimension takes two sizes, those past an input's first at least `least`, the first at least `batch` (a `batch` of 1
+    stays 1, for models that take no other). Floats are normally distributed; the last sample holds edge values (zeros of both
+    signs, ones, small and large magnitudes) among them. Integers stay inside what the graph indexes with them.
     """
     rng = np.random.default_rng(seed)
     feeds = []
@@ -91,7 +91,7 @@ def samples_for(
         feed = {}
         for value in graph.inputs:
             shape = [
-                _pick(d, i, bounds or {}, sizes, f"{value.name}.{axis}", least if axis else LEAST[0])
+                _pick(d, i, bounds or {}, sizes, f"{value.name}.{axis}", least if axis else batch)
                 for axis, d in enumerate(value.shape or ())
             ]
             feed[value.name or ""] = _draw(rng, value, shape, edges=count > 1 and i == count - 1)
@@ -107,7 +107,7 @@ def _pick(dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymou
     # 2 and 3 rather than 1: a size of one hides a lost broadcast; an odd one hides nothing that halves. Larger ones are
     # multiples of 32, since networks that add what they halved to what they did not take no others.
     first = max(low, least) if high is None else min(max(low, least), high)
-    step = 1 if least == LEAST[0] else 32
+    step = least - 1 if least <= LEAST[0] else 32
     second = first + step if high is None or first + step <= high else max(low, first - step)
     return sizes.setdefault(name, first if sample % 2 == 0 else second)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,8 +145,8 @@ def _drawn(
 ) -> list[Arrays]:
     """Seeded samples at the least sizes of which the model computes something."""
     drawn: dict[int, list[Arrays]] = {}
-    for least in LEAST:
-        feeds: list[Arrays] = list(samples_for(graph, samples, seed, bounds, least))
+    for batch, least in itertools.product((2, 1), LEAST):
+        feeds: list[Arrays] = list(samples_for(graph, samples, seed, bounds, least, batch))
         if rounding.reason or not _grows(graph):
             return feeds
         found = min(map(rounding.fit, feeds[:2]))
@@ -166,8 +167,8 @@ def _runs(side: Side, feed: Arrays) -> bool:
 
 
 def _grows(graph: ir.Graph) -> bool:
-    """Whether an input has a dynamic dimension past its first."""
-    return any(not isinstance(d, int) for v in graph.inputs for d in (v.shape or ())[1:])
+    """Whether an input has a dynamic dimension."""
+    return any(not isinstance(d, int) for v in graph.inputs for d in v.shape or ())
 
 
 def _run(side: Side, feed: Arrays) -> Mapping[str, Any]:

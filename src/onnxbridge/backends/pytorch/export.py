@@ -20,7 +20,7 @@ from onnxbridge.runtime.inputs import LEAST
 
 def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """The module on the given inputs, by the hub's names."""
-    with torch.no_grad():
+    with quiet(), torch.no_grad():  # torch.fx prints where a graph fails, beside raising it
         results = artifact(*[_in(feeds.get(name)) for name in artifact.input_names])
     results = results if isinstance(results, tuple) else (results,)
     return {
@@ -94,7 +94,7 @@ def _examples(artifact: Any, least: int) -> tuple[tuple[Any, ...], tuple[Any, ..
 def _runs(artifact: Any, examples: tuple[Any, ...]) -> bool:
     """Whether the module computes something of inputs of these sizes; a network that halves them may have nothing left."""
     try:
-        with torch.no_grad():
+        with quiet(), torch.no_grad():
             results = artifact(*examples)
     except Exception:
         return False

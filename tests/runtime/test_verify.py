@@ -163,3 +163,13 @@ def test_a_reference_that_takes_no_drawn_inputs_asks_for_some():
 
     with pytest.raises(VerificationError, match=r"a cannot run the model on .*wants a sample rate; describe inputs"):
         verify_sides(network(), Side("a", refuses), side(network()))
+
+
+def test_a_saturated_sigmoid_may_be_off_by_what_is_lost_beside_one_half():
+    op = Builder()
+    x = op.input("x", FLOAT, [8])
+    model = op.model([x], [op.output(op.Unsqueeze(op.Sigmoid(op.Sub(x, 15.0)), np.array([0])), "y")])
+    step = np.float32(2**-24)
+    rounded = side(model, change=lambda name, v: np.round(v / step) * step)
+    assert verify_sides(model, side(model), rounded).passed
+    assert not verify_sides(model, side(model), side(model, change=lambda name, v: v + np.float32(1e-5))).passed

@@ -80,7 +80,7 @@ def samples_for(
 ) -> list[dict[str, np.ndarray[Any, Any]]]:
     """`count` seeded feeds for a hub graph.
 
-    Each dynamic dimension takes two sizes, those past an input's first at least `least`, the first at least `batch` (a `batch` of 1
+    Each dynamic dimension takes two sizes, those past an input's first at least `least`, the first at least `batch` (one of 1
     stays 1, for models that take no other). Floats are normally distributed; the last sample holds edge values (zeros of both
     signs, ones, small and large magnitudes) among them. Integers stay inside what the graph indexes with them.
     """

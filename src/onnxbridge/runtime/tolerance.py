@@ -23,6 +23,9 @@ from onnxbridge.runtime.executor import Executor
 ORDERS = 16
 # What a chain of exact operators may lose, such as one last division rounded another way.
 ULPS = 4
+# Libraries compute it as 1/2 plus a polynomial: near 0 its error is that of 1/2, however small the result.
+_OF_ONE = frozenset({"Sigmoid"})
+_CARRIERS = frozenset({"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat", "Split"})
 SECONDS = 20.0
 """How long the rounding of further samples is measured; past that, the largest measured so far stands for them."""
 
@@ -38,6 +41,7 @@ class Rounding:
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
         self._unit = unit
         self._spent = 0.0
+        self._of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
         self._largest: dict[str, tuple[float, float, float]] = {}
         self.reason = ""
         try:
@@ -100,9 +104,22 @@ class Rounding:
         noise, scale, share = self._largest[name]
         if not eps:
             return Tolerance(0.0, 0.0, mismatches=ORDERS * share, origin="derived")
+        scale = max(scale, 1.0) if name in self._of_one else scale
         # a coarser side rounds by that much more at every step
         coarser = max(1.0, self._unit / (eps / 2)) if self._unit else 1.0
         return Tolerance(ORDERS * noise * coarser + ULPS * eps * coarser * scale, ULPS * eps * coarser, origin="derived")
+
+
+def _has_errors_of_one(value: ir.Value) -> bool:
+    """Whether the value comes, unchanged, from an operator whose error does not shrink with its result."""
+    todo = [value]
+    while todo:
+        node = todo.pop().producer()
+        if node is not None and node.op_type in _OF_ONE:
+            return True
+        if node is not None and node.op_type in _CARRIERS:
+            todo += [v for v in node.inputs if v is not None]
+    return False
 
 
 def _epsilon(dtype: np.dtype[Any]) -> float:

@@ -42,14 +42,3 @@ def spatial(values: Sequence[int], data_format: str) -> tuple[int, ...]:
     if values[0] != 1 or values[channel] != 1:
         raise Unsupported(f"{tuple(values)} reaches over the batch or the channels")
     return tuple(v for i, v in enumerate(values) if i not in (0, channel))
-
-
-def rank(x: Any) -> int:
-    """The number of dimensions.
-
-    Raises:
-        Unsupported: if it is not known.
-    """
-    if x.shape is None:
-        raise Unsupported("the rank of its input is not known", "give the input a shape")
-    return len(x.shape)

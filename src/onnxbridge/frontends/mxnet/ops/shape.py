@@ -8,8 +8,9 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.frontends.mxnet.ops.types import as_tuple, cast, fixed, named, rank
+from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
 from onnxbridge.hub.fold import static
+from onnxbridge.hub.values import cast, fixed, rank
 
 LAST, FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 

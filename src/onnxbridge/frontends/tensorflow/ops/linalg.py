@@ -3,8 +3,8 @@
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import rank
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.values import rank
 from onnxbridge.rules import Array, Int, Ints
 
 

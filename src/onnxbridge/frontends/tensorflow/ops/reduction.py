@@ -4,8 +4,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import rank
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.values import rank
 from onnxbridge.rules import Int, Ints
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import rank
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.ops.shape import int64
 from onnxbridge.hub import fold
+from onnxbridge.hub.values import rank
 
 INT64 = ir.DataType.INT64
 

@@ -48,7 +48,7 @@ def forget_peak() -> float:
 
 def pytorch() -> None:
     import torch
-    from architectures import examples
+    from networks import examples
 
     def convert(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> onnxbridge.Conversion:
         return onnxbridge.convert(module, "onnx", inputs=inputs, verify=False)

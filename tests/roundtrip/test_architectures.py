@@ -11,10 +11,10 @@ from torch import nn
 
 import onnxbridge
 
-_file = Path(__file__).parents[2] / "benchmarks" / "architectures.py"
-_spec = importlib.util.spec_from_file_location("architectures", _file)
-architectures = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(architectures)
+_file = Path(__file__).parents[2] / "benchmarks" / "networks.py"
+_spec = importlib.util.spec_from_file_location("networks", _file)
+networks = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(networks)
 
 
 class Tagger(nn.Module):
@@ -47,7 +47,7 @@ class UNet(nn.Module):
 
 
 def bottlenecks():
-    block = architectures.Bottleneck(16, 8, 2)
+    block = networks.Bottleneck(16, 8, 2)
     return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), block, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))
 
 
@@ -58,8 +58,8 @@ def cases():
     return {
         "resnet": (bottlenecks, (image,), {"input": batch}),
         "unet": (UNet, (image,), {"x": batch}),
-        "vit": (lambda: architectures.ViT(32, 8, 32, 2, 4, 10), (image,), {"x": batch}),
-        "minilm": (lambda: architectures.MiniLM(50, 32, 2, 4, 16), (ids, torch.ones_like(ids)), None),
+        "vit": (lambda: networks.ViT(32, 8, 32, 2, 4, 10), (image,), {"x": batch}),
+        "minilm": (lambda: networks.MiniLM(50, 32, 2, 4, 16), (ids, torch.ones_like(ids)), None),
         "lstm": (Tagger, (ids,), {"ids": batch}),
     }
 

@@ -11,7 +11,7 @@ already (operators on small constants, the shape of a static tensor) becomes a c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxbridge.errors import Source
+from onnxbridge.errors import Source, Unsupported
 from onnxbridge.hub import fold, inference, places
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import schema_of, version_of
@@ -32,9 +32,12 @@ class Builder:
     """
 
     def __init__(
-        self, opset: int = OPSET, names: set[str] | None = None, known: inference.Known | None = None
-    ) -> None:
+        self, opset: int = OPSET, names: set[str] | None = None, known: inference.Known | None = None, *,
+        domains: Mapping[str, int] | None = None, loses: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
         self._opset = opset
+        self._versions = {"": opset, **(domains or {})}
+        self._loses = loses
         self._known = known
         self._nodes: list[list[ir.Node]] = [[]]
         self._reserved: set[str] = set()
@@ -51,7 +54,7 @@ class Builder:
 
     def call(self, op_type: str, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
         """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
-        schema = schema_of(op_type, domain, self._opset)
+        schema = schema_of(op_type, domain, self._versions.get(domain))
         values = inference.promote(schema, inputs, self.constant)
         attributes = [a for name, v in attrs.items() if (a := self._attribute(schema, name, v, values)) is not None]
         for name, declared in schema.attributes.items():
@@ -71,6 +74,16 @@ class Builder:
         places.write(node, self._where)
         self._nodes[-1].append(node)
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]
+
+    def loses(self, what: str) -> None:
+        """Say that what is written next is not quite what it stands for.
+
+        Raises:
+            Unsupported: unless lossy steps are allowed.
+        """
+        if self._loses is None:
+            raise Unsupported(what)
+        self._loses(what)
 
     def constant(self, value: Any, name: str = "", dtype: ir.DataType | None = None) -> ir.Value:
         """A constant value. Arrays and tensors are held by reference; small nameless ones are one value if they are equal."""

@@ -23,17 +23,24 @@ def to_hub(model: ir.Model) -> ir.Model:
     return from_hub(model, OPSET)
 
 
-def from_hub(model: ir.Model, to: int) -> ir.Model:
-    """Take a model to another opset, up or down, in place; otherwise as `to_hub`."""
+def from_hub(model: ir.Model, to: int, ml: int | None = None, losses: list[Problem] | None = None) -> ir.Model:
+    """Take a model to another opset, up or down, in place; otherwise as `to_hub`.
+
+    `ml` is the version of ai.onnx.ml to bring its operators to; by default they stay as they are. Lossy steps are made where
+    `losses` is given, which then gets a problem for each.
+    """
     from onnxbridge.hub.adapters import versions
-    from onnxbridge.hub.adapters.walk import Walk
+    from onnxbridge.hub.adapters.walk import ML, Walk
 
     if not versions.LOWEST <= to <= versions.NEWEST:
         raise UsageError(f"there is no opset {to}: they go from {versions.LOWEST} to {versions.NEWEST}.")
     there = model.opset_imports.get("", to)
     if not versions.LOWEST <= there <= versions.NEWEST:
         raise UsageError(f"the model is of opset {there}, and the newest known here is {versions.NEWEST}; update onnxbridge.")
-    Walk(model, to).run()
+    for version in (ml, model.opset_imports.get(ML)):
+        if version is not None and not 1 <= version <= versions.NEWEST_ML:
+            raise UsageError(f"there is no ai.onnx.ml {version}: it goes from 1 to {versions.NEWEST_ML}.")
+    Walk(model, to, ml, losses).run()
     return model
 
 

@@ -21,13 +21,13 @@ def version_of(domain: str) -> int:
 
 
 @functools.cache
-def schema_of(op_type: str, domain: str = "", opset: int = OPSET) -> onnx.defs.OpSchema:
-    """The operator's schema at the hub's opset, or at another one of ai.onnx.
+def schema_of(op_type: str, domain: str = "", opset: int | None = None) -> onnx.defs.OpSchema:
+    """The operator's schema at the hub's version of its domain, or at another one.
 
     Raises:
         ValueError: if the standard has no such operator there.
     """
-    version = version_of(domain) if domain else opset
+    version = version_of(domain) if opset is None else opset
     try:
         return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError as e:

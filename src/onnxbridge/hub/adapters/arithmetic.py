@@ -141,30 +141,27 @@ _TABLE = np.uint64(1) << np.arange(64, dtype=np.uint64)
 
 @down("BitShift", to=27)
 def bit_shift(op, X, Y, *, direction):
-    """Shifts by too much, and signed integers: products and quotients of powers of two, rounded down."""
+    """Shifts by too much, and of signed integers: the 64 bits of the number, or of its complement where its sign moves in."""
     dtype = dtype_of(X)
     bits = 8 * dtype.itemsize
     signed = dtype.name.startswith("INT")
-    wide = ir.DataType.INT64 if signed else dtype
-    x, amount = op.Cast(X, to=wide), op.Cast(Y, to=ir.DataType.INT64)
+    amount = op.Cast(Y, to=ir.DataType.INT64)
     most = np.array(bits - 1, np.int64)
     over = op.Greater(amount, most)
-    if signed:
-        over = op.Or(over, op.Less(amount, np.array(0, np.int64)))
-    within = op.Where(over, most, amount)
-    zero = op.constant(0, dtype=wide)
     if not signed:
-        shifted = op.BitShift(X, op.Cast(within, to=dtype), direction=direction)
+        shifted = op.BitShift(X, op.Cast(op.Where(over, most, amount), to=dtype), direction=direction)
         return op.Where(over, op.constant(0, dtype=dtype), shifted)
-    power = op.Gather(_TABLE.astype(np.int64), within, axis=0)
+    over = op.Or(over, op.Less(amount, np.array(0, np.int64)))
+    x, zero = op.Cast(X, to=ir.DataType.INT64), np.array(0, np.int64)
+    within = op.Cast(op.Where(over, most, amount), to=ir.DataType.UINT64)
     if direction == "LEFT":
-        return op.Cast(op.Where(over, zero, op.Mul(x, power)), to=dtype)
-    below = op.Where(op.Less(x, zero), op.constant(-1, dtype=wide), zero)
-    # 2 to the 63rd is no int64: what a shift by 63 leaves is the sign
-    gone = op.Or(over, op.Equal(within, np.array(63, np.int64)))
-    power = op.Where(gone, op.constant(1, dtype=wide), power)
-    floor = op.Div(op.Sub(x, op.Mod(x, power)), power)
-    return op.Cast(op.Where(gone, below, floor), to=dtype)
+        shifted = op.Cast(op.BitShift(op.Cast(x, to=ir.DataType.UINT64), within, direction=direction), to=ir.DataType.INT64)
+        return op.Cast(op.Where(over, zero, shifted), to=dtype)
+    below = op.Less(x, zero)
+    size = op.Where(below, op.Sub(np.array(-1, np.int64), x), x)
+    shifted = op.Cast(op.BitShift(op.Cast(size, to=ir.DataType.UINT64), within, direction=direction), to=ir.DataType.INT64)
+    shifted = op.Where(over, zero, shifted)
+    return op.Cast(op.Where(below, op.Sub(np.array(-1, np.int64), shifted), shifted), to=dtype)
 
 
 @down("BitShift", to=10)

@@ -17,15 +17,16 @@ def complete(node: ir.Node, version: int) -> None:
     """Infer the dtypes and sizes that a file leaves out; what it says stays."""
     if all(v.dtype is not None and v.shape is not None and not _open(v.shape) for v in node.outputs if v.name):
         return
-    since = versions.since(node.op_type, version)
+    name = versions.name_of(node)
+    since = versions.since(name, version)
     if since is None or any(a.is_ref() for a in node.attributes.values()):
         return
     said = [(v.type, v.shape) for v in node.outputs]
     with suppress(TypeError, ValueError, RuntimeError, IndexError, AssertionError):
-        infer(versions.history(node.op_type)[since], node, known)
+        infer(versions.history(name)[since], node, known)
     if any(v.type is None for v in node.outputs):
         with suppress(TypeError):
-            by_type_variable(versions.history(node.op_type)[since], node)
+            by_type_variable(versions.history(name)[since], node)
     for value, (kind, shape) in zip(node.outputs, said, strict=True):
         value.type = kind if kind is not None else value.type
         value.shape = _both(shape, value.shape)

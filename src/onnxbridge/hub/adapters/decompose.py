@@ -40,11 +40,13 @@ _WIDER = {
     "UINT32": ["INT64", "DOUBLE"], "FLOAT16": ["FLOAT", "DOUBLE"], "BFLOAT16": ["FLOAT", "DOUBLE"],
 }  # fmt: skip
 
+_NEAREST = {"INT64": ["DOUBLE", "FLOAT"], "UINT64": ["DOUBLE", "FLOAT"], "INT32": ["FLOAT"], "UINT32": ["FLOAT"], "DOUBLE": ["FLOAT"]}
 
-def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
+
+def cast_around(op: Builder, node: ir.Node, version: int, lossy: bool = False) -> Any:
     """The node between Casts to a dtype that its operator takes at an older version, where that is exact or nearer to the truth.
 
-    It is written at the builder's opset, where the node is; None where there is no such dtype.
+    It is written at the builder's opset, where the node is; None where there is no such dtype. A `lossy` one may round.
     """
     schema = versions.history(node.op_type)[version]
     if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()) or not node.inputs:
@@ -59,7 +61,10 @@ def cast_around(op: Builder, node: ir.Node, version: int) -> Any:
         return None
     wide = _wider(node, dtype, taken)
     if wide is None:
-        return None
+        wide = _nearest(node, dtype, taken) if lossy else None
+        if wide is None:
+            return None
+        op.loses(f"{dtype.name.lower()} is computed as {wide.name.lower()}")
     inputs = [op.Cast(v, to=wide) if v is not None and m else v for v, m in zip(node.inputs, mine, strict=True)]
     attrs = {a.name: calls.plain(a) for a in node.attributes.values() if not a.is_ref()}
     results = op.call(node.op_type, *inputs, outputs=len(node.outputs), **attrs)
@@ -83,6 +88,12 @@ def _wider(node: ir.Node, dtype: ir.DataType, taken: Collection[str]) -> ir.Data
         filled = shape is not None and all(isinstance(d, int) and d > 0 for d in shape)
         choices = [w for w in choices if filled or w == "UINT8"]
     return ir.DataType[choices[0]] if choices else None
+
+
+def _nearest(node: ir.Node, dtype: ir.DataType, taken: Collection[str]) -> ir.DataType | None:
+    """A dtype that holds the numbers only to so many digits."""
+    choices = [w for w in _NEAREST.get(dtype.name, ()) if f"tensor({w.lower()})" in taken]
+    return ir.DataType[choices[0]] if choices and node.op_type not in _OF_THEIR_DTYPE else None
 
 
 def expands(op_type: str, version: int) -> bool:

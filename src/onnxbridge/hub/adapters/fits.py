@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, versions
-from onnxbridge.hub.adapters.walk import results_of
+from onnxbridge.hub.adapters.apply import results_of
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.schemas import plain
 from onnxbridge.lowering import same

@@ -10,10 +10,12 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from onnxbridge.hub import schemas
 from onnxbridge.hub.schemas import attribute, plain
 from onnxbridge.lowering import Schema, same
 
 LOWEST, NEWEST = 1, max(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == "")
+NEWEST_ML = max(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == "ai.onnx.ml")
 
 # Attributes that only hint at memory, or that say twice what the number of outputs says.
 _IDLE = {"consumed_inputs"}
@@ -30,21 +32,29 @@ _SATURATING = {"Cast", "CastLike", "QuantizeLinear"}
 
 @functools.cache
 def history(op: str) -> dict[int, onnx.defs.OpSchema]:
-    """An ai.onnx operator's schemas by the opset that each came with, oldest first."""
+    """An operator's schemas by the version of its domain that each came with, oldest first.
+
+    Operators of ai.onnx.ml are called by `name_of`: "ai.onnx.ml::LabelEncoder".
+    """
     return _histories().get(op, {})
 
 
 def names() -> Iterable[str]:
     """Every operator that ai.onnx has had."""
-    return _histories().keys()
+    return [name for name in _histories() if "::" not in name]
+
+
+def name_of(node: ir.Node) -> str:
+    """The name by which this module knows a node's operator."""
+    return schemas.name_of(node.op_type, node.domain)
 
 
 @functools.cache
 def _histories() -> dict[str, dict[int, onnx.defs.OpSchema]]:
     found: dict[str, dict[int, onnx.defs.OpSchema]] = defaultdict(dict)
     for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
-        if schema.domain == "":
-            found[schema.name][schema.since_version] = schema
+        if schema.domain in ("", "ai.onnx.ml"):
+            found[schemas.name_of(schema.name, schema.domain)][schema.since_version] = schema
     return dict(found)
 
 
@@ -102,17 +112,18 @@ def _absent_is(op: str, name: str) -> bool:
 
 def upward(node: ir.Node, old: int, new: int) -> str:
     """Make a node of one version one of the next in place; the reason where only an adapter could."""
-    reason = signature_change(node.op_type, old, new)
+    reason = signature_change(name_of(node), old, new)
     if not reason:
         for name in _IDLE & set(node.attributes):
-            if name not in history(node.op_type)[new].attributes:
+            if name not in history(name_of(node))[new].attributes:
                 del node.attributes[name]
     return reason
 
 
 def downward(node: ir.Node, new: int, old: int) -> tuple[str, list[str]]:
     """What keeps a node of one version from standing at the one before, and else which attributes must be left out there."""
-    a, b = history(node.op_type)[old], history(node.op_type)[new]
+    op = name_of(node)
+    a, b = history(op)[old], history(op)[new]
     inputs = [i for i, v in enumerate(node.inputs) if v is not None]
     variadic = bool(a.inputs) and a.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
     if inputs and inputs[-1] >= len(a.inputs) and not variadic:
@@ -122,7 +133,7 @@ def downward(node: ir.Node, new: int, old: int) -> tuple[str, list[str]]:
     used = [i for i, v in enumerate(node.outputs) if v.uses() or v.is_graph_output()]
     if used and used[-1] >= len(a.outputs) and a.outputs and not _variadic_outputs(a):
         return f"opset {new} added output {used[-1]}", []
-    x, y = defaults(node.op_type, old), defaults(node.op_type, new)
+    x, y = defaults(op, old), defaults(op, new)
     drop = []
     for name, attr in node.attributes.items():
         if attr.is_ref():
@@ -170,7 +181,7 @@ def _idle_saturate(node: ir.Node, name: str) -> bool:
 
 def wrong_dtype(node: ir.Node, version: int) -> str:
     """The first dtype that an operator does not take at a version, as a reason; "" where all are fine or not known."""
-    schema = history(node.op_type)[version]
+    schema = history(name_of(node))[version]
     for kind, values, formals in (("takes", node.inputs, schema.inputs), ("gives", node.outputs, schema.outputs)):
         for i, value in enumerate(values):
             found = _formal(formals, i)

@@ -2,7 +2,7 @@
 
 A step is an adapter, or nothing where the schemas say that nothing changed. What an adapter writes goes on from the version
 that it was written at. Down below an operator's first version goes its expansion. All nodes are looked at before anything
-is refused.
+is refused. ai.onnx.ml goes the same way where it is asked to; its adapters write what they need of ai.onnx at the hub's opset.
 """
 
 from __future__ import annotations
@@ -10,43 +10,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
 from onnxbridge.hub import places
-from onnxbridge.hub.adapters import decompose, down, up, versions
+from onnxbridge.hub.adapters import decompose, down, rewrite, up, versions
+from onnxbridge.hub.adapters.apply import results_of
 from onnxbridge.hub.adapters.complete import bodies_of, complete, type_body
 from onnxbridge.hub.adapters.shapes import FIXED, NUMBERS, known, remember
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.graphs import every_graph
 from onnxbridge.hub.opset import OPSET
-from onnxbridge.hub.schemas import plain
-from onnxbridge.lowering import Call, Ref, bind
-from onnxbridge.rules import Rule, Rules
+from onnxbridge.rules import Rule
 
+ML = "ai.onnx.ml"
 _DOMAINS = ("", "ai.onnx")
 _DEEPEST = 20
 
 
-class _Itself(dict[Any, Any]):
-    """Values of a walk in place: every value stands for itself."""
-
-    def __missing__(self, key: Any) -> Any:
-        return key
-
-
 class Walk:
-    """One conversion of one model, in place."""
+    """One conversion of one model, in place.
 
-    def __init__(self, model: ir.Model, to: int) -> None:
+    `ml` is the version of ai.onnx.ml to bring its operators to, None to leave them as they are. `losses` takes a problem for
+    each lossy step that was made; without it there are none.
+    """
+
+    def __init__(self, model: ir.Model, to: int, ml: int | None = None, losses: list[Problem] | None = None) -> None:
         self._model = model
         self._to = self._target = to
+        self._ml = ml
         self._names = {v.name for g in every_graph(model) for v in _values(g) if v.name}
         self._node_names = {n.name for g in every_graph(model) for n in g if n.name}
-        self._writers: dict[int, Builder] = {}
+        self._writers: dict[tuple[int, int], Builder] = {}
         self._problems: list[Problem] = []
-        self._function = False
+        self._losses = losses
+        self._lossy = False
+        self._lost: list[str] = []
+        self._outer: tuple[str, int] | None = None
         self._depth = 0
         self._there: set[ir.Graph] = set()  # graphs that an adapter wrote at the target's opset, or that were brought there
         self._put_in: list[ir.Node] = []
@@ -64,7 +64,7 @@ class Walk:
         for owner in (self._model.graph, *(f.graph for f in self._model.functions.values())):
             version = owner.opset_imports.get("", self._model.opset_imports.get("", self._to))
             self.direction = self.direction or f"opset {version} to opset {self._to}"
-            self._function = owner is not self._model.graph
+            self._ml_version = owner.opset_imports.get(ML, self._model.opset_imports.get(ML, 1))
             self._writers = {}
             if self._changes(owner, version):
                 if self._to < OPSET < version:  # expansions are written for the hub's versions
@@ -74,7 +74,9 @@ class Walk:
                     self.graph(owner, version)
             if "" in owner.opset_imports or version != self._to:
                 owner.opset_imports[""] = self._to
-            self._keep_constants(owner)
+            if self._ml is not None:
+                self._import(owner)
+            rewrite.keep_constants(owner, owner is not self._model.graph, self._node_names)
         for value in (v for g in every_graph(self._model) for v in _values(g)):
             value.meta.pop(NUMBERS, None)
         if self._problems:
@@ -82,8 +84,18 @@ class Walk:
 
     def _changes(self, owner: ir.Graph, version: int) -> bool:
         """Whether any operator in the graph differs between the two opsets."""
-        found = {n.op_type for g in (owner, *owner.subgraphs()) for n in g if n.domain in _DOMAINS}
+        found = {versions.name_of(n) for g in (owner, *owner.subgraphs()) for n in g if n.domain in _DOMAINS}
+        if self._ml is not None and any(n.domain == ML for g in (owner, *owner.subgraphs()) for n in g):
+            return True
         return any((at := versions.since(op, version)) is None or at != versions.since(op, self._to) for op in found)
+
+    def _import(self, owner: ir.Graph) -> None:
+        """Name the domains that are used once ai.onnx.ml has been converted: its adapters may have brought in the other one."""
+        used = {n.domain for g in (owner, *owner.subgraphs()) for n in g}
+        if ML in owner.opset_imports and self._ml is not None:
+            owner.opset_imports[ML] = self._ml
+        if used & set(_DOMAINS):
+            owner.opset_imports[""] = self._to
 
     def graph(self, graph: ir.Graph, version: int) -> None:
         """Convert the nodes of a graph, and before each those of the graphs inside it."""
@@ -91,43 +103,70 @@ class Walk:
             return
         for node in list(graph):
             # what is written out takes its graphs along, and they are converted then
-            written_out = node.domain in _DOMAINS and node.op_type in versions.names() and versions.first(node.op_type) > self._to
+            written_out = node.domain in _DOMAINS and versions.history(node.op_type) and versions.first(node.op_type) > self._to
             type_body(node, version)
             for inner in () if written_out else bodies_of(node):
                 self.graph(inner, version)
                 if self._to == self._target:
                     self._there.add(inner)
-            if node.domain in _DOMAINS:
-                self._node(graph, node, version)
+            self._visit(graph, node, version, self._ml_version)
+
+    def _visit(self, graph: ir.Graph, node: ir.Node, version: int, ml_version: int) -> None:
+        """Convert a node of a domain that is to be."""
+        if node.domain in _DOMAINS:
+            self._node(graph, node, version)
+        elif node.domain == ML and self._ml is not None:
+            self._node(graph, node, ml_version)
+
+    def _goal(self, node: ir.Node) -> int:
+        return self._ml if node.domain == ML and self._ml is not None else self._to
 
     def _node(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        complete(node, version)
-        if version > self._to:
-            remember(node)
+        outer, lossy = self._outer, self._lossy
+        self._outer, self._lossy = outer or (node.op_type, version), False
         try:
-            self._step(graph, node, version)
-        except Unsupported as refusal:
-            why = refusal
-            self._forget()
-            try:
-                done = self._otherwise(graph, node, version)
-            except Unsupported as second:
-                done, why = False, second
-            if not done:
-                self._forget()
+            complete(node, version)
+            if version > self._goal(node):
+                remember(node)
+            why = self._attempt(graph, node, version)
+            if why is not None and self._losses is not None and node.graph is graph:
+                self._lossy = True
+                why = self._attempt(graph, node, version)
+            if why is not None:
                 self._problem(node, version, why)
         except ConversionError as inner:
             self._forget()
             self._problems += inner.problems
+        finally:
+            self._outer, self._lossy = outer, lossy
+
+    def _attempt(self, graph: ir.Graph, node: ir.Node, version: int) -> Unsupported | None:
+        """Convert one node; why it cannot be, where neither its adapters nor the ways around them do."""
+        try:
+            self._step(graph, node, version)
+            return None
+        except Unsupported as refusal:
+            why = refusal
+        self._forget()
+        try:
+            done = self._otherwise(graph, node, version)
+        except Unsupported as second:
+            done, why = False, second
+        if done:
+            return None
+        self._forget()
+        return why
 
     def _otherwise(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
         """The ways around a refusal: the constant that the node gives, Casts around it, its expansion."""
+        if node.domain == ML:
+            return False
         if self._constant(graph, node, min(version, OPSET)):
             return True
         if version <= self._to:
             return False
         older = versions.since(node.op_type, self._to)
-        cast = None if older is None else decompose.cast_around(self._writer(version), node, older)
+        cast = None if older is None else decompose.cast_around(self._writer(version), node, older, self._lossy)
         if cast is not None:
             self._replace(graph, node, cast, version)
             return True
@@ -162,26 +201,40 @@ class Walk:
     def _step(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
         """Bring a node to the target's opset; what the builder refuses (a dtype, a shape) counts as not covered."""
         try:
-            (self._climb if version <= self._to else self._descend)(graph, node, version)
+            (self._climb if version <= self._goal(node) else self._descend)(graph, node, version)
         except (TypeError, ValueError) as error:
             raise Unsupported(str(error).splitlines()[0]) from error
 
     def _forget(self) -> None:
         """Throw away what an adapter had written before it refused."""
+        self._lost = []
         for writer in self._writers.values():
             for node in writer.take():
-                _let_go(node)
+                rewrite.let_go(node)
+
+    def _loses(self, what: str) -> None:
+        """What a writer does when an adapter says that the next step is lossy."""
+        if not self._lossy:
+            raise Unsupported(what, "allow lossy steps to have it so")
+        self._lost.append(what)
 
     def _problem(self, node: ir.Node, version: int, reason: Unsupported) -> None:
-        text = f"{node.op_type} of opset {version}: {reason.reason}"
-        self._problems.append(Problem(node.op_type, text, reason.hint, (places.read(node),)))
+        self._problems.append(self._about(node, version, reason.reason, reason.hint))
+
+    def _about(self, node: ir.Node, version: int, reason: str, hint: str = "") -> Problem:
+        """What there is to say of a node, under the name of the operator of the model that it was written for."""
+        op, at = self._outer or (node.op_type, version)
+        domain = "ai.onnx.ml" if node.domain == ML else "opset"
+        inside = "" if op == node.op_type else f" needs {node.op_type}"
+        return Problem(op, f"{op} of {domain} {at}{inside}: {reason}", hint, (places.read(node),))
 
     def _climb(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        old = versions.since(node.op_type, version)
+        name, goal = versions.name_of(node), self._goal(node)
+        old = versions.since(name, version)
         if old is None:
-            raise Unsupported(_unknown(node.op_type, version))
-        for new in (v for v in versions.history(node.op_type) if old < v <= self._to):
-            adapter = up.get(node.op_type, new)
+            raise Unsupported(_unknown(name, version))
+        for new in (v for v in versions.history(name) if old < v <= goal):
+            adapter = up.get(name, new)
             if adapter is not None:
                 self._adapt(graph, node, adapter, old, new)
                 return
@@ -189,23 +242,24 @@ class Walk:
             if reason:
                 raise Unsupported(f"{reason} with opset {new}")
             old = new
-        if versions.since(node.op_type, version) != old:
+        if versions.since(name, version) != old:
             self._check_dtypes(graph, node, old)
 
     def _descend(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        new = versions.since(node.op_type, version)
+        name, goal = versions.name_of(node), self._goal(node)
+        new = versions.since(name, version)
         if new is None:
-            raise Unsupported(_unknown(node.op_type, version))
-        steps = [v for v in versions.history(node.op_type) if v > self._to]
-        if versions.first(node.op_type) > self._to and not any(down.get(node.op_type, v - 1) for v in steps):
+            raise Unsupported(_unknown(name, version))
+        steps = [v for v in versions.history(name) if v > goal]
+        if versions.first(name) > goal and not any(down.get(name, v - 1) for v in steps):
             self._decompose(graph, node, new, version)
             return
         start = new
-        older = sorted((v for v in versions.history(node.op_type) if versions.first(node.op_type) <= v < new), reverse=True)
+        older = sorted((v for v in versions.history(name) if versions.first(name) <= v < new), reverse=True)
         for old in [*older, None]:
-            if new <= self._to:
+            if new <= goal:
                 break
-            adapter = down.get(node.op_type, new - 1)
+            adapter = down.get(name, new - 1)
             if adapter is not None:
                 self._adapt(graph, node, adapter, new, new - 1)
                 return
@@ -214,8 +268,8 @@ class Walk:
             reason, drop = versions.downward(node, new, old)
             if reason:
                 raise Unsupported(reason)
-            for name in drop:
-                del node.attributes[name]
+            for attribute in drop:
+                del node.attributes[attribute]
             new = old
         if new != start:
             self._check_dtypes(graph, node, new)
@@ -224,13 +278,15 @@ class Walk:
         reason = versions.wrong_dtype(node, version)
         if not reason:
             return
-        cast = decompose.cast_around(self._writer(self._to), node, version)
+        cast = decompose.cast_around(self._writer(self._to), node, version, self._lossy) if node.domain != ML else None
         if cast is None:
             raise Unsupported(reason)
         self._replace(graph, node, cast, self._to)
 
     def _decompose(self, graph: ir.Graph, node: ir.Node, version: int, opset: int) -> None:
         """Write the operator in others, at the version that those are of; the graphs inside it are brought there first."""
+        if node.domain == ML:
+            raise Unsupported(f"it came with ai.onnx.ml {version}")
         if self._constant(graph, node, min(version, OPSET)):
             return
         if self._depth > _DEEPEST:
@@ -265,145 +321,36 @@ class Walk:
             self._to = target
 
     def _adapt(self, graph: ir.Graph, node: ir.Node, adapter: Rule, version: int, to: int) -> None:
-        self._replace(graph, node, results_of(node, adapter, version, self._writer(to)), to)
+        at, ml = (OPSET, to) if node.domain == ML else (to, 0)
+        self._replace(graph, node, results_of(node, adapter, version, self._writer(at, ml)), at, ml)
 
-    def _writer(self, version: int) -> Builder:
-        if version not in self._writers:
-            self._writers[version] = Builder(version, self._names, known)
-        return self._writers[version]
+    def _writer(self, version: int, ml: int = 0) -> Builder:
+        if (version, ml) not in self._writers:
+            domains = {ML: ml} if ml else {}
+            self._writers[version, ml] = Builder(version, self._names, known, domains=domains, loses=self._loses)
+        return self._writers[version, ml]
 
-    def _replace(self, graph: ir.Graph, node: ir.Node, results: Any, version: int) -> None:
-        self._put(graph, node, [], results if isinstance(results, tuple) else (results,), version)
+    def _replace(self, graph: ir.Graph, node: ir.Node, results: Any, version: int, ml: int = 0) -> None:
+        self._put(graph, node, [], results if isinstance(results, tuple) else (results,), version, ml)
 
-    def _put(self, graph: ir.Graph, node: ir.Node, nodes: list[ir.Node], results: tuple[Any, ...], version: int) -> None:
+    def _put(
+        self, graph: ir.Graph, node: ir.Node, nodes: list[ir.Node], results: tuple[Any, ...], version: int, ml: int = 0
+    ) -> None:
         """Put what was written in the node's place; its results take over the names, types and uses of the node's outputs."""
-        writer = self._writer(version)
-        stem = next((v.name for v in node.outputs if v.name), node.name or node.op_type)
-        written = nodes or writer.take()
-        made = {id(v) for n in written for v in n.outputs}
-        pairs: list[tuple[ir.Value, ir.Value]] = []
-        for i, output in enumerate(node.outputs):
-            if i >= len(results) or results[i] is None:
-                if output.uses() or output.is_graph_output():
-                    raise Unsupported(f"opset {version} does not give output {i}")
-                continue
-            if not output.name:
-                continue
-            result = writer.constant(results[i])
-            if id(result) not in made or any(result is r for _, r in pairs):
-                result = writer.Identity(result)
-                written += writer.take()
-            pairs.append((output, result))
-        written = _alive(written, {id(r) for _, r in pairs})
-        for output, result in pairs:
-            _take_over(output, result)
-        for new in written:
-            for value in new.outputs:
-                # ONNX Runtime crashes where a loop leaves out a state that it carries
-                if not value.name and (value.uses() or value.is_graph_output() or bodies_of(new)):
-                    value.name = writer.unique(f"{stem}/{new.op_type}")
-                elif not value.name:
-                    value.name = ""
-            new.name = node.name if new is written[-1] and node.name else self._node_name(f"{node.name or stem}/{new.op_type}")
-            for part in bodies_of(new):
-                if part in self._there:
-                    continue
-                for inside in (part, *part.subgraphs()):
-                    for each in inside:
-                        each.name = self._node_name(f"{node.name or stem}/{each.op_type}")
-            new.metadata_props.update(node.metadata_props)
+        writer = self._writer(version, ml)
+        written = rewrite.taking_over(node, nodes or writer.take(), results, writer, version)
+        rewrite.named(node, written, writer, self._node_names, self._there)
         graph.insert_before(node, written)
         graph.remove(node, safe=True)
         self._put_in += written
+        if self._losses is not None:
+            self._losses += [self._about(node, version, what) for what in self._lost]
+        self._lost = []
         for new in written:
             type_body(new, version)
             for inner in bodies_of(new):
                 self.graph(inner, version)
-            if new.domain in _DOMAINS:
-                self._node(graph, new, version)
-
-    def _node_name(self, name: str) -> str:
-        """The name itself where no node has it, otherwise the name with a number."""
-        label, n = name, 0
-        while label in self._node_names:
-            n += 1
-            label = f"{name}_{n}"
-        self._node_names.add(label)
-        return label
-
-    def _keep_constants(self, owner: ir.Graph) -> None:
-        """Give the constants that adapters made a home: the main graph's initializers, or nodes at the head of a function."""
-        wanted: dict[int, ir.Value] = {}
-        for graph in (owner, *owner.subgraphs()):
-            for node in graph:
-                for v in node.inputs:
-                    if v is not None and v.const_value is not None and v.producer() is None and not v.is_initializer():
-                        wanted.setdefault(id(v), v)
-        for value in wanted.values():
-            if not self._function:
-                owner.register_initializer(value)
-                continue
-            assert value.const_value is not None
-            constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)])
-            constant.name = self._node_name(f"{value.name}/Constant")
-            constant.outputs[0].name, constant.outputs[0].type = value.name, value.type
-            value.replace_all_uses_with(constant.outputs[0])
-            owner.insert_before(owner[0], constant)
-
-
-def results_of(node: ir.Node, adapter: Rule, version: int, writer: Builder) -> Any:
-    """What an adapter writes for a node of one version."""
-    inputs: Iterable[Any] = (None if v is None else Ref(v) for v in node.inputs)
-    attrs = {a.name: _attribute(a) for a in node.attributes.values() if a.name != "consumed_inputs"}
-    used = tuple(v if v.name and (v.uses() or v.is_graph_output()) else None for v in node.outputs)
-    call = Call(node.op_type, tuple(inputs), attrs, used, places.read(node), versions.binding(node.op_type, version))
-    args, keywords = bind(adapter, call, _Itself(), _Static(), _NO_RULES)
-    return adapter.lower(writer, *args, **keywords)
-
-
-class _Static:
-    """What the walker's binding asks for the value of an input."""
-
-    def static(self, key: Any, value: Any) -> np.ndarray[Any, Any] | None:
-        return known(value)
-
-
-def _attribute(attr: ir.Attr) -> Any:
-    if attr.is_ref():
-        raise Unsupported(f"the attribute {attr.name!r} is set by the function's caller", "inline the model's functions first")
-    return attr.as_graph() if attr.type == ir.AttributeType.GRAPH else plain(attr)
-
-
-def _alive(nodes: list[ir.Node], results: set[int]) -> list[ir.Node]:
-    """The nodes without those that nothing uses; these let go of their inputs."""
-    kept = []
-    for node in reversed(nodes):
-        if any(id(v) in results or v.uses() for v in node.outputs):
-            kept.append(node)
-        else:
-            _let_go(node)
-    return kept[::-1]
-
-
-def _let_go(node: ir.Node) -> None:
-    for i in range(len(node.inputs)):
-        node.replace_input_with(i, None)
-    for graph in bodies_of(node):
-        for inner in graph:
-            _let_go(inner)
-
-
-def _take_over(old: ir.Value, new: ir.Value) -> None:
-    name = old.name
-    if old.type is not None:
-        new.type = old.type
-    if old.shape is not None:
-        new.shape = old.shape
-    new.metadata_props.update(old.metadata_props)
-    new.meta.update(old.meta)
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    old.name = None
-    new.name = name
+            self._visit(graph, new, version, ml or self._ml_version)
 
 
 def _values(graph: ir.Graph) -> Iterable[ir.Value]:
@@ -413,11 +360,8 @@ def _values(graph: ir.Graph) -> Iterable[ir.Value]:
         yield from node.outputs
 
 
-def _unknown(op: str, version: int) -> str:
-    first = min(versions.history(op), default=None)
+def _unknown(name: str, version: int) -> str:
+    first = min(versions.history(name), default=None)
     if first is None:
         return "ai.onnx has no such operator"
     return f"it came with opset {first}" if first > version else f"opset {version} has given it up"
-
-
-_NO_RULES = Rules("hub.adapters")

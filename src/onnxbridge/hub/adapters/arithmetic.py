@@ -9,8 +9,9 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shape import counted, tiled
-from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, known, rank_of
+from onnxbridge.hub.adapters.flat import counted
+from onnxbridge.hub.adapters.shape import expand, tiled
+from onnxbridge.hub.adapters.shapes import dtype_of, known, rank_of
 from onnxbridge.hub.expand.axis import along
 from onnxbridge.hub.expand.running import running
 
@@ -95,25 +96,6 @@ def erf(op, input):
     raise Unsupported(f"opset 13 dropped {dtype.name.lower()}")
 
 
-@down("Mod", to=9)
-def mod(op, A, B, *, fmod=0):
-    """Division cuts off towards zero; where the rest has the wrong sign, the divisor is added once."""
-    if fmod or not dtype_of(A).is_integer():
-        raise Unsupported("it came with opset 10, and it is written in older operators for integers only")
-    dtype = dtype_of(A)
-    if dtype.itemsize < 4:
-        A, B = (op.Cast(v, to=ir.DataType.INT32) for v in (A, B))
-    rest = op.Sub(A, op.Mul(op.Div(A, B), B))
-    if dtype_of(A).name.startswith("INT"):
-
-        def negative(v):
-            return op.Less(v, op.Sub(v, v))
-
-        wrong = op.And(op.Not(op.Equal(rest, op.Sub(rest, rest))), op.Xor(negative(rest), negative(B)))
-        rest = op.Add(rest, op.Mul(B, op.Cast(wrong, to=dtype_of(A))))
-    return op.Cast(rest, to=dtype) if dtype.itemsize < 4 else rest
-
-
 def _halves(op, value):
     """A 64-bit integer as two doubles that hold it, ordered by the first and then by the second."""
     size = op.constant(1 << 32, dtype=dtype_of(value))
@@ -193,21 +175,22 @@ def round_(op, X):
     return op.Add(floor, op.Cast(op.Or(op.Greater(rest, 0.5), tie), to=dtype_of(X)))
 
 
-@down("Pow", to=11)
-def pow_(op, X, Y):
-    """Both had one floating-point dtype; 64 bits of integer do not go into one."""
-    base, exponent = dtype_of(X), dtype_of(Y)
-    if base == exponent and not base.is_integer():
-        return op.Pow(X, Y)
-    if base == ir.DataType.INT64:
-        raise Unsupported("opset 12 added int64")
-    power = op.Pow(op.Cast(X, to=ir.DataType.DOUBLE), op.Cast(Y, to=ir.DataType.DOUBLE))
-    return op.Cast(power, to=base)
-
-
 @down("CumSum", to=10)
 def cum_sum(op, x, axis, *, exclusive=0, reverse=0):
     return along(op, axis, rank_of(x), lambda a: running(op, op.Add, x, a, 0, exclusive, reverse))
+
+
+@down("Equal", to=18)
+def equal_strings(op, A, B):
+    """Two strings are equal where they are the same one of all the different strings."""
+    if dtype_of(A) != ir.DataType.STRING:
+        return op.Equal(A, B)
+    a, b = (op.Reshape(v, [-1]) for v in (A, B))
+    _, _, which, _ = op.Unique(op.Concat(a, b, axis=0), outputs=4)
+    split = op.Shape(a)
+    first = op.Slice(which, np.zeros(1, np.int64), split, [0])
+    second = op.Slice(which, split, np.array([np.iinfo(np.int64).max]), [0])
+    return op.Equal(op.Reshape(first, op.Shape(A)), op.Reshape(second, op.Shape(B)))
 
 
 @down("Equal", to=10)
@@ -250,8 +233,12 @@ def _without_broadcast(name):
     def extreme(op, *data_0):
         shapes = {tuple(v.shape) if v.shape is not None else None for v in data_0}
         if len(shapes) > 1 or None in shapes:
-            whole = np.broadcast_shapes(*(tuple(fixed_shape(v)) for v in data_0))
-            data_0 = [v if tuple(v.shape) == whole else tiled(op, v, list(whole)) for v in data_0]
+            if any(s is None or not all(isinstance(d, int) for d in s) for s in shapes):
+                whole = op.Shape(functools.reduce(op.Add, data_0))
+                data_0 = [expand(op, v, whole) for v in data_0]
+            else:
+                wanted = np.broadcast_shapes(*shapes)
+                data_0 = [v if tuple(v.shape) == wanted else tiled(op, v, list(wanted)) for v in data_0]
         return op.call(name, *data_0)
 
     return extreme

@@ -217,13 +217,18 @@ def bitwise_not(X):
     return mb.sub(x=np.int32(-1 if signed else (1 << width) - 1), y=X)
 
 
+POWERS = (np.int64(1) << np.arange(32)).astype(np.int32)
+"""Powers of two, the last as the 32 bits that it is."""
+
+
 @rule("BitShift")
 def bit_shift(X, Y, *, direction):
-    """A shift by the whole width or more leaves nothing."""
+    """A shift by the whole width or more leaves nothing; of wider integers the lower 32 bits are held."""
     width, _ = _width(X)
-    within = mb.less(x=Y, y=np.int32(min(width, 31)))
-    factor = mb.pow(x=np.int32(2), y=mb.select(cond=within, a=Y, b=np.int32(0)))
-    shifted = mb.mul(x=X, y=factor) if direction == "LEFT" else mb.floor_div(x=X, y=factor)
+    left = direction == "LEFT"
+    within = mb.less(x=Y, y=np.int32(min(width, 32 if left else 31)))
+    factor = mb.gather(x=POWERS, indices=mb.select(cond=within, a=Y, b=np.int32(0)), axis=0)
+    shifted = mb.mul(x=X, y=factor) if left else mb.floor_div(x=X, y=factor)
     return select(within, shifted, np.int32(0))
 
 

@@ -1,14 +1,14 @@
-"""Special functions, by series and fits whose errors are below float32's rounding where it says so."""
+"""Special functions: the error function's and the gamma function's families, computed in double precision."""
 
+import functools
 import math
+from fractions import Fraction
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide
-from onnxbridge.frontends.pytorch.promotion import cast, floating, together
+from onnxbridge.frontends.pytorch.series import Fit, horner, in_double
 
 D = ir.DataType
 # Lanczos' approximation with g = 7 and nine terms, in double: relative error below 1e-14
@@ -16,20 +16,80 @@ _LANCZOS = (
     0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059, 12.507343278686905,
     -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
 )  # fmt: skip
-# Chebyshev fit of log(erfc(z) / t) + z * z in powers of t = 1 / (1 + z / 2)
-_ERFC = (
-    -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277,
-)  # fmt: skip
 
 
-def _in_double(function):
-    """A rule that computes in float64 and returns to the operand's dtype."""
+def _scaled_erfc(t):
+    """exp(x * x) erfc(x) without its decay, as a function of t = 1 - 8 / (x + 4)."""
+    import mpmath as mp
 
-    def lower(op, self):
-        [x] = floating(op, self)
-        return cast(op, function(op, cast(op, x, D.DOUBLE)), x.dtype)
+    x = 8 / (1 - t) - 4
+    return mp.erfc(x) * mp.exp(x * x) * (1 + 2 * x)
 
-    return lower
+
+_ERFCX = Fit(_scaled_erfc, -1, 1, 32)
+
+
+def _scaled(op, size):
+    """erfcx of what is not negative."""
+    g = _ERFCX(op, op.Sub(1.0, op.Div(8.0, op.Add(size, 4.0))))
+    return op.Div(g, op.Add(op.Mul(size, 2.0), 1.0))
+
+
+def _gauss(op, size, sign):
+    """exp(sign * x * x); the square in two parts, since its rounding would show in the tails."""
+    coarse = op.Mul(op.Floor(op.Mul(size, 16.0)), 1 / 16)
+    rest = op.Mul(op.Sub(size, coarse), op.Add(size, coarse))
+    y = op.Mul(op.Exp(op.Mul(op.Mul(coarse, coarse), sign)), op.Exp(op.Mul(rest, sign)))
+    return op.Where(op.Greater(size, 1e3), 0.0 if sign < 0 else math.inf, y)
+
+
+def _erfc(op, x):
+    size = op.Abs(x)
+    y = op.Mul(_gauss(op, size, -1.0), _scaled(op, size))
+    return op.Where(op.Less(x, 0.0), op.Sub(2.0, y), y)
+
+
+def _erfcx(op, x):
+    size = op.Abs(x)
+    y = _scaled(op, size)
+    return op.Where(op.Less(x, 0.0), op.Sub(op.Mul(_gauss(op, size, 1.0), 2.0), y), y)
+
+
+rule("aten::erfc", "aten::special_erfc")(in_double(_erfc))
+rule("aten::special_erfcx")(in_double(_erfcx))
+
+
+def _inverse_ratio(s):
+    """erfinv(x) / x as a function of s, the root of -log(1 - x * x)."""
+    import mpmath as mp
+
+    rest = mp.exp(-s * s)
+    x = mp.sqrt(1 - rest)
+    aim = mp.log(rest / (1 + x))
+    start = mp.erfinv(x) if s < 3 else s - mp.log(s) / (2 * s) - mp.mpf(0.6) / s
+    return mp.findroot(lambda z: mp.log(mp.erfc(z)) - aim, start) / x
+
+
+_INVERSE = Fit(_inverse_ratio, 0, 28, 56)
+
+
+def _erfinv(op, x):
+    rest = op.Mul(op.Sub(1.0, x), op.Add(1.0, x))
+    y = op.Mul(x, _INVERSE(op, op.Sqrt(op.Neg(op.Log(rest)))))
+    y = op.Where(op.Equal(op.Abs(x), 1.0), op.Mul(x, math.inf), y)
+    return op.Where(op.Greater(op.Abs(x), 1.0), math.nan, y)
+
+
+def _ndtri(op, p):
+    tail = op.Min(p, op.Sub(1.0, p))
+    ratio = _INVERSE(op, op.Sqrt(op.Neg(op.Add(op.Log(tail), op.Log(op.Mul(op.Sub(1.0, tail), 4.0))))))
+    size = op.Mul(op.Mul(ratio, op.Sub(1.0, op.Mul(tail, 2.0))), math.sqrt(2))
+    y = op.Where(op.Equal(tail, 0.0), math.inf, op.Where(op.Less(tail, 0.0), math.nan, size))
+    return op.Where(op.Less(p, 0.5), op.Neg(y), y)
+
+
+rule("aten::erfinv", "aten::special_erfinv")(in_double(_erfinv))
+rule("aten::special_ndtri")(in_double(_ndtri))
 
 
 def _log_gamma(op, x):
@@ -40,7 +100,7 @@ def _log_gamma(op, x):
         total = op.Add(op.Div(op.constant(np.float64(c)), op.Add(z, float(i))), total)
     t = op.Add(z, 7.5)
     upper = op.Add(op.Sub(op.Mul(op.Add(z, 0.5), op.Log(t)), t), op.Add(op.Log(total), 0.5 * math.log(2 * math.pi)))
-    fraction = op.Sub(x, op.Floor(x))
+    fraction = op.Sub(x, op.Round(x))
     sine = op.Abs(op.Sin(op.Mul(fraction, math.pi)))
     reflected = op.Sub(op.Sub(math.log(math.pi), op.Log(sine)), upper)
     pole = op.And(op.LessOrEqual(x, 0.0), op.Equal(fraction, 0.0))
@@ -48,123 +108,159 @@ def _log_gamma(op, x):
     return op.Where(op.IsInf(x), math.inf, result)
 
 
-rule("aten::lgamma", "aten::special_gammaln")(_in_double(_log_gamma))
+rule("aten::lgamma", "aten::special_gammaln")(in_double(_log_gamma))
 
 
-@rule("aten::erfc", "aten::special_erfc")
-def erfc(op, self):
-    [x] = floating(op, self)
-    if x.dtype == D.DOUBLE:
-        raise Unsupported("erfc in double precision", "use float32")
-    # 1 - erf(x) would lose every digit of the tail; the fit's relative error is below 1.2e-7 everywhere
-    z = op.Abs(cast(op, x, D.DOUBLE))
-    t = op.Div(1.0, op.Add(op.Mul(z, 0.5), 1.0))
-    exponent = op.Mul(t, _ERFC[-1])
-    for c in reversed(_ERFC[1:-1]):
-        exponent = op.Mul(op.Add(exponent, c), t)
-    y = op.Mul(t, op.Exp(op.Sub(op.Add(exponent, _ERFC[0]), op.Mul(z, z))))
-    return cast(op, op.Where(op.Less(x, 0.0), op.Sub(2.0, y), y), x.dtype)
+@functools.cache
+def _bernoulli(count):
+    """B(2), B(4) ... of that number."""
+    exact = [Fraction(1)]
+    for m in range(1, 2 * count + 1):
+        exact.append(-sum((math.comb(m + 1, k) * exact[k] for k in range(m)), Fraction(0)) / (m + 1))
+    return [float(exact[2 * k]) for k in range(1, count + 1)]
 
 
-def _gcd(op, a, b):
-    """Euclid's algorithm, all elements at once, until every remainder is 0."""
+SHIFT = 10
+"""How far arguments are moved up by recurrences before the expansions at infinity are used."""
 
-    def turn(iteration, condition, x, y):
-        done = op.Equal(y, 0)
-        rest = op.Mod(x, op.Where(done, 1, y))
-        x, y = op.Where(done, x, y), op.Where(done, 0, rest)
-        return _any(op, y), x, y
 
-    zero = op.Mul(op.Add(a, b), 0)
-    x, y = op.Add(op.Abs(a), zero), op.Add(op.Abs(b), zero)
-    return op.Loop(None, _any(op, y), x, y, body=turn, outputs=2)[0]
+def _shifted(op, x):
+    """x, x + 1 ... along a new last axis."""
+    return op.Add(op.Unsqueeze(x, [-1]), np.arange(SHIFT, dtype=np.float64))
+
+
+def _digamma(op, x):
+    small = op.Less(x, 0.5)
+    up = op.Where(small, op.Sub(1.0, x), x)
+    high = op.Add(up, float(SHIFT))
+    z = op.Reciprocal(op.Mul(high, high))
+    tail = op.Mul(z, horner(op, z, [b / (2 * k) for k, b in enumerate(_bernoulli(9), 1)]))
+    steps = op.ReduceSum(op.Reciprocal(_shifted(op, up)), [-1], keepdims=0)
+    y = op.Sub(op.Sub(op.Sub(op.Log(high), op.Div(0.5, high)), tail), steps)
+    fraction = op.Sub(x, op.Round(x))
+    angle = op.Mul(fraction, math.pi)
+    reflected = op.Sub(y, op.Div(op.Mul(op.Cos(angle), math.pi), op.Sin(angle)))
+    y = op.Where(small, reflected, y)
+    y = op.Where(op.And(op.Equal(fraction, 0.0), op.Less(x, 0.0)), math.nan, y)
+    return op.Where(op.Equal(x, 0.0), op.Neg(op.Reciprocal(x)), op.Where(op.Equal(x, math.inf), math.inf, y))
+
+
+rule("aten::digamma", "aten::special_digamma", "aten::special_psi")(in_double(_digamma))
+
+
+def _below_zero(op, s, q):
+    """The terms of Hurwitz' zeta function with q + k below or at zero, and q moved up past them."""
+    count = op.Max(op.Ceil(op.Neg(op.Where(op.Or(op.IsNaN(q), op.IsInf(q)), 0.0, q))), 0.0)
+    turns = op.Cast(op.ReduceMax(op.reshape(count, [-1]), keepdims=0), to=D.INT64)
+
+    def turn(iteration, condition, total):
+        at = op.Add(q, op.Cast(iteration, to=D.DOUBLE))
+        below = op.Less(at, 0.0)
+        term = op.Pow(op.Where(below, at, 1.0), op.Neg(s))
+        return condition, op.Add(total, op.Where(below, term, 0.0))
+
+    zero = op.Mul(op.Where(op.IsInf(q), 0.0, q), 0.0)
+    return op.Loop(turns, True, op.Where(op.IsNaN(zero), 0.0, zero), body=turn), op.Add(q, count)
+
+
+def _zeta(op, s, q):
+    """Hurwitz' zeta function by Euler's and Maclaurin's summation."""
+    zero = op.Mul(op.Add(op.Where(op.IsInf(s), 0.0, s), op.Where(op.IsInf(q), 0.0, q)), 0.0)
+    s, q = op.Add(s, zero), op.Add(q, zero)
+    first, up = _below_zero(op, s, q)
+    total = op.Add(first, op.ReduceSum(op.Pow(_shifted(op, up), op.Unsqueeze(op.Neg(s), [-1])), [-1], keepdims=0))
+    high = op.Add(up, float(SHIFT))
+    last = op.Pow(high, op.Neg(s))
+    rest = op.Add(op.Div(high, op.Sub(s, 1.0)), 0.5)
+    factor = op.Div(s, high)
+    for k, b in enumerate(_bernoulli(10), 1):
+        rest = op.Add(rest, op.Mul(factor, b / math.factorial(2 * k)))
+        factor = op.Mul(factor, op.Div(op.Mul(op.Add(s, 2.0 * k - 1), op.Add(s, 2.0 * k)), op.Mul(high, high)))
+    y = op.Add(total, op.Where(op.Equal(last, 0.0), 0.0, op.Mul(last, rest)))
+    pole = op.And(op.LessOrEqual(q, 0.0), op.Equal(op.Floor(q), q))
+    y = op.Where(op.And(op.Less(q, 0.0), op.Not(op.Equal(s, op.Floor(s)))), math.nan, y)
+    y = op.Where(pole, math.inf, y)
+    return op.Where(op.Equal(s, 1.0), math.inf, op.Where(op.Less(s, 1.0), math.nan, y))
+
+
+rule("aten::special_zeta", "aten::special_zeta.other_scalar", "aten::special_zeta.self_scalar")(
+    in_double(_zeta, "self", "other")
+)
+
+
+@rule("aten::polygamma", "aten::special_polygamma")
+def polygamma(op, n, self):
+    if n == 0:
+        return in_double(_digamma)(op, self)
+    factor = float((-1) ** (n + 1) * math.factorial(n))
+    return in_double(lambda op, x: op.Mul(_zeta(op, op.constant(np.float64(n + 1)), x), factor))(op, self)
+
+
+LONGEST = 2000
+EPSILON = 2.0**-53
 
 
 def _any(op, y):
-    flat = op.Cast(op.Not(op.Equal(op.reshape(y, [-1]), 0)), to=D.INT32)
+    flat = op.Cast(op.reshape(y, [-1]), to=D.INT32)
     return op.Greater(op.ReduceSum(flat, [0], keepdims=0), 0)
 
 
-@rule("aten::gcd")
-def gcd(op, self, other):
-    return _gcd(op, *together(op, self, other))
+def _lower_series(op, a, x):
+    """The sum of x**n / ((a + 1) ... (a + n)), until no term counts."""
+
+    def turn(iteration, condition, term, total):
+        term = op.Mul(term, op.Div(x, op.Add(a, op.Cast(op.Add(iteration, 1), to=D.DOUBLE))))
+        total = op.Add(total, term)
+        return _any(op, op.Greater(term, op.Mul(total, EPSILON))), term, total
+
+    one = op.Add(op.Mul(a, 0.0), 1.0)
+    return op.Loop(LONGEST, True, one, one, body=turn, outputs=2)[1]
 
 
-@rule("aten::lcm")
-def lcm(op, self, other):
-    a, b = together(op, self, other)
-    common = op.Max(_gcd(op, a, b), 1)
-    return op.Abs(op.Mul(floor_divide(op, a, common), b))
+def _upper_fraction(op, a, x):
+    """The continued fraction of the upper gamma function without its factor, by Lentz' method."""
+    tiny = 1e-300
+
+    def turn(iteration, condition, c, d, y):
+        k = op.Cast(op.Add(iteration, 1), to=D.DOUBLE)
+        an = op.Mul(k, op.Sub(a, k))
+        b = op.Add(op.Sub(x, a), op.Add(op.Mul(k, 2.0), 1.0))
+        d = op.Add(op.Mul(an, d), b)
+        c = op.Add(b, op.Div(an, c))
+        d = op.Reciprocal(op.Where(op.Equal(d, 0.0), tiny, d))
+        c = op.Where(op.Equal(c, 0.0), tiny, c)
+        change = op.Mul(c, d)
+        return _any(op, op.Greater(op.Abs(op.Sub(change, 1.0)), 2 * EPSILON)), c, d, op.Mul(y, change)
+
+    b = op.Add(op.Sub(x, a), 1.0)
+    d = op.Reciprocal(op.Where(op.Equal(b, 0.0), tiny, b))
+    return op.Loop(LONGEST, True, op.Add(op.Mul(b, 0.0), 1 / tiny), d, d, body=turn, outputs=3)[2]
 
 
-@rule("aten::copysign.Tensor", "aten::copysign.Scalar")
-def copysign(op, self, other):
-    a, b = floating(op, self, other)
-    negative = op.Or(op.Less(b, 0.0), op.And(op.Equal(b, 0.0), op.Less(op.Reciprocal(b), 0.0)))
-    size = op.Abs(a)
-    return op.Where(negative, op.Neg(size), size)
+def _incomplete_gamma(op, a, x, upper):
+    """The regularised incomplete gamma functions: a series below, a continued fraction above the bend at x = a."""
+    zero = op.Mul(op.Add(op.Where(op.IsInf(a), 0.0, a), op.Where(op.IsInf(x), 0.0, x)), 0.0)
+    a, x = op.Add(a, zero), op.Add(x, zero)
+    odd = op.Or(op.Or(op.LessOrEqual(x, 0.0), op.LessOrEqual(a, 0.0)), op.Or(op.IsInf(a), op.IsInf(x)))
+    odd = op.Or(odd, op.IsNaN(zero))
+    s, t = op.Where(odd, 1.0, a), op.Where(odd, 1.0, x)
+    above = op.And(op.Greater(t, 1.0), op.Greater(t, s))
+    factor = op.Exp(op.Sub(op.Sub(op.Mul(s, op.Log(t)), t), _log_gamma(op, s)))
+    low = op.Div(op.Mul(factor, _lower_series(op, s, op.Where(above, 1.0, t))), s)
+    high = op.Mul(factor, _upper_fraction(op, op.Where(above, s, 1.0), op.Where(above, t, 2.0)))
+    y = op.Where(above, high, op.Sub(1.0, low)) if upper else op.Where(above, op.Sub(1.0, high), low)
+    none, all_ = map(np.float64, (1.0, 0.0) if upper else (0.0, 1.0))
+    at_zero = op.Where(op.Equal(a, 0.0), op.Where(op.Greater(x, 0.0), all_, math.nan), none)
+    edge = op.Where(op.Equal(x, 0.0), at_zero, op.Where(op.Equal(a, 0.0), all_, math.nan))
+    edge = op.Where(op.And(op.IsInf(x), op.Not(op.IsInf(a))), all_, edge)
+    edge = op.Where(op.And(op.IsInf(a), op.Not(op.IsInf(x))), none, edge)
+    edge = op.Where(op.Or(op.Or(op.Less(a, 0.0), op.Less(x, 0.0)), op.IsNaN(zero)), math.nan, edge)
+    return op.Where(odd, edge, y)
 
 
-@rule("aten::angle")
-def angle(op, self):
-    [x] = floating(op, self)
-    return op.Where(op.IsNaN(x), x, op.Where(op.Less(x, 0.0), op.CastLike(np.float64(math.pi), x), op.CastLike(0.0, x)))
-
-
-def _polynomial(first, step):
-    """The rule of a family of polynomials by its recurrence, for a known whole degree."""
-
-    def lower(op, x, n):
-        if isinstance(n, ir.Value):
-            raise Unsupported("a degree that is not a number")
-        x = cast(op, x, D.FLOAT) if isinstance(x, ir.Value) and x.dtype not in (D.FLOAT, D.DOUBLE) else x
-        n = int(n)
-        if n < 0:
-            return op.Mul(x, 0.0)
-        before, now = op.Add(op.Mul(x, 0.0), 1.0), first(op, x)
-        for k in range(1, n):
-            before, now = now, step(op, x, k, now, before)
-        return now if n else before
-
-    return lower
-
-
-def _twice(op, x, k, now, before):
-    return op.Sub(op.Mul(op.Mul(x, 2.0), now), before)
-
-
-def _shifted(first):
-    def start(op, x):
-        return first(op, op.Sub(op.Mul(x, 2.0), 1.0))
-
-    def step(op, x, k, now, before):
-        return _twice(op, op.Sub(op.Mul(x, 2.0), 1.0), k, now, before)
-
-    return start, step
-
-
-_CHEBYSHEV = {
-    "t": lambda op, x: x, "u": lambda op, x: op.Mul(x, 2.0),
-    "v": lambda op, x: op.Sub(op.Mul(x, 2.0), 1.0), "w": lambda op, x: op.Add(op.Mul(x, 2.0), 1.0),
-}  # fmt: skip
-for _kind, _first in _CHEBYSHEV.items():
-    rule(f"aten::special_chebyshev_polynomial_{_kind}.n_scalar")(_polynomial(_first, _twice))
-    rule(f"aten::special_shifted_chebyshev_polynomial_{_kind}.n_scalar")(_polynomial(*_shifted(_first)))
-rule("aten::special_hermite_polynomial_h.n_scalar")(
-    _polynomial(lambda op, x: op.Mul(x, 2.0), lambda op, x, k, p, q: op.Sub(op.Mul(op.Mul(x, 2.0), p), op.Mul(q, 2.0 * k)))
+rule("aten::igamma", "aten::special_gammainc")(
+    in_double(lambda op, a, x: _incomplete_gamma(op, a, x, upper=False), "self", "other")
 )
-rule("aten::special_hermite_polynomial_he.n_scalar")(
-    _polynomial(lambda op, x: x, lambda op, x, k, p, q: op.Sub(op.Mul(x, p), op.Mul(q, float(k))))
-)
-rule("aten::special_legendre_polynomial_p.n_scalar")(
-    _polynomial(
-        lambda op, x: x,
-        lambda op, x, k, p, q: op.Div(op.Sub(op.Mul(op.Mul(x, 2.0 * k + 1), p), op.Mul(q, float(k))), k + 1.0),
-    )
-)
-rule("aten::special_laguerre_polynomial_l.n_scalar")(
-    _polynomial(
-        lambda op, x: op.Sub(1.0, x),
-        lambda op, x, k, p, q: op.Div(op.Sub(op.Mul(op.Sub(2.0 * k + 1, x), p), op.Mul(q, float(k))), k + 1.0),
-    )
+rule("aten::igammac", "aten::special_gammaincc")(
+    in_double(lambda op, a, x: _incomplete_gamma(op, a, x, upper=True), "self", "other")
 )

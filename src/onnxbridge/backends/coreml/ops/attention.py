@@ -121,3 +121,20 @@ def _seen(q, k, past, lengths, causal, left, right):
     if right >= 0:
         allowed = _both(allowed, mb.less_equal(x=key, y=mb.add(x=place, y=np.int32(right))))
     return allowed if lengths is None else _both(allowed, mb.less(x=key, y=lengths))
+
+
+@rule("ai.onnx.preview::FlexAttention", limits="grouped heads need fixed sizes")
+def flex_attention(Q, K, V, *, prob_mod=None, scale=None, score_mod=None, softmax_precision=None):
+    """Attention with a subgraph on the scores and another on the weights."""
+    kind = Q.dtype
+    q, k, v = (cast(x, types.fp32) for x in (Q, K, V))
+    groups = int(q.shape[1]) // int(k.shape[1])
+    k, v = _repeated(k, groups), _repeated(v, groups)
+    factor = 1 / math.sqrt(int(q.shape[-1])) if scale is None else scale
+    scores = mb.mul(x=mb.matmul(x=q, y=k, transpose_y=True), y=like(q, factor))
+    if score_mod is not None:
+        (scores,) = score_mod(scores)
+    weights = mb.softmax(x=scores, axis=-1)
+    if prob_mod is not None:
+        (weights,) = prob_mod(weights)
+    return cast(mb.matmul(x=weights, y=v), kind)

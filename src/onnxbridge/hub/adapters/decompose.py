@@ -40,7 +40,10 @@ _WIDER = {
     "UINT32": ["INT64", "DOUBLE"], "FLOAT16": ["FLOAT", "DOUBLE"], "BFLOAT16": ["FLOAT", "DOUBLE"],
 }  # fmt: skip
 
-_NEAREST = {"INT64": ["DOUBLE", "FLOAT"], "UINT64": ["DOUBLE", "FLOAT"], "INT32": ["FLOAT"], "UINT32": ["FLOAT"], "DOUBLE": ["FLOAT"]}
+_NEAREST = {
+    "INT64": ["DOUBLE", "FLOAT"], "UINT64": ["DOUBLE", "FLOAT"], "INT32": ["FLOAT"], "UINT32": ["FLOAT"],
+    "DOUBLE": ["FLOAT"],
+}  # fmt: skip
 
 
 def cast_around(op: Builder, node: ir.Node, version: int, lossy: bool = False) -> Any:

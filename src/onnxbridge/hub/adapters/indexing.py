@@ -7,8 +7,8 @@ import functools
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shape import counted
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters import down, flat, up
 from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, known, rank_of
 from onnxbridge.rules import Int
 
@@ -21,10 +21,42 @@ def top_k(op, X, *, k, axis=-1):
 @down("TopK", to=10)
 def top_k_largest(op, X, K, *, axis=-1, largest=1, sorted=1):
     """Sorted results are one of the orders that an unsorted request allows."""
+    dtype = dtype_of(X)
+    if dtype.is_integer():
+        return _top_of_integers(op, X, K, axis, largest)
     if largest:
         return op.TopK(X, K, axis=axis, outputs=2)
     values, indices = op.TopK(op.Neg(X), K, axis=axis, outputs=2)
     return op.Neg(values), indices
+
+
+def _top_of_integers(op, X, K, axis, largest):
+    """Before opset 11 only floats were ordered: digits of so many bits as a float32 holds are, the last ones first.
+
+    Among equals the first comes first, so that each turn keeps the order of those before it.
+    """
+    size = X.shape[axis] if X.shape is not None else None
+    if not isinstance(size, int):
+        raise Unsupported("opset 11 added integers, and the length of the axis must be known")
+    dtype = dtype_of(X)
+    wide = ir.DataType.UINT64 if dtype == ir.DataType.UINT64 else ir.DataType.INT64
+    rest, digits = op.Cast(X, to=wide), []
+    base = op.constant(1 << _DIGIT, dtype=wide)
+    for _ in range(0, dtype.bitwidth, _DIGIT):
+        high = op.Div(rest, base)
+        digit = op.Cast(op.Sub(rest, op.Mul(high, base)), to=1)
+        digits.append(digit if largest else op.Neg(digit))
+        rest = high
+    order = None
+    for i, digit in enumerate(digits):
+        count = K if i == len(digits) - 1 else np.array([size], np.int64)
+        digit = digit if order is None else op.GatherElements(digit, order, axis=axis)
+        _, turn = op.TopK(digit, count, axis=axis, outputs=2)
+        order = turn if order is None else op.GatherElements(order, turn, axis=axis)
+    return op.GatherElements(X, order, axis=axis), order
+
+
+_DIGIT = 22
 
 
 @down("TopK", to=9)
@@ -51,21 +83,6 @@ def gather(op, data, indices, *, axis=0):
     return op.Gather(data, indices, axis=axis % rank_of(data) if axis < 0 else axis)
 
 
-def _from_the_front(op, indices, sizes):
-    """Indices of which none counts from the end; `sizes` is a number, or one for each of the last axis."""
-    found = known(indices)
-    if found is not None:
-        return op.constant(np.where(found < 0, found + sizes, found).astype(np.int64))
-    indices = op.Cast(indices, to=7)
-    behind = op.Cast(op.Less(op.Cast(indices, to=1), 0.0), to=7)  # integers could not be compared before opset 9
-    return op.Add(indices, op.Mul(behind, np.array(sizes, np.int64)))
-
-
-def _strides(shape):
-    """How far apart in the flattened tensor two elements are that are neighbours on each axis."""
-    return [int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape))]
-
-
 @down("Where", to=8)
 def where(op, condition, X, Y):
     """Both flattened into one row, and from each place the index of one or the other: every element stays what it is."""
@@ -77,81 +94,69 @@ def where(op, condition, X, Y):
     else:
         whole = functools.reduce(op.Or, (v if v is condition else op.Cast(v, to=ir.DataType.BOOL) for v in given))
         size, wanted = op.Size(whole), op.Shape(whole)
-        places, shape = op.Reshape(counted(op, size), wanted), None
+        places, shape = op.Reshape(flat.counted(op, size), wanted), None
     rows = (v if shape is not None and tuple(v.shape) == shape else op.Expand(v, wanted) for v in (X, Y))
     both = op.Concat(*(op.Reshape(v, [-1]) for v in rows), axis=0)
     second = op.Mul(op.Cast(op.Not(condition), to=7), size)
     return op.Gather(both, op.Add(second, places), axis=0)
 
 
-def _flat(op, data, indices, axis):
-    """Indices along one axis as places in the flattened tensor."""
-    shape, wanted = fixed_shape(data), fixed_shape(indices)
-    axis %= len(shape)
-    strides, places = _strides(shape), np.indices(wanted)
-    rest = sum((places[d] * strides[d] for d in range(len(shape)) if d != axis), np.zeros(wanted, np.int64))
-    index = op.Mul(_from_the_front(op, indices, shape[axis]), np.array(strides[axis], np.int64))
-    return op.Add(index, rest.astype(np.int64))
-
-
 @down("GatherElements", to=10)
 def gather_elements(op, data, indices, *, axis=0):
-    return op.Gather(op.Reshape(data, [-1]), _flat(op, data, indices, axis), axis=0)
+    return op.Gather(op.Reshape(data, [-1]), flat.along_axis(op, data, indices, axis), axis=0)
 
 
 @down("Scatter", to=8)
 def scatter_in_a_loop(op, data, indices, updates, *, axis=0):
     """Data and updates in one row; each update in its turn makes its place point to it, and at the end all is gathered."""
-    shape = fixed_shape(data)
-    count, steps = int(np.prod(shape, dtype=np.int64)), int(np.prod(fixed_shape(indices), dtype=np.int64))
-    places = op.constant(np.arange(count, dtype=np.int64))
-    wanted = op.Reshape(_flat(op, data, indices, axis), [-1])
+    count, steps = (flat.product(op, flat.sizes(op, v)) for v in (data, indices))
+    places = flat.arange(op, count)
+    wanted = op.Reshape(flat.along_axis(op, data, indices, axis), [-1])
+    first, steps = (op.constant(np.array(n, np.int64)) if isinstance(n, int) else n for n in (count, steps))
 
     def body(step, going, source):
         here = op.Cast(op.Equal(places, op.Gather(wanted, step, axis=0)), to=7)
-        moved = op.Sub(op.Add(step, np.array(count, np.int64)), source)
+        moved = op.Sub(op.Add(step, first), source)
         return [going, op.Add(source, op.Mul(here, moved))]
 
-    source = op.Loop(np.array(steps, np.int64), True, places, body=body)
+    source = op.Loop(steps, True, places, body=body)
     both = op.Concat(op.Reshape(data, [-1]), op.Reshape(updates, [-1]), axis=0)
-    return op.Reshape(op.Gather(both, source, axis=0), np.array(shape, np.int64))
+    return op.Reshape(op.Gather(both, source, axis=0), op.Shape(data))
 
 
-def _rows(op, data, indices, batch):
-    """The rows that index tuples point to, as numbers of rows of `data` flattened up to there; and the sizes behind."""
-    shape, wanted = fixed_shape(data), fixed_shape(indices)
-    depth = wanted[-1]
-    ahead, inside, behind = shape[:batch], shape[batch : batch + depth], shape[batch + depth :]
-    index = op.Mul(_from_the_front(op, indices, inside), np.array(_strides(inside), np.int64))
-    index = op.ReduceSum(index, axes=[len(wanted) - 1], keepdims=0)
-    if batch:
-        starts = np.arange(int(np.prod(ahead))) * int(np.prod(inside))
-        index = op.Add(index, starts.reshape(ahead + [1] * (len(wanted) - 1 - batch)).astype(np.int64))
-    return index, [-1, *behind]
+def _depth(indices):
+    """How many axes an index tuple speaks of."""
+    depth = indices.shape[-1] if rank_of(indices) else None
+    if not isinstance(depth, int):
+        raise Unsupported(f"the last size of {indices.name!r} must be known")
+    return depth
 
 
 @down("GatherND", to=11)
 def gather_nd_batches(op, data, indices, *, batch_dims=0):
     if not batch_dims:
         return op.GatherND(data, indices)
-    index, rows = _rows(op, data, indices, batch_dims)
-    return op.Gather(op.Reshape(data, rows), index, axis=0)
+    return _gather_rows(op, data, indices, batch_dims)
+
+
+def _gather_rows(op, data, indices, batch):
+    index, behind = flat.rows(op, data, indices, _depth(indices), batch)
+    return op.Gather(op.Reshape(data, op.dims([-1, *behind])), index, axis=0)
 
 
 @down("GatherND", to=10)
 def gather_nd(op, data, indices):
-    index, rows = _rows(op, data, indices, 0)
-    return op.Gather(op.Reshape(data, rows), index, axis=0)
+    return _gather_rows(op, data, indices, 0)
 
 
 @down("ScatterND", to=10)
 def scatter_nd(op, data, indices, updates):
     """Every element of a row on its own, in the flattened tensor."""
-    index, (_, *behind) = _rows(op, data, indices, 0)
-    count = int(np.prod(behind, dtype=np.int64))
-    places = op.Add(op.Mul(op.Reshape(index, [-1, 1]), np.array(count, np.int64)), np.arange(count, dtype=np.int64))
-    flat = (op.Reshape(v, [-1]) for v in (data, places, updates))
-    return op.Reshape(op.Scatter(*flat, axis=0), np.array(fixed_shape(data), np.int64))
+    index, behind = flat.rows(op, data, indices, _depth(indices), 0)
+    count = flat.product(op, behind)
+    places = op.Add(flat.scaled(op, op.Reshape(index, [-1, 1]), count), flat.arange(op, count))
+    rows = (op.Reshape(v, [-1]) for v in (data, places, updates))
+    return op.Reshape(op.Scatter(*rows, axis=0), op.Shape(data))
 
 
 _REDUCED = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
@@ -190,9 +195,9 @@ def _scatter_nd(native):
     def scatter(op, data, indices, updates, *, reduction="none"):
         if reduction in native:
             return op.ScatterND(data, indices, updates, **({} if native == ("none",) else {"reduction": reduction}))
-        depth = fixed_shape(indices)[-1]
+        depth = _depth(indices)
         tuples = op.Reshape(indices, [-1, depth])
-        rows = op.Reshape(updates, [-1, *fixed_shape(data)[depth:]])
+        rows = op.Reshape(updates, op.dims([-1, *flat.sizes(op, data)[depth:]]))
 
         def update(op, step, held, updates):
             where = op.Unsqueeze(step, [0])
@@ -225,26 +230,38 @@ def one_hot(op, indices, depth, values, *, axis=-1):
 
 
 @down("OneHot", to=8)
-def one_hot_by_comparing(op, indices, depth: Int, values, *, axis=-1):
+def one_hot_by_comparing(op, indices, depth, values, *, axis=-1):
     rank = rank_of(indices) + 1
     axis %= rank
-    classes = np.arange(depth).reshape([-1] + [1] * (rank - 1 - axis))
+    found = known(depth)
+    size = int(found.reshape(())) if found is not None else op.Reshape(op.Cast(depth, to=7), np.zeros(0, np.int64))
+    classes = op.Reshape(flat.arange(op, size), [-1] + [1] * (rank - 1 - axis))
     hot = op.Equal(op.Unsqueeze(op.Cast(indices, to=7), axes=[axis]), classes)
     return op.Gather(values, op.Cast(hot, to=7), axis=0)
+
+
+@down("EyeLike", to=8)
+def eye_like(op, input, *, dtype=None, k=0):
+    """Ones where the column is `k` behind the row."""
+    rows, columns = (flat.arange(op, size) for size in flat.sizes(op, input))
+    rows = op.Add(op.Reshape(rows, [-1, 1]), np.array(k, np.int64))
+    return op.Cast(op.Equal(rows, op.Reshape(columns, [1, -1])), to=dtype or dtype_of(input))
 
 
 @down("ReverseSequence", to=9)
 def reverse_sequence(op, input, sequence_lens, *, batch_axis=1, time_axis=0):
     """The number of each element's place among the first two axes, flattened."""
-    shape = fixed_shape(input)
-    steps = np.arange(shape[time_axis]).reshape([-1, 1] if time_axis == 0 else [1, -1])
-    batch = np.arange(shape[batch_axis]).reshape([-1, 1] if batch_axis == 0 else [1, -1])
-    lengths = op.Reshape(op.Cast(sequence_lens, to=7), list(batch.shape))
-    inside = op.Cast(op.Less(op.constant(steps), lengths), to=7)
-    place = op.Add(op.Mul(inside, op.Sub(lengths, 2 * steps + 1)), steps)
-    far, near = (np.array(shape[1] if axis == 0 else 1, np.int64) for axis in (time_axis, batch_axis))
-    index = op.Add(op.Mul(place, far), batch * near)
-    return op.Reshape(op.Gather(op.Reshape(input, [-1, *shape[2:]]), op.Reshape(index, [-1]), axis=0), np.array(shape, np.int64))
+    shape = flat.sizes(op, input)
+    steps = op.Reshape(flat.arange(op, shape[time_axis]), [-1, 1] if time_axis == 0 else [1, -1])
+    along = [-1, 1] if batch_axis == 0 else [1, -1]
+    batch = op.Reshape(flat.arange(op, shape[batch_axis]), along)
+    lengths = op.Reshape(op.Cast(sequence_lens, to=7), along)
+    inside = op.Cast(op.Less(steps, lengths), to=7)
+    last = op.Sub(lengths, op.Add(op.Add(steps, steps), np.array(1, np.int64)))
+    place = op.Add(op.Mul(inside, last), steps)
+    far, near = (shape[1] if axis == 0 else 1 for axis in (time_axis, batch_axis))
+    index = op.Reshape(op.Add(flat.scaled(op, place, far), flat.scaled(op, batch, near)), [-1])
+    return op.Reshape(op.Gather(op.Reshape(input, op.dims([-1, *shape[2:]])), index, axis=0), op.Shape(input))
 
 
 @down("Trilu", to=13)

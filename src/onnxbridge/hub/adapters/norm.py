@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import known
-from onnxbridge.rules import Bool, Outputs
+from onnxbridge.hub.adapters.shapes import dtype_of, known, rank_of
+from onnxbridge.rules import Outputs
 
 _TRAINING = "export the model for inference"
 
@@ -49,10 +50,23 @@ def batch_normalization_mode(op, X, scale, B, mean, var, *, epsilon=1e-5, moment
 def batch_normalization_training(
     op, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, outputs: Outputs
 ):
-    if training_mode:
-        raise Unsupported("training_mode=1 came with opset 14", _TRAINING)
-    _inference_only(outputs)
-    return op.BatchNormalization(X, scale, B, input_mean, input_var, epsilon=epsilon)
+    """In training mode by the mean and variance of the data, which move the running ones."""
+    if not training_mode:
+        _inference_only(outputs)
+        return op.BatchNormalization(X, scale, B, input_mean, input_var, epsilon=epsilon)
+    rank = rank_of(X)
+    axes, each = [i for i in range(rank) if i != 1], [-1] + [1] * (rank - 2)
+    mean = op.ReduceMean(X, axes=axes, keepdims=1)
+    centred = op.Sub(X, mean)
+    var = op.ReduceMean(op.Mul(centred, centred), axes=axes, keepdims=1)
+    normal = op.Div(centred, op.Sqrt(op.Add(var, epsilon)))
+    y = op.Add(op.Mul(normal, op.Reshape(op.Cast(scale, to=dtype_of(X)), each)), op.Reshape(op.Cast(B, to=dtype_of(X)), each))
+
+    def moved(running, now):
+        now = op.Cast(op.Reshape(now, [-1]), to=dtype_of(running))
+        return op.Add(op.Mul(running, momentum), op.Mul(now, 1.0 - momentum))
+
+    return y, moved(input_mean, mean), moved(input_var, var)
 
 
 @up("Dropout", to=7)
@@ -67,12 +81,32 @@ def dropout(op, data, *, ratio=0.5, outputs: Outputs):
 
 
 @down("Dropout", to=11)
-def dropout_ratio(op, data, ratio=None, training_mode: Bool = False, *, seed=None, outputs: Outputs):
+def dropout_ratio(op, data, ratio=None, training_mode=None, *, seed=None, outputs: Outputs):
     """Outside of training the ratio says nothing; one that is only known at run time is left at its default."""
     number = None if ratio is None else known(ratio)
-    if training_mode and (number is None or number.item()):
-        raise Unsupported("training_mode came with opset 12", _TRAINING)
-    return op.Dropout(data, ratio=None if number is None else float(number.item()), outputs=_count(outputs))
+    mode = False if training_mode is None else known(training_mode)
+    if (mode is None or mode) and (number is None or number.item()):
+        return _drawn(op, data, ratio, training_mode)
+    y = op.Dropout(data, ratio=None if number is None else float(number.item()))
+    return (y, _all_true(op, data)) if outputs[1:] and outputs[1] else y
+
+
+def _all_true(op, data):
+    """The mask that drops nothing: older versions did not say what theirs is outside of training."""
+    some = op.Cast(data, to=ir.DataType.BOOL)
+    return op.Or(some, op.Not(some))
+
+
+def _drawn(op, data, ratio, training_mode):
+    """Training with random numbers of its own: the same distribution, other draws than those of the seed."""
+    op.loses("the random numbers of training_mode are drawn anew")
+    share = op.constant(np.array(0.5, np.float32)) if ratio is None else op.Cast(ratio, to=ir.DataType.FLOAT)
+    kept = op.Not(op.Less(op.RandomUniformLike(data, dtype=ir.DataType.FLOAT), share))
+    if training_mode is not None:
+        kept = op.Or(kept, op.Not(training_mode))
+        share = op.Mul(share, op.Cast(training_mode, to=ir.DataType.FLOAT))
+    grown = op.Div(data, op.Cast(op.Sub(np.array(1, np.float32), share), to=dtype_of(data)))
+    return op.Where(kept, grown, op.constant(0, dtype=dtype_of(data))), kept
 
 
 def _count(outputs):

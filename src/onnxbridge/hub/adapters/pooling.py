@@ -54,6 +54,36 @@ def _gathered(op, X, windows, outside, reduce):
     return X
 
 
+def _with_places(op, X, kernel, strides, pads, dilations, ceil_mode, storage_order):
+    """The largest under each window and its place in the flattened tensor: all that lies under one window in a last axis."""
+    shape, rank = fixed_shape(X), len(kernel)
+    windows = list(_windows(X, kernel, strides, pads, dilations, ceil_mode))
+    apart = [int(np.prod(shape[i + 3 :] if not storage_order else shape[2 : i + 2])) for i in range(rank)]
+    at, real = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    flat = np.zeros((1, 1), np.int64)  # in the order of the tensor, whatever order the places are told in
+    for i, (places, inside, _) in enumerate(windows):
+        count, taps = places.shape
+        clipped = np.where(inside, places, 0)
+
+        def crossed(known, new, join, count=count, taps=taps):
+            joined = join(known[:, None, :, None], new[None, :, None, :])
+            return joined.reshape(known.shape[0] * count, known.shape[1] * taps)
+
+        at = crossed(at, clipped * apart[i], np.add)
+        flat = crossed(flat, clipped * int(np.prod(shape[i + 3 :])), np.add)
+        real = crossed(real, inside, np.logical_and)
+    area = int(np.prod(shape[2:]))
+    row = op.Reshape(X, np.array([shape[0] * shape[1], area], np.int64))
+    row = op.Concat(row, op.constant(np.full((shape[0] * shape[1], 1), -np.inf), dtype=dtype_of(X)), axis=1)
+    seen = op.Gather(row, np.where(real, flat, area), axis=1)
+    best = op.ArgMax(seen, axis=2, keepdims=0)
+    # from the tap that won to its place: a gather from the table of all windows, one row after another
+    line = op.Add(best, np.arange(len(at), dtype=np.int64) * at.shape[1])
+    place = op.Add(op.Gather(at.reshape(-1), line, axis=0), np.arange(shape[0] * shape[1])[:, None].astype(np.int64) * area)
+    result = np.array([*shape[:2], *(len(places) for places, _, _ in windows)], np.int64)
+    return op.Reshape(op.ReduceMax(seen, axes=[2], keepdims=0), result), op.Reshape(place, result)
+
+
 def _spread_average(op, X, kernel, strides, pads, dilations, ceil_mode, count_include_pad):
     windows = list(_windows(X, kernel, strides, pads, dilations, ceil_mode))
     total = _gathered(op, X, windows, 0.0, lambda v, axis: op.ReduceSum(v, [axis], keepdims=0))
@@ -91,12 +121,14 @@ def _rounding_down(name, version):
             # padding that is counted must stay what it is
             if padded is not None and (not counted or padded == list(pads or [0] * 2 * len(kernel_shape))):
                 pads, ceil_mode = padded, 0
-        if ceil_mode and version < 10:
-            raise Unsupported("opset 10 added ceil_mode, and no padding says the same here")
-        if dilations and version < 10:
-            if any(outputs[1:]) or auto_pad != "NOTSET":
-                raise Unsupported("opset 10 added dilations")
-            windows = _windows(X, kernel_shape, strides, pads, dilations, 0)
+        if (ceil_mode or dilations) and version < 10:
+            if auto_pad not in ("NOTSET", "VALID"):
+                raise Unsupported(f"opset 10 added dilations and ceil_mode, here with {auto_pad=!s}")
+            if name == "AveragePool":
+                return _spread_average(op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("count_include_pad", 0))
+            if outputs[1:] and outputs[1]:
+                return _with_places(op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("storage_order", 0))
+            windows = _windows(X, kernel_shape, strides, pads, dilations, ceil_mode)
             return _gathered(op, X, list(windows), -np.inf, lambda v, axis: op.ReduceMax(v, axes=[axis], keepdims=0))
         count = max((i + 1 for i, used in enumerate(outputs) if used), default=1)
         attrs = {"ceil_mode": ceil_mode or None, "dilations": dilations, "pads": pads, "strides": strides, **more}
@@ -114,6 +146,22 @@ for _name in ("AveragePool", "MaxPool"):
 down("LpPool", to=21)(_rounding_down("LpPool", 21))
 
 
+@down("LpPool", to=17)
+def lp_pool_dilated(
+    op, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None
+):
+    """The p-th root of the sum of p-th powers under each window."""
+    if not ceil_mode and (dilations is None or all(d == 1 for d in dilations)):
+        return op.LpPool(X, auto_pad=auto_pad, kernel_shape=kernel_shape, p=p, pads=pads, strides=strides)
+    if auto_pad not in ("NOTSET", "VALID"):
+        raise Unsupported(f"opset 18 added dilations, here with {auto_pad=!s}")
+    pads = None if auto_pad == "VALID" else pads
+    windows = list(_windows(X, kernel_shape, strides, pads, dilations, ceil_mode))
+    powers = op.Pow(op.Abs(X), op.constant(float(p), dtype=dtype_of(X)))
+    total = _gathered(op, powers, windows, 0.0, lambda v, axis: op.ReduceSum(v, [axis], keepdims=0))
+    return op.Pow(total, op.constant(1.0 / p, dtype=dtype_of(X)))
+
+
 @up("LpPool", to=2)
 def lp_pool(op, X, *, auto_pad="NOTSET", kernel_shape=None, p=2.0, pads=None, strides=None):
     kernel = kernel_shape or fixed_shape(X)[2:]
@@ -129,3 +177,14 @@ def _whole(p):
     if p != int(p):
         raise Unsupported(f"opset 2 takes whole exponents only, not p={p}")
     return int(p)
+
+
+@down("MaxPool", to=7)
+def max_pool_places(
+    op, X, *, auto_pad="NOTSET", kernel_shape, pads=None, storage_order=0, strides=None, outputs: Outputs
+):
+    if not (outputs[1:] and outputs[1]):
+        return op.MaxPool(X, auto_pad=auto_pad, kernel_shape=kernel_shape, pads=pads, strides=strides)
+    if auto_pad not in ("NOTSET", "VALID"):
+        raise Unsupported(f"opset 8 added the places, here with {auto_pad=!s}")
+    return _with_places(op, X, kernel_shape, strides, None if auto_pad == "VALID" else pads, None, 0, storage_order)

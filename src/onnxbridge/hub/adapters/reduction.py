@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
+from onnxbridge.hub.adapters.shapes import dtype_of
 from onnxbridge.rules import Ints
 
 _REDUCTIONS = (
@@ -21,12 +22,19 @@ def _up(name):
     return reduce
 
 
+def _of_one(op, name, data):
+    """What each operator makes of a single element."""
+    if name in ("ReduceL1", "ReduceL2"):
+        return op.Abs(data)
+    if name == "ReduceSumSquare":
+        return op.Mul(data, data)
+    return op.Log(data) if name == "ReduceLogSum" else op.Identity(data)
+
+
 def _down(name):
     def reduce(op, data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
         if not axes and noop_with_empty_axes:
-            if name in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"):
-                return op.Identity(data)
-            raise Unsupported("noop_with_empty_axes=1 without axes")
+            return _of_one(op, name, data)
         return op.call(name, data, axes=list(axes) if axes else None, keepdims=keepdims)
 
     return reduce
@@ -37,6 +45,22 @@ for _name in _REDUCTIONS:
     down(_name, to=17)(_down(_name))
 up("ReduceSum", to=13)(_up("ReduceSum"))
 down("ReduceSum", to=12)(_down("ReduceSum"))
+
+
+def _of_truths(name):
+    def reduce(op, data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
+        """Truths as numbers; of none the least or the largest one comes out, which the comparison takes for the right truth."""
+        attrs = {"keepdims": keepdims, "noop_with_empty_axes": noop_with_empty_axes}
+        if dtype_of(data) != ir.DataType.BOOL:
+            return op.call(name, data, axes, **attrs)
+        numbers = op.call(name, op.Cast(data, to=ir.DataType.INT32), axes, **attrs)
+        return op.Greater(numbers, np.array(0, np.int32))
+
+    return reduce
+
+
+for _name in ("ReduceMax", "ReduceMin"):
+    down(_name, to=19)(_of_truths(_name))
 
 
 def _first_of_reversed(op, name, data, axis, keepdims):

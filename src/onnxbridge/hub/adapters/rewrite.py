@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters import versions
 from onnxbridge.hub.adapters.complete import bodies_of
 from onnxbridge.hub.builder import Builder
 
@@ -45,9 +46,10 @@ def named(node: ir.Node, written: list[ir.Node], writer: Builder, node_names: se
     """Give values and nodes written for a node names after its own; graphs that are `there` have theirs."""
     stem = next((v.name for v in node.outputs if v.name), node.name or node.op_type)
     for new in written:
-        for value in new.outputs:
+        for i, value in enumerate(new.outputs):
             # ONNX Runtime crashes where a loop leaves out a state that it carries
-            if not value.name and (value.uses() or value.is_graph_output() or bodies_of(new)):
+            wanted = value.uses() or value.is_graph_output() or bodies_of(new) or not versions.may_leave_out(new, i)
+            if not value.name and wanted:
                 value.name = writer.unique(f"{stem}/{new.op_type}")
             elif not value.name:
                 value.name = ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.adapters import down, up
+from onnxbridge.hub.adapters import down, flat, padding, up
 from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, known, rank_of
 from onnxbridge.rules import Array, Ints, Outputs
 
@@ -37,12 +38,18 @@ def reshape(op, data, *, shape=()):
 
 @down("Reshape", to=13)
 def reshape_zero(op, data, shape, *, allowzero=0):
-    """A 0 in the shape copies the input's size there, unless allowzero; one that is not there needs no such flag."""
-    if allowzero:
-        sizes = known(shape)
-        if sizes is None or 0 in sizes:
-            raise Unsupported("opset 14 added allowzero=1")
-    return op.Reshape(data, shape)
+    """A 0 in the shape copied the input's size there; a 0 that means itself makes an empty tensor, whatever the data."""
+    sizes = known(shape) if allowzero else None
+    if not allowzero or (sizes is not None and 0 not in sizes):
+        return op.Reshape(data, shape)
+
+    def empty():
+        return op.Cast(op.ConstantOfShape(shape), to=dtype_of(data))
+
+    if sizes is not None:
+        return empty()
+    least = op.ReduceMin(op.Abs(shape), keepdims=0)
+    return op.If(op.Equal(least, np.array(0, np.int64)), then_branch=empty, else_branch=lambda: op.Reshape(data, shape))
 
 
 @up("Tile", to=6)
@@ -89,8 +96,17 @@ def split_parts(op, input, split=None, *, axis=0, num_outputs=None, outputs: Out
 
 
 @down("Split", to=12)
-def split_sizes(op, input, split: Ints | None = None, *, axis=0, outputs: Outputs):
-    return op.Split(input, split=split, axis=axis, outputs=len(outputs))
+def split_sizes(op, input, split=None, *, axis=0, outputs: Outputs):
+    """Parts of sizes that are computed are cut out one by one."""
+    sizes = None if split is None else known(split)
+    if split is None or sizes is not None:
+        return op.Split(input, split=None if sizes is None else [int(n) for n in sizes], axis=axis, outputs=len(outputs))
+    parts, start = [], op.constant(np.zeros(1, np.int64))
+    for i in range(len(outputs)):
+        end = op.Add(start, op.Slice(split, [i], [i + 1], [0]))
+        parts.append(op.Slice(input, start, end, [axis]))
+        start = end
+    return tuple(parts) if len(parts) > 1 else parts[0]
 
 
 @up("Pad", to=2)
@@ -108,80 +124,29 @@ def pad(op, data, *, pads, mode="constant", value=0.0):
 def pad_wrap(op, data, pads, constant_value=None, axes=None, *, mode="constant"):
     if mode != "wrap":
         return op.Pad(data, pads, constant_value, axes, mode=mode)
-    found, which = known(pads), None if axes is None else known(axes)
-    if found is None or (axes is not None and which is None):
-        raise Unsupported("opset 19 added mode='wrap'", "make the paddings constants")
-    return _pad_by_gather(op, data, found, range(rank_of(data)) if which is None else which, mode)
-
-
-def _pad_by_gather(op, data, pads, axes, mode):
-    """Each axis gathered from itself, in the order in which padding repeats its elements."""
-    shape, axes = fixed_shape(data), [int(a) for a in axes]
-    for i, axis in enumerate(axes):
-        begin, end = int(pads[i]), int(pads[i + len(axes)])
-        order = np.pad(np.arange(shape[axis]), (max(begin, 0), max(end, 0)), mode=mode)
-        order = order[max(-begin, 0) : len(order) - max(-end, 0)]
-        if (begin, end) != (0, 0):
-            data = op.Gather(data, order, axis=axis % len(shape))
-    return op.Identity(data)
+    return padding.gathered(op, data, padding.whole(op, data, pads, axes), mode)
 
 
 @down("Pad", to=17)
 def pad_axes(op, data, pads, constant_value=None, axes=None, *, mode="constant"):
-    if axes is None:
-        return op.Pad(data, pads, constant_value, mode=mode)
-    rank, given = rank_of(data), known(axes)
-    if given is None:
-        axes = op.Cast(axes, to=7)
-        axes = op.Add(axes, op.Mul(op.Cast(op.Less(axes, np.array(0, np.int64)), to=7), np.array(rank, np.int64)))
-        both = op.Concat(axes, op.Add(axes, np.array(rank, np.int64)), axis=0)
-        whole = op.ScatterElements(np.zeros(2 * rank, np.int64), both, pads, axis=0)
-        return op.Pad(data, whole, constant_value, mode=mode)
-    axes = [int(a) % rank for a in given]
-    # each padding is moved to its axis: a gather from the paddings with a zero behind them
-    where = [len(axes) * 2] * (2 * rank)
-    for i, axis in enumerate(axes):
-        where[axis], where[axis + rank] = i, i + len(axes)
-    if len(axes) != len(set(axes)):
-        raise Unsupported("an axis is padded twice")
-    whole = op.Gather(op.Concat(pads, np.zeros(1, np.int64), axis=0), np.array(where, np.int64), axis=0)
-    return op.Pad(data, whole, constant_value, mode=mode)
+    return op.Pad(data, padding.whole(op, data, pads, axes), constant_value, mode=mode)
 
 
 @down("Pad", to=10)
-def pad_values(op, data, pads: Ints, constant_value=None, *, mode="constant"):
-    """The value was a float32 and so was, or might be, the data; what is not fits between other pieces instead."""
+def pad_values(op, data, pads, constant_value=None, *, mode="constant"):
+    """The value was a float32 and so was, or might be, the data; what is not is gathered, as are sizes that are computed."""
     value = np.zeros(1) if constant_value is None else known(constant_value)
     float_ = dtype_of(data).name in ("FLOAT", "FLOAT16", "DOUBLE")
-    if float_ and mode != "constant":
-        return op.Pad(data, pads=pads, mode=mode)
-    if float_ and value is not None:
-        number = float(value.reshape(()))
-        if not np.isfinite(number) or float(np.float32(number)) == number:
-            return op.Pad(data, pads=pads, value=number, mode=mode)
-    if mode != "constant":
-        return _pad_by_gather(op, data, pads, range(rank_of(data)), mode)
-    if constant_value is None:
-        constant_value = op.constant(0, dtype=dtype_of(data))
-    return _pad_by_pieces(op, data, pads, constant_value)
-
-
-def _pad_by_pieces(op, data, pads, value):
-    shape = fixed_shape(data)
-    for axis, (begin, end) in enumerate(zip(pads[: len(shape)], pads[len(shape) :], strict=True)):
-        if begin < 0 or end < 0:
-            start, stop = max(-begin, 0), shape[axis] - max(-end, 0)
-            data, shape[axis] = op.Slice(data, [start], [stop], [axis]), stop - start
-        pieces = [data]
-        for size, place in ((begin, 0), (end, len(pieces))):
-            if size > 0:
-                slab = np.array([*shape[:axis], size, *shape[axis + 1 :]], np.int64)
-                filled = op.Expand(op.Reshape(value, [1] * len(shape)), slab)
-                pieces.insert(0 if place == 0 else len(pieces), filled)
-        if len(pieces) > 1:
-            data = op.Concat(*pieces, axis=axis)
-        shape[axis] += max(begin, 0) + max(end, 0)
-    return op.Identity(data)
+    sizes = known(pads)
+    if float_ and sizes is not None:
+        fixed = [int(n) for n in sizes]
+        if mode != "constant":
+            return op.Pad(data, pads=fixed, mode=mode)
+        if value is not None:
+            number = float(value.reshape(()))
+            if not np.isfinite(number) or float(np.float32(number)) == number:
+                return op.Pad(data, pads=fixed, value=number, mode=mode)
+    return padding.gathered(op, data, pads, mode, constant_value)
 
 
 @down("DepthToSpace", to=10)
@@ -189,11 +154,24 @@ def depth_to_space(op, input, *, blocksize, mode="DCR"):
     """The order column, row, depth, by Reshape and Transpose."""
     if mode == "DCR":
         return op.DepthToSpace(input, blocksize=blocksize)
-    n, c, h, w = fixed_shape(input)
-    split = op.Reshape(input, np.array([n, c // blocksize**2, blocksize, blocksize, h, w], np.int64))
-    return op.Reshape(
-        op.Transpose(split, perm=[0, 1, 4, 2, 5, 3]), np.array([n, c // blocksize**2, h * blocksize, w * blocksize], np.int64)
-    )
+    n, c, h, w = flat.sizes(op, input)
+    apart = op.Reshape(input, op.dims([n, -1, blocksize, blocksize, h, w]))
+    rows, columns = (flat.times(op, size, blocksize) for size in (h, w))
+    return op.Reshape(op.Transpose(apart, perm=[0, 1, 4, 2, 5, 3]), op.dims([n, -1, rows, columns]))
+
+
+@down("SpaceToDepth", to=27)
+def space_to_depth(op, input, *, blocksize, mode="DCR"):
+    """The order column, row, depth, by Reshape and Transpose."""
+    if mode == "DCR":
+        return op.SpaceToDepth(input, blocksize=blocksize)
+    n, c, _, _ = flat.sizes(op, input)
+    if not isinstance(c, int):
+        raise Unsupported("opset 28 added mode='CRD', and the number of channels must be known")
+    h, w = (op.Div(v, np.array(blocksize, np.int64)) if isinstance(v, ir.Value) else v // blocksize
+            for v in flat.sizes(op, input)[2:])
+    apart = op.Reshape(input, op.dims([n, c, h, blocksize, w, blocksize]))
+    return op.Reshape(op.Transpose(apart, perm=[0, 1, 3, 5, 2, 4]), op.dims([n, c * blocksize**2, h, w]))
 
 
 @down("Shape", to=14)
@@ -222,23 +200,73 @@ def slice_(op, data, *, starts, ends, axes=None):
 
 
 @down("Slice", to=9)
-def slice_attributes(op, data, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None):
-    """What goes by steps is gathered instead."""
-    axes = list(range(len(starts)) if axes is None else axes)
-    plain = [i for i in range(len(axes)) if steps is None or steps[i] == 1]
+def slice_attributes(op, data, starts, ends, axes=None, steps=None):
+    """What goes by steps is gathered instead, and so is what starts or ends at a place that is computed."""
+    bounds = [None if v is None else known(v) for v in (starts, ends, axes, steps)]
+    count = starts.shape[0] if starts.shape is not None else None
+    if axes is not None and bounds[2] is None or not isinstance(count, int):
+        raise Unsupported("the axes must be known")
+    axes = list(range(count)) if axes is None else [int(a) for a in bounds[2]]
+    fixed = bounds[0] is not None and bounds[1] is not None and (steps is None or bounds[3] is not None)
+    if not fixed:
+        for i, axis in enumerate(axes):
+            data = _sliced_at_run_time(op, data, axis % rank_of(data), *(_one_of(op, v, i) for v in (starts, ends, steps)))
+        return data
+    starts, ends = ([int(n) for n in v] for v in bounds[:2])
+    steps = [1] * len(axes) if steps is None else [int(n) for n in bounds[3]]
+    plain = [i for i in range(len(axes)) if steps[i] == 1]
     if plain:
         picked = ([each[i] for i in plain] for each in (starts, ends, axes))
         data = op.Slice(data, **dict(zip(("starts", "ends", "axes"), picked, strict=True)))
     for i in range(len(axes)):
-        if i not in plain:
-            order = np.arange(fixed_shape(data)[axes[i]])[slice(*_bounds(starts[i], ends[i], steps[i]))]
+        if i in plain:
+            continue
+        if data.shape is not None and isinstance(data.shape[axes[i]], int):
+            order = np.arange(data.shape[axes[i]])[slice(*_bounds(starts[i], ends[i], steps[i], data.shape[axes[i]]))]
             data = op.Gather(data, order, axis=axes[i] % rank_of(data))
+        else:
+            ends_here = (np.array(v[i], np.int64) for v in (starts, ends, steps))
+            data = _sliced_at_run_time(op, data, axes[i] % rank_of(data), *ends_here)
     return data
 
 
-def _bounds(start, end, step):
-    """Backwards a slice ends before the first element, which Python writes as None."""
-    return start, None if step < 0 and end < -(1 << 31) else end, step
+def _one_of(op, values, i):
+    """One of several numbers as a scalar, 1 where they are left out."""
+    if values is None:
+        return op.constant(np.array(1, np.int64))
+    return op.Gather(op.Cast(values, to=7), np.array(i, np.int64), axis=0)
+
+
+def _sliced_at_run_time(op, data, axis, start, end, step):
+    """Gathered by places counted from the start in steps, both ends first brought inside, as the standard does it."""
+    zero, one = np.array(0, np.int64), np.array(1, np.int64)
+    start, end, step = (op.constant(v) if isinstance(v, np.ndarray) else v for v in (start, end, step))
+    size = op.Gather(op.Shape(data), np.array(axis, np.int64), axis=0)
+    back = op.Cast(op.Less(step, zero), to=7)  # 1 where it goes backwards
+
+    def inside(place, least):
+        place = op.Add(place, op.Mul(op.Cast(op.Less(place, zero), to=7), size))
+        place = _larger(op, place, least)
+        return op.Neg(_larger(op, op.Neg(place), op.Neg(op.Sub(size, back))))
+
+    start, end = inside(start, zero), inside(end, op.Neg(back))
+    # the distance over the step, rounded up
+    length = op.Div(op.Add(op.Sub(end, start), op.Sub(step, op.Sub(one, op.Add(back, back)))), step)
+    places = flat.counted(op, _larger(op, length, zero))
+    return op.Gather(data, op.Add(op.Mul(places, step), start), axis=axis)
+
+
+def _larger(op, a, b):
+    """The larger of two whole numbers, before Max took such."""
+    less = op.Cast(op.Less(a, b), to=7)
+    return op.Add(a, op.Mul(less, op.Sub(b, a)))
+
+
+def _bounds(start, end, step, size):
+    """Backwards a slice begins at the first element at the least and ends before it, which Python writes as None."""
+    if step > 0:
+        return start, end, step
+    return max(start, -size), None if end < -size else end, step
 
 
 @down("Expand", to=7)
@@ -247,25 +275,24 @@ def expand(op, input, shape):
     wanted = known(shape)
     if wanted is not None and input.shape is not None and all(isinstance(d, int) for d in input.shape):
         return tiled(op, input, [int(d) for d in wanted])
-    if shape.shape is None or not isinstance(shape.shape[0], int):
-        raise Unsupported("the number of sizes to expand to must be known")
-    rank = max(rank_of(input), shape.shape[0])
     one = np.array(1, np.int64)
+    given = shape.shape[0] if shape.shape is not None else None
     have, want = op.Shape(input), shape
-    if rank_of(input) < rank:
-        have = op.Concat(np.ones(rank - rank_of(input), np.int64), have, axis=0)
+    if not isinstance(given, int):
+        more = op.Sub(op.Size(shape), np.array(rank_of(input), np.int64))
+        have, want = _ones_before(op, more, have), _ones_before(op, op.Neg(more), want)
+    elif given != rank_of(input):
+        ones = np.ones(abs(given - rank_of(input)), np.int64)
+        have, want = (op.Concat(ones, have, axis=0), want) if given > rank_of(input) else (have, op.Concat(ones, want, axis=0))
+    if given != rank_of(input):
         input = op.Reshape(input, have)
-    if shape.shape[0] < rank:
-        want = op.Concat(np.ones(rank - shape.shape[0], np.int64), want, axis=0)
     return op.Tile(input, op.Add(op.Mul(op.Sub(want, one), op.Cast(op.Equal(have, one), to=7)), one))
 
 
-def counted(op, count, each=None):
-    """0, 1, 2 ... up to a number that is only known when the model runs, or what `each` makes of these."""
-    nothing = np.array(0, np.int64)  # a loop had to carry something along
-    each = each or op.Identity
-    _, gathered = op.Loop(count, True, nothing, body=lambda step, going, held: [going, held, each(step)], outputs=2)
-    return op.Reshape(gathered, [-1])  # the standard's evaluator stacks scalars as a column
+def _ones_before(op, count, sizes):
+    """Sizes after as many ones as are asked for, none where the number is negative."""
+    ones = flat.counted(op, count, lambda step: op.Add(op.Sub(step, step), np.array(1, np.int64)))
+    return op.Concat(ones, sizes, axis=0)
 
 
 def tiled(op, x, shape):

@@ -192,6 +192,13 @@ def wrong_dtype(node: ir.Node, version: int) -> str:
     return ""
 
 
+def may_leave_out(node: ir.Node, i: int) -> bool:
+    """Whether an output may go without a name, in whatever version."""
+    schemas = history(name_of(node)).values()
+    formals = [found for s in schemas if (found := _formal(s.outputs, i)) is not None]
+    return all(f.option != onnx.defs.OpSchema.FormalParameterOption.Single for f in formals)
+
+
 def takes(formal: onnx.defs.OpSchema.FormalParameter, value: ir.Value) -> bool:
     """Whether an input or output may have the value's type, as far as that is known."""
     text = _type(value.type)

@@ -55,6 +55,13 @@ def mxnet() -> ModuleType:
     return _load("mxnet", "pip install mxnet==1.9.1 'numpy<1.24'")
 
 
+@functools.cache
+def pillow() -> ModuleType:
+    """Pillow's `PIL.Image`, which decodes images."""
+    _load("PIL", "pip install pillow")
+    return importlib.import_module("PIL.Image")
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without what a framework logs, warns of and prints while it works; what goes wrong is raised, and reported in our words."""

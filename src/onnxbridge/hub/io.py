@@ -34,10 +34,11 @@ _PAGE = 4096
 _TEXT_ERRORS = (UnicodeDecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, RecursionError)
 
 
-def read(path: str | os.PathLike[str]) -> ir.Model:
+def read(path: str | os.PathLike[str], *, keep_maps: bool = False) -> ir.Model:
     """The model of an ONNX file, with its weights mapped from the files they lie in.
 
-    Raises `UnsafeFileError` for a file that is corrupt or reaches outside its folder, `UsageError` for one of another kind.
+    Raises `UnsafeFileError` for a file that is corrupt or reaches outside its folder, `UsageError` for one of another kind, and
+    `ConversionError` for one with maps, unless these are to be kept, as values without a type.
     """
     shown = named(path)
     kind = recognise(path)
@@ -47,7 +48,7 @@ def read(path: str | os.PathLike[str]) -> ir.Model:
     folder = os.path.dirname(shown)
     form = is_text(content[:_PAGE])
     if form:
-        return _model(_parse_text(content, form, shown), Store(shown, folder))
+        return _model(_parse_text(content, form, shown), Store(shown, folder), keep_maps)
     ticket = secrets.token_bytes(16)
     with memoryview(content) as data:
         try:
@@ -60,11 +61,14 @@ def read(path: str | os.PathLike[str]) -> ir.Model:
         proto = onnx.ModelProto.FromString(message)
     except DecodeError:
         raise wire.corrupt(shown, "a message in it is malformed or nested too deep") from None
-    return _model(proto, Store(shown, folder, ticket, [(content, offset, size) for offset, size in places]))
+    return _model(proto, Store(shown, folder, ticket, [(content, offset, size) for offset, size in places]), keep_maps)
 
 
-def from_proto(proto: onnx.ModelProto, folder: str | os.PathLike[str] | None = None) -> ir.Model:
-    """The model of a message in memory, which is left as it was; `folder` is where its external data lies, if it has any."""
+def from_proto(proto: onnx.ModelProto, folder: str | os.PathLike[str] | None = None, *, keep_maps: bool = False) -> ir.Model:
+    """The model of a message in memory, which is left as it was; `folder` is where its external data lies, if it has any.
+
+    Maps are as in `read`.
+    """
     store = Store("the model", None if folder is None else named(folder), secrets.token_bytes(16))
     whole = onnx.ModelProto()
     _copy(proto, whole, {"graph"})
@@ -78,7 +82,7 @@ def from_proto(proto: onnx.ModelProto, folder: str | os.PathLike[str] | None = N
             # read once: a message gives its bytes as a new copy at each access
             raw = tensor.raw_data
             kept.raw_data = raw if len(raw) < wire.LARGE else store.keep(raw)
-    return _model(whole, store)
+    return _model(whole, store, keep_maps)
 
 
 def _copy(source: Message, target: Message, without: set[str]) -> None:
@@ -106,9 +110,9 @@ def _parse_text(content: Buffer, form: str, shown: str) -> onnx.ModelProto:
         raise wire.corrupt(shown, " ".join(str(problem).split())[:200]) from None
 
 
-def _model(proto: onnx.ModelProto, store: Store) -> ir.Model:
+def _model(proto: onnx.ModelProto, store: Store, keep_maps: bool) -> ir.Model:
     """The hub's model of a message, after every check."""
-    prepare(proto, store.shown)
+    prepare(proto, store.shown, keep_maps)
     for graph in (proto.graph, *proto.functions):
         for tensor in tensors(graph):
             store.check(tensor)

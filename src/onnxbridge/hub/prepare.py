@@ -19,8 +19,11 @@ _VALUES = {
 }  # fmt: skip
 
 
-def prepare(model: onnx.ModelProto, shown: str) -> None:
-    """Write old and sparse forms in the plain ones, in place, and refuse what is malformed."""
+def prepare(model: onnx.ModelProto, shown: str, keep_maps: bool = False) -> None:
+    """Write old and sparse forms in the plain ones, in place, and refuse what is malformed.
+
+    The hub has no maps. With `keep_maps` values that are maps, or sequences of them, lose their type and stay.
+    """
     if not model.HasField("graph"):
         raise UnsafeFileError(f"{shown}: holds no graph; export the model again.")
     if model.training_info:
@@ -29,7 +32,7 @@ def prepare(model: onnx.ModelProto, shown: str) -> None:
     maps: list[Problem] = []
     for graph in [model.graph, *model.functions]:
         _graph(graph, shown, maps)
-    if maps:
+    if maps and not keep_maps:
         raise ConversionError(f"{shown}: ONNX to the hub", maps)
 
 
@@ -96,8 +99,11 @@ def _type(kind: onnx.TypeProto, shown: str, name: str, maps: list[Problem]) -> N
     if which == "map_type":
         hint = "export without ZipMap (skl2onnx: options={'zipmap': False}); the probabilities are then a plain tensor"
         maps.append(Problem("ZipMap", "a value is a map", hint, (Source(node=name),)))
+        kind.Clear()
     elif which in ("sequence_type", "optional_type"):
         _type(getattr(kind, which).elem_type, shown, name, maps)
+        if getattr(kind, which).elem_type.WhichOneof("value") is None:
+            kind.Clear()
     elif which in ("tensor_type", "sparse_tensor_type"):
         tensor = getattr(kind, which)
         if tensor.elem_type == onnx.TensorProto.UNDEFINED:

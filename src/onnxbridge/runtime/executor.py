@@ -117,8 +117,8 @@ class Executor:
 
     def _accepted(self, name: str, given: Any) -> Any:
         """An input as rules get it; tensors must be of the type and the fixed sizes that the model declares."""
-        if given is None:
-            return None
+        if given is None or isinstance(given, dict):
+            return given
         value = self._inputs[name]
         if isinstance(value.type, ir.SequenceType) or (isinstance(given, list) and isinstance(value.type, ir.OptionalType)):
             return [self._loaded(np.asarray(item)) for item in given]
@@ -161,9 +161,9 @@ def _hub(model: onnx.ModelProto | ir.Model | str | os.PathLike[str]) -> ir.Model
     if isinstance(model, ir.Model):
         hub = model
     elif isinstance(model, onnx.ModelProto):
-        hub = io.from_proto(model)
+        hub = io.from_proto(model, keep_maps=True)
     else:
-        hub = io.read(model)
+        hub = io.read(model, keep_maps=True)
     if hub.functions:
         from onnx_ir.passes.common import InlinePass
 

@@ -273,7 +273,7 @@ def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None)
             raise ConversionError(DIRECTION, [Problem(step.op, f"its rule gives only {len(results)} outputs", "", (step.where,))])
         for target, result in zip(step.targets, results, strict=False):
             if target > 0:
-                if type(result) is not np.ndarray and result is not None and not isinstance(result, list):
+                if type(result) is not np.ndarray and result is not None and not isinstance(result, (list, dict)):
                     result = np.asarray(result)
                 if adapt is not None:
                     result = adapt(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 
 from onnxbridge.hub.limits import claim_broadcast
@@ -113,11 +114,23 @@ def shrink(input, *, bias=0.0, lambd=0.5):
 
 
 @rule("Softmax")
-@widened
 def softmax(input, *, axis=-1):
+    """By the standard's definition, whose every step is of the element type."""
     e = np.exp(input - _top(input, axis))
-    e /= np.sum(e, axis=axis, keepdims=True)
-    return e
+    return e / _total(e, axis)
+
+
+def _total(x, axis):
+    """The sum with its axis kept. bfloat16, which NumPy adds up one by one, in a tree of eights: 256 + 1 is 256 there."""
+    if x.dtype != ml_dtypes.bfloat16:
+        return np.sum(x, axis=axis, keepdims=True)
+    x = np.moveaxis(x, axis, -1)
+    while x.shape[-1] != 1:
+        rows = -(-x.shape[-1] // 8)
+        filled = np.zeros((*x.shape[:-1], 8 * rows), x.dtype)
+        filled[..., : x.shape[-1]] = x
+        x = np.sum(filled.reshape(*x.shape[:-1], rows, 8), axis=-1) if rows else np.zeros((*x.shape[:-1], 1), x.dtype)
+    return np.moveaxis(x, -1, axis)
 
 
 @rule("LogSoftmax")

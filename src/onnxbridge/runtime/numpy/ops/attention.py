@@ -10,6 +10,7 @@ from onnxbridge.hub.limits import claim
 from onnxbridge.rules import Outputs
 from onnxbridge.runtime.numpy.dtypes import dtype_of, wide, widened
 from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.numpy.ops.activation import softmax
 
 
 def _heads(x, count):
@@ -18,14 +19,15 @@ def _heads(x, count):
 
 
 def _grouped_matmul(a, b):
-    """The product of a (B, H, S, D) with b (B, G, D, T), where each of b's G heads serves H/G of a's."""
+    """The product of a (B, H, S, D) with b (B, G, D, T), where each of b's G heads serves H/G of a's; sums are rounded once."""
     batch, heads, rows = a.shape[:3]
-    groups = b.shape[1]
-    claim((batch, heads, rows, b.shape[3]), a.dtype)
+    groups, dtype = b.shape[1], a.dtype
+    claim((batch, heads, rows, b.shape[3]), dtype)
+    a, b = wide(a), wide(b)
     if heads == groups:
-        return np.matmul(a, b)
+        return np.matmul(a, b).astype(dtype, copy=False)
     y = np.matmul(a.reshape(batch, groups, heads // groups, *a.shape[2:]), b[:, :, None])
-    return y.reshape(batch, heads, rows, b.shape[3])
+    return y.reshape(batch, heads, rows, b.shape[3]).astype(dtype, copy=False)
 
 
 def _visible(queries, keys, past, lengths, is_causal, left, right):
@@ -45,22 +47,29 @@ def _visible(queries, keys, past, lengths, is_causal, left, right):
     return seen if lengths is None else seen & (key < lengths)
 
 
-def _softmax(scores):
-    """Rows that are -inf throughout give zeros."""
-    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
-    e = np.exp(scores - np.where(np.isneginf(top), 0, top).astype(scores.dtype))
-    total = np.sum(e, axis=-1, keepdims=True)
-    return e / np.where(total == 0, 1, total).astype(scores.dtype)
+def _bias(attn_mask, seen, keys, dtype):
+    """What is added to the scores: the mask, -inf behind its end and where a query may not see; None for nothing."""
+    bias = None
+    if attn_mask is not None:
+        bias = np.where(attn_mask, 0, -np.inf) if attn_mask.dtype == np.bool_ else attn_mask
+        bias = bias.astype(dtype)
+        missing = keys - bias.shape[-1]
+        if missing > 0:
+            behind = np.full((*bias.shape[:-1], missing), -np.inf, dtype)
+            bias = np.concatenate((bias, behind), -1)
+    if seen is None:
+        return bias
+    hidden = np.where(seen, 0, -np.inf).astype(dtype)
+    return hidden if bias is None else bias + hidden
 
 
-def _mask(attn_mask, keys, dtype):
-    """The mask as numbers to add; keys behind its end are not seen."""
-    if attn_mask.dtype == np.bool_:
-        attn_mask = np.where(attn_mask, 0, -np.inf)
-    missing = keys - attn_mask.shape[-1]
-    if missing > 0:
-        attn_mask = np.pad(wide(attn_mask), [(0, 0)] * (attn_mask.ndim - 1) + [(0, missing)], constant_values=-np.inf)
-    return attn_mask.astype(dtype)
+def _weights(scores, bias):
+    """The softmax of the scores; queries to which the bias leaves no key get zeros."""
+    weights = softmax(scores, axis=-1)
+    if bias is None:
+        return weights
+    blind = np.isneginf(np.max(bias, axis=-1, keepdims=True, initial=-np.inf))
+    return np.where(blind, weights.dtype.type(0), weights)
 
 
 @rule("Attention")
@@ -91,31 +100,39 @@ def attention(
         past = past_key.shape[2]
         k, v = np.concatenate((past_key, k), axis=2), np.concatenate((past_value, v), axis=2)
     # Both factors get the root of the scale, which keeps their product in range.
-    root = math.sqrt(scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
-    a, b = wide(q), wide(k)
-    kind = a.dtype.type
-    scores = _grouped_matmul(a * kind(root), (b * kind(root)).swapaxes(-1, -2))
+    kind = q.dtype.type
+    root = kind(math.sqrt(scale if scale is not None else 1 / math.sqrt(q.shape[-1])))
+    scores = _grouped_matmul(q * root, (k * root).swapaxes(-1, -2))
     stages = [scores]
     if softcap:
         scores = np.tanh(scores / kind(softcap)) * kind(softcap)
     stages.append(scores)
-    if attn_mask is not None:
-        scores = scores + _mask(attn_mask, k.shape[2], scores.dtype)
     seen = _visible(q.shape[2], k.shape[2], past, nonpad_kv_seqlen, is_causal, left_window_size, right_window_size)
-    if seen is not None:
-        scores = np.where(seen, scores, kind(-np.inf))
+    bias = _bias(attn_mask, seen, k.shape[2], q.dtype)
+    if bias is not None:
+        scores = scores + bias
     stages.append(scores)
-    if softmax_precision is not None:
-        scores = wide(scores.astype(dtype_of(softmax_precision)))
-    weights = _softmax(scores).astype(a.dtype, copy=False)
+    weights = _weights(scores if softmax_precision is None else scores.astype(dtype_of(softmax_precision)), bias)
+    weights = weights.astype(q.dtype, copy=False)
     stages.append(weights)
-    y = _grouped_matmul(weights, wide(v))
+    y = _grouped_matmul(weights, v)
     if flat:
         y = y.transpose(0, 2, 1, 3).reshape(*Q.shape[:2], -1)
-    y = y.astype(Q.dtype, copy=False)
-    if len(outputs) < 2:
-        return y
-    return y, k, v, stages[qk_matmul_output_mode].astype(Q.dtype, copy=False)
+    return (y, k, v, stages[qk_matmul_output_mode]) if len(outputs) > 1 else y
+
+
+@rule("ai.onnx.preview::FlexAttention")
+def flex_attention(Q, K, V, *, prob_mod=None, scale=None, score_mod=None, softmax_precision=None):
+    """Attention with a subgraph on the scores and another on the weights, in float32 at least unless told."""
+    within = dtype_of(softmax_precision) if softmax_precision is not None else wide(Q).dtype
+    factor = within.type(scale if scale is not None else 1 / math.sqrt(Q.shape[-1]))
+    scores = _grouped_matmul(Q.astype(within), K.astype(within).swapaxes(-1, -2)) * factor
+    if score_mod is not None:
+        (scores,) = score_mod(scores)
+    weights = softmax(scores, axis=-1)
+    if prob_mod is not None:
+        (weights,) = prob_mod(weights)
+    return _grouped_matmul(weights, V.astype(within)).astype(Q.dtype)
 
 
 @rule("RotaryEmbedding")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
+from onnxbridge.errors import LimitError, Unsupported
+from onnxbridge.frameworks import pillow
 from onnxbridge.hub.limits import claim
 from onnxbridge.rules import Floats, Int, Ints
 from onnxbridge.runtime.numpy.dtypes import is_float, widened
@@ -318,3 +320,24 @@ def _suppressed(edges, order, limit, most):
         union = area[i] + area[order] - shared
         order = order[~((union > 0) & (shared > limit * union))]
     return kept
+
+
+# What the standard lists; JPEG2000 and PPM stand for all of their families.
+_FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
+
+
+@rule("ImageDecoder")
+def image_decoder(encoded_stream, *, pixel_format="RGB"):
+    """An image (height, width, channels); what cannot be decoded is an empty one."""
+    if pixel_format not in ("RGB", "BGR", "Grayscale"):
+        raise Unsupported(f"pixel_format {pixel_format!r}")
+    decoder, channels = pillow(), 1 if pixel_format == "Grayscale" else 3
+    try:
+        with decoder.open(io.BytesIO(encoded_stream.tobytes()), formats=_FORMATS) as image:
+            claim((image.height, image.width, 4), np.uint8)
+            pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
+    except decoder.DecompressionBombError as e:
+        raise LimitError(f"ImageDecoder: {e}") from e
+    except (OSError, SyntaxError, ValueError):
+        return np.zeros((0, 0, channels), np.uint8)
+    return pixels.reshape(*pixels.shape[:2], channels)[:, :, :: -1 if pixel_format == "BGR" else 1]

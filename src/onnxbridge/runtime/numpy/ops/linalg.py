@@ -8,7 +8,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.limits import COUNTED, claim
 from onnxbridge.runtime.numpy.dtypes import widened
 from onnxbridge.runtime.numpy.ops import rule
-from onnxbridge.runtime.numpy.scores import transformed
+from onnxbridge.runtime.numpy.scores import labels_of, pair_of, transformed
 
 
 def matmul_claimed(a, b):
@@ -88,12 +88,14 @@ def linear_classifier(
     multi_class=0,
     post_transform="NONE",
 ):
-    labels = np.array(classlabels_strings, object) if classlabels_strings else np.array(classlabels_ints, np.int64)
+    labels = labels_of(classlabels_ints, classlabels_strings)
     rows = len(intercepts) if intercepts else len(labels)
-    if rows == 1 or rows != len(labels):
-        raise Unsupported("coefficients for one of two classes only")
     weights, offset = _coefficients(coefficients, intercepts, rows, _floating(X))
     scores = X.astype(weights.dtype) @ weights + offset
+    if rows == 1 and len(labels) == 2:
+        return labels[(scores[:, 0] > 0).astype(int)], pair_of(scores, post_transform).astype(np.float32)
+    if rows != len(labels):
+        raise Unsupported(f"{rows} rows of coefficients for {len(labels)} classes")
     return labels[np.argmax(scores, 1)], transformed(scores, post_transform).astype(np.float32)
 
 

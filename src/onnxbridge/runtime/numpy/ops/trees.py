@@ -14,7 +14,7 @@ from onnxbridge.runtime.native.address import address
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.machine import available
 from onnxbridge.runtime.numpy.ops import rule
-from onnxbridge.runtime.numpy.scores import transformed
+from onnxbridge.runtime.numpy.scores import labels_of, transformed
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 _COMPARE = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
@@ -209,7 +209,7 @@ def tree_ensemble_classifier(
     **nodes,
 ):
     """With two classes and weights for one of them only, the other class gets what is left."""
-    labels = np.array(classlabels_strings, object) if classlabels_strings else np.array(classlabels_int64s, np.int64)
+    labels = labels_of(classlabels_int64s, classlabels_strings)
     weights = _held(class_weights, class_weights_as_tensor)
     base = _held(base_values, base_values_as_tensor)
     binary = len(labels) == 2 and len(set(class_ids)) == 1

@@ -97,7 +97,7 @@ class Builder:
             key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
             if key in self._constants:
                 return self._constants[key]
-        made = self._constant_value(ir.tensor(array, dtype=dtype), name)
+        made = self._constant_value(_texts(array) if array.dtype.kind in "OU" else ir.tensor(array, dtype=dtype), name)
         if key is not None:
             self._constants[key] = made
         return made
@@ -148,6 +148,17 @@ class Builder:
             return ir.Graph(parameters, outputs, nodes=self._nodes[-1], name=self.unique(name))
         finally:
             self._nodes.pop()
+
+    def inline(self, graph: ir.Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+        """Move a graph's nodes here, with these values as its inputs; what its outputs were."""
+        for inside, outside in zip(graph.inputs, inputs, strict=True):
+            inside.replace_all_uses_with(outside, replace_graph_outputs=True)
+        results, nodes = list(graph.outputs), list(graph)
+        graph.outputs.clear()
+        graph.initializers.clear()
+        graph.remove(nodes)
+        self._nodes[-1] += nodes
+        return results
 
     def _identity(self, value: ir.Value) -> ir.Value:
         node = ir.Node("", "Identity", [value])
@@ -286,3 +297,8 @@ class Builder:
             axis += rank
         end = axis + 1 if axis != -1 else None
         return self.Squeeze(self.Shape(x, start=axis, end=end), [0])
+
+
+def _texts(array: np.ndarray[Any, Any]) -> ir.StringTensor:
+    """Strings as the file holds them."""
+    return ir.StringTensor([str(text).encode() for text in array.reshape(-1).tolist()], shape=ir.Shape(array.shape))

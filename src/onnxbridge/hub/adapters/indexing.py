@@ -50,10 +50,10 @@ def _top_of_integers(op, X, K, axis, largest):
     order = None
     for i, digit in enumerate(digits):
         count = K if i == len(digits) - 1 else np.array([size], np.int64)
-        digit = digit if order is None else op.GatherElements(digit, order, axis=axis)
+        digit = digit if order is None else gather_elements(op, digit, order, axis=axis)
         _, turn = op.TopK(digit, count, axis=axis, outputs=2)
-        order = turn if order is None else op.GatherElements(order, turn, axis=axis)
-    return op.GatherElements(X, order, axis=axis), order
+        order = turn if order is None else gather_elements(op, order, turn, axis=axis)
+    return gather_elements(op, X, order, axis=axis), order
 
 
 _DIGIT = 22

@@ -20,8 +20,9 @@ def whole(op, data, pads, axes):
     if given is None:
         axes = op.Cast(axes, to=_INT64)
         axes = op.Add(axes, op.Mul(op.Cast(op.Less(axes, np.array(0, np.int64)), to=_INT64), np.array(rank, np.int64)))
-        both = op.Concat(axes, op.Add(axes, np.array(rank, np.int64)), axis=0)
-        return op.ScatterElements(np.zeros(2 * rank, np.int64), both, pads, axis=0)
+        mine = op.Cast(op.Equal(op.Unsqueeze(axes, [1]), np.arange(rank, dtype=np.int64)), to=_INT64)
+        ends = op.Mul(op.Reshape(pads, [2, -1, 1]), op.Unsqueeze(mine, [0]))  # of each end, each given axis, each axis
+        return op.Reshape(op.ReduceSum(ends, [1], keepdims=0), [-1])
     axes = [int(a) % rank for a in given]
     if len(axes) != len(set(axes)):
         raise Unsupported("an axis is padded twice")

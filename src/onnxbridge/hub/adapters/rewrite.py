@@ -73,24 +73,36 @@ def free(name: str, taken: set[str]) -> str:
     return label
 
 
-def keep_constants(owner: ir.Graph, function: bool, node_names: set[str]) -> None:
-    """Give the constants that adapters made a home: the main graph's initializers, or nodes at the head of a function."""
-    wanted: dict[int, ir.Value] = {}
-    for graph in (owner, *owner.subgraphs()):
-        for node in graph:
-            for v in node.inputs:
-                if v is not None and v.const_value is not None and v.producer() is None and not v.is_initializer():
-                    wanted.setdefault(id(v), v)
-    for value in wanted.values():
-        if not function:
-            owner.register_initializer(value)
+def keep_constants(owner: ir.Graph, function: bool, names: set[str], node_names: set[str]) -> None:
+    """Give the constants that adapters made a home: the main graph's initializers, or nodes at the head of what is a function.
+
+    The graphs inside an operator of another domain count as functions, since what they see from outside is not known.
+    """
+    made: dict[tuple[int, int], ir.Value] = {}
+    for home, node, i, value in list(_loose(owner, owner)):
+        if home is owner and not function:
+            if not value.is_initializer():
+                owner.register_initializer(value)
             continue
-        assert value.const_value is not None
-        constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)])
-        constant.name = free(f"{value.name}/Constant", node_names)
-        constant.outputs[0].name, constant.outputs[0].type = value.name, value.type
-        value.replace_all_uses_with(constant.outputs[0])
-        owner.insert_before(owner[0], constant)
+        if (id(home), id(value)) not in made:
+            assert value.const_value is not None and value.name
+            constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)])
+            constant.name = free(f"{value.name}/Constant", node_names)
+            name = value.name if function and home is owner else free(value.name, names)
+            constant.outputs[0].name, constant.outputs[0].type = name, value.type
+            made[id(home), id(value)] = constant.outputs[0]
+            home.insert_before(home[0], constant)
+        node.replace_input_with(i, made[id(home), id(value)])
+
+
+def _loose(graph: ir.Graph, home: ir.Graph) -> Iterable[tuple[ir.Graph, ir.Node, int, ir.Value]]:
+    """Every use of a constant that no graph holds, and the graph that should."""
+    for node in graph:
+        for i, v in enumerate(node.inputs):
+            if v is not None and v.const_value is not None and v.producer() is None and not v.is_initializer():
+                yield home, node, i, v
+        for body in bodies_of(node):
+            yield from _loose(body, home if node.domain in ("", "ai.onnx") else body)
 
 
 def _alive(nodes: list[ir.Node], results: set[int]) -> list[ir.Node]:

@@ -76,7 +76,7 @@ class Walk:
                 owner.opset_imports[""] = self._to
             if self._ml is not None:
                 self._import(owner)
-            rewrite.keep_constants(owner, owner is not self._model.graph, self._node_names)
+            rewrite.keep_constants(owner, owner is not self._model.graph, self._names, self._node_names)
         for value in (v for g in every_graph(self._model) for v in _values(g)):
             value.meta.pop(NUMBERS, None)
         if self._problems:
@@ -261,6 +261,8 @@ class Walk:
                 break
             adapter = down.get(name, new - 1)
             if adapter is not None:
+                for part in bodies_of(node) if versions.first(name) > goal else ():
+                    self._at(new - 1, part, version)
                 self._adapt(graph, node, adapter, new, new - 1)
                 return
             if old is None:

@@ -71,10 +71,10 @@ def _replace(graph: ir.Graph, node: ir.Node) -> None:
     for output, result in results:
         result.type, result.shape = output.type or result.type, output.shape or result.shape
         output.replace_all_uses_with(result, replace_graph_outputs=True)
-        name = output.name
+        label = output.name
         output.name = None
-        if name:
-            result.name = name
+        if label:
+            result.name = label
     graph.remove(node, safe=True)
 
 

@@ -63,8 +63,8 @@ def trained(digits, tmp_path_factory):
             return Trained(pair, "data:float32[N,1,8,8]")
         import onnxbridge
 
-        path = folder / "digits.onnx"
-        onnxbridge.convert(get("pytorch").source, "onnx", output=path)
+        path = folder / {"onnx": "digits.onnx", "coreml": "digits.mlpackage"}[framework]
+        onnxbridge.convert(get("pytorch").source, framework, output=path)
         return Trained(path)
 
     def get(framework: str) -> Trained:

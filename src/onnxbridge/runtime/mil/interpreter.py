@@ -13,7 +13,7 @@ from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source,
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime.mil.features import give, take
 from onnxbridge.runtime.mil.ops import rule as rules
-from onnxbridge.runtime.mil.program import Block, Operation, Slot
+from onnxbridge.runtime.mil.program import BLOCKS, Block, Operation, Slot
 from onnxbridge.runtime.mil.reader import read
 from onnxbridge.runtime.mil.state import State
 
@@ -62,7 +62,7 @@ class Interpreter:
     """A Core ML program, ready to run: an .mlpackage, an `MLModel`, its specification or a MIL program in memory.
 
     `function` is one of a model of several; without it the model's default. Raises `ConversionError` with every operator
-    that has no rule. States are zero at first and kept between runs; `reset` makes them zero again.
+    that has no rule. `states` are zero at first and kept between runs; `reset` makes them zero again.
     """
 
     def __init__(self, source: Any, *, function: str = "") -> None:
@@ -81,7 +81,7 @@ class Interpreter:
 
     def reset(self) -> None:
         """Make every state zero."""
-        self._states = {name: State.zeros(slot) for name, slot in self._function.states.items()}
+        self.states = {name: State.zeros(slot) for name, slot in self._function.states.items()}
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the model's outputs from its inputs, both by the names of the model's description.
@@ -96,7 +96,7 @@ class Interpreter:
         for index, constant in self._constants.items():
             values[index] = constant
         for name, slot in self._function.states.items():
-            values[slot.index] = self._states[name]
+            values[slot.index] = self.states[name]
         described = {f.name: f for f in self.inputs}
         for slot in block.inputs:
             values[slot.index] = take(described[slot.name], slot, feeds)
@@ -157,7 +157,7 @@ class Interpreter:
         op = step.operation
         try:
             given = {name: _argument(form, v, values, step.moves) for name, form, v in step.arguments}
-            for name, inner in zip(_BLOCKS.get(op.op, ()), op.blocks, strict=True):
+            for name, inner in zip(BLOCKS.get(op.op, ()), op.blocks, strict=True):
                 given[name] = partial(self._inner, inner, values)
             result = step.call(**given)
         except OnnxbridgeError:
@@ -174,10 +174,6 @@ class Interpreter:
         for slot, value in zip(block.inputs, arguments, strict=True):
             values[slot.index] = value
         return self._run(block, values)
-
-
-# the blocks of an operator, in the order of the file, by the names that MIL gives them
-_BLOCKS = {"cond": ("_true_fn", "_false_fn"), "while_loop": ("_cond", "_body")}
 
 
 def _argument(form: str, bound: list[Any], values: Any, moves: bool) -> Any:
@@ -218,7 +214,7 @@ def _problems(block: Block) -> list[Problem]:
         if op.op in rules:
             rule = rules[op.op]
             known = set(PLAIN if rule.plain else (p.name for p in rule.params))
-            needed = {p.name for p in rule.params if p.default is REQUIRED and not rule.plain} - set(_BLOCKS.get(op.op, ()))
+            needed = {p.name for p in rule.params if p.default is REQUIRED and not rule.plain} - set(BLOCKS.get(op.op, ()))
             reasons = [f"the parameter {name} is not known" for name in sorted(set(op.inputs) - known)]
             reasons += [f"the parameter {name} is missing" for name in sorted(needed - set(op.inputs))]
         found += [Problem(op.op, reason, places=(Source(node=op.name),)) for reason in reasons]

@@ -9,6 +9,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+# the blocks of an operator, in the order of the file, by the names that MIL gives them
+BLOCKS = {"cond": ("_true_fn", "_false_fn"), "while_loop": ("_cond", "_body")}
+
 
 @dataclass(frozen=True)
 class Type:

@@ -1,0 +1,173 @@
+"""A Core ML program as the calls that the walker takes, and the hub model that they become."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Source, UnsafeFileError, UsageError
+from onnxbridge.frontends.coreml.ops import rule
+from onnxbridge.hub.target import HubTarget
+from onnxbridge.lowering import Body, Call, Ref, lower, resolve
+from onnxbridge.runtime.mil.program import BLOCKS, Block, Feature, Function, Operation, Slot
+
+# MIL's parameters that take a tuple of values; every other one takes one.
+TUPLES = frozenset({"values", "loop_vars", "elem_shape", "ref_tensors", "begins", "ends", "end_masks"})
+WRITES = frozenset({"write_state", "coreml_update_state"})
+Specs = Mapping[str, tuple[int | str | None, ...]]
+
+
+@dataclass
+class Held:
+    """A state while the calls are lowered: what it holds at that point."""
+
+    value: Any
+
+
+def output_names(inputs: list[Feature], outputs: list[Feature]) -> dict[str, str]:
+    """The hub's names of the outputs; one that is also an input's, which ONNX does not allow, is told apart."""
+    taken = {f.name for f in inputs}
+    return {f.name: f"{f.name}_out" if f.name in taken else f.name for f in outputs}
+
+
+def state_names(name: str) -> tuple[str, str]:
+    """The names of the hub's input and output that stand for a state before and after a run."""
+    return name, f"{name}_out"
+
+
+def hub_model(function: Function, inputs: list[Feature], outputs: list[Feature], shapes: Specs) -> ir.Model:
+    """The function as a hub model. A state becomes an input, and its last value an output.
+
+    `shapes` are those of the inputs that the user gave; a size that only a run tells has the name of the input and the axis.
+
+    Raises:
+        ConversionError: with every operator that is in the way.
+    """
+    slots: dict[Hashable, Slot] = {}
+    target = HubTarget("Core ML to ONNX", lambda key: _declared(slots.get(key)))
+    op = target.writer
+    values = _Values(function, op)
+    described = {f.name: f for f in inputs}
+    made = []
+    for slot in function.block.inputs:
+        if slot.name not in described or slot.type is None:
+            raise UnsafeFileError(f"the model does not describe the input {slot.name} of its program")
+        value = op.input(slot.name, _outer(slot, described[slot.name]), shapes.get(slot.name) or _shape(slot))
+        made.append(value)
+        own = _dtype(slot)
+        values[slot.index] = value if value.dtype == own else op.Cast(value, to=own)
+    states = {}
+    for name, slot in function.states.items():
+        value = op.input(state_names(name)[0], _dtype(slot), _shape(slot))
+        made.append(value)
+        values[slot.index] = states[name] = Held(value)
+    names = output_names(inputs, outputs)
+    for name in names.values():
+        op.reserve(name)
+    lower(list(_calls(function.block, values, slots, inner=False)), rule, values, target)
+    results = resolve([Ref(s.index) for s in function.block.outputs], values)
+    by_name = {s.name: r for s, r in zip(function.block.outputs, results, strict=True)}
+    given = []
+    for position, feature in enumerate(outputs):
+        result = by_name[feature.name] if feature.name in by_name else results[position]
+        if result is None:  # the name of a class, which follows from the probabilities
+            continue
+        result = op.constant(result)
+        if feature.kind == "multiArrayType" and feature.dtype is not None:
+            wanted = ir.DataType.from_numpy(feature.dtype)
+            result = result if result.dtype == wanted else op.Cast(result, to=wanted)
+        given.append(op.output(result, names[feature.name]))
+    given += [op.output(held.value, state_names(name)[1]) for name, held in states.items()]
+    model = op.model(made, given)
+    labels = _labels(function)
+    if labels is not None:
+        model.metadata_props["class_labels"] = json.dumps(labels)
+    return model
+
+
+class _Values(dict[Hashable, Any]):
+    """The hub's values by slot; a constant is made when it is first used."""
+
+    def __init__(self, function: Function, op: Any) -> None:
+        super().__init__()
+        self._constants, self._op = dict(function.constants), op
+        self._names: dict[Hashable, str] = {}
+
+    def literal(self, value: Any) -> Ref:
+        """A key for a constant that is given in place."""
+        key = ("literal", len(self._constants))
+        self._constants[key] = value  # type: ignore[index]
+        return Ref(key)
+
+    def named(self, slot: Slot) -> Ref:
+        self._names.setdefault(slot.index, slot.name)
+        return Ref(slot.index)
+
+    def __missing__(self, key: Any) -> Any:
+        value = self._constants[key]
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            value = self._op.constant(value, self._names.get(key, "") if value.size > 16 else "")
+        self[key] = value
+        return value
+
+
+def _calls(block: Block, values: _Values, slots: dict[Hashable, Slot], *, inner: bool) -> Iterator[Call]:
+    for operation in block.operations:
+        slots.update({s.index: s for s in operation.outputs})
+        if inner and operation.op in WRITES:
+            raise UsageError(f"{operation.op} {operation.name!r} writes a state inside a branch or a loop, which ONNX cannot say")
+        attrs: dict[str, Any] = {name: _argument(name, items, values) for name, items in operation.inputs.items()}
+        for name, body in zip(BLOCKS.get(operation.op, ()), operation.blocks, strict=True):
+            attrs[name] = Body(
+                tuple(s.index for s in body.inputs),
+                list(_calls(body, values, slots, inner=True)),
+                tuple(values.named(s) for s in body.outputs),
+            )
+        yield Call(operation.op, (), attrs, tuple(s.index for s in operation.outputs), Source(node=operation.name))
+
+
+def _argument(name: str, items: list[Any], values: _Values) -> Any:
+    found = tuple(values.named(v) if isinstance(v, Slot) else values.literal(v) for v in items)
+    return found if name in TUPLES else found[0]
+
+
+def _dtype(slot: Slot) -> ir.DataType:
+    assert slot.type is not None
+    return ir.DataType.from_numpy(slot.type.dtype)
+
+
+def _outer(slot: Slot, feature: Feature) -> ir.DataType:
+    """The type that the description gives an input, which may be another one than the program's."""
+    outside = feature.kind == "multiArrayType" and feature.dtype is not None
+    return ir.DataType.from_numpy(feature.dtype) if outside and feature.dtype is not None else _dtype(slot)
+
+
+def _shape(slot: Slot) -> list[int | str | None] | None:
+    if slot.type is None or slot.type.shape is None:
+        return None
+    return [f"{slot.name}_{axis}" if n is None else n for axis, n in enumerate(slot.type.shape)]
+
+
+def _declared(slot: Slot | None) -> tuple[str, ir.DataType | None, list[int | str | None] | None]:
+    """What the program says of a value: name, type, and the sizes that it knows."""
+    if slot is None:
+        return "", None, None
+    if slot.type is None or slot.type.dtype.kind not in "biuf":
+        return slot.name, None, None
+    shape: list[int | str | None] | None = None if slot.type.shape is None else list(slot.type.shape)
+    return slot.name, _dtype(slot), shape
+
+
+def _labels(function: Function) -> list[Any] | None:
+    """The names of a classifier's classes."""
+    found: Operation | None = next((o for o in function.block.operations if o.op == "classify"), None)
+    if found is None:
+        return None
+    (classes,) = found.inputs["classes"]
+    known = function.constants.get(classes.index) if isinstance(classes, Slot) else classes
+    return [c.item() if isinstance(c, np.ndarray | np.generic) else c for c in (known if known is not None else [])]

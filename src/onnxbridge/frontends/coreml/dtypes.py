@@ -1,0 +1,31 @@
+"""MIL's names of types."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+
+DTYPES = {
+    "bool": ir.DataType.BOOL,
+    "fp16": ir.DataType.FLOAT16,
+    "fp32": ir.DataType.FLOAT,
+    "int8": ir.DataType.INT8,
+    "uint8": ir.DataType.UINT8,
+    "int16": ir.DataType.INT16,
+    "uint16": ir.DataType.UINT16,
+    "int32": ir.DataType.INT32,
+    "uint32": ir.DataType.UINT32,
+    "string": ir.DataType.STRING,
+}
+
+
+def named(dtype: str) -> ir.DataType:
+    """The ONNX dtype that MIL calls so.
+
+    Raises:
+        Unsupported: if ONNX has none.
+    """
+    if dtype not in DTYPES:
+        raise Unsupported(f"dtype {dtype}")
+    return DTYPES[dtype]

@@ -1,0 +1,58 @@
+"""Control flow, states and classifiers."""
+
+from onnxbridge.frontends.coreml.ops import rule
+from onnxbridge.hub.values import rank
+from onnxbridge.rules import Outputs
+
+
+@rule("cond")
+def cond(op, pred, *, _true_fn, _false_fn, outputs: Outputs):
+    pred = op.Reshape(pred, []) if rank(pred) else pred
+    return op.If(pred, then_branch=_true_fn, else_branch=_false_fn, outputs=len(outputs))
+
+
+@rule("while_loop")
+def while_loop(op, loop_vars, *, _cond, _body):
+    def holds(states):
+        (truth,) = _cond(*states)
+        return op.Reshape(truth, []) if rank(truth) else op.Identity(truth)
+
+    def turn(iteration, condition, *states):
+        results = _body(*states)
+        return holds(results), *results
+
+    return op.Loop(None, holds(loop_vars), *loop_vars, body=turn, outputs=len(loop_vars))
+
+
+@rule("select")
+def select(op, cond, a, b):
+    return op.Where(cond, a, b)
+
+
+@rule("identity")
+def identity(op, x):
+    return x
+
+
+@rule("read_state")
+def read_state(op, input):
+    return input.value
+
+
+@rule("write_state")
+def write_state(op, input, data):
+    input.value = data
+    return ()
+
+
+@rule("coreml_update_state")
+def coreml_update_state(op, state, value):
+    state.value = value
+    return value
+
+
+@rule("classify")
+def classify(op, probabilities, classes):
+    """The probability of each class. Which is the most probable one follows from it, and is a text, which other frameworks
+    do not have; the names of the classes are in the model's metadata."""
+    return None, op.Reshape(probabilities, [-1])

@@ -1,0 +1,53 @@
+"""Lists of tensors, as one tensor with the elements along its first axis."""
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.coreml.dtypes import named
+from onnxbridge.frontends.coreml.ops import rule
+from onnxbridge.hub.values import cast, rank
+from onnxbridge.rules import Bool, Int, Str
+
+INT64 = ir.DataType.INT64
+
+
+@rule("make_list")
+def make_list(op, elem_shape, init_length: Int = 1, dynamic_length: Bool = True, dtype: Str = "fp32"):
+    if any(n.dtype == ir.DataType.STRING if isinstance(n, ir.Value) else isinstance(n, str) for n in elem_shape):
+        raise Unsupported("a list whose elements have no known shape")
+    shape = op.Concat([init_length], *(op.Reshape(cast(op, n, INT64), [1]) for n in elem_shape), axis=0)
+    return op.Expand(op.constant(np.zeros((), named(dtype).numpy())), shape)
+
+
+@rule("list_length")
+def list_length(op, ls):
+    return op.Cast(op.Squeeze(op.Shape(ls, start=0, end=1), [0]), to=ir.DataType.INT32)
+
+
+def _grown(op, ls, last):
+    """The list with zeros behind its end where the index `last` asks for it; a list of fixed length is never asked."""
+    missing = op.Max(op.Sub(op.Add(op.Reshape(last, [1]), 1), op.Shape(ls, start=0, end=1)), [0])
+    return op.Pad(ls, op.Concat([0] * rank(ls), missing, [0] * (rank(ls) - 1), axis=0))
+
+
+@rule("list_write")
+def list_write(op, ls, index, value):
+    index = op.Cast(index, to=INT64)
+    return op.ScatterND(_grown(op, ls, index), op.Reshape(index, [1, 1]), op.Unsqueeze(value, [0]))
+
+
+@rule("list_read")
+def list_read(op, ls, index):
+    return op.Gather(ls, op.Reshape(index, []), axis=0)
+
+
+@rule("list_gather")
+def list_gather(op, ls, indices):
+    return op.Gather(ls, op.Reshape(indices, [-1]), axis=0)
+
+
+@rule("list_scatter")
+def list_scatter(op, ls, indices, value):
+    indices = op.Reshape(op.Cast(indices, to=INT64), [-1, 1])
+    return op.ScatterND(_grown(op, ls, op.ReduceMax(indices, keepdims=0)), indices, value)

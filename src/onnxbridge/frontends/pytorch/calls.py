@@ -142,6 +142,10 @@ def of(graph: Any, names: Names, where: Source | None = None) -> Iterator[Call]:
         in_place = functional(target)
         if not node.users and in_place is None:
             continue
+        if in_place is None and (empty := _nothing(node)):
+            for key, size, dtype in empty:
+                yield Call("aten::empty.memory_format", (size,), {"dtype": dtype}, (key,), where or place(node))
+            continue
         schema = schema_of(in_place or target)
         known = schema.params if schema is not None else ()
         args = tuple(
@@ -155,6 +159,21 @@ def of(graph: Any, names: Names, where: Source | None = None) -> Iterator[Call]:
                 mutated = names.current[mutated]
             if mutated is not node:
                 names.current[mutated] = node
+
+
+def _nothing(node: Any) -> list[tuple[Any, tuple[int, ...], Any]]:
+    """Key, size and dtype of each result where all are tensors without elements, whatever the operator; else nothing."""
+    value = node.meta.get("val")
+    results = list(value) if isinstance(value, (list, tuple)) else [value]
+    keys = _outputs(node)
+    found = []
+    for key, result in zip(keys, results, strict=True):
+        sizes = tuple(getattr(result, "shape", ()))
+        if 0 not in sizes or not all(isinstance(s, int) for s in sizes) or result.is_complex():
+            return []
+        if key is not None:
+            found.append((key, sizes, dtypes.to_hub(result.dtype)))
+    return found
 
 
 def _about_memory(name: str, value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import ConversionError, Problem, Source, UsageError
 from onnxbridge.frontends.pytorch import calls, dtypes, naming
 from onnxbridge.frontends.pytorch.capture import Captured
 from onnxbridge.frontends.pytorch.ops import rule
@@ -88,7 +88,11 @@ def to_hub(captured: Captured) -> ir.Model:
     for label, result in zip(labels, results, strict=True):
         if label and result is not None and not isinstance(result, str):
             [value] = resolve([result], values)
-            outputs.append(op.output(value if isinstance(value, ir.Value) else op.constant(value), label))
+            value = value if isinstance(value, ir.Value) else op.constant(value)
+            reason = _undetermined(value)
+            if reason:
+                raise _refused(label, reason)
+            outputs.append(op.output(value, label))
     if not outputs:
         raise UsageError("the model returns no tensor")
     return op.model(inputs, outputs, "main_graph")
@@ -97,3 +101,21 @@ def to_hub(captured: Captured) -> ir.Model:
 def _user_results(program: Any, results: tuple[Any, ...]) -> list[Any]:
     kinds = [s.kind.name for s in program.graph_signature.output_specs]
     return [r for r, kind in zip(results, kinds, strict=True) if kind == "USER_OUTPUT"]
+_MOVES = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Split"})
+
+
+def _undetermined(value: ir.Value) -> str:
+    """Why a result could be another and still be right: a rule has marked it, or what it is only a view of."""
+    while "undetermined" not in value.meta:
+        node = value.producer()
+        if node is None or node.op_type not in _MOVES or node.inputs[0] is None:
+            return ""
+        value = node.inputs[0]
+    return str(value.meta["undetermined"])
+
+
+def _refused(label: str, reason: str) -> ConversionError:
+    hint = "return what does not depend on them"
+    return ConversionError("PyTorch to ONNX", [Problem(f"output {label}", reason, hint, (Source(),))])
+
+

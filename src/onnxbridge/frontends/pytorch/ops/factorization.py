@@ -1,0 +1,296 @@
+"""Factorisations of matrices and what is solved with them."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.creation import fill
+from onnxbridge.frontends.pytorch.ops.shape import sizes
+from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.hub import matrices
+from onnxbridge.hub.matrices import turned
+
+D = ir.DataType
+
+
+def _per_matrix(op, a, value, dtype):
+    """One number for each matrix of a batch of empty ones."""
+    return fill(op, sizes(op, a)[:-2], value, dtype)
+
+
+def _flipped(op, x, flip):
+    return turned(op, x) if flip else x
+
+
+@rule("aten::linalg_cholesky_ex")
+def linalg_cholesky_ex(op, self, *, upper=False, check_errors=False):
+    if self.shape[-1] == 0:
+        return self, _per_matrix(op, self, 0, D.INT32)
+    factor, info = matrices.cholesky(op, _flipped(op, self, upper))
+    return _flipped(op, factor, upper), info
+
+
+@rule("aten::cholesky")
+def cholesky(op, self, upper=False):
+    return linalg_cholesky_ex(op, self, upper=upper)[0]
+
+
+@rule("aten::cholesky_solve")
+def cholesky_solve(op, self, input2, upper=False):
+    factor = _flipped(op, input2, upper)
+    y = matrices.solve_triangular(op, factor, self, upper=False)
+    return matrices.solve_triangular(op, turned(op, factor), y, upper=True)
+
+
+@rule("aten::cholesky_inverse")
+def cholesky_inverse(op, self, upper=False):
+    return cholesky_solve(op, matrices.identity(op, op.size(self, -1), self), self, upper)
+
+
+@rule("aten::linalg_solve_triangular")
+def linalg_solve_triangular(op, self, B, *, upper, left=True, unitriangular=False):
+    if left:
+        return matrices.solve_triangular(op, self, B, upper=upper, unit=unitriangular)
+    x = matrices.solve_triangular(op, turned(op, self), turned(op, B), upper=not upper, unit=unitriangular)
+    return turned(op, x)
+
+
+@rule("aten::triangular_solve")
+def triangular_solve(op, self, A, upper=True, transpose=False, unitriangular=False):
+    x = matrices.solve_triangular(op, _flipped(op, A, transpose), self, upper=upper != transpose, unit=unitriangular)
+    return x, A
+
+
+def _counted(op, swaps):
+    """Row swaps as LAPACK counts them, from 1."""
+    return op.Cast(op.Add(swaps, 1), to=D.INT32)
+
+
+@rule("aten::linalg_lu_factor_ex")
+def linalg_lu_factor_ex(op, A, *, pivot=True, check_errors=False):
+    if 0 in A.shape[-2:]:
+        return A, fill(op, [*sizes(op, A)[:-2], 0], 0, D.INT32), _per_matrix(op, A, 0, D.INT32)
+    packed, swaps, _, info = matrices.lu(op, A, pivot=pivot)
+    return packed, _counted(op, swaps), info
+
+
+@rule("aten::_lu_with_info")
+def lu_with_info(op, self, pivot=True, check_errors=True):
+    return linalg_lu_factor_ex(op, self, pivot=pivot)
+
+
+def _parts(op, packed):
+    """The lower factor with ones on its diagonal, and the upper one."""
+    m, n = op.size(packed, -2), op.size(packed, -1)
+    small = op.dims([min(m, n) if isinstance(m, int) and isinstance(n, int) else op.Min(m, n)])
+    low = op.Slice(packed, [0], small, [-1])
+    ones = op.Equal(matrices.upright(op, matrices.count(op, m)), matrices.count(op, op.size(low, -1)))
+    low = op.Where(ones, 1.0, op.Trilu(low, np.int64(-1), upper=0))
+    return low, op.Trilu(op.Slice(packed, [0], small, [-2]), np.int64(0), upper=1)
+
+
+def _permutation(op, order, like):
+    """The matrix that puts rows in this order back into their places."""
+    places = matrices.count(op, op.size(order, -1))
+    return op.Cast(op.Equal(matrices.upright(op, places), op.Unsqueeze(order, [-2])), to=like.dtype)
+
+
+@rule("aten::linalg_lu")
+def linalg_lu(op, A, *, pivot=True):
+    packed, _, order, _ = matrices.lu(op, A, pivot=pivot)
+    nothing = op.constant(np.zeros(0, A.dtype.numpy()))
+    return _permutation(op, order, A) if pivot else nothing, *_parts(op, packed)
+
+
+@rule("aten::lu_unpack")
+def lu_unpack(op, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    nothing = op.constant(np.zeros(0, LU_data.dtype.numpy()))
+    order = _order(op, LU_data, LU_pivots) if unpack_pivots else None
+    low, high = _parts(op, LU_data) if unpack_data else (nothing, nothing)
+    return nothing if order is None else _permutation(op, order, LU_data), low, high
+
+
+def _order(op, packed, pivots):
+    return matrices.row_order(op, op.Sub(op.Cast(pivots, to=D.INT64), 1), op.size(packed, -2))
+
+
+@rule("aten::linalg_lu_solve")
+def linalg_lu_solve(op, LU, pivots, B, *, left=True, adjoint=False):
+    order = _order(op, LU, pivots)
+    if left:
+        return matrices.solve_factored(op, LU, order, B, adjoint=adjoint)
+    return turned(op, matrices.solve_factored(op, LU, order, turned(op, B), adjoint=not adjoint))
+
+
+def _is_vector(a, b):
+    """Whether a right side is a batch of vectors, as torch.linalg.solve decides."""
+    return len(b.shape) == 1 or (len(b.shape) == len(a.shape) - 1 and list(b.shape) == list(a.shape)[:-1])
+
+
+@rule("aten::_linalg_solve_ex")
+def linalg_solve_ex(op, A, B, *, left=True, check_errors=False):
+    vector = _is_vector(A, B)
+    b = matrices.upright(op, B) if vector else B
+    b = b if left or vector else turned(op, b)
+    packed, _, order, info = matrices.lu(op, A if left else turned(op, A))
+    x = matrices.solve_factored(op, packed, order, b)
+    x = op.Squeeze(x, [-1]) if vector else _flipped(op, x, not left)
+    return x, None, None, info  # the factors are there for gradients only
+
+
+@rule("aten::linalg_inv_ex")
+def linalg_inv_ex(op, A, *, check_errors=False):
+    if A.shape[-1] == 0:
+        return A, _per_matrix(op, A, 0, D.INT32)
+    packed, _, order, info = matrices.lu(op, A)
+    return matrices.solve_factored(op, packed, order, matrices.identity(op, op.size(A, -1), A)), info
+
+
+@rule("aten::_linalg_slogdet")
+def linalg_slogdet(op, A):
+    if A.shape[-1] == 0:
+        return _per_matrix(op, A, 1, A.dtype), _per_matrix(op, A, 0, A.dtype), None, None
+    packed, swaps, _, _ = matrices.lu(op, A)
+    diagonal = op.ReduceSum(op.Mul(packed, matrices.identity(op, op.size(A, -1), A)), [-1], keepdims=0)
+    moved = op.Not(op.Equal(swaps, matrices.count(op, op.size(swaps, -1))))
+    signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, A)))
+    size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
+    return op.ReduceProd(signs, [-1], keepdims=0), size, packed, _counted(op, swaps)
+
+
+@rule("aten::geqrf")
+def geqrf(op, self):
+    return matrices.householder(op, self)
+
+
+@rule("aten::linalg_qr")
+def linalg_qr(op, A, mode="reduced"):
+    if mode == "r":
+        packed, _ = matrices.householder(op, A)
+        rows = min(A.shape[-2:]) if all(isinstance(d, int) for d in A.shape[-2:]) else op.Min(op.size(A, -2), op.size(A, -1))
+        nothing = op.constant(np.zeros(0, A.dtype.numpy()))
+        return nothing, op.Trilu(op.Slice(packed, [0], op.dims([rows]), [-2]), np.int64(0), upper=1)
+    return matrices.qr(op, A, complete=mode == "complete")
+
+
+@rule("aten::linalg_householder_product")
+def householder_product(op, input, tau):
+    eye = matrices.identity(op, op.size(input, -2), input)
+    start = op.Slice(eye, [0], op.dims([op.size(input, -1)]), [1])
+    return matrices.reflected(op, input, tau, start)
+
+
+@rule("aten::orgqr")
+def orgqr(op, self, input2):
+    return householder_product(op, self, input2)
+
+
+@rule("aten::ormqr")
+def ormqr(op, self, input2, input3, left=True, transpose=False):
+    if left:
+        return matrices.reflected(op, self, input2, input3, transposed=transpose)
+    return turned(op, matrices.reflected(op, self, input2, turned(op, input3), transposed=not transpose))
+
+
+def _vectors(op, x):
+    """Marks vectors of which a decomposition leaves the signs open, and more where values are equal."""
+    x = op.Identity(x)
+    x.meta["undetermined"] = "the signs of singular vectors and eigenvectors are not determined"
+    return x
+
+
+@rule("aten::_linalg_eigh", limits="signs of eigenvectors are not LAPACK's: they cannot be outputs of the model")
+def linalg_eigh(op, A, UPLO="L", compute_v=True):
+    triangle = op.Trilu(A, np.int64(0), upper=int(UPLO == "U"))
+    rest = op.Trilu(A, np.int64(1 if UPLO == "U" else -1), upper=int(UPLO == "U"))
+    values, vectors = matrices.eigh(op, op.Add(triangle, turned(op, rest)))
+    return values, _vectors(op, vectors) if compute_v else op.constant(np.zeros(0, A.dtype.numpy()))
+
+
+@rule("aten::_linalg_svd", limits="signs of singular vectors are not LAPACK's: they cannot be outputs of the model")
+def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
+    wide = _wide(op, A)
+    values, left, right = matrices.singular(op, _flipped(op, A, wide))
+    if not compute_uv:
+        nothing = op.constant(np.zeros(0, A.dtype.numpy()))
+        return nothing, values, nothing
+    # orthonormal also where singular values are zero; the factor's diagonal has the signs that the rotations gave
+    q, r = matrices.qr(op, left, complete=full_matrices)
+    eye = matrices.identity(op, op.size(r, -1), A)
+    signs = op.ReduceSum(op.Mul(op.Slice(r, [0], op.dims([op.size(r, -1)]), [-2]), eye), [-1], keepdims=0)
+    signs = op.Where(op.Less(signs, 0.0), -1.0, op.CastLike(1.0, A))
+    thin = op.Mul(op.Slice(q, [0], op.dims([op.size(r, -1)]), [-1]), op.Unsqueeze(signs, [-2]))
+    u = op.Concat(thin, op.Slice(q, op.dims([op.size(r, -1)]), [2**63 - 1], [-1]), axis=-1) if full_matrices else thin
+    u, v = (right, u) if wide else (u, right)
+    return _vectors(op, u), values, _vectors(op, turned(op, v))
+
+
+def _wide(op, a):
+    """Whether a matrix has more columns than rows; where that is not known, it is taken to be tall."""
+    m, n = a.shape[-2:]
+    return isinstance(m, int) and (not isinstance(n, int) or m < n)
+
+
+@rule("aten::linalg_pinv.atol_rtol_tensor")
+def linalg_pinv(op, self, *, atol=None, rtol=None, hermitian=False):
+    if hermitian:
+        values, vectors = linalg_eigh(op, self)
+        size = op.Abs(values)
+    else:
+        wide = _wide(op, self)
+        values, left, right = matrices.singular(op, _flipped(op, self, wide))
+        size = values
+    least = _tolerance(op, self, size, atol, rtol)
+    kept = op.Greater(size, least)
+    inverse = op.Where(kept, op.Reciprocal(op.Where(kept, values, 1.0)), 0.0)
+    if hermitian:
+        return op.MatMul(op.Mul(vectors, op.Unsqueeze(inverse, [-2])), turned(op, vectors))
+    scaled = op.Mul(op.Mul(right, op.Unsqueeze(inverse, [-2])), op.Unsqueeze(inverse, [-2]))
+    return _flipped(op, op.MatMul(scaled, turned(op, left)), wide)
+
+
+def _tolerance(op, a, sizes, atol, rtol):
+    """Below what a singular value counts as zero, upright beside them."""
+    largest = op.ReduceMax(sizes, [-1], keepdims=1)
+    if rtol is None and atol is None:
+        m, n = op.size(a, -2), op.size(a, -1)
+        longest = op.Cast(op.Max(m, n), to=a.dtype) if isinstance(m, ir.Value) or isinstance(n, ir.Value) else float(max(m, n))
+        rtol = op.Mul(op.constant(np.finfo(a.dtype.numpy()).eps), longest)
+        return op.Mul(largest, rtol)
+    parts = [] if atol is None else [_beside(op, atol, a)]
+    if rtol is not None:
+        parts.append(op.Mul(largest, _beside(op, rtol, a)))
+    else:  # PyTorch's own relative tolerance goes where an absolute one above 0 is given
+        m, n = a.shape[-2:]
+        own = op.Mul(largest, float(np.finfo(a.dtype.numpy()).eps) * max(m, n))
+        parts.append(op.Where(op.Greater(parts[0], 0.0), 0.0, own))
+    return op.Max(*parts)
+
+
+def _beside(op, tolerance, a):
+    x = cast(op, tolerance, a.dtype)
+    return op.Unsqueeze(x, [-1]) if len(x.shape) else x
+
+
+@rule("aten::linalg_matrix_exp", "aten::matrix_exp")
+def matrix_exp(op, self):
+    """Taylor's series of the matrix over a power of two, squared as often; in double, since squaring loses digits."""
+    if self.shape[-1] == 1:
+        return op.Exp(self)
+    x = cast(op, self, D.DOUBLE)
+    norm = op.ReduceMax(op.ReduceSum(op.Abs(x), [-2], keepdims=0), [-1], keepdims=0)
+    times = op.Unsqueeze(op.Add(op.Ceil(op.Div(op.Log(op.Max(norm, 0.5)), math.log(2))), 1.0), [-2, -1])
+    x = op.Mul(x, op.Pow(op.constant(np.float64(2)), op.Neg(times)))
+    eye = matrices.identity(op, op.size(x, -1), x)
+    y = op.Add(op.Div(x, 16.0), eye)
+    for k in range(15, 0, -1):
+        y = op.Add(op.Div(op.MatMul(x, y), float(k)), eye)
+    most = op.Cast(op.ReduceMax(op.reshape(times, [-1]), keepdims=0), to=D.INT64)
+
+    def turn(iteration, condition, y):
+        again = op.Less(op.Cast(iteration, to=D.DOUBLE), times)
+        return condition, op.Where(again, op.MatMul(y, y), y)
+
+    return cast(op, op.Loop(most, True, y, body=turn), self.dtype)

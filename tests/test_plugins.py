@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "plugin"
 
 
 def test_the_bundled_plugins_register_like_anybodys():
-    assert list(plugins.installed("frontend"))[:4] == ["mxnet", "onnx", "pytorch", "tensorflow"]
+    assert list(plugins.installed("frontend"))[:5] == ["coreml", "mxnet", "onnx", "pytorch", "tensorflow"]
     assert list(plugins.installed("backend"))[:5] == ["coreml", "mxnet", "onnx", "pytorch", "tensorflow"]
 
 

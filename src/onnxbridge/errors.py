@@ -59,6 +59,10 @@ class LimitError(OnnxbridgeError):
     exit_code = 6
 
 
+class LossyStep(UserWarning):
+    """A step of an opset conversion that does not keep every number, made because it was allowed."""
+
+
 class Unsupported(Exception):
     """Raised by a rule for a case that it does not cover: `reason` in a few words, `hint` with the way out."""
 

@@ -8,20 +8,22 @@ from pathlib import Path
 import click
 
 from onnxbridge.cli import options, shell
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import UsageError, merge
 
 
 @click.command("opset")
 @click.argument("model", type=click.Path(exists=True))
-@click.option("--to", type=int, metavar="N", help="The opset of ai.onnx to write.")
+@click.option("--to", multiple=True, metavar="N", help="The opset to write; of ai.onnx.ml as ai.onnx.ml=N beside it.")
 @click.option("--for-runtime", metavar="NAME==VERSION", help="Write what this release loads, as onnxruntime==1.17.")
+@click.option("--allow-lossy", is_flag=True, help="Take steps that round or draw anew, and tell each, instead of refusing.")
 @click.option("-o", "--output", metavar="PATH", help="Where to write; by default NAME.opsetN.onnx in the current folder.")
 @click.option("--force", is_flag=True, help="Replace what is there.")
 @options.json
 @options.quiet
 def command(
-    model: str, to: int | None, for_runtime: str | None, output: str | None, force: bool, as_json: bool, quiet: bool
-) -> None:
+    model: str, to: tuple[str, ...], for_runtime: str | None, allow_lossy: bool, output: str | None, force: bool, as_json: bool,
+    quiet: bool,
+) -> None:  # fmt: skip
     """Take MODEL, an ONNX file, to another opset, up or down, with the lowest IR version that it needs.
 
     Names of values stay. A model that cannot be converted is not written: every node in the way is listed, and the exit code
@@ -29,13 +31,18 @@ def command(
 
     \b
       onnxbridge opset net.onnx --to 13
+      onnxbridge opset trees.onnx --to 15 --to ai.onnx.ml=3
       onnxbridge opset net.onnx --for-runtime onnxruntime==1.17
     """
+    from onnxbridge.errors import Problem
     from onnxbridge.hub import io, opset
     from onnxbridge.hub.ir_version import lowest_ir_version
+    from onnxbridge.opset import versions_of
     from onnxbridge.output import placed
 
-    if (to is None) == (for_runtime is None):
+    losses: list[Problem] | None = [] if allow_lossy else None
+    wanted = dict(_version(text) for text in to)
+    if bool(wanted) == (for_runtime is not None) or len(wanted) != len(to):
         raise UsageError("give either --to N or --for-runtime NAME==VERSION")
     with shell.stages(quiet) as progress:
         progress("reading")
@@ -43,17 +50,30 @@ def command(
         before = read.opset_imports.get("", 0)
         progress("converting")
         if for_runtime is not None:
-            made = opset.for_runtime(read, for_runtime)
+            made = opset.for_runtime(read, for_runtime, losses)
         else:
-            assert to is not None
-            made = opset.from_hub(read, to)
+            made = opset.from_hub(read, *versions_of(read, wanted), losses)
         after = made.opset_imports.get("", 0)
         stem = os.path.basename(model).removesuffix(".onnx")
         progress("writing")
         paths = placed(Path(output or f"{stem}.opset{after}.onnx"), force, lambda free: io.write(made, free))
-    told = {"from": before, "to": after, "ir_version": lowest_ir_version(made), "written": [str(p) for p in paths]}
+    lossy = [loss.reason for loss in merge(losses or [])]
+    told = {
+        "from": before, "to": after, "domains": dict(made.opset_imports), "ir_version": lowest_ir_version(made),
+        "lossy": lossy, "written": [str(p) for p in paths],
+    }  # fmt: skip
     if as_json:
         shell.say(shell.as_json(told))
     else:
         shell.say(f"opset {before} to opset {after}, IR version {told['ir_version']}")
+        for loss in lossy:
+            shell.say(f"lossy: {loss}")
         shell.say("wrote " + ", ".join(str(p) for p in paths))
+
+
+def _version(text: str) -> tuple[str, int]:
+    """ "13" or "ai.onnx.ml=3" as a domain and its version."""
+    domain, _, version = text.rpartition("=")
+    if not version.isdigit():
+        raise UsageError(f"--to takes an opset, as 13 or ai.onnx.ml=3, not {text!r}")
+    return "" if domain == "ai.onnx" else domain, int(version)

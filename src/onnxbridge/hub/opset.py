@@ -44,8 +44,10 @@ def from_hub(model: ir.Model, to: int, ml: int | None = None, losses: list[Probl
     return model
 
 
-def for_runtime(model: ir.Model, runtime: str) -> ir.Model:
+def for_runtime(model: ir.Model, runtime: str, losses: list[Problem] | None = None) -> ir.Model:
     """Take a model to what a release of a runtime ("onnxruntime==1.17") loads, in place; one that it loads already stays.
+
+    Lossy steps are made where `losses` is given, as by `from_hub`.
 
     Raises:
         ConversionError: with every node in the way, or the IR version where the model needs a newer one.
@@ -54,7 +56,9 @@ def for_runtime(model: ir.Model, runtime: str) -> ir.Model:
     from onnxbridge.hub.runtimes import limits
 
     most = limits(runtime)
-    made = from_hub(model, min(most.opset, model.opset_imports.get("", OPSET)))
+    trees = model.opset_imports.get("ai.onnx.ml")
+    ml = most.ml if trees is not None and trees > most.ml else None
+    made = from_hub(model, min(most.opset, model.opset_imports.get("", OPSET)), ml, losses)
     if (needed := lowest_ir_version(made)) > most.ir_version:
         reason = f"it needs IR version {needed}, and {runtime} loads none above {most.ir_version}"
         raise ConversionError(f"to {runtime}", [Problem("the model", reason)])

@@ -1,11 +1,11 @@
-"""What the releases of a runtime load: the newest opset of ai.onnx, and the newest IR version.
+"""What the releases of a runtime load: the newest opset of ai.onnx, IR version, and version of ai.onnx.ml.
 
 A release loads everything that those before it did, so one that is not listed counts as the next older one that is. Where
 sources differ the lower number stands here.
 
-Sources: up to 1.10 the version matrix of onnxruntime/docs/Versioning.md; 1.16 and 1.17 the limits that onnx's own tests set
-for them (onnx/onnx#5958); the others by the release of ONNX that each was built with (VERSION_TABLE in onnx/helper.py); the
-newest by loading models.
+Sources: up to 1.20 the table of https://onnxruntime.ai/docs/reference/compatibility.html; its rows 1.11 and 1.15 name opsets
+(16, 19) that the version matrix of onnxruntime/docs/Versioning.md and the release notes do not name yet. 1.21 by the release
+of ONNX that it was built with (VERSION_TABLE in onnx/helper.py); the newest by loading models.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ class Limits:
 
     opset: int
     ir_version: int
+    ml: int
 
 
 _RUNTIMES: dict[str, dict[tuple[int, int], Limits]] = {
     "onnxruntime": {
-        (0, 1): Limits(8, 3),
-        (0, 3): Limits(9, 3),
-        (0, 4): Limits(10, 5),
-        (1, 0): Limits(11, 6),
-        (1, 3): Limits(12, 6),
-        (1, 6): Limits(13, 7),
-        (1, 8): Limits(14, 7),
-        (1, 9): Limits(15, 7),
-        (1, 12): Limits(17, 8),
-        (1, 14): Limits(18, 8),
-        (1, 16): Limits(19, 9),
-        (1, 17): Limits(20, 9),
-        (1, 18): Limits(21, 10),
-        (1, 21): Limits(22, 10),
-        (1, 31): Limits(26, 13),
+        (0, 1): Limits(8, 3, 1),
+        (0, 3): Limits(9, 3, 1),
+        (0, 4): Limits(10, 5, 1),
+        (1, 0): Limits(11, 6, 2),
+        (1, 3): Limits(12, 6, 2),
+        (1, 6): Limits(13, 7, 2),
+        (1, 8): Limits(14, 7, 2),
+        (1, 9): Limits(15, 7, 2),
+        (1, 12): Limits(17, 8, 3),
+        (1, 14): Limits(18, 8, 3),
+        (1, 16): Limits(19, 9, 3),
+        (1, 17): Limits(20, 9, 4),
+        (1, 18): Limits(21, 10, 4),
+        (1, 21): Limits(22, 10, 5),
+        (1, 31): Limits(26, 13, 5),
     },
 }
 _ALSO_CALLED = {"onnxruntime-gpu": "onnxruntime", "ort": "onnxruntime"}

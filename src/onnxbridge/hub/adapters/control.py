@@ -38,7 +38,7 @@ def scan_as_loop(
     op, *initial_state_and_scan_inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
     scan_output_axes=None, scan_output_directions=None, outputs: Outputs,
 ):  # fmt: skip
-    """In each turn a slice of every sequence, from the front or from the back; what a Loop stacks is turned where it has to be."""
+    """In each turn a slice of every sequence, from either end; what a Loop stacks is turned where it has to be."""
     count = len(initial_state_and_scan_inputs) - num_scan_inputs
     states, sequences = initial_state_and_scan_inputs[:count], initial_state_and_scan_inputs[count:]
     axes = [a % rank_of(v) for a, v in zip(scan_input_axes or (0,) * num_scan_inputs, sequences, strict=True)]

@@ -63,8 +63,11 @@ class Walk:
         """
         for owner in (self._model.graph, *(f.graph for f in self._model.functions.values())):
             version = owner.opset_imports.get("", self._model.opset_imports.get("", self._to))
-            self.direction = self.direction or f"opset {version} to opset {self._to}"
             self._ml_version = owner.opset_imports.get(ML, self._model.opset_imports.get(ML, 1))
+            if not self.direction:
+                trees = "" if self._ml is None else f"ai.onnx.ml {self._ml_version} to {self._ml}"
+                opsets = f"opset {version} to opset {self._to}"
+                self.direction = trees if trees and version == self._to else ", ".join(filter(None, (opsets, trees)))
             self._writers = {}
             if self._changes(owner, version):
                 if self._to < OPSET < version:  # expansions are written for the hub's versions

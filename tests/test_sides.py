@@ -19,6 +19,14 @@ def test_names_that_differ_in_forbidden_characters_are_paired():
     assert found["out:1"] == 1 and found["out:0"] == 0
 
 
+def test_names_that_count_are_paired_by_their_numbers():
+    given = {"call:2": np.full(1, 2), "call:1": np.ones(1), "call:0": np.zeros(1)}
+    candidate = Runnable(Side("b", lambda feeds: given), ("x",), tuple(given), None)
+    reference = Runnable(Side("a", lambda feeds: {}), ("input",), ("Identity", "Identity_1", "Identity_2"), None)
+    found = paired(reference, candidate).run({"input": np.zeros(1)})
+    assert [int(found[n][0]) for n in reference.outputs] == [0, 1, 2]
+
+
 def test_a_model_that_the_framework_does_not_take_fails_the_verification():
     with pytest.raises(VerificationError, match="ONNX does not take the model: ZeroDivisionError"):
         started("ONNX", lambda: 1 / 0)

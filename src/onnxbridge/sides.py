@@ -71,7 +71,8 @@ def started(title: str, start: Callable[[], Run], unit: float | None = None) -> 
 
 def paired(reference: Runnable, candidate: Runnable) -> Side:
     """The candidate's side, taking and giving the reference's names: the same names where both have them, else those that
-    differ only in characters that a framework does not take, else by position.
+    differ only in characters that a framework does not take, else by the numbers with which both sides count theirs, else by
+    position.
 
     Raises:
         UsageError: if the two have different numbers of inputs or outputs.
@@ -94,9 +95,18 @@ def _pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
     plain = {_plain(name): name for name in b}
     if len(plain) == len(b) and {_plain(name) for name in a} == set(plain):
         return {name: plain[_plain(name)] for name in a}
+    counted = {_number(name): name for name in b}
+    if set(counted) == {_number(name) for name in a} == set(range(len(b))):
+        return {name: counted[_number(name)] for name in a}
     return dict(zip(a, b, strict=True))
 
 
 def _plain(name: str) -> str:
     """A name as frameworks write it that take letters, digits and underscores only: "Identity:0" is "identity_0"."""
     return re.sub(r"\W", "_", name).lower()
+
+
+def _number(name: str) -> int:
+    """The number at a name's end, by which TensorFlow and those who take its names count: 0 for "Identity", 2 for "call:2"."""
+    found = re.search(r"\d+$", name)
+    return int(found[0]) if found else 0

@@ -99,10 +99,16 @@ def samples_for(
     return feeds
 
 
+_SUM = re.compile(r"([A-Za-z_]\w*) \+ ([0-9]{1,9})")  # a size by another: "past + 1"
+
+
 def _pick(dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymous: str, least: int) -> int:
     if isinstance(dim, int):
         return dim
     name = dim.value if dim.value is not None else anonymous
+    more = _SUM.fullmatch(name)
+    if more is not None:
+        return _pick(ir.SymbolicDim(more[1]), sample, bounds, sizes, anonymous, least) + int(more[2])
     low, high = bounds.get(name, (1, None))
     # 2 and 3 rather than 1: a size of one hides a lost broadcast; an odd one hides nothing that halves. Larger ones are
     # multiples of 32, since networks that add what they halved to what they did not take no others.

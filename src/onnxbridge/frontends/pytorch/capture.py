@@ -10,13 +10,13 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import aliasing
+from onnxbridge.frontends.pytorch import aliasing, naming, script
 from onnxbridge.frontends.pytorch.examples import Example, example
 from onnxbridge.frontends.pytorch.whole import whole_layers
 from onnxbridge.hub.paths import quoted
@@ -27,10 +27,11 @@ FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True)
 class Captured:
-    """An exported program; `dims` has the user's names for its symbols, `module` the module it was made from."""
+    """An exported program; `dims` has the user's names for its symbols, `labels` those for its inputs."""
 
     program: Any
     dims: Mapping[Any, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
@@ -50,9 +51,13 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
     if inputs is None and _required(opened):
         raise UsageError(f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(_required(opened))}")
     given = example(opened, inputs, dynamic)
+    naming.remember_path(source, opened)
+    if script.is_scripted(opened) and script.keeps_state(opened):
+        with quiet():
+            opened = script.settled(opened, given.args, given.kwargs)
     program = _export(opened, given)
     dims = given.symbols(program)
-    return Captured(_functional(program), dims)
+    return Captured(_functional(program), dims, given.inputs(program))
 
 
 def _by_place(program: Any) -> dict[Any, str]:
@@ -101,6 +106,9 @@ def load(source: Any) -> Any:
         raise UsageError(f"weights need a factory: give ('module:function', {os.fspath(weights)!r})")
     if isinstance(source, (str, os.PathLike)):
         kind = recognise(source)
+        if kind == "torchscript":
+            with quiet():
+                return script.load(source)
         if kind != "pt2":  # said before PyTorch is imported, which takes seconds
             raise wrong_kind(source, kind, "a PyTorch program")
         from onnxbridge.frontends.pytorch.archive import load_program
@@ -108,6 +116,8 @@ def load(source: Any) -> Any:
         with quiet():
             return load_program(Path(source))
     torch = frameworks.torch()
+    if script.is_script(source):
+        return script.traceable(source)
     if isinstance(source, (torch.nn.Module, torch.export.ExportedProgram)):
         return source
     raise UsageError(f"a {type(source).__qualname__} is neither a torch.nn.Module nor an ExportedProgram")
@@ -187,13 +197,8 @@ def _functional(program: Any) -> Any:
     torch = frameworks.torch()
     with quiet(), torch.no_grad():
         program = program.run_decompositions({})
-    kept = program.graph_signature.buffers_to_mutate
-    if kept:
-        names = ", ".join(sorted(kept.values()))
-        raise UsageError(
-            f"the model writes to its buffers ({names}), and ONNX models keep no state; "
-            "take the state as an input and return it, or call eval() before exporting"
-        )
+    if any(n.target is torch.ops.aten._native_batch_norm_legit_functional.default for n in program.graph.nodes):
+        raise UsageError("the program was exported in training mode: its norms update their statistics; export it after eval()")
     return program
 
 

@@ -71,20 +71,24 @@ def to_hub(captured: Captured) -> ir.Model:
     op = target.writer
     values = Weights(program, op)
     inputs = []
-    user = set(program.graph_signature.user_inputs)
+    state = _state(program)
+    user = {name: captured.labels.get(name, name) for name in program.graph_signature.user_inputs if isinstance(name, str)}
     for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in user:
+        label = user.get(node.name) or state.get(node.name)
+        if node.op == "placeholder" and label:
             dtype, shape = target.of(node.meta.get("val"))
             if dtype is not None and not isinstance(node.meta["val"], (int, float, bool)):
-                values[node] = op.input(node.name, dtype, shape)
+                values[node] = op.input(label, dtype, shape)
                 inputs.append(values[node])
+    inputs.sort(key=lambda v: v.name in state.values())  # the state behind what the user gives
     labels = naming.outputs(program.call_spec.out_spec, [v.name or "" for v in inputs])
-    for label in labels:
+    for label in (*labels, *map(naming.after, state.values())):
         op.reserve(label)
     with frameworks.torch().no_grad():
         lower(calls.of(program.graph, names), rule, values, target)
     results = _user_results(program, calls.results_of(program.graph, names))
     outputs = []
+    labels += [naming.after(s.target) for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"]
     for label, result in zip(labels, results, strict=True):
         if label and result is not None and not isinstance(result, str):
             [value] = resolve([result], values)
@@ -98,9 +102,6 @@ def to_hub(captured: Captured) -> ir.Model:
     return op.model(inputs, outputs, "main_graph")
 
 
-def _user_results(program: Any, results: tuple[Any, ...]) -> list[Any]:
-    kinds = [s.kind.name for s in program.graph_signature.output_specs]
-    return [r for r, kind in zip(results, kinds, strict=True) if kind == "USER_OUTPUT"]
 _MOVES = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Split"})
 
 
@@ -119,3 +120,21 @@ def _refused(label: str, reason: str) -> ConversionError:
     return ConversionError("PyTorch to ONNX", [Problem(f"output {label}", reason, hint, (Source(),))])
 
 
+def _user_results(program: Any, results: tuple[Any, ...]) -> list[Any]:
+    """What the user's forward returns, then what it leaves in its buffers."""
+    kinds = [s.kind.name for s in program.graph_signature.output_specs]
+    return [r for wanted in ("USER_OUTPUT", "BUFFER_MUTATION") for r, kind in zip(results, kinds, strict=True) if kind == wanted]
+
+
+def _state(program: Any) -> dict[str, str]:
+    """The buffers that the program writes, by their placeholders: ONNX models keep no state, so it comes in and goes out.
+
+    Raises:
+        UsageError: where an input has the name of such a buffer already.
+    """
+    written = set(program.graph_signature.buffers_to_mutate.values())
+    found = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.target in written}
+    twice = sorted(set(found.values()) & set(program.graph_signature.user_inputs))
+    if twice:
+        raise UsageError(f"the model writes to its buffer {twice[0]!r}, and has an input of that name: rename one of them")
+    return found

@@ -2,37 +2,71 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import capture, dtypes, naming
+from onnxbridge.frontends.pytorch import capture, containers, dtypes, naming, script
 from onnxbridge.plugins import Arrays, Run
 
 
 def runner(source: Any) -> Run:
-    """The source, loaded once, as a function; in evaluation mode, the weights untouched."""
+    """The source, loaded once, as a function; in evaluation mode, the weights untouched.
+
+    Buffers that the model writes are inputs and outputs, as in the hub model.
+    """
     torch = frameworks.torch()
+    containers.register()
     opened = capture.load(source)
     exported = isinstance(opened, torch.export.ExportedProgram)
     module = opened.module() if exported else opened
+    scripted = not exported and script.is_scripted(module)
 
     def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         with torch.no_grad(), capture.quiet():
-            if exported:
-                args, kwargs = _arguments(opened, feeds)
-                result = module(*args, **kwargs)
+            state = _state_among(module, feeds, source)
+            given = {name: value for name, value in feeds.items() if name not in state}
+            args, kwargs = _arguments(opened, given) if exported else _by_name(module, given, source)
+            if scripted:
+                result, left = script.called(module, args, kwargs, {n: dtypes.tensor(feeds[n]) for n in state})
             else:
-                args, kwargs = _by_name(module, feeds)
-                with capture.evaluating(module):
+                with _holding(module, {n: feeds[n] for n in state}), _evaluating(module, exported):
                     result = module(*args, **kwargs)
-        return outputs_of(result, feeds)
+                    left = {n: module.get_buffer(n) for n in state}
+        return outputs_of(result, feeds) | {naming.after(n): np.array(dtypes.array(t)) for n, t in left.items()}
 
     return run
+
+
+def _evaluating(module: Any, exported: bool) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if exported else capture.evaluating(module)
+
+
+def _state_among(module: Any, feeds: Mapping[str, Any], source: Any) -> list[str]:
+    """The feeds that are buffers of the module and no arguments."""
+    given = naming.remembered(module, source)
+    arguments = set(given.names) if given is not None else set(inspect.signature(module.forward).parameters)
+    buffers = dict(module.named_buffers())
+    return [name for name in feeds if name in buffers and name not in arguments]
+
+
+@contextlib.contextmanager
+def _holding(module: Any, state: Arrays) -> Iterator[None]:
+    """With these values in the module's buffers, its own put back afterwards."""
+    places = [(module.get_submodule(path), name) for path, _, name in (n.rpartition(".") for n in state)]
+    kept = [holder._buffers[name] for holder, name in places]
+    try:
+        for (holder, name), value in zip(places, state.values(), strict=True):
+            holder._buffers[name] = dtypes.tensor(value).clone()
+        yield
+    finally:
+        for (holder, name), tensor in zip(places, kept, strict=True):
+            holder._buffers[name] = tensor
 
 
 def outputs_of(result: Any, inputs: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
@@ -73,9 +107,9 @@ def _leaf(declared: Any, value: Any) -> Any:
     return dtypes.tensor(value) if type(declared).__name__ == "TensorArgument" else np.asarray(value).item()
 
 
-def _by_name(module: Any, feeds: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _by_name(module: Any, feeds: Mapping[str, Any], source: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The module's arguments: the structure of its last conversion, otherwise one input for each parameter of forward."""
-    given = naming.remembered(module)
+    given = naming.remembered(module, source)
     if given is not None and set(given.names) >= set(feeds):
         return given.arguments(feeds)
     parameters = inspect.signature(module.forward).parameters

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +12,22 @@ import numpy as np
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import dtypes, naming
+from onnxbridge.frontends.pytorch import containers, dtypes, naming
 
 
 @dataclass(frozen=True)
 class Example:
-    """What torch.export is called with; `named` has the user's names of dimensions by input name and axis."""
+    """What torch.export is called with; `labels` names the inputs, `named` their dimensions by the input's name and axis."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     dynamic: Any = None
     named: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+
+    def inputs(self, program: Any) -> dict[str, str]:
+        """The inputs' names by those of the program's placeholders."""
+        return dict(zip(program.graph_signature.user_inputs, self.labels, strict=False))
 
     def symbols(self, program: Any) -> dict[Any, str]:
         """The user's names for the program's symbols.
@@ -31,7 +37,9 @@ class Example:
         """
         torch = frameworks.torch()
         found: dict[Any, str] = {}
-        values: dict[str, Any] = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+        labels = self.inputs(program)
+        placeholders = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in labels]
+        values: dict[str, Any] = {labels[n.name]: n.meta.get("val") for n in placeholders}
         for name, axes in self.named.items():
             value: Any = values.get(name)
             for axis, label in axes.items() if isinstance(value, torch.Tensor) else ():
@@ -48,15 +56,18 @@ class Example:
 
 def example(module: Any, inputs: Any, dynamic: Any) -> Example:
     """The inputs bound to the parameters of the module's forward, with sizes at which nothing is fixed by accident."""
+    containers.register()
     signature = inspect.signature(module.forward)
     args, kwargs = _bound(signature, inputs)
+    for value in (*args, *kwargs.values()):
+        containers.check(value)
     names = _leaf_names(signature, args, kwargs)
     naming.remember(module, names, args, kwargs)
     own = _named_axes(dynamic)
     for name, axes in _spec_axes(inputs).items():
         own = {**(own or {}), name: {**axes, **(own or {}).get(name, {})}}
     if own is None:
-        return Example(args, kwargs, dynamic, _torch_names(signature, dynamic, names))
+        return Example(args, kwargs, dynamic, _torch_names(signature, dynamic, names), tuple(names))
     unknown = set(own) - set(names)
     if unknown:
         raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(names)}")
@@ -135,7 +146,7 @@ def _leaf_names(signature: inspect.Signature, args: Any, kwargs: Any) -> list[st
         kind = signature.parameters[name].kind
         for path, _ in pytree.tree_flatten_with_path(value)[0]:
             keys = naming.keys_of(path)
-            names.append("_".join(keys if kind is inspect.Parameter.VAR_KEYWORD else [name, *keys]))
+            names.append(naming.label(keys if kind is inspect.Parameter.VAR_KEYWORD else [name, *keys]))
     return names
 
 
@@ -165,6 +176,9 @@ def _torch_names(signature: inspect.Signature, dynamic: Any, names: list[str]) -
     return found
 
 
+_SUM = re.compile(r"([A-Za-z_]\w*) \+ ([0-9]{1,9})")  # a size by another: "past + 1"
+
+
 def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dict[int, str]]) -> Example:
     """Mark the named axes for torch.export, and give those of size 0 or 1, which it would fix, a size of 2."""
     torch = frameworks.torch()
@@ -172,13 +186,17 @@ def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dic
 
     leaves, spec = pytree.tree_flatten((args, kwargs))
     if not named:
-        return Example(args, kwargs)
+        return Example(args, kwargs, labels=tuple(names))
     sizes: dict[str, int] = {}
     for name, leaf in zip(names, leaves, strict=True):
         for axis, label in named.get(name, {}).items():
             if not isinstance(leaf, torch.Tensor) or not -leaf.ndim <= axis < leaf.ndim:
                 raise UsageError(f"{name} has no axis {axis} that {label!r} could name")
             sizes[label] = max(sizes.get(label, 2), leaf.shape[axis])
+    for label in sizes:
+        found = _SUM.fullmatch(label)
+        if found is not None:
+            sizes[label] = sizes.get(found[1], 2) + int(found[2])
     shapes: list[Any] = []
     normal: dict[str, dict[int, str]] = {}
     for i, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
@@ -192,9 +210,21 @@ def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dic
             normal[name] = axes
         shapes.append(dict.fromkeys(axes, torch.export.Dim.AUTO) if axes else None)
     args, kwargs = pytree.tree_unflatten(leaves, spec)
-    shape_args, shape_kwargs = pytree.tree_unflatten(shapes, spec)
+    shape_args, shape_kwargs = _in_structure(spec, iter(shapes))
     dynamic = (*shape_args, *shape_kwargs.values())
-    return Example(args, kwargs, dynamic, normal)
+    return Example(args, kwargs, dynamic, normal, tuple(names))
+
+
+def _in_structure(spec: Any, leaves: Iterator[Any]) -> Any:
+    """Leaves in the structure that torch.export wants of dynamic shapes: the inputs', lists for objects that hold tensors."""
+    from torch.utils import _pytree as pytree
+
+    if spec.is_leaf():
+        return next(leaves)
+    children = [_in_structure(child, leaves) for child in spec.children()]
+    if spec.type not in pytree.BUILTIN_TYPES:
+        return children
+    return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
 def _resized(leaf: Any, axis: int, size: int) -> list[int]:

@@ -113,3 +113,35 @@ def _plain(activation):
 
 rule("aten::rnn_tanh.input")(_plain("Tanh"))
 rule("aten::rnn_relu.input")(_plain("Relu"))
+
+
+def _both(op, input, hidden, w_ih, w_hh, b_ih, b_hh):
+    """What a cell's weights make of its input and of its state."""
+    return op.Gemm(input, w_ih, b_ih, transB=1), op.Gemm(hidden, w_hh, b_hh, transB=1)
+
+
+@rule("aten::lstm_cell")
+def lstm_cell(op, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    both = op.Add(*_both(op, input, hx[0], w_ih, w_hh, b_ih, b_hh))
+    i, f, g, o = op.Split(both, axis=1, num_outputs=4, outputs=4)
+    c = op.Add(op.Mul(op.Sigmoid(f), hx[1]), op.Mul(op.Sigmoid(i), op.Tanh(g)))
+    return op.Mul(op.Sigmoid(o), op.Tanh(c)), c
+
+
+@rule("aten::gru_cell")
+def gru_cell(op, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    given, kept = (op.Split(x, axis=1, num_outputs=3, outputs=3) for x in _both(op, input, hx, w_ih, w_hh, b_ih, b_hh))
+    reset, update = (op.Sigmoid(op.Add(a, b)) for a, b in zip(given[:2], kept[:2], strict=True))
+    new = op.Tanh(op.Add(given[2], op.Mul(reset, kept[2])))
+    return op.Add(new, op.Mul(update, op.Sub(hx, new)))
+
+
+def _plain_cell(activation):
+    def lower(op, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+        return op.call(activation, op.Add(*_both(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
+
+    return lower
+
+
+rule("aten::rnn_tanh_cell")(_plain_cell("Tanh"))
+rule("aten::rnn_relu_cell")(_plain_cell("Relu"))

@@ -156,7 +156,7 @@ def _check_shape(name: str, array: Array, shape: ir.Shape | None) -> None:
 
 def _hub(model: onnx.ModelProto | ir.Model | str | os.PathLike[str]) -> ir.Model:
     """The model at the hub's opset, without functions; what the caller handed in stays as it was."""
-    from onnxbridge.hub import gradient, io
+    from onnxbridge.hub import contrib, gradient, io, passes
 
     if isinstance(model, ir.Model):
         hub = model
@@ -172,6 +172,9 @@ def _hub(model: onnx.ModelProto | ir.Model | str | os.PathLike[str]) -> ir.Model
         from onnxbridge.hub.opset import to_hub
 
         hub = to_hub(hub.clone() if hub is model else hub)
+    if contrib.present(hub):
+        hub = hub.clone() if hub is model else hub
+        passes.infer(hub)
     if gradient.present(hub):
         hub = hub.clone() if hub is model else hub
         gradient.write_out(hub)

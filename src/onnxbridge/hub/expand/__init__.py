@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub import calls
 from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.contrib import check, contrib
 from onnxbridge.hub.fold import static
 from onnxbridge.hub.schemas import name_of, schema_of
 from onnxbridge.lowering import Body, Call, Ref, lower
@@ -45,6 +46,8 @@ def body_of(call: Call) -> Body | None:
     Raises:
         ConversionError: if the expansion does not cover this case.
     """
+    if call.op in contrib:  # what could be written out where the file was read has been
+        check(call)
     if call.op not in expand:
         from onnxbridge.hub.expand import standard
 
@@ -69,5 +72,10 @@ def body_of(call: Call) -> Body | None:
 
 def covers(op_type: str, domain: str = "") -> bool:
     """Whether there is an expansion of the operator, ours or the standard's."""
-    schema = schema_of(op_type, domain)
-    return name_of(op_type, domain) in expand or schema.has_function or schema.has_context_dependent_function
+    if name_of(op_type, domain) in expand:
+        return True
+    try:
+        schema = schema_of(op_type, domain)
+    except ValueError:  # not ONNX's own
+        return False
+    return schema.has_function or schema.has_context_dependent_function

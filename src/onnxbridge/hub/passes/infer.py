@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import onnx_ir as ir
 
 from onnxbridge.hub import fold, inference
 from onnxbridge.hub.passes.reshapes import settle
 from onnxbridge.hub.schemas import schema_of
 
+if TYPE_CHECKING:
+    from onnxbridge.hub.contrib import Writing
+
 
 def infer(model: ir.Model) -> None:
-    """Set dtype and shape of every value, in place, and replace nodes whose result is known by constants."""
-    _infer_graph(model.graph)
+    """Set dtype and shape of every value, in place, and replace nodes whose result is known by constants.
+
+    ONNX Runtime's own operators are written in ONNX's.
+    """
+    from onnxbridge.hub import contrib
+
+    _infer_graph(model.graph, contrib.Writing(contrib.names_in(model)) if contrib.present(model) else None)
 
 
-def _infer_graph(graph: ir.Graph) -> None:
+def _infer_graph(graph: ir.Graph, foreign: Writing | None) -> None:
     for node in list(graph):
-        _infer_bodies(node)
+        if foreign is not None and node.domain and foreign.put(graph, node):
+            continue
+        _infer_bodies(node, foreign)
         settle(node)
         declared = [(o.type, o.shape) for o in node.outputs]
         try:
@@ -29,7 +41,7 @@ def _infer_graph(graph: ir.Graph) -> None:
         _fold(graph, node)
 
 
-def _infer_bodies(node: ir.Node) -> None:
+def _infer_bodies(node: ir.Node, foreign: Writing | None) -> None:
     for attr in node.attributes.values():
         if attr.type != ir.AttributeType.GRAPH:
             continue
@@ -37,7 +49,7 @@ def _infer_bodies(node: ir.Node) -> None:
         if node.op_type == "Loop":
             for inner, (_, outer) in zip(body.inputs, inference.body_inputs("Loop", node.inputs), strict=False):
                 inner.type = inner.type or outer.type
-        _infer_graph(body)
+        _infer_graph(body, foreign)
 
 
 def more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:

@@ -8,7 +8,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.kernels import recurrent as kernels
 from onnxbridge.runtime.numpy.dtypes import widened
-from onnxbridge.runtime.numpy.ops import activation, rule
+from onnxbridge.runtime.numpy.ops import activation, quant, rule
 
 # Name: the function, and the defaults of alpha and beta where it takes them.
 _ACTIVATIONS = {
@@ -162,3 +162,58 @@ def lstm(
         return kernels.lstm(x, h, c, W[i], R[i], wb + rb, f=f, g=g, out=out, peephole=peephole, **how)
 
     return _directions(cell, X, direction, layout, [initial_h, initial_c], sequence_lens, R.shape[-1])
+
+
+class _Quantized:
+    """Weights (inputs, outputs) of whole numbers that quantize what they are multiplied with, anew for each product."""
+
+    def __init__(self, codes, scale, zero_point):
+        self._codes, self._scale, self._zero_point = codes, scale, zero_point
+
+    @property
+    def T(self):
+        """The weights are given transposed already."""
+        return self
+
+    def __array_ufunc__(self, ufunc, method, x, weights):
+        codes, scale, zero = quant.dynamic_quantize_linear(x)
+        product = quant.matmul_integer(codes, self._codes, zero, self._zero_point)
+        return product.astype(np.float32) * (scale * self._scale)
+
+
+@rule("com.microsoft::DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    initial_c=None,
+    P=None,
+    W_scale=None,
+    W_zero_point=None,
+    R_scale=None,
+    R_zero_point=None,
+    *,
+    activation_alpha=None,
+    activation_beta=None,
+    activations=None,
+    clip=None,
+    direction="forward",
+    hidden_size=None,
+    input_forget=0,
+):
+    """LSTM of ONNX Runtime's, with its weights and, at each product, its data quantized."""
+    weights = [_Quantized(*parts) for parts in zip(W, W_scale, W_zero_point, strict=True)]
+    back = [_Quantized(*parts) for parts in zip(R, R_scale, R_zero_point, strict=True)]
+    functions = _activations(activations or ("Sigmoid", "Tanh", "Tanh") * 2, activation_alpha, activation_beta, clip)
+
+    def cell(i, reverse, x, lengths, h, c):
+        wb, rb = _biases(B, i, W.shape[-1], X)
+        f, g, out = functions[3 * i : 3 * i + 3]
+        how = {"couple": bool(input_forget), "reverse": reverse, "lengths": lengths}
+        peephole = None if P is None else P[i]
+        return kernels.lstm(x, h, c, weights[i], back[i], wb + rb, f=f, g=g, out=out, peephole=peephole, **how)
+
+    return _directions(cell, X, direction, 0, [initial_h, initial_c], sequence_lens, R.shape[1])

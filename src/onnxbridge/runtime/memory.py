@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.runtime.native.tape import recording
+
 Array = np.ndarray[Any, Any]
 
 _ALIGNED = 64
@@ -43,7 +45,7 @@ class Pool:
         """An uninitialized array in C order, aligned to a cache line."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
-        if size < _SMALL:
+        if not size or (size < _SMALL and recording() is None):
             return np.empty(shape, dtype)
         found: Array = np.asarray(self._lease(size)).view(dtype).reshape(shape)
         return found
@@ -55,12 +57,14 @@ class Pool:
         return lease, address
 
     def _lease(self, size: int) -> _Lease:
-        room = _class(size)
-        free = self._free[room]
+        room, tape = _class(size), recording()
+        free = (self._free if tape is None else tape.free)[room]
         try:
             buffer = free.pop()
         except IndexError:
             buffer = np.empty(room + _ALIGNED, np.uint8)
+            if tape is not None:
+                tape.buffers.append(buffer)
         address = buffer.__array_interface__["data"][0]
         return _Lease(free, buffer, address + -address % _ALIGNED, size)
 

@@ -36,6 +36,7 @@ class Step:
     targets: tuple[int, ...]
     forms: tuple[tuple[int, str, str], ...] = ()
     bodies: tuple[tuple[str, Plan], ...] = ()
+    native: bool = False  # made by a pass: it says itself when it does more than its calls of machine code
 
     def reads(self) -> Iterable[int]:
         """Every slot that must be filled before this step, those that its subgraphs look at included."""
@@ -246,43 +247,47 @@ def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None)
     """Run a plan's steps on a frame that has its inputs in their slots; gives the outputs."""
     timed = budget.limits.seconds is not None
     for step, dead in zip(plan.steps, plan.frees, strict=True):
-        args: list[Any] = [frame[i] for i in step.sources]
-        budget.operator = step.op
         if timed:
+            budget.operator = step.op
             budget.tick()
-        try:
-            for i, form, name in step.forms:
-                args[i] = to_form(args[i], form, name)
-            if step.bodies:
-                inner = {name: Subgraph(body, frame, budget, adapt) for name, body in step.bodies}
-                results = step.run(*args, **step.attrs, **inner)
-            else:
-                results = step.run(*args, **step.attrs)
-        except OnnxbridgeError:
-            raise
-        except Unsupported as e:
-            raise ConversionError(DIRECTION, [Problem(step.op, e.reason, e.hint, (step.where,))]) from e
-        except MemoryError as e:
-            raise LimitError(f"{step.op} asks for more memory than this machine has: {e}") from e
-        except Exception as e:
-            e.add_note(f"in {step.op} at {step.where}")
-            raise
-        if not isinstance(results, tuple):
-            results = (results,)
-        if len(results) < len(step.targets) and any(t > 0 for t in step.targets[len(results) :]):
-            raise ConversionError(DIRECTION, [Problem(step.op, f"its rule gives only {len(results)} outputs", "", (step.where,))])
-        for target, result in zip(step.targets, results, strict=False):
-            if target > 0:
-                if type(result) is not np.ndarray and result is not None and not isinstance(result, (list, dict)):
-                    result = np.asarray(result)
-                if adapt is not None:
-                    result = adapt(result)
-                budget.hold(result)
-                frame[target] = result
-        results = result = args = None  # type: ignore[assignment]
+        perform(step, [frame[i] for i in step.sources], frame, budget, adapt)
         for i in dead:
             frame[i] = None
     return tuple(frame[i] for i in plan.outputs)
+
+
+def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt: Convert | None) -> None:
+    """Run one step on its arguments and put the results into their slots."""
+    budget.operator = step.op
+    try:
+        for i, form, name in step.forms:
+            args[i] = to_form(args[i], form, name)
+        if step.bodies:
+            inner = {name: Subgraph(body, frame, budget, adapt) for name, body in step.bodies}
+            results = step.run(*args, **step.attrs, **inner)
+        else:
+            results = step.run(*args, **step.attrs)
+    except OnnxbridgeError:
+        raise
+    except Unsupported as e:
+        raise ConversionError(DIRECTION, [Problem(step.op, e.reason, e.hint, (step.where,))]) from e
+    except MemoryError as e:
+        raise LimitError(f"{step.op} asks for more memory than this machine has: {e}") from e
+    except Exception as e:
+        e.add_note(f"in {step.op} at {step.where}")
+        raise
+    if not isinstance(results, tuple):
+        results = (results,)
+    if len(results) < len(step.targets) and any(t > 0 for t in step.targets[len(results) :]):
+        raise ConversionError(DIRECTION, [Problem(step.op, f"its rule gives only {len(results)} outputs", "", (step.where,))])
+    for target, result in zip(step.targets, results, strict=False):
+        if target > 0:
+            if type(result) is not np.ndarray and result is not None and not isinstance(result, (list, dict)):
+                result = np.asarray(result)
+            if adapt is not None:
+                result = adapt(result)
+            budget.hold(result)
+            frame[target] = result
 
 
 class Subgraph:

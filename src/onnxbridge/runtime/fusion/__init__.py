@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onnxbridge.runtime.fusion import constants, convolutions, elementwise, gelu, layout, norms, pools, products, quant, recurrent
+from onnxbridge.runtime.fusion import (
+    constants,
+    convolutions,
+    elementwise,
+    gelu,
+    integers,
+    layout,
+    norms,
+    pools,
+    products,
+    quant,
+    recurrent,
+)
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.machine import available
@@ -23,6 +35,8 @@ def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
     `defaults` are the values of inputs that have one and are not fed.
     """
     draft = Draft(plan, defaults)
+    if available():
+        integers.join(draft, pool)
     constants.fold(draft)
     if available():
         for family in (gelu, convolutions, products, norms, recurrent, pools, layout, quant, elementwise):

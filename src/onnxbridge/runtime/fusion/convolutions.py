@@ -45,7 +45,7 @@ def join(draft: Draft, pool: Pool) -> None:
             names.append(follow[1].op)
         weights = w if (scale == 1).all() else (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
         unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
-        run = convolution(weights, shift.astype(np.float32), _window(step, w.shape[2:]), groups, ending, pool, unit)
+        run = convolution(weights, shift.astype(np.float32), moves_of(step, w.shape[2:]), groups, ending, pool, unit)
         draft.join(chain, "+".join(names), _single_only(run, w.shape[1] * groups), sources, [slot])
 
 
@@ -58,7 +58,8 @@ def _single_only(run: Callable[..., Array], channels: int) -> Callable[..., Arra
     return checked
 
 
-def _window(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], Window]:
+def moves_of(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], Window]:
+    """How the kernel of a Conv moves over an input."""
     a = step.attrs
 
     def moves(x: Array) -> Window:

@@ -91,7 +91,7 @@ class Draft:
         """Put one step in the place of the last of these."""
         first = self._steps[min(places)]
         assert first is not None
-        step = Step(op, first.where, run, tuple(sources), attrs or {}, tuple(targets))
+        step = Step(op, first.where, run, tuple(sources), attrs or {}, tuple(targets), native=True)
         read = {slot for i in places for slot in self._reads(i)}
         for i in places:
             self._leave(i)
@@ -106,7 +106,7 @@ class Draft:
         """Let a step run another function of the same arguments."""
         step = self._steps[i]
         assert step is not None
-        self._steps[i] = replace(step, run=run)
+        self._steps[i] = replace(step, run=run, native=True)
 
     def known(self, i: int, step: Step) -> Step:
         """The step with those inputs that are constants by now in the form that its rule wants."""

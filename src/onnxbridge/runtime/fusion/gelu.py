@@ -10,7 +10,7 @@ from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.fusion.endings import other, scalar
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.address import Array
-from onnxbridge.runtime.native.convolution import CURVES, bent
+from onnxbridge.runtime.native.convolution import Ending, bent
 from onnxbridge.runtime.plan import NOTHING, Step
 
 _CLOSE = 1e-6
@@ -32,7 +32,7 @@ def join(draft: Draft, pool: Pool) -> None:
 
 def _gelu(pool: Pool) -> Callable[..., Array]:
     def gelu(X: Array, *, approximate: str) -> Array:
-        return bent(X, CURVES.index("Gelu tanh" if approximate == "tanh" else "Gelu"), 0.0, 0.0, pool)
+        return bent(X, Ending(curve="Gelu tanh" if approximate == "tanh" else "Gelu"), pool)
 
     return gelu
 

@@ -10,16 +10,17 @@ import numpy as np
 from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.address import address
+from onnxbridge.runtime.native.address import address, copy
 from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.native.share import chunks
+from onnxbridge.runtime.native.tape import beside, unrecorded
 from onnxbridge.runtime.plan import Step
 
 
 def join(draft: Draft, pool: Pool) -> None:
     """Concat along the channels, and Reshape, Transpose, Reshape that interleaves groups of channels."""
     for i, step in draft.steps("Concat"):
-        if step.attrs["axis"] in (1, -3):
-            draft.swap(i, _concat(step, pool))
+        draft.swap(i, _concat(step, pool))
     for i, step in draft.steps("Transpose"):
         if tuple(step.attrs["perm"] or ()) == (0, 2, 1, 3, 4):
             _shuffle(draft, i, step, pool)
@@ -30,16 +31,30 @@ def _last(x: Any) -> bool:
 
 
 def _concat(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain = step.run
+    plain = unrecorded(step.run)
 
     def run(*inputs: Any, axis: int) -> Any:
-        if not any(_last(x) and not x.flags.c_contiguous for x in inputs) or any(x.ndim != 4 for x in inputs):
+        x = inputs[0]
+        if any(y.dtype != np.float32 or y.ndim != x.ndim for y in inputs) or not -x.ndim <= axis < x.ndim or not x.size:
             return plain(*inputs, axis=axis)
-        seen = [x.transpose(0, 2, 3, 1) for x in inputs]
-        shape = (*seen[0].shape[:3], sum(x.shape[3] for x in seen))
-        claim(shape, inputs[0].dtype)
-        y = np.concatenate(seen, axis=3, out=pool.empty(shape, inputs[0].dtype))
-        return y.transpose(0, 3, 1, 2)
+        axis %= x.ndim
+        rest = {(*y.shape[:axis], *y.shape[axis + 1 :]) for y in inputs}
+        if len(rest) != 1:
+            return plain(*inputs, axis=axis)
+        shape = (*x.shape[:axis], sum(y.shape[axis] for y in inputs), *x.shape[axis + 1 :])
+        claim(shape, x.dtype)
+        swapped = any(_last(y) and not y.flags.c_contiguous for y in inputs)
+        if swapped:
+            n, c, h, w = shape
+            z = pool.empty((n, h, w, c)).transpose(0, 3, 1, 2)
+        else:
+            z = pool.empty(shape)
+        at = 0
+        for y in inputs:
+            if y.size:
+                copy(y, z[(slice(None),) * axis + (slice(at, at + y.shape[axis]),)])
+            at += y.shape[axis]
+        return z
 
     return run
 
@@ -60,10 +75,13 @@ def _shuffle(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         groups, each = five[1], five[2]
         kept = x.ndim == 4 and (*five[:1], *five[3:]) == (x.shape[0], *x.shape[2:]) and four == x.shape
         if not kept or not _last(x) or groups * each != x.shape[1] or x.dtype != np.float32:
+            beside()
             return plain[2](plain[1](plain[0](x, five, **attrs[0]), **attrs[1]), four, **attrs[2])
         seen = x.transpose(0, 2, 3, 1)
         y = pool.empty(seen.shape)
-        loop("layout", "interleaved", "iiiii")(address(seen), address(y), y.size // (groups * each), groups, each)
+        pixels = y.size // (groups * each)
+        chunk, units = chunks(pixels, 2 * groups * each)
+        loop("layout", "interleaved", "iiiiiiu")(address(seen), address(y), pixels, groups, each, chunk, units=units)
         return y.transpose(0, 3, 1, 2)
 
     draft.join([j, i, k], "Shuffle", run, [split.sources[0]], whole.targets)

@@ -11,6 +11,7 @@ from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.fusion.endings import other, scalar, single
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import normalization as native
+from onnxbridge.runtime.native.tape import beside, unrecorded
 from onnxbridge.runtime.plan import NOTHING, Step
 
 
@@ -28,7 +29,7 @@ def join(draft: Draft, pool: Pool) -> None:
 
 
 def _layer(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain = step.run
+    plain = unrecorded(step.run)
 
     def run(X: Any, Scale: Any, B: Any = None, **attrs: Any) -> Any:
         fits = Scale.shape == X.shape[-1:] and (B is None or B.shape == Scale.shape)
@@ -40,7 +41,7 @@ def _layer(step: Step, pool: Pool) -> Callable[..., Any]:
 
 
 def _softmax(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain = step.run
+    plain = unrecorded(step.run)
 
     def run(input: Any, *, axis: int) -> Any:
         if input.dtype == np.float32 and input.size and axis % input.ndim == input.ndim - 1:
@@ -86,6 +87,7 @@ def _attention(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         kinds = query.dtype == key.dtype == value.dtype == np.float32
         if kinds and len(q) in (3, 4) and q[:-2] == k[:-2] == v[:-2] and query.size and key.size and value.size:
             return native.attention(query, key, value, whole, pool)
+        beside()
         scores = plain[0](query, key) * query.dtype.type(whole)
         return plain[2](plain[1](scores, axis=-1), value)
 

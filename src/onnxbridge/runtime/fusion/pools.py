@@ -13,6 +13,7 @@ from onnxbridge.runtime.fusion.endings import activation
 from onnxbridge.runtime.kernels.windows import out_sizes
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import pooling as native
+from onnxbridge.runtime.native.tape import beside, unrecorded
 from onnxbridge.runtime.numpy.padding import claim_output, window
 from onnxbridge.runtime.plan import Step
 
@@ -40,7 +41,7 @@ def _usual(x: Any) -> bool:
 
 
 def _window(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain, largest = step.run, step.op == "MaxPool"
+    plain, largest = unrecorded(step.run), step.op == "MaxPool"
 
     def run(X: Any, **attrs: Any) -> Any:
         if not _usual(X):
@@ -58,7 +59,7 @@ def _window(step: Step, pool: Pool) -> Callable[..., Any]:
 
 
 def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain = step.run
+    plain = unrecorded(step.run)
 
     def run(X: Any, *more: Any, **attrs: Any) -> Any:
         axes = tuple(a % 4 for a in more[0]) if more and more[0] else ()
@@ -71,7 +72,7 @@ def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
 
 
 def _response(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain = step.run
+    plain = unrecorded(step.run)
 
     def run(X: Any, **attrs: Any) -> Any:
         return native.response(X, attrs["size"], attrs["alpha"], attrs["bias"], pool) if _usual(X) else plain(X, **attrs)
@@ -97,6 +98,7 @@ def _affine(draft: Draft, i: int, step: Step, found: tuple[Any, Any], pool: Pool
     def run(X: Any) -> Any:
         if _usual(X):
             return native.affine(X, scale, shift, low, high, pool)
+        beside()
         each = (-1, *(1,) * (X.ndim - 2))
         return np.clip(X * scale.reshape(each) + shift.reshape(each), np.float32(low), np.float32(high))
 

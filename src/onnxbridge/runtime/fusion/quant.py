@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.fusion.draft import Draft
-from onnxbridge.runtime.fusion.elementwise import like
 from onnxbridge.runtime.fusion.endings import scalar
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.address import address
 from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.native.elementwise import room
+from onnxbridge.runtime.native.share import chunks
+from onnxbridge.runtime.native.tape import unrecorded
 from onnxbridge.runtime.plan import Step
 
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
@@ -30,16 +32,17 @@ def join(draft: Draft, pool: Pool) -> None:
 
 
 def _run(step: Step, scale: float, zero: Any, pool: Pool) -> Callable[..., Any]:
-    plain, back = step.run, step.op == "DequantizeLinear"
+    plain, back = unrecorded(step.run), step.op == "DequantizeLinear"
     base, negative = int(zero.reshape(())), int(zero.dtype == np.int8)
     before, after = (zero.dtype, np.dtype(np.float32)) if back else (np.dtype(np.float32), zero.dtype)
 
     def run(x: Any, *more: Any, **attrs: Any) -> Any:
-        y = like(x, pool, after)
+        y = room(x, pool, after)
         if x.dtype != before or x.strides != tuple(s // after.itemsize * before.itemsize for s in y.strides):
             return plain(x, *more, **attrs)
-        kernel = loop("quant", "dequantize" if back else "quantize", "iiiiif")
-        kernel(address(x), address(y), x.size, negative, base, scale)
+        kernel = loop("quant", "dequantize" if back else "quantize", "iiiiiifu")
+        chunk, units = chunks(x.size)
+        kernel(address(x), address(y), x.size, chunk, negative, base, scale, units=units)
         return y
 
     return run

@@ -11,6 +11,7 @@ from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.fusion.endings import single
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.recurrent import lstm
+from onnxbridge.runtime.native.tape import beside
 from onnxbridge.runtime.plan import NOTHING
 
 _USUAL = {"activation_alpha": (None,), "activation_beta": (None,), "clip": (None,), "input_forget": (0,), "layout": (0,)}
@@ -39,7 +40,8 @@ def _run(layers: list[Any]) -> Callable[..., Any]:
         each = [f(x, None if h is None else h[k], None if c is None else c[k]) for k, f in enumerate(layers)]
         if len(each) == 1:
             y, last, cell = each[0]
-            return y[:, None], last[None].copy(), cell[None]
+            return y[:, None], last[None], cell[None]
+        beside()
         return tuple(np.stack(parts, axis) for parts, axis in zip(zip(*each, strict=True), (1, 0, 0), strict=True))
 
     return run

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.native.share import chunks
+from onnxbridge.runtime.native.tape import beside, numbers
 
 Array = np.ndarray[Any, Any]
 
@@ -18,9 +21,39 @@ def address(array: Array) -> int:
     return where
 
 
-def plain(x: Array) -> Array:
+def plain(x: Array, pool: Pool) -> Array:
     """x in C order, itself if it is."""
-    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
+    if x.flags.c_contiguous:
+        return x
+    y = pool.empty(x.shape, x.dtype)
+    copy(x, y)
+    return y
+
+
+def copy(x: Array, y: Array) -> None:
+    """The elements of x into y, which has its shape."""
+    axes = _merged(x, y)
+    if x.dtype != np.float32 or y.dtype != np.float32 or len(axes) > 4:
+        beside()
+        np.copyto(y, x)
+        return
+    axes = [*axes[:1], *[(1, 0, 0)] * (4 - len(axes)), *axes[1:]] if len(axes) > 1 else [(1, 0, 0)] * (4 - len(axes)) + axes
+    chunk, units = chunks(axes[0][0], 2 * math.prod(a[0] for a in axes[1:]))
+    spec, where = numbers(*(a[0] for a in axes), *(a[1] // 4 for a in axes), *(a[2] // 4 for a in axes), chunk)
+    loop("layout", "copied", "iiiu")(address(x), address(y), where, units=units)
+
+
+def _merged(x: Array, y: Array) -> list[tuple[int, int, int]]:
+    """Size and distances of each axis, the fastest of y last, those taken together that follow each other in both."""
+    axes: list[tuple[int, int, int]] = []
+    for size, dx, dy in sorted(zip(x.shape, x.strides, y.strides, strict=True), key=lambda axis: -axis[2]):
+        if size == 1:
+            continue
+        if axes and axes[-1][1] == dx * size and axes[-1][2] == dy * size:
+            axes[-1] = (axes[-1][0] * size, dx, dy)
+        else:
+            axes.append((size, dx, dy))
+    return axes
 
 
 def last(x: Array, pool: Pool) -> Array:
@@ -28,12 +61,15 @@ def last(x: Array, pool: Pool) -> Array:
     seen = x.transpose(0, 2, 3, 1)
     if seen.flags.c_contiguous:
         return seen
-    y = pool.empty(seen.shape)
+    y = pool.empty(seen.shape, x.dtype)
     if x.flags.c_contiguous and x.dtype == np.float32:
         samples, channels, height, width = x.shape
-        loop("layout", "channels_last", "iiiii")(address(x), address(y), samples, channels, height * width)
+        chunk, units = chunks(height * width, 2 * channels)
+        loop("layout", "channels_last", "iiiiiiu")(
+            address(x), address(y), samples, channels, height * width, chunk, units=samples * units
+        )
     else:
-        np.copyto(y, seen)
+        copy(seen, y)
     return y
 
 

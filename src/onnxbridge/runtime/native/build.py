@@ -1,18 +1,21 @@
-"""Calling a loop of `loops/` by its name: from the object file kept for it, compiled by Numba where there is none yet."""
+"""Calling a loop of `loops/` by its name: from the object file kept for it, compiled by Numba where there is none yet.
+
+All loops are entered alike: with the address of their arguments, eight bytes each, the number of the piece of work to do,
+and the number of the thread that does it. So a list of calls can be kept and run again without Python (`tape.py`).
+"""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib
-from collections.abc import Callable
+import struct
 from importlib import resources
 from typing import Any
 
-from onnxbridge.runtime.native import tile
+from onnxbridge.runtime.native import drive, quantized, tape, tile
 from onnxbridge.runtime.native.machine import kept, lanes, loaded
 
-_KINDS: dict[str, Any] = {"i": ctypes.c_int64, "f": ctypes.c_float}
+_KINDS = {"i": "q", "f": "d"}
 
 
 @functools.cache
@@ -22,27 +25,52 @@ def _recipe() -> str:
     return "\0".join(p.read_text() for p in sorted(folder.iterdir(), key=lambda p: p.name) if p.name.endswith(".py"))
 
 
+class Loop:
+    """A loop's machine code; it runs without Python's lock."""
+
+    __slots__ = ("address", "_pack")
+
+    def __init__(self, address: int, signature: str) -> None:
+        self.address = address
+        self._pack = struct.Struct("=" + "".join(_KINDS[kind] for kind in signature if kind != "u")).pack
+
+    def __call__(self, *values: Any, units: int = 1) -> None:
+        """Run every piece of the work, one after the other, and note the call where a run is being recorded."""
+        packed = self._pack(*values)
+        drive.pieces()(self.address, packed, units)
+        recording = tape.recording()
+        if recording is not None:
+            recording.calls.append((self.address, packed, units))
+
+
 @functools.cache
-def loop(module: str, name: str, signature: str) -> Callable[..., None]:
+def loop(module: str, name: str, signature: str) -> Loop:
     """The function `name` of `loops/module.py` for arguments of these kinds: i is an int64 or an address, f a float32.
 
-    It runs without Python's lock.
+    A last kind of u says that the work comes in pieces: the function also takes the piece's and the thread's number.
     """
     tile.load()
-    kind = f"{signature}\0{tile.rows()} {lanes()}\0{_recipe()}"
+    if module == "integers" and quantized.lanes():
+        quantized.load()
+    kind = f"{signature}\0{tile.rows()} {lanes()} {quantized.lanes()}\0{_recipe()}"
     symbol, _, image = kept(f"{module}_{name}", kind, lambda: _compiled(module, name, signature)).partition(b"\0")
     (address,) = loaded(image, symbol.decode())
-    function: Callable[..., None] = ctypes.CFUNCTYPE(None, *(_KINDS[kind] for kind in signature))(address)
-    return function
+    return Loop(address, signature)
 
 
 def _compiled(module: str, name: str, signature: str) -> bytes:
     """The loop's symbol, a zero byte, and its object file."""
     import numba
 
+    from onnxbridge.runtime.native.loops.data import doubles, inline, longs
+
     source = getattr(importlib.import_module(f"onnxbridge.runtime.native.loops.{module}"), name)
-    kinds = {"i": numba.types.int64, "f": numba.types.float32}
-    whole = numba.types.void(*(kinds[kind] for kind in signature))
-    compiled = numba.cfunc(whole, nopython=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(source)
+    taken = [f"single(d[{k}])" if kind == "f" else f"a[{k}]" for k, kind in enumerate(signature) if kind != "u"]
+    taken += ["unit", "part"] if signature.endswith("u") else []
+    text = f"def enter(args, unit, part):\n    a = longs(args)\n    d = doubles(args)\n    body({', '.join(taken)})\n"
+    known = {"longs": longs, "doubles": doubles, "single": numba.types.float32, "body": inline(source)}
+    exec(text, known)  # Numba has no other way to spread arguments of two kinds
+    whole = numba.types.void(*[numba.types.int64] * 3)
+    compiled = numba.cfunc(whole, nopython=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(known["enter"])
     symbol, image = str(compiled.native_name), bytes(compiled._library.serialize_using_object_code()[2][0])
     return symbol.encode() + b"\0" + image

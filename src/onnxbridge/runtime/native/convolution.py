@@ -14,7 +14,10 @@ from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import minimal, tile
 from onnxbridge.runtime.native.address import Array, address, first, last, plain
 from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.native.drive import threads
 from onnxbridge.runtime.native.machine import lanes
+from onnxbridge.runtime.native.share import chunks, cut
+from onnxbridge.runtime.native.tape import beside, numbers
 
 BLOCK_BYTES = 448 << 10  # of input rows that are multiplied with all columns before the next ones: they stay in the L2 cache
 SLAB = 768  # of a product's depth
@@ -40,22 +43,20 @@ class Ending:
 
     def applied(self, x: Array, pool: Pool) -> Array:
         """Done to an array by itself."""
-        if self.low != -math.inf or self.high != math.inf:
-            x = np.clip(x, np.float32(self.low), np.float32(self.high))
-        return bent(x, self.kind, self.a, self.b, pool) if self.curve else x
+        bare = self.low == -math.inf and self.high == math.inf and not self.curve
+        return x if bare else bent(x, self, pool)
 
 
-def bent(x: Array, kind: int, a: float, b: float, pool: Pool) -> Array:
-    """A curve of CURVES, elementwise, in the memory order of x."""
-    if x.ndim == 4 and not x.flags.c_contiguous:
-        data = last(x, pool)
-        y = pool.empty(data.shape)
-        loop("curves", "apply", "iiiiff")(kind, address(data), address(y), y.size, a, b)
-        return first(y)
-    data = plain(x)
+def bent(x: Array, ending: Ending, pool: Pool) -> Array:
+    """An ending, elementwise, in the memory order of x."""
+    swapped = x.ndim == 4 and not x.flags.c_contiguous
+    data = last(x, pool) if swapped else plain(x, pool)
     y = pool.empty(data.shape)
-    loop("curves", "apply", "iiiiff")(kind, address(data), address(y), y.size, a, b)
-    return y
+    chunk, units = chunks(y.size, 4)
+    loop("curves", "apply", "iiiiiffffu")(
+        ending.kind, address(data), address(y), y.size, chunk, ending.low, ending.high, ending.a, ending.b, units=units
+    )
+    return first(y) if swapped else y
 
 
 def packed(*weights: Array) -> Array:
@@ -125,12 +126,12 @@ def convolution(
     nothing = address(zeros)
     if few:
         minimal.load()
-        run = loop("minimal", "convolve", "iiiiiiiiiffff")
+        run = loop("minimal", "convolve", "iiiiiiiiiffffu")
     else:
-        run = loop("convolution", "depthwise" if each else "convolve", "iiiiiiiiffff")
-    known: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        run = loop("convolution", "depthwise" if each else "convolve", "iiiiiiiiffffu")
+    known: dict[tuple[int, ...], _Geometry] = {}
 
-    def geometry(x: Array) -> tuple[Any, ...]:
+    def geometry(x: Array) -> _Geometry:
         moves = window(x)
         (top, bottom), (left, right) = moves.pads
         (sh, sw), (dh, dw) = moves.strides, moves.dilations
@@ -138,35 +139,42 @@ def convolution(
         oh = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
         ow = (width + left + right - (kw - 1) * dw - 1) // sw + 1
         claim((n, maps, oh, ow), np.float32)
-        merged = wide and dw == 1
+        merged = wide and dw == 1 and min(top, bottom, left, right) >= 0
         framed = ((top, bottom), (left, right)) if merged and any((top, bottom, left, right)) else None
         if framed:
             h, width, top, left = h + top + bottom, width + left + right, 0, 0
         taps = (kh, 1) if merged else (kh, kw)
+        rows, work = n * oh * ow, n * oh * ow * maps * depth * kh * kw
+        across, panel = (channels, lanes()) if each else (columns, tile.panel()) if groups == 1 else (groups, 1)
         if few:
-            block = minimal.block_of(depth, columns, n * -(-oh // 2) * -(-ow // 2))
+            rows = n * -(-oh // 2) * -(-ow // 2)
+            block, high = minimal.block_of(depth, columns, rows), tile.rows()
         else:
-            block = block_of(depth * (kw if merged else 1) * (1 if kh == 1 else 2), n * oh * ow)
+            block = block_of(depth * (kw if merged else 1) * (1 if kh == 1 else 2), rows)
+            high = tile.PIXELS if each else tile.rows()
+            work = work * 8 if each else work
+        block, split, share, units = cut(rows, across, panel, work, block, high)
+        lines = 8 * (block + 16) * math.prod(taps)
+        room = 4 * (16 * block * (depth + columns) + columns) if few else 0
         spec = np.array(
             [n, h, width, channels, channels if each else groups, depth * kw if merged else depth, columns, *taps,
-             sh, sw, dh, dw, top, left, oh, ow, maps, maps, block, ending.kind],
+             sh, sw, dh, dw, top, left, oh, ow, maps, maps, block, ending.kind, split, share, lines, room],
             np.int64,
         )  # fmt: skip
         bare = spec.copy()
-        bare[-1] = 0
-        room = 16 * block * (depth + columns) + columns if few else 0
-        return (n, oh, ow, maps), framed, (spec, bare), (address(spec), address(bare)), 8 * (block + 16) * math.prod(taps), room
+        bare[20] = 0
+        shape, many = (n, oh, ow, maps), threads()
+        return _Geometry(shape, framed, spec, bare, address(spec), address(bare), lines * many, room * many, units)
 
-    def moved(x: Array, add: Array | None, found: tuple[Any, ...], spec: int, end: Ending) -> Array:
-        shape, framed, _, _, lines, room = found
-        data = _framed(x, framed, pool) if framed else last(x, pool)
-        y = pool.empty(shape)
+    def moved(x: Array, add: Array | None, g: _Geometry, spec: int, end: Ending) -> Array:
+        data = _framed(x, g.framed, pool) if g.framed else last(x, pool)
+        y = pool.empty(g.shape)
         added = None if add is None else last(add, pool)
-        held, table = pool.scratch(lines)
-        planes, scratch = pool.scratch(4 * room) if room else (None, 0)
+        held, table = pool.scratch(g.lines)
+        planes, scratch = pool.scratch(g.room) if g.room else (None, 0)
         run(
             address(data), address(y), *where, 0 if added is None else address(added), table, nothing, spec,
-            *((scratch,) if room else ()), end.low, end.high, end.a, end.b,
+            *((scratch,) if g.room else ()), end.low, end.high, end.a, end.b, units=g.units,
         )  # fmt: skip
         return first(y)
 
@@ -175,15 +183,31 @@ def convolution(
         found = known.get(x.shape)
         if found is None:
             found = known[x.shape] = geometry(x)
-        shape, _, _, (spec, bare), _, _ = found
+        shape = found.shape
         claim(shape, np.float32)
         if add is not None and (add.dtype != np.float32 or add.shape != (shape[0], maps, shape[1], shape[2])):
             claim_broadcast(np.broadcast_to(x.dtype.type(0), (shape[0], maps, shape[1], shape[2])), add)
-            return ending.applied(moved(x, None, found, bare, Ending()) + add, pool)
-        return moved(x, add, found, spec, ending)
+            beside()
+            return ending.applied(moved(x, None, found, found.at_bare, Ending()) + add, pool)
+        return moved(x, add, found, found.at_spec, ending)
 
     convolve.kept = (weights, biases, zeros)  # type: ignore[attr-defined]
     return convolve
+
+
+@dataclass(frozen=True, slots=True)
+class _Geometry:
+    """What a convolution knows of inputs of one shape; the arrays are what the addresses mean."""
+
+    shape: tuple[int, int, int, int]
+    framed: Any
+    spec: Array
+    bare: Array
+    at_spec: int
+    at_bare: int
+    lines: int
+    room: int
+    units: int
 
 
 def _framed(x: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
@@ -191,8 +215,8 @@ def _framed(x: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
     (top, bottom), (left, right) = pads
     n, c, h, w = x.shape
     y = pool.empty((n, h + top + bottom, w + left + right, c))
-    spec = np.array([*(s // 4 for s in x.strides), top, bottom, left, right], np.int64)
-    loop("layout", "framed", "iiiiiii")(address(x), address(y), n, c, h, w, address(spec))
+    spec, where = numbers(*(s // 4 for s in x.strides), top, bottom, left, right)
+    loop("layout", "framed", "iiiiiii")(address(x), address(y), n, c, h, w, where)
     return y
 
 
@@ -203,18 +227,31 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
     weights = packed(*(w[None, k : k + slab] for k in range(0, depth, slab)))
     biases, zeros = filled(bias, 1, columns), np.zeros(whole(columns), np.float32)
     where = (address(weights), address(biases), address(zeros))
-    run = loop("convolution", "multiply", "iiiiiiiiiiiiiffff")
+    run = loop("convolution", "multiply", "iiiiiiiiffffu")
+    known: dict[int, tuple[Array, Array, int, int]] = {}
+
+    def geometry(rows: int) -> tuple[Array, Array, int, int]:
+        block, split, share, units = cut(rows, columns, tile.panel(), rows * columns * depth, block_of(slab, rows), tile.rows())
+        spec = np.zeros(24, np.int64)
+        spec[:3], spec[6], spec[19:24] = (rows, depth, slab), columns, (block, ending.kind, split, share, 8 * block)
+        bare = spec.copy()
+        bare[20] = 0
+        return spec, bare, 8 * block * threads(), units
 
     def multiplied(x: Array, add: Array | None, end: Ending) -> Array:
-        data = plain(x)
+        data = plain(x, pool)
         rows = data.size // depth if depth else 0
         y = pool.empty((*x.shape[:-1], columns))
-        added = None if add is None else plain(add)
-        block = block_of(slab, rows)
-        held, table = pool.scratch(8 * block)
+        if not rows:
+            return y
+        if rows not in known:
+            known[rows] = geometry(rows)
+        spec, bare, lines, units = known[rows]
+        added = None if add is None else plain(add, pool)
+        held, table = pool.scratch(lines)
         run(
             address(data), address(y), *where, 0 if added is None else address(added), table,
-            rows, depth, slab, columns, block, end.kind, end.low, end.high, end.a, end.b,
+            address(spec if end is ending else bare), end.low, end.high, end.a, end.b, units=units,
         )  # fmt: skip
         del held  # it had to live until here
         return y
@@ -227,6 +264,7 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
         claim(shape, np.float32)
         if add is not None and (add.dtype != np.float32 or add.shape != shape):
             claim_broadcast(np.broadcast_to(x.dtype.type(0), shape), add)
+            beside()
             return ending.applied(multiplied(x, None, Ending()) + add, pool)
         return multiplied(x, add, ending)
 

@@ -65,6 +65,11 @@ def _features() -> str:
     return str(llvm().get_host_cpu_features().flatten())
 
 
+def feature(name: str) -> bool:
+    """Whether the processor has an extension, by LLVM's name for it."""
+    return f"+{name}" in _features().split(",")
+
+
 @functools.cache
 def lanes() -> int:
     """How many float32 a vector register holds."""

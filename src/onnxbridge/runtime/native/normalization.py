@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from onnxbridge.hub.limits import claim
@@ -12,31 +10,38 @@ from onnxbridge.runtime.native import tile
 from onnxbridge.runtime.native.address import Array, address, plain
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.convolution import whole
+from onnxbridge.runtime.native.drive import threads
+from onnxbridge.runtime.native.share import chunks
+from onnxbridge.runtime.native.tape import keep, numbers
 
 _ATTEND = 48  # rows of scores at a time, whole tiles of either height
 
 
 def normalized(x: Array, add: Array | None, scale: Array, shift: Array | None, epsilon: float, pool: Pool) -> tuple[Array, Array]:
     """LayerNormalization along the last axis of x (+ add), and that sum."""
-    data = plain(x)
+    data = plain(x, pool)
     y = pool.empty(x.shape)
     total, more = data, None
     if add is not None:
-        total, more = pool.empty(x.shape), plain(add)
+        total, more = pool.empty(x.shape), plain(add, pool)
     columns = x.shape[-1]
-    loop("rows", "normalize", "iiiiiiiif")(
-        address(data), 0 if more is None else address(more), address(y), address(total), x.size // columns, columns,
-        address(scale), 0 if shift is None else address(shift), epsilon,
+    rows = x.size // columns
+    chunk, units = chunks(rows, 4 * columns)
+    loop("rows", "normalize", "iiiiiiiiifu")(
+        address(data), 0 if more is None else address(more), address(y), address(total), rows, columns, chunk,
+        address(keep(scale)), 0 if shift is None else address(keep(shift)), epsilon, units=units,
     )  # fmt: skip
     return y, total
 
 
 def softmax(x: Array, pool: Pool) -> Array:
     """Along the last axis."""
-    data = plain(x)
+    data = plain(x, pool)
     y = pool.empty(x.shape)
     columns = x.shape[-1]
-    loop("rows", "softmax", "iiiif")(address(data), address(y), x.size // columns, columns, 1.0)
+    rows = x.size // columns
+    chunk, units = chunks(rows, 8 * columns)
+    loop("rows", "softmax", "iiiiifu")(address(data), address(y), rows, columns, chunk, 1.0, units=units)
     return y
 
 
@@ -46,7 +51,7 @@ def attention(query: Array, key: Array, value: Array, factor: float, pool: Pool)
     The result lies in memory as (batch, row, head, W), which is how it is wanted next.
     """
     if query.strides[-1] != 4:
-        query = np.ascontiguousarray(query)
+        query = plain(query, pool)
     flat = query.ndim == 3
     q, k, v = ((a[None] if flat else a) for a in (query, key, value))
     batch, heads, rows, depth = q.shape
@@ -56,15 +61,15 @@ def attention(query: Array, key: Array, value: Array, factor: float, pool: Pool)
     out = y.transpose(0, 2, 1, 3)
     block = min(_ATTEND, -(-rows // tile.rows()) * tile.rows())
     padded, filled = whole(columns), whole(wide)
-    scratch = pool.empty((depth * padded + columns * filled + block * padded + 2 * block + 2,))
-    zeros = np.zeros(max(padded, filled), np.float32)
-    spec: Any = np.array(
-        [batch, heads, rows, columns, depth, wide]
-        + [s // 4 for s in (*q.strides[:3], *k.strides, *v.strides, *out.strides[:3])]
-        + [block],
-        np.int64,
-    )
-    loop("rows", "attend", "iiiiiiif")(
-        address(q), address(k), address(v), address(y), address(scratch), address(zeros), address(spec), factor
+    room = 4 * (depth * padded + columns * filled + block * padded + 2 * block + 16)
+    held, scratch = pool.scratch(room * threads())
+    zeros = keep(np.zeros(max(padded, filled), np.float32))
+    spec, where = numbers(
+        batch, heads, rows, columns, depth, wide,
+        *(s // 4 for s in (*q.strides[:3], *k.strides, *v.strides, *out.strides[:3])),
+        block, room,
+    )  # fmt: skip
+    loop("rows", "attend", "iiiiiiifu")(
+        address(q), address(k), address(v), address(y), scratch, address(zeros), where, factor, units=batch * heads
     )
     return out[0] if flat else out

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.address import Array, address, first, last
 from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.native.drive import threads
+from onnxbridge.runtime.native.share import chunks
+from onnxbridge.runtime.native.tape import keep, numbers
 from onnxbridge.runtime.numpy.padding import Window
 
 
@@ -17,10 +18,9 @@ def pooled(x: Array, w: Window, out: Sequence[int], largest: bool, include: bool
     n, c, height, width = x.shape
     data, y = last(x, pool), pool.empty((n, *out, c))
     (top, bottom), (left, right) = w.pads
-    spec = np.array(
-        [n, height, width, c, *w.kernel, *w.strides, *w.dilations, top, left, *out, bottom, right, include], np.int64
-    )
-    loop("pooling", "maximum" if largest else "mean", "iii")(address(data), address(y), address(spec))
+    spec, where = numbers(n, height, width, c, *w.kernel, *w.strides, *w.dilations, top, left, *out, bottom, right, include)
+    run = loop("pooling", "maximum" if largest else "mean", "iiiu")
+    run(address(data), address(y), where, units=n * out[0])
     return first(y)
 
 
@@ -28,8 +28,8 @@ def means(x: Array, pool: Pool) -> Array:
     """The mean over all positions: (N, C, 1, 1)."""
     n, c, height, width = x.shape
     data, y = last(x, pool), pool.empty((n, 1, 1, c))
-    spec = np.array([n, height, width, c, height, width, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0], np.int64)
-    loop("pooling", "mean", "iii")(address(data), address(y), address(spec))
+    spec, where = numbers(n, height, width, c, height, width, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0)
+    loop("pooling", "mean", "iiiu")(address(data), address(y), where, units=n)
     return first(y)
 
 
@@ -37,12 +37,13 @@ def response(x: Array, size: int, alpha: float, bias: float, pool: Pool) -> Arra
     """LRN with the exponent 3/4."""
     data = last(x, pool)
     channels = x.shape[1]
-    y, scratch = pool.empty(data.shape), pool.empty((channels + size,))
-    before = (size - 1) // 2
-    loop("pooling", "response", "iiiiiiiff")(
-        address(data), address(y), address(scratch), data.size // channels, channels, before, size - 1 - before,
-        bias, alpha / size,
-    )  # fmt: skip
+    y = pool.empty(data.shape)
+    held, scratch = pool.scratch(4 * (channels + size + 15) * threads())
+    before, pixels = (size - 1) // 2, data.size // channels
+    chunk, units = chunks(pixels, 8 * channels)
+    loop("pooling", "response", "iiiiiiiiffu")(
+        address(data), address(y), scratch, pixels, channels, chunk, before, size - 1 - before, bias, alpha / size, units=units
+    )
     return first(y)
 
 
@@ -50,7 +51,9 @@ def affine(x: Array, scale: Array, shift: Array, low: float, high: float, pool: 
     """x * scale + shift for each channel, clipped to [low, high]."""
     data = last(x, pool)
     y = pool.empty(data.shape)
-    loop("pooling", "affine", "iiiiiiff")(
-        address(data), address(y), data.size // x.shape[1], x.shape[1], address(scale), address(shift), low, high
+    pixels, channels = data.size // x.shape[1], x.shape[1]
+    chunk, units = chunks(pixels, channels)
+    loop("pooling", "affine", "iiiiiiiffu")(
+        address(data), address(y), pixels, channels, chunk, address(keep(scale)), address(keep(shift)), low, high, units=units
     )
     return first(y)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.address import Array, address, plain
+from onnxbridge.runtime.native.address import Array, address, copy, plain
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.convolution import Ending, packed, product, whole
+from onnxbridge.runtime.native.tape import keep
 
 
 def lstm(w: Array, r: Array, b: Array | None, reverse: bool, pool: Pool) -> Callable[..., tuple[Array, Array, Array]]:
@@ -23,14 +24,16 @@ def lstm(w: Array, r: Array, b: Array | None, reverse: bool, pool: Pool) -> Call
     def layer(x: Array, h: Array | None, c: Array | None) -> tuple[Array, Array, Array]:
         steps, batch = x.shape[:2]
         projected = project(x)
-        start = np.zeros((batch, hidden), np.float32) if h is None else plain(h)
-        cell = np.zeros((batch, hidden), np.float32) if c is None else c.copy()
+        start = keep(np.zeros((batch, hidden), np.float32)) if h is None else plain(h, pool)
+        cell, before = pool.empty((batch, hidden)), keep(np.zeros((batch, hidden), np.float32)) if c is None else c
+        copy(before, cell)
         y = pool.empty((steps, batch, hidden))
-        gates, table = pool.empty((batch, 4 * hidden)), np.empty(batch, np.int64)
+        gates, (held, table) = pool.empty((batch, 4 * hidden)), pool.scratch(8 * batch)
         run(
             address(projected), address(weight), address(zeros), address(start), address(cell), address(y), batch * hidden,
-            address(gates), address(table), steps, batch, hidden, int(reverse),
+            address(gates), table, steps, batch, hidden, int(reverse),
         )  # fmt: skip
+        del held  # it had to live until here
         return y, y[0 if reverse else -1], cell
 
     return layer

@@ -10,10 +10,13 @@ from onnxbridge.runtime.native.loops.data import LANES, PANEL, PIXELS, ROWS, cha
 
 @inline
 def addresses(
-    x, zero, table, block, start, rows, step, height, width,
+    size, x, zero, table, block, start, rows, step, height, width,
     kernel, columns, stride, across, dilate, apart, top, left, high, wide,
 ):  # fmt: skip
-    """For each tap a line of the table: where the output positions from `start` on find their input, zeros outside."""
+    """For each tap a line of the table: where the output positions from `start` on find their input, zeros outside.
+
+    An element has `size` bytes.
+    """
     t = longs(table)
     ox = start % wide
     rest = start // wide
@@ -23,11 +26,11 @@ def addresses(
         tap = r
         for ky in range(kernel):
             iy = oy * stride - top + ky * dilate
-            line = x + 4 * ((sample * height + iy) * width) * step
+            line = x + size * ((sample * height + iy) * width) * step
             inside = 0 <= iy < height
             for kx in range(columns):
                 ix = ox * across - left + kx * apart
-                t[tap] = line + 4 * ix * step if inside and 0 <= ix < width else zero
+                t[tap] = line + size * ix * step if inside and 0 <= ix < width else zero
                 tap += block
         ox += 1
         if ox == wide:
@@ -66,8 +69,16 @@ def finish(kind, out, rows, columns, step, a, b):
             curves.run(kind, out + 4 * r * step, columns, a, b)
 
 
-def convolve(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
-    """Any convolution in two dimensions, groups of many channels too."""
+@inline
+def part_of(unit, s, columns, block):
+    """A piece of the work: its first row, and from where to where its columns (or groups) go."""
+    split, wide = s[21], s[22]
+    begin = unit % split * wide
+    return unit // split * block, begin, min(columns, begin + wide)
+
+
+def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
+    """Any convolution in two dimensions, groups of many channels too; spec[21:24] tells of its pieces (`part_of`)."""
     s = longs(spec)
     samples, height, width, step = s[0], s[1], s[2], s[3]
     groups, depth, columns = s[4], s[5], s[6]
@@ -75,29 +86,41 @@ def convolve(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
     oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
     taps = kernel * across
     lines = (columns + LANES - 1) // LANES * LANES
-    total = samples * oh * ow
+    table = tables + part * s[23]
     t = longs(table)
-    for start in range(0, total, block):
-        rows = min(block, total - start)
-        addresses(
-            x, zero, table, block, start, rows, step, height, width,
-            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    start, begin, end = part_of(unit, s, columns if groups == 1 else groups, block)
+    rows = min(block, samples * oh * ow - start)
+    addresses(
+        4, x, zero, table, block, start, rows, step, height, width,
+        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    )  # fmt: skip
+    if groups == 1:
+        to = start * outstep + begin
+        panels(
+            table, block, rows, taps, depth, weight + 4 * taps * depth * begin, bias + 4 * begin,
+            add + 4 * (start * addstep + begin) if add != 0 else 0, addstep, out + 4 * to, outstep, end - begin, low, high,
         )  # fmt: skip
-        for g in range(groups):
-            plus = add + 4 * (start * addstep + g * columns) if add != 0 else 0
-            panels(
-                table, block, rows, taps, depth, weight + 4 * g * taps * depth * lines, bias + 4 * g * lines,
-                plus, addstep, out + 4 * (start * outstep + g * columns), outstep, columns, low, high,
-            )  # fmt: skip
-            if g + 1 < groups:
-                for tap in range(taps):
-                    for r in range(rows):
-                        t[tap * block + r] += 4 * depth
         if kind != 0:
-            finish(kind, out + 4 * start * outstep, rows, groups * columns, outstep, a, b)
+            finish(kind, out + 4 * to, rows, end - begin, outstep, a, b)
+        return
+    for tap in range(taps):
+        for r in range(rows):
+            t[tap * block + r] += 4 * depth * begin
+    for g in range(begin, end):
+        plus = add + 4 * (start * addstep + g * columns) if add != 0 else 0
+        panels(
+            table, block, rows, taps, depth, weight + 4 * g * taps * depth * lines, bias + 4 * g * lines,
+            plus, addstep, out + 4 * (start * outstep + g * columns), outstep, columns, low, high,
+        )  # fmt: skip
+        if g + 1 < end:
+            for tap in range(taps):
+                for r in range(rows):
+                    t[tap * block + r] += 4 * depth
+    if kind != 0:
+        finish(kind, out + 4 * (start * outstep + begin * columns), rows, (end - begin) * columns, outstep, a, b)
 
 
-def depthwise(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
+def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
     """A convolution of each channel by itself; weights are (tap, channel), the channels filled up to whole vectors."""
     s = longs(spec)
     samples, height, width, step = s[0], s[1], s[2], s[3]
@@ -106,48 +129,51 @@ def depthwise(x, out, weight, bias, add, table, zero, spec, low, high, a, b):
     oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
     taps = kernel * across
     lines = (channels + LANES - 1) // LANES * LANES
-    total = samples * oh * ow
-    for start in range(0, total, block):
-        rows = min(block, total - start)
-        addresses(
-            x, zero, table, block, start, rows, step, height, width,
-            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-        )  # fmt: skip
-        for r in range(0, rows, PIXELS):
-            tall = min(PIXELS, rows - r)
-            at = start + r
-            for c in range(0, channels, LANES):
-                channelwise(
-                    tall, taps + (c << 32), lines, table + 8 * r, block, weight + 4 * c, bias + 4 * c,
-                    add + 4 * (at * addstep + c) if add != 0 else 0, addstep,
-                    out + 4 * (at * outstep + c), outstep, channels - c, low, high,
-                )  # fmt: skip
-        if kind != 0:
-            finish(kind, out + 4 * start * outstep, rows, channels, outstep, a, b)
+    table = tables + part * s[23]
+    start, begin, end = part_of(unit, s, channels, block)
+    rows = min(block, samples * oh * ow - start)
+    addresses(
+        4, x, zero, table, block, start, rows, step, height, width,
+        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    )  # fmt: skip
+    for r in range(0, rows, PIXELS):
+        tall = min(PIXELS, rows - r)
+        at = start + r
+        for c in range(begin, end, LANES):
+            channelwise(
+                tall, taps + (c << 32), lines, table + 8 * r, block, weight + 4 * c, bias + 4 * c,
+                add + 4 * (at * addstep + c) if add != 0 else 0, addstep,
+                out + 4 * (at * outstep + c), outstep, channels - c, low, high,
+            )  # fmt: skip
+    if kind != 0:
+        finish(kind, out + 4 * (start * outstep + begin), rows, end - begin, outstep, a, b)
 
 
-def multiply(x, out, weight, bias, zero, add, table, rows, depth, slab, columns, block, kind, low, high, a, b):
+def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, unit, part):
     """A matrix product with packed weights. The depth is taken in slabs, so that rows and panels stay in the cache."""
+    s = longs(spec)
+    depth, slab, columns, block, kind = s[1], s[2], s[6], s[19], s[20]
+    table = tables + part * s[23]
     t = longs(table)
     infinite = np.float32(np.inf)
     lines = (columns + LANES - 1) // LANES * LANES
-    for start in range(0, rows, block):
-        n = min(block, rows - start)
-        to = out + 4 * start * columns
+    start, begin, end = part_of(unit, s, columns, block)
+    n, wide = min(block, s[0] - start), end - begin
+    to = out + 4 * (start * columns + begin)
+    for r in range(n):
+        t[r] = x + 4 * (start + r) * depth
+    plus = add + 4 * (start * columns + begin) if add != 0 else 0
+    for k in range(0, depth, slab):
+        deep = min(slab, depth - k)
+        final = k + deep == depth
+        panels(
+            table, block, n, 1, deep, weight + 4 * (k * lines + deep * begin), (bias if k == 0 else zero) + 4 * begin,
+            plus if k == 0 else to, columns, to, columns, wide, low if final else -infinite, high if final else infinite,
+        )  # fmt: skip
         for r in range(n):
-            t[r] = x + 4 * (start + r) * depth
-        plus = add + 4 * start * columns if add != 0 else 0
-        for k in range(0, depth, slab):
-            deep = min(slab, depth - k)
-            final = k + deep == depth
-            panels(
-                table, block, n, 1, deep, weight + 4 * k * lines, bias if k == 0 else zero, plus if k == 0 else to,
-                columns, to, columns, columns, low if final else -infinite, high if final else infinite,
-            )  # fmt: skip
-            for r in range(n):
-                t[r] += 4 * deep
-        if kind != 0:
-            finish(kind, to, n, columns, columns, a, b)
+            t[r] += 4 * deep
+    if kind != 0:
+        finish(kind, to, n, wide, columns, a, b)
 
 
 def pack(source, target, taps, depth, columns, tapstep, step, across):

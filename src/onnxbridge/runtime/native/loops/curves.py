@@ -119,7 +119,17 @@ def run(kind, y, count, a, b):
     _bend(kind, v, v, count, a, b)
 
 
-def apply(kind, x, y, count, a, b):
-    """y = curve(x) over `count` elements at two addresses."""
-    u, v = floats(x), floats(y)
-    _bend(kind, u, v, count, a, b)
+def apply(kind, x, y, count, chunk, low, high, a, b, unit, part):
+    """y = curve(x clipped to [low, high]) over `count` elements at two addresses; NaN stays."""
+    at = unit * chunk
+    n = min(count - at, chunk)
+    u, v = floats(x + 4 * at), floats(y + 4 * at)
+    if kind == 0 or low != _F(-np.inf) or high != _F(np.inf):
+        for i in range(n):
+            t = u[i]
+            t = low if t < low else t
+            v[i] = high if t > high else t
+        if kind != 0:
+            _bend(kind, v, v, n, a, b)
+    else:
+        _bend(kind, u, v, n, a, b)

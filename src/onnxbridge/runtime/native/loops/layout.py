@@ -5,16 +5,34 @@ from __future__ import annotations
 from onnxbridge.runtime.native.loops.data import floats, longs
 
 
-def channels_last(source, target, samples, channels, pixels):
+def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
     """(samples, channels, pixels) to (samples, pixels, channels), in squares that stay in the cache."""
-    for n in range(samples):
-        x = floats(source + 4 * n * channels * pixels)
-        y = floats(target + 4 * n * channels * pixels)
-        for c in range(0, channels, 16):
-            for p in range(0, pixels, 16):
-                for i in range(p, min(p + 16, pixels)):
-                    for j in range(c, min(c + 16, channels)):
-                        y[i * channels + j] = x[j * pixels + i]
+    pieces = (pixels + chunk - 1) // chunk
+    n, begin = unit // pieces, unit % pieces * chunk
+    x = floats(source + 4 * n * channels * pixels)
+    y = floats(target + 4 * n * channels * pixels)
+    end = min(pixels, begin + chunk)
+    for c in range(0, channels, 16):
+        for p in range(begin, end, 16):
+            for i in range(p, min(p + 16, end)):
+                for j in range(c, min(c + 16, channels)):
+                    y[i * channels + j] = x[j * pixels + i]
+
+
+def copied(source, target, spec, unit, part):
+    """Four axes of float32 at any distances: spec has the sizes, the distances in the source, those in the target."""
+    s = longs(spec)
+    for a in range(unit * s[12], min(s[0], (unit + 1) * s[12])):
+        for b in range(s[1]):
+            for c in range(s[2]):
+                x = floats(source + 4 * (a * s[4] + b * s[5] + c * s[6]))
+                y = floats(target + 4 * (a * s[8] + b * s[9] + c * s[10]))
+                if s[7] == 1 and s[11] == 1:
+                    for d in range(s[3]):
+                        y[d] = x[d]
+                else:
+                    for d in range(s[3]):
+                        y[d * s[11]] = x[d * s[7]]
 
 
 def framed(source, target, samples, channels, height, width, spec):
@@ -45,10 +63,26 @@ def framed(source, target, samples, channels, height, width, spec):
                 y[line + i] = 0.0
 
 
-def interleaved(source, target, pixels, groups, each):
+def interleaved(source, target, pixels, groups, each, chunk, unit, part):
     """Channels (groups, each) of every pixel as (each, groups)."""
-    for p in range(pixels):
+    for p in range(unit * chunk, min(pixels, (unit + 1) * chunk)):
         x, y = floats(source + 4 * p * groups * each), floats(target + 4 * p * groups * each)
-        for i in range(each):
+        if groups == 2:
+            for i in range(each):
+                y[2 * i] = x[i]
+                y[2 * i + 1] = x[each + i]
+        elif groups == 3:
+            for i in range(each):
+                y[3 * i] = x[i]
+                y[3 * i + 1] = x[each + i]
+                y[3 * i + 2] = x[2 * each + i]
+        elif groups == 4:
+            for i in range(each):
+                y[4 * i] = x[i]
+                y[4 * i + 1] = x[each + i]
+                y[4 * i + 2] = x[2 * each + i]
+                y[4 * i + 3] = x[3 * each + i]
+        else:
             for g in range(groups):
-                y[i * groups + g] = x[g * each + i]
+                for i in range(each):
+                    y[i * groups + g] = x[g * each + i]

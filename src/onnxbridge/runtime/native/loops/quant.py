@@ -7,14 +7,14 @@ import numpy as np
 from onnxbridge.runtime.native.loops.data import floats, octets, signed
 
 
-def quantize(source, target, count, negative, zero, scale):
+def quantize(source, target, count, chunk, negative, zero, scale, unit, part):
     """round(x / scale) + zero, ties to even, saturated; NaN becomes the least, as a comparison with it is false."""
     x = floats(source)
     low = np.float32(-128.0 if negative != 0 else 0.0)
     high = np.float32(127.0 if negative != 0 else 255.0)
     u, v = octets(target), signed(target)
     shift = np.float32(zero)
-    for i in range(count):
+    for i in range(unit * chunk, min(count, (unit + 1) * chunk)):
         t = np.rint(x[i] / scale) + shift
         t = t if t > low else low
         t = t if t < high else high
@@ -24,13 +24,13 @@ def quantize(source, target, count, negative, zero, scale):
             u[i] = np.uint8(np.int32(t))
 
 
-def dequantize(source, target, count, negative, zero, scale):
+def dequantize(source, target, count, chunk, negative, zero, scale, unit, part):
     """(x - zero) * scale."""
     y = floats(target)
     u, v = octets(source), signed(source)
     if negative != 0:
-        for i in range(count):
+        for i in range(unit * chunk, min(count, (unit + 1) * chunk)):
             y[i] = np.float32(np.int32(v[i]) - np.int32(zero)) * scale
     else:
-        for i in range(count):
+        for i in range(unit * chunk, min(count, (unit + 1) * chunk)):
             y[i] = np.float32(np.int32(u[i]) - np.int32(zero)) * scale

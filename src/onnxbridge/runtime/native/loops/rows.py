@@ -13,11 +13,11 @@ _F = np.float32
 _pack = inline(pack)
 
 
-def normalize(source, add, target, total, rows, columns, scale, shift, epsilon):
+def normalize(source, add, target, total, rows, columns, chunk, scale, shift, epsilon, unit, part):
     """LayerNormalization of x, or of x + add, whose sum goes to `total`; without a shift its address is 0."""
     a = floats(scale)
     b = floats(shift)
-    for r in range(rows):
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
         x, y = floats(source + 4 * r * columns), floats(target + 4 * r * columns)
         if add != 0:
             z, t = floats(add + 4 * r * columns), floats(total + 4 * r * columns)
@@ -58,36 +58,35 @@ def _softened(x, y, columns, factor):
         y[i] *= part
 
 
-def softmax(source, target, rows, columns, factor):
-    for r in range(rows):
+def softmax(source, target, rows, columns, chunk, factor, unit, part):
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
         _softened(floats(source + 4 * r * columns), floats(target + 4 * r * columns), columns, factor)
 
 
-def attend(query, key, value, target, scratch, zeros, spec, factor):
-    """softmax(factor * query key) value for each head; the key comes as (depth, columns), all by their distances."""
+def attend(query, key, value, target, room, zeros, spec, factor, unit, part):
+    """softmax(factor * query key) value for one head; the key comes as (depth, columns), all by their distances."""
     s = longs(spec)
-    batch, heads, rows, columns, depth, wide = s[0], s[1], s[2], s[3], s[4], s[5]
+    heads, rows, columns, depth, wide = s[1], s[2], s[3], s[4], s[5]
     block = s[20]
     padded, filled = (columns + LANES - 1) // LANES * LANES, (wide + LANES - 1) // LANES * LANES
-    keys = scratch
+    keys = room + part * s[21]
     values = keys + 4 * depth * padded
     scores = values + 4 * columns * filled
     table = scores + 4 * block * padded
     t = longs(table)
     infinite = _F(np.inf)
-    for b in range(batch):
-        for h in range(heads):
-            _pack(key + 4 * (b * s[9] + h * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
-            _pack(value + 4 * (b * s[13] + h * s[14]), values, 1, columns, wide, 0, s[15], s[16])
-            for start in range(0, rows, block):
-                n = min(block, rows - start)
-                for r in range(n):
-                    t[r] = query + 4 * (b * s[6] + h * s[7] + (start + r) * s[8])
-                panels(table, block, n, 1, depth, keys, zeros, 0, 0, scores, padded, columns, -infinite, infinite)
-                for r in range(n):
-                    row = scores + 4 * r * padded
-                    t[r] = row
-                    y = floats(row)
-                    _softened(y, y, columns, factor)
-                out = target + 4 * (b * s[17] + h * s[18] + start * s[19])
-                panels(table, block, n, 1, columns, values, zeros, 0, 0, out, s[19], wide, -infinite, infinite)
+    b, h = unit // heads, unit % heads
+    _pack(key + 4 * (b * s[9] + h * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
+    _pack(value + 4 * (b * s[13] + h * s[14]), values, 1, columns, wide, 0, s[15], s[16])
+    for start in range(0, rows, block):
+        n = min(block, rows - start)
+        for r in range(n):
+            t[r] = query + 4 * (b * s[6] + h * s[7] + (start + r) * s[8])
+        panels(table, block, n, 1, depth, keys, zeros, 0, 0, scores, padded, columns, -infinite, infinite)
+        for r in range(n):
+            row = scores + 4 * r * padded
+            t[r] = row
+            y = floats(row)
+            _softened(y, y, columns, factor)
+        out = target + 4 * (b * s[17] + h * s[18] + start * s[19])
+        panels(table, block, n, 1, columns, values, zeros, 0, 0, out, s[19], wide, -infinite, infinite)

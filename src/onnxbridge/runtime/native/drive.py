@@ -1,0 +1,244 @@
+"""Running lists of calls: alone, or by several threads that take pieces of each call until there are none left.
+
+A list is a table of (function, arguments, pieces). A thread that comes late or is held up by the system takes fewer pieces;
+nobody waits for it unless it is in the middle of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.runtime.native.machine import assembled, kept, llvm, loaded
+
+Array = np.ndarray[Any, Any]
+
+COLUMNS = 3  # function, arguments, pieces
+STATE = 16  # int64s between the counters of two calls: two cache lines
+
+_TEXT = """
+declare void @onnxbridge_yield()
+declare void @PAUSE
+
+define void @onnxbridge_pieces(i64 %function, ptr %arguments, i64 %units) {
+entry:
+ %f = inttoptr i64 %function to ptr
+ %a = ptrtoint ptr %arguments to i64
+ br label %loop
+loop:
+ %u = phi i64 [0, %entry], [%u1, %body]
+ %more = icmp slt i64 %u, %units
+ br i1 %more, label %body, label %done
+body:
+ call void %f(i64 %a, i64 %u, i64 0)
+ %u1 = add i64 %u, 1
+ br label %loop
+done:
+ ret void
+}
+
+define void @onnxbridge_alone(ptr %table, i64 %count) {
+entry:
+ br label %loop
+loop:
+ %i = phi i64 [0, %entry], [%i1, %body]
+ %more = icmp slt i64 %i, %count
+ br i1 %more, label %body, label %done
+body:
+ %o = mul i64 %i, 3
+ %p0 = getelementptr i64, ptr %table, i64 %o
+ %p1 = getelementptr i64, ptr %p0, i64 1
+ %p2 = getelementptr i64, ptr %p0, i64 2
+ %f = load i64, ptr %p0
+ %a = load ptr, ptr %p1
+ %n = load i64, ptr %p2
+ call void @onnxbridge_pieces(i64 %f, ptr %a, i64 %n)
+ %i1 = add i64 %i, 1
+ br label %loop
+done:
+ ret void
+}
+
+define internal void @share(ptr %table, i64 %count, ptr %state, i64 %part) {
+entry:
+ br label %loop
+loop:
+ %i = phi i64 [0, %entry], [%i1, %next]
+ %more = icmp slt i64 %i, %count
+ br i1 %more, label %row, label %done
+row:
+ %o = mul i64 %i, 3
+ %p0 = getelementptr i64, ptr %table, i64 %o
+ %p1 = getelementptr i64, ptr %p0, i64 1
+ %p2 = getelementptr i64, ptr %p0, i64 2
+ %fi = load i64, ptr %p0
+ %f = inttoptr i64 %fi to ptr
+ %a = load i64, ptr %p1
+ %n = load i64, ptr %p2
+ %so = mul i64 %i, 16
+ %claimed = getelementptr i64, ptr %state, i64 %so
+ %finished = getelementptr i64, ptr %claimed, i64 8
+ br label %claim
+claim:
+ %u = atomicrmw add ptr %claimed, i64 1 acq_rel
+ %some = icmp slt i64 %u, %n
+ br i1 %some, label %work, label %wait
+work:
+ call void %f(i64 %a, i64 %u, i64 %part)
+ %before = atomicrmw add ptr %finished, i64 1 release
+ br label %claim
+wait:
+ %spins = phi i64 [0, %claim], [%spins1, %again], [0, %rest]
+ %d = load atomic i64, ptr %finished acquire, align 8
+ %over = icmp sge i64 %d, %n
+ br i1 %over, label %next, label %again
+again:
+ call void @PAUSE
+ %spins1 = add i64 %spins, 1
+ %long = icmp sgt i64 %spins1, 2000
+ br i1 %long, label %rest, label %wait
+rest:
+ call void @onnxbridge_yield()
+ br label %wait
+next:
+ %i1 = add i64 %i, 1
+ br label %loop
+done:
+ ret void
+}
+
+define void @onnxbridge_lead(ptr %table, i64 %count, ptr %state, ptr %gate) {
+entry:
+ call void @share(ptr %table, i64 %count, ptr %state, i64 0)
+ %inside = getelementptr i64, ptr %gate, i64 8
+ store atomic i64 0, ptr %gate seq_cst, align 8
+ br label %wait
+wait:
+ %n = load atomic i64, ptr %inside seq_cst, align 8
+ %none = icmp eq i64 %n, 0
+ br i1 %none, label %done, label %again
+again:
+ call void @PAUSE
+ br label %wait
+done:
+ ret void
+}
+
+define void @onnxbridge_follow(ptr %table, i64 %count, ptr %state, ptr %gate, i64 %part, i64 %ticket) {
+entry:
+ %inside = getelementptr i64, ptr %gate, i64 8
+ %in = atomicrmw add ptr %inside, i64 1 seq_cst
+ %open = load atomic i64, ptr %gate seq_cst, align 8
+ %mine = icmp eq i64 %open, %ticket
+ br i1 %mine, label %work, label %done
+work:
+ call void @share(ptr %table, i64 %count, ptr %state, i64 %part)
+ br label %done
+done:
+ %out = atomicrmw sub ptr %inside, i64 1 seq_cst
+ ret void
+}
+"""
+
+
+@functools.cache
+def threads() -> int:
+    """How many threads share the work of a run: ONNXBRIDGE_THREADS, or as many as there are processors for this process."""
+    given = os.environ.get("ONNXBRIDGE_THREADS", "")
+    if given.isdigit() and int(given) > 0:
+        return int(given)
+    with contextlib.suppress(AttributeError):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _yield() -> int:
+    """The system's function that lets another thread run."""
+    with contextlib.suppress(AttributeError):
+        return ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value or 0
+    return ctypes.cast(ctypes.WinDLL("kernel32").SwitchToThread, ctypes.c_void_p).value or 0  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _functions() -> tuple[Any, ...]:
+    binding = llvm()
+    binding.add_symbol("onnxbridge_yield", _yield())
+    triple = binding.get_default_triple()
+    if triple.startswith("x86_64"):
+        text = _TEXT.replace("@PAUSE", "@llvm.x86.sse2.pause()")
+    else:
+        text = _TEXT.replace("@PAUSE", "@onnxbridge_yield()").replace("declare void @onnxbridge_yield()\n", "", 1)
+    names = ("onnxbridge_pieces", "onnxbridge_alone", "onnxbridge_lead", "onnxbridge_follow")
+    places = loaded(kept("drive", text, lambda: assembled(text)), *names)
+    i, p = ctypes.c_int64, ctypes.c_void_p
+    kinds = ((i, ctypes.c_char_p, i), (p, i), (p, i, p, p), (p, i, p, p, i, i))
+    return tuple(ctypes.CFUNCTYPE(None, *kind)(place) for kind, place in zip(kinds, places, strict=True))
+
+
+@functools.cache
+def pieces() -> Callable[[int, bytes, int], None]:
+    """The function that runs all pieces of one call."""
+    found: Callable[[int, bytes, int], None] = _functions()[0]
+    return found
+
+
+class _Crew:
+    """The threads that help; they sleep until there is something to do."""
+
+    def __init__(self) -> None:
+        self.busy = threading.Lock()
+        self.gate = np.zeros(16, np.int64)
+        self.tickets = itertools.count(1)
+        self.jobs: list[queue.SimpleQueue[tuple[int, ...]]] = []
+
+    def grow(self, helpers: int) -> None:
+        while len(self.jobs) < helpers:
+            jobs: queue.SimpleQueue[tuple[int, ...]] = queue.SimpleQueue()
+            self.jobs.append(jobs)
+            threading.Thread(target=_help, args=(jobs,), daemon=True, name="onnxbridge").start()
+
+
+def _help(jobs: queue.SimpleQueue[tuple[int, ...]]) -> None:
+    follow = _functions()[3]
+    while True:
+        follow(*jobs.get())
+
+
+_crew = _Crew()
+
+
+def _forked() -> None:
+    global _crew
+    _crew = _Crew()  # the threads stayed in the other process
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def run(table: int, count: int, state: Array | None) -> None:
+    """Run a list of calls at an address, by all threads if there is room for their counters and nobody else uses them."""
+    crew, many = _crew, threads()
+    if state is None or many == 1 or not crew.busy.acquire(blocking=False):
+        _functions()[1](table, count)
+        return
+    try:
+        crew.grow(many - 1)
+        state[:] = 0
+        ticket = next(crew.tickets)
+        gate, counters = crew.gate.__array_interface__["data"][0], state.__array_interface__["data"][0]
+        crew.gate[0] = ticket
+        for part in range(1, many):
+            crew.jobs[part - 1].put((table, count, counters, gate, part, ticket))
+        _functions()[2](table, count, counters, gate)
+    finally:
+        crew.busy.release()

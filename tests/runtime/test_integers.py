@@ -1,0 +1,151 @@
+"""Quantized models run on bytes: every result is the exact one rounded, where the processor sums products of bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper, parser
+
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.native import integers
+
+HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
+rng = np.random.default_rng(5)
+
+CONVOLUTIONS = [
+    # batch, channels, height, width, maps, kernel, stride, pads, dilation, groups
+    (1, 3, 17, 19, 5, 3, 2, (1, 1, 1, 1), 1, 1),
+    (2, 3, 23, 20, 16, 7, 2, (3, 3, 3, 3), 1, 1),
+    (1, 40, 9, 7, 50, 1, 1, (0, 0, 0, 0), 1, 1),
+    (2, 33, 8, 9, 17, 1, 2, (0, 0, 0, 0), 1, 1),
+    (1, 20, 9, 8, 70, 3, 1, (1, 1, 1, 1), 1, 1),
+    (2, 16, 7, 5, 48, 3, 1, (0, 1, 2, 0), 1, 1),
+    (1, 5, 11, 8, 35, 3, 1, (2, 2, 2, 2), 2, 1),
+    (1, 24, 9, 9, 36, 3, 2, (1, 0, 0, 1), 1, 4),
+    (2, 81, 9, 10, 81, 5, 1, (2, 2, 2, 2), 1, 81),
+    (1, 6, 9, 10, 12, 3, 2, (1, 1, 1, 1), 1, 6),
+]
+
+
+def model(text, **weights):
+    proto = parser.parse_model(HEAD + text)
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items())
+    return proto
+
+
+def draw(kind, *shape):
+    reach = np.iinfo(kind)
+    return rng.integers(reach.min, reach.max + 1, shape).astype(kind)
+
+
+def check(head, kind, body, weights, feeds, *ops):
+    """What is quantized from v to y is the float64 result rounded, in the first run and in a repeated one."""
+    end = "y = QuantizeLinear(v, ys, yz) }"
+    executor = Executor(model(f"agraph ({head}) => ({kind}[...] y) {{ {body} {end}".replace("[...]", SHAPE[ops[-1]]), **weights))
+    inside = {k: v for k, v in weights.items() if k not in ("ys", "yz")}
+    wide = model(f"agraph ({head}) => (float[...] v) {{ {body} }}".replace("[...]", SHAPE[ops[-1]]), **inside)
+    zero = weights["yz"]
+    reach = np.iinfo(zero.dtype)
+    exact = Executor(wide, precision="float64").run(None, feeds)[0] / np.float64(weights["ys"]) + int(zero)
+    exact = np.clip(exact, reach.min, reach.max)
+    for _ in range(2):
+        (found,) = executor.run(None, feeds)
+        assert (found.dtype, found.shape) == (zero.dtype, exact.shape)
+        assert np.abs(found - exact).max() <= 0.5 + 2.0**-10  # what float32 may lose beside 2^8 steps
+    if integers.available():
+        assert [s.op for s in executor._joined.steps] == list(ops)
+
+
+SHAPE = {"Bytes+Conv": "[a,b,e,f]", "Bytes+Add": "[a,b,e,f]", "Bytes+Gemm": "[a,b]", "Bytes+MatMul": "[a,b,e]"}
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize(
+    ("kind", "weight", "each"), [("uint8", "int8", True), ("int8", "int8", False), ("uint8", "uint8", False)]
+)
+def test_convolutions(case, kind, weight, each):
+    n, c, h, w, m, k, s, pads, d, g = case
+    moves = f"strides = [{s},{s}], pads = {list(pads)}, dilations = [{d},{d}], group = {g}"
+    body = f"""xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear<axis = 0>(w, ws, wz)
+        bf = DequantizeLinear<axis = 0>(b, bs) u = Conv<{moves}>(xf, wf, bf) v = Relu(u)"""
+    scales = (rng.random(m) * 0.01 + 0.001).astype(np.float32) if each else np.float32(0.004)
+    q = draw(weight, m, c // g, k, k)
+    zeros = np.zeros(m if each else (), weight) if weight == "int8" else np.full((), 128, weight)
+    xs = np.float32(0.05)
+    weights = {
+        "xs": xs, "xz": np.array(3, kind), "w": q, "ws": scales, "wz": zeros, "b": rng.integers(-5000, 5000, m).astype(np.int32),
+        "bs": np.broadcast_to(xs * scales, (m,)).astype(np.float32) if each else xs * scales,
+        "ys": np.float32(0.7 * np.sqrt(c // g * k * k)), "yz": np.array(1, kind),
+    }  # fmt: skip
+    check(f"{kind}[{n},{c},{h},{w}] x", kind, body, weights, {"x": draw(kind, n, c, h, w)}, "Bytes+Conv")
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+def test_gemm(turned):
+    body = f"""xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear<axis = {1 - turned}>(w, ws, wz)
+        v = Gemm<transB = {turned}>(xf, wf, b)"""
+    q = draw(np.int8, 30, 70)
+    weights = {
+        "xs": np.float32(0.05), "xz": np.uint8(9), "w": q if turned else q.T.copy(),
+        "ws": (rng.random(30) * 0.01).astype(np.float32),
+        "wz": np.zeros(30, np.int8), "b": rng.standard_normal(30).astype(np.float32), "ys": np.float32(0.9), "yz": np.int8(-4),
+    }  # fmt: skip
+    check("uint8[5,70] x", "int8", body, weights, {"x": draw(np.uint8, 5, 70)}, "Bytes+Gemm")
+
+
+def test_matmul_with_a_sum_after_it():
+    body = "xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear(w, ws, wz) u = MatMul(xf, wf) v = Add(b, u)"
+    weights = {
+        "xs": np.float32(0.05), "xz": np.int8(9), "w": draw(np.int8, 33, 18), "ws": np.float32(0.01), "wz": np.int8(0),
+        "b": rng.standard_normal(18).astype(np.float32), "ys": np.float32(0.4), "yz": np.uint8(100),
+    }  # fmt: skip
+    check("int8[2,5,33] x", "uint8", body, weights, {"x": draw(np.int8, 2, 5, 33)}, "Bytes+MatMul")
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 6, 7), (5, 1, 1)])
+def test_sums(shape):
+    body = "xf = DequantizeLinear(x, xs, xz) zf = DequantizeLinear(z, zs, zz) u = Add(xf, zf) v = Clip(u, low, high)"
+    weights = {
+        "xs": np.float32(0.05), "xz": np.uint8(9), "zs": np.float32(0.03), "zz": np.int8(-7), "low": np.float32(-1),
+        "high": np.float32(6), "ys": np.float32(0.04), "yz": np.uint8(30),
+    }  # fmt: skip
+    head = f"uint8[2,5,6,7] x, int8[{','.join(map(str, shape))}] z"
+    check(head, "uint8", body, weights, {"x": draw(np.uint8, 2, 5, 6, 7), "z": draw(np.int8, *shape)}, "Bytes+Add")
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_maxima(kind):
+    body = "xf = DequantizeLinear(x, ys, yz) v = MaxPool<kernel_shape = [3,2], strides = [2,2], pads = [1,0,1,1]>(xf)"
+    weights = {"ys": np.float32(0.05), "yz": np.array(9, kind)}
+    name = np.dtype(kind).name
+    proto = f"agraph ({name}[2,5,9,7] x) => ({name}[a,b,e,f] y) {{ {body} y = QuantizeLinear(v, ys, yz) }}"
+    executor, x = Executor(model(proto, **weights)), {"x": draw(kind, 2, 5, 9, 7)}
+    np.testing.assert_array_equal(executor.run(None, x)[0], executor.run(["y"], x)[0])
+    if integers.available():
+        assert [s.op for s in executor._joined.steps] == ["Bytes+MaxPool"]
+
+
+def test_weights_that_are_no_signed_bytes_stay_in_float():
+    body = "xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear(w, ws, wz) v = Conv(xf, wf) y = QuantizeLinear(v, ys, yz)"
+    weights = {
+        "xs": np.float32(0.05), "xz": np.uint8(9), "w": draw(np.uint8, 4, 6, 3, 3), "ws": np.float32(0.01), "wz": np.uint8(3),
+        "ys": np.float32(0.4), "yz": np.uint8(100),
+    }  # fmt: skip
+    executor = Executor(model(f"agraph (uint8[1,6,9,9] x) => (uint8[a,b,e,f] y) {{ {body} }}", **weights))
+    executor.run(None, {"x": draw(np.uint8, 1, 6, 9, 9)})
+    assert "Bytes+Conv" not in [s.op for s in executor._joined.steps]
+
+
+def test_without_the_instruction_the_results_are_those_of_float32(monkeypatch):
+    body = "xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear(w, ws, wz) v = Conv(xf, wf) y = QuantizeLinear(v, ys, yz)"
+    weights = {
+        "xs": np.float32(0.05), "xz": np.uint8(9), "w": draw(np.int8, 4, 6, 3, 3), "ws": np.float32(0.01), "wz": np.int8(0),
+        "ys": np.float32(0.4), "yz": np.uint8(100),
+    }  # fmt: skip
+    proto = model(f"agraph (uint8[1,6,9,9] x) => (uint8[a,b,e,f] y) {{ {body} }}", **weights)
+    x = {"x": draw(np.uint8, 1, 6, 9, 9)}
+    (found,) = Executor(proto).run(None, x)
+    monkeypatch.setattr(integers, "available", lambda: False)
+    executor = Executor(proto)
+    assert np.abs(executor.run(None, x)[0].astype(int) - found).max() <= 1
+    assert "Bytes+Conv" not in [s.op for s in executor._joined.steps]

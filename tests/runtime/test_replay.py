@@ -1,0 +1,162 @@
+"""Runs that are recorded and played again give what the rules give, for whatever inputs come."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from onnx import numpy_helper, parser
+
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.native import drive, machine, share
+
+HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
+rng = np.random.default_rng(11)
+pytestmark = pytest.mark.skipif(not machine.available(), reason="without Numba nothing is recorded")
+
+
+def draw(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def model(text, **weights):
+    proto = parser.parse_model(HEAD + text)
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items())
+    return proto
+
+
+def same(executor, feeds, atol=2e-5):
+    joined, plain = executor.run(None, feeds), executor.run(executor.output_names, feeds)
+    for a, b in zip(joined, plain, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=atol)
+    return joined
+
+
+NET = """agraph (float[n,3,20,20] x) => (float[n,12] y, float[n,20,20,20] b) {
+    a = Conv<pads = [1,1,1,1]>(x, w1) b = Relu(a) m = ReduceMean(b, axes) s = Conv(m, w2) t = HardSigmoid(s) c = Mul(b, t)
+    d = GlobalAveragePool(c) shape = Shape<start = 0, end = 1>(x) whole = Concat<axis = 0>(shape, rest)
+    e = Reshape(d, whole) y = Gemm(e, w3) }"""
+WEIGHTS = {"w1": draw(20, 3, 3, 3), "w2": draw(20, 20, 1, 1), "w3": draw(20, 12), "axes": np.array([2, 3]),
+           "rest": np.array([20])}  # fmt: skip
+
+
+def test_other_values_and_other_shapes():
+    executor = Executor(model(NET, **WEIGHTS))
+    for n in (1, 1, 1, 2, 2, 2, 1, 3, 1, 1):
+        same(executor, {"x": draw(n, 3, 20, 20)})
+    assert executor._recording is not None
+    assert executor._recording.quiet  # not even the shapes are computed again
+
+
+def test_inputs_that_lie_otherwise_in_memory():
+    executor = Executor(model(NET, **WEIGHTS))
+    for x in (draw(1, 3, 20, 20), draw(1, 20, 20, 3).transpose(0, 3, 1, 2), draw(1, 3, 40, 20)[:, :, ::2], draw(1, 3, 20, 20)):
+        for _ in range(2):
+            same(executor, {"x": x})
+
+
+def test_results_belong_to_the_caller():
+    executor, x = Executor(model(NET, **WEIGHTS)), draw(1, 3, 20, 20)
+    first = executor.run(None, {"x": x})
+    kept = [a.copy() for a in first]
+    second = executor.run(None, {"x": -x})
+    for a, b in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a in second:
+        a[...] = 7
+    for a, b in zip(executor.run(None, {"x": x}), kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_steps_that_python_runs_between_machine_code():
+    text = """agraph (float[4,30] x, int64[5] at) => (float[4,9] y, float[5,9] z) {
+        a = MatMul(x, w) b = CumSum(a, one) c = Add(b, a) d = Tanh(c) g = Gather<axis = 0>(d, at)
+        y = MatMul(d, v) z = MatMul(g, v) }"""
+    executor = Executor(model(text, w=draw(30, 24), v=draw(24, 9), one=np.int64(1)))
+    for _ in range(4):
+        same(executor, {"x": draw(4, 30), "at": rng.integers(0, 4, 5)})
+    assert executor._recording is not None
+
+
+def test_shapes_that_hang_on_values():
+    text = """agraph (float[6,8] x) => (float[k,9] y) {
+        p = ReduceSum<keepdims = 0>(x, axes) q = Greater(p, zero) r = Compress<axis = 0>(x, q) s = MatMul(r, w) t = Tanh(s)
+        y = MatMul(t, v) }"""
+    executor = Executor(model(text, w=draw(8, 8), v=draw(8, 9), zero=np.float32(0), axes=np.array([1])))
+    for _ in range(6):
+        same(executor, {"x": draw(6, 8)})
+
+
+def test_values_that_depend_on_an_input_are_not_frozen():
+    text = """agraph (float[6,8] x, int64[1] from, int64[1] to) => (float[a,8] y) {
+        m = MatMul(x, w) s = Slice(m, from, to) t = Tanh(s) y = MatMul(t, w) }"""
+    executor = Executor(model(text, w=draw(8, 8)))
+    for k in (0, 1, 2, 1, 3, 0):
+        same(executor, {"x": draw(6, 8), "from": np.array([k]), "to": np.array([k + 2])})
+
+
+@pytest.fixture
+def crew(monkeypatch):
+    """Three threads, and pieces so small that every kernel is shared out."""
+    monkeypatch.setenv("ONNXBRIDGE_THREADS", "3")
+    monkeypatch.setattr(share, "_LEAST", 16)
+    monkeypatch.setattr(share, "_WORTH", 64)
+    drive.threads.cache_clear()
+    yield
+    monkeypatch.undo()
+    drive.threads.cache_clear()
+
+
+CASES = {
+    "conv": ("agraph (float[2,20,19,18] x) => (float[a,b,c,d] y) { u = Conv<pads = [1,1,1,1]>(x, w) y = HardSwish(u) }",
+             {"w": draw(70, 20, 3, 3)}, (2, 20, 19, 18)),
+    "stride": ("agraph (float[2,20,19,18] x) => (float[a,b,c,d] y) { u = Conv<strides = [2,2]>(x, w) y = Relu(u) }",
+               {"w": draw(70, 20, 3, 3)}, (2, 20, 19, 18)),
+    "small": ("agraph (float[1,64,3,3] x) => (float[a,b,c,d] y) { u = Conv(x, w) y = Sigmoid(u) }", {"w": draw(200, 64, 1, 1)},
+              (1, 64, 3, 3)),
+    "groups": ("agraph (float[1,24,9,9] x) => (float[a,b,c,d] y) { u = Conv<group = 6>(x, w) y = Tanh(u) }",
+               {"w": draw(30, 4, 3, 3)}, (1, 24, 9, 9)),
+    "depthwise": ("agraph (float[1,70,9,9] x) => (float[a,b,c,d] y) { u = Conv<group = 70>(x, w) y = HardSwish(u) }",
+                  {"w": draw(70, 1, 3, 3)}, (1, 70, 9, 9)),
+    "product": ("agraph (float[7,900] x) => (float[a,b] y) { u = MatMul(x, w) y = Gelu(u) }",
+                {"w": draw(900, 130) / 30}, (7, 900)),
+    "tall": ("agraph (float[300,40] x) => (float[a,b] y) { u = MatMul(x, w) s = Softmax(u) y = Add(s, u) }", {"w": draw(40, 33)},
+             (300, 40)),
+    "attention": ("""agraph (float[2,3,17,8] x) => (float[a,b,c,d] y) { t = Transpose<perm = [0,1,3,2]>(x) s = MatMul(x, t)
+                  p = Softmax(s) u = MatMul(p, x) y = LayerNormalization(u, w) }""", {"w": draw(8)}, (2, 3, 17, 8)),
+    "pools": ("""agraph (float[1,20,19,18] x) => (float[a,b,c,d] y) { u = MaxPool<kernel_shape = [3,3]>(x)
+              v = AveragePool<kernel_shape = [3,3], pads = [1,1,1,1]>(u) l = LRN<size = 5>(v)
+              n = BatchNormalization(l, w, w, w, one) y = Concat<axis = 1>(n, u) }""",
+              {"w": draw(20), "one": np.abs(draw(20)) + 1}, (1, 20, 19, 18)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_threads_share_the_work(name, crew):
+    text, weights, shape = CASES[name]
+    executor = Executor(model(text, **weights))
+    for _ in range(3):
+        same(executor, {"x": draw(*shape)}, atol=1e-4)
+    assert any(units > 1 for item in executor._recording.items for _, _, units in getattr(item, "rows", []))
+
+
+def test_two_callers_at_once(crew):
+    executor = Executor(model(NET, **WEIGHTS))
+    feeds = [draw(1, 3, 20, 20) for _ in range(4)]
+    wanted = [executor.run(None, {"x": x}) for x in feeds]
+    wrong = []
+
+    def call(k):
+        for _ in range(20):
+            for a, b in zip(executor.run(None, {"x": feeds[k]}), wanted[k], strict=True):
+                if not np.allclose(a, b, rtol=1e-5, atol=1e-6):
+                    wrong.append(k)
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

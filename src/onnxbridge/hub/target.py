@@ -51,14 +51,14 @@ class HubTarget:
         if dtype is not None and result.dtype is None:
             result.dtype = dtype
         if shape is not None and result.const_value is None:
-            result.shape = _agreed(result.shape, shape)
+            result.shape = agreed(result.shape, shape)
         return result
 
     def expand(self, call: Call) -> Body | None:
         return None
 
 
-def _agreed(inferred: ir.Shape | None, declared: list[int | str | None]) -> ir.Shape:
+def agreed(inferred: ir.Shape | None, declared: list[int | str | None]) -> ir.Shape:
     """The declared shape with what inference knows better.
 
     Raises:

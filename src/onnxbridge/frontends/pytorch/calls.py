@@ -133,15 +133,12 @@ def results_of(graph: Any, names: Names) -> tuple[Any, ...]:
 
 def of(graph: Any, names: Names, where: Source | None = None) -> Iterator[Call]:
     """The graph's operators as calls; `where` overrides the places that the nodes carry."""
+    idle = _idle(graph)
     for node in graph.nodes:
-        if node.op != "call_function" or node.target is operator.getitem or _is_tuple(node.target):
+        if node.op != "call_function" or node in idle or node.target is operator.getitem or _is_tuple(node.target):
             continue
         target = node.target
-        if name_of(target) in _CHECKS:
-            continue
         in_place = functional(target)
-        if not node.users and in_place is None:
-            continue
         if in_place is None and (empty := _nothing(node)):
             for key, size, dtype in empty:
                 yield Call("aten::empty.memory_format", (size,), {"dtype": dtype}, (key,), where or place(node))
@@ -152,13 +149,35 @@ def of(graph: Any, names: Names, where: Source | None = None) -> Iterator[Call]:
             None if i < len(known) and _about_memory(known[i], a) else names.value(a) for i, a in enumerate(node.args)
         )
         attrs = {k: names.value(v) for k, v in node.kwargs.items() if not _about_memory(k, v)}
-        yield Call(name_of(in_place or target), args, attrs, _outputs(node), where or place(node), schema)
+        name = name_of(in_place or target)
+        if _is_complex(node):
+            name = f"complex::{name.partition('::')[2]}"
+        yield Call(name, args, attrs, _outputs(node), where or place(node), schema)
         if in_place is not None:
             mutated = node.args[0]
             while mutated in names.current:
                 mutated = names.current[mutated]
             if mutated is not node:
                 names.current[mutated] = node
+
+
+def _idle(graph: Any) -> set[Any]:
+    """The nodes that nothing needs: checks, and what only checks look at."""
+    found: set[Any] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and (
+            name_of(node.target) in _CHECKS or functional(node.target) is None and all(user in found for user in node.users)
+        ):
+            found.add(node)
+    return found
+
+
+def _is_complex(node: Any) -> bool:
+    """Whether an operand or a result is complex, on which rules of their own work."""
+    torch = frameworks.torch()
+    met = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
+    flat = [v for item in met for v in (item if isinstance(item, (list, tuple)) else (item,))]
+    return any(isinstance(v, torch.Tensor) and v.is_complex() for v in flat)
 
 
 def _nothing(node: Any) -> list[tuple[Any, tuple[int, ...], Any]]:
@@ -169,7 +188,7 @@ def _nothing(node: Any) -> list[tuple[Any, tuple[int, ...], Any]]:
     found = []
     for key, result in zip(keys, results, strict=True):
         sizes = tuple(getattr(result, "shape", ()))
-        if 0 not in sizes or not all(isinstance(s, int) for s in sizes) or result.is_complex():
+        if not all(isinstance(s, int) for s in sizes) or 0 not in sizes or result.is_complex():
             return []
         if key is not None:
             found.append((key, sizes, dtypes.to_hub(result.dtype)))

@@ -32,14 +32,12 @@ def _implicit(target: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)) or target.has_kernel_for_dispatch_key(key)
 
 
-def decomposition_of(target: Any) -> Callable[..., Any] | None:
-    """A function of the operator's own arguments that computes it with others; None where PyTorch has none."""
-    if hasattr(target, "_schema") and target._schema.name in _STATEFUL:
-        return None
-    found = _table().get(target)
-    if found is None and hasattr(target, "_schema") and _implicit(target):
-        return target.decompose  # type: ignore[no-any-return]
-    return found
+def decompositions_of(target: Any) -> list[Callable[..., Any]]:
+    """Functions of the operator's own arguments that compute it with others, the best first."""
+    if not hasattr(target, "_schema") or target._schema.name in _STATEFUL:
+        return []
+    found = [_table()[target]] if target in _table() else []
+    return [*found, target.decompose] if _implicit(target) else found
 
 
 def _about_one(guard: Any) -> bool:
@@ -49,10 +47,11 @@ def _about_one(guard: Any) -> bool:
 
 def traced(node: Any) -> tuple[Any, list[Any]] | None:
     """The graph of one node's decomposition, and the nodes that its placeholders stand for; None where there is none."""
+    return next((found for function in decompositions_of(node.target) if (found := _traced(node, function))), None)
+
+
+def _traced(node: Any, function: Callable[..., Any]) -> tuple[Any, list[Any]] | None:
     torch = frameworks.torch()
-    function = decomposition_of(node.target)
-    if function is None:
-        return None
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils import _pytree as pytree
 

@@ -45,11 +45,16 @@ def from_name(name: str) -> Any:
 
 
 def array(tensor: Any) -> np.ndarray[Any, Any]:
-    """The tensor's own memory as an array, strides and all; only a tensor on another device is copied."""
+    """The tensor's own memory as an array, strides and all; only a tensor on another device is copied.
+
+    A complex tensor's parts are in a last axis of 2.
+    """
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
     tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.is_complex():
+        tensor = frameworks.torch().view_as_real(tensor)
     name = str(tensor.dtype).removeprefix("torch.")
     if name in _BITS:
         bits, kind = _BITS[name]
@@ -57,6 +62,12 @@ def array(tensor: Any) -> np.ndarray[Any, Any]:
         return viewed
     plain: np.ndarray[Any, Any] = tensor.numpy()
     return plain
+
+
+def in_order(tensor: Any) -> bool:
+    """Whether a tensor's elements lie in memory one behind the other, from its storage's start."""
+    known = all(isinstance(n, int) for n in (*tensor.shape, *tensor.stride(), tensor.storage_offset()))
+    return known and bool(tensor.is_contiguous()) and tensor.storage_offset() == 0
 
 
 def tensor(value: Any) -> Any:

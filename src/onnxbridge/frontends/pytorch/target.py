@@ -9,7 +9,8 @@ import onnx_ir as ir
 
 from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import calls, decompose, dtypes
-from onnxbridge.hub.target import HubTarget
+from onnxbridge.frontends.pytorch.complex import Complex
+from onnxbridge.hub.target import HubTarget, agreed
 from onnxbridge.lowering import Body, Call
 
 Dim = int | str | None
@@ -75,9 +76,24 @@ class PytorchTarget(HubTarget):
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         adopted = super().adopt(call, results)
         for key, result in zip(call.outputs, adopted, strict=False):
-            if isinstance(result, ir.Value) and key is not None and is_number(key):
-                result.meta["number"] = True
+            if isinstance(result, Complex) and key is not None:
+                name, _, shape = self.declared(key)
+                for part, suffix in ((result.real, "real"), (result.imag, "imag")):
+                    self.writer.rename(part, f"{name}.{suffix}")
+                    if part.const_value is None and shape is not None:
+                        part.shape = agreed(part.shape, shape)
+            if isinstance(result, ir.Value) and key is not None:
+                self.mark(key, result)
         return adopted
+
+    def mark(self, key: Hashable, value: ir.Value) -> None:
+        """Note on a value what rules cannot see in the hub: that it is a number, that it lies in memory in another order."""
+        if is_number(key):
+            value.meta["number"] = True
+        node, index = key if isinstance(key, tuple) else (key, None)
+        tensor = node.meta.get("val") if index is None else node.meta["val"][index]
+        if isinstance(tensor, frameworks.torch().Tensor) and not dtypes.in_order(tensor):
+            value.meta["strided"] = True
 
     def expand(self, call: Call) -> Body | None:
         key = next((k for k in call.outputs if k is not None), None)

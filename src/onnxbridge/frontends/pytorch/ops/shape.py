@@ -2,9 +2,12 @@
 
 import math
 
+import numpy as np
+
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.promotion import cast, common, together
+from onnxbridge.rules import Outputs
 
 INT64_MAX = 2**63 - 1
 
@@ -264,6 +267,18 @@ def tensor_split_indices(op, self, indices, dim=0):
     bounds = [min(max(i + whole if i < 0 else i, 0), whole) for i in indices]
     ends = [*bounds, whole]
     return tuple(op.Slice(self, [a], [max(a, b)], [dim]) for a, b in zip([0, *bounds], ends, strict=True))
+
+
+@rule("aten::tensor_split.tensor_indices_or_sections")
+def tensor_split_tensor(op, self, tensor_indices_or_sections, dim=0, *, outputs: Outputs):
+    given = tensor_indices_or_sections
+    if rank(given) == 0:  # tracing has fixed their number
+        return tensor_split(op, self, len(outputs), dim)
+    whole = op.size(self, dim)
+    bounds = [op.Gather(given, [i]) for i in range(len(outputs) - 1)]
+    bounds = [op.Where(op.Less(b, 0), op.Max(op.Add(b, whole), 0), b) for b in bounds]
+    ends = [*bounds, op.constant(np.array([INT64_MAX]))]
+    return tuple(op.Slice(self, a, b, [dim]) for a, b in zip([op.constant(np.array([0])), *bounds], ends, strict=True))
 
 
 @rule("aten::unbind.int", "aten::unbind_copy.int")

@@ -1,0 +1,351 @@
+"""Complex numbers: arithmetic on pairs of real tensors."""
+
+import onnx_ir as ir
+
+from onnxbridge.frontends.pytorch import complex as pairs
+from onnxbridge.frontends.pytorch.complex import PART, Complex, by_parts, of, part_of, together
+from onnxbridge.frontends.pytorch.ops import (
+    arithmetic,
+    creation,
+    image,
+    indexing,
+    linalg,
+    reduction,
+    rule,
+    shape,
+)
+from onnxbridge.frontends.pytorch.promotion import cast
+
+D = ir.DataType
+# operators that move elements, or are linear in them: both parts go the same way
+_ALIKE = {
+    shape: (
+        "view _unsafe_view view_copy reshape _reshape_copy flatten.using_ints unflatten.int permute transpose.int swapaxes "
+        "swapdims t numpy_T mT movedim.intlist movedim.int moveaxis.intlist moveaxis.int expand broadcast_to repeat tile "
+        "unsqueeze squeeze squeeze.dim squeeze.dims cat concat concatenate stack split.Tensor split_with_sizes split.sizes chunk "
+        "tensor_split.sections tensor_split.indices unbind.int roll flip fliplr flipud atleast_1d atleast_2d atleast_3d"
+    ),
+    indexing: "slice.Tensor narrow select.int index_select gather take take_along_dim index.Tensor diagonal masked_select",
+    reduction: "sum sum.dim_IntList mean mean.dim cumsum",
+    creation: "clone contiguous detach alias lift_fresh lift_fresh_copy positive resolve_neg resolve_conj zeros_like empty_like",
+    arithmetic: "neg negative",
+    image: "unfold constant_pad_nd",
+    linalg: "tril triu",
+}
+for _names in _ALIKE.values():
+    for _name in _names.split():
+        rule(f"complex::{_name}")(by_parts(rule[f"aten::{_name}"].lower))
+
+
+def plus(op, a, b):
+    return Complex(op.Add(a.real, b.real), op.Add(a.imag, b.imag))
+
+
+def minus(op, a, b):
+    return Complex(op.Sub(a.real, b.real), op.Sub(a.imag, b.imag))
+
+
+def times(op, a, b):
+    real = op.Sub(op.Mul(a.real, b.real), op.Mul(a.imag, b.imag))
+    return Complex(real, op.Add(op.Mul(a.real, b.imag), op.Mul(a.imag, b.real)))
+
+
+def scaled(op, x, factor):
+    """x times a real number or tensor."""
+    return Complex(op.Mul(x.real, factor), op.Mul(x.imag, factor))
+
+
+def over(op, a, b):
+    """a / b, the divisor scaled first so that its square neither overflows nor vanishes."""
+    size = op.Max(op.Abs(b.real), op.Abs(b.imag))
+    size = op.Where(op.Equal(size, 0.0), 1.0, size)
+    c, d = op.Div(b.real, size), op.Div(b.imag, size)
+    square = op.Mul(op.Add(op.Mul(c, c), op.Mul(d, d)), size)
+    y = times(op, a, Complex(c, op.Neg(d)))
+    return Complex(op.Div(y.real, square), op.Div(y.imag, square))
+
+
+def _given(op, alpha, other, self):
+    """alpha * other, both operands in their common dtype."""
+    a, b = together(op, self, other)
+    return a, b if isinstance(alpha, (int, float)) and alpha == 1 else times(op, b, of(op, alpha, part_of(self, other)))
+
+
+@rule("complex::add.Tensor", "complex::add.Scalar")
+def add(op, self, other, *, alpha=1):
+    return plus(op, *_given(op, alpha, other, self))
+
+
+@rule("complex::sub.Tensor", "complex::sub.Scalar")
+def sub(op, self, other, *, alpha=1):
+    return minus(op, *_given(op, alpha, other, self))
+
+
+@rule("complex::rsub.Tensor", "complex::rsub.Scalar")
+def rsub(op, self, other, alpha=1):
+    return minus(op, *_given(op, alpha, self, other))
+
+
+@rule("complex::mul.Tensor", "complex::mul.Scalar")
+def mul(op, self, other):
+    for x, factor in ((self, other), (other, self)):
+        if isinstance(x, Complex) and isinstance(factor, (int, float, ir.Value)):
+            part = part_of(self, other)
+            return scaled(op, of(op, x, part), cast(op, factor, part))
+    return times(op, *together(op, self, other))
+
+
+@rule("complex::div.Tensor", "complex::div.Scalar", "complex::true_divide.Tensor")
+def div(op, self, other):
+    if isinstance(other, (int, float, ir.Value)):
+        part = part_of(self, other)
+        x, divisor = of(op, self, part), cast(op, other, part)
+        return Complex(op.Div(x.real, divisor), op.Div(x.imag, divisor))
+    return over(op, *together(op, self, other))
+
+
+@rule("complex::reciprocal")
+def reciprocal(op, self):
+    return over(op, *together(op, 1, self))
+
+
+@rule("complex::square")
+def square(op, self):
+    return times(op, self, self)
+
+
+@rule("complex::conj", "complex::_conj", "complex::conj_physical", "complex::_conj_physical")
+def conj(op, self):
+    return Complex(self.real, op.Neg(self.imag))
+
+
+@rule("complex::adjoint", "complex::mH", "complex::matrix_H")
+def adjoint(op, self):
+    return Complex(shape.mT(op, self.real), op.Neg(shape.mT(op, self.imag)))
+
+
+@rule("complex::real")
+def real(op, self):
+    return self.real
+
+
+@rule("complex::imag")
+def imag(op, self):
+    return self.imag
+
+
+@rule("complex::abs", "complex::absolute")
+def abs_(op, self):
+    return arithmetic.hypot(op, self.real, self.imag)
+
+
+@rule("complex::angle")
+def angle(op, self):
+    return arithmetic.atan2(op, self.imag, self.real)
+
+
+@rule("complex::sgn")
+def sgn(op, self):
+    size = abs_(op, self)
+    size = op.Where(op.Equal(size, 0.0), 1.0, size)
+    return Complex(op.Div(self.real, size), op.Div(self.imag, size))
+
+
+@rule("complex::complex")
+def complex_(op, real, imag):
+    whole = op.Shape(op.Add(real, imag))
+    return Complex(op.Expand(real, whole), op.Expand(imag, whole))
+
+
+@rule("complex::polar")
+def polar(op, abs, angle):
+    return Complex(op.Mul(abs, op.Cos(angle)), op.Mul(abs, op.Sin(angle)))
+
+
+@rule("complex::view_as_complex", "complex::view_as_complex_copy")
+def view_as_complex(op, self):
+    return pairs.split(op, self)
+
+
+@rule("complex::view_as_real", "complex::view_as_real_copy")
+def view_as_real(op, self):
+    return pairs.joined(op, self)
+
+
+def exponential(op, x):
+    return scaled(op, Complex(op.Cos(x.imag), op.Sin(x.imag)), op.Exp(x.real))
+
+
+def logarithm(op, x):
+    return Complex(op.Log(abs_(op, x)), angle(op, x))
+
+
+def root(op, x):
+    """The square root with the larger part found first, so that nothing cancels."""
+    size = abs_(op, x)
+    large = op.Sqrt(op.Mul(op.Add(size, op.Abs(x.real)), 0.5))
+    small = op.Div(op.Abs(x.imag), op.Mul(op.Where(op.Equal(large, 0.0), 1.0, large), 2.0))
+    left = op.Less(x.real, 0.0)
+    real, imag = op.Where(left, small, large), op.Where(left, large, small)
+    return Complex(real, op.Where(op.Less(x.imag, 0.0), op.Neg(imag), imag))
+
+
+def sine(op, x, hyperbolic):
+    a, b = (x.imag, x.real) if hyperbolic else (x.real, x.imag)
+    up, down = op.Exp(b), op.Exp(op.Neg(b))
+    cosh, sinh = op.Mul(op.Add(up, down), 0.5), op.Mul(op.Sub(up, down), 0.5)
+    one, other = op.Mul(op.Sin(a), cosh), op.Mul(op.Cos(a), sinh)
+    return Complex(other, one) if hyperbolic else Complex(one, other)
+
+
+def cosine(op, x, hyperbolic):
+    a, b = (x.imag, x.real) if hyperbolic else (x.real, x.imag)
+    up, down = op.Exp(b), op.Exp(op.Neg(b))
+    cosh, sinh = op.Mul(op.Add(up, down), 0.5), op.Mul(op.Sub(up, down), 0.5)
+    imag = op.Mul(op.Sin(a), sinh)
+    return Complex(op.Mul(op.Cos(a), cosh), imag if hyperbolic else op.Neg(imag))
+
+
+rule("complex::exp")(lambda op, self: exponential(op, self))
+rule("complex::log")(lambda op, self: logarithm(op, self))
+rule("complex::sqrt")(lambda op, self: root(op, self))
+rule("complex::rsqrt")(lambda op, self: over(op, of(op, 1, self.real.dtype), root(op, self)))
+rule("complex::sin")(lambda op, self: sine(op, self, hyperbolic=False))
+rule("complex::sinh")(lambda op, self: sine(op, self, hyperbolic=True))
+rule("complex::cos")(lambda op, self: cosine(op, self, hyperbolic=False))
+rule("complex::cosh")(lambda op, self: cosine(op, self, hyperbolic=True))
+rule("complex::tan")(lambda op, self: over(op, sine(op, self, hyperbolic=False), cosine(op, self, hyperbolic=False)))
+rule("complex::tanh")(lambda op, self: over(op, sine(op, self, hyperbolic=True), cosine(op, self, hyperbolic=True)))
+
+
+@rule("complex::pow.Tensor_Scalar", "complex::pow.Tensor_Tensor", "complex::pow.Scalar")
+def pow_(op, self, exponent):
+    if isinstance(exponent, (int, float)) and exponent in (0.5, 1, 2):
+        return {0.5: root, 1: lambda op, x: x, 2: square}[exponent](op, self)
+    a, b = together(op, self, exponent)
+    nothing = op.And(op.Equal(a.real, 0.0), op.Equal(a.imag, 0.0))
+    y = exponential(op, times(op, b, logarithm(op, Complex(op.Where(nothing, 1.0, a.real), a.imag))))
+    none = op.And(op.Equal(b.real, 0.0), op.Equal(b.imag, 0.0))
+    at_zero = op.Where(none, op.CastLike(1.0, y.real), 0.0)
+    return Complex(op.Where(nothing, at_zero, y.real), op.Where(nothing, 0.0, y.imag))
+
+
+@rule("complex::eq.Tensor", "complex::eq.Scalar")
+def eq(op, self, other):
+    a, b = together(op, self, other)
+    return op.And(op.Equal(a.real, b.real), op.Equal(a.imag, b.imag))
+
+
+@rule("complex::ne.Tensor", "complex::ne.Scalar")
+def ne(op, self, other):
+    return op.Not(eq(op, self, other))
+
+
+@rule("complex::isnan")
+def isnan(op, self):
+    return op.Or(op.IsNaN(self.real), op.IsNaN(self.imag))
+
+
+@rule("complex::isinf")
+def isinf(op, self):
+    return op.Or(op.IsInf(self.real), op.IsInf(self.imag))
+
+
+@rule("complex::isfinite")
+def isfinite(op, self):
+    return op.Less(op.Add(op.Abs(op.Mul(self.real, 0.0)), op.Abs(op.Mul(self.imag, 0.0))), 1.0)
+
+
+@rule("complex::where.self", "complex::where.ScalarSelf", "complex::where.ScalarOther")
+def where(op, condition, self, other):
+    a, b = together(op, self, other)
+    condition = cast(op, condition, D.BOOL)
+    return Complex(op.Where(condition, a.real, b.real), op.Where(condition, a.imag, b.imag))
+
+
+@rule("complex::masked_fill.Scalar", "complex::masked_fill.Tensor")
+def masked_fill(op, self, mask, value):
+    v = of(op, value, self.real.dtype)
+    return Complex(op.Where(mask, v.real, self.real), op.Where(mask, v.imag, self.imag))
+
+
+def products(op, a, b):
+    """a @ b: four products of matrices, two where one of them is real."""
+    if isinstance(a, ir.Value) or isinstance(b, ir.Value):
+        part = part_of(a, b)
+        if isinstance(a, ir.Value):
+            a, b = cast(op, a, part), of(op, b, part)
+            return Complex(op.MatMul(a, b.real), op.MatMul(a, b.imag))
+        a, b = of(op, a, part), cast(op, b, part)
+        return Complex(op.MatMul(a.real, b), op.MatMul(a.imag, b))
+    a, b = together(op, a, b)
+    real = op.Sub(op.MatMul(a.real, b.real), op.MatMul(a.imag, b.imag))
+    return Complex(real, op.Add(op.MatMul(a.real, b.imag), op.MatMul(a.imag, b.real)))
+
+
+@rule("complex::matmul", "complex::linalg_matmul")
+def matmul(op, self, other):
+    return products(op, self, other)
+
+
+@rule("complex::mm", "complex::bmm")
+def mm(op, self, mat2):
+    return products(op, self, mat2)
+
+
+@rule("complex::mv")
+def mv(op, self, vec):
+    return products(op, self, vec)
+
+
+@rule("complex::dot")
+def dot(op, self, tensor):
+    return products(op, self, tensor)
+
+
+@rule("complex::vdot")
+def vdot(op, self, other):
+    return products(op, conj(op, self), other)
+
+
+@rule("complex::to.dtype", "complex::_to_copy", "complex::to.dtype_layout")
+def to_dtype(op, self, dtype=None, *, copy=False):
+    if dtype is None:
+        return self
+    if dtype in PART:
+        return of(op, self, PART[dtype])
+    if isinstance(self, Complex) and dtype == D.BOOL:
+        return op.Or(cast(op, self.real, D.BOOL), cast(op, self.imag, D.BOOL))
+    return cast(op, self.real, dtype)  # as PyTorch does, with a warning
+
+
+@rule("complex::full")
+def full(op, size, fill_value, *, dtype=None):
+    part = PART[dtype] if dtype is not None else D.FLOAT
+    value = of(op, fill_value, part)
+    return Complex(creation.fill(op, size, value.real, part), creation.fill(op, size, value.imag, part))
+
+
+@rule("complex::zeros", "complex::empty.memory_format")
+def zeros(op, size, *, dtype=None):
+    return full(op, size, 0, dtype=dtype)
+
+
+@rule("complex::ones")
+def ones(op, size, *, dtype=None):
+    return full(op, size, 1, dtype=dtype)
+
+
+@rule("complex::full_like", "complex::fill.Scalar")
+def full_like(op, self, fill_value, *, dtype=None):
+    return full(op, shape.sizes(op, self), fill_value, dtype=dtype or self.dtype)
+
+
+@rule("complex::ones_like")
+def ones_like(op, self, *, dtype=None):
+    return full_like(op, self, 1, dtype=dtype)
+
+
+@rule("complex::scalar_tensor")
+def scalar_tensor(op, s, *, dtype=None):
+    return of(op, s, PART[dtype or D.COMPLEX64])

@@ -1,0 +1,142 @@
+"""Fourier transforms, of which ONNX has the one along one axis."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch import complex as pairs
+from onnxbridge.frontends.pytorch.complex import Complex, by_parts
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.complex_numbers import scaled
+from onnxbridge.frontends.pytorch.ops.shape import swapped
+from onnxbridge.frontends.pytorch.promotion import cast
+
+D = ir.DataType
+
+
+def _size(op, x, axes):
+    """How many elements the axes have together, as a number of x's parts."""
+    found = [x.shape[a] for a in axes]
+    if all(isinstance(n, int) for n in found):
+        return float(math.prod(found))
+    total = op.constant(np.float64(1))
+    for a in axes:
+        n = op.size(x, a)
+        total = op.Mul(total, op.Cast(n, to=D.DOUBLE) if isinstance(n, ir.Value) else float(n))
+    return total
+
+
+def _normal(op, x, count, normalization):
+    """x over nothing, the root of the count, or the count."""
+    if normalization == 0:
+        return x
+    part = x.real.dtype if isinstance(x, Complex) else x.dtype
+    if isinstance(count, float):
+        factor = op.constant(np.asarray(count ** (-0.5 if normalization == 1 else -1), part.numpy()))
+    else:
+        factor = cast(op, op.Reciprocal(op.Sqrt(count) if normalization == 1 else count), part)
+    return scaled(op, x, factor) if isinstance(x, Complex) else op.Mul(x, factor)
+
+
+def _transformed(op, x, axes, forward):
+    """The transform along axes, not normalised in either direction."""
+    pair = pairs.joined(op, x)
+    for axis in axes:
+        pair = _exactly(op, pair, x.shape[axis], lambda p, a=axis: op.DFT(p, None, np.int64(a), inverse=int(not forward)))
+    y = pairs.split(op, pair)
+    return y if forward else _normal(op, y, _reciprocal(op, _size(op, x, axes)), 2)
+
+
+def _exactly(op, x, size, function):
+    """A transform computed in double unless its size is a power of two: by any other, runtimes lose digits in float32."""
+    if x.dtype == D.DOUBLE or isinstance(size, int) and size & (size - 1) == 0:
+        return function(x)
+    return op.Cast(function(op.Cast(x, to=D.DOUBLE)), to=x.dtype)
+
+
+def _reciprocal(op, count):
+    return 1 / count if isinstance(count, float) else op.Reciprocal(count)
+
+
+def _axes(x, dim):
+    return [d % len(x.shape) for d in dim]
+
+
+@rule("complex::_fft_c2c")
+def fft_c2c(op, self, dim, normalization, forward):
+    axes = _axes(self, dim)
+    return _normal(op, _transformed(op, self, axes, forward), _size(op, self, axes), normalization)
+
+
+@rule("complex::_fft_r2c")
+def fft_r2c(op, self, dim, normalization, onesided):
+    axes = _axes(self, dim)
+    count = _size(op, self, axes)
+    last = axes[-1]
+    transform = lambda x: op.DFT(x, None, np.int64(last), onesided=int(onesided))  # noqa: E731
+    pair = _exactly(op, op.Unsqueeze(self, [-1]), self.shape[last], transform)
+    y = _transformed(op, pairs.split(op, pair), axes[:-1], forward=True) if axes[:-1] else pairs.split(op, pair)
+    return _normal(op, y, count, normalization)
+
+
+@rule("complex::_fft_c2r")
+def fft_c2r(op, self, dim, normalization, last_dim_size):
+    axes, n = _axes(self, dim), last_dim_size
+    if not isinstance(n, int):
+        raise Unsupported("an inverse real transform to a dynamic size", "fix that size")
+    last = axes[-1]
+    x = _transformed(op, self, axes[:-1], forward=False) if axes[:-1] else self
+    x = by_parts(lambda op, x: op.Slice(x, [0], [n // 2 + 1], [last]))(op, x)
+    # the other half mirrors this one
+    mirrored = by_parts(lambda op, x: op.Slice(x, [(n - 1) // 2], [0], [last], [-1]))(op, x)
+    whole = x if n < 3 else Complex(
+        op.Concat(x.real, mirrored.real, axis=last), op.Concat(x.imag, op.Neg(mirrored.imag), axis=last)
+    )  # fmt: skip
+    y = _transformed(op, whole, [last], forward=False).real
+    return _normal(op, y, _size(op, whole, axes), normalization)
+
+
+@rule("complex::fft_c2c")
+def prims_c2c(op, *, self, dim, forward):
+    return fft_c2c(op, self, dim, 0, forward)
+
+
+@rule("complex::fft_r2c")
+def prims_r2c(op, *, self, dim, onesided):
+    return fft_r2c(op, self, dim, 0, onesided)
+
+
+@rule("complex::fft_c2r")
+def prims_c2r(op, *, self, dim, last_dim_size):
+    return fft_c2r(op, self, dim, 0, last_dim_size)
+
+
+@rule("aten::stft", "complex::stft")
+def stft(op, self, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None,
+         align_to_window=None):  # fmt: skip
+    if align_to_window:
+        raise Unsupported("stft aligned to its window")
+    hop, width = hop_length or n_fft // 4, win_length or n_fft
+    if isinstance(self, Complex) or isinstance(window, Complex):
+        raise Unsupported("stft of complex tensors")
+    length = op.size(self, -1)
+    if isinstance(length, int):
+        starts = op.constant(np.arange((length - n_fft) // hop + 1, dtype=np.int64) * hop)
+    else:
+        starts = op.Range(np.int64(0), op.Add(op.Sub(length, n_fft), 1), np.int64(hop))
+    places = op.Add(op.Unsqueeze(starts, [1]), np.arange(n_fft, dtype=np.int64))
+    frames = op.Gather(self, places, axis=-1)
+    if window is not None:
+        before = (n_fft - width) // 2
+        window = op.Pad(window, [before, n_fft - width - before]) if width < n_fft else window
+        frames = op.Mul(frames, window)
+    elif width < n_fft:
+        before = (n_fft - width) // 2
+        ones = np.zeros(n_fft, self.dtype.numpy())
+        ones[before : before + width] = 1
+        frames = op.Mul(frames, ones)
+    y = fft_r2c(op, frames, [-1], int(normalized), onesided is None or onesided)
+    y = by_parts(swapped)(op, y, -1, -2)
+    return y if return_complex else pairs.joined(op, y)

@@ -38,7 +38,8 @@ def test_weights_are_trained_and_named_as_in_the_hub(classifier):
         "stem.conv.weight", "stem.conv.bias", "stem.bn.weight", "stem.bn.bias", "blocks.0.conv.weight",
         "head.weight", "head.bias",
     ]  # fmt: skip
-    assert {n for n, _ in module.named_buffers()} == {"stem.bn.running_mean", "stem.bn.running_var"}
+    buffers = {n for n, _ in module.named_buffers()}
+    assert buffers == {"stem.bn.running_mean", "stem.bn.running_var", "stem.bn.num_batches_tracked"}
     assert module.input_names == ("image",)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Hashable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from onnxbridge.backends.pytorch import dtypes, sizes
+from onnxbridge.backends.pytorch import dtypes, finders, sizes  # noqa: F401 (registers the finders)
+from onnxbridge.backends.pytorch.layers import Layers
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value, leaf
+from onnxbridge.backends.pytorch.tidy import tidy
 from onnxbridge.backends.pytorch.weights import Weights, is_trained
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub import calls, fold
@@ -42,6 +44,7 @@ class _Target:
         self.recorder = recorder
         self.weights = weights
         self.values = calls.HubValues(self.constant)
+        self.own: set[int] = set()
         self.trained: set[int] = set()
         self._adopted: dict[Hashable, Any] = {}
         self._held: dict[int, Value] = {}
@@ -58,8 +61,12 @@ class _Target:
         array = value.const_value.numpy()
         if array.dtype.kind in "OUST":
             return _text(self.recorder, array)
-        path, tensor = self.weights.add(value, id(value.const_value) in self.trained)
-        made = self.recorder.attribute(path, tensor)
+        trained = id(value.const_value) in self.trained
+        turned = trained and array.ndim == 2 and self.weights.kept and (value.name or "").endswith(".transpose")
+        if turned:  # the frontend's own name for a view of a parameter
+            made = self.recorder.attribute(*self.weights.add_turned(value)).t()
+        else:
+            made = self.recorder.attribute(*self.weights.add(value, trained, id(value.const_value) in self.own))
         made.hub = value.dtype
         return self._small(made, array)
 
@@ -85,7 +92,7 @@ class _Target:
         return found
 
     def scope(self, call: Call) -> AbstractContextManager[Any]:
-        return nullcontext()
+        return self.recorder.at(call.where)
 
     def expand(self, call: Call) -> Body | None:
         body = body_of(call)
@@ -175,7 +182,8 @@ def build(model: ir.Model) -> fx.GraphModule:
     """
     root = torch.nn.Module()
     recorder = Recorder(root)
-    target = _Target(recorder, Weights(root))
+    weights = Weights(root, kept=_is_from_pytorch(model))
+    target = _Target(recorder, weights)
     graph = model.graph
     names = _parameters([v.name or "" for v in graph.inputs if v.const_value is None])
     inputs = [v for v in graph.inputs if v.const_value is None]
@@ -183,6 +191,7 @@ def build(model: ir.Model) -> fx.GraphModule:
         target.values[value] = _input(recorder, value, name)
     for part in (graph, *graph.subgraphs()):
         for value in part.initializers.values():  # in the file's order, so that state_dict() is in it too
+            target.own.add(id(value.const_value))
             if is_trained(value):
                 target.trained.add(id(value.const_value))
                 target.values[value]
@@ -193,13 +202,32 @@ def build(model: ir.Model) -> fx.GraphModule:
         raise ConversionError(DIRECTION, [Problem("shape", reason, "give the input a fixed shape", (Source(),))])
     plain = len(outputs) == 1 and isinstance(graph.outputs[0].type, ir.TensorType)
     recorder.graph.output(outputs[0].node if plain else tuple(o.node for o in outputs))
-    recorder.graph.eliminate_dead_code()
-    made = fx.GraphModule(root, recorder.graph, _class_name(graph.name))
+    tidy(recorder.graph)
+    Layers(root, recorder.graph, weights).find()
+    made = _assembled(root, recorder.graph, weights, _class_name(graph.name))
     made.input_names = tuple(v.name for v in inputs)
     made.output_names = tuple(v.name for v in graph.outputs)
     made.output_types = tuple(v.dtype for v in graph.outputs)
     made.input_types = tuple((v.dtype, None if v.shape is None else tuple(_dims(v))) for v in inputs)
     return made.eval()
+
+
+def _is_from_pytorch(model: ir.Model) -> bool:
+    return model.producer_name == "pytorch" or "onnxbridge.framework.torch" in model.metadata_props
+
+
+def _assembled(root: torch.nn.Module, graph: fx.Graph, weights: Weights, name: str) -> fx.GraphModule:
+    """The graph module on what the graph uses of `root`, in the order in which it is there."""
+    weights.prune({str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")})
+    made = fx.GraphModule(torch.nn.Module(), fx.Graph(), name)
+    for key, child in root.named_children():
+        made.add_module(key, child)
+    for key, parameter in root.named_parameters(recurse=False):
+        made.register_parameter(key, parameter)
+    for key, buffer in root.named_buffers(recurse=False):
+        made.register_buffer(key, buffer, persistent=key not in root._non_persistent_buffers_set)
+    made.graph = graph
+    return made
 
 
 def _class_name(name: str | None) -> str:

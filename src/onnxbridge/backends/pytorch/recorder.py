@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-from onnxbridge.errors import Unsupported
+from onnxbridge.errors import Source, Unsupported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -156,8 +157,10 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         self.shape_env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.shape_env)
         self._sizes: dict[str, Any] = {}
+        self._attributes: dict[str, fx.Node] = {}
         self._constants = 0
         self._bodies = 0
+        self._where = Source()
 
     def proxy(self, node: fx.Node) -> Value:
         return Value(node, self)
@@ -172,10 +175,10 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
 
     def attribute(self, path: str, value: torch.Tensor) -> Value:
         """A parameter or buffer of the module."""
-        outer = self.graphs[0]
-        node = outer.get_attr(path)
-        node.meta["val"] = self.mode.from_tensor(value.detach(), static_shapes=True)
-        return self.proxy(node)
+        if path not in self._attributes:
+            node = self._attributes[path] = self.graphs[0].get_attr(path)
+            node.meta["val"] = self.mode.from_tensor(value.detach(), static_shapes=True)
+        return self.proxy(self._attributes[path])
 
     def fake(self, dtype: Any, dims: Sequence[int | str | None]) -> torch.Tensor:
         """A FakeTensor of the graph's input; dimensions of the same name have the same size."""
@@ -211,6 +214,15 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
 
     # recording
 
+    @contextmanager
+    def at(self, where: Source) -> Iterator[None]:
+        """What is recorded inside comes from this place in the source."""
+        before, self._where = self._where, where if str(where) != str(Source()) else self._where
+        try:
+            yield
+        finally:
+            self._where = before
+
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, fx.Proxy):
             return self._local(a.node, len(self.graphs) - 1)
@@ -244,6 +256,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         proxy_factory_fn: Any = None, *more: Any, **rest: Any,
     ) -> Any:  # fmt: skip
         made = super().create_proxy(kind, target, args, kwargs, name, type_expr)
+        made.node.meta["where"] = self._where
         made.node.meta["val"] = self._evaluate(made.node)
         return made
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import keyword
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch import nn
 
 from onnxbridge.backends.pytorch import dtypes
 
@@ -13,9 +17,11 @@ from onnxbridge.backends.pytorch import dtypes
 _SETTINGS = {
     "BatchNormalization": (3, 4), "Clip": (1, 2), "Pad": (2,), "Resize": (1, 2), "Dropout": (1,), "OneHot": (2,),
     "Range": (0, 1, 2), "QuantizeLinear": (1,), "DequantizeLinear": (1,), "NonMaxSuppression": (3, 4), "STFT": (2,),
-    "QLinearConv": (1, 4, 6), "QLinearMatMul": (1, 4, 6), "MelWeightMatrix": (3, 4),
+    "QLinearConv": (1, 4, 6), "QLinearMatMul": (1, 4, 6), "MelWeightMatrix": (3, 4), "LSTM": (5, 6), "GRU": (5,), "RNN": (5,),
 }  # fmt: skip
-_MADE = re.compile(r"constant(_\d+)?")
+_LAYERS = {"LSTM": (1, 2, 3, 7), "GRU": (1, 2, 3), "RNN": (1, 2, 3)}
+"""Inputs that are weights by what the operator is, also where a frontend had to put them together and they have no name."""
+_MADE = re.compile(r"constant(_\d+)?(\..*)?")
 """Names of constants that the builder made, not the user."""
 
 
@@ -23,43 +29,131 @@ def is_trained(value: ir.Value) -> bool:
     """Whether an initializer is a parameter: a floating weight that some operator computes with."""
     if value.dtype is None or not value.dtype.is_floating_point() or value.dtype.bitwidth < 16:
         return False
-    if _MADE.fullmatch(value.name or ""):
+    if any(i in _LAYERS.get(node.op_type, ()) for node, i in value.uses()):
+        return True
+    if is_made(value.name or ""):
         return False
     return any(i not in _SETTINGS.get(node.op_type, ()) for node, i in value.uses())
 
 
+def is_made(name: str) -> bool:
+    """Whether a constant has no name of its own."""
+    return _MADE.fullmatch(name) is not None
+
+
 class Weights:
-    """Puts tensors into nested modules under the dotted names that the hub has for them."""
+    """Puts tensors into nested modules under the dotted names that the hub has for them.
 
-    def __init__(self, root: torch.nn.Module) -> None:
+    `kept` says that names which could be a module's own are one: the model came from PyTorch, and its `state_dict` has them.
+    """
+
+    def __init__(self, root: nn.Module, kept: bool = False) -> None:
         self.root = root
+        self.kept = kept
+        self._names: dict[str, str] = {}
 
-    def add(self, value: ir.Value, trained: bool) -> tuple[str, torch.Tensor]:
-        """Register a weight; returns its path and its tensor."""
+    def add(self, value: ir.Value, trained: bool, own: bool = True) -> tuple[str, torch.Tensor]:
+        """Register a weight, one of the model's `own` or a constant; returns its path and its tensor."""
         assert value.const_value is not None
         tensor = dtypes.tensor(value.const_value.numpy())
         if value.dtype in dtypes.WIDE:
             tensor = tensor.to(torch.int64)
-        *scope, leaf = _identifiers(value.name or "constant")
-        home = self.root
-        for part in scope:
-            while not isinstance(getattr(home, part, None), torch.nn.Module):
-                if not hasattr(home, part):
-                    home.add_module(part, torch.nn.Module())
-                else:
-                    part += "_"
-            home = getattr(home, part)
+        return self._register(value.name or "constant", tensor, trained, own)
+
+    def add_turned(self, value: ir.Value) -> tuple[str, torch.Tensor]:
+        """Register the parameter of which the weight is the transpose, or find it where it is registered already."""
+        assert value.const_value is not None
+        tensor = dtypes.tensor(value.const_value.numpy().T)
+        name = (value.name or "").removesuffix(".transpose")
+        there = next((p for p, n in self._names.items() if n == name), None)
+        if there is not None:
+            held = self.at(there)
+            if held.shape == tensor.shape and torch.equal(held, tensor):
+                return there, held
+        return self._register(name, tensor, trained=True, own=True)
+
+    def _register(self, name: str, tensor: torch.Tensor, trained: bool, own: bool) -> tuple[str, torch.Tensor]:
+        *scope, leaf = identifiers(name)
+        home, path = self._module(scope)
         while hasattr(home, leaf):
             leaf += "_"
         if trained:
-            home.register_parameter(leaf, torch.nn.Parameter(tensor))
+            home.register_parameter(leaf, nn.Parameter(tensor))
         else:
-            home.register_buffer(leaf, tensor)
-        path = next(name for name, module in self.root.named_modules() if module is home)
-        return f"{path}.{leaf}" if path else leaf, tensor
+            home.register_buffer(leaf, tensor, persistent=own and not is_made(name))
+        found = ".".join([*path, leaf])
+        self._names[found] = name
+        return found, tensor
+
+    def _module(self, scope: Sequence[str]) -> tuple[nn.Module, list[str]]:
+        """The module at a path, made where there is none; where something else is there, beside it."""
+        home, path = self.root, []
+        for part in scope:
+            while not isinstance(getattr(home, part, None), nn.Module):
+                if not hasattr(home, part):
+                    home.add_module(part, nn.Module())
+                else:
+                    part += "_"
+            home = getattr(home, part)
+            path.append(part)
+        return home, path
+
+    def at(self, path: str) -> Any:
+        """The weight or module at a path."""
+        found: Any = self.root
+        for part in path.split("."):
+            found = getattr(found, part)
+        return found
+
+    def keeps(self, path: str) -> bool:
+        """Whether a weight's name is the source's own, and what users load a `state_dict` by."""
+        return self.kept and path == self._names.get(path)
+
+    def is_free(self, path: str, own: Sequence[str]) -> bool:
+        """Whether a layer can be at `path`: nothing is there but the weights `own`."""
+        found: Any = self.root
+        for i, part in enumerate(path.split(".")):
+            if not hasattr(found, part):
+                return True
+            found = getattr(found, part)
+            if not isinstance(found, nn.Module):
+                return path.split(".")[: i + 1] == path.split(".") and path in own
+        inside = {f"{path}.{n}" for n, _ in (*found.named_parameters(), *found.named_buffers())}
+        return type(found) is nn.Module and inside <= set(own)
+
+    def unused(self, path: str) -> str:
+        """The path with a number behind it that nothing has."""
+        number = 1
+        while not self.is_free(f"{path}_{number}", ()):
+            number += 1
+        return f"{path}_{number}"
+
+    def put(self, path: str, layer: nn.Module) -> None:
+        """Place a layer where the weights that are now its own were."""
+        *scope, leaf = path.split(".")
+        home, _ = self._module(scope)
+        home._parameters.pop(leaf, None)
+        home._buffers.pop(leaf, None)
+        home.add_module(leaf, layer)
+
+    def prune(self, used: set[str]) -> None:
+        """Drop the weights and modules that no path in `used` leads to or through."""
+
+        def keep(module: nn.Module, path: str) -> bool:
+            if path.rstrip(".") in used:
+                return True
+            for held in (module._parameters, module._buffers):
+                for name in [n for n in held if path + n not in used]:
+                    del held[name]
+            for name, child in list(module.named_children()):
+                if not keep(child, f"{path}{name}."):
+                    del module._modules[name]
+            return bool(module._parameters or module._buffers or module._modules)
+
+        keep(self.root, "")
 
 
-def _identifiers(name: str) -> list[str]:
+def identifiers(name: str) -> list[str]:
     """A hub name as the names of modules and of the weight in the last one."""
-    parts = [re.sub(r"\W", "_", part) for part in name.split(".")]
-    return [part or "_" for part in parts]
+    parts = [re.sub(r"\W", "_", part) or "_" for part in name.split(".")]
+    return [f"{part}_" if keyword.iskeyword(part) else part for part in parts]

@@ -12,8 +12,11 @@ rule.table(MatMul=torch.matmul, Det=torch.linalg.det)
 
 @rule("Gemm")
 def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    if transB and not transA and alpha == beta == 1.0 and C is not None and C.ndim == 1 and C.shape[0] == B.shape[0]:
+    plain = alpha == beta == 1.0 and A.dtype.is_floating_point
+    if plain and transB and not transA and (C is None or (C.ndim == 1 and C.shape[0] == B.shape[0])):
         return F.linear(A, B, C)
+    if plain and C is not None and C.ndim == 1 and C.shape[0] != 1:
+        return torch.addmm(C, A.t() if transA else A, B.t() if transB else B)
     product = torch.matmul(A.t() if transA else A, B.t() if transB else B)
     if alpha != 1.0:
         product = scaled(product, alpha)

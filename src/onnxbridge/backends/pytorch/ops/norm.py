@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.rules import Outputs
+
+
+def written(number):
+    """A setting of float32 as people write it: 1e-05, not 9.999999747378752e-06."""
+    return float(str(np.float32(number)))
 
 
 @rule("BatchNormalization")
@@ -15,7 +21,7 @@ def batch_normalization(
 ):
     if not training_mode:
         given = [v.to(X.dtype) for v in (input_mean, input_var, scale, B)]
-        return F.batch_norm(X, *given, training=False, eps=epsilon)
+        return F.batch_norm(X, *given, training=False, momentum=round(1 - written(momentum), 7), eps=written(epsilon))
     dims = [d for d in range(X.ndim) if d != 1]
     mean, var = torch.mean(X, dims), torch.var(X, dims, correction=0)
     y = F.batch_norm(X, mean, var, scale.to(X.dtype), B.to(X.dtype), training=False, eps=epsilon)
@@ -24,12 +30,12 @@ def batch_normalization(
 
 @rule("InstanceNormalization")
 def instance_normalization(input, scale, B, *, epsilon=9.999999747378752e-06):
-    return torch.group_norm(input, scale.shape[0], scale, B, epsilon)
+    return torch.group_norm(input, scale.shape[0], scale, B, written(epsilon))
 
 
 @rule("GroupNormalization")
 def group_normalization(X, scale, bias, *, num_groups, epsilon=9.999999747378752e-06, stash_type=1):
-    return torch.group_norm(X, num_groups, scale, bias, epsilon)
+    return torch.group_norm(X, num_groups, scale, bias, written(epsilon))
 
 
 @rule("LayerNormalization")
@@ -38,7 +44,7 @@ def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e
     size = [X.shape[d] for d in dims]
     fits = list(Scale.shape) == size and (B is None or list(B.shape) == size) if all(isinstance(s, int) for s in size) else True
     if not any(outputs[1:]) and fits and Scale.ndim == len(size):
-        return F.layer_norm(X, size, Scale, B, epsilon)
+        return F.layer_norm(X, size, Scale, B, written(epsilon))
     wide = X.to(torch.float32) if stash_type == 1 and X.dtype in (torch.float16, torch.bfloat16) else X
     mean = torch.mean(wide, dims, keepdim=True)
     inverse = torch.rsqrt(torch.var(wide, dims, correction=0, keepdim=True) + epsilon)

@@ -95,6 +95,8 @@ class _Layer:
 
     def sequence(self, y):
         y = torch.flip(y, [self.time]) if self.backward else y
+        if not self.both:
+            return y.unsqueeze(2 if self.batch_first else 1)
         y = y.unflatten(-1, (self.directions, self.hidden))
         return y if self.batch_first else y.transpose(1, 2)
 

@@ -1,0 +1,55 @@
+"""Attention by PyTorch's fused kernel. What that does not do is refused here, and goes through the products."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+import torch.nn.functional as F
+
+from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Outputs
+
+
+@rule("Attention")
+def attention(
+    Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *, is_causal=0, kv_num_heads=None,
+    q_num_heads=None, qk_matmul_output_mode=0, scale=None, softcap=0.0, softmax_precision=None, outputs: Outputs,
+):  # fmt: skip
+    if nonpad_kv_seqlen is not None or softcap or any(outputs[3:]):
+        raise Unsupported("padded keys, a cap, or the scores as an output")
+    if softmax_precision is not None and ir.DataType(softmax_precision) == ir.DataType.DOUBLE and Q.dtype != torch.float64:
+        raise Unsupported("a softmax in double")
+    if Q.dtype != V.dtype or Q.dtype not in (torch.float32, torch.float64):
+        raise Unsupported(f"attention of {Q.dtype}")
+    split = Q.ndim == 3
+    if split:
+        Q, K, V = _heads(Q, q_num_heads), _heads(K, kv_num_heads), _heads(V, kv_num_heads)
+    if past_key is not None:
+        K, V = torch.cat([past_key, K], 2), torch.cat([past_value, V], 2)
+    if is_causal and (attn_mask is not None or past_key is not None):
+        raise Unsupported("a causal mask beside another one, or behind a past")
+    if attn_mask is not None and not _covers(attn_mask, Q, K):
+        raise Unsupported("a mask that does not cover every key")
+    heads = Q.shape[1], K.shape[1]
+    y = F.scaled_dot_product_attention(
+        Q, K, V, attn_mask, is_causal=bool(is_causal), scale=scale if scale is None or math.isfinite(scale) else None,
+        enable_gqa=heads[0] is not heads[1] and heads[0] != heads[1],
+    )  # fmt: skip
+    if split:
+        y = y.transpose(1, 2).flatten(2)
+    return (y, K, V, None)[: len(outputs)]
+
+
+def _heads(x, count):
+    return x.unflatten(-1, (count, x.shape[-1] // count)).transpose(1, 2)
+
+
+def _covers(mask, Q, K):
+    """Whether a mask has a place for each key: a shorter one hides the rest."""
+    if not mask.is_known or mask.dtype not in (torch.bool, Q.dtype):
+        return False
+    known, keys = mask.known.shape[-1], K.known.shape[-2]
+    return bool(isinstance(known, int) and isinstance(keys, int) and known == keys) or str(known) == str(keys)

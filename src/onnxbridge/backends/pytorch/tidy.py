@@ -1,0 +1,73 @@
+"""Drops, from what was recorded, the changes of shape that undo each other: rules bring values into the standard's shapes, which
+a layer's neighbours often turn back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from onnxbridge.backends.pytorch.ops.shape import squeezed, unsqueezed
+
+_METHODS = ("reshape", "unflatten", "unsqueeze", "squeeze")
+_FUNCTIONS = (squeezed, unsqueezed)
+
+
+def tidy(graph: fx.Graph) -> None:
+    """Leave out transposes and reshapes whose sum does nothing, and make one of transposes behind each other."""
+    for node in list(graph.nodes):
+        if node.op not in ("call_method", "call_function"):
+            continue
+        order = _order(node)
+        if order is not None:
+            before = _order(node.args[0])
+            if before is not None:
+                order = [before[i] for i in order]
+                node.target, node.args = "permute", (node.args[0].args[0], tuple(order))
+                node.kwargs = {}
+            if order == sorted(order):
+                node.replace_all_uses_with(node.args[0])
+        elif _reshapes(node):
+            start = node.args[0]
+            while _reshapes(start):
+                start = start.args[0]
+                if _same_shape(start, node):
+                    node.replace_all_uses_with(start)
+                    break
+    drop_unused(graph)
+
+
+def drop_unused(graph: fx.Graph) -> None:
+    """Drop what nothing uses; a recorded call changes nothing outside, whatever module it is."""
+    graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
+
+
+def _order(node: Any) -> list[int] | None:
+    """The order into which a node brings dimensions, None where it does something else."""
+    if not isinstance(node, fx.Node) or node.op != "call_method" or node.target not in ("permute", "transpose") or node.kwargs:
+        return None
+    rank = getattr(node.meta["val"], "ndim", 0)
+    axes = node.args[1] if isinstance(node.args[1], (tuple, list)) else node.args[1:]
+    if not rank or not all(isinstance(a, int) for a in axes):
+        return None
+    axes = [a % rank for a in axes]
+    if node.target == "permute":
+        return axes
+    order = list(range(rank))
+    order[axes[0]], order[axes[1]] = axes[1], axes[0]
+    return order
+
+
+def _reshapes(node: Any) -> bool:
+    return isinstance(node, fx.Node) and (
+        (node.op == "call_method" and node.target in _METHODS) or (node.op == "call_function" and node.target in _FUNCTIONS)
+    )
+
+
+def _same_shape(a: fx.Node, b: fx.Node) -> bool:
+    """Whether two nodes of the same elements have the same shape for certain."""
+    shapes = [getattr(n.meta["val"], "shape", None) for n in (a, b)]
+    if shapes[0] is None or shapes[1] is None or len(shapes[0]) != len(shapes[1]):
+        return False
+    return all(statically_known_true(m == n) for m, n in zip(*shapes, strict=True))

@@ -1,0 +1,171 @@
+"""Layers that come back from ONNX as torch.nn's own, under the names that they had."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+import onnxbridge
+
+
+class Image(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+        self.up = nn.ConvTranspose2d(8, 6, 3, stride=2, output_padding=1, groups=2)
+        self.norm = nn.GroupNorm(3, 6)
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.head(self.norm(self.up(self.stem(x))).mean((2, 3)))
+
+
+class Text(nn.Module):
+    """Tied weights, a product with a parameter that is no layer, attention, and layer norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 8)
+        self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu") for _ in range(2))
+        self.mix = nn.Parameter(torch.randn(8, 8))
+        self.out = nn.Linear(8, 20, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, ids):
+        x = self.words(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.out(torch.tanh(x @ self.mix))
+
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 5, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(10, 4, bias=False)
+        self.rnn = nn.RNN(4, 3, num_layers=3, nonlinearity="relu")
+
+    def forward(self, x, h, c):
+        y, (last, cell) = self.lstm(x, (h, c))
+        z, state = self.rnn(self.gru(y)[0])
+        return z, state, last, cell[2:]
+
+
+def cases():
+    ids = torch.arange(14).reshape(2, 7)
+    states = torch.randn(4, 2, 5), torch.randn(4, 2, 5)
+    return {
+        "image": (Image, (torch.randn(2, 3, 16, 16),), {"x": {0: "N"}}),
+        "text": (Text, (ids,), None),
+        "steps": (Steps, (torch.randn(2, 7, 6), *states), None),
+    }
+
+
+@pytest.fixture(params=list(cases()))
+def trip(request, tmp_path):
+    torch.manual_seed(0)
+    build, inputs, dynamic = cases()[request.param]
+    module = build().eval()
+    onnxbridge.convert(module, inputs=inputs, dynamic=dynamic, verify=False, output=tmp_path / "net.onnx")
+    return module, inputs, onnxbridge.convert(tmp_path / "net.onnx", "pytorch", verify=False).model
+
+
+def test_the_state_dict_is_the_sources(trip):
+    module, inputs, back = trip
+    there, here = module.state_dict(), back.state_dict()
+    assert set(there) == set(here)
+    assert all(torch.equal(there[k], here[k]) for k in there)
+    other = type(module)().eval()
+    back.load_state_dict(other.state_dict())
+    for ours, theirs in zip(flat(back(*inputs)), flat(other(*inputs)), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def flat(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+def test_layers_are_layers_again(trip):
+    module, _, back = trip
+    kinds = (
+        nn.Conv2d, nn.ConvTranspose2d, nn.BatchNorm2d, nn.GroupNorm, nn.Linear, nn.LayerNorm, nn.Embedding, nn.LSTM, nn.GRU,
+        nn.RNN, nn.ReLU,
+    )  # fmt: skip
+    for name, layer in module.named_modules():
+        if type(layer) in kinds and "self_attn" not in name:
+            found = back.get_submodule(name)
+            assert repr(found) == repr(layer), name
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # torch says so of every LSTM that it exports
+def test_it_trains_compiles_to_a_program_and_is_saved(trip, tmp_path):
+    _, inputs, back = trip
+    program = torch.export.export(back, inputs)
+    torch.testing.assert_close(program.module()(*inputs), back(*inputs))
+    back.train()
+    optimizer = torch.optim.SGD(back.parameters(), lr=0.01)
+    losses = []
+    for _ in range(3):
+        loss = sum((r.square()).mean() for r in flat(back(*inputs)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert all(p.grad is not None for p in back.parameters())
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_tied_weights_are_one_parameter(tmp_path):
+    module = Text().eval()
+    made = onnxbridge.convert(module, "pytorch", inputs=(torch.arange(14).reshape(2, 7),), verify=False).model
+    assert made.words.weight is made.out.weight
+    assert made.words.weight.data_ptr() == module.words.weight.data_ptr()
+
+
+def graph(nodes, weights, inputs, producer=""):
+    shapes = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()}
+    held = [numpy_helper.from_array(np.asarray(w, np.float32), n) for n, w in weights.items()]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    made = helper.make_graph(nodes, "g", list(shapes.values()), [y], held)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10, producer_name=producer)
+
+
+def numbers(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape)
+
+
+def dense(producer=""):
+    nodes = [
+        helper.make_node("MatMul", ["x", "dense/kernel:0"], ["a"], name="/net/dense/MatMul"),
+        helper.make_node("Add", ["b", "a"], ["c"]),
+        helper.make_node("Gemm", ["c", "W"], ["y"], name="last"),
+    ]
+    return graph(nodes, {"dense/kernel:0": numbers(4, 3), "b": numbers(3), "W": numbers(3, 5)}, {"x": ["N", 4]}, producer)
+
+
+def test_products_with_weights_of_any_name_are_linear_layers():
+    made = onnxbridge.convert(dense(), "pytorch").model
+    assert repr(made.net.dense) == repr(nn.Linear(4, 3))
+    assert repr(made.W) == repr(nn.Linear(3, 5, bias=False))
+    assert set(made.state_dict()) == {"net.dense.weight", "net.dense.bias", "W.weight"}
+
+
+def test_a_torch_modules_own_parameter_stays_one():
+    made = onnxbridge.convert(dense("pytorch"), "pytorch").model
+    assert made.W.shape == (3, 5) and isinstance(made.W, nn.Parameter)
+
+
+def test_a_weight_of_two_layers_stays_one():
+    nodes = [helper.make_node("MatMul", ["x", "W"], ["a"]), helper.make_node("MatMul", ["a", "W"], ["y"])]
+    made = onnxbridge.convert(graph(nodes, {"W": numbers(3, 3)}, {"x": [2, 3]}), "pytorch").model
+    assert len(list(made.parameters())) == 1
+
+
+@pytest.mark.parametrize("name", ["forward", "x", "a b", "class", "training", "__dict__", "_parameters", "a..b", "è.1"])
+def test_any_name_of_a_weight(name):
+    node = helper.make_node("Gemm", ["input", name, "b"], ["y"], transB=1)
+    made = onnxbridge.convert(graph([node], {name: numbers(3, 4), "b": numbers(3)}, {"input": [2, 4]}), "pytorch")
+    assert made.report.passed and len(list(made.model.parameters())) == 2

@@ -52,6 +52,7 @@ def model(op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any]) -> tu
 def judged(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndarray]:
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # with more, DynamicQuantizeLSTM quantizes parts of a batch by themselves
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ort.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
@@ -195,8 +196,7 @@ def test_an_lstm_that_quantizes_what_it_multiplies(kind, direction, batch, colum
     m, feeds = model("DynamicQuantizeLSTM", [*inputs, *numbers, *numbers], 3, attrs)
     for got, expected in zip(Executor(m).run(None, feeds), judged(m, feeds), strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-        # one step of the quantization where a number lies halfway
-        np.testing.assert_allclose(got, expected, atol=5e-3)
+        np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
 def test_types_go_through_one_operator_to_the_next():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
@@ -82,6 +85,48 @@ def prelu(op, X, slope):
 def is_nan(op, X):
     """Only NaN differs from itself; Equal knew integers only, so it is neither at most nor above."""
     return op.Not(op.Or(op.Less(X, 1.0), op.Greater(X, 0.0)))
+
+
+# log(erfc(z) exp(z^2) / t) as a polynomial of 3t - 1 where t = 2 / (2 + z), for z from 1 on, to 16 digits: interpolated at
+# Chebyshev's points. Below 1 goes the series x (1 - x^2 / 3 + x^4 / 10 - ...) times 2 / sqrt(pi).
+_TAIL = [
+    4.784933340986544e-10, -8.095293362855662e-10, 6.743337249605225e-11, 5.906938328047619e-09, -2.3165503711848657e-08,
+    -1.7427440386346874e-08, 1.9681095150244484e-07, -1.959122741555834e-08, -1.2698570745104325e-06, 6.116761115047271e-07,
+    8.044233672550442e-06, -4.724013207295628e-06, -5.495148703655136e-05, 1.927258497344611e-05, 0.00042342101147941876,
+    0.0001520639412719939, -0.0037691150391316697, -0.007742687639172314, 0.03773345772675056, 0.4182613562010605,
+    -0.8891660234348958,
+]  # fmt: skip
+_SERIES = [2 / math.sqrt(math.pi) * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(20, -1, -1)]
+
+
+@down("Erf", to=8)
+def erf_by_polynomials(op, input):
+    """In float64, so that what is rounded to the input's dtype is right to its last digit or the one before."""
+    dtype = dtype_of(input)
+    if dtype.name not in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"):
+        raise Unsupported("it came with opset 9, and it is written in older operators for floats only")
+    double = ir.DataType.DOUBLE
+    x = op.Cast(input, to=double)
+    size, one, zero = op.Abs(x), op.constant(1.0, dtype=double), op.constant(0.0, dtype=double)
+    near = op.Min(size, one)
+    small = op.Mul(near, _polynomial(op, op.Mul(near, near), _SERIES))
+    t = op.Div(op.constant(2.0, dtype=double), op.Add(size, 2.0))
+    tail = op.Mul(t, op.Exp(op.Sub(_polynomial(op, op.Sub(op.Mul(t, 3.0), 1.0), _TAIL), op.Mul(size, size))))
+    far = op.Cast(op.Greater(size, one), to=double)
+    y = op.Add(op.Mul(op.Sub(one, tail), far), op.Mul(small, op.Sub(one, far)))
+    sign = op.Sub(op.Cast(op.Greater(x, zero), to=double), op.Cast(op.Less(x, zero), to=double))
+    return op.Cast(op.Mul(y, sign), to=dtype)
+
+
+def _polynomial(op, x, coefficients):
+    """By Horner's rule, the highest power first."""
+    table = np.array(coefficients)
+    start = op.Add(op.Mul(x, 0.0), float(table[0]))
+
+    def body(step, going, total):
+        return [going, op.Add(op.Mul(total, x), op.Gather(table[1:], step, axis=0))]
+
+    return op.Loop(np.array(len(table) - 1, np.int64), True, start, body=body)
 
 
 @down("Sinh", to=8)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from onnxbridge import _postponed
+
 if TYPE_CHECKING:
     from onnxbridge import opset, runtime
     from onnxbridge.api import Conversion, check, convert, load, verify
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
+
+_postponed.install()
 
 __version__ = "0.1.0"
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,8 +13,8 @@ from onnxbridge.hub import schemas
 from onnxbridge.hub.schemas import attribute, plain
 from onnxbridge.lowering import Schema, same
 
-LOWEST, NEWEST = 1, max(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == "")
-NEWEST_ML = max(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == "ai.onnx.ml")
+LOWEST, NEWEST = 1, onnx.defs.onnx_opset_version()
+NEWEST_ML = onnx.defs.onnx_ml_opset_version()
 
 # Attributes that only hint at memory, or that say twice what the number of outputs says.
 _IDLE = {"consumed_inputs"}
@@ -36,26 +35,27 @@ def history(op: str) -> dict[int, onnx.defs.OpSchema]:
 
     Operators of ai.onnx.ml are called by `name_of`: "ai.onnx.ml::LabelEncoder".
     """
-    return _histories().get(op, {})
+    domain, _, name = op.rpartition("::")
+    found: dict[int, onnx.defs.OpSchema] = {}
+    version = NEWEST if not domain else NEWEST_ML
+    while version >= LOWEST and domain in ("", "ai.onnx.ml"):  # the list of all schemas takes longer to make than most models
+        try:
+            schema = onnx.defs.get_schema(name, version, domain)
+        except onnx.defs.SchemaError:
+            break
+        found[schema.since_version] = schema
+        version = schema.since_version - 1
+    return dict(reversed(found.items()))
 
 
 def names() -> Iterable[str]:
     """Every operator that ai.onnx has had."""
-    return [name for name in _histories() if "::" not in name]
+    return {schema.name: None for schema in onnx.defs.get_all_schemas_with_history() if schema.domain == ""}
 
 
 def name_of(node: ir.Node) -> str:
     """The name by which this module knows a node's operator."""
     return schemas.name_of(node.op_type, node.domain)
-
-
-@functools.cache
-def _histories() -> dict[str, dict[int, onnx.defs.OpSchema]]:
-    found: dict[str, dict[int, onnx.defs.OpSchema]] = defaultdict(dict)
-    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
-        if schema.domain in ("", "ai.onnx.ml"):
-            found[schemas.name_of(schema.name, schema.domain)][schema.since_version] = schema
-    return dict(found)
 
 
 @functools.cache

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.plan import NOTHING, Step
 
+_MANY = 1 << 16  # elements from which a constant of one value is kept as that value
 _CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
 
 
@@ -29,12 +32,23 @@ def fold(draft: Draft) -> None:
 
 def _results(step: Step, values: list[Any]) -> tuple[Any, ...] | None:
     try:
-        results = step.run(*values, **step.attrs)
+        results = _uniform(step, values) or step.run(*values, **step.attrs)
     except Exception:
         return None
     results = results if isinstance(results, tuple) else (results,)
     known = all(isinstance(r, np.ndarray | np.generic) for r in results)
     return tuple(np.asarray(r) for r in results) if known and len(results) >= len(step.targets) else None
+
+
+def _uniform(step: Step, values: list[Any]) -> tuple[Any, ...] | None:
+    """One value in every place, without the memory for it, where that is much."""
+    sizes = values[0] if step.op == "ConstantOfShape" else ()
+    if math.prod(sizes) < _MANY:
+        return None
+    fill = step.attrs.get("value")
+    fill = np.zeros((), np.float32) if fill is None else np.asarray(fill).reshape(())
+    claim(sizes, fill.dtype)
+    return (np.broadcast_to(fill, sizes),)
 
 
 def _idle(draft: Draft, step: Step) -> bool:

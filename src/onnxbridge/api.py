@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge import plugins
+from onnxbridge import plugins, settings
 from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
 from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
@@ -106,12 +106,9 @@ def convert(
     """
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     writer = plugins.backend(to)
-    if opset is not None:
-        if to != "onnx":
-            raise UsageError(f"opset={opset} says how ONNX is written; the target is {to!r}")
-        backend_options["opset"] = opset
     dims, bounds = _dynamic(dynamic)
-    if bounds and writer.name == "coreml":
+    backend_options = settings.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
+    if bounds and settings.takes(writer, "bounds"):
         backend_options.setdefault("bounds", bounds)
     progress(f"reading {reader.title}")
     hub = _to_hub(reader, source, _inputs(inputs), dims)
@@ -271,19 +268,47 @@ def load(source: Any, *, frontend: str | None = None, inputs: Any = None, dynami
 
 
 def check(
-    source: Any, to: str | Sequence[str] | None = None, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None
+    source: Any,
+    to: str | Sequence[str] | None = None,
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    **backend_options: Any,
 ) -> list[Problem]:
-    """Every reason why the source cannot be converted to the targets (all installed ones for None), before converting."""
+    """Every reason why the source cannot be converted to the targets (all installed ones for None), before converting.
+
+    Each target gets those of the options that it takes.
+
+    Raises:
+        UsageError: for an option that none of them takes.
+    """
     try:
         hub = load(source, frontend=frontend, inputs=inputs, dynamic=dynamic)
     except ConversionError as e:
         return e.problems
     found: list[Problem] = []
-    for name in [to] if isinstance(to, str) else to or list(plugins.installed("backend")):
+    targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
+    for name, given in settings.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
-            plugins.backend(name).from_hub(hub)
+            plugins.backend(name).from_hub(hub, **given)
         except ConversionError as e:
             found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.places) for p in e.problems]
         except MissingFrameworkError as e:
             found.append(Problem(name, str(e)))
     return found
+
+
+def explain(
+    source: Any, to: str, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None, **backend_options: Any
+) -> list[Any]:
+    """What a backend makes of each operator of the source, where the backend can tell; nothing for one that cannot.
+
+    Raises:
+        ConversionError: if the source cannot be read.
+    """
+    writer = plugins.backend(to)
+    if not isinstance(writer, plugins.Explainer):
+        return []
+    hub = load(source, frontend=frontend, inputs=inputs, dynamic=dynamic)
+    return list(writer.explain(hub, **settings.checked(writer, backend_options)))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import onnx_ir as ir
@@ -106,6 +106,17 @@ class Opener(Protocol):
         Raises:
             UnsafeFileError: if it is not one.
         """
+
+
+@runtime_checkable
+class Explainer(Protocol):
+    """A backend that tells what it makes of each operator, for `check`."""
+
+    def explain(self, model: ir.Model, **options: Any) -> Sequence[Any]:
+        """A line for each operator, which has `as_dict`. Refused operators have lines too."""
+
+    def table(self, lines: Sequence[Any]) -> str:
+        """The lines as text."""
 
 
 @dataclass(frozen=True)

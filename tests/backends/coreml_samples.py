@@ -536,6 +536,9 @@ WITHOUT_KERNEL = {
     "GlobalLpPool": [lambda op, t: op.GlobalLpPool(t(IMAGE), p=3)],
     "LRN of an even size": [lambda op, t: op.LRN(t(VOLUME), size=2, alpha=0.1, beta=0.5, bias=2.0)],
     "BitCast": [lambda op, t: op.BitCast(t(np.int8([-128, -1, 0, 5])), to=ir.DataType.UINT8)],
+    "ai.onnx.preview::FlexAttention": [
+        lambda op, t: op.call("FlexAttention", t(f(2, 4, 3, 8)), t(f(2, 2, 5, 8)), t(f(2, 2, 5, 6)), domain="ai.onnx.preview"),
+    ],
     "Where of bool": [lambda op, t: op.Where(t(b(3, 4)), t(b(4)), t(b(3, 1)))],
     "by the standard's definition": [
         lambda op, t: op.AffineGrid(t(f(2, 2, 3)), ints(2, 3, 4, 5)),

@@ -81,7 +81,8 @@ def rules():
 @pytest.mark.parametrize("rule", rules())
 def test_signature(rule):
     """Parameters are named as the schema names them, and defaults are the schema's."""
-    schema = schema_of(rule.op)
+    domain, _, name = rule.op.rpartition("::")
+    schema = schema_of(name, domain)
     formal = [i.name for i in schema.inputs]
     for position, param in enumerate(p for p in rule.params if not p.keyword):
         if param.variadic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import onnx
 import onnx_ir as ir
@@ -13,6 +14,7 @@ from onnxbridge.hub import opset as opsets
 from onnxbridge.hub.runtimes import limits
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
+from onnxbridge.settings import Setting
 
 
 class OnnxBackend:
@@ -23,11 +25,16 @@ class OnnxBackend:
     package = ""
     rules: Rules | None = None
 
-    def from_hub(self, model: ir.Model, *, opset: int | None = None, for_runtime: str | None = None) -> ir.Model:
-        """`opset`: the version of ai.onnx to write; by default the lowest from 18 up that holds the graph as it is.
-
-        `for_runtime`: a release of a runtime that is to load it, as "onnxruntime==1.17".
-        """
+    def from_hub(
+        self,
+        model: ir.Model,
+        *,
+        opset: Annotated[int | None, Setting("the opset to write; by default the lowest from 18 up that holds the graph.")] = None,
+        for_runtime: Annotated[
+            str | None, Setting("what this release of a runtime loads, as onnxruntime==1.17.", "NAME==VERSION")
+        ] = None,
+    ) -> ir.Model:
+        """The model at the version of ai.onnx that was asked for, by number or by a runtime that is to load it."""
         if for_runtime is not None:
             if opset is not None:
                 raise UsageError("give either opset or for_runtime")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -10,7 +10,7 @@ from onnxbridge.cli import options, shell
 from onnxbridge.errors import ConversionError
 
 
-@click.command("check")
+@click.command("check", cls=options.BackendCommand)
 @click.argument("source")
 @click.argument("weights", required=False)
 @click.option("--to", multiple=True, metavar="NAME", help="Target to check; all that are installed by default. Repeatable.")
@@ -20,19 +20,27 @@ from onnxbridge.errors import ConversionError
 @options.json
 @options.quiet
 def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
-    """List every operator that is in the way of converting SOURCE, with the line it comes from. Exits with 3 if there is one."""
+    """List every operator that is in the way of converting SOURCE, with the line it comes from. Exits with 3 if there is one.
+
+    For a single target that can tell (coreml), also what becomes of each operator and where it is likely to run.
+    """
     from onnxbridge import api, plugins
 
     settings = options.chosen(given)
     with shell.stages(quiet) as progress:
         progress("checking")
         targets = list(to) or list(plugins.installed("backend"))
-        found = api.check((source, weights) if weights else source, targets, **settings)
+        model = (source, weights) if weights else source
+        found = api.check(model, targets, **settings)
+        lines = api.explain(model, targets[0], **settings) if len(targets) == 1 else []
     if as_json:
-        shell.say(shell.as_json({"source": source, "targets": targets, "problems": [p.as_dict() for p in found]}))
+        told = {"source": source, "targets": targets, "problems": [p.as_dict() for p in found]}
+        shell.say(shell.as_json(told | ({"operators": [line.as_dict() for line in lines]} if lines else {})))
     elif found:
         shell.say("\n".join(map(str, found)))
     else:
         shell.say(f"nothing is in the way: {source} to {', '.join(targets)}")
+    if lines and not as_json:
+        shell.say("\n" + cast(plugins.Explainer, plugins.backend(targets[0])).table(lines))
     if found:
         raise click.exceptions.Exit(ConversionError.exit_code)

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from onnxbridge.cli import options, shell
-from onnxbridge.errors import UsageError, VerificationError
+from onnxbridge.errors import VerificationError
 
 
-@click.command("convert")
+@click.command("convert", cls=options.BackendCommand)
 @click.argument("source")
 @click.argument("weights", required=False)
 @click.option("--to", default="onnx", show_default=True, metavar="NAME", help="Target: onnx, pytorch, tensorflow, mxnet, coreml.")
@@ -21,10 +21,6 @@ from onnxbridge.errors import UsageError, VerificationError
 @click.option("-o", "--output", metavar="PATH", help="Where to write; by default the source's name in the current folder.")
 @options.inputs
 @options.dynamic
-@click.option("--opset", type=int, help="The opset to write, for --to onnx; by default the lowest that holds the graph.")
-@click.option("--for-runtime", metavar="NAME==VERSION", help="For --to onnx: what this release loads, as onnxruntime==1.17.")
-@click.option("--minimum-deployment-target", metavar="iOS17", help="The oldest system to run on, for --to coreml.")
-@click.option("--compute-precision", type=click.Choice(["fp32", "fp16"]), help="For --to coreml; fp32 by default.")
 @click.option("--verify/--no-verify", default=True, help="Compare source and target on seeded inputs.  [default: verify]")
 @options.comparing
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json", help="Write the report as JSON.")
@@ -43,8 +39,6 @@ def command(source: str, weights: str | None, to: str, as_json: bool, quiet: boo
     """
     from onnxbridge import api, plugins
 
-    if given["for_runtime"] is not None and to != "onnx":
-        raise UsageError(f"--for-runtime says how ONNX is written; the target is {to!r}")
     backend = plugins.backend(to)
     output = given.pop("output") or backend.filename(_stem(source))
     settings = options.chosen(given)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import onnx_ir as ir
 
@@ -13,12 +13,14 @@ from onnxbridge.errors import UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
+from onnxbridge.settings import Setting, checked
 
 if TYPE_CHECKING:
     from onnxbridge.backends.coreml.artifact import CoreMLModel
+    from onnxbridge.backends.coreml.asked import Asked
+    from onnxbridge.backends.coreml.explain import Line
 
-TARGETS = ("iOS15", "iOS16", "iOS17", "iOS18")
-PRECISIONS = ("fp32", "fp16")
+Texts = Sequence[str]
 
 
 class CoreMLBackend:
@@ -38,39 +40,98 @@ class CoreMLBackend:
         self,
         model: ir.Model,
         *,
-        minimum_deployment_target: str = "iOS17",
-        compute_precision: str = "fp32",
+        minimum_deployment_target: Annotated[
+            Literal["iOS15", "iOS16", "iOS17", "iOS18"], Setting("the oldest system to run on; iOS17 by default.")
+        ] = "iOS17",
+        compute_precision: Annotated[
+            Literal["fp32", "fp16", "mixed"],
+            Setting("the type to compute in, fp32 by default; mixed is fp16 where measured ranges allow it."),
+        ] = "fp32",
+        convert_to: Annotated[
+            Literal["mlprogram", "neuralnetwork"], Setting("the kind of model; mlprogram by default.")
+        ] = "mlprogram",
+        image: Annotated[
+            Texts, Setting("an input that takes pictures, whose pixels become pixel*scale+bias.", "x:RGB,scale=1/255,bias=0/0/0")
+        ] = (),
+        shapes: Annotated[Texts, Setting("the only shapes that an input has.", "x:1x3x224x224,1x3x256x256")] = (),
+        labels: Annotated[
+            Path | Sequence[str | int] | None, Setting("labels, one a line; makes a classifier.", "FILE.txt")
+        ] = None,
+        state: Annotated[Texts, Setting("an input kept between runs, and the output that comes next.", "past=present")] = (),
+        compress: Annotated[
+            Literal["linear8", "linear4", "palettize8", "palettize6", "palettize4", "palettize2", "sparse50", "sparse75"] | None,
+            Setting("how weights are stored: as 8 or 4 bits, as places in a palette, or mostly zeros."),
+        ] = None,
+        calibration: Annotated[
+            Path | Sequence[Mapping[str, Any]] | None, Setting("inputs to measure ranges on, for mixed.", "FILE.npz")
+        ] = None,
+        metadata: Annotated[Texts, Setting("author, license, version or description, or anything else.", "author=NAME")] = (),
         bounds: Mapping[str, tuple[int, int | None]] | None = None,
     ) -> CoreMLModel:
         """The model as an ML program.
 
         Args:
-            minimum_deployment_target: the oldest system that has to run it: iOS15, iOS16, iOS17 or iOS18, which stand for the
-                macOS, watchOS and tvOS of their year too. Newer ones have more operators.
-            compute_precision: "fp32", or "fp16" for half the size and the Neural Engine; then an operator whose constants float16
-                cannot hold stays in float32, and the artifact's notes say so.
+            minimum_deployment_target: the oldest system that has to run it, which stands for the macOS, watchOS and tvOS of its
+                year too. Newer ones have more operators.
+            compute_precision: "fp16" for half the size and the Neural Engine; then an operator whose constants float16 cannot
+                hold stays in float32. "mixed" runs the model on `calibration` (or drawn samples) first, and keeps every operator
+                in float32 whose numbers float16 cannot hold. The artifact's notes name what stays.
+            image: "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC"; what is behind the name may be left out.
+            shapes: the first one is the default.
+            labels: a file with one label a line, or the labels themselves, for the model's last output.
+            state: needs iOS18, float16 and a fixed shape; the input and output are no inputs and outputs any more.
             bounds: the least and the largest size of dynamic dimensions by name, {"N": (1, 64)}. Core ML needs a bound for each;
                 where none is given, 2048 is taken and said.
         """
-        if minimum_deployment_target not in TARGETS:
-            raise UsageError(f"minimum_deployment_target={minimum_deployment_target!r} is none of {', '.join(TARGETS)}")
-        if compute_precision not in PRECISIONS:
-            raise UsageError(f"compute_precision={compute_precision!r} is none of {', '.join(PRECISIONS)}")
-        ct = coremltools()
+        asked = self.asked(
+            minimum_deployment_target=minimum_deployment_target, compute_precision=compute_precision, convert_to=convert_to,
+            image=image, shapes=shapes, labels=labels, state=state, compress=compress, calibration=calibration,
+            metadata=metadata, bounds=bounds,
+        )  # fmt: skip
         from onnxbridge.backends.coreml.program import convert
 
-        return convert(model, ct.target[minimum_deployment_target], compute_precision, bounds or {})
+        return convert(model, asked)
+
+    def asked(self, **given: Any) -> Asked:
+        """The options of `from_hub`, parsed.
+
+        Raises:
+            UsageError: for one that it has not, or that is not of its form.
+        """
+        options = checked(self, given)
+        coremltools()
+        from onnxbridge.backends.coreml import asked
+
+        if options.get("calibration") is not None and options.get("compute_precision") != "mixed":
+            raise UsageError("calibration is for compute_precision='mixed'")
+        return asked.parsed(options)
+
+    def explain(self, model: ir.Model, **options: Any) -> list[Line]:
+        """What becomes of each operator: native, composed or refused, in which type, and where Core ML is likely to run it."""
+        coremltools()
+        from onnxbridge.backends.coreml.explain import explain
+
+        return explain(self, model, options)
+
+    def table(self, lines: Sequence[Line]) -> str:
+        """What `explain` told, as text."""
+        from onnxbridge.backends.coreml.explain import table
+
+        return table(list(lines))
 
     def native(self, artifact: CoreMLModel) -> Any:
         """coremltools' MLModel."""
         return artifact.model
 
     def save(self, artifact: CoreMLModel, path: Path) -> list[Path]:
-        """Write an .mlpackage, which is a folder."""
-        if path.suffix == ".mlpackage":
+        """Write an .mlpackage, which is a folder, or of a neural network the .mlmodel file that it must be."""
+        suffix = ".mlmodel" if artifact.kind == "neuralnetwork" else ".mlpackage"
+        if suffix == ".mlmodel" and path.suffix == ".mlpackage":
+            path = path.with_suffix(suffix)
+        if path.suffix == suffix:
             artifact.model.save(str(path))
         else:  # coremltools writes under a name of its own suffix only
-            named = path.with_name(path.name + ".mlpackage")
+            named = path.with_name(path.name + suffix)
             artifact.model.save(str(named))
             shutil.move(named, path)
         return [path]

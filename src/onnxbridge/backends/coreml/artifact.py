@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.backends.coreml.asked import Image
 from onnxbridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from onnxbridge.backends.coreml.interface import Interface
 
 Array = np.ndarray[Any, Any]
 
 INTERFACE, NOTES = "onnxbridge.interface", "onnxbridge.notes"
+HALF = 2.0**-11
+# How far a weight may move, of the largest beside it: half a step of as many as there are bits. Zeros for weights have no bound.
+STEPS = {"linear8": 2**-8, "palettize8": 2**-8, "palettize6": 2**-6, "linear4": 2**-4, "palettize4": 2**-4, "palettize2": 2**-2}
 DATE = "com.github.apple.coremltools.conversion_date"
 # Core ML's own fields of a description, by the hub's metadata that fill them.
 FIELDS = {
@@ -47,6 +54,9 @@ class CoreMLModel:
     Attributes:
         model: coremltools' MLModel, as `ct.convert` gives it.
         inputs, outputs: the hub's names, types and shapes, and Core ML's names, in order.
+        states: what the model keeps between runs: its input and, beside it, the name of the output that is its next value.
+        images: the inputs that take pictures, and what happens to a pixel.
+        labels: of a classifier, whose scores are the last output.
         notes: what is not as in the hub model: types that Core ML has not, bounds that were chosen, names that were rewritten.
         unit_roundoff: of the arithmetic, where it is not the hub's own.
     """
@@ -56,16 +66,26 @@ class CoreMLModel:
     outputs: tuple[Port, ...]
     notes: tuple[str, ...] = ()
     unit_roundoff: float | None = None
+    states: tuple[tuple[Port, str], ...] = ()
+    images: Mapping[str, Image] = field(default_factory=dict)
+    labels: tuple[str | int, ...] = ()
+    kind: str = "mlprogram"
+    program: Any = field(default=None, repr=False, compare=False)
+    """The MIL program of a neural network, which is what runs where there is no Core ML."""
     _engine: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def make(
-        cls, model: Any, inputs: Sequence[Port], outputs: Sequence[Port], notes: Sequence[str], hub: ir.Model, *, half: bool
-    ) -> CoreMLModel:
+    def make(cls, model: Any, interface: Interface, hub: ir.Model, program: Any = None) -> CoreMLModel:
         """The artifact, with everything that a later reader needs written into the model's own metadata."""
-        made = cls(model, tuple(inputs), tuple(outputs), tuple(notes), 2.0**-11 if half else None)
+        asked = interface.asked
+        states = tuple((p, asked.states[p.hub]) for p in interface.states)
+        unit = max(HALF if asked.precision != "fp32" or states else 0.0, STEPS.get(asked.compress, 0.0)) or None
+        made = cls(
+            model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), unit, states, asked.images,
+            asked.labels, asked.kind, program,
+        )  # fmt: skip
         described = {"short_description": hub.doc_string or hub.graph.doc_string or ""}
-        for key, value in hub.metadata_props.items():
+        for key, value in (hub.metadata_props | dict(asked.metadata)).items():
             if key.lower() in FIELDS:
                 described[FIELDS[key.lower()]] = value
             else:
@@ -73,11 +93,15 @@ class CoreMLModel:
         for name, text in described.items():
             if text:
                 setattr(model, name, text)
+        _describe(model, hub, made)
         model.user_defined_metadata.pop(DATE, None)  # the same model is to give the same bytes tomorrow
-        interface = {"inputs": [asdict(p) for p in inputs], "outputs": [asdict(p) for p in outputs], "half": half}
-        model.user_defined_metadata[INTERFACE] = json.dumps(interface)
-        if notes:
-            model.user_defined_metadata[NOTES] = json.dumps(list(notes))
+        model.user_defined_metadata[INTERFACE] = json.dumps({
+            "inputs": [asdict(p) for p in made.inputs], "outputs": [asdict(p) for p in made.outputs], "unit": unit,
+            "states": [[asdict(p), output] for p, output in states], "images": {k: asdict(v) for k, v in made.images.items()},
+            "labels": list(made.labels),
+        })  # fmt: skip
+        if made.notes:
+            model.user_defined_metadata[NOTES] = json.dumps(list(made.notes))
         return made
 
     @classmethod
@@ -87,43 +111,106 @@ class CoreMLModel:
         if INTERFACE not in model.user_defined_metadata:
             raise UsageError("this Core ML model was not made by onnxbridge: the names of its source are not in it")
         held = json.loads(model.user_defined_metadata[INTERFACE])
-        inputs, outputs = (tuple(Port(**{**p, "shape": tuple(p["shape"])}) for p in held[side]) for side in ("inputs", "outputs"))
-        return cls(model, inputs, outputs, tuple(json.loads(notes)) if notes else (), 2.0**-11 if held["half"] else None)
+        inputs, outputs = (tuple(map(_port, held[side])) for side in ("inputs", "outputs"))
+        images = {
+            k: Image(v["color"], tuple(v["scale"]), tuple(v["bias"]), v["layout"]) for k, v in held["images"].items()
+        }  # fmt: skip
+        return cls(
+            model, inputs, outputs, tuple(json.loads(notes)) if notes else (), held["unit"],
+            tuple((_port(p), output) for p, output in held["states"]), images, tuple(held["labels"]),
+        )  # fmt: skip
 
     @cached_property
     def names(self) -> dict[str, str]:
         """Core ML's names by the hub's, of the inputs and outputs."""
-        return {p.hub: p.coreml for p in (*self.inputs, *self.outputs)}
+        return {p.hub: p.coreml for p in (*self.inputs, *self.outputs, *(p for p, _ in self.states))}
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Array]:
-        """The model on the given inputs: by Core ML itself on a Mac, by our interpreter elsewhere."""
-        missing = [p.hub for p in self.inputs if p.hub not in feeds]
+        """The model on the given inputs: by Core ML itself on a Mac, by our interpreter elsewhere.
+
+        A state is set to the input that it stands for, and given out too, so that a run depends on nothing before it.
+        """
+        missing = [p.hub for p in (*self.inputs, *(p for p, _ in self.states)) if p.hub not in feeds]
         if missing:
             raise UsageError(f"the input {', '.join(missing)} is missing")
-        results = self._predict({p.coreml: fed(np.asarray(feeds[p.hub]), p) for p in self.inputs})
-        return {p.hub: _given(np.asarray(results[p.coreml]), p) for p in self.outputs}
+        given = {p.coreml: fed(np.asarray(feeds[p.hub]), p, self.images.get(p.hub)) for p in self.inputs}
+        kept = {p.coreml: np.asarray(feeds[p.hub]).astype(np.float16) for p, _ in self.states}
+        results, kept = self._predict(given, kept)
+        found = {p.hub: _given(self._scores(results, p), p) for p in self.outputs}
+        return found | {output: _given(kept[p.coreml], p) for p, output in self.states}
 
-    def _predict(self, feeds: dict[str, Array]) -> Mapping[str, Any]:
+    def _scores(self, results: Mapping[str, Any], port: Port) -> Array:
+        """An output; a classifier's scores come as a dictionary by label."""
+        if port.coreml in results:
+            return np.asarray(results[port.coreml])
+        by_label = next(v for v in results.values() if isinstance(v, Mapping))
+        sizes = [n if isinstance(n, int) else 1 for n in port.shape]
+        return np.array([by_label[label] for label in self.labels], np.float32).reshape(sizes)
+
+    def _predict(self, feeds: dict[str, Array], kept: dict[str, Array]) -> tuple[Mapping[str, Any], dict[str, Array]]:
         if sys.platform == "darwin":
-            import coremltools as ct
-
-            self._engine = self._engine or ct.models.MLModel(self.model.package_path)
-            predicted: Mapping[str, Any] = self._engine.predict(feeds)
-            return predicted
+            return self._by_core_ml(feeds, kept)
         from onnxbridge.runtime.mil import Interpreter
 
-        self._engine = self._engine or Interpreter(self.model)
-        run: Mapping[str, Any] = self._engine.run(feeds)
-        return run
+        self._engine = self._engine or Interpreter(self.model if self.program is None else self.program)
+        for name, value in kept.items():
+            self._engine.states[name].value = value
+        results: Mapping[str, Any] = self._engine.run(feeds)
+        return results, {name: self._engine.states[name].value for name in kept}
+
+    def _by_core_ml(self, feeds: dict[str, Any], kept: dict[str, Array]) -> tuple[Mapping[str, Any], dict[str, Array]]:
+        import coremltools as ct
+
+        self._engine = self._engine or ct.models.MLModel(self.model.package_path)
+        for port in self.inputs:
+            if port.hub in self.images:
+                feeds[port.coreml] = _picture(feeds[port.coreml], self.images[port.hub])
+        if not kept:
+            predicted: Mapping[str, Any] = self._engine.predict(feeds)
+            return predicted, {}
+        state = self._engine.make_state()
+        for name, value in kept.items():
+            state.write_state(name, value)
+        predicted = self._engine.predict(feeds, state=state)
+        return predicted, {name: np.asarray(state.read_state(name)) for name in kept}
 
 
-def fed(array: Array, port: Port) -> Array:
-    """An input as Core ML takes it: (1,) for a scalar, int32 for every integer and bool.
+def _port(held: Mapping[str, Any]) -> Port:
+    return Port(**{**held, "shape": tuple(held["shape"])})
+
+
+def _picture(pixels: Array, image: Image) -> Any:
+    """What Core ML takes for a picture, of whole pixels."""
+    from PIL import Image as pictures
+
+    whole = np.clip(np.rint(pixels[0]), 0, 255).astype(np.uint8)
+    if image.color == "BGR":
+        whole = whole[::-1]
+    return pictures.fromarray(whole[0], "L") if image.channels == 1 else pictures.fromarray(whole.transpose(1, 2, 0), "RGB")
+
+
+def _describe(model: Any, hub: ir.Model, made: CoreMLModel) -> None:
+    """What the source says of each input and output."""
+    texts = {v.name: v.doc_string for v in (*hub.graph.inputs, *hub.graph.outputs) if v.doc_string}
+    spec = model.get_spec().description
+    for ports, described, there in (
+        (made.inputs, model.input_description, spec.input), (made.outputs, model.output_description, spec.output),
+    ):  # fmt: skip
+        names = {d.name for d in there}
+        for port in ports:
+            if port.hub in texts and port.coreml in names:
+                described[port.coreml] = texts[port.hub]
+
+
+def fed(array: Array, port: Port, image: Image | None = None) -> Array:
+    """An input as Core ML takes it: (1,) for a scalar, int32 for every integer and bool, the pixels behind a picture.
 
     Raises:
         UsageError: if an integer does not fit.
     """
     array = array.reshape(1) if array.ndim == 0 else array
+    if image is not None:
+        return image.pixels(array.astype(np.float32))
     if array.dtype.kind in "iu" and array.dtype.itemsize >= 4:
         limits = np.iinfo(np.int32)
         if array.size and (array.max() > limits.max or array.min() < limits.min):

@@ -48,16 +48,16 @@ def written(name: str) -> str:
 
 
 class Names:
-    """The names of a model's inputs and outputs, given once each."""
+    """The names of a model's values, given once each."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}
 
     def take(self, name: str) -> str:
         """The name as Core ML writes it, with a number where another one looks the same."""
-        label, n = written(name), 0
+        plain = label = written(name)
         while label in self._taken:
-            n += 1
-            label = f"{written(name)}_{n}"
-        self._taken.add(label)
+            self._taken[plain] += 1
+            label = f"{plain}_{self._taken[plain]}"
+        self._taken[label] = 0
         return label

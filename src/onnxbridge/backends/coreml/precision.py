@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,35 +10,18 @@ import numpy as np
 from onnxbridge.backends.coreml.types import is_float
 
 LARGEST = float(np.finfo(np.float16).max)
+# Samples do not show the largest number there is, so that a measured range keeps a factor of two from the end.
+MARGIN = 2.0
 # Whatever comes in, these give numbers that float16 holds, so what follows them is free again.
-BOUNDED = frozenset(
-    [
-        "softmax",
-        "sigmoid",
-        "sigmoid_hard",
-        "tanh",
-        "scaled_tanh",
-        "erf",
-        "sin",
-        "cos",
-        "atan",
-        "sign",
-        "softsign",
-        "layer_norm",
-        "instance_norm",
-        "greater",
-        "greater_equal",
-        "less",
-        "less_equal",
-        "equal",
-        "not_equal",
-        "reduce_argmax",
-        "reduce_argmin",
-        "argsort",
-        "non_zero",
-        "shape",
-    ]
-)
+BOUNDED = frozenset({
+    "softmax", "sigmoid", "sigmoid_hard", "tanh", "scaled_tanh", "erf", "sin", "cos", "atan", "sign", "softsign", "layer_norm",
+    "instance_norm", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "reduce_argmax", "reduce_argmin",
+    "argsort", "non_zero", "shape",
+})  # fmt: skip
+# These square their input on the way.
+SQUARING = frozenset(["layer_norm", "instance_norm", "l2_norm", "local_response_norm", "reduce_l2_norm", "reduce_sum_square"])
+SHOWN = 20
+"""How many operators a note names."""
 
 
 class HalfPrecision:
@@ -45,22 +29,40 @@ class HalfPrecision:
 
     An operator stays in float32 where one of its constants is outside of float16 (a mask of -3.4e38 would be -inf, and NaN in the
     softmax of a row that is all masked), and so does everything fed by it as far as the next operator whose results are bounded.
+    With `ranges`, the largest magnitude of each value by name, it stays too where a measured number comes near to the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ranges: Mapping[str, float] | None = None) -> None:
+        self._ranges = ranges
         self._wide: dict[int, bool] = {}
         self._seen: list[Any] = []
-        self.kept: list[str] = []
-        """Names of the operators that stayed in float32."""
+        self.constants: list[str] = []
+        """Names of the operators that stayed in float32 for a constant of theirs or before them."""
+        self.measured: dict[str, float] = {}
+        """Names of the operators that stayed for the numbers that were measured, with the largest magnitude."""
 
     def __call__(self, op: Any) -> bool:
         inputs = [v for value in op.inputs.values() for v in (value if isinstance(value, (list, tuple)) else [value])]
         wide = any(_outside(v) or self._carries(v.op) for v in inputs)
         self._wide[id(op)] = wide and op.op_type not in BOUNDED
         self._seen.append(op)  # keeps the object alive, so that no other one gets its id
-        if wide and any(is_float(o) for o in op.outputs):
-            self.kept.append(op.outputs[0].name)
-        return not wide
+        if not any(is_float(o) for o in op.outputs):
+            return not wide
+        largest = self._largest(op, inputs)
+        if largest:
+            self.measured[op.outputs[0].name] = largest
+        elif wide:
+            self.constants.append(op.outputs[0].name)
+        return not wide and not largest
+
+    def _largest(self, op: Any, inputs: list[Any]) -> float:
+        """The largest magnitude that the operator meets, 0 where float16 holds it or nothing was measured."""
+        if self._ranges is None:
+            return 0.0
+        met = [self._ranges.get(_own_name(v), 0.0) for v in (*inputs, *op.outputs)]
+        most = max(met, default=0.0)
+        squared = most**2 if op.op_type in SQUARING else most
+        return most if squared * MARGIN > LARGEST else 0.0
 
     def _carries(self, op: Any) -> bool:
         if op is None:
@@ -68,6 +70,31 @@ class HalfPrecision:
         if op.op_type == "cast" and id(op) not in self._wide:  # put in between by the pass itself
             return self._carries(op.x.op)
         return self._wide.get(id(op), False)
+
+    def notes(self) -> list[str]:
+        """What a user is told of it."""
+        said = []
+        if self.constants:
+            said.append(f"stays in float32, since float16 cannot hold its numbers: {_few(list(dict.fromkeys(self.constants)))}")
+        if self.measured:
+            each = [f"{name} ({largest:.3g})" for name, largest in self.measured.items()]
+            said.append(f"stays in float32 for the magnitude that was measured: {_few(each)}")
+        if self._ranges is not None and not self.measured:
+            most = max(self._ranges.values(), default=0.0)
+            said.append(f"the largest magnitude of {len(self._ranges)} measured values is {most:.3g}; float16 holds {LARGEST:.0f}")
+        return said
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _own_name(value: Any) -> str:
+    """A value's name as it was when measured: coremltools' pass reads inputs through casts that it has put in between."""
+    while value.op is not None and value.op.op_type == "cast":
+        value = value.op.x
+    return str(value.name)
 
 
 def _outside(value: Any) -> bool:

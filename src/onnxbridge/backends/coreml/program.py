@@ -3,63 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
-import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import coremltools as ct
 import numpy as np
 import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import Function, Program, get_new_symbol, types
+from coremltools.converters.mil.mil import Function, Program, types
 from coremltools.converters.mil.mil.block import curr_block
-from coremltools.converters.mil.mil.passes import pass_pipeline
 from coremltools.converters.mil.mil.var import Var
 
 from onnxbridge.backends.coreml import deduce
-from onnxbridge.backends.coreml.artifact import CoreMLModel, Port
+from onnxbridge.backends.coreml.artifact import CoreMLModel
+from onnxbridge.backends.coreml.asked import Asked
+from onnxbridge.backends.coreml.compress import compressed
+from onnxbridge.backends.coreml.interface import RANK, Interface, stand_in
 from onnxbridge.backends.coreml.names import Names, written
 from onnxbridge.backends.coreml.ops import rule as rules
 from onnxbridge.backends.coreml.precision import HalfPrecision
-from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
-from onnxbridge.errors import ConversionError, Problem, Source, Unsupported, merge
+from onnxbridge.backends.coreml.quiet import quiet
+from onnxbridge.backends.coreml.ranges import ranges
+from onnxbridge.backends.coreml.types import DECLARED, NARROW, cast, held, is_float, narrow, wrapped
+from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
 from onnxbridge.hub import calls, expand, fold
-from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
+from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
 DIRECTION = "ONNX to Core ML"
-LARGEST = 2048
-"""The bound of a dynamic dimension that nobody bounded; Core ML takes none without."""
-RANK = 5
 # The operators that can leave the range of an integer narrower than 32 bits.
-WRAPS = frozenset(
-    [
-        "Abs",
-        "Add",
-        "BitShift",
-        "BitwiseNot",
-        "Cast",
-        "CastLike",
-        "CumProd",
-        "CumSum",
-        "Div",
-        "Gemm",
-        "MatMul",
-        "Mul",
-        "Neg",
-        "Pow",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceProd",
-        "ReduceSum",
-        "ReduceSumSquare",
-        "Sub",
-        "Sum",
-    ]
-)
-
-Bounds = Mapping[str, tuple[int, int | None]]
+WRAPS = frozenset({
+    "Abs", "Add", "BitShift", "BitwiseNot", "Cast", "CastLike", "CumProd", "CumSum", "Div", "Gemm", "MatMul", "Mul", "Neg",
+    "Pow", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Sub", "Sum",
+})  # fmt: skip
 
 
 class MilTarget:
@@ -71,6 +46,8 @@ class MilTarget:
     def __init__(self, target: Any) -> None:
         self.target = target
         self._op = ""
+        self._names = Names()
+        self._expanded: Call | None = None
 
     def constant(self, value: ir.Value) -> Any:
         """A constant of the hub; coremltools keeps the array itself where its type can stay as it is."""
@@ -92,7 +69,7 @@ class MilTarget:
     @contextlib.contextmanager
     def scope(self, call: Call) -> Iterator[None]:
         rule = rules.get(call.op)
-        if rule is not None and rule.needs and self.target < ct.target[rule.needs]:
+        if rule is not None and rule.needs and call is not self._expanded and self.target < ct.target[rule.needs]:
             raise Unsupported(f"needs {rule.needs}", f"minimum_deployment_target={rule.needs!r}")
         outer, self._op = self._op, call.op
         try:
@@ -121,10 +98,11 @@ class MilTarget:
                 result = mb.identity(x=result)
                 DECLARED.get()[result] = key.dtype
         if key.name and result.op is not None and result.op.op_type != "const" and result.op.enclosing_block is curr_block():
-            result.name = result.op.name = written(key.name)
+            result.name = result.op.name = self._names.take(key.name)
         return result
 
     def expand(self, call: Call) -> Body | None:
+        self._expanded = call  # what a rule needs, its expansion does not
         return deduce.choice(call) or expand.body_of(call)
 
 
@@ -156,205 +134,74 @@ class _Values(dict[Hashable, Any]):
         return made
 
 
-def _inputs(
-    graph: ir.Graph, target: Any, bounds: Bounds, names: Names, notes: list[str]
-) -> tuple[list[Port], dict[str, Any], list[Any], list[Problem]]:
-    """The function's inputs, with the ranges of their sizes where these are dynamic."""
-    ports, specs, shapes, problems = [], {}, [], []
-    symbols: dict[str, Any] = {}
-    if not graph.inputs:
-        problems.append(Problem("input", "Core ML takes no model without inputs"))
-    for value in graph.inputs:
-        try:
-            dtype = _outer(value, target, notes)
-            dims = _dims(value)
-        except Unsupported as e:
-            problems.append(Problem("input", e.reason, e.hint, (Source(node=value.name or ""),)))
-            continue
-        name = names.take(value.name or "input")
-        if name != value.name:
-            notes.append(f"the input {value.name} is called {name}")
-        shape, ranges = [], []
-        for axis, dim in enumerate(dims or [1]):
-            if isinstance(dim, int):
-                shape.append(dim)
-                ranges.append(dim)
-                continue
-            label = dim or f"{value.name}[{axis}]"
-            if label not in symbols:
-                low, high = bounds.get(label, (1, None))
-                if high is None:
-                    notes.append(f"the dimension {label} is bounded by {LARGEST}, since Core ML needs a bound")
-                symbols[label] = get_new_symbol(), max(low, 1), max(LARGEST if high is None else high, low, 1)
-            symbol, low, high = symbols[label]
-            shape.append(symbol)
-            ranges.append(ct.RangeDim(low, high, default=low))
-        specs[name] = mb.placeholder(shape=shape, dtype=dtype)
-        flexible = any(isinstance(r, ct.RangeDim) for r in ranges)
-        shapes.append(ct.TensorType(name=name, shape=ranges, dtype=dtype) if flexible else None)
-        ports.append(Port(value.name or "", name, _hub_type(value), dims))
-    return ports, specs, shapes, problems
-
-
-def _hub_type(value: ir.Value) -> str:
-    assert value.dtype is not None
-    return value.dtype.name
-
-
-def _outer(value: ir.Value, target: Any, notes: list[str]) -> Any:
-    """The type of an input or output, in which Core ML has int32 and floats only."""
-    if not isinstance(value.type, ir.TensorType):
-        raise Unsupported(f"Core ML's inputs and outputs are tensors; this is {value.type}")
-    inner = held(value.dtype)
-    if value.dtype in LOSSY:
-        notes.append(f"{value.name} is {value.dtype.name.lower()} in the source and {LOSSY[value.dtype]} in Core ML")
-    if inner == types.bool:
-        return types.int32
-    return types.fp32 if inner == types.fp16 and target < ct.target.iOS16 else inner
-
-
-def _dims(value: ir.Value) -> tuple[int | str | None, ...]:
-    if value.shape is None:
-        raise Unsupported("its rank is not known", "give the input a shape")
-    dims = tuple(d if isinstance(d, int) else d.value for d in value.shape)
-    if len(dims) > RANK:
-        raise Unsupported(f"it has rank {len(dims)}; Core ML holds {RANK} at most")
-    if 0 in dims:
-        raise Unsupported("it is empty; Core ML has no empty tensors")
-    return dims
-
-
-def _taken(given: Var, value: ir.Value) -> Var:
-    """The program's own value behind an input."""
-    inner = held(value.dtype)
-    if value.shape is not None and len(value.shape) == 0:
-        given = mb.squeeze(x=given, axes=[0])
-    given = mb.not_equal(x=given, y=np.int32(0)) if inner == types.bool else cast(given, inner)
-    assert value.dtype is not None
-    DECLARED.get()[given] = value.dtype
-    return given
-
-
-def _stand_in(value: ir.Value) -> Any:
-    """Something in an input's place, so that the operators behind a refused input are still looked at."""
-    try:
-        dims = [d if isinstance(d, int) else 1 for d in value.shape or ()]
-        return mb.fill(shape=dims or [1], value=np.zeros((), types.nptype_from_builtin(held(value.dtype)))[()])
-    except (Unsupported, ValueError):
-        return FAILED
-
-
-def _outputs(
-    graph: ir.Graph, results: list[Any], taken: set[Var], target: Any, names: Names, notes: list[str]
-) -> tuple[list[Port], list[Var]]:
-    """The function's outputs: each a value of its own, by its own name, in a type that Core ML gives out."""
-    ports, given, problems = [], [], []
-    for value, result in zip(graph.outputs, results, strict=True):
-        try:
-            dtype = _outer(value, target, notes)
-        except Unsupported as e:
-            problems.append(Problem("output", e.reason, e.hint, (Source(node=value.name or ""),)))
-            continue
-        if not isinstance(result, Var):
-            problems.append(Problem("output", "it is not a tensor", places=(Source(node=value.name or ""),)))
-            continue
-        if any(isinstance(d, (int, np.integer)) and d == 0 for d in result.shape):
-            problems.append(
-                Problem("output", "it is empty; Core ML has no empty tensors", places=(Source(node=value.name or ""),))
-            )
-            continue
-        name = names.take(value.name or "output")
-        if name != value.name:
-            notes.append(f"the output {value.name} is called {name}")
-        out = cast(result, dtype)
-        if out in taken or out.op is None or out.op.op_type == "const":
-            out = mb.identity(x=out)
-        taken.add(out)
-        out.name = out.op.name = name
-        given.append(out)
-        shape = (
-            tuple(d if isinstance(d, int) else d.value for d in value.shape) if value.shape is not None else (None,) * out.rank
-        )
-        ports.append(Port(value.name or "", name, _hub_type(value), shape))
-    if problems:
-        raise ConversionError(DIRECTION, merge(problems))
-    return ports, given
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without coremltools' progress bars and its remarks: what is narrowed is checked and noted here."""
-    bar, logger = pass_pipeline.tqdm, logging.getLogger("coremltools")
-    level = logger.level
-    pass_pipeline.tqdm = lambda passes, **_: passes
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        pass_pipeline.tqdm = bar
-        logger.setLevel(level)
-
-
-@_quiet()
-def convert(model: ir.Model, target: Any, precision: str, bounds: Bounds) -> CoreMLModel:
+@quiet()
+def convert(model: ir.Model, asked: Asked) -> CoreMLModel:
     """Lower a hub model and hand the program to coremltools.
 
     Raises:
         ConversionError: with every operator, input and output that Core ML cannot hold.
     """
-    mil = MilTarget(target)
+    program, interface = build(model, asked)
+    made = package(program, interface, model)
+    return CoreMLModel.make(made, interface, model, program if asked.kind == "neuralnetwork" else None)
+
+
+def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = MilTarget) -> tuple[Program, Interface]:
+    """The hub model as a MIL program, which no pass has touched yet.
+
+    Raises:
+        ConversionError: with every operator, input and output that Core ML cannot hold.
+    """
+    # a neural network is written in the oldest operators, whatever the system
+    version = ct.target.iOS14 if asked.kind == "neuralnetwork" else ct.target[asked.target]
+    mil = target(version)
     DECLARED.set({})
-    notes: list[str] = []
-    names = Names()
-    ports, specs, shapes, problems = _inputs(model.graph, target, bounds, names, notes)
-    if problems:
-        specs = {}
-    with Function(specs, target) as function:
+    interface = Interface(asked)
+    interface.take(model.graph)
+    refused = bool(interface.problems)
+    with Function({} if refused else interface.placeholders, version) as function:
         values = _Values(mil)
-        if not problems:
-            values |= {v: _taken(function.inputs[p.coreml], v) for v, p in zip(model.graph.inputs, ports, strict=True)}
+        if not refused:
+            names = {p.hub: p.coreml for p in (*interface.inputs, *interface.states)}
+            values |= {v: interface.inside(function.inputs[names[v.name or ""]], v) for v in model.graph.inputs}
         else:  # the operators are looked at all the same
-            values |= {v: _stand_in(v) for v in model.graph.inputs}
+            values |= {v: stand_in(v) for v in model.graph.inputs}
         try:
             lower(map(deduce.known, calls.of(model.graph)), rules, values, mil)
         except ConversionError as e:
-            raise ConversionError(DIRECTION, merge([*problems, *e.problems])) from e
-        if problems:
-            raise ConversionError(DIRECTION, merge(problems))
-        results = resolve([Ref(v) for v in model.graph.outputs], values)
-        outputs, given = _outputs(model.graph, results, set(function.inputs.values()), target, names, notes)
-        function.set_outputs(given)
+            raise ConversionError(DIRECTION, merge([*interface.problems, *e.problems])) from e
+        if not interface.problems:
+            function.set_outputs(interface.give(model.graph, resolve([Ref(v) for v in model.graph.outputs], values), function))
+        if interface.problems:
+            raise ConversionError(DIRECTION, merge(interface.problems))
     program = Program()
     program.add_function("main", function)
-    made, kept = _package(program, target, precision, [s for s in shapes if s is not None], model)
-    notes += kept
-    return CoreMLModel.make(made, ports, outputs, notes, model, half=precision == "fp16")
+    return program, interface
 
 
-def _package(program: Program, target: Any, precision: str, shapes: list[Any], model: ir.Model) -> tuple[Any, list[str]]:
-    """coremltools' passes and serializer, without what they print; with what is worth knowing of them."""
-    half = HalfPrecision()
-    asked = ct.transform.FP16ComputePrecision(op_selector=half) if precision == "fp16" else ct.precision.FLOAT32
-    try:
-        made = ct.convert(
-            program,
-            source="milinternal",
-            convert_to="mlprogram",
-            minimum_deployment_target=target,
-            compute_precision=asked,
-            inputs=shapes or None,
-            skip_model_load=True,
+def package(program: Program, interface: Interface, model: ir.Model) -> Any:
+    """coremltools' passes and serializer, without what they print; what is worth knowing of them goes into the notes."""
+    asked = interface.asked
+    given: dict[str, Any] = {"convert_to": asked.kind, "inputs": interface.flexible or None, "skip_model_load": True}
+    half = None
+    if asked.kind == "mlprogram":
+        given["minimum_deployment_target"] = ct.target[asked.target]
+        if asked.precision != "fp32":
+            half = HalfPrecision(ranges(program, interface, model) if asked.precision == "mixed" else None)
+        given["compute_precision"] = ct.precision.FLOAT32 if half is None else ct.transform.FP16ComputePrecision(op_selector=half)
+    if asked.labels:
+        given["classifier_config"] = ct.ClassifierConfig(
+            list(asked.labels), predicted_probabilities_output=interface.outputs[-1].coreml
         )
+    try:
+        made = ct.convert(program, source="milinternal", **given)
     except ValueError as e:
         if "rank" not in str(e):
             raise
         raise ConversionError(DIRECTION, _too_high(model, str(e))) from e
-    notes = (
-        [f"stays in float32, since float16 cannot hold its numbers: {', '.join(dict.fromkeys(half.kept))}"] if half.kept else []
-    )
-    return made, notes
+    if half is not None:
+        interface.notes += half.notes()
+    return compressed(made, asked.compress, interface.notes) if asked.compress else made
 
 
 def _too_high(model: ir.Model, message: str) -> list[Problem]:

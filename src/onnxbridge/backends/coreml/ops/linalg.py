@@ -27,11 +27,12 @@ def mat_mul(A, B):
 @rule("Gemm")
 def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     """`linear` where weights and bias are constant, as Apple's own converters write a dense layer."""
-    if alpha == 1 and beta == 1 and not transA and is_float(A) and B.val is not None:
+    stored = transB and B.op is not None and B.op.op_type.startswith("constexpr_")
+    if alpha == 1 and beta == 1 and not transA and is_float(A) and (B.val is not None or stored):
         bias = None if C is None else C.val
         row = bias is not None and bias.size == B.shape[0 if transB else 1] and bias.ndim <= 2 and bias.shape[-1:] == (bias.size,)
         if C is None or row:
-            weight = B.val if transB else np.ascontiguousarray(B.val.T)
+            weight = B if stored else B.val if transB else np.ascontiguousarray(B.val.T)
             return mb.linear(x=A, weight=weight, bias=None if bias is None else bias.reshape(-1))
     y = mb.matmul(x=A, y=B, transpose_x=bool(transA), transpose_y=bool(transB))
     if alpha != 1:

@@ -3,7 +3,10 @@
 import numpy as np
 import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil._deployment_compatibility import AvailableTarget
 from coremltools.converters.mil.mil import types
+from coremltools.converters.mil.mil.block import curr_opset_version
+from coremltools.converters.mil.mil.types.type_mapping import np_int4_dtype, np_uint4_dtype
 
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.ops.conv import conv
@@ -56,12 +59,45 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
 
 @rule("DequantizeLinear")
 def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
+    """Weights stay in their few bits, in the file and in memory, where the system has an operator for it."""
+    kind = types.fp16 if output_dtype and ir.DataType(output_dtype) == ir.DataType.FLOAT16 else x_scale.dtype
+    stored = _stored(x, x_scale, x_zero_point, axis, block_size)
+    if stored is not None:
+        return cast(stored, kind)
     scale, zero = _spread(x_scale, x, axis, block_size), _spread(x_zero_point, x, axis, block_size)
     y = x if zero is None else mb.sub(x=x, y=zero)
-    y = mb.mul(x=cast(y, types.fp32), y=cast(scale, types.fp32))
-    if output_dtype and ir.DataType(output_dtype) == ir.DataType.FLOAT16:
-        return cast(y, types.fp16)
-    return cast(y, x_scale.dtype)
+    return cast(mb.mul(x=cast(y, types.fp32), y=cast(scale, types.fp32)), kind)
+
+
+WEIGHTS = 2048
+"""Elements; fewer are as well kept as floats, which every operator takes as its constants."""
+FEW_BITS = {
+    ir.DataType.INT8: np.int8, ir.DataType.UINT8: np.uint8, ir.DataType.INT4: np_int4_dtype, ir.DataType.UINT4: np_uint4_dtype,
+}  # fmt: skip
+
+
+def _stored(x, scale, zero, axis, block_size):
+    """The constant as its integers and how to scale them; None where that cannot be said."""
+    kind = FEW_BITS.get(declared(x))
+    known = all(v is None or v.val is not None for v in (x, scale, zero))
+    if kind is None or not known or x.rank < 2 or np.size(x.val) < WEIGHTS or not is_float(scale):
+        return None
+    data, scales = np.asarray(x.val).astype(kind), np.asarray(scale.val)
+    zeros = np.zeros(scales.shape, kind) if zero is None else np.asarray(zero.val).astype(kind)
+    axis %= x.rank
+    if curr_opset_version() >= AvailableTarget.iOS18:
+        if scales.ndim < 2:
+            shape = [1] * x.rank
+            shape[axis] = scales.size
+            scales, zeros = scales.reshape(shape), zeros.reshape(shape)
+        if any(n % m for n, m in zip(data.shape, scales.shape, strict=True)):
+            return None  # blocks that do not divide the axis
+        return mb.constexpr_blockwise_shift_scale(data=data, scale=scales, offset=zeros if zeros.astype(np.int32).any() else None)
+    if curr_opset_version() < AvailableTarget.iOS16 or kind not in (np.int8, np.uint8) or block_size or scales.ndim > 1:
+        return None
+    if scales.size == 1:
+        scales, zeros = scales.reshape(())[()], zeros.reshape(())[()]
+    return mb.constexpr_affine_dequantize(quantized_data=data, zero_point=zeros, scale=scales, axis=np.int32(axis))
 
 
 @rule("DynamicQuantizeLinear")

@@ -1,0 +1,182 @@
+"""What a user asks of a Core ML model beyond the hub's: images, labels, shapes, states, precision, compression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.errors import UsageError
+
+Bounds = Mapping[str, tuple[int, int | None]]
+COLORS = ("RGB", "BGR", "GRAYSCALE")
+
+
+@dataclass(frozen=True)
+class Image:
+    """An input that takes pictures: the network gets `pixel * scale + bias`, for all channels alike or one by one."""
+
+    color: str = "RGB"
+    scale: tuple[float, ...] = (1.0,)
+    bias: tuple[float, ...] = (0.0,)
+    layout: str = "NCHW"
+
+    @property
+    def channels(self) -> int:
+        return 1 if self.color == "GRAYSCALE" else 3
+
+    def along(self, values: tuple[float, ...], rank: int = 4) -> np.ndarray[Any, Any]:
+        """Numbers for the channels so that they broadcast over (N, C, H, W)."""
+        return np.array(values, np.float32).reshape([1, -1] + [1] * (rank - 2))
+
+    def pixels(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The picture that the network would see as this array."""
+        if self.layout == "NHWC":
+            array = array.transpose(0, 3, 1, 2)
+        back: np.ndarray[Any, Any] = (array - self.along(self.bias)) / self.along(self.scale)
+        return back
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the backend, parsed.
+
+    Attributes:
+        target: iOS15 to iOS18.
+        precision: fp32, fp16 or mixed.
+        kind: mlprogram or neuralnetwork.
+        bounds: of dynamic sizes by name; shapes: the only shapes that an input has, by its name.
+        images: by input; labels: what a classifier's scores are for; states: output by the input whose next value it is.
+        compress: how weights are stored, "" for as they are.
+        samples: inputs to measure ranges on, None for drawn ones.
+        metadata: fields that replace what the source says.
+    """
+
+    target: str = "iOS17"
+    precision: str = "fp32"
+    kind: str = "mlprogram"
+    bounds: Bounds = field(default_factory=dict)
+    shapes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    images: Mapping[str, Image] = field(default_factory=dict)
+    labels: tuple[str | int, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
+    compress: str = ""
+    samples: Sequence[Mapping[str, Any]] | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def images(texts: Sequence[str]) -> dict[str, Image]:
+    """ "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC": everything behind the name may be left out."""
+    found = {}
+    for text in texts:
+        name, *rest = _named(text, "image")
+        given: dict[str, Any] = {}
+        for part in filter(None, (p.strip() for p in rest[0].split(","))):
+            key, _, value = part.partition("=")
+            if part in COLORS:
+                given["color"] = part
+            elif key in ("scale", "bias") and value:
+                given[key] = _numbers(text, value, key)
+            elif part in ("layout=NCHW", "layout=NHWC"):
+                given["layout"] = value
+            else:
+                raise UsageError(f"image {text!r}: {part!r} is none of {', '.join(COLORS)}, scale=, bias=, layout=NCHW|NHWC")
+        image = found[name] = Image(**given)
+        for key in ("scale", "bias"):
+            if len(getattr(image, key)) not in (1, image.channels):
+                raise UsageError(f"image {text!r}: {key} has {len(getattr(image, key))} numbers for {image.channels} channels")
+        if 0 in image.scale:
+            raise UsageError(f"image {text!r}: a scale of 0")
+    return found
+
+
+def _named(text: str, what: str) -> tuple[str, str]:
+    """A name and what is said of it; the name may hold colons itself."""
+    name, colon, rest = text.rpartition(":")
+    if not colon:
+        name, rest = text, ""
+    if not name:
+        raise UsageError(f"{what} {text!r} names no input")
+    return name, rest
+
+
+def _numbers(text: str, value: str, key: str) -> tuple[float, ...]:
+    """ "0.5", "1/255" (for a scale that starts with 1/), or one for each channel: "0.1/0.2/0.3"."""
+    parts = value.split("/")
+    try:
+        numbers = [float(p) for p in parts]
+    except ValueError:
+        raise UsageError(f"image {text!r}: {key}={value} is not made of numbers") from None
+    return (numbers[0] / numbers[1],) if len(numbers) == 2 and numbers[1] else tuple(numbers)
+
+
+def shapes(texts: Sequence[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """ "x:1x3x224x224,1x3x256x256": the shapes that an input may have, the first by default."""
+    found = {}
+    for text in texts:
+        name, rest = _named(text, "shapes")
+        if not re.fullmatch(r"[0-9x, ]+", rest):
+            raise UsageError(f"shapes {text!r}: write the input's name, a colon and shapes as 1x3x224x224,1x3x256x256")
+        found[name] = tuple(tuple(int(n) for n in part.strip().split("x")) for part in rest.split(","))
+        if len({len(s) for s in found[name]}) != 1 or any(0 in s for s in found[name]):
+            raise UsageError(f"shapes {text!r}: all of them have one rank, and no size is 0")
+    return found
+
+
+def pairs(texts: Sequence[str], what: str) -> dict[str, str]:
+    """ "a=b" each."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{what} {text!r} is not of the form NAME=VALUE")
+        found[key] = value
+    return found
+
+
+def labels(given: Path | str | Sequence[str | int] | None) -> tuple[str | int, ...]:
+    """The labels, or those of a text file with one a line."""
+    if given is None:
+        return ()
+    if isinstance(given, (str, Path)):
+        lines = Path(given).read_text(encoding="utf-8").splitlines()
+        while lines and not lines[-1].strip():
+            lines.pop()
+        return tuple(line.strip() for line in lines)
+    return tuple(given)
+
+
+def samples(given: Path | str | Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:
+    """Inputs by name, or those of an .npz file."""
+    if not isinstance(given, (str, Path)):
+        return given
+    with np.load(given, allow_pickle=False) as archive:
+        return [{name: archive[name] for name in archive.files}]
+
+
+def parsed(options: Mapping[str, Any]) -> Asked:
+    """The backend's options by their names in `from_hub`, as what they mean."""
+    given = {k: v for k, v in options.items() if v is not None}
+    return Asked(
+        given.get("minimum_deployment_target", Asked.target),
+        given.get("compute_precision", Asked.precision),
+        given.get("convert_to", Asked.kind),
+        given.get("bounds", {}),
+        shapes(_texts(given, "shapes")),
+        images(_texts(given, "image")),
+        labels(given.get("labels")),
+        pairs(_texts(given, "state"), "state"),
+        given.get("compress", ""),
+        samples(given.get("calibration")),
+        pairs(_texts(given, "metadata"), "metadata"),
+    )
+
+
+def _texts(given: Mapping[str, Any], name: str) -> Sequence[str]:
+    """One text, or several."""
+    value = given.get(name, ())
+    return [value] if isinstance(value, str) else value

@@ -1,0 +1,42 @@
+"""Weights in fewer bits, by coremltools' own optimizers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import coremltools as ct
+
+from onnxbridge.errors import UsageError
+
+SMALLEST = 2048
+"""Elements; smaller weights stay as they are, since the tables beside them would cost what they save."""
+
+
+def compressed(model: Any, how: str, notes: list[str]) -> Any:
+    """The model with its weights stored as asked: "linear8", "palettize4", "sparse50", ...
+
+    Raises:
+        UsageError: where the model's system is too old for it.
+    """
+    optimize = ct.optimize.coreml
+    kind, number = re.fullmatch(r"([a-z]+)(\d+)", how).groups()  # type: ignore[union-attr]
+    version = model.get_spec().specificationVersion
+    if version < (least := ct.target.iOS18 if how == "linear4" else ct.target.iOS16):
+        raise UsageError(f"compress={how!r} needs minimum_deployment_target={least.name!r}")
+    metadata = dict(model.user_defined_metadata)
+    if kind == "linear":
+        chosen = optimize.OpLinearQuantizerConfig(
+            mode="linear_symmetric", dtype=f"int{number}", weight_threshold=SMALLEST,
+            **({"granularity": "per_block", "block_size": 32} if number == "4" else {}),
+        )  # fmt: skip
+        made = optimize.linear_quantize_weights(model, optimize.OptimizationConfig(chosen))
+    elif kind == "palettize":
+        chosen = optimize.OpPalettizerConfig(mode="kmeans", nbits=int(number), weight_threshold=SMALLEST)
+        made = optimize.palettize_weights(model, optimize.OptimizationConfig(chosen))
+    else:
+        chosen = optimize.OpMagnitudePrunerConfig(target_sparsity=int(number) / 100, weight_threshold=SMALLEST)
+        made = optimize.prune_weights(model, optimize.OptimizationConfig(chosen))
+    made.user_defined_metadata.update(metadata)
+    notes.append(f"weights of {SMALLEST} elements and more are stored by {how}, which changes their values")
+    return made

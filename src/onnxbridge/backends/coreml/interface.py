@@ -1,0 +1,258 @@
+"""The inputs, states and outputs of a program: their types, names and sizes as Core ML has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import coremltools as ct
+import numpy as np
+import onnx_ir as ir
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import get_new_symbol, types
+from coremltools.converters.mil.mil.var import Var
+
+from onnxbridge.backends.coreml.artifact import Port
+from onnxbridge.backends.coreml.asked import Asked, Image
+from onnxbridge.backends.coreml.names import Names
+from onnxbridge.backends.coreml.types import DECLARED, LOSSY, cast, held
+from onnxbridge.errors import Problem, Source, Unsupported, UsageError
+from onnxbridge.lowering import FAILED
+
+LARGEST = 2048
+"""The bound of a dynamic dimension that nobody bounded; Core ML takes none without."""
+RANK = 5
+
+
+@dataclass
+class Interface:
+    """What is known of a model's inputs, states and outputs.
+
+    Attributes:
+        inputs, states, outputs: in the hub's order; a state is an input that the model keeps between runs.
+        images: by the hub's name.
+        placeholders: of the MIL function, by name.
+        flexible: what coremltools has to be told beside the placeholders.
+        notes: what is not as in the hub model.
+        problems: what Core ML cannot hold.
+    """
+
+    asked: Asked
+    inputs: list[Port] = field(default_factory=list)
+    states: list[Port] = field(default_factory=list)
+    outputs: list[Port] = field(default_factory=list)
+    placeholders: dict[str, Any] = field(default_factory=dict)
+    flexible: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    _names: Names = field(default_factory=Names)
+    _symbols: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
+
+    def take(self, graph: ir.Graph) -> None:
+        """Read the graph's inputs."""
+        known = {v.name for v in graph.inputs}
+        for what, names in (("image", self.asked.images), ("shapes", self.asked.shapes), ("state", self.asked.states)):
+            for name in names:
+                if name not in known:
+                    raise UsageError(f"{what}: the model has no input {name!r}; it has {', '.join(sorted(map(str, known)))}")
+        made = {v.name for v in graph.outputs}
+        for name, result in self.asked.states.items():
+            if result not in made:
+                raise UsageError(f"state {name}={result}: the model has no output {result!r}")
+        if not graph.inputs:
+            self.problems.append(Problem("input", "Core ML takes no model without inputs"))
+        for value in graph.inputs:
+            try:
+                self._one(value)
+            except Unsupported as e:
+                self.problems.append(Problem("input", e.reason, e.hint, (Source(node=value.name or ""),)))
+        if not self.inputs and self.states:
+            self.problems.append(Problem("input", "all inputs are states; Core ML takes no model without inputs"))
+
+    def _one(self, value: ir.Value) -> None:
+        hub = value.name or ""
+        dtype, dims = outer(value, self.asked, self.notes), _dims(value)
+        name = self._named(hub, "input")
+        if hub in self.asked.states:
+            self._state(value, name, dims)
+        elif hub in self.asked.images:
+            self._image(value, name, dims, self.asked.images[hub])
+        else:
+            shape, ranges = self._sizes(hub, dims or (1,))
+            self.placeholders[name] = mb.placeholder(shape=shape, dtype=dtype)
+            if ranges is not None:
+                self.flexible.append(ct.TensorType(name=name, shape=ranges, dtype=dtype))
+            self.inputs.append(Port(hub, name, _hub_type(value), dims))
+
+    def _named(self, hub: str, what: str) -> str:
+        name = self._names.take(hub or what)
+        if name != hub:
+            self.notes.append(f"the {what} {hub} is called {name}")
+        return name
+
+    def _state(self, value: ir.Value, name: str, dims: tuple[int | str | None, ...]) -> None:
+        if ct.target[self.asked.target] < ct.target.iOS18:
+            raise Unsupported("states need iOS18", "minimum_deployment_target='iOS18'")
+        fixed = tuple(d for d in dims if isinstance(d, int))
+        if not dims or len(fixed) != len(dims) or held(value.dtype) not in (types.fp16, types.fp32):
+            raise Unsupported("a state is a float tensor of a fixed shape", "give it the shape of a cache at its longest")
+        self.placeholders[name] = mb.state_tensor_placeholder(fixed, dtype=types.fp16)
+        self.states.append(Port(value.name or "", name, _hub_type(value), dims))
+        result = self.asked.states[value.name or ""]
+        self.notes.append(f"the input {value.name} is a state in float16, zero at first; its next value is that of {result}")
+
+    def _image(self, value: ir.Value, name: str, dims: tuple[int | str | None, ...], image: Image) -> None:
+        laid = dims if image.layout == "NCHW" or len(dims) != 4 else (dims[0], dims[3], dims[1], dims[2])
+        if len(laid) != 4 or laid[1] not in (image.channels, None) or held(value.dtype) not in (types.fp32, types.fp16):
+            wanted = f"{image.layout} with {image.channels} channels"
+            raise Unsupported(f"a {image.color} image is a float tensor of {wanted}; this is {list(dims)}")
+        if laid[0] != 1:
+            self.notes.append(f"the image {value.name} is one picture, a batch of 1")
+        laid = (1, image.channels, *laid[2:])
+        shape, ranges = self._sizes(value.name or "", laid)
+        kind = {"name": name, "color_layout": ct.colorlayout[image.color], "channel_first": True}
+        self.placeholders[name] = mb.placeholder(shape=shape, dtype=types.fp32)
+        self.flexible.append(ct.ImageType(shape=shape if ranges is None else ranges, **kind))
+        dims = laid if image.layout == "NCHW" else (laid[0], *laid[2:], laid[1])
+        self.inputs.append(Port(value.name or "", name, _hub_type(value), dims))
+
+    def _sizes(self, hub: str, dims: Sequence[int | str | None]) -> tuple[list[Any], Any]:
+        """The sizes of a placeholder, and the range of shapes where there is more than one."""
+        few = self.asked.shapes.get(hub)
+        if few is not None:
+            if len(few[0]) != len(dims) or any(isinstance(d, int) and d != n for s in few for d, n in zip(dims, s, strict=True)):
+                raise UsageError(f"shapes of {hub}: the model's own shape is {list(dims)}")
+            if len(few) == 1:
+                return list(few[0]), None
+            columns = list(zip(*few, strict=True))
+            # one dimension has one symbol, so that sizes which go together in two inputs are known to be equal
+            shape = [c[0] if len(set(c)) == 1 else self._symbol(d or f"{hub}[{a}]", min(c), max(c))[0]
+                     for a, (c, d) in enumerate(zip(columns, dims, strict=True))]  # fmt: skip
+            return shape, ct.EnumeratedShapes(shapes=[list(s) for s in few], default=list(few[0]))
+        shape, ranges = [], []
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, int):
+                shape.append(dim)
+                ranges.append(dim)
+                continue
+            label = dim or f"{hub}[{axis}]"
+            if label not in self._symbols:
+                low, high = self.asked.bounds.get(label, (1, None))
+                if high is None:
+                    self.notes.append(f"the dimension {label} is bounded by {LARGEST}, since Core ML needs a bound")
+                self._symbol(label, max(low, 1), max(LARGEST if high is None else high, low, 1))
+            symbol, low, high = self._symbols[label]
+            shape.append(symbol)
+            ranges.append(ct.RangeDim(low, high, default=low))
+        return shape, ranges if any(isinstance(r, ct.RangeDim) for r in ranges) else None
+
+    def _symbol(self, label: Any, low: int, high: int) -> tuple[Any, int, int]:
+        return self._symbols.setdefault(label, (get_new_symbol(), low, high))
+
+    def inside(self, given: Var, value: ir.Value) -> Var:
+        """The program's own value behind an input."""
+        inner = held(value.dtype)
+        if value.name in self.asked.states:
+            given = cast(mb.read_state(input=given), inner)
+        elif value.name in self.asked.images:
+            given = cast(_seen(given, self.asked.images[value.name or ""]), inner)
+        else:
+            if value.shape is not None and len(value.shape) == 0:
+                given = mb.squeeze(x=given, axes=[0])
+            given = mb.not_equal(x=given, y=np.int32(0)) if inner == types.bool else cast(given, inner)
+        assert value.dtype is not None
+        DECLARED.get()[given] = value.dtype
+        return given
+
+    def give(self, graph: ir.Graph, results: Sequence[Any], function: Any) -> list[Var]:
+        """The function's outputs: each a value of its own, by its own name, in a type that Core ML gives out."""
+        given = []
+        taken = set(function.inputs.values())
+        kept = {output: name for name, output in self.asked.states.items()}
+        for value, result in zip(graph.outputs, results, strict=True):
+            place = (Source(node=value.name or ""),)
+            try:
+                if not isinstance(result, Var):
+                    raise Unsupported("it is not a tensor")
+                if any(isinstance(d, (int, np.integer)) and d == 0 for d in result.shape):
+                    raise Unsupported("it is empty; Core ML has no empty tensors")
+                if value.name in kept:
+                    self._keep(function, kept[value.name], result)
+                    continue
+                dtype = outer(value, self.asked, self.notes)
+            except Unsupported as e:
+                self.problems.append(Problem("output", e.reason, e.hint, place))
+                continue
+            name = self._named(value.name or "output", "output")
+            out = cast(result, dtype)
+            if out in taken or out.op is None or out.op.op_type == "const":
+                out = mb.identity(x=out)
+            taken.add(out)
+            out.name = out.op.name = name
+            given.append(out)
+            dims = value.shape if value.shape is not None else (ir.SymbolicDim(None),) * out.rank
+            shape = tuple(d if isinstance(d, int) else d.value for d in dims)
+            self.outputs.append(Port(value.name or "", name, _hub_type(value), shape))
+        if not given and not self.problems:
+            self.problems.append(Problem("output", "all outputs are states; Core ML takes no model without outputs"))
+        return given
+
+    def _keep(self, function: Any, hub: str, result: Var) -> None:
+        """Write a state's next value."""
+        port = next(p for p in self.states if p.hub == hub)
+        if tuple(result.shape) != tuple(port.shape):
+            raise Unsupported(f"the state {hub} has shape {list(port.shape)}, its next value {list(result.shape)}",
+                              "export the model with a cache of a fixed length")  # fmt: skip
+        mb.coreml_update_state(state=function.inputs[port.coreml], value=cast(result, types.fp16))
+
+
+def _seen(given: Var, image: Image) -> Var:
+    """What the network gets of a picture."""
+    if any(s != 1 for s in image.scale):
+        given = mb.mul(x=given, y=image.along(image.scale))
+    if any(image.bias):
+        given = mb.add(x=given, y=image.along(image.bias))
+    return given if image.layout == "NCHW" else mb.transpose(x=given, perm=[0, 2, 3, 1])
+
+
+def _hub_type(value: ir.Value) -> str:
+    assert value.dtype is not None
+    return value.dtype.name
+
+
+def outer(value: ir.Value, asked: Asked, notes: list[str]) -> Any:
+    """The type of an input or output, in which Core ML has int32 and floats only.
+
+    Raises:
+        Unsupported: if Core ML has nothing for it.
+    """
+    if not isinstance(value.type, ir.TensorType):
+        raise Unsupported(f"Core ML's inputs and outputs are tensors; this is {value.type}")
+    inner = held(value.dtype)
+    if value.dtype in LOSSY:
+        notes.append(f"{value.name} is {value.dtype.name.lower()} in the source and {LOSSY[value.dtype]} in Core ML")
+    if inner == types.bool:
+        return types.int32
+    older = asked.kind == "neuralnetwork" or ct.target[asked.target] < ct.target.iOS16
+    return types.fp32 if inner == types.fp16 and older else inner
+
+
+def _dims(value: ir.Value) -> tuple[int | str | None, ...]:
+    if value.shape is None:
+        raise Unsupported("its rank is not known", "give the input a shape")
+    dims = tuple(d if isinstance(d, int) else d.value for d in value.shape)
+    if len(dims) > RANK:
+        raise Unsupported(f"it has rank {len(dims)}; Core ML holds {RANK} at most")
+    if 0 in dims:
+        raise Unsupported("it is empty; Core ML has no empty tensors")
+    return dims
+
+
+def stand_in(value: ir.Value) -> Any:
+    """Something in an input's place, so that the operators behind a refused input are still looked at."""
+    try:
+        dims = [d if isinstance(d, int) else 1 for d in value.shape or ()]
+        return mb.fill(shape=dims or [1], value=np.zeros((), types.nptype_from_builtin(held(value.dtype)))[()])
+    except (Unsupported, ValueError):
+        return FAILED

@@ -1,0 +1,105 @@
+"""The options of a backend. Its `from_hub` declares them, once for Python and the command line:
+
+    def from_hub(self, model, *, compute_precision: Annotated[Literal["fp32", "fp16"], Setting("the type to use")] = "fp32")
+
+A parameter that carries a `Setting` is an option `--compute-precision` of `convert` and `check` too. Its type says what it takes:
+a `Literal` one of these, a bool nothing, a `Sequence[str]` one at a time, a `Path` an existing file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from onnxbridge.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Marks a parameter of `from_hub` as an option: what it is for, and what its value looks like."""
+
+    help: str
+    metavar: str = ""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a backend: `kind` is bool, int, float, str or Path; `many` of them where it can be given more than once."""
+
+    name: str
+    kind: type
+    choices: tuple[str, ...]
+    many: bool
+    default: Any
+    help: str
+    metavar: str
+
+
+def options(backend: Any) -> dict[str, Option]:
+    """The options that a backend declares, by name."""
+    method = backend.from_hub
+    names = getattr(method, "__globals__", {})
+    found = {}
+    for p in inspect.signature(method).parameters.values():
+        if p.kind is p.KEYWORD_ONLY:
+            annotation = eval(p.annotation, names) if isinstance(p.annotation, str) else p.annotation
+            mark = next((m for m in getattr(annotation, "__metadata__", ()) if isinstance(m, Setting)), None)
+            if mark is not None:
+                found[p.name] = _option(p.name, annotation.__origin__, p.default, mark)
+    return found
+
+
+def _option(name: str, annotation: Any, default: Any, mark: Setting) -> Option:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        parts = [a for a in typing.get_args(annotation) if a is not type(None)]
+        annotation = next((a for a in parts if a is Path), parts[0])
+    origin = typing.get_origin(annotation)
+    many = origin is not None and origin is not Literal and issubclass(origin, Sequence)
+    if many:
+        annotation = typing.get_args(annotation)[0]
+    choices = typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
+    return Option(name, str if choices else annotation, choices, many, default, mark.help, mark.metavar)
+
+
+def takes(backend: Any, name: str) -> bool:
+    """Whether a backend has this option, declared for the command line or not."""
+    return name in _keywords(backend)
+
+
+def _keywords(backend: Any) -> list[str]:
+    return [p.name for p in inspect.signature(backend.from_hub).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+
+def checked(backend: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, after a look whether the backend takes it.
+
+    Raises:
+        UsageError: with the options that it has, and for a word that is none of an option's choices.
+    """
+    taken = _keywords(backend)
+    unknown = sorted(set(given) - set(taken))
+    if unknown:
+        has = f"its options are {', '.join(taken)}" if taken else "it has no options"
+        raise UsageError(f"the target {backend.name!r} takes no {', '.join(unknown)}; {has}")
+    for name, option in options(backend).items():
+        if option.choices and given.get(name) not in (None, *option.choices):
+            raise UsageError(f"{name}={given[name]!r} is none of {', '.join(option.choices)}")
+    return dict(given)
+
+
+def shared(backends: Sequence[Any], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each backend takes of options that were given for all, by the backend's name.
+
+    Raises:
+        UsageError: for an option that none of them takes.
+    """
+    found = {b.name: checked(b, {k: v for k, v in given.items() if takes(b, k)}) for b in backends}
+    nobody = sorted(set(given) - {k for taken in found.values() for k in taken})
+    if nobody:
+        raise UsageError(f"none of the targets {', '.join(found)} takes {', '.join(nobody)}")
+    return found

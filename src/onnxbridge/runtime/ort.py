@@ -59,6 +59,8 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> onn
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised; the log would only repeat them
+    # Products with weights in few bits are computed in float32 as the model says, not in 8 bits as it does by default.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
     chosen = providers(device)
@@ -74,7 +76,8 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> onn
 
     if not isinstance(model, ir.Model):
         model = io.read(model)
-    if sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None) < 1 << 30:
+    held = (v.const_value for v in model.graph.initializers.values())
+    if sum(t.nbytes for t in held if t is not None and t.dtype != ir.DataType.STRING) < 1 << 30:  # texts have no size of their own
         return start(io.to_proto(model).SerializeToString())
     # Protobuf ends at 2 GB: larger models go through a folder of our own, which is gone once the session has read it.
     with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:

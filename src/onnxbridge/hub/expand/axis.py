@@ -59,6 +59,11 @@ def sizes_of(op, x):
     return [op.size(x, d) for d in range(rank_of(x))]
 
 
+def reversed_along_first(op, x):
+    """By a slice: ONNX Runtime takes a gather by a range that ends at -1 for one up to the last element."""
+    return op.Slice(x, [-1], [np.iinfo(np.int64).min], [0], [-1])
+
+
 def laid(op, values, axis, rank):
     """A 1-D value along one axis of a rank, so that it broadcasts over the others."""
     return op.Reshape(values, [-1 if d == axis else 1 for d in range(rank)])

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.expand import expand
-from onnxbridge.rules import Ints
+from onnxbridge.hub.expand.axis import element, places, scalar
 
 
 @expand("Col2Im")
-def col2im(op, input, image_shape: Ints, block_shape: Ints, *, dilations=None, pads=None, strides=None):
+def col2im(op, input, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
     """A transposed convolution, each of whose kernels puts one element of a block in its place."""
-    space, taps = len(image_shape), math.prod(block_shape)
-    if input.shape is None or not isinstance(input.shape[1], int) or not 1 <= space <= 3:
-        raise Unsupported("a dynamic number of channels, or more than three axes")
+    space = image_shape.shape[0] if image_shape.shape is not None else None
+    if not isinstance(space, int) or not 1 <= space <= 3:
+        raise Unsupported("more than three axes, or a number of axes that is not known")
     strides, dilations, pads = strides or (1,) * space, dilations or (1,) * space, pads or (0,) * (2 * space)
-    sizes = [n + b + e for n, b, e in zip(image_shape, pads[:space], pads[space:], strict=True)]
-    spans = [(k - 1) * d + 1 for k, d in zip(block_shape, dilations, strict=True)]
-    counts = [(n - span) // s + 1 for n, span, s in zip(sizes, spans, strides, strict=True)]
-    left = [n - ((c - 1) * s + span) for n, c, s, span in zip(sizes, counts, strides, spans, strict=True)]
-    channels = input.shape[1] // taps
-    blocks = op.Reshape(input, op.dims([-1, taps, *counts]))
-    kernel = op.constant(np.eye(taps).reshape(taps, 1, *block_shape), dtype=input.dtype)
-    y = op.ConvTranspose(blocks, kernel, strides=strides, dilations=dilations)
+    images = [element(op, image_shape, i) for i in range(space)]
+    blocks = [element(op, block_shape, i) for i in range(space)]
+    counts, left = [], []
+    for n, k, s, d, b, e in zip(images, blocks, strides, dilations, pads[:space], pads[space:], strict=True):
+        span = op.Add(op.Mul(op.Sub(k, np.int64(1)), np.int64(d)), np.int64(1))
+        room = op.Sub(op.Add(n, np.int64(b + e)), span)
+        counts.append(op.Add(op.Div(room, np.int64(s)), np.int64(1)))
+        left.append(op.Sub(op.Mod(room, np.int64(s)), np.int64(e)))
+    taps = op.ReduceProd(block_shape, keepdims=0)
+    index = places(op, taps)
+    one = op.Cast(op.Equal(op.Unsqueeze(index, [1]), op.Unsqueeze(index, [0])), to=input.dtype)
+    kernel = op.Reshape(one, op.Concat(op.Reshape(taps, [1]), op.constant(np.ones(1, np.int64)), block_shape, axis=0))
+    separate = op.Reshape(input, op.Concat(op.constant([-1]), op.dims([taps, *counts]), axis=0))
+    y = op.ConvTranspose(separate, kernel, strides=strides, dilations=dilations)
+    if y.shape is None:  # as where the kernel's sizes are of the run
+        y.shape = ir.Shape([None] * (space + 2))
     # what no block reaches, behind, is zero; what was padding is cut off
-    y = op.Pad(y, [0, 0, *(-b for b in pads[:space]), 0, 0, *(n - e for n, e in zip(left, pads[space:], strict=True))])
-    return op.Reshape(y, op.dims([-1, channels, *image_shape]))
+    y = op.Pad(y, op.dims([0, 0, *(-b for b in pads[:space]), 0, 0, *left]))
+    channels = op.Div(scalar(op, op.size(input, 1)), taps)
+    return op.Reshape(y, op.Concat(op.constant([-1]), op.dims([channels]), op.Cast(image_shape, to=ir.DataType.INT64), axis=0))

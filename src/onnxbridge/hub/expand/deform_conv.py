@@ -6,6 +6,8 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.expand import expand
+from onnxbridge.hub.expand.axis import places, product, scalar, sizes_of
+from onnxbridge.hub.values import fixed, rank
 
 
 @expand("DeformConv")
@@ -13,29 +15,28 @@ def deform_conv(
     op, X, W, offset, B=None, mask=None, *, dilations=(1, 1), group=1, kernel_shape=None, offset_group=1, pads=(0, 0, 0, 0),
     strides=(1, 1),
 ):  # fmt: skip
-    shapes = [v.shape for v in (X, W, offset)]
-    if any(s is None or len(s) != 4 or not all(isinstance(d, int) for d in s) for s in shapes):
-        raise Unsupported("sizes that are not known, or other than two spatial axes")
-    (n, c, *size), (out, _, *kernel), (_, _, *result) = (list(s) for s in shapes)
-    taps, groups = int(np.prod(kernel)), offset_group
-    # where each tap of each output lies before it is moved, in (tap, row, column)
-    places = [
-        (np.arange(result[i]) * strides[i] - pads[i])[None] + np.indices(kernel)[i].reshape(-1, 1) * dilations[i] for i in (0, 1)
-    ]
-    rows, columns = places[0][:, :, None], places[1][:, None, :]
-    moved = op.Reshape(offset, [n * groups, taps, 2, *result])
+    if rank(X) != 4:
+        raise Unsupported("other than two spatial axes")
+    (n, _, *size), (out, inner, *kernel), result = sizes_of(op, X), fixed(W), [op.size(offset, d) for d in (2, 3)]
+    taps, groups, c = int(np.prod(kernel)), offset_group, inner * group
+    images = product(op, [n, groups])
+    moved = op.reshape(offset, [images, taps, 2, *result])
 
-    def along(i, fixed):
-        """The place on one axis, in GridSample's measure: -1 and 1 are the outer edges of the first and last pixel."""
-        at = op.Add(op.Gather(moved, np.int64(i), axis=2), op.constant(fixed, dtype=X.dtype))
-        return op.Sub(op.Div(op.Add(op.Mul(at, 2.0), 1.0), float(size[i])), 1.0)
+    def along(i):
+        """Where each tap of each output lies on one axis, in GridSample's measure: -1 and 1 are the outer edges."""
+        start = op.Sub(op.Mul(places(op, result[i]), np.int64(strides[i])), np.int64(pads[i]))
+        taps_at = (np.indices(kernel)[i].reshape(-1, 1) * dilations[i]).astype(np.int64)
+        fixed_at = op.Unsqueeze(op.Add(op.Unsqueeze(start, [0]), taps_at), [2 if i == 0 else 1])
+        at = op.Add(op.Gather(moved, np.int64(i), axis=2), op.Cast(fixed_at, to=X.dtype))
+        return op.Sub(op.Div(op.Add(op.Mul(at, 2.0), 1.0), scalar(op, size[i], X.dtype)), 1.0)
 
-    points = [op.Reshape(along(i, fixed), [n * groups, taps * result[0], result[1], 1]) for i, fixed in ((1, columns), (0, rows))]
-    seen = op.GridSample(op.Reshape(X, [n * groups, c // groups, *size]), op.Concat(*points, axis=-1), align_corners=0)
-    seen = op.Reshape(seen, [n * groups, c // groups, taps, *result])
+    rows = product(op, [taps, result[0]])
+    points = [op.reshape(along(i), [images, rows, result[1], 1]) for i in (1, 0)]
+    seen = op.GridSample(op.reshape(X, [images, c // groups, *size]), op.Concat(*points, axis=-1), align_corners=0)
+    seen = op.reshape(seen, [images, c // groups, taps, *result])
     if mask is not None:
-        seen = op.Mul(seen, op.Reshape(mask, [n * groups, 1, taps, *result]))
-    seen = op.Reshape(seen, [n, group, c // group * taps, int(np.prod(result))])
-    weights = op.Reshape(W, [1, group, out // group, c // group * taps])
-    y = op.Reshape(op.MatMul(weights, seen), [n, out, *result])
+        seen = op.Mul(seen, op.reshape(mask, [images, 1, taps, *result]))
+    seen = op.reshape(seen, [n, group, inner * taps, product(op, result)])
+    weights = op.Reshape(W, [1, group, out // group, inner * taps])
+    y = op.reshape(op.MatMul(weights, seen), [n, out, *result])
     return y if B is None else op.Add(y, op.Reshape(B, [1, -1, 1, 1]))

@@ -1,13 +1,12 @@
-"""Images: resizing and sampling as weighted sums of gathered elements, and choosing among boxes."""
+"""Images: resizing as weighted sums of gathered elements, and choosing among boxes."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.expand import expand
+from onnxbridge.hub.expand.axis import element, places, scalar
 from onnxbridge.hub.fold import static
 
 _DOUBLE = 11
@@ -36,7 +35,7 @@ def resize(
         factor, same = static(factors[i]), static(results[i])
         if factor is not None and factor.item() == 1.0 and not crop and same is not None and same.item() == lengths[i]:
             continue
-        ends = None if roi is None else [_element(op, op.Cast(roi, to=_DOUBLE), j) for j in (i, i + len(axes))]
+        ends = None if roi is None else [element(op, op.Cast(roi, to=_DOUBLE), j) for j in (i, i + len(axes))]
         place = _places(op, coordinate_transformation_mode, factors[i], lengths[i], results[i], ends)
         last = op.Sub(_double(op, lengths[i]), 1.0)
         if mode == "nearest":
@@ -58,20 +57,16 @@ def _double(op, length):
     return op.constant(np.float64(length)) if isinstance(length, int) else op.Cast(length, to=_DOUBLE)
 
 
-def _element(op, values, i):
-    return op.Squeeze(op.Slice(values, [i], [i + 1], [0]), [0])
-
-
 def _scaling(op, lengths, scales, sizes, policy):
     """The factor and the new length of each axis, float64 and int64 scalars."""
     if scales is not None:
         wide = op.Cast(scales, to=_DOUBLE)
-        factors = [_element(op, wide, i) for i in range(len(lengths))]
+        factors = [element(op, wide, i) for i in range(len(lengths))]
         results = [op.Cast(op.Floor(op.Mul(f, _double(op, n))), to=7) for f, n in zip(factors, lengths, strict=True)]
         return factors, results
     if sizes is None:
         raise Unsupported("Resize with neither scales nor sizes")
-    wanted = [_element(op, sizes, i) for i in range(len(lengths))]
+    wanted = [element(op, sizes, i) for i in range(len(lengths))]
     factors = [op.Div(op.Cast(w, to=_DOUBLE), _double(op, n)) for w, n in zip(wanted, lengths, strict=True)]
     if policy == "stretch":
         return factors, wanted
@@ -127,7 +122,7 @@ def _weighted(op, y, axis, place, last, factor, mode, a, antialias, exclude_outs
     first = op.Add(op.Floor(op.Div(-reach, shrink)), 1.0)
     around = op.Range(first, op.Sub(2.0, first), op.constant(np.float64(1.0)))
     distance = op.Abs(op.Mul(op.Sub(op.Unsqueeze(around, [0]), ratio), shrink))
-    weights = op.Clip(op.Sub(1.0, distance), 0.0, 1.0) if mode == "linear" else _cubic(op, distance, a)
+    weights = op.Clip(op.Sub(1.0, distance), 0.0, 1.0) if mode == "linear" else cubic(op, distance, a)
     index = op.Add(op.Unsqueeze(base, [1]), op.Unsqueeze(around, [0]))
     if exclude_outside:
         inside = op.And(op.GreaterOrEqual(index, 0.0), op.LessOrEqual(index, last))
@@ -140,7 +135,7 @@ def _weighted(op, y, axis, place, last, factor, mode, a, antialias, exclude_outs
     return op.ReduceSum(op.Mul(gathered, weights), [axis + 1], keepdims=0)
 
 
-def _cubic(op, x, a):
+def cubic(op, x, a):
     square = op.Mul(x, x)
     cube = op.Mul(square, x)
     near = op.Add(op.Sub(op.Mul(cube, a + 2), op.Mul(square, a + 3)), 1.0)
@@ -148,86 +143,22 @@ def _cubic(op, x, a):
     return op.Where(op.LessOrEqual(x, 1.0), near, op.Where(op.Less(x, 2.0), far, 0.0))
 
 
-@expand("GridSample")
-def grid_sample(op, X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
-    """Any number of axes: each output mixes the neighbours of its point, 1, 2 or 4 in each, picked from the flattened axes."""
-    if X.shape is None or not all(isinstance(n, int) for n in X.shape[2:]):
-        raise Unsupported("a dynamic size")
-    sizes = list(X.shape[2:])
-    axes = []
-    for d, n in enumerate(sizes):
-        p = op.Gather(grid, len(sizes) - 1 - d, axis=-1)
-        p = op.Mul(op.Add(p, 1.0), (n - 1) / 2) if align_corners else op.Div(op.Sub(op.Mul(op.Add(p, 1.0), float(n)), 1.0), 2.0)
-        taps = _grid_taps(op, p, n, mode, padding_mode, align_corners)
-        axes.append([_grid_tap(op, at, w, n, padding_mode, align_corners) for at, w in taps])
-    batch, channels, points = op.size(X, 0), op.size(X, 1), [op.size(grid, i) for i in range(1, len(sizes) + 1)]
-    flat = op.Reshape(X, op.dims([batch, channels, -1]))
-    total = None
-    for taps in itertools.product(*axes):
-        place, weight = taps[0]
-        for n, (at, w) in zip(sizes[1:], taps[1:], strict=True):
-            place, weight = (
-                op.Add(op.Mul(place, float(n)), at),
-                w if weight is None else weight if w is None else op.Mul(weight, w),
-            )
-        index = op.Reshape(place, op.dims([batch, 1, -1]))
-        picked = op.GatherElements(flat, op.Expand(index, op.dims([1, channels, 1])), axis=2)
-        part = picked if weight is None else op.Mul(picked, op.Cast(op.Reshape(weight, op.dims([batch, 1, -1])), to=X.dtype))
-        total = part if total is None else op.Add(total, part)
-    return op.Reshape(total, op.dims([batch, channels, *points]))
-
-
-_INT64 = 7
-
-
-def _grid_taps(op, p, n, mode, padding_mode, align_corners):
-    """The places along one axis that points are mixed from, each with its weight, None for one."""
-    if mode == "nearest":
-        return [(op.Round(p if padding_mode == "zeros" else _folded(op, p, n, padding_mode, align_corners)), None)]
-    low = op.Floor(p)
-    part = op.Sub(p, low)
-    if mode == "linear":
-        return [(low, op.Sub(1.0, part)), (op.Add(low, 1.0), part)]
-    if mode == "cubic":
-        return [(op.Add(low, float(i)), _cubic(op, op.Abs(op.Sub(part, float(i))), -0.75)) for i in range(-1, 3)]
-    raise Unsupported(f"mode {mode!r}")
-
-
-def _grid_tap(op, at, weight, n, padding_mode, align_corners):
-    """The place inside of the axis; with zeros around it, one outside weighs nothing."""
-    if padding_mode != "zeros":
-        return op.Cast(_folded(op, at, n, padding_mode, align_corners), to=_INT64), weight
-    inside = op.Cast(op.And(op.GreaterOrEqual(at, 0.0), op.Less(at, float(n))), to=at.dtype)
-    return op.Cast(op.Clip(at, 0.0, n - 1.0), to=_INT64), inside if weight is None else op.Mul(weight, inside)
-
-
-def _folded(op, p, n, padding_mode, align_corners):
-    """Points brought back between the first and the last element."""
-    if padding_mode == "reflection":
-        first, span = (0.0, n - 1.0) if align_corners else (-0.5, float(n))
-        if not span:
-            return op.Mul(p, 0.0)
-        around = op.Sub(op.Sub(p, first), op.Mul(op.Floor(op.Div(op.Sub(p, first), 2 * span)), 2 * span))
-        p = op.Add(op.Sub(span, op.Abs(op.Sub(around, span))), first)
-    elif padding_mode != "border":
-        raise Unsupported(f"padding_mode {padding_mode!r}")
-    return op.Clip(p, 0.0, n - 1.0)
-
-
 @expand("NonMaxSuppression")
 def non_max_suppression(
     op, boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
 ):
     """In each turn of a loop every class of every image picks its best box left, and drops those that overlap with it."""
-    if max_output_boxes_per_class is None or boxes.shape is None or not isinstance(boxes.shape[1], int):
-        raise Unsupported("no limit, or a dynamic number of boxes")
-    count = boxes.shape[1]
-    most = op.Min(op.Reshape(max_output_boxes_per_class, np.zeros(0, np.int64)), np.int64(count))
+    if max_output_boxes_per_class is None:
+        raise Unsupported("no limit, which means no boxes")
+    count = op.size(boxes, 1)
+    most = op.Min(op.Reshape(max_output_boxes_per_class, np.zeros(0, np.int64)), scalar(op, count))
     limit = op.constant(np.float32(0)) if iou_threshold is None else op.Reshape(iou_threshold, np.zeros(0, np.int64))
     top, left, bottom, right = (op.Unsqueeze(e, [1]) for e in _edges(op, boxes, center_point_box))
     area = op.Mul(op.Sub(bottom, top), op.Sub(right, left))
     gone = op.constant(np.float32(-np.inf))
     live = scores if score_threshold is None else op.Where(op.Greater(scores, score_threshold), scores, gone)
+
+    every = op.Reshape(places(op, count), [1, 1, -1])
 
     def body(trip, going, live):
         best = op.ArgMax(live, axis=2, keepdims=1)
@@ -241,14 +172,14 @@ def non_max_suppression(
         shared = op.Mul(op.Relu(tall), op.Relu(wide))
         union = op.Sub(op.Add(own(area), area), shared)
         overlaps = op.And(op.Greater(union, 0.0), op.Greater(shared, op.Mul(union, limit)))
-        itself = op.Equal(op.constant(np.arange(count).reshape(1, 1, -1)), best)
+        itself = op.Equal(every, best)
         return [going, op.Where(op.Or(overlaps, itself), gone, live), op.Squeeze(best, [2]), op.Squeeze(valid, [2])]
 
     _, best, valid = op.Loop(most, True, live, body=body, outputs=3)
     # (turns, images, classes) as (images, classes, turns), so that what is chosen comes in the order of the standard
     best, valid = (op.Transpose(v, perm=[1, 2, 0]) for v in (best, valid))
-    places = op.Transpose(op.NonZero(valid), perm=[1, 0])
-    return op.Concat(op.Slice(places, [0], [2], [1]), op.Unsqueeze(op.GatherND(best, places), [1]), axis=1)
+    chosen = op.Transpose(op.NonZero(valid), perm=[1, 0])
+    return op.Concat(op.Slice(chosen, [0], [2], [1]), op.Unsqueeze(op.GatherND(best, chosen), [1]), axis=1)
 
 
 def _edges(op, boxes, center_point_box):

@@ -21,7 +21,7 @@ def _distance(op, x):
 def trilu(op, input, k=None, *, upper=1):
     k = np.int64(0) if k is None else op.Reshape(k, np.zeros(0, np.int64))
     kept = op.GreaterOrEqual(_distance(op, input), k) if upper else op.LessOrEqual(_distance(op, input), k)
-    return op.Where(kept, input, op.constant(0, dtype=input.dtype))
+    return op.And(kept, input) if input.dtype.name == "BOOL" else op.Where(kept, input, op.constant(0, dtype=input.dtype))
 
 
 @expand("EyeLike")

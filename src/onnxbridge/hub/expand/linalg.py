@@ -1,9 +1,13 @@
-"""Einsum in products of matrices: each operand transposed to (batch, own, summed), two at a time."""
+"""Einsum in products of matrices, each operand transposed to (batch, own, summed), two at a time; determinants by elimination."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.expand import expand
+from onnxbridge.hub.expand.axis import places, product, scalar
+from onnxbridge.hub.values import rank
 
 
 @expand("Einsum")
@@ -66,30 +70,39 @@ def _multiplied(op, a, la, b, lb, later):
     batch = [c for c in la if c in lb and c in later]
     summed = [c for c in la if c in lb and c not in later]
     own_a, own_b = [c for c in la if c not in lb], [c for c in lb if c not in la]
-    if not summed or not all(isinstance(v.shape[ls.index(c)], int) for v, ls in ((a, la), (b, lb)) for c in ls):
+    if not summed:
         letters = batch + summed + own_a + own_b
-        product = op.Mul(_placed(op, a, la, letters), _placed(op, b, lb, letters))
-        return _summed(op, product, "".join(letters), later)
-    sizes = {c: max(v.shape[ls.index(c)] for v, ls in ((a, la), (b, lb)) if c in ls) for c in la + lb}
-    empty = 1 if 0 in sizes.values() else None
+        outer = op.Mul(_placed(op, a, la, letters), _placed(op, b, lb, letters))
+        return _summed(op, outer, "".join(letters), later)
+    sizes = _sizes(op, a, la, b, lb)
+    empty = 1 if 0 in [n for n in sizes.values() if isinstance(n, int)] else None
 
     def matrix(v, letters, first, second):
         v = op.Transpose(v, perm=[letters.index(c) for c in batch + first + second])
-        wide = [v.shape[i] for i in range(len(batch))]
-        if any(v.shape[i] != sizes[c] for i, c in enumerate(batch + first + second) if c in summed):
-            v = op.Expand(v, [*wide, *(sizes[c] for c in first + second)])
-        return op.Reshape(v, [*wide, _product(sizes, first), _product(sizes, second)], allowzero=empty)
+        wide = [op.size(v, i) for i in range(len(batch))]
+        if any(v.shape[len(batch) + i] == 1 and sizes[c] != 1 for i, c in enumerate(first + second) if c in summed):
+            v = op.Expand(v, op.dims([*wide, *(sizes[c] for c in first + second)]))
+        if len(first) == len(second) == 1:
+            return v
+        both = (product(op, [sizes[c] for c in part]) for part in (first, second))
+        return op.Reshape(v, op.dims([*wide, *both]), allowzero=empty)
 
-    product = op.MatMul(matrix(a, la, own_a, summed), matrix(b, lb, summed, own_b))
+    result = op.MatMul(matrix(a, la, own_a, summed), matrix(b, lb, summed, own_b))
     letters = batch + own_a + own_b
-    return op.Reshape(product, [sizes[c] for c in letters], allowzero=empty), "".join(letters)
+    if len(own_a) != 1 or len(own_b) != 1:
+        result = op.Reshape(result, op.dims([sizes[c] for c in letters]), allowzero=empty)
+    return result, "".join(letters)
 
 
-def _product(sizes, letters):
-    total = 1
-    for c in letters:
-        total *= sizes[c]
-    return total
+def _sizes(op, a, la, b, lb):
+    """The size of each letter; where one operand has 1 the other's counts."""
+    found = {}
+    for v, letters in ((a, la), (b, lb)):
+        for i, c in enumerate(letters):
+            size = op.size(v, i)
+            if found.get(c, 1) == 1 if isinstance(found.get(c, 1), int) else False:
+                found[c] = size
+    return found
 
 
 def _placed(op, value, letters, wanted):
@@ -98,3 +111,45 @@ def _placed(op, value, letters, wanted):
     value = op.Transpose(value, perm=order) if order != sorted(order) else value
     missing = [i for i, c in enumerate(wanted) if c not in letters]
     return op.Unsqueeze(value, missing) if missing else value
+
+
+@expand("Gemm")
+def gemm(op, A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
+    a, b = (op.Transpose(v, perm=[1, 0]) if turned else v for v, turned in ((A, transA), (B, transB)))
+    y = op.MatMul(a, b)
+    y = y if alpha == 1.0 else op.Mul(y, alpha)
+    return y if C is None else op.Add(y, C if beta == 1.0 else op.Mul(C, beta))
+
+
+_UNROLLED = 8
+
+
+@expand("Det")
+def det(op, X):
+    """The product of the pivots of an elimination that picks the largest of each column, with a sign for each exchange."""
+    size, order = op.size(X, -1), rank(X)
+    matrix = op.Reshape(X, op.dims([-1, size, size]))
+    index = op.Reshape(places(op, size), [1, -1])
+    result = op.Expand(op.constant(1, dtype=X.dtype), op.dims([op.size(matrix, 0)]))
+
+    def step(k, matrix, result):
+        column = op.Gather(matrix, k, axis=2)
+        best = op.ArgMax(op.Where(op.GreaterOrEqual(index, k), op.Abs(column), -1.0), axis=1, keepdims=1)
+        turned = op.Where(op.Equal(index, k), best, op.Where(op.Equal(index, best), k, index))
+        matrix = op.GatherElements(matrix, op.Expand(op.Unsqueeze(turned, [2]), op.Shape(matrix)), axis=1)
+        row = op.Gather(matrix, k, axis=1)
+        pivot = op.Gather(row, k, axis=1)
+        below = op.Where(op.Greater(index, k), op.Gather(matrix, k, axis=2), 0.0)
+        safe = op.Where(op.Equal(pivot, 0.0), 1.0, pivot)
+        taken = op.Mul(op.Unsqueeze(op.Div(below, op.Unsqueeze(safe, [1])), [2]), op.Unsqueeze(row, [1]))
+        signed = op.Where(op.Equal(op.Squeeze(best, [1]), k), pivot, op.Neg(pivot))
+        return op.Sub(matrix, taken), op.Mul(result, signed)
+
+    if isinstance(size, int) and size <= _UNROLLED:
+        for k in range(size):
+            matrix, result = step(np.int64(k), matrix, result)
+    else:
+        _, result = op.Loop(
+            scalar(op, size), True, matrix, result, body=lambda k, going, *held: [going, *step(k, *held)], outputs=2
+        )
+    return op.reshape(result, [op.size(X, d) for d in range(order - 2)])

@@ -6,6 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.expand import expand
+from onnxbridge.hub.expand.axis import reversed_along_first
 
 # Name: the function of (op, x, alpha, beta), and the defaults of alpha and beta where it takes them.
 _ACTIVATIONS = {
@@ -96,8 +97,7 @@ def _steps(op, rows, states, lengths, steps, back, cell):
     trips = op.constant(np.int64(steps)) if isinstance(steps, int) else steps
     *final, y = op.Loop(trips, True, *states, body=body, outputs=len(states) + 1)
     if back:
-        places = op.Range(last, np.int64(-1), np.int64(-1))
-        y = op.Gather(y, places, axis=0)
+        y = reversed_along_first(op, y)
     return (y, *final)
 
 

@@ -1,17 +1,18 @@
-"""Running sums and products: in as many steps as the length has bits, each combining pairs that lie twice as far apart."""
+"""Running sums and products: along an axis of known length in as many steps as the length has bits, otherwise in a loop."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
+from onnxbridge.hub.expand.axis import reversed_along_first, scalar
+from onnxbridge.hub.values import rank
 
 
 def running(op, combine, x, axis, neutral, exclusive, reverse):
-    """Along an axis of known length; `neutral` is what nothing combines to."""
-    if x.shape is None or not isinstance(x.shape[axis], int):
-        raise Unsupported("the length of the axis must be known")
-    axis %= len(x.shape)
+    """`neutral` is what nothing combines to."""
+    axis %= rank(x)
+    if not isinstance(x.shape[axis], int):
+        return _in_a_loop(op, combine, x, axis, neutral, exclusive, reverse)
     length = x.shape[axis]
 
     def part(v, start, stop):
@@ -19,6 +20,7 @@ def running(op, combine, x, axis, neutral, exclusive, reverse):
 
     y, step = x, 1
     while step < length:
+        # each combines pairs that lie twice as far apart as those before
         ahead, behind = part(y, 0, length - step), part(y, step, length)
         pairs = combine(ahead, behind)
         pieces = (pairs, part(y, length - step, length)) if reverse else (part(y, 0, step), pairs)
@@ -31,3 +33,20 @@ def running(op, combine, x, axis, neutral, exclusive, reverse):
     if length == 1:
         return nothing
     return op.Concat(part(y, 1, length), nothing, axis=axis) if reverse else op.Concat(nothing, part(y, 0, length - 1), axis=axis)
+
+
+def _in_a_loop(op, combine, x, axis, neutral, exclusive, reverse):
+    length = scalar(op, op.size(x, axis))
+    last = op.Sub(length, np.int64(1))
+    start = op.Expand(op.constant(neutral, dtype=x.dtype), op.dims([op.size(x, d) for d in range(rank(x)) if d != axis]))
+
+    def body(step, going, held):
+        new = combine(held, op.Gather(x, op.Sub(last, step) if reverse else step, axis=axis))
+        return [going, new, op.Identity(held) if exclusive else op.Identity(new)]
+
+    _, y = op.Loop(length, True, start, body=body, outputs=2)
+    if reverse:
+        y = reversed_along_first(op, y)
+    order = list(range(1, rank(x)))
+    order.insert(axis, 0)
+    return op.Transpose(y, perm=order) if axis else y

@@ -1,4 +1,4 @@
-"""Bring docs/coverage.md and the README's table in step with the rule tables: `make docs`."""
+"""Bring docs/coverage.md, docs/core.md and the README's table in step with the rule tables: `make docs`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 from onnxbridge import coverage
+from onnxbridge.hub import core
 
 ROOT = Path(__file__).parents[1]
 
 if __name__ == "__main__":
     (ROOT / "docs" / "coverage.md").write_text(coverage.page())
+    (ROOT / "docs" / "core.md").write_text(core.page())
     readme = ROOT / "README.md"
     table = f"<!-- coverage -->\n{coverage.summary()}\n<!-- /coverage -->"
     readme.write_text(re.sub(r"<!-- coverage -->.*<!-- /coverage -->", lambda _: table, readme.read_text(), flags=re.S))

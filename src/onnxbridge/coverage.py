@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import onnx
 
 from onnxbridge import plugins
+from onnxbridge.hub import core
 from onnxbridge.hub.expand import covers
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.rules import Rules
@@ -47,7 +48,17 @@ def backend_cell(rules: Rules, op: str) -> Cell:
     if op in rules:
         rule = rules[op]
         return Cell(NATIVE, rule.limits, rule.needs)
-    return Cell(EXPANDED) if covers(op) else Cell(NO)
+    if not covers(op):
+        return Cell(NO)
+    lacking = sorted(_lacking(rules, op))
+    return Cell(EXPANDED, f"where that does not take {', '.join(lacking)}" if lacking else "")
+
+
+def _lacking(rules: Rules, op: str) -> frozenset[str]:
+    """The operators of the core that a backend has no rule for, and to which an expansion may lead."""
+    if op in rules:
+        return frozenset()
+    return frozenset([op]) if not covers(op) else frozenset().union(*(_lacking(rules, part) for part in core.written_in(op)))
 
 
 def backends() -> dict[str, dict[str, Cell]]:

@@ -56,7 +56,7 @@ class Builder:
         """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
         schema = schema_of(op_type, domain, self._versions.get(domain))
         values = inference.promote(schema, inputs, self.constant)
-        attributes = [a for name, v in attrs.items() if (a := self._attribute(schema, name, v, values)) is not None]
+        attributes = [a for name, v in attrs.items() if (a := self._attribute(schema, name, v, values, attrs)) is not None]
         for name, declared in schema.attributes.items():
             if declared.required and name not in {a.name for a in attributes}:
                 raise TypeError(f"{op_type} needs the attribute {name!r}")
@@ -113,7 +113,9 @@ class Builder:
             name=self.unique(name), type=ir.TensorType(dtype), shape=None if shape is None else ir.Shape(list(shape))
         )
 
-    def _attribute(self, schema: onnx.defs.OpSchema, name: str, value: Any, inputs: Sequence[ir.Value | None]) -> ir.Attr | None:
+    def _attribute(
+        self, schema: onnx.defs.OpSchema, name: str, value: Any, inputs: Sequence[ir.Value | None], attrs: Mapping[str, Any]
+    ) -> ir.Attr | None:
         declared = schema.attributes.get(name)
         if declared is None:
             raise TypeError(f"{schema.name} has no attribute {name!r}")
@@ -123,7 +125,8 @@ class Builder:
         if kind == ir.AttributeType.GRAPH:
             if isinstance(value, ir.Graph):
                 return ir.AttrGraph(name, value)
-            return ir.AttrGraph(name, self._body(f"{schema.name}_{name}", value, inference.body_inputs(schema.name, inputs)))
+            given = inference.body_inputs(schema.name, inputs, attrs)
+            return ir.AttrGraph(name, self._body(f"{schema.name}_{name}", value, given))
         return ir.Attr(name, kind, inference.attribute_value(kind, name, value))
 
     def _body(self, name: str, function: Callable[..., Any], inputs: Iterable[tuple[str, ir.TypeAndShape]]) -> ir.Graph:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,9 @@ def attribute_value(kind: ir.AttributeType, name: str, value: Any) -> Any:
     raise TypeError(f"attribute {name!r} must be {kind.name.lower()}, not {value!r}")
 
 
-def body_inputs(op_type: str, inputs: Sequence[ir.Value | None]) -> list[tuple[str, ir.TypeAndShape]]:
+def body_inputs(
+    op_type: str, inputs: Sequence[ir.Value | None], attrs: Mapping[str, Any] = MappingProxyType({})
+) -> list[tuple[str, ir.TypeAndShape]]:
     """Names and types of the inputs that a control-flow operator gives to its body."""
 
     def like(v: ir.Value, label: str, drop: bool = False) -> tuple[str, ir.TypeAndShape]:
@@ -156,6 +159,10 @@ def body_inputs(op_type: str, inputs: Sequence[ir.Value | None]) -> list[tuple[s
             rank = None if v.shape is None else ir.Shape([None] * len(v.shape))
             states.append((f"state_{i}", ir.TypeAndShape(v.type, rank)))
         return counters + states
+    if op_type == "Scan" and not set(attrs) & {"scan_input_axes", "scan_output_axes"}:
+        states = len(inputs) - attrs["num_scan_inputs"]
+        known = [v for v in inputs if v is not None]
+        return [like(v, f"state_{i}" if i < states else f"item_{i - states}", drop=i >= states) for i, v in enumerate(known)]
     raise TypeError(f"{op_type}: give the body as an ir.Graph")
 
 
@@ -195,7 +202,7 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
         return
     try:
         told = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
-    except onnx.shape_inference.InferenceError as e:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as e:
         raise TypeError(f"{node.op_type}: {str(e).strip().splitlines()[0]}") from e
     for label, v in zip(outputs, node.outputs, strict=True):
         if label in told:
@@ -233,6 +240,12 @@ def _infer_from_bodies(node: ir.Node) -> None:
             if end.shape is not None:
                 start = node.inputs[i + 2].shape if i < states and node.inputs[i + 2] is not None else None  # type: ignore[union-attr]
                 v.shape = _common(end.shape, start) if i < states else ir.Shape([None, *end.shape])
+    elif node.op_type == "Scan" and not set(node.attributes) & {"scan_input_axes", "scan_output_axes"}:
+        states = len(node.inputs) - node.attributes["num_scan_inputs"].as_int()
+        turns = next((list(v.shape)[:1] for v in node.inputs[states:] if v is not None and v.shape is not None), [None])
+        for i, (v, end) in enumerate(zip(node.outputs, bodies[0].outputs, strict=True)):
+            v.type = end.type
+            v.shape = end.shape if i < states or end.shape is None else ir.Shape([*turns, *end.shape])
 
 
 def _common(a: ir.Shape | None, b: ir.Shape | None) -> ir.Shape | None:

@@ -191,15 +191,22 @@ def _export(module: Any, given: Example) -> Any:
 
 
 def _functional(program: Any) -> Any:
-    """The program without writes that are seen through another tensor; most have none and pass as they are."""
-    if not aliasing.needs_functionalisation(program.graph):
+    """The program without writes that are seen through another tensor, without vmap and autocast; most pass as they are."""
+    if not _around(program) and not aliasing.needs_functionalisation(program.graph):
         return program
     torch = frameworks.torch()
     with quiet(), torch.no_grad():
         program = program.run_decompositions({})
-    if any(n.target is torch.ops.aten._native_batch_norm_legit_functional.default for n in program.graph.nodes):
+    training = torch.ops.aten._native_batch_norm_legit_functional.default
+    if program.graph_signature.buffers_to_mutate and any(n.target is training for n in program.graph.nodes):
         raise UsageError("the program was exported in training mode: its norms update their statistics; export it after eval()")
     return program
+
+
+def _around(program: Any) -> bool:
+    """Whether anything changes what the operators around it mean: vmap's batches, autocast's dtypes, tensors inside tensors."""
+    targets = {getattr(n.target, "__name__", "") for n in program.graph.nodes if n.op == "call_function"}
+    return bool(targets & {"_add_batch_dim", "wrap_with_autocast", "access_subclass_inner_tensor.default"})
 
 
 @contextlib.contextmanager

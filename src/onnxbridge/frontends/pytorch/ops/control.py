@@ -46,6 +46,20 @@ def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs, *, used:
     return _tuple(op.Loop(None, first, *start, body=body, outputs=len(used)))
 
 
+@rule("higher_order::scan")
+def scan(op, combine_fn, init, xs, additional_inputs, *, used: Outputs):
+    def body(*given):
+        return tuple(op.constant(v) for v in combine_fn(*given, *additional_inputs))
+
+    start = [op.constant(v) for v in (*init, *xs)]
+    return _tuple(op.Scan(*start, body=body, num_scan_inputs=len(xs), outputs=len(used)))
+
+
+@rule("higher_order::map_impl")
+def map_impl(op, f, xs, pos_args, *, used: Outputs):
+    return scan(op, f, (), xs, pos_args, used=used)
+
+
 def _flag(op, results):
     [condition] = results
     return op.reshape(cast(op, condition, D.BOOL), [])

@@ -1,0 +1,176 @@
+"""Quantization, as PT2E and torchao write it: pairs of QuantizeLinear and DequantizeLinear, and weights of four bits."""
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.hub.fold import static
+from onnxbridge.rules import Int, Ints
+
+D = ir.DataType
+_RANGES = {D.INT8: (-128, 127), D.UINT8: (0, 255), D.INT16: (-32768, 32767), D.UINT16: (0, 65535)}
+_FOUR_BITS = {(-8, 7): ml_dtypes.int4, (0, 15): ml_dtypes.uint4}
+
+
+def quantized(op, input, scale, zero_point, quant_min, quant_max, dtype, **grain):
+    """Floating point as integers of a range that may be narrower than their dtype's."""
+    if dtype not in _RANGES:
+        raise Unsupported(f"quantization to {dtype.name}")
+    low, high = _RANGES[dtype]
+    quant_min, quant_max = (low if quant_min is None else quant_min), (high if quant_max is None else quant_max)
+    scale = cast(op, scale, D.FLOAT)
+    zero_point = cast(op, zero_point if zero_point is not None else op.Sub(scale, scale), dtype)
+    result = op.QuantizeLinear(cast(op, input, D.FLOAT), scale, zero_point, **grain)
+    if (quant_min, quant_max) == (low, high):
+        return result
+    return op.Clip(result, cast(op, quant_min, dtype), cast(op, quant_max, dtype))
+
+
+def _instead(op, value, array):
+    """A weight's values in another dtype, under the weight's own name."""
+    made = op.constant(array, value.name)
+    made.name, value.name = value.name, made.name
+    return made
+
+
+def dequantized(op, input, scale, zero_point, quant_min, quant_max, out_dtype, **grain):
+    """Integers as floating point; weights that need four bits are kept in four."""
+    known, kind = static(input), _FOUR_BITS.get((quant_min, quant_max))
+    if known is not None and kind is not None and (zero_point is None or static(zero_point) is not None):
+        input = _instead(op, input, known.astype(kind))
+        zero_point = zero_point if zero_point is None else op.constant(static(zero_point).astype(kind))
+    elif zero_point is not None:
+        zero_point = cast(op, zero_point, input.dtype)
+    result = op.DequantizeLinear(input, cast(op, scale, D.FLOAT), zero_point, **grain)
+    return cast(op, result, out_dtype or D.FLOAT)
+
+
+def _one(op, x):
+    """A quantization parameter of a whole tensor, which may come with dimensions."""
+    return op.reshape(x, []) if isinstance(x, ir.Value) else x
+
+
+@rule("quantized_decomposed::quantize_per_tensor", "quantized_decomposed::quantize_per_tensor.tensor")
+def quantize_per_tensor(op, input, scale, zero_point, quant_min, quant_max, dtype):
+    return quantized(op, input, _one(op, scale), _one(op, zero_point), quant_min, quant_max, dtype)
+
+
+@rule("quantized_decomposed::quantize_per_tensor.tensor2")
+def quantize_per_tensor2(op, input, scale, zero_point, quant_min: Int, quant_max: Int, dtype):
+    return quantized(op, input, _one(op, scale), _one(op, zero_point), quant_min, quant_max, dtype)
+
+
+@rule("quantized_decomposed::dequantize_per_tensor", "quantized_decomposed::dequantize_per_tensor.tensor")
+def dequantize_per_tensor(op, input, scale, zero_point, quant_min, quant_max, dtype, *, out_dtype=None):
+    zero_point = _one(op, zero_point if isinstance(zero_point, ir.Value) else op.constant(np.int64(zero_point)))
+    return dequantized(op, input, _one(op, scale), zero_point, quant_min, quant_max, out_dtype)
+
+
+@rule("quantized_decomposed::dequantize_per_tensor.tensor2")
+def dequantize_per_tensor2(op, input, scale, zero_point, quant_min: Int, quant_max: Int, dtype, *, out_dtype=None):
+    return dequantized(op, input, _one(op, scale), _one(op, zero_point), quant_min, quant_max, out_dtype)
+
+
+@rule("quantized_decomposed::quantize_per_channel")
+def quantize_per_channel(op, input, scales, zero_points, axis, quant_min, quant_max, dtype):
+    return quantized(op, input, scales, zero_points, quant_min, quant_max, dtype, axis=axis)
+
+
+@rule("quantized_decomposed::dequantize_per_channel")
+def dequantize_per_channel(op, input, scales, zero_points, axis, quant_min, quant_max, dtype, *, out_dtype=None):
+    return dequantized(op, input, scales, zero_points, quant_min, quant_max, out_dtype, axis=axis)
+
+
+def chosen(op, low, high, quant_min, quant_max, eps, symmetric):
+    """Scale and zero point in floating point, for values from `low` to `high`."""
+    low, high = op.Min(low, 0.0), op.Max(high, 0.0)
+    if symmetric:
+        half = float(quant_max - quant_min) / 2
+        scale = op.Max(op.Div(op.Max(op.Neg(low), high), half), eps)
+        return scale, op.Mul(op.Sub(scale, scale), scale)
+    scale = op.Max(op.Div(op.Sub(high, low), float(quant_max - quant_min)), eps)
+    zero_point = op.Sub(float(quant_min), op.Round(op.Div(low, scale)))
+    return scale, op.Clip(zero_point, float(quant_min), float(quant_max))
+
+
+@rule("quantized_decomposed::choose_qparams.tensor")
+def choose_qparams(op, input, quant_min, quant_max, eps, dtype):
+    x = cast(op, input, D.FLOAT)
+    low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
+    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps, symmetric=False)
+    return op.reshape(cast(op, scale, D.DOUBLE), [1]), op.reshape(cast(op, zero_point, D.INT64), [1])
+
+
+@rule("quantized_decomposed::choose_qparams_symmetric.tensor")
+def choose_qparams_symmetric(op, input, quant_min, quant_max, eps, dtype):
+    x = cast(op, input, D.FLOAT)
+    low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
+    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps, symmetric=True)
+    middle = 128 if dtype == D.UINT8 and (quant_min, quant_max) == (0, 255) else (quant_min + quant_max) // 2
+    if dtype == D.UINT8:
+        zero_point = op.Add(zero_point, float(middle))
+    return op.reshape(cast(op, scale, D.DOUBLE), [1]), op.reshape(cast(op, zero_point, D.INT64), [1])
+
+
+def _grain(op, input, block_size, scale, zero_point):
+    """How a block of torchao's lies in the tensor as ONNX says it, with scale and zero point in that form."""
+    sizes = [d if isinstance(d, int) else None for d in input.shape]
+    wide = [i for i, b in enumerate(block_size) if b != 1]
+    whole = [i for i, b in enumerate(block_size) if b in (-1, sizes[i])]
+    single = [i for i, b in enumerate(block_size) if b == 1 and sizes[i] != 1]
+
+    def shaped(target):
+        return (op.reshape(scale, target), None if zero_point is None else op.reshape(zero_point, target))
+
+    if not single and len(whole) == len(block_size):
+        return (*shaped([]), {})
+    if len(single) == 1 and len(whole) >= len(block_size) - 1:
+        return (*shaped([-1]), {"axis": single[0]})
+    if len(wide) != 1:
+        raise Unsupported(f"quantization in blocks of {list(block_size)}")
+    [axis] = wide
+    blocks = [op.size(input, i) if i != axis else sizes[i] // b for i, b in enumerate(block_size)]
+    return (*shaped(blocks), {"axis": axis, "block_size": block_size[axis]})
+
+
+@rule("torchao::quantize_affine")
+def quantize_affine(op, input, block_size: Ints, scale, zero_point, output_dtype, quant_min=None, quant_max=None):
+    scale, zero_point, grain = _grain(op, input, block_size, scale, zero_point)
+    return quantized(op, input, scale, zero_point, quant_min, quant_max, output_dtype, **grain)
+
+
+@rule("torchao::dequantize_affine")
+def dequantize_affine(
+    op, input, block_size: Ints, scale, zero_point, input_dtype, quant_min=None, quant_max=None, output_dtype=D.FLOAT
+):
+    scale, zero_point, grain = _grain(op, input, block_size, scale, zero_point)
+    return dequantized(op, input, scale, zero_point, quant_min, quant_max, output_dtype, **grain)
+
+
+@rule("torchao::choose_qparams_affine")
+def choose_qparams_affine(
+    op, input, mapping_type, block_size: Ints, target_dtype, quant_min=None, quant_max=None, eps=None, scale_dtype=None,
+    zero_point_dtype=None, keepdim=False,
+):  # fmt: skip
+    if mapping_type not in ("SYMMETRIC", "ASYMMETRIC"):
+        raise Unsupported(f"mapping_type={mapping_type}")
+    if any(b not in (1, -1, d) for b, d in zip(block_size, input.shape, strict=True)):
+        raise Unsupported(f"quantization parameters of blocks of {list(block_size)}")
+    least, most = _RANGES[target_dtype]
+    quant_min, quant_max = (least if quant_min is None else quant_min), (most if quant_max is None else quant_max)
+    axes = [i for i, b in enumerate(block_size) if b != 1]
+    low, high = (op.call(name, input, axes, keepdims=int(keepdim)) for name in ("ReduceMin", "ReduceMax"))
+    eps = float(np.finfo(input.dtype.numpy()).smallest_normal) if eps is None else eps
+    symmetric = mapping_type == "SYMMETRIC"
+    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps, symmetric)
+    if symmetric:
+        zero_point = op.Add(zero_point, float(int((quant_max + quant_min + 1) / 2)))
+    return cast(op, scale, scale_dtype or input.dtype), cast(op, zero_point, zero_point_dtype or D.INT32)
+
+
+@rule("aten::_int_mm")
+def int_mm(op, self, mat2):
+    return op.MatMulInteger(self, mat2)

@@ -1,0 +1,103 @@
+"""torch's control flow as ONNX's: cond, while_loop, scan, map; and what changes the operators around it: vmap, autocast."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pytorch_judge import agrees
+from torch import nn
+from torch._higher_order_ops.map import map as mapped
+from torch._higher_order_ops.scan import scan
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+
+
+class Chooses(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, lambda x: self.a(x), lambda x: self.b(x).cos(), (x,))
+        return torch.cond(x.shape[0] > 4, lambda y: y + 1, lambda y: y - 1, (y,))
+
+
+def test_cond():
+    x = torch.randn(4, 3)
+    model = agrees(Chooses(), (x,), {"x": {0: "n"}}, [(x.abs(),), (-x.abs(),), (torch.randn(7, 3),)])
+    assert [n.op_type for n in model.graph].count("If") == 2
+
+
+class Repeats(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+
+    def forward(self, x):
+        def body(turn, y):
+            return turn + 1, self.a(y) + y * 2 + turn
+
+        return torch.while_loop(lambda turn, y: (turn < 9) & (y.abs().sum() < 50), body, (torch.tensor(0), x))
+
+
+def test_while_loop():
+    model = agrees(Repeats(), (torch.randn(4, 3),), {"x": {0: "n"}}, [(torch.randn(7, 3) * 100,), (torch.zeros(1, 3),)])
+    assert [n.op_type for n in model.graph].count("Loop") == 1
+
+
+class Scans(nn.Module):
+    def forward(self, x, h):
+        def step(states, item):
+            new = torch.tanh(states[0] + item)
+            return [new, states[1] + 1], [new * 2, states[1] + new]
+
+        return scan(step, [h, h * 0], x, dim=1, reverse=True)
+
+
+def test_scan():
+    given = (torch.randn(3, 6), torch.randn(3))
+    model = agrees(Scans(), given, {"x": {1: "time"}}, [(torch.randn(3, 9), torch.randn(3))])
+    assert [n.op_type for n in model.graph].count("Scan") == 1
+
+
+class Maps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 2)
+
+    def forward(self, x, y):
+        return mapped(lambda item, y: self.a(item) + y, x, y)
+
+
+def test_map():
+    model = agrees(Maps(), (torch.randn(5, 4, 3), torch.randn(2)), {"x": {0: "n"}}, [(torch.randn(2, 4, 3), torch.randn(2))])
+    assert [n.op_type for n in model.graph] == ["Scan"]
+
+
+def test_vmap():
+    class Each(nn.Module):
+        def forward(self, x, w):
+            return torch.vmap(lambda a, b: a @ b)(x, w)
+
+    given = (torch.randn(5, 2, 3), torch.randn(5, 3, 4))
+    model = agrees(Each(), given, {"x": {0: "n"}, "w": {0: "n"}}, [(torch.randn(2, 2, 3), torch.randn(2, 3, 4))])
+    assert [n.op_type for n in model.graph] == ["MatMul"]
+
+
+def test_autocast():
+    class Casts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 4, bias=False)
+
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.float16):
+                y = self.a(x)
+            return y.float() + x
+
+    # float16 keeps 11 bits, and its products of four terms are added in either order
+    agrees(Casts(), (torch.randn(2, 4),), rtol=2.0**-9)

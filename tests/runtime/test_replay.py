@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import numpy as np
+import onnx
 import pytest
 from onnx import numpy_helper, parser
 
@@ -160,3 +162,35 @@ def test_two_callers_at_once(crew):
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_a_plan_tells_what_was_put_together_and_what_it_costs():
+    text = """agraph (float[n,16,20,20] x, int64[2] at) => (float[a,b,c,d] y) {
+        u = Conv<pads = [1,1,1,1]>(x, w) v = BatchNormalization(u, s, s, s, one) r = Relu(v) g = Gather<axis = 1>(r, at)
+        k = Shape(x) z = Slice(k, from, to) t = Cast<to = 1>(z) q = Mul(g, t) y = Tanh(q) }"""
+    weights = {"w": draw(24, 16, 3, 3), "s": draw(24), "one": np.abs(draw(24)) + 1, "from": np.array([3]), "to": np.array([4])}
+    steps = Executor(model(text, **weights)).explain({"x": draw(2, 16, 20, 20), "at": np.array([3, 4])})
+    assert [(s.operators, s.runs) for s in steps] == [
+        (("Conv", "BatchNormalization", "Relu"), "machine code"), (("Gather",), "Python"), (("Shape",), "once"),
+        (("Slice",), "once"), (("Cast",), "once"), (("Mul",), "machine code"), (("Tanh",), "machine code"),
+    ]  # fmt: skip
+    conv = steps[0]
+    assert conv.shapes == ((2, 24, 20, 20),)
+    assert conv.flops == 2 * 2 * 24 * 20 * 20 * 16 * 9
+    assert conv.bytes == 4 * 2 * (16 + 24) * 20 * 20
+    assert "minimal filtering" in conv.algorithm
+
+
+def test_a_plan_on_drawn_inputs():
+    executor = Executor(model(NET, **WEIGHTS))
+    assert executor.explain()[0].operators == ("Conv", "Relu")
+
+
+def test_the_command_shows_the_plan(cli, tmp_path):
+    onnx.save(model(NET, **WEIGHTS), tmp_path / "net.onnx")
+    assert "step " not in cli("inspect", tmp_path / "net.onnx").out
+    out = cli("inspect", tmp_path / "net.onnx", "--plan").out
+    assert "step    Conv+Relu -> 2x20x20x20: machine code, tiles over rows of the kernel; " in out
+    found = json.loads(cli("inspect", tmp_path / "net.onnx", "--plan", "--json").out)["plan"]
+    assert found[0]["operators"] == ["Conv", "Relu"]
+    assert found[0]["flops"] == 2 * 2 * 20 * 20 * 20 * 27

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onnxbridge.cli import options, shell
+
+if TYPE_CHECKING:
+    from onnxbridge.runtime.explain import Planned
 
 
 @click.command("inspect")
@@ -16,13 +20,18 @@ from onnxbridge.cli import options, shell
 @options.frontend
 @options.inputs
 @options.dynamic
+@click.option("--plan", is_flag=True, help="How the bundled executor runs it: what it puts together, by which algorithm.")
 @options.json
-def command(source: str, weights: str | None, as_json: bool, **given: Any) -> None:
+def command(source: str, weights: str | None, plan: bool, as_json: bool, **given: Any) -> None:
     """Tell what SOURCE holds: inputs, outputs, operators, weights, where it comes from, the lowest opset that holds it."""
     from onnxbridge import api
 
     settings = options.chosen(given)
-    found = describe(api.load((source, weights) if weights else source, **settings))
+    model = api.load((source, weights) if weights else source, **settings)
+    found = describe(model)
+    steps = plan_of(model) if plan else []
+    if plan:
+        found["plan"] = [asdict(step) for step in steps]
     if as_json:
         shell.say(shell.as_json(found))
         return
@@ -37,6 +46,20 @@ def command(source: str, weights: str | None, as_json: bool, **given: Any) -> No
     shell.say("nodes   " + ", ".join(f"{op} {n}" for op, n in found["operators"].items()))
     for key, value in found["metadata"].items():
         shell.say(f"        {key} = {value}")
+    for step in steps:
+        made = " ".join("x".join(map(str, s)) or "scalar" for s in step.shapes)
+        how = f"{step.runs}{', ' if step.algorithm else ''}{step.algorithm}"
+        shell.say(f"step    {'+'.join(step.operators)} -> {made}: {how}; {step.bytes:,} bytes, {step.flops:,} flops")
+    if steps:
+        alone = sum(step.runs == "Python" for step in steps)
+        shell.say(f"plan    {len(steps)} steps, {alone} of them in Python; {sum(s.flops for s in steps):,} flops")
+
+
+def plan_of(model: Any) -> list[Planned]:
+    """The bundled executor's steps on drawn inputs."""
+    from onnxbridge.runtime import Executor
+
+    return Executor(model).explain()
 
 
 # The opsets that runtimes in use stop at.

@@ -6,7 +6,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +23,9 @@ from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.tape import recording
 from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
 from onnxbridge.runtime.replay import Recording, kinds, record, worthwhile
+
+if TYPE_CHECKING:
+    from onnxbridge.runtime.explain import Planned
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +55,7 @@ class Executor:
             raise UsageError(f"precision is {precision!r}, it may be 'float64' or nothing")
         self._wide = precision == "float64"
         self._limits = limits or Limits()
-        graph = _hub(model).graph
+        graph = self._graph = _hub(model).graph
         self._inputs = {str(v.name): v for v in graph.inputs}
         self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
         self._defaults = [name for name, v in self._inputs.items() if v.const_value is not None]
@@ -84,6 +87,17 @@ class Executor:
             if plan is self._joined and self._repeats:
                 return self._replayed(plan, inputs, budget)
             return self._executed(plan, inputs, budget)
+
+    def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
+        """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""
+        from onnxbridge.runtime.explain import planned
+        from onnxbridge.runtime.inputs import samples_for
+
+        given = samples_for(self._graph, 1)[0] if feeds is None else feeds
+        with limited(self._limits) as budget, _quiet():
+            plan = self._whole(given)
+            inputs = self._fed(given, plan is not self._joined)
+            return planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
 
     def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
         """The outputs, one step after the other."""

@@ -37,6 +37,9 @@ class Step:
     forms: tuple[tuple[int, str, str], ...] = ()
     bodies: tuple[tuple[str, Plan], ...] = ()
     native: bool = False  # made by a pass: it says itself when it does more than its calls of machine code
+    parts: tuple[str, ...] = ()  # the operators that a pass put together, where there were several
+    algorithm: str = ""
+    work: int = 0  # multiplications for each element of the first result
 
     def reads(self) -> Iterable[int]:
         """Every slot that must be filled before this step, those that its subgraphs look at included."""

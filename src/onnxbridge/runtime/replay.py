@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ from onnxbridge.runtime.native import drive, tape
 from onnxbridge.runtime.plan import NOTHING, Plan, Step, perform
 
 Array = np.ndarray[Any, Any]
+
+Seen = Callable[[Step, list[Any], list[Any], str], None]
 
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split"})
 _SHAPES = frozenset({"Shape", "Size"})
@@ -115,8 +117,13 @@ def worthwhile(plan: Plan) -> bool:
     return any(step.native for step in plan.steps)
 
 
-def record(plan: Plan, frame: list[Any], inputs: Sequence[int], budget: Budget, adapt: Any) -> tuple[tuple[Any, ...], Recording]:
-    """Run a plan on a frame that has its inputs in their slots; gives the outputs and the recording."""
+def record(
+    plan: Plan, frame: list[Any], inputs: Sequence[int], budget: Budget, adapt: Any, seen: Seen | None = None
+) -> tuple[tuple[Any, ...], Recording]:
+    """Run a plan on a frame that has its inputs in their slots; gives the outputs and the recording.
+
+    `seen` is told of each step: its arguments, its results, and how it will run when the recording is played.
+    """
     made = Recording([None] * len(frame), plan.outputs)
     notes, here = made.tape, _Spans()
     constant = {i for i, value in enumerate(plan.frame) if value is not None} | {NOTHING}
@@ -129,19 +136,23 @@ def record(plan: Plan, frame: list[Any], inputs: Sequence[int], budget: Budget, 
         for step, dead in zip(plan.steps, plan.frees, strict=True):
             notes.calls, notes.beside = [], False
             read = set(step.reads())
-            perform(step, [frame[i] for i in step.sources], frame, budget, adapt)
+            args = [frame[i] for i in step.sources]
+            perform(step, list(args), frame, budget, adapt)
             here.add(notes.buffers)
             targets = [t for t in step.targets if t > 0]
             known = not step.bodies and not step.op.startswith(_CHANCE)
+            runs = "once"
             if known and (read <= fixed or step.op in _SHAPES):
                 fixed.update(targets)
                 for t in targets:
                     made.frame[t] = frame[t]
             elif step.native and notes.calls and not notes.beside and all(here.holds(frame[t]) for t in targets):
+                runs = "machine code"
                 _add(made, notes.calls, [(s, frame[s]) for s in step.sources if s in foreign and frame[s] is not None])
             elif _looks(step, frame, read, fixed, foreign):
                 pass
             else:
+                runs = "Python"
                 made.items.append(_Aside(step))
                 made.quiet = False
                 foreign.update(targets)
@@ -149,6 +160,9 @@ def record(plan: Plan, frame: list[Any], inputs: Sequence[int], budget: Budget, 
                 for slot in read - foreign:
                     if made.frame[slot] is None:
                         made.frame[slot] = here.view(frame[slot])
+            if seen is not None:
+                seen(step, args, [frame[t] for t in targets], runs)
+            del args
             for t in targets:
                 if t in wanted and t not in foreign and t not in fixed:
                     made.frame[t] = here.view(frame[t])

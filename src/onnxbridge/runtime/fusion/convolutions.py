@@ -46,7 +46,8 @@ def join(draft: Draft, pool: Pool) -> None:
         weights = w if (scale == 1).all() else (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
         unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
         run = convolution(weights, shift.astype(np.float32), moves_of(step, w.shape[2:]), groups, ending, pool, unit)
-        draft.join(chain, "+".join(names), _single_only(run, w.shape[1] * groups), sources, [slot])
+        checked = _single_only(run, w.shape[1] * groups)
+        draft.join(chain, "+".join(names), checked, sources, [slot], how=run.how)  # type: ignore[attr-defined]
 
 
 def _single_only(run: Callable[..., Array], channels: int) -> Callable[..., Array]:

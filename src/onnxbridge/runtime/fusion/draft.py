@@ -87,11 +87,12 @@ class Draft:
         sources: Sequence[int],
         targets: Sequence[int],
         attrs: dict[str, Any] | None = None,
+        how: tuple[str, int] = ("", 0),
     ) -> None:
-        """Put one step in the place of the last of these."""
+        """Put one step in the place of the last of these; `how` is its algorithm, and its work for each element."""
         first = self._steps[min(places)]
         assert first is not None
-        step = Step(op, first.where, run, tuple(sources), attrs or {}, tuple(targets), native=True)
+        step = Step(op, first.where, run, tuple(sources), attrs or {}, tuple(targets), (), (), True, self._parts(places), *how)
         read = {slot for i in places for slot in self._reads(i)}
         for i in places:
             self._leave(i)
@@ -102,11 +103,15 @@ class Draft:
             if not self._used[slot]:
                 self.frame[slot] = None  # weights that are packed by now need not be held twice
 
-    def swap(self, i: int, run: Callable[..., Any]) -> None:
+    def _parts(self, places: Sequence[int]) -> tuple[str, ...]:
+        found = [step for i in sorted(set(places)) if (step := self._steps[i]) is not None]
+        return tuple(op for step in found for op in (step.parts or (step.op,)))
+
+    def swap(self, i: int, run: Callable[..., Any], how: tuple[str, int] = ("", 0)) -> None:
         """Let a step run another function of the same arguments."""
         step = self._steps[i]
         assert step is not None
-        self._steps[i] = replace(step, run=run, native=True)
+        self._steps[i] = replace(step, run=run, native=True, algorithm=how[0], work=how[1])
 
     def known(self, i: int, step: Step) -> Step:
         """The step with those inputs that are constants by now in the form that its rule wants."""

@@ -154,14 +154,14 @@ def _products(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     if not conv:
         w = w if turned else w.T
         run = native.convolution(np.ascontiguousarray(w)[:, :, None, None], x[2], bias[0], _still, 1, result, pool)
-        draft.join([*chain, *places], names, _rows(run), [x[0]], [slot])
+        draft.join([*chain, *places], names, _rows(run), [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
         return
     groups = step.attrs["group"]
     if groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
         return
     dense = set(step.attrs["dilations"] or (1,)) == {1}
     run = native.convolution(w, x[2], bias[0], moves_of(step, w.shape[2:]), groups, result, pool, dense)
-    draft.join([*chain, *places], names, run, [x[0]], [slot])
+    draft.join([*chain, *places], names, run, [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
 
 
 def _still(x: Any) -> Any:
@@ -197,7 +197,7 @@ def _sums(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         total = x.astype(np.float32) * np.float32(a / out) + y.astype(np.float32) * np.float32(b / out) + np.float32(shift)
         return np.clip(np.rint(total) + int(zero), low, high).astype(zero.dtype)
 
-    draft.join([i, *places], "Bytes+Add", run, [p, q], [slot])
+    draft.join([i, *places], "Bytes+Add", run, [p, q], [slot], how=("bytes", 2))
 
 
 def _maxima(draft: Draft, i: int, step: Step, pool: Pool) -> None:
@@ -217,4 +217,4 @@ def _maxima(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         ceil = bool(attrs["ceil_mode"])
         return native.largest(x, w, out_sizes(x.shape[2:], w.kernel, w.strides, w.pads, w.dilations, ceil_mode=ceil), pool)
 
-    draft.join([i, *places], "Bytes+MaxPool", run, [x[0]], [slot])
+    draft.join([i, *places], "Bytes+MaxPool", run, [x[0]], [slot], how=("bytes", 0))

@@ -91,4 +91,4 @@ def _attention(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         scores = plain[0](query, key) * query.dtype.type(whole)
         return plain[2](plain[1](scores, axis=-1), value)
 
-    draft.join([*before, *also, j, *places, i, k], "Attention", run, sources, second.targets)
+    draft.join([*before, *also, j, *places, i, k], "Attention", run, sources, second.targets, how=("a head at a time", 0))

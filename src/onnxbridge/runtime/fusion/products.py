@@ -38,7 +38,8 @@ def join(draft: Draft, pool: Pool) -> None:
             chain.append(follow[0])
             slot, ending = follow[1].targets[0], found
             names.append(follow[1].op)
-        draft.join(chain, "+".join(names), product(w, bias, ending, pool), sources, [slot])
+        run = product(w, bias, ending, pool)
+        draft.join(chain, "+".join(names), run, sources, [slot], how=run.how)  # type: ignore[attr-defined]
 
 
 def _weights(draft: Draft, step: Step) -> tuple[Any, Any] | None:

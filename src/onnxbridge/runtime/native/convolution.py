@@ -192,6 +192,8 @@ def convolution(
         return moved(x, add, found, found.at_spec, ending)
 
     convolve.kept = (weights, biases, zeros)  # type: ignore[attr-defined]
+    way = "each channel by itself" if each else "minimal filtering F(2x2, 3x3)" if few else "tiles over rows of the kernel"
+    convolve.how = (way if each or few or wide else "tiles over taps", depth * kh * kw)  # type: ignore[attr-defined]
     return convolve
 
 
@@ -269,4 +271,5 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
         return multiplied(x, add, ending)
 
     multiply.kept = (weights, biases, zeros)  # type: ignore[attr-defined]
+    multiply.how = ("tiles", depth)  # type: ignore[attr-defined]
     return multiply

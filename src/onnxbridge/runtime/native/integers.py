@@ -123,6 +123,8 @@ def convolution(
         return first(y)
 
     convolve.kept = (weights, offset, factor, shift, zeros)  # type: ignore[attr-defined]
+    way = "each channel by itself, bytes" if each else "tiles of bytes over " + ("rows of the kernel" if wide else "taps")
+    convolve.how = (way, depth * kh * kw)  # type: ignore[attr-defined]
     return convolve
 
 

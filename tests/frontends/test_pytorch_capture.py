@@ -249,13 +249,25 @@ def test_bfloat16_weights_are_views():
     assert weight.numpy().ctypes.data == net.weight.data_ptr()
 
 
-def test_a_norm_that_trains_does_not_come_in_by_its_parts():
-    class Trains(nn.Module):
-        def forward(self, x, mean, var):
-            return F.batch_norm(x, mean, var, training=True)
+class Trains(nn.Module):
+    def __init__(self, own):
+        super().__init__()
+        self.own = own
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("var", torch.ones(3))
 
-    with pytest.raises(ConversionError, match="updates its statistics"):
-        frontend.to_hub(Trains(), (torch.randn(4, 3), torch.zeros(3), torch.ones(3)))
+    def forward(self, x, mean, var):
+        mean, var = (self.mean, self.var) if self.own else (mean * 1, var * 1)
+        return F.batch_norm(x, mean, var, training=True), mean, var
+
+
+def test_a_norm_that_trains_its_own_buffers_is_refused():
+    with pytest.raises(UsageError, match="update their statistics"):
+        frontend.to_hub(Trains(own=True), (torch.randn(4, 3), torch.zeros(3), torch.ones(3)))
+
+
+def test_a_norm_that_trains_what_it_is_given_moves_it():
+    agrees(Trains(own=False), (torch.randn(4, 3), torch.zeros(3), torch.ones(3)))
 
 
 def test_weights_that_do_not_fit_are_named(tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def _writes(target: Any) -> bool:
 
 
 @functools.cache
-def _aliased(target: Any) -> tuple[int, ...] | None:
+def aliased(target: Any) -> tuple[int, ...] | None:
     """The positions of the arguments that the result may share memory with; None for all of them."""
     schema = getattr(target, "_schema", None)
     if schema is None or schema.name.partition("::")[2] in _QUIET_ALIASES:
@@ -49,9 +49,23 @@ def _aliased(target: Any) -> tuple[int, ...] | None:
     return tuple(i for i, a in enumerate(schema.arguments) if a.alias_info is not None)
 
 
+_NORMS = frozenset({"aten::batch_norm", "aten::native_batch_norm", "aten::cudnn_batch_norm"})
+
+
+def _trains(node: Any) -> bool:
+    """Whether a norm writes its running statistics, of which its schema says nothing."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or schema.name not in _NORMS:
+        return False
+    given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | node.kwargs
+    return bool(given.get("training")) and given.get("running_mean") is not None
+
+
 def needs_functionalisation(graph: Any) -> bool:
     """Whether an in-place write is seen through another tensor afterwards (a view, a buffer): renaming is not enough then."""
     order = {node: i for i, node in enumerate(graph.nodes)}
+    if any(map(_trains, graph.nodes)):
+        return True
     if not any(_writes(n.target) for n in graph.nodes if n.op == "call_function"):
         return False
     group: dict[Any, Any] = {}
@@ -60,7 +74,7 @@ def needs_functionalisation(graph: Any) -> bool:
         root = node
         if node.op == "call_function":
             sources = [a for a in node.all_input_nodes if a in group]
-            places = _aliased(node.target)
+            places = aliased(node.target)
             if places is not None:
                 sources = [s for s in sources if any(_holds(node.args[i], s) for i in places if i < len(node.args))]
             if len({group[s] for s in sources}) > 1 and _writes(node.target):

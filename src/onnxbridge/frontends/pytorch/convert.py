@@ -40,6 +40,8 @@ class Weights(dict[Hashable, Any]):
             name, tensor = self._tensors[key]
         elif getattr(key, "op", "") == "get_attr":
             name, tensor = key.target, _get(key.graph.owning_module, key.target)
+        elif isinstance(key, tuple) and isinstance(key[0], tuple):  # an element of a list among several results
+            return self[key[0]][key[1]]
         else:
             raise KeyError(key)
         made = self[key] = self._constant(name, tensor)

@@ -48,12 +48,20 @@ def transposed(op, input, weight, bias, stride, padding, output_padding, groups,
     extra = per_axis(output_padding, rank)
     # ONNX wants output_padding below the stride: what lies beyond is taken off the end padding
     ends = [p - e for p, e in zip(pads, extra, strict=True)]
-    simple = all(e == 0 for e in extra)
-    inside = all(e >= 0 for e in ends)
-    return batched(op, input, rank, lambda x: op.ConvTranspose(
-        x, weight, bias, strides=per_axis(stride, rank), pads=pads + (ends if inside else pads),
-        output_padding=None if simple or inside else extra, dilations=per_axis(dilation, rank), group=groups,
-    ))  # fmt: skip
+    beyond = [max(0, -e) for e in ends]
+
+    def lower(x):
+        y = op.ConvTranspose(
+            x, weight, None if any(beyond) else bias, strides=per_axis(stride, rank), pads=pads + [max(0, e) for e in ends],
+            dilations=per_axis(dilation, rank), group=groups,
+        )  # fmt: skip
+        if not any(beyond):
+            return y
+        # nothing reaches what lies behind the last window but the bias
+        y = op.Pad(y, [0] * (rank + 4) + beyond)
+        return y if bias is None else op.Add(y, op.reshape(bias, [-1] + [1] * rank))
+
+    return batched(op, input, rank, lower)
 
 
 @rule("aten::conv_transpose1d", "aten::conv_transpose2d.input", "aten::conv_transpose3d.input")

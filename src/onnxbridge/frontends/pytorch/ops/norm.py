@@ -38,6 +38,33 @@ def native_batch_norm(op, input, weight, bias, running_mean, running_var, traini
     return batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps)
 
 
+@rule("aten::_native_batch_norm_legit_functional")
+def batch_norm_functional(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
+    if not training:
+        y, nothing, _ = batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps)
+        return y, nothing, nothing, running_mean, running_var
+    axes = [i for i in range(len(input.shape)) if i != 1]
+    mean = op.ReduceMean(input, axes, keepdims=1)
+    centred = op.Sub(input, mean)
+    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    scale = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
+    y = _scaled(op, op.Mul(centred, scale), weight, bias)
+    mean, variance, scale = (op.Squeeze(v, axes) for v in (mean, variance, scale))
+    count = op.Cast(op.Div(op.Size(input), op.size(input, 1)), to=variance.dtype)
+    unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
+    moved = [
+        op.Add(op.Mul(old, 1 - momentum), op.Mul(cast(op, new, old.dtype), momentum))
+        for old, new in ((running_mean, mean), (running_var, unbiased))
+    ]
+    return y, mean, scale, *moved
+
+
+@rule("aten::_batch_norm_with_update_functional")
+def batch_norm_with_update(op, input, weight, bias, running_mean, running_var, momentum, eps):
+    y, mean, scale, *moved = batch_norm_functional(op, input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return y, mean, scale, op.constant(np.zeros(0, np.uint8)), *moved
+
+
 def _with_statistics(op, input, weight, bias, mean, var, eps):
     channels = mean.shape[0]
     weight = filled(op, 1, channels, mean) if weight is None else weight

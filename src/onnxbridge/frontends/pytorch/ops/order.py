@@ -5,9 +5,10 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.shape import sizes
-from onnxbridge.frontends.pytorch.promotion import is_float
+from onnxbridge.frontends.pytorch.promotion import cast, is_float
 
 D = ir.DataType
 
@@ -110,3 +111,62 @@ def median(op, self):
 @rule("aten::nanmedian")
 def nanmedian(op, self):
     return op.reshape(_median(op, op.reshape(self, [-1]), 0, skip_nan=True)[0], [])
+
+
+def _running_extreme(op, x, dim, largest):
+    """The extreme of all elements up to each one, and the place of its last occurrence; a NaN stays."""
+    if len(x.shape) == 0:
+        return x, op.constant(np.int64(0))
+    size = x.shape[dim]
+    if not isinstance(size, int):
+        raise Unsupported("a running extreme over a dynamic size", "fix that size")
+    wide = x if x.dtype not in (D.BOOL, D.UINT8, D.INT8, D.INT16) else op.Cast(x, to=D.INT32)
+    upright = [-1 if i == dim % len(x.shape) else 1 for i in range(len(x.shape))]
+    places = op.Expand(np.arange(size, dtype=np.int64).reshape(upright), op.dims(sizes(op, x)))
+
+    def later(values, step, end):
+        return op.Slice(values, [step], [end], [dim])
+
+    step = 1
+    while step < size:
+        early, late = op.Slice(wide, [0], [size - step], [dim]), later(wide, step, size)
+        taken = op.GreaterOrEqual(late, early) if largest else op.LessOrEqual(late, early)
+        if is_float(wide):
+            taken = op.Or(op.IsNaN(late), op.And(op.Not(op.IsNaN(early)), taken))
+        both = []
+        for values in (wide, places):
+            chosen = op.Where(taken, later(values, step, size), op.Slice(values, [0], [size - step], [dim]))
+            both.append(op.Concat(op.Slice(values, [0], [step], [dim]), chosen, axis=dim))
+        wide, places = both
+        step *= 2
+    return (op.Cast(wide, to=x.dtype) if wide.dtype != x.dtype else wide), places
+
+
+@rule("aten::cummax")
+def cummax(op, self, dim):
+    return _running_extreme(op, self, dim, largest=True)
+
+
+@rule("aten::cummin")
+def cummin(op, self, dim):
+    return _running_extreme(op, self, dim, largest=False)
+
+
+@rule("aten::mode")
+def mode(op, self, dim=-1, keepdim=False):
+    """The most frequent element, the smallest of several, and where it comes last."""
+    if len(self.shape) == 0:
+        return self, op.constant(np.int64(0))
+    axis = dim % len(self.shape)
+    order = [*(i for i in range(len(self.shape)) if i != axis), axis]
+    x = self if axis == len(self.shape) - 1 else op.Transpose(self, perm=order)
+    wide = x if x.dtype in (D.FLOAT, D.DOUBLE, D.INT64) else op.Cast(x, to=D.FLOAT if is_float(x) else D.INT64)
+    same = op.Equal(op.Unsqueeze(wide, [-1]), op.Unsqueeze(wide, [-2]))
+    counts = op.ReduceSum(op.Cast(same, to=D.INT64), [-1], keepdims=0)
+    often = op.Equal(counts, op.ReduceMax(counts, [-1], keepdims=1))
+    highest = math.inf if is_float(wide) else 2**63 - 1
+    value = op.ReduceMin(op.Where(often, wide, highest), [-1], keepdims=1)
+    there = op.Cast(op.Equal(wide, value), to=D.INT32)
+    place = op.ArgMax(there, axis=-1, keepdims=0, select_last_index=1)
+    value = op.Squeeze(cast(op, value, self.dtype), [-1])
+    return (op.Unsqueeze(value, [axis]), op.Unsqueeze(place, [axis])) if keepdim else (value, place)

@@ -1,10 +1,12 @@
 """Pooling windows, in PyTorch's reading of ceil_mode: a last window must begin inside the input or its left padding."""
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.conv import batched, per_axis
+from onnxbridge.frontends.pytorch.promotion import cast
 
 
 def _windows(x, rank, kernel, stride, padding, dilation, ceil_mode):
@@ -194,3 +196,56 @@ for _rank in (1, 2, 3):
     if _rank > 1:
         rule(f"aten::_adaptive_avg_pool{_rank}d")(_adaptive_avg(_rank))
     rule(f"aten::adaptive_max_pool{_rank}d")(_adaptive_max(_rank))
+
+
+def _fractional(rank):
+    """Windows that begin at places drawn at random, as the samples say: the same way in which PyTorch places them."""
+
+    def lower(op, self, kernel_size, output_size, random_samples):
+        kernel, wanted = per_axis(kernel_size, rank), per_axis(output_size, rank)
+        sizes = list(self.shape)[-rank:]
+        if not all(isinstance(n, int) for n in sizes):
+            raise Unsupported("fractional pooling of a dynamic size", "fix the spatial sizes")
+        x = self if len(self.shape) == rank + 2 else op.Unsqueeze(self, [0])
+        places = None
+        for axis in range(rank):
+            # the samples of two axes come last axis first, those of three in their order
+            sample = op.Gather(random_samples, np.int64(rank - 1 - axis if rank == 2 else axis), axis=2)
+            sample = op.Unsqueeze(cast(op, sample, x.dtype), [-1])
+            starts = _starts(op, sample, sizes[axis], kernel[axis], wanted[axis])
+            reach = op.Add(op.Unsqueeze(starts, [-1]), np.arange(kernel[axis], dtype=np.int64))
+            # [n, c, windows, inside], each axis of the pair beside those before it
+            shape = [op.size(x, 0), op.size(x, 1)]
+            beside = [1] * rank
+            beside[axis] = wanted[axis]
+            within = [1] * rank
+            within[axis] = kernel[axis]
+            reach = op.reshape(reach, [*shape, *beside, *within])
+            places = reach if places is None else op.Add(op.Mul(places, sizes[axis]), reach)
+        count = int(np.prod(kernel))
+        lead = [op.size(x, 0), op.size(x, 1)]
+        places = op.reshape(places, [*lead, int(np.prod(wanted)) * count])
+        values = op.GatherElements(op.reshape(x, [*lead, int(np.prod(sizes))]), places, axis=2)
+        values = op.reshape(values, [*lead, int(np.prod(wanted)), count])
+        best = op.ArgMax(values, axis=-1, keepdims=1)
+        chosen = op.GatherElements(op.reshape(places, [*lead, int(np.prod(wanted)), count]), best, axis=-1)
+        shape = [*lead, *wanted]
+        y, indices = op.reshape(op.ReduceMax(values, [-1], keepdims=0), shape), op.reshape(chosen, shape)
+        return (y, indices) if x is self else (op.Squeeze(y, [0]), op.Squeeze(indices, [0]))
+
+    return lower
+
+
+def _starts(op, sample, size, kernel, count):
+    """Where the windows of one axis begin: [n, c, count]."""
+    if count == 1:
+        return op.Add(op.Cast(op.Mul(sample, 0.0), to=ir.DataType.INT64), size - kernel)
+    alpha = op.CastLike(np.float32(size - kernel) / np.float32(count - 1), sample)
+    steps = np.arange(count - 1).astype(sample.dtype.numpy())
+    places = op.Sub(op.Floor(op.Mul(op.Add(sample, steps), alpha)), op.Floor(op.Mul(sample, alpha)))
+    last = op.Add(op.Mul(sample, 0.0), float(size - kernel))
+    return op.Cast(op.Concat(places, last, axis=-1), to=ir.DataType.INT64)
+
+
+for _rank in (2, 3):
+    rule(f"aten::fractional_max_pool{_rank}d")(_fractional(_rank))

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.comparison import truth
+from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.shape import sizes
 from onnxbridge.frontends.pytorch.promotion import cast, floating, is_float
 
@@ -22,8 +23,14 @@ def axes_of(x, dim):
     return sorted(d % len(x.shape) for d in dims) if len(x.shape) else []
 
 
+_OF_NOTHING = {"ReduceSum": 0, "ReduceProd": 1, "ReduceMean": math.nan, "ReduceL2": 0}
+
+
 def reduced(op, name, x, dim, keepdim=False):
     axes = axes_of(x, dim)
+    if name in _OF_NOTHING and any(x.shape[a] == 0 for a in axes):  # runtimes differ about empty axes
+        kept = [1 if i in axes else s for i, s in enumerate(sizes(op, x)) if keepdim or i not in axes]
+        return fill(op, kept, _OF_NOTHING[name], x.dtype)
     return op.call(name, x, axes, keepdims=int(keepdim)) if axes else x
 
 
@@ -178,7 +185,7 @@ rule("aten::argmin")(_arg(False))
 
 def variance(op, x, dim, correction, keepdim):
     axes = axes_of(x, dim)
-    mean = op.ReduceMean(x, axes, keepdims=1) if axes else x
+    mean = reduced(op, "ReduceMean", x, axes or None, True)
     centred = op.Sub(x, mean)
     total = reduced(op, "ReduceSum", op.Mul(centred, centred), axes or None, keepdim)
     correction = 1 if correction is None else correction

@@ -1,0 +1,268 @@
+"""What occurs how often: unique elements, histograms, sums over segments and bags."""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.reduction import norm_of
+from onnxbridge.frontends.pytorch.ops.shape import rank, sizes
+from onnxbridge.frontends.pytorch.promotion import cast, is_float
+
+D = ir.DataType
+_UNIQUE = (D.FLOAT, D.DOUBLE, D.INT64, D.INT8)
+
+
+def _comparable(op, x):
+    """x in a dtype that runtimes find unique elements of."""
+    return x if x.dtype in _UNIQUE else op.Cast(x, to=D.FLOAT if is_float(x) else D.INT64)
+
+
+def _uniques(op, x, axis):
+    values, _, inverse, counts = op.Unique(_comparable(op, x), axis=axis, sorted=1, outputs=4)
+    return cast(op, values, x.dtype), inverse, counts
+
+
+@rule("aten::_unique2")
+def unique2(op, self, sorted=True, return_inverse=False, return_counts=False):
+    values, inverse, counts = _uniques(op, self, None)
+    nothing = op.constant(np.zeros(0, np.int64))
+    return values, op.reshape(inverse, sizes(op, self)) if return_inverse else nothing, counts if return_counts else nothing
+
+
+@rule("aten::unique_dim")
+def unique_dim(op, self, dim, sorted=True, return_inverse=False, return_counts=False):
+    return _uniques(op, self, dim)
+
+
+@rule("aten::unique_consecutive")
+def unique_consecutive(op, self, return_inverse=False, return_counts=False, dim=None):
+    x = op.reshape(self, [-1]) if dim is None else self
+    axis = 0 if dim is None else dim
+    before, after = op.Slice(x, [0], [-1], [axis]), op.Slice(x, [1], [2**63 - 1], [axis])
+    differ = op.Not(op.Equal(before, after))
+    others = [i for i in range(rank(x)) if i != axis % rank(x)]
+    if others:
+        differ = op.Cast(op.ReduceMax(op.Cast(differ, to=D.INT32), others, keepdims=0), to=D.BOOL)
+    first = op.Concat(op.constant(np.array([True])), differ, axis=0)
+    values = op.Compress(x, first, axis=axis)
+    inverse = op.Sub(op.CumSum(op.Cast(first, to=D.INT64), np.int64(0)), 1)
+    starts = op.reshape(op.NonZero(first), [-1])
+    ends = op.Concat(op.Slice(starts, [1], [2**63 - 1]), op.dims([op.size(x, axis)]), axis=0)
+    nothing = op.constant(np.zeros(0, np.int64))
+    inverse = op.reshape(inverse, sizes(op, self)) if dim is None else inverse
+    return values, inverse if return_inverse else nothing, op.Sub(ends, starts) if return_counts else nothing
+
+
+def counted(op, places, weights, bins, inside=None):
+    """The weights added up at their places below `bins`; those outside of it count for nothing."""
+    if inside is not None:
+        weights = op.Where(inside, weights, 0)
+        places = op.Where(inside, places, 0)
+    start = op.Expand(op.constant(np.zeros(1, weights.dtype.numpy())), op.dims([bins]))
+    return op.ScatterElements(start, places, weights, axis=0, reduction="add")
+
+
+@rule("aten::bincount")
+def bincount(op, self, weights=None, minlength=0):
+    if 0 in self.shape:
+        return op.Expand(op.constant(np.zeros(1, np.int64 if weights is None else weights.dtype.numpy())), op.dims([minlength]))
+    x = cast(op, self, D.INT64)
+    count = op.Max(op.Add(op.ReduceMax(x, keepdims=0), 1), minlength)
+    if weights is None:
+        return counted(op, x, op.Expand(np.int64(1), op.Shape(x)), count)
+    return counted(op, x, weights if weights.dtype == D.FLOAT else cast(op, weights, D.DOUBLE), count)
+
+
+def _ends(op, x, low, high):
+    """Where a histogram begins and ends, values or numbers: if they are equal, the data's extremes, apart by something."""
+    if low != high:
+        return tuple(op.constant(np.asarray(v, x.dtype.numpy())) for v in (low, high))
+    if low == high == 0 and 0 not in x.shape:
+        low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
+    else:
+        low = high = op.constant(np.asarray(low, x.dtype.numpy()))
+    return low, high
+
+
+@rule("aten::histc")
+def histc(op, self, bins=100, min=0, max=0):
+    x = op.reshape(self, [-1])
+    low, high = _ends(op, x, min, max)
+    same = op.Equal(low, high)
+    low, high = op.Where(same, op.Sub(low, 1), low), op.Where(same, op.Add(high, 1), high)
+    scale = op.Div(op.CastLike(bins, x), op.Sub(high, low))
+    places = op.Floor(op.Mul(op.Sub(x, low), scale))
+    inside = op.And(op.GreaterOrEqual(x, low), op.LessOrEqual(x, high))
+    places = op.Cast(op.Min(op.Where(inside, places, 0.0), float(bins - 1)), to=D.INT64)
+    return counted(op, places, op.Expand(op.CastLike(1, x), op.Shape(x)), bins, inside)
+
+
+def _edges(op, x, bins, low, high):
+    """bins + 1 edges at equal distances; the second half counted from the end."""
+    same = op.Equal(low, high)
+    low, high = op.Where(same, op.Sub(low, 0.5), low), op.Where(same, op.Add(high, 0.5), high)
+    step = op.Div(op.Sub(high, low), float(bins))
+    i = np.arange(bins + 1)
+    near = op.Add(low, op.Mul(step, i.astype(x.dtype.numpy())))
+    far = op.Sub(high, op.Mul(step, (bins - i).astype(x.dtype.numpy())))
+    return op.Where(i < (bins + 1) // 2, near, far)
+
+
+def _bin_of(op, x, edges):
+    """The bin of each element and whether it has one; the last bin has its upper edge."""
+    bins = edges.shape[0] - 1
+    above = op.Cast(op.GreaterOrEqual(op.Unsqueeze(x, [-1]), edges), to=D.INT64)
+    places = op.Sub(op.ReduceSum(above, [-1], keepdims=0), 1)
+    last = op.Gather(edges, np.int64(-1))
+    inside = op.And(op.GreaterOrEqual(x, op.Gather(edges, np.int64(0))), op.LessOrEqual(x, last))
+    return op.Min(places, bins - 1), inside
+
+
+def _weighed(op, x, weight):
+    n = op.dims([op.size(x, 0)])
+    return op.Expand(op.CastLike(1, x), n) if weight is None else op.reshape(weight, [-1])
+
+
+def _dense(op, hist, *widths):
+    """Counts over their sum and over the bins' volumes."""
+    hist = op.Div(hist, op.ReduceSum(hist, keepdims=0))
+    for axis, edges in enumerate(widths):
+        width = op.Sub(op.Slice(edges, [1], [2**63 - 1]), op.Slice(edges, [0], [-1]))
+        hist = op.Div(hist, op.reshape(width, [-1 if i == axis else 1 for i in range(len(widths))]))
+    return hist
+
+
+@rule("aten::histogram.bins_tensor")
+def histogram_edges(op, self, bins, *, weight=None, density=False):
+    x = op.reshape(self, [-1])
+    places, inside = _bin_of(op, x, bins)
+    hist = counted(op, places, _weighed(op, x, weight), bins.shape[0] - 1, inside)
+    return _dense(op, hist, bins) if density else hist, bins
+
+
+@rule("aten::histogram.bin_ct")
+def histogram(op, self, bins=100, *, range=None, weight=None, density=False):
+    x = op.reshape(self, [-1])
+    low, high = _ends(op, x, *(range or (0, 0)))
+    return histogram_edges(op, self, _edges(op, x, bins, low, high), weight=weight, density=density)
+
+
+def _histogram_of_points(op, points, edges, weight, density):
+    total, all_inside = None, None
+    for i, axis_edges in enumerate(edges):
+        places, inside = _bin_of(op, op.Gather(points, np.int64(i), axis=1), axis_edges)
+        total = places if total is None else op.Add(op.Mul(total, axis_edges.shape[0] - 1), places)
+        all_inside = inside if all_inside is None else op.And(all_inside, inside)
+    bins = [e.shape[0] - 1 for e in edges]
+    hist = op.reshape(counted(op, total, _weighed(op, points, weight), math.prod(bins), all_inside), bins)
+    return _dense(op, hist, *edges) if density else hist
+
+
+@rule("aten::histogramdd")
+def histogramdd(op, self, bins, range=None, weight=None, density=False):
+    points = op.reshape(self, [-1, len(bins)])
+    edges = []
+    for i, count in enumerate(bins):
+        column = op.Gather(points, np.int64(i), axis=1)
+        ends = range[2 * i : 2 * i + 2] if range else (0, 0)
+        edges.append(_edges(op, column, count, *_ends(op, column, *ends)))
+    return _histogram_of_points(op, points, edges, weight, density), edges
+
+
+@rule("aten::histogramdd.int_bins")
+def histogramdd_equal(op, self, bins, range=None, weight=None, density=False):
+    return histogramdd(op, self, [bins] * self.shape[-1], range, weight, density)
+
+
+@rule("aten::histogramdd.TensorList_bins")
+def histogramdd_edges(op, self, bins, range=None, weight=None, density=False):
+    points = op.reshape(self, [-1, len(bins)])
+    return _histogram_of_points(op, points, bins, weight, density), list(bins)
+
+
+_NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
+_REDUCE = {"sum": "ReduceSum", "mean": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
+
+
+@rule("aten::segment_reduce")
+def segment_reduce(op, data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    if indices is not None or lengths is None and offsets is None:
+        raise Unsupported("segments given by indices")
+    if offsets is None:
+        ends = op.CumSum(cast(op, lengths, D.INT64), np.int64(-1))
+        starts = op.Sub(ends, cast(op, lengths, D.INT64))
+    else:
+        offsets = cast(op, offsets, D.INT64)
+        starts, ends = op.Slice(offsets, [0], [-1], [-1]), op.Slice(offsets, [1], [2**63 - 1], [-1])
+    size, lead = op.size(data, axis), rank(starts)
+    places = op.Range(np.int64(0), size, np.int64(1)) if isinstance(size, ir.Value) else np.arange(size, dtype=np.int64)
+    starts, ends = op.Unsqueeze(starts, [-1]), op.Unsqueeze(ends, [-1])
+    member = op.And(op.LessOrEqual(starts, places), op.Less(places, ends))  # [..., segment, element]
+    member = op.Unsqueeze(member, list(range(lead + 1, lead + 1 + rank(data) - lead))) if rank(data) > lead else member
+    start = _NEUTRAL[reduce] if initial is None else float(initial)
+    spread = op.Where(member, op.Unsqueeze(data, [lead - 1]), _NEUTRAL[reduce])
+    y = op.call(_REDUCE[reduce], spread, [lead], keepdims=0)
+    join = {"sum": "Add", "mean": "Add", "prod": "Mul", "max": "Max", "min": "Min"}[reduce]
+    y = y if initial is None else op.call(join, y, start)
+    if reduce != "mean":
+        return y
+    count = op.ReduceSum(op.Cast(member, to=data.dtype), [lead], keepdims=0)
+    empty = op.Equal(count, 0.0)
+    return op.Where(empty, math.nan if initial is None else start, op.Div(y, op.Where(empty, 1.0, count)))
+
+
+@rule("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+def embedding_bag(op, weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
+                  include_last_offset=False, padding_idx=-1):  # fmt: skip
+    bags = op.size(offsets, 0)
+    if include_last_offset:
+        bags = op.Sub(bags, 1) if isinstance(bags, ir.Value) else bags - 1
+        offsets = op.Slice(offsets, [0], [-1])
+    offsets, indices = cast(op, offsets, D.INT64), cast(op, indices, D.INT64)
+    size = op.size(indices, 0)
+    places = op.Range(np.int64(0), size, np.int64(1)) if isinstance(size, ir.Value) else np.arange(size, dtype=np.int64)
+    begun = op.LessOrEqual(op.Unsqueeze(offsets, [0]), op.Unsqueeze(places, [1]))
+    bag = op.Sub(op.ReduceSum(op.Cast(begun, to=D.INT64), [1], keepdims=1), 1)
+    rows = op.Gather(weight, indices)
+    kept = op.Not(op.Equal(indices, padding_idx)) if padding_idx >= 0 else op.GreaterOrEqual(indices, 0)
+    kept = op.Unsqueeze(kept, [1])
+    if per_sample_weights is not None:
+        rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, weight.dtype), [1]))
+    least = -math.inf if mode == 2 else 0.0
+    shape = op.dims([bags, op.size(weight, 1)])
+    start = op.Expand(op.CastLike(least, weight), shape)
+    y = op.ScatterND(start, bag, op.Where(kept, rows, least), reduction="max" if mode == 2 else "add")
+    if mode == 2:
+        y = op.Where(op.Equal(y, -math.inf), 0.0, y)
+    elif mode == 1:
+        ones = op.Expand(op.CastLike(0.0, weight), op.dims([bags, 1]))
+        count = op.ScatterND(ones, bag, op.Cast(kept, to=weight.dtype), reduction="add")
+        y = op.Div(y, op.Max(count, 1.0))
+    return y, None, None, None  # the others are there for gradients only
+
+
+@rule("aten::_cdist_forward")
+def cdist_forward(op, x1, x2, p, compute_mode):
+    away = op.Abs(op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])))
+    if p == 0:
+        return op.ReduceSum(op.Cast(op.Not(op.Equal(away, 0.0)), to=x1.dtype), [-1], keepdims=0)
+    if p in (1, math.inf):
+        return op.call("ReduceSum" if p == 1 else "ReduceMax", away, [-1], keepdims=0)
+    if p == 2:
+        return op.ReduceL2(away, [-1], keepdims=0)
+    return op.Pow(op.ReduceSum(op.Pow(away, float(p)), [-1], keepdims=0), 1.0 / p)
+
+
+@rule("aten::embedding_renorm")
+def embedding_renorm(op, self, indices, max_norm, norm_type):
+    """The rows that are looked up, made no longer than that."""
+    lengths = norm_of(op, self, norm_type, [1], True)
+    short = op.Div(op.CastLike(max_norm, self), op.Add(lengths, 1e-7))
+    used = op.Expand(op.constant(np.zeros(1, np.int32)), op.dims([op.size(self, 0)]))
+    flat = op.reshape(cast(op, indices, D.INT64), [-1])
+    used = op.ScatterElements(used, flat, op.Expand(np.int32(1), op.Shape(flat)))
+    scale = op.And(op.Unsqueeze(op.Cast(used, to=D.BOOL), [1]), op.Greater(lengths, float(max_norm)))
+    return op.Mul(self, op.Where(scale, short, 1.0))

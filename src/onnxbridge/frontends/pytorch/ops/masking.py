@@ -1,0 +1,81 @@
+"""Indexing under masks, diagonals that are written, and results of a size that is asked for."""
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.creation import fill
+from onnxbridge.frontends.pytorch.ops.indexing import index, index_put, nonzero
+from onnxbridge.frontends.pytorch.ops.shape import axis_of, rank, sizes
+from onnxbridge.frontends.pytorch.promotion import cast
+
+D = ir.DataType
+
+
+def _clamped(op, x, indices):
+    """Indices moved to the nearest place that there is."""
+    found = []
+    for axis, i in enumerate(indices):
+        if i is None:
+            found.append(None)
+            continue
+        size = op.size(x, axis)
+        last = op.Sub(size, 1) if isinstance(size, ir.Value) else size - 1
+        found.append(op.Min(op.Max(cast(op, i, D.INT64), 0), last))
+    return found
+
+
+@rule("aten::_unsafe_masked_index")
+def unsafe_masked_index(op, self, mask, indices, fill):
+    if 0 in self.shape:
+        return op.Expand(cast(op, fill, self.dtype), op.Shape(mask))
+    return op.Where(cast(op, mask, D.BOOL), index(op, self, _clamped(op, self, indices)), cast(op, fill, self.dtype))
+
+
+@rule("aten::_unsafe_masked_index_put_accumulate")
+def unsafe_masked_index_put(op, self, mask, indices, values):
+    if 0 in self.shape:
+        return self
+    values = op.Where(cast(op, mask, D.BOOL), cast(op, values, self.dtype), cast(op, 0, self.dtype))
+    return index_put(op, self, _clamped(op, self, indices), values, accumulate=True)
+
+
+@rule("aten::diagonal_scatter")
+def diagonal_scatter(op, self, src, offset=0, dim1=0, dim2=1):
+    a, b = axis_of(self, dim1), axis_of(self, dim2)
+    rows, columns = self.shape[a], self.shape[b]
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        raise Unsupported("the diagonal of a matrix of dynamic size", "fix these sizes")
+    order = [*(i for i in range(rank(self)) if i not in (a, b)), a, b]
+    x = op.Transpose(self, perm=order)
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
+    lead = sizes(op, x)[:-2]
+    flat = op.reshape(x, [*lead, rows * columns])
+    index_ = op.Expand(places.astype(np.int64), op.Shape(src))
+    y = op.reshape(op.ScatterElements(flat, index_, cast(op, src, self.dtype), axis=-1), [*lead, rows, columns])
+    return op.Transpose(y, perm=[order.index(i) for i in range(rank(self))])
+
+
+@rule("aten::nonzero_static")
+def nonzero_static(op, self, *, size, fill_value=-1):
+    found = nonzero(op, self)
+    rest = fill(op, [size, rank(self)], fill_value, D.INT64)
+    return op.Slice(op.Concat(found, rest, axis=0), [0], op.dims([size]), [0])
+
+
+@rule("aten::resize")
+def resize(op, self, size):
+    """The first elements in another shape; more elements than there are would be anything."""
+    known = all(isinstance(n, int) for n in (*size, *self.shape))
+    wanted, held = (int(np.prod(size)), int(np.prod(list(self.shape)))) if known else (0, 0)
+    if not known or self.meta.get("strided") or wanted > held:
+        raise Unsupported("resizing to what is not in the tensor")
+    flat = op.reshape(self, [-1])
+    return op.reshape(flat if wanted == held else op.Slice(flat, [0], [wanted]), size)
+
+
+@rule("aten::resize_as")
+def resize_as(op, self, the_template):
+    return resize(op, self, list(the_template.shape))

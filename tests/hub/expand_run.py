@@ -67,7 +67,8 @@ class _Known:
         return fold.static(value)
 
 
-def _inputs(case: Case) -> dict[str, np.ndarray[Any, Any]]:
+def inputs_of(case: Case) -> dict[str, np.ndarray[Any, Any]]:
+    """What a session is fed."""
     given = {f"x{i}": v.array if isinstance(v, Kept) else v for i, v in enumerate(case.inputs)}
     return {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
 
@@ -82,7 +83,7 @@ def alone(case: Case) -> onnx.ModelProto:
     node = onnx.helper.make_node(name, names, outputs, domain=domain, **{k: v for k, v in tensors.items() if v is not None})
     values = [
         onnx.helper.make_tensor_value_info(k, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-        for k, v in _inputs(case).items()
+        for k, v in inputs_of(case).items()
     ]
     graph = onnx.helper.make_graph([node], "g", values, [onnx.ValueInfoProto(name=o) for o in outputs], fixed)
     given_up = domain and schema_of(name, domain).deprecated  # TreeEnsembleRegressor and TreeEnsembleClassifier
@@ -119,7 +120,7 @@ def written_out(case: Case, dynamic: bool) -> ir.Model:
 def run(case: Case, made: ir.Model | onnx.ModelProto, engine: str) -> list[Any]:
     with np.errstate(all="ignore"):
         engine = ort.session(made, "cpu", threads=1) if engine == "ort" else Executor(made)
-        return list(engine.run(None, _inputs(case)))
+        return list(engine.run(None, inputs_of(case)))
 
 
 def assert_agrees(case: Case, dynamic: bool) -> None:

@@ -177,6 +177,9 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
     if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
         _infer_from_bodies(node)
         return
+    if node.op_type in _GIVEN_UP:
+        _infer_trees(node)
+        return
     inputs = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
     outputs = [f"o{i}" for i in range(len(node.outputs))]
     types, data = {}, {}
@@ -211,6 +214,22 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
             v.shape = ir.serde.deserialize_type_proto_for_shape(proto)
     if any(v.dtype is None for v in node.outputs):
         by_type_variable(schema, node)
+
+
+_GIVEN_UP = frozenset({"TreeEnsembleRegressor", "TreeEnsembleClassifier"})
+
+
+def _infer_trees(node: ir.Node) -> None:
+    """The scores of each row, and its label: onnx infers nothing of operators that a later version has given up."""
+    x, attrs = node.inputs[0], node.attributes
+    rows = x.shape[0] if x is not None and x.shape is not None and len(x.shape) == 2 else None
+    texts = "classlabels_strings" in attrs
+    names = attrs.get("classlabels_strings" if texts else "classlabels_int64s")
+    columns = len(names.value) if names is not None else attrs["n_targets"].as_int() if "n_targets" in attrs else None
+    scores, *label = reversed(node.outputs)
+    scores.type, scores.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([rows, columns])
+    for v in label:
+        v.type, v.shape = ir.TensorType(ir.DataType.STRING if texts else ir.DataType.INT64), ir.Shape([rows])
 
 
 def by_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:

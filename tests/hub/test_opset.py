@@ -1,6 +1,7 @@
 """Opset conversion, judged by ONNX Runtime: a model and its converted form give the same numbers, or the conversion refuses."""
 
 import itertools
+import warnings
 
 import numpy as np
 import onnx
@@ -10,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
-from onnxbridge.errors import ConversionError, UsageError
+from onnxbridge.errors import ConversionError, LossyStep, UsageError
 from onnxbridge.hub import io, opset
 from onnxbridge.hub.adapters import down, up, versions
 from onnxbridge.rules import Rule
@@ -75,6 +76,7 @@ UP = {
     "split": (11, "g (float[2,5] x) => (float[2,2] a, float[2,3] b) { a, b = Split<axis=1, split=[2,3]>(x) }", 0),
     "split equally": (11, "g (float[2,6] x) => (float[2,3] a, float[2,3] b) { a, b = Split<axis=1>(x) }", 0),
     "split 13": (13, "g (float[2,6] x) => (float[2,3] a, float[2,3] b) { a, b = Split<axis=1>(x) }", 0),
+    "dropout with a mask that nothing reads": (9, "g (float[2,6] x) => (float[2,6] y) { y, m = Dropout<ratio=0.3>(x) }", 0),
     "dropout": (10, "g (float[2,6] x) => (float[2,6] y) { y = Dropout<ratio=0.3>(x) }", 0),
     "upsample": (9, "g (float[1,1,2,3] x) => (float[1,1,4,9] y) <float[4] s = {1,1,2,3}> { y = Upsample(x, s) }", 0),
     "upsample 7": (7, 'g (float[1,1,2,3] x) => (float[1,1,4,6] y) '
@@ -521,3 +523,36 @@ def test_sizes_worked_out_of_constants_count_as_constants():
     model = model_of(13, text)
     for target in (10, 9):
         same(model, onnxbridge.opset.convert(model, to=target))
+
+
+def test_a_lossy_step_is_refused_unless_it_is_allowed_and_then_told(cli, tmp_path, monkeypatch):
+    model = model_of(13, "g (int64[2,2] x) => (int64[2,2] y) { y = MatMul(x, x) }")
+    with pytest.raises(ConversionError, match="opset 1 takes no int64"):
+        onnxbridge.opset.convert(model, to=8)
+    with pytest.warns(LossyStep, match="MatMul of opset 13: int64 is computed as double"):
+        new = onnxbridge.opset.convert(model, to=8, allow_lossy=True)
+    same(model, new)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model, "m.onnx")
+    assert cli("opset", "m.onnx", "--to", 8).code == 3
+    ran = cli("opset", "m.onnx", "--to", 8, "--allow-lossy")
+    assert ran.code == 0 and "lossy: MatMul of opset 13: int64 is computed as double" in ran.out
+
+
+def test_what_is_exact_is_not_called_lossy():
+    model = model_of(13, "g (int64[2,2] x) => (int64[2,2] y) { y = Mul(x, x) }")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LossyStep)
+        same(model, onnxbridge.opset.convert(model, to=7, allow_lossy=True))
+
+
+def test_domains_are_converted_by_name():
+    text = 'g (string[3] x) => (int64[3] y) { y = ai.onnx.ml.LabelEncoder<keys_strings=["a","b"], values_int64s=[1,0]>(x) }'
+    model = model_of(15, text, extra=', "ai.onnx.ml" : 2')
+    new = onnxbridge.opset.convert(model, {"ai.onnx": 13, "ai.onnx.ml": 1})
+    assert {i.domain: i.version for i in new.opset_import} == {"": 13, "ai.onnx.ml": 1}
+    assert [a.name for a in new.graph.node[0].attribute][0] == "classes_strings"
+    with pytest.raises(UsageError, match="com.microsoft"):
+        onnxbridge.opset.convert(model, {"com.microsoft": 1})
+    with pytest.raises(UsageError, match="no ai.onnx.ml 9"):
+        onnxbridge.opset.convert(model, {"ai.onnx.ml": 9})

@@ -75,6 +75,15 @@ def dropout_test(op, data, *, is_test=0, ratio=0.5, outputs: Outputs):
     return op.Dropout(data, ratio=ratio, outputs=_count(outputs))
 
 
+@up("Dropout", to=10)
+def dropout_mask(op, data, *, ratio=0.5, outputs: Outputs):
+    """The mask became truth values."""
+    if not (outputs[1:] and outputs[1]):
+        return op.Dropout(data, ratio=ratio)
+    y, mask = op.Dropout(data, ratio=ratio, outputs=2)
+    return y, op.Cast(mask, to=dtype_of(data))
+
+
 @up("Dropout", to=12)
 def dropout(op, data, *, ratio=0.5, outputs: Outputs):
     return op.Dropout(data, np.array(ratio, np.float32), outputs=_count(outputs))

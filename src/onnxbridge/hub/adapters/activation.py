@@ -9,8 +9,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down, up
-from onnxbridge.hub.adapters.shapes import dtype_of, rank_of
-from onnxbridge.rules import Array
+from onnxbridge.hub.adapters.shapes import dtype_of, known, rank_of
 
 _FLATTENING = ("Softmax", "LogSoftmax", "Hardmax")
 
@@ -57,15 +56,20 @@ def clip(op, input, *, min=-3.4028234663852886e38, max=3.4028234663852886e38):
 
 
 @down("Clip", to=10)
-def clip_bounds(op, input, min: Array | None = None, max: Array | None = None):
-    if dtype_of(input).name not in ("FLOAT", "FLOAT16", "DOUBLE"):
-        raise Unsupported("opset 12 added integers")
-    low = None if min is None else float(min.reshape(()))
-    high = None if max is None else float(max.reshape(()))
-    for bound in (low, high):
-        if bound is not None and np.isfinite(bound) and float(np.float32(bound)) != bound:
-            raise Unsupported(f"the bound {bound!r} is not a float32, as the attribute is")
-    return op.Clip(input, min=low, max=high)
+def clip_bounds(op, input, min=None, max=None):
+    """The bounds were float32 attributes, of floats; what is no such number bounds as an operand."""
+    bounds = [None if v is None else known(v) for v in (min, max)]
+    fixed = all(
+        v is None or (b is not None and (not np.isfinite(b) or float(np.float32(b)) == float(b)))
+        for v, b in zip((min, max), bounds, strict=True)
+    )
+    # runtimes clip float32 only, though doubles and halves are in the standard
+    if fixed and dtype_of(input).name == "FLOAT":
+        low, high = (None if b is None else float(b.reshape(())) for b in bounds)
+        return op.Clip(input, min=low, max=high)
+    y = input if min is None else op.Max(input, op.Reshape(min, np.zeros(0, np.int64)))
+    y = y if max is None else op.Min(y, op.Reshape(max, np.zeros(0, np.int64)))
+    return op.Identity(input) if y is input else y
 
 
 @up("Selu", to=6)

@@ -74,7 +74,11 @@ def resize_axes(
             raise Unsupported("opset 18 added axes, here with a region of interest")
         where = np.array([axes.index(i) if i in axes else len(axes) for i in range(rank)], np.int64)
         if scales is not None:
-            scales = op.Gather(op.Concat(scales, np.ones(1, np.float32), axis=0), where, axis=0)
+            factors = known(scales)
+            if factors is not None:
+                scales = op.constant(np.append(factors, np.float32(1))[where])
+            else:
+                scales = op.Gather(op.Concat(scales, np.ones(1, np.float32), axis=0), where, axis=0)
         if sizes is not None:
             given = op.Concat(sizes, op.Shape(X), axis=0)
             sizes = op.Gather(given, np.where(where < len(axes), where, np.arange(rank) + len(axes)), axis=0)

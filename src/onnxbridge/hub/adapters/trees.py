@@ -74,7 +74,18 @@ def _scores(op, X, nodes, weights, count, how):
     return op.Concat(*parts, axis=1)
 
 
-def _based(op, scores, base):
+def _based(op, scores, base, nodes, entries):
+    """With what is added to each target, where all runtimes agree: some give nothing to a target without weights."""
+    leaves = {}
+    for tree, node, mode in zip(nodes["nodes_treeids"], nodes["nodes_nodeids"], nodes["nodes_modes"], strict=True):
+        if mode == "LEAF":
+            leaves.setdefault(tree, set()).add(node)
+    for target in np.flatnonzero(base):
+        weighted = {}
+        for tree, node, t, _ in entries:
+            weighted.setdefault(tree, set()).update([node] if t == target else [])
+        if not any(weighted.get(tree, set()) >= held for tree, held in leaves.items()):
+            raise Unsupported(f"a base value of target {target}, for which some leaves have no weight")
     scores = op.Cast(scores, to=ir.DataType.FLOAT) if dtype_of(scores) != ir.DataType.FLOAT else scores
     return op.Add(scores, base.astype(np.float32)) if base.size else scores
 
@@ -85,9 +96,10 @@ def regressor(
     post_transform="NONE", target_ids=None, target_nodeids=None, target_treeids=None, target_weights=None,
     target_weights_as_tensor=None, **nodes,
 ):  # fmt: skip
-    weights = zip(target_treeids, target_nodeids, target_ids, _numbers(target_weights, target_weights_as_tensor), strict=True)
-    scores = _scores(op, X, nodes, list(weights), n_targets or 1, aggregate_function)
-    return transformed(op, _based(op, scores, _numbers(base_values, base_values_as_tensor)), post_transform)
+    weights, base = _numbers(target_weights, target_weights_as_tensor), _numbers(base_values, base_values_as_tensor)
+    entries = list(zip(target_treeids, target_nodeids, target_ids, weights, strict=True))
+    scores = _scores(op, X, nodes, entries, n_targets or 1, aggregate_function)
+    return transformed(op, _based(op, scores, base, nodes, entries), post_transform)
 
 
 @up(f"{ML}::TreeEnsembleClassifier", to=5)
@@ -106,8 +118,8 @@ def classifier(
         if base.size:
             raise Unsupported("base values of two classes of which one has weights")
         second = class_ids[0] == 1
-        entries = zip(class_treeids, class_nodeids, [0] * len(class_ids), weights, strict=True)
-        one = _based(op, _scores(op, X, nodes, list(entries), 1, "SUM"), base)
+        entries = list(zip(class_treeids, class_nodeids, [0] * len(class_ids), weights, strict=True))
+        one = _based(op, _scores(op, X, nodes, entries, 1, "SUM"), base, nodes, entries)
         certain = bool((weights >= 0).all())
         label = op.Gather(names, op.Cast(op.Greater(op.Squeeze(one, [1]), 0.5 if certain else 0.0), to=7), axis=0)
         if second:
@@ -123,7 +135,7 @@ def classifier(
             "use the scores only, or give weights to the first class alone",
         )
     entries = list(zip(class_treeids, class_nodeids, class_ids, weights, strict=True))
-    scores = _based(op, _scores(op, X, nodes, entries, classes, "SUM"), base)
+    scores = _based(op, _scores(op, X, nodes, entries, classes, "SUM"), base, nodes, entries)
     return best(op, names, scores), transformed(op, scores, post_transform)
 
 

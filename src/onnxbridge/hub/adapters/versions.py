@@ -26,6 +26,8 @@ _NEW_VALUES: Mapping[tuple[str, int], Mapping[str, set[Any]]] = {
     ("ScatterND", 18): {"reduction": {"max", "min"}},
     ("DepthToSpace", 11): {"mode": {"CRD"}},
 }
+# What an older version may be silent of and still mean what newer ones do.
+_LEFT_OUT = {"spatial"}
 _SATURATING = {"Cast", "CastLike", "QuantizeLinear"}
 
 
@@ -164,7 +166,7 @@ def _same_when_absent(
         return False
     if name in newer.attributes:
         return same(x.get(name), y.get(name)) or (x.get(name) is None and y.get(name) is None)
-    return True
+    return name in _IDLE or name in _LEFT_OUT
 
 
 def _variadic_outputs(schema: onnx.defs.OpSchema) -> bool:

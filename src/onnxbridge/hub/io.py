@@ -26,7 +26,7 @@ from onnxbridge.hub.prepare import prepare
 from onnxbridge.hub.recognise import is_text, recognise, wrong_kind
 from onnxbridge.hub.tensors import Standin, Store, is_large, own_bytes, tensors
 
-__all__ = ["from_proto", "read", "recognise", "to_proto", "write", "wrong_kind"]
+__all__ = ["detached", "from_proto", "read", "recognise", "to_proto", "write", "wrong_kind"]
 
 LARGEST_FILE = (1 << 31) - 1  # protobuf's own limit
 _LARGEST_TEXT = 256 << 20
@@ -216,6 +216,24 @@ def write(
         write_pieces(temporary, [message])
         write_pieces(data, map(_bytes, layout))
     return [target, beside]
+
+
+def detached(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
+    """The model's message without its large weights, and these by name: for whoever takes weights from memory, of any size.
+
+    In the message such a weight is external data of a file that there is not. Weights of texts and of types narrower than a
+    byte, and those inside subgraphs, stay in the message.
+    """
+    taken = {
+        str(v.name): v.const_value
+        for v in model.graph.initializers.values()
+        if v.const_value is not None and is_large(v.const_value) and v.const_value.dtype.bitwidth >= 8
+    }
+    inside = {id(tensor) for slot, tensor in _slots(model) if not (isinstance(slot, ir.Value) and slot.name in taken)}
+    taken = {name: tensor for name, tensor in taken.items() if id(tensor) not in inside}
+    apart = {id(tensor) for tensor in taken.values()}
+    with _as_written(model, lambda _, tensor: _elsewhere(tensor, "in-memory", 0) if id(tensor) in apart else tensor):
+        return _serialised(model, "the model"), taken
 
 
 def _serialised(model: ir.Model, target: str) -> bytes:

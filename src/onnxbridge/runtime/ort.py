@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,10 +49,17 @@ def providers(device: str = "auto") -> list[str]:
     return list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
 
 
-def session(model: Any, device: str = "auto", threads: int | None = None) -> onnxruntime.InferenceSession:
+class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
+    """A session that keeps the arrays that it computes with."""
+
+    weights: tuple[np.ndarray[Any, Any], ...] = ()
+
+
+def session(model: Any, device: str = "auto", threads: int | None = None) -> Session:
     """An ONNX Runtime session of a path, an `onnx.ModelProto`, bytes or an `onnx_ir.Model`.
 
-    A path is read by onnxbridge first, so a file that reaches outside its folder is refused; the session never opens it.
+    A path is read by onnxbridge first, so a file that reaches outside its folder is refused; the session never opens one. Large
+    weights are handed over where they lie in memory, so they are not copied, and may be of any size.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised; the log would only repeat them
@@ -65,24 +69,28 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> onn
         options.intra_op_num_threads = threads
     chosen = providers(device)
 
-    def start(what: Any) -> onnxruntime.InferenceSession:
-        return onnxruntime.InferenceSession(what, options, providers=chosen, disabled_optimizers=_WRONG)
+    def start(message: bytes) -> Session:
+        return Session(message, options, providers=chosen, disabled_optimizers=_WRONG)
 
-    if isinstance(model, onnx.ModelProto):
-        return start(model.SerializeToString())
     if isinstance(model, bytes):
         return start(model)
+    if isinstance(model, onnx.ModelProto) and model.ByteSize() < 1 << 30:
+        return start(model.SerializeToString())
     from onnxbridge.hub import io
 
-    if not isinstance(model, ir.Model):
+    if isinstance(model, onnx.ModelProto):
+        model = io.from_proto(model, keep_maps=True)
+    elif not isinstance(model, ir.Model):
         model = io.read(model)
-    held = (v.const_value for v in model.graph.initializers.values())
-    if sum(t.nbytes for t in held if t is not None and t.dtype != ir.DataType.STRING) < 1 << 30:  # texts have no size of their own
+    message, large = io.detached(model)
+    native = {name: t for name, t in large.items() if t.dtype.numpy().kind in "biuf"}
+    if len(native) < len(large):  # bfloat16 and its like have no array of their own that ONNX Runtime takes
         return start(io.to_proto(model).SerializeToString())
-    # Protobuf ends at 2 GB: larger models go through a folder of our own, which is gone once the session has read it.
-    with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:
-        io.write(model, Path(folder) / "model.onnx")
-        return start(os.path.join(folder, "model.onnx"))
+    arrays = {name: np.ascontiguousarray(t.numpy()) for name, t in native.items()}
+    options.add_external_initializers(list(arrays), [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()])
+    started = start(message)
+    started.weights = tuple(arrays.values())
+    return started
 
 
 def run(started: onnxruntime.InferenceSession, feeds: Any) -> dict[str, np.ndarray[Any, Any]]:

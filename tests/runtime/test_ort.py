@@ -1,0 +1,122 @@
+"""ONNX Runtime sessions: which providers a device gets, and that weights come from memory."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.runtime import ort
+
+CPU = "CPUExecutionProvider"
+ALL = {
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "rocm": "ROCMExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "directml": "DmlExecutionProvider",
+}
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """Sets which providers this onnxruntime is built with."""
+
+    def build(*devices: str) -> None:
+        monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [*(ALL[d] for d in devices), CPU])
+
+    return build
+
+
+@pytest.mark.parametrize("device", ALL)
+def test_a_device_by_name_gets_its_provider_and_the_cpu_behind_it(there, device):
+    there(*ALL)
+    assert ort.providers(device) == [ALL[device], CPU]
+    assert set(ort.devices()) == {*ALL, "cpu"}
+    there()
+    with pytest.raises(UsageError, match=f"no provider for '{device}', only for cpu"):
+        ort.providers(device)
+
+
+@pytest.mark.parametrize(
+    ("built", "chosen"),
+    [
+        ((), []), (("cuda", "tensorrt"), ["cuda"]), (("rocm",), ["rocm"]), (("directml",), ["directml"]),
+        (("coreml",), []), (("openvino",), []), (("tensorrt",), []), (("directml", "cuda"), ["cuda"]),
+    ],
+)  # fmt: skip
+def test_auto_takes_the_fastest_that_keeps_float32(there, built, chosen):
+    there(*built)
+    assert ort.providers("auto") == [*(ALL[d] for d in chosen), CPU]
+    assert ort.providers("cpu") == [CPU]
+
+
+def test_an_unknown_device_is_a_usage_error():
+    with pytest.raises(UsageError, match="there is no device 'abacus'"):
+        ort.providers("abacus")
+
+
+@pytest.fixture
+def model():
+    def build(kind=np.float32) -> onnx.ModelProto:
+        w = np.arange(120 * 300).reshape(120, 300).astype(kind)
+        held = numpy_helper.from_array(w, "w")
+        nodes = [helper.make_node("Cast", ["w"], ["v"], to=1), helper.make_node("MatMul", ["x", "v"], ["y"])]
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph(nodes, "g", [value("x", 1, [None, 120])], [value("y", 1, [None, 300])], [held])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+    return build
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, np.int8, ml_dtypes.bfloat16])
+def test_every_source_gives_the_same_session(model, tmp_path, kind):
+    proto = model(kind)
+    onnx.save(proto, tmp_path / "m.onnx")
+    onnx.save(model(kind), tmp_path / "e.onnx", save_as_external_data=True, location="e.data", size_threshold=0)
+    x = np.linspace(-1, 1, 240).reshape(2, 120).astype(np.float32)
+    expected = x @ numpy_helper.to_array(proto.graph.initializer[0]).astype(np.float32)
+    for source in (proto, proto.SerializeToString(), ir.from_proto(proto), tmp_path / "m.onnx", str(tmp_path / "e.onnx")):
+        started = ort.session(source, "cpu", threads=1)
+        np.testing.assert_allclose(ort.run(started, {"x": x, "unused": x})["y"], expected, rtol=1e-4, atol=1e-2)
+
+
+def test_large_weights_are_not_copied_and_outlive_their_model(model):
+    hub = ir.from_proto(model())
+    held = hub.graph.initializers["w"].const_value.numpy()
+    hub.graph.initializers["w"].const_value = ir.tensor(held, name="w")
+    started = ort.session(hub, "cpu")
+    assert [np.shares_memory(a, held) for a in started.weights] == [True]
+    del hub, held
+    x = np.ones((1, 120), np.float32)
+    assert ort.run(started, {"x": x})["y"][0, 0] == pytest.approx(sum(range(0, 120 * 300, 300)))
+
+
+def test_a_file_that_reaches_outside_its_folder_is_refused(model, tmp_path):
+    proto = model()
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "secret.data").write_bytes(bytes(4 * 120 * 300))
+    onnx.save(proto, tmp_path / "inside" / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    reaching = onnx.load(tmp_path / "inside" / "m.onnx", load_external_data=False)
+    reaching.graph.initializer[0].external_data[0].value = "../secret.data"
+    (tmp_path / "inside" / "m.onnx").write_bytes(reaching.SerializeToString())
+    with pytest.raises(UnsafeFileError):
+        ort.session(tmp_path / "inside" / "m.onnx")
+
+
+def test_the_fusion_that_is_wrong_is_off():
+    """It joins a Pad of zeros with a MaxPool, whose own pads are of minus infinity."""
+    value = helper.make_tensor_value_info
+    pads = numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64), "p")
+    nodes = [helper.make_node("Pad", ["x", "p"], ["h"]), helper.make_node("MaxPool", ["h"], ["y"], kernel_shape=[3, 3])]
+    graph = helper.make_graph(nodes, "g", [value("x", 1, [1, 1, 3, 3])], [value("y", 1, [1, 1, 3, 3])], [pads])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    x = -np.ones((1, 1, 3, 3), np.float32)
+    y = ort.run(ort.session(proto, "cpu"), {"x": x})["y"]
+    assert y[0, 0].tolist() == [[0, 0, 0], [0, -1, 0], [0, 0, 0]]

@@ -53,6 +53,6 @@ def thresholded_relu(op, X, *, alpha=1.0):
 
 @expand("Shrink")
 def shrink(op, input, *, bias=0.0, lambd=0.5):
-    zero = op.Mul(input, 0.0)
+    zero = op.CastLike(0.0, input)
     above = op.Where(op.Greater(input, lambd), op.Sub(input, bias), zero)
     return op.Where(op.Less(input, -lambd), op.Add(input, bias), above)

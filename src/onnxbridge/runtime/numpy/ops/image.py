@@ -93,8 +93,8 @@ def _source_points(n, length, scale, mode, region):
     if mode == "half_pixel_symmetric":
         return length / 2 * (1 - n / width) + (x + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel":
-        return (x + 0.5) / scale - 0.5 if width != 1 else np.zeros(n)
-    if mode == "align_corners":
+        return (x + 0.5) / scale - 0.5 if n > 1 else np.zeros(n)
+    if mode == "align_corners":  # the length of the result is a fraction here, as the standard's own cases have it
         return x * (length - 1) / (width - 1) if width != 1 else np.zeros(n)
     if mode == "asymmetric":
         return x / scale

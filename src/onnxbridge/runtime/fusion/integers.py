@@ -103,6 +103,12 @@ def _bias(draft: Draft, slot: int, scale: Any) -> tuple[Any, Any] | None:
     return nothing, q.reshape(-1) * by.reshape(-1).astype(np.float64)
 
 
+def _makers(draft: Draft, i: int, step: Step) -> list[int]:
+    """The steps that make this one's inputs for it alone."""
+    made = [draft.maker(slot) for slot in step.sources if draft.user(slot) == (i, step)]
+    return [found[0] for found in made if found is not None]
+
+
 def _end(draft: Draft, slot: int) -> tuple[list[int], int, Any] | None:
     """What follows up to QuantizeLinear: the steps, the value, and (scale, zero point, lowest, highest byte)."""
     places, low, high = [], -math.inf, math.inf
@@ -149,6 +155,7 @@ def _products(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     if bias is None or end is None:
         return
     places, slot, (out, zero, low, high) = end
+    chain = [*_makers(draft, i, step), *chain]
     result = Result(zero.dtype, scale / out, bias[1] / out, int(zero), low, high)
     names = "+".join(["Bytes", step.op])
     if not conv:
@@ -197,7 +204,7 @@ def _sums(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         total = x.astype(np.float32) * np.float32(a / out) + y.astype(np.float32) * np.float32(b / out) + np.float32(shift)
         return np.clip(np.rint(total) + int(zero), low, high).astype(zero.dtype)
 
-    draft.join([i, *places], "Bytes+Add", run, [p, q], [slot], how=("bytes", 2))
+    draft.join([*_makers(draft, i, step), i, *places], "Bytes+Add", run, [p, q], [slot], how=("bytes", 2))
 
 
 def _maxima(draft: Draft, i: int, step: Step, pool: Pool) -> None:
@@ -217,4 +224,4 @@ def _maxima(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         ceil = bool(attrs["ceil_mode"])
         return native.largest(x, w, out_sizes(x.shape[2:], w.kernel, w.strides, w.pads, w.dilations, ceil_mode=ceil), pool)
 
-    draft.join([i, *places], "Bytes+MaxPool", run, [x[0]], [slot], how=("bytes", 0))
+    draft.join([*_makers(draft, i, step), i, *places], "Bytes+MaxPool", run, [x[0]], [slot], how=("bytes", 0))

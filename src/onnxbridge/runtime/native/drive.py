@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.native.machine import assembled, kept, llvm, loaded
+from onnxbridge.runtime.native.machine import assembled, kept, loaded, symbol, triple
 
 Array = np.ndarray[Any, Any]
 
@@ -170,10 +170,8 @@ def _yield() -> int:
 
 @functools.cache
 def _functions() -> tuple[Any, ...]:
-    binding = llvm()
-    binding.add_symbol("onnxbridge_yield", _yield())
-    triple = binding.get_default_triple()
-    if triple.startswith("x86_64"):
+    symbol("onnxbridge_yield", _yield())
+    if triple().startswith("x86_64"):
         text = _TEXT.replace("@PAUSE", "@llvm.x86.sse2.pause()")
     else:
         text = _TEXT.replace("@PAUSE", "@onnxbridge_yield()").replace("declare void @onnxbridge_yield()\n", "", 1)

@@ -7,11 +7,14 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import json
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from onnxbridge.runtime.native.link import linked
 
 # What Numba's wrappers name for the case that a loop raises; these loops cannot raise, and if one did the process would end.
 _RAISING = (
@@ -25,16 +28,24 @@ _RAISING = (
     "NRT_MemInfo_alloc_aligned",
 )
 _engines: list[Any] = []  # the code lives as long as the engine that it was loaded by
+_symbols: dict[str, int] = {}  # what object files may name
 
 
 def available() -> bool:
     """Whether machine code can be made and loaded here: Numba is installed, and ONNXBRIDGE_NATIVE is not 0."""
-    return os.environ.get("ONNXBRIDGE_NATIVE", "1") != "0" and _installed()
+    return os.environ.get("ONNXBRIDGE_NATIVE", "1") != "0" and _packages() is not None
 
 
 @functools.cache
-def _installed() -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in ("numba", "llvmlite"))
+def _packages() -> str | None:
+    """Which Numba and llvmlite are installed, told without importing them: where they lie and since when."""
+    found = []
+    for name in ("numba", "llvmlite"):
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            return None
+        found.append(f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}")
+    return "\0".join(found)
 
 
 @functools.cache
@@ -45,45 +56,90 @@ def llvm() -> Any:
     with contextlib.suppress(RuntimeError):  # newer ones do this by themselves and say so
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
-    stop = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
     for name in _RAISING:
         if binding.address_of_symbol(name) is None:
-            binding.add_symbol(name, stop)
+            binding.add_symbol(name, _stop())
+    for name, address in _symbols.items():
+        binding.add_symbol(name, address)
     return binding
+
+
+@functools.cache
+def _stop() -> int:
+    """The function that ends the process."""
+    return ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value or 0
+
+
+def symbol(name: str, address: int) -> None:
+    """Let object files that are loaded from now on name a function."""
+    _symbols[name] = address
+    if llvm.cache_info().currsize:
+        llvm().add_symbol(name, address)
 
 
 def target() -> Any:
     """A code generator for exactly this processor."""
-    binding = llvm()
-    return binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=_features(), opt=3, jit=True
-    )
+    facts, chosen = _facts(), llvm().Target.from_default_triple()
+    return chosen.create_target_machine(cpu=facts["cpu"], features=facts["features"], opt=3, jit=True)
 
 
 @functools.cache
-def _features() -> str:
-    return str(llvm().get_host_cpu_features().flatten())
+def _facts() -> dict[str, str]:
+    """What LLVM calls this processor and what it has, remembered for it so that LLVM need not be asked again."""
+    known = _read(_facts_file())
+    with contextlib.suppress(ValueError, TypeError):
+        found = json.loads(known or b"")
+        if set(found) == {"llvm", "triple", "cpu", "features"}:
+            return {str(k): str(v) for k, v in found.items()}
+    binding = llvm()
+    made = {
+        "llvm": ".".join(map(str, binding.llvm_version_info)),
+        "triple": binding.get_default_triple(),
+        "cpu": binding.get_host_cpu_name(),
+        "features": binding.get_host_cpu_features().flatten(),
+    }
+    _write(_facts_file(), json.dumps(made).encode())
+    return made
+
+
+def _facts_file() -> Path | None:
+    folder, processor = _folder(), _processor()
+    if folder is None or not processor:
+        return None
+    return folder / f"machine-{hashlib.sha256(f'{processor}{_packages()}'.encode()).hexdigest()[:24]}.json"
+
+
+def _processor() -> str:
+    """What the system says of the first processor apart from its present speed, "" where it says nothing."""
+    with contextlib.suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+        kept = (line for line in text.splitlines() if not line.startswith(("cpu MHz", "bogomips", "apicid", "initial apicid")))
+        return "\n".join(kept)
+    return ""
 
 
 def feature(name: str) -> bool:
     """Whether the processor has an extension, by LLVM's name for it."""
-    return f"+{name}" in _features().split(",")
+    return f"+{name}" in _facts()["features"].split(",")
+
+
+def triple() -> str:
+    """LLVM's name for the processor's family and the system."""
+    return _facts()["triple"]
 
 
 @functools.cache
 def lanes() -> int:
     """How many float32 a vector register holds."""
-    features = _features().split(",")
-    if "+avx512f" in features:
+    if feature("avx512f"):
         return 16
-    return 8 if "+avx2" in features and "+fma" in features else 4
+    return 8 if feature("avx2") and feature("fma") else 4
 
 
 @functools.cache
 def registers() -> int:
     """How many vector registers there are."""
-    binding = llvm()
-    return 32 if lanes() == 16 or binding.get_default_triple().startswith(("aarch64", "arm64")) else 16
+    return 32 if lanes() == 16 or triple().startswith(("aarch64", "arm64")) else 16
 
 
 @functools.cache
@@ -101,23 +157,33 @@ def _folder() -> Path | None:
     return None
 
 
+def _read(path: Path | None) -> bytes | None:
+    if path is not None:
+        with contextlib.suppress(OSError):
+            return path.read_bytes()
+    return None
+
+
+def _write(path: Path | None, content: bytes) -> None:
+    """Keep a file if that is possible; nobody sees half of it."""
+    if path is not None:
+        with contextlib.suppress(OSError):
+            handle, temporary = tempfile.mkstemp(dir=path.parent)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(temporary, path)
+
+
 def kept(name: str, recipe: str, make: Callable[[], bytes]) -> bytes:
     """The object file that `make` gives, from the cache where it was made before by this recipe for this processor."""
-    folder = _folder()
-    binding = llvm()
-    whole = "\0".join((recipe, ".".join(map(str, binding.llvm_version_info)), binding.get_host_cpu_name(), _features()))
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:24]
-    if folder is None:
-        return make()
-    path = folder / f"{name}-{digest}.o"
-    with contextlib.suppress(OSError):
-        return path.read_bytes()
+    folder, facts = _folder(), _facts()
+    whole = "\0".join((recipe, facts["llvm"], facts["cpu"], facts["features"]))
+    path = None if folder is None else folder / f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:24]}.o"
+    there = _read(path)
+    if there is not None:
+        return there
     made = make()
-    with contextlib.suppress(OSError):
-        handle, temporary = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(made)
-        os.replace(temporary, path)
+    _write(path, made)
     return made
 
 
@@ -133,16 +199,21 @@ def assembled(text: str) -> bytes:
 
 def loaded(image: bytes, *names: str) -> list[int]:
     """The addresses of an object file's functions; they can be named by object files that are loaded later."""
+    found = linked(image, {**dict.fromkeys(_RAISING, _stop()), **_symbols})
+    addresses = [found.get(name, 0) for name in names] if found is not None else _run_by_llvm(image, names)
+    if not all(addresses):
+        raise RuntimeError(f"an object file without {names}")
+    for name, address in zip(names, addresses, strict=True):
+        symbol(name, address)
+    return addresses
+
+
+def _run_by_llvm(image: bytes, names: tuple[str, ...]) -> list[int]:
     binding = llvm()
     empty = binding.parse_assembly("")
     empty.triple = binding.get_default_triple()
     engine = binding.create_mcjit_compiler(empty, target())
     engine.add_object_file(binding.ObjectFileRef.from_data(image))
     engine.finalize_object()
-    addresses = [engine.get_function_address(name) for name in names]
-    if not all(addresses):
-        raise RuntimeError(f"an object file without {names}")
-    for name, address in zip(names, addresses, strict=True):
-        binding.add_symbol(name, address)
     _engines.append(engine)
-    return addresses
+    return [engine.get_function_address(name) for name in names]

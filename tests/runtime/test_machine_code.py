@@ -1,0 +1,96 @@
+"""Object files: linked here or by LLVM, and made for processors with less than this one."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from onnxbridge.runtime.native import link, machine
+
+pytestmark = pytest.mark.skipif(not machine.available(), reason="without Numba there is no machine code")
+
+ADDS = """
+define i64 @added(i64 %a, i64 %b) {
+ %p = load i64, ptr @more
+ %s = add i64 %a, %b
+ %t = call i64 @taken(i64 %s)
+ %u = add i64 %t, %p
+ ret i64 %u
+}
+@more = internal constant i64 40
+declare i64 @taken(i64)
+"""
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+@pytest.mark.parametrize("by_llvm", [False, True])
+def test_code_that_calls_other_code_and_reads_constants(by_llvm, monkeypatch):
+    triple = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 3 * x)
+    machine.symbol("taken", ctypes.cast(triple, ctypes.c_void_p).value)
+    if by_llvm:
+        monkeypatch.setattr(machine, "linked", lambda *_: None)
+    (address,) = machine.loaded(machine.assembled(ADDS), "added")
+    assert FUNCTION(address)(2, 5) == 3 * 7 + 40
+
+
+def test_what_is_no_object_file_of_this_system_is_left_to_llvm():
+    image = machine.assembled(ADDS)
+    assert link.linked(b"\x7fELF\x01" + image[5:], {"taken": 1}) is None
+    assert link.linked(b"MZ" + image[2:], {"taken": 1}) is None
+    if link.possible():
+        assert set(link.linked(image, {"taken": 1})) == {"added"}
+        assert link.linked(image, {}) is None  # nobody has the function that it calls
+
+
+PROGRAM = """
+import sys, numpy as np, onnx
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.native import machine, quantized
+with np.load(sys.argv[2]) as file:
+    (y,) = Executor(sys.argv[1]).run(None, {"x": file["x"]})
+np.save(sys.argv[3], y)
+print(machine.lanes(), machine.registers(), quantized.lanes())
+"""
+
+
+@pytest.mark.skipif(not link.possible(), reason="the processor that is pretended is an x86-64 under Linux")
+def test_a_processor_with_shorter_vectors(tmp_path):
+    import onnx
+    from onnx import numpy_helper, parser
+
+    from onnxbridge.runtime import Executor
+
+    if not machine.feature("avx2"):
+        pytest.skip("this processor has no AVX2 to pretend")
+    rng = np.random.default_rng(1)
+    text = """<ir_version: 10, opset_import: ["" : 26]> agraph (float[1,20,9,9] x) => (float[1,9] y) {
+        a = Conv<pads = [1,1,1,1]>(x, w1) b = Relu(a) c = Conv<group = 20>(b, w2) d = HardSwish(c) e = GlobalAveragePool(d)
+        f = Flatten(e) y = MatMul(f, w3) }"""
+    proto = parser.parse_model(text)
+    shapes = {"w1": (20, 20, 3, 3), "w2": (20, 1, 3, 3), "w3": (20, 9)}
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), name) for name, s in shapes.items()
+    )
+    onnx.save(proto, tmp_path / "net.onnx")
+    x = rng.standard_normal((1, 20, 9, 9)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    folder = tmp_path / "cache" / "native"
+    folder.mkdir(parents=True)
+    features = "+avx2,+fma,+avx,+sse4.2,+f16c,+bmi2"
+    few = {"llvm": "0", "triple": machine.triple(), "cpu": "haswell", "features": features}
+    file = machine._facts_file()
+    assert file is not None
+    (folder / file.name).write_text(json.dumps(few))
+    environment = {**os.environ, "ONNXBRIDGE_CACHE": str(tmp_path / "cache"), "ONNXBRIDGE_THREADS": "1"}
+    arguments = [str(tmp_path / name) for name in ("net.onnx", "x.npz", "y.npy")]
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["8", "16", "0"]
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), Executor(proto).run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)

@@ -110,6 +110,8 @@ class _Values(dict[Hashable, Any]):
 
     def __missing__(self, key: Any) -> Any:
         value = self._constants[key]
+        if isinstance(value, bool | int | float | np.generic):
+            value = np.asarray(value, {bool: np.bool_, int: np.int32, float: np.float32}.get(type(value)))
         if isinstance(value, np.ndarray) and value.dtype != object:
             value = self._op.constant(value, self._names.get(key, "") if value.size > 16 else "")
         self[key] = value

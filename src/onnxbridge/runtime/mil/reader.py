@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnxbridge.frameworks import coremltools
 from onnxbridge.runtime.mil.program import Array, Block, Feature, Function, Operation, Slot, Type
 from onnxbridge.runtime.mil.values import Values, tensor_type
 
+NETWORKS = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
 WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
 
 
@@ -63,8 +65,11 @@ class _Scope:
 
 
 def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[Feature], list[Feature]]:
-    if spec.WhichOneof("Type") != "mlProgram":
-        raise UsageError(f"the model is a {spec.WhichOneof('Type')}, not an ML program")
+    kind = spec.WhichOneof("Type")
+    if kind in NETWORKS:
+        return _network(spec)
+    if kind != "mlProgram":
+        raise UsageError(f"the model is a {kind}; ML programs and neural networks can be read")
     functions = spec.mlProgram.functions
     function = function or spec.description.defaultFunctionName or "main"
     if function not in functions:
@@ -80,6 +85,30 @@ def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[F
         [_feature(d) for d in described.input],
         [_feature(d) for d in described.output],
     )
+
+
+def _network(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
+    """An older network. Its description's doubles are not computed with: they are float32 here."""
+    from onnxbridge.runtime.mil import network
+
+    inputs, outputs = (
+        [_of_network(_feature(d), d.type.multiArrayType) for d in described]
+        for described in (spec.description.input, spec.description.output)
+    )
+    return network.function(spec, inputs, outputs), inputs, outputs
+
+
+def _of_network(feature: Feature, array: Any) -> Feature:
+    """The feature with 0 for every size that the description leaves open."""
+    if feature.kind != "multiArrayType":
+        return feature
+    sizes = list(feature.shape)
+    for axis, bound in enumerate(array.shapeRange.sizeRanges):
+        sizes[axis] = sizes[axis] if bound.lowerBound == bound.upperBound else 0
+    for other in array.enumeratedShapes.shapes:
+        sizes = [n if n == m else 0 for n, m in zip(sizes, other.shape, strict=True)]
+    dtype = np.dtype(np.float32) if feature.dtype == np.float64 else feature.dtype
+    return replace(feature, dtype=dtype, shape=tuple(sizes))
 
 
 def _declared(type: Any) -> Type | None:

@@ -1,0 +1,156 @@
+"""A neuralNetwork of a specification as a function of MIL operators."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.errors import Source, UnsafeFileError, UsageError
+from onnxbridge.lowering import Body, Call, Ref, lower
+from onnxbridge.runtime.mil.network.ops import rule
+from onnxbridge.runtime.mil.network.writer import Target, Writer
+from onnxbridge.runtime.mil.program import Feature, Function, Slot, Type
+
+FLOAT = np.dtype(np.float32)
+
+
+def function(spec: Any, inputs: list[Feature], outputs: list[Feature]) -> Function:
+    """The network of a specification; its blobs are float32, as Core ML computes them on a CPU.
+
+    Raises:
+        ConversionError: with every layer that is in the way.
+    """
+    kind = spec.WhichOneof("Type")
+    network = getattr(spec, kind)
+    writer = Writer(exact=bool(network.arrayInputShapeMapping))
+    blobs: dict[Hashable, Any] = {}
+    prepared = {p.featureName or inputs[0].name: p for p in network.preprocessing}
+    taken = []
+    for feature in inputs:
+        shape = _shape(feature)
+        slot = writer.new(feature.name, Type(FLOAT, shape))
+        taken.append(slot)
+        blobs[feature.name] = _entered(writer, slot, feature, prepared.get(feature.name))
+    lower(calls(network.layers, set(blobs)), rule, blobs, Target(writer))
+    results = [_left(writer, blobs, f) for f in outputs if f.name in blobs]
+    if kind == "neuralNetworkClassifier":
+        results += _classified(writer, network, blobs, spec.description)
+    writer.block.inputs, writer.block.outputs = tuple(taken), tuple(results)
+    return Function("main", writer.block, {}, writer.constants, writer.count)
+
+
+def calls(layers: Any, known: set[Hashable]) -> Iterator[Call]:
+    """The layers as calls; a parameter that has its default in the file is left out. `known` are the blobs that are there.
+
+    A branch gives the blobs that both of its networks write. A loop takes and gives those that its network writes anew.
+    """
+    for layer in layers:
+        kind = layer.WhichOneof("layer")
+        if kind is None:
+            raise UnsafeFileError(f"the layer {layer.name} is of a kind that this version of coremltools does not know")
+        params = getattr(layer, kind)
+        inputs, outputs, attrs = list(layer.input), list(layer.output), _attributes(params)
+        if kind == "branch":
+            outputs = [name for name in _written(params.ifBranch) if name in _written(params.elseBranch)]
+            attrs = {name: _body(getattr(params, name), [], outputs, known) for name in ("ifBranch", "elseBranch")}
+        elif kind == "loop":
+            inputs = outputs = [name for name in _written(params.bodyNetwork) if name in known]
+            attrs["bodyNetwork"] = _body(params.bodyNetwork, outputs, outputs, known)
+            if params.conditionVar:
+                attrs["conditionVar"] = _body(params.conditionNetwork, outputs, [params.conditionVar], known)
+            attrs.pop("conditionNetwork", None)
+        known |= set(outputs)
+        op = f"custom.{params.className}" if kind == "custom" else kind
+        yield Call(op, tuple(Ref(name) for name in inputs), attrs, tuple(outputs), Source(node=layer.name))
+
+
+def _attributes(params: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field, value in params.ListFields():
+        if field.enum_type is not None:
+            found[field.name] = field.enum_type.values_by_number[value].name
+        elif hasattr(value, "__len__") and not isinstance(value, (str, bytes)):
+            found[field.name] = tuple(value)
+        else:
+            found[field.name] = value
+    return found
+
+
+def _written(network: Any) -> dict[str, None]:
+    """The blobs that a network inside of another one writes, in order."""
+    return dict.fromkeys(name for layer in network.layers for name in layer.output)
+
+
+def _body(network: Any, inputs: list[str], outputs: list[str], known: set[Hashable]) -> Body:
+    return Body(tuple(inputs), list(calls(network.layers, set(known))), tuple(Ref(name) for name in outputs))
+
+
+def _shape(feature: Feature) -> tuple[int | None, ...]:
+    if feature.kind == "imageType":
+        return (1, 1 if feature.color.startswith("GRAYSCALE") else 3, *feature.shape)
+    return tuple(n or None for n in feature.shape)
+
+
+def _entered(writer: Writer, slot: Slot, feature: Feature, prepared: Any) -> Slot:
+    """An input as the layers see it: with the preprocessing of an image, and with four axes in older networks."""
+    with writer.named(feature.name):
+        if feature.kind == "imageType":
+            return _normalised(writer, slot, feature, prepared)
+        rank = len(feature.shape)
+        if writer.exact or rank == 4:
+            return slot
+        if rank not in (1, 3):
+            raise UsageError(f"the input {feature.name} has {rank} axes; a network of this kind takes 1, 3 or 4")
+        entered: Slot = writer.expand_dims(x=slot, axes=np.array([0, 2, 3] if rank == 1 else [0]))
+        return entered
+
+
+def _normalised(writer: Writer, slot: Slot, feature: Feature, prepared: Any) -> Slot:
+    if prepared is None:
+        return slot
+    if prepared.WhichOneof("preprocessor") == "meanImage":
+        mean = np.array(prepared.meanImage.meanImage, np.float32).reshape(1, -1, *feature.shape)
+        centred: Slot = writer.sub(x=slot, y=writer.weight(mean, "meanImage"))
+        return centred
+    scaler = prepared.scaler
+    biases = {
+        "RGB": (scaler.redBias, scaler.greenBias, scaler.blueBias), "BGR": (scaler.blueBias, scaler.greenBias, scaler.redBias),
+    }.get(feature.color, (scaler.grayBias,))  # fmt: skip
+    scaled = writer.mul(x=slot, y=np.float32(scaler.channelScale))
+    moved: Slot = writer.add(x=scaled, y=np.array(biases, np.float32).reshape(1, -1, 1, 1))
+    return moved
+
+
+def _left(writer: Writer, blobs: dict[Hashable, Any], feature: Feature) -> Slot:
+    """An output with the axes that the description gives it."""
+    found = blobs[feature.name]
+    with writer.named(feature.name):
+        rank = len(feature.shape)
+        if not writer.exact and feature.kind == "multiArrayType" and rank in (1, 3):
+            found = writer.reshape(x=found, shape=np.array([-1])) if rank == 1 else writer.squeeze(x=found, axes=np.array([0]))
+        return _named(writer, found, feature.name)
+
+
+def _named(writer: Writer, value: Any, name: str) -> Slot:
+    """The value in a slot of the output's name."""
+    slot: Slot = writer.identity(x=value)
+    operation = writer.block.operations[-1]
+    operation.outputs = (Slot(slot.index, name),)
+    return operation.outputs[0]
+
+
+def _classified(writer: Writer, network: Any, blobs: dict[Hashable, Any], description: Any) -> list[Slot]:
+    """The label and the probabilities of a classifier, by the names of its description."""
+    names = network.stringClassLabels.vector or network.int64ClassLabels.vector
+    layer = network.labelProbabilityLayerName
+    source = layer if layer in blobs else next((x.output[0] for x in network.layers if x.name == layer), None)
+    probabilities = blobs[source or network.layers[-1].output[0]]
+    classes = writer.new("classes")
+    writer.constants[classes.index] = list(names)
+    with writer.named("classify"):
+        label, table = writer.classify(probabilities=probabilities, classes=classes, outputs=2)
+    found = Slot(label.index, description.predictedFeatureName), Slot(table.index, description.predictedProbabilitiesName)
+    writer.block.operations[-1].outputs = found
+    return list(found)

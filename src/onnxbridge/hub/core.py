@@ -31,8 +31,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "chance": ("RandomUniformLike",),
     "values that are no tensors of numbers": (
         "SequenceEmpty", "SequenceConstruct", "SequenceInsert", "SequenceErase", "SequenceAt", "SequenceLength",
-        "SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "StringConcat", "StringSplit",
-        "StringNormalizer", "RegexFullMatch", "ImageDecoder", "ai.onnx.ml::CastMap", "ai.onnx.ml::DictVectorizer",
+        "SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "StringConcat",
+        "StringSplit", "StringNormalizer", "RegexFullMatch", "ImageDecoder", "ai.onnx.ml::CastMap", "ai.onnx.ml::DictVectorizer",
         "ai.onnx.ml::ZipMap",
     ),
 }  # fmt: skip

@@ -15,12 +15,17 @@ from onnxbridge.lowering import Body, Call, Ref
 
 
 def body_of(call: Call) -> Body | None:
-    """The function body of a call whose keys are hub values, at the hub's opset; None where the standard defines none."""
+    """The function body of a call whose keys are hub values, at the hub's opset; None where the standard defines none.
+
+    Of an operator with a graph of its own (SequenceMap) a call holds no graph that the definition could take over.
+    """
     version = versions.since(call.op, OPSET)
     if version is None:
         return None
     schema = schema_of(call.op)
     if not (schema.has_function or schema.has_context_dependent_function):
+        return None
+    if any(isinstance(v, Body) for v in call.attrs.values()):
         return None
     names = [None if item is None else f"input_{i}" for i, item in enumerate(call.inputs)]
     copies = [_copy(item.key, name) if name else None for item, name in zip(call.inputs, names, strict=True)]

@@ -70,11 +70,13 @@ def in_order(tensor: Any) -> bool:
     return known and bool(tensor.is_contiguous()) and tensor.storage_offset() == 0
 
 
-def tensor(value: Any) -> Any:
-    """A NumPy array or scalar as a tensor; tensors pass."""
+def tensor(value: Any, like: Any = None) -> Any:
+    """A NumPy array or scalar as a tensor, complex where the dtype it is to be `like` is; tensors pass."""
     torch = frameworks.torch()
     if isinstance(value, torch.Tensor):
         return value
+    if isinstance(like, torch.dtype) and like.is_complex:
+        return torch.view_as_complex(torch.from_numpy(np.ascontiguousarray(value)))
     made = np.asarray(value)
     for name, (bits, kind) in _BITS.items():
         if made.dtype == np.dtype(kind):

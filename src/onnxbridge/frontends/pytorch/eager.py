@@ -88,6 +88,7 @@ def _arguments(program: Any, feeds: Mapping[str, Any]) -> tuple[Any, Any]:
     """The program's arguments, its constant ones as they were exported."""
     from torch.utils import _pytree as pytree
 
+    values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
     leaves = []
     for spec in program.graph_signature.input_specs:
         if spec.kind.name != "USER_INPUT":
@@ -98,13 +99,13 @@ def _arguments(program: Any, feeds: Mapping[str, Any]) -> tuple[Any, Any]:
         elif name not in feeds:
             raise UsageError(f"there is no value for the input {name!r}")
         else:
-            leaves.append(_leaf(spec.arg, feeds[name]))
+            leaves.append(_leaf(spec.arg, feeds[name], getattr(values[name], "dtype", None)))
     args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     return args, kwargs
 
 
-def _leaf(declared: Any, value: Any) -> Any:
-    return dtypes.tensor(value) if type(declared).__name__ == "TensorArgument" else np.asarray(value).item()
+def _leaf(declared: Any, value: Any, dtype: Any) -> Any:
+    return dtypes.tensor(value, like=dtype) if type(declared).__name__ == "TensorArgument" else np.asarray(value).item()
 
 
 def _by_name(module: Any, feeds: Mapping[str, Any], source: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

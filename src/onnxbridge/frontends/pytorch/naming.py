@@ -66,13 +66,15 @@ class Structure:
 
     names: tuple[str, ...]
     leaves: tuple[Any, ...]
+    kinds: tuple[Any, ...]
     spec: Any
 
     def arguments(self, feeds: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with these feeds in place of the tensors."""
         from torch.utils import _pytree as pytree
 
-        leaves = [dtypes.tensor(feeds[n]) if n in feeds else old for n, old in zip(self.names, self.leaves, strict=True)]
+        known = zip(self.names, self.leaves, self.kinds, strict=True)
+        leaves = [dtypes.tensor(feeds[n], like=kind) if n in feeds else old for n, old, kind in known]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
 
@@ -82,13 +84,14 @@ _by_path: dict[str, Structure] = {}
 
 
 def remember(module: Any, names: list[str], args: Any, kwargs: Any) -> None:
-    """Keep how the module was called, without the tensors."""
+    """Keep how the module was called, of tensors their dtypes only."""
     from torch.utils import _pytree as pytree
 
     torch = frameworks.torch()
     leaves, spec = pytree.tree_flatten((args, kwargs))
     kept = tuple(None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves)
-    _remembered[_source(module)] = Structure(tuple(names), kept, spec)
+    kinds = tuple(leaf.dtype if isinstance(leaf, torch.Tensor) else None for leaf in leaves)
+    _remembered[_source(module)] = Structure(tuple(names), kept, kinds, spec)
 
 
 def _source(module: Any) -> Any:

@@ -5,13 +5,14 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge import frameworks
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch import complex as pairs
 from onnxbridge.frontends.pytorch.complex import Complex, by_parts
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.complex_numbers import scaled
 from onnxbridge.frontends.pytorch.ops.shape import swapped
-from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.frontends.pytorch.promotion import DEFAULT, cast
 
 D = ir.DataType
 
@@ -140,3 +141,27 @@ def stft(op, self, n_fft, hop_length=None, win_length=None, window=None, normali
     y = fft_r2c(op, frames, [-1], int(normalized), onesided is None or onesided)
     y = by_parts(swapped)(op, y, -1, -2)
     return y if return_complex else pairs.joined(op, y)
+
+
+def _window(name, *parameters):
+    """The rule of a window of a known length: PyTorch makes it."""
+
+    def lower(op, window_length, **given):
+        if not isinstance(window_length, int):
+            raise Unsupported("a window of dynamic length", "fix that length")
+        torch = frameworks.torch()
+        dtype = given.pop("dtype", None) or DEFAULT
+        made = getattr(torch, name)(window_length, *(given[p] for p in parameters), dtype=torch.float64)
+        return op.constant(made.numpy().astype(dtype.numpy()))
+
+    return lower
+
+
+for _name, _options in {
+    "hann_window": ("periodic",), "blackman_window": ("periodic",), "bartlett_window": ("periodic",),
+    "hamming_window": ("periodic", "alpha", "beta"), "kaiser_window": ("periodic", "beta"),
+}.items():  # fmt: skip
+    for _count in range(len(_options) + 1):
+        _overload = {0: "", 1: ".periodic", 2: ".periodic_alpha", 3: ".periodic_alpha_beta"}[_count]
+        _overload = ".beta" if _options[:_count] == ("periodic", "beta") else _overload
+        rule(f"aten::{_name}{_overload}")(_window(_name, *_options[:_count]))

@@ -111,6 +111,16 @@ VOTES = {
     "kernel_params": [0.4, 0.2, 3.0],
 }
 
+TWO = {
+    "classlabels_ints": [3, 8],
+    "vectors_per_class": [2, 3],
+    "support_vectors": numbers(5, 4),
+    "coefficients": numbers(5),
+    "rho": [0.2],
+    "kernel_type": "RBF",
+    "kernel_params": [0.3, 0.0, 3.0],
+}
+
 CASES = [
     _regressor(SPREAD),
     # ONNX Runtime leaves the base value away where no leaf of a target is reached
@@ -176,6 +186,41 @@ CASES = [
         **SVM,
     ),
     case("ai.onnx.ml::SVMClassifier", f(9, 4), kernel_type="RBF", outputs=2, **VOTES),
+    *(case("ai.onnx.ml::SVMClassifier", f(9, 4), post_transform=p, outputs=2, **TWO) for p in ("NONE", "LOGISTIC")),
+    # an iteration more or less at the end moves a probability by less than the limit, 0.005 by the number of classes
+    case("ai.onnx.ml::SVMClassifier", f(9, 4), prob_a=[-1.3], prob_b=[0.1], outputs=2, atol=0.0025, **TWO),
+    case(
+        "ai.onnx.ml::SVMClassifier",
+        f(9, 4),
+        kernel_type="RBF",
+        prob_a=[-1.3, -0.7, -2.0],
+        prob_b=[0.1, 0.0, -0.2],
+        outputs=2,
+        atol=0.0017,
+        **VOTES,
+    ),
+    case(
+        "ai.onnx.ml::SVMClassifier",
+        f(9, 4),
+        classlabels_ints=[3, 4, 5],
+        coefficients=numbers(3, 4),
+        rho=[0.2],
+        kernel_type="LINEAR",
+        kernel_params=[0.0, 0.0, 0.0],
+        outputs=2,
+    ),
+    *(
+        case(
+            "ai.onnx.ml::LinearClassifier",
+            f(5, 4),
+            coefficients=numbers(4),
+            intercepts=[0.3],
+            classlabels_ints=[7, 8],
+            post_transform=p,
+            outputs=2,
+        )
+        for p in ("NONE", "LOGISTIC")
+    ),
     case("ai.onnx.ml::SVMClassifier", f(9, 4), kernel_type="LINEAR", outputs=2, **VOTES),
     case("ai.onnx.ml::SVMClassifier", f(9, 4), kernel_type="POLY", outputs=2, **VOTES),
     *(

@@ -111,8 +111,9 @@ def page() -> str:
         "",
         f"Of the {len(operators())} operators of ai.onnx {OPSET} and ai.onnx.ml {version_of('ai.onnx.ml')}, {len(rest)} are",
         f"written in simpler ones by `hub/expand` or by the standard's own definitions. {len(core())} are left. A backend with",
-        "rules for the core has every operator; its own rules for others are there because its library does them better. The tests write",
-        "every case of the standard's suite out down to the core: it is enough, and no two expansions lead to each other.",
+        "rules for the core has every operator; its own rules for others are there because its library does them better. The",
+        "tests write every case of the standard's suite out down to the core: it is enough, and no two expansions lead to each",
+        "other.",
         "",
         "## The core",
     ]

@@ -1,4 +1,4 @@
-"""Linear models, support vectors, and the preparation of features of ai.onnx.ml."""
+"""Linear models and the preparation of features of ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.expand import expand
-from onnxbridge.hub.expand.scores import best, floating, labels, transformed
+from onnxbridge.hub.expand.scores import best, floating, labels, pair, transformed
 from onnxbridge.hub.values import cast, is_integer
 
 
@@ -28,66 +28,14 @@ def linear_classifier(
 ):  # fmt: skip
     names = labels(op, classlabels_ints, classlabels_strings)
     count = len(classlabels_strings or classlabels_ints)
-    if (len(intercepts) if intercepts else count) != count or count == 1:
-        raise Unsupported("coefficients for one of two classes only")
-    scores = _linear(op, floating(op, X), coefficients, intercepts, count)
+    rows = len(intercepts) if intercepts else count
+    scores = _linear(op, floating(op, X), coefficients, intercepts, rows)
+    if rows == 1 and count == 2:
+        second = op.Cast(op.Greater(op.Squeeze(scores, [1]), 0.0), to=7)
+        return op.Gather(names, second, axis=0), pair(op, op.Sub(1.0, scores), scores, post_transform)
+    if rows != count:
+        raise Unsupported(f"{rows} rows of coefficients for {count} classes")
     return best(op, names, scores), transformed(op, scores, post_transform)
-
-
-def _kernel(op, x, vectors, kind, parameters):
-    """How near each row is to each support vector."""
-    gamma, offset, degree = (*(parameters or ()), 0.0, 0.0, 0.0)[:3]
-    product = op.MatMul(x, op.constant(vectors.T, dtype=x.dtype))
-    if kind == "LINEAR":
-        return product
-    if kind == "POLY":
-        return op.Pow(op.Add(op.Mul(product, gamma), offset), float(degree))
-    if kind == "SIGMOID":
-        return op.Tanh(op.Add(op.Mul(product, gamma), offset))
-    if kind != "RBF":
-        raise Unsupported(f"kernel_type {kind!r}")
-    # the squares of differences one by one: sizes less twice the product would cancel where a row is near a vector
-    apart = op.Sub(op.Unsqueeze(x, [1]), op.constant(vectors[None], dtype=x.dtype))
-    return op.Exp(op.Mul(op.ReduceSum(op.Mul(apart, apart), [2], keepdims=0), -gamma))
-
-
-@expand("ai.onnx.ml::SVMRegressor")
-def svm_regressor(
-    op, X, *, coefficients=None, kernel_params=None, kernel_type="LINEAR", n_supports=0, one_class=0, post_transform="NONE",
-    rho=None, support_vectors=None,
-):  # fmt: skip
-    x, weights = floating(op, X), np.asarray(coefficients).reshape(-1, 1)
-    if n_supports:
-        x = _kernel(op, x, np.asarray(support_vectors).reshape(n_supports, -1), kernel_type, kernel_params)
-    total = op.Add(op.MatMul(x, op.constant(weights, dtype=x.dtype)), rho[0])
-    if one_class:
-        return op.Where(op.Greater(total, 0.0), np.float32(1), np.float32(-1))
-    return transformed(op, total, post_transform)
-
-
-@expand("ai.onnx.ml::SVMClassifier")
-def svm_classifier(
-    op, X, *, classlabels_ints=None, classlabels_strings=None, coefficients=None, kernel_params=None, kernel_type="LINEAR",
-    post_transform="NONE", prob_a=None, prob_b=None, rho=None, support_vectors=None, vectors_per_class=None,
-):  # fmt: skip
-    """One score for each pair of classes, and the class that most of them vote for."""
-    names, count = labels(op, classlabels_ints, classlabels_strings), len(classlabels_strings or classlabels_ints)
-    if not vectors_per_class or prob_a or count < 3:
-        raise Unsupported("probabilities, two classes, or coefficients without support vectors")
-    x, total = floating(op, X), sum(vectors_per_class)
-    near = _kernel(op, x, np.asarray(support_vectors).reshape(total, -1), kernel_type, kernel_params)
-    coefficients = np.asarray(coefficients).reshape(count - 1, total)
-    ends = np.cumsum(vectors_per_class)
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    weights = np.zeros((total, len(pairs)))
-    for p, (i, j) in enumerate(pairs):
-        own, other = (slice(ends[k] - vectors_per_class[k], ends[k]) for k in (i, j))
-        weights[own, p], weights[other, p] = coefficients[j - 1, own], coefficients[i, other]
-    scores = op.Add(op.MatMul(near, op.constant(weights, dtype=x.dtype)), op.constant(np.asarray(rho), dtype=x.dtype))
-    first, second = (np.eye(count, dtype=np.float32)[[p[side] for p in pairs]] for side in (0, 1))
-    won = op.Cast(op.Greater(scores, 0.0), to=1)
-    votes = op.Add(op.MatMul(won, first), op.MatMul(op.Sub(1.0, won), second))
-    return best(op, names, votes), transformed(op, scores, post_transform)
 
 
 @expand("ai.onnx.ml::Normalizer")

@@ -28,6 +28,15 @@ def transformed(op, scores, how):
     return cast(op, op.Div(grown, op.Max(op.ReduceSum(grown, [1]), float(np.finfo(np.float32).tiny))), 1)
 
 
+def pair(op, first, second, how):
+    """Both columns of two classes of which only the second has a score, in float32."""
+    if how == "NONE":
+        return cast(op, op.Concat(first, second, axis=1), 1)
+    if how == "LOGISTIC":
+        return transformed(op, op.Concat(op.Neg(second), second, axis=1), how)
+    raise Unsupported(f"post_transform {how!r} of two classes of which one has a score")
+
+
 def labels(op, ints, strings):
     """The classes as a constant."""
     if strings:

@@ -279,3 +279,42 @@ def test_tails_keep_their_digits():
     model, proto = converted(Tails(), (x,))
     for (name, value), wanted in zip(ran(judge(proto), {"x": x.numpy()}).items(), Tails()(x), strict=True):
         np.testing.assert_allclose(value, wanted.numpy(), rtol=2.0**-18, atol=1e-7 if name == "output_3" else 0)
+
+
+class Writes(nn.Module):
+    """In-place writes through views of every kind that PyTorch programs use."""
+
+    def forward(self, x):
+        table = torch.zeros(4, 4)
+        for i in range(4):
+            table[i, : i + 1] = float(i)
+        y = x * 2
+        first, column = y[1:3], y[:, 0]
+        first[0] = 5.0
+        column += 1
+        first.mul_(3)
+        turned = y.permute(1, 0)
+        turned[1:, 2] = x[0, :3]
+        lifted = y.unsqueeze(0)
+        lifted.add_(table)
+        halves = torch.empty_like(x)
+        halves[0::2] = x[0::2].sin()
+        halves[1::2] = lifted[0, :2].cos()
+        return y, first, column, turned, lifted, halves
+
+
+def test_writes_through_views():
+    model = agrees(Writes(), (torch.randn(4, 4),), None, [(torch.randn(4, 4),)])
+    assert not any(n.op_type in ("If", "Loop") for n in model.graph)
+
+
+def test_writes_that_cannot_be_followed_are_left_to_pytorch():
+    class Flat(nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            flat = y.view(-1)
+            y[0] = 7.0
+            x[0] = 3.0
+            return y, flat, x * 2
+
+    agrees(Flat(), (torch.randn(4, 4),))

@@ -16,7 +16,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import aliasing, naming, script
+from onnxbridge.frontends.pytorch import aliasing, naming, script, writes
 from onnxbridge.frontends.pytorch.examples import Example, example
 from onnxbridge.frontends.pytorch.whole import whole_layers
 from onnxbridge.hub.paths import quoted
@@ -47,7 +47,7 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
         if dynamic:
             raise UsageError("the sizes of an exported program were fixed when it was exported; name them there (dynamic_shapes)")
         _check_inputs(opened, inputs)
-        return Captured(_functional(opened), _by_place(opened))
+        return Captured(_functional(opened, own=False), _by_place(opened))
     if inputs is None and _required(opened):
         raise UsageError(f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(_required(opened))}")
     given = example(opened, inputs, dynamic)
@@ -57,7 +57,7 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
             opened = script.settled(opened, given.args, given.kwargs)
     program = _export(opened, given)
     dims = given.symbols(program)
-    return Captured(_functional(program), dims, given.inputs(program))
+    return Captured(_functional(program, own=True), dims, given.inputs(program))
 
 
 def _by_place(program: Any) -> dict[Any, str]:
@@ -190,9 +190,15 @@ def _export(module: Any, given: Example) -> Any:
                 raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}") from error
 
 
-def _functional(program: Any) -> Any:
-    """The program without writes that are seen through another tensor, without vmap and autocast; most pass as they are."""
-    if not _around(program) and not aliasing.needs_functionalisation(program.graph):
+def _functional(program: Any, own: bool) -> Any:
+    """The program without writes that are seen through another tensor, without vmap and autocast; most pass as they are.
+
+    One that is our `own` may be changed.
+    """
+    around = _around(program)
+    if not around and not aliasing.needs_functionalisation(program.graph):
+        return program
+    if own and not around and writes.rewrite(program.graph):
         return program
     torch = frameworks.torch()
     with quiet(), torch.no_grad():

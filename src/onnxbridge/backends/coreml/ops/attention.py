@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil._deployment_compatibility import AvailableTarget
 from coremltools.converters.mil.mil import types
+from coremltools.converters.mil.mil.block import curr_opset_version
 
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import broadcast, numbers, reshaped, select, size, sizes
@@ -45,29 +47,58 @@ def attention(
     present = k, v
     groups = int(q.shape[1]) // int(k.shape[1])
     k, v = _repeated(k, groups), _repeated(v, groups)
-    root = math.sqrt(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale)
+    scale = 1 / math.sqrt(int(q.shape[-1])) if scale is None else scale
+    allowed = _seen(q, k, past, nonpad_kv_seqlen, is_causal, left_window_size, right_window_size)
+    bias = None
+    if attn_mask is not None and attn_mask.dtype == types.bool:
+        allowed = _both(allowed, _as_long(attn_mask, k, False))
+    elif attn_mask is not None:
+        bias = _as_long(cast(attn_mask, types.fp32), k, -np.inf)
+    shown = len(outputs) > 3 and outputs[3]
+    if curr_opset_version() >= AvailableTarget.iOS18 and not softcap and not shown:
+        y, shown = _fused(q, k, v, allowed, bias, scale), None
+    else:
+        y, seen = _in_steps(q, k, v, allowed, bias, scale, softcap)
+        shown = seen[qk_matmul_output_mode] if shown else None
+    if flat:
+        batch, heads, sequence, features = sizes(y)
+        y = reshaped(mb.transpose(x=y, perm=[0, 2, 1, 3]), [batch, sequence, heads * features])
+    return tuple(v if v is None else cast(v, kind) for v in (y, *present, shown)[: len(outputs)])
+
+
+def _in_steps(q, k, v, allowed, bias, scale, softcap):
+    """The result, and the scores after each step: raw, capped, masked, as weights."""
+    root = math.sqrt(scale)
     scores = mb.matmul(x=mb.mul(x=q, y=like(q, root)), y=mb.mul(x=k, y=like(k, root)), transpose_y=True)
     seen = {0: scores}
     if softcap:
         scores = mb.mul(x=mb.tanh(x=mb.mul(x=scores, y=like(scores, 1 / softcap))), y=like(scores, softcap))
     seen[1] = scores
-    allowed = _seen(q, k, past, nonpad_kv_seqlen, is_causal, left_window_size, right_window_size)
-    if attn_mask is not None:
-        if attn_mask.dtype == types.bool:
-            allowed = _both(allowed, _as_long(attn_mask, k, False))
-        else:
-            scores = mb.add(x=scores, y=_as_long(cast(attn_mask, scores.dtype), k, -np.inf))
+    if bias is not None:
+        scores = mb.add(x=scores, y=bias)
     if allowed is not None:
         scores = select(allowed, scores, like(scores, np.full((1,) * scores.rank, -np.inf)))
     seen[2] = scores
-    weights = _softmax(scores)
-    seen[3] = weights
-    y = mb.matmul(x=weights, y=v)
-    if flat:
-        batch, heads, sequence, features = sizes(y)
-        y = reshaped(mb.transpose(x=y, perm=[0, 2, 1, 3]), [batch, sequence, heads * features])
-    shown = seen[qk_matmul_output_mode] if len(outputs) > 3 and outputs[3] else None
-    return tuple(v if v is None else cast(v, kind) for v in (y, *present, shown)[: len(outputs)])
+    weights = seen[3] = _softmax(scores)
+    return mb.matmul(x=weights, y=v), seen
+
+
+def _fused(q, k, v, allowed, bias, scale):
+    """MIL's own, whose scale is fixed and which gives NaN for a row with nothing allowed, where ONNX gives zeros."""
+    own = 1 / math.sqrt(int(q.shape[-1]))
+    q = q if scale == own else mb.mul(x=q, y=like(q, scale / own))
+    mask = allowed if bias is None else bias
+    if allowed is not None and bias is not None:
+        mask = select(allowed, bias, like(bias, np.full((1,) * bias.rank, -np.inf)))
+    if mask is None:
+        return mb.scaled_dot_product_attention(query=q, key=k, value=v)
+    y = mb.scaled_dot_product_attention(query=q, key=k, value=v, attn_mask=mask)
+    plain = mask.dtype == types.bool
+    if mask.val is not None and np.all(np.any(mask.val if plain else mask.val > -np.inf, axis=-1)):
+        return y
+    some = mb.reduce_max(x=cast(mask, types.int32) if plain else mask, axes=[-1], keep_dims=True)
+    none = mb.equal(x=some, y=np.int32(0) if plain else like(mask, -np.inf))
+    return select(none, like(y, np.zeros((1,) * y.rank)), y)
 
 
 def _both(x, y):

@@ -65,7 +65,15 @@ def squeeze(data, axes: Ints | None = None):
         if not fixed(data):
             raise Unsupported("no axes with a dynamic shape", "name the axes")
         axes = [i for i, n in enumerate(data.shape) if n == 1]
-    return mb.squeeze(x=data, axes=list(axes)) if len(axes) else data
+    if not len(axes):
+        return data
+    if fixed(data, axes):
+        return mb.squeeze(x=data, axes=list(axes))
+    gone = [a in {b % data.rank for b in axes} for a in range(data.rank)]  # MIL's own keeps an axis that may be longer than 1
+    return mb.slice_by_index(
+        x=data, begin=[0] * data.rank, end=[1] * data.rank, begin_mask=[not g for g in gone], end_mask=[not g for g in gone],
+        squeeze_mask=gone,
+    )  # fmt: skip
 
 
 @rule("Unsqueeze")

@@ -274,6 +274,9 @@ IMAGES = [
     _one("BatchNormalization trained", 15, 7, "y, m, v = BatchNormalization<training_mode=1, momentum=0.7>(x, s, s, s, s)",
          "float[2,3,4] x, float[3] s", "float[2,3,4] y, float[3] m, float[3] v", feeds={"s": V3}, rtol=1e-5),
     _one("Dropout up", 6, 20, "y = Dropout<ratio=0.3, is_test=1>(x)", expected=lambda x: x),
+    # the older documentation leaves the mask unfilled outside of training; the newer one drops nothing there
+    _one("Dropout mask up", 7, 13, "y, m = Dropout(x)", result="float[2,3,4] y, float[2,3,4] m",
+         expected=lambda x: (x, np.ones_like(x))),
     _one("Dropout down", 20, 7, "y, m = Dropout(x, r)", result="float[2,3,4] y, bool[2,3,4] m", tensors="float r = {0.5}"),
     _one("GroupNormalization up", 20, 26, "y = GroupNormalization<num_groups=2>(x, s, s)", "float[2,4,3] x, float[2] s",
          rtol=1e-5,

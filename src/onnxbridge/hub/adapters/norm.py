@@ -95,7 +95,7 @@ def dropout_ratio(op, data, ratio=None, training_mode=None, *, seed=None, output
     number = None if ratio is None else known(ratio)
     mode = False if training_mode is None else known(training_mode)
     if (mode is None or mode) and (number is None or number.item()):
-        return _drawn(op, data, ratio, training_mode)
+        raise Unsupported("training_mode came with opset 12", _TRAINING)
     y = op.Dropout(data, ratio=None if number is None else float(number.item()))
     return (y, _all_true(op, data)) if outputs[1:] and outputs[1] else y
 
@@ -104,18 +104,6 @@ def _all_true(op, data):
     """The mask that drops nothing: older versions did not say what theirs is outside of training."""
     some = op.Cast(data, to=ir.DataType.BOOL)
     return op.Or(some, op.Not(some))
-
-
-def _drawn(op, data, ratio, training_mode):
-    """Training with random numbers of its own: the same distribution, other draws than those of the seed."""
-    op.loses("the random numbers of training_mode are drawn anew")
-    share = op.constant(np.array(0.5, np.float32)) if ratio is None else op.Cast(ratio, to=ir.DataType.FLOAT)
-    kept = op.Not(op.Less(op.RandomUniformLike(data, dtype=ir.DataType.FLOAT), share))
-    if training_mode is not None:
-        kept = op.Or(kept, op.Not(training_mode))
-        share = op.Mul(share, op.Cast(training_mode, to=ir.DataType.FLOAT))
-    grown = op.Div(data, op.Cast(op.Sub(np.array(1, np.float32), share), to=dtype_of(data)))
-    return op.Where(kept, grown, op.constant(0, dtype=dtype_of(data))), kept
 
 
 def _count(outputs):

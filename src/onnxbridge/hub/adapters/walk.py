@@ -81,7 +81,8 @@ class Walk:
                 self._import(owner)
             rewrite.keep_constants(owner, owner is not self._model.graph, self._names, self._node_names)
         for value in (v for g in every_graph(self._model) for v in _values(g)):
-            value.meta.pop(NUMBERS, None)
+            if NUMBERS in value.meta:
+                del value.meta[NUMBERS]
         if self._problems:
             raise ConversionError(self.direction, merge(self._problems))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import onnx_ir as ir
 
 from onnxbridge import frameworks
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
+from onnxbridge.settings import Setting
 
 
 class PytorchBackend:
@@ -26,18 +27,27 @@ class PytorchBackend:
 
         return rule
 
-    def from_hub(self, model: ir.Model) -> Any:
+    def from_hub(
+        self,
+        model: ir.Model,
+        *,
+        emit: Annotated[Literal["program", "source"], Setting("save a .pt2 program, or a .py file and .safetensors")] = "program",
+    ) -> Any:
         frameworks.torch()
         from onnxbridge.backends.pytorch import module
 
-        return module.build(model)
+        made = module.build(model)
+        made.emit = emit
+        return made
 
     def native(self, artifact: Any) -> Any:
         return artifact
 
     def save(self, artifact: Any, path: Path) -> list[Path]:
-        from onnxbridge.backends.pytorch import export
+        from onnxbridge.backends.pytorch import export, source
 
+        if artifact.emit == "source":
+            return source.save(artifact, path)
         export.save(artifact, path)
         return [path]
 

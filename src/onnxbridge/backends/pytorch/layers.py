@@ -139,7 +139,7 @@ class Layers:
                     self._exchange(used, "call_function", layer.plain, (*layer.inputs, *layer.weights.values()))
                 return
             self._made[key] = path
-            self.weights.put(path, self.module(layer.kind, layer.arguments, tensors))
+            self.weights.put(path, self.module(layer.kind, layer.arguments, tensors), layer.arguments)
         self._exchange(used, "call_module", path, layer.inputs)
 
     def _exchange(self, used: fx.Node, kind: str, target: Any, args: tuple[Any, ...]) -> None:

@@ -34,6 +34,10 @@ _ORDERED = frozenset({"ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceMean"
 """Operators for which an uint64, carried as int64, could be taken for a negative number, and that make no provision for it."""
 
 
+_IN_CODE = frozenset({"self", "torch", "math", "operator", "getattr", "slice", "inf", "nan", "device", "NoneType", "onnxbridge"})
+"""Names that the code of a graph has for something else than its inputs."""
+
+
 class _Target:
     """What the walker writes into: the module that is being recorded."""
 
@@ -227,6 +231,7 @@ def _assembled(root: torch.nn.Module, graph: fx.Graph, weights: Weights, name: s
     for key, buffer in root.named_buffers(recurse=False):
         made.register_buffer(key, buffer, persistent=key not in root._non_persistent_buffers_set)
     made.graph = graph
+    made.layers = weights.layers
     return made
 
 
@@ -243,8 +248,8 @@ def _parameters(names: list[str]) -> list[str]:
     """Names as Python allows parameters to have, each once."""
     made: list[str] = []
     for name in names:
-        name = re.sub(r"\W", "_", name) or "input"
-        if name[0].isdigit() or keyword.iskeyword(name) or name == "self":
+        name = re.sub(r"\W", "_", name, flags=re.ASCII) or "input"
+        if name[0].isdigit() or keyword.iskeyword(name) or name in _IN_CODE:
             name = f"_{name}"
         while name in made:
             name += "_"

@@ -118,6 +118,10 @@ def read(tensor: Any) -> list[int]:
     """The elements of an integer tensor, inside a leaf; while recording there are none, and the leaf's result is unknown."""
     if _recording.get():
         raise _OnlyAtRunTime("it depends on numbers")
+    return numbers(tensor)
+
+
+def numbers(tensor: Any) -> list[int]:
     return [int(v) for v in tensor.reshape(-1).tolist()]
 
 
@@ -227,8 +231,10 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         if isinstance(a, fx.Proxy):
             return self._local(a.node, len(self.graphs) - 1)
         if isinstance(a, torch.Tensor):
-            self._constants += 1
-            name = f"constant_{self._constants}"
+            name = "constant"
+            while hasattr(self.root, name):
+                self._constants += 1
+                name = f"constant_{self._constants}"
             self.root.register_buffer(name, a, persistent=False)
             return self._local(self.attribute(name, a).node, len(self.graphs) - 1)
         if isinstance(a, np.generic):

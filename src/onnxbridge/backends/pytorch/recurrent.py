@@ -93,7 +93,7 @@ def replace(layers: Layers, chain: list[_Step]) -> None:
     }
     sources = {str(n.target) for step in chain for w in step.weights for n in layers.behind(w)}
     path = layers.vacant([place(first.node), kind.__name__.lower()], sorted(sources))
-    layers.weights.put(path, layers.module(kind, arguments, tensors))
+    layers.weights.put(path, layers.module(kind, arguments, tensors), arguments)
     graph = first.node.graph
     with graph.inserting_before(chain[-1].node):
         states = [_stacked(layers, [step.states[i] for step in chain]) for i in range(len(first.states))]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -50,6 +51,7 @@ class Weights:
     def __init__(self, root: nn.Module, kept: bool = False) -> None:
         self.root = root
         self.kept = kept
+        self.layers: dict[str, tuple[type[nn.Module], Mapping[str, Any]]] = {}
         self._names: dict[str, str] = {}
 
     def add(self, value: ir.Value, trained: bool, own: bool = True) -> tuple[str, torch.Tensor]:
@@ -128,8 +130,9 @@ class Weights:
             number += 1
         return f"{path}_{number}"
 
-    def put(self, path: str, layer: nn.Module) -> None:
-        """Place a layer where the weights that are now its own were."""
+    def put(self, path: str, layer: nn.Module, arguments: Mapping[str, Any]) -> None:
+        """Place a layer, made of these arguments, where the weights that are now its own were."""
+        self.layers[path] = type(layer), arguments
         *scope, leaf = path.split(".")
         home, _ = self._module(scope)
         home._parameters.pop(leaf, None)
@@ -155,5 +158,6 @@ class Weights:
 
 def identifiers(name: str) -> list[str]:
     """A hub name as the names of modules and of the weight in the last one."""
+    name = unicodedata.normalize("NFKC", name)  # as Python reads identifiers
     parts = [re.sub(r"\W", "_", part) or "_" for part in name.split(".")]
     return [f"{part}_" if keyword.iskeyword(part) else part for part in parts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import onnx_ir as ir
 import torch
@@ -164,6 +165,8 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
 
 
 _WRITTEN = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
+_ROUNDED_DOWN = 464.0
+"""The largest number that is still rounded to 448, the largest of e4m3fn."""
 _SMALL = {"INT4": (-8, 16), "UINT4": (0, 16), "INT2": (-2, 4), "UINT2": (0, 4)}
 _EIGHT_BIT = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
 
@@ -197,7 +200,11 @@ def converted(input, to, saturate):
             raise Unsupported(f"Cast of double to {to.name.lower()}", "cast to float first")
         most = torch.finfo(dtype).max
         wide = input.to(torch.float32)
-        return torch.where(torch.isnan(wide), wide, wide.clamp(-most, most)).to(dtype) if saturate else wide.to(dtype)
+        if saturate:
+            return torch.where(torch.isnan(wide), wide, wide.clamp(-most, most)).to(dtype)
+        if dtype == torch.float8_e4m3fn:  # it has no infinity, and PyTorch keeps to its largest number instead
+            wide = torch.where(torch.abs(wide) > _ROUNDED_DOWN, math.nan, wide)
+        return wide.to(dtype)
     return input.to(dtype)
 
 

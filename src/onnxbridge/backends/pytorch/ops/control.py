@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from onnxbridge.backends.pytorch import sizes
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import Unknown, at_run_time
+from onnxbridge.backends.pytorch.recorder import Unknown, Value, at_run_time
 
 
 @at_run_time
@@ -15,6 +16,9 @@ def branch(cond, then_body, then_outer, else_body, else_outer):
 
 @rule("If")
 def if_(cond, *, then_branch, else_branch):
+    known = sizes.elements(cond)
+    if known is not None and not isinstance(known.reshape(-1)[0], Value):
+        return (then_branch if known.reshape(-1)[0] else else_branch)()
     record = cond.tracer.body
     (then_body, then_outer), (else_body, else_outer) = record(then_branch), record(else_branch)
     found = branch(cond, then_body, then_outer, else_body, else_outer)

@@ -20,7 +20,8 @@ def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_sha
         raise Unsupported(f"{rank} spatial dimensions")
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
     kernel = W.shape[2:]
-    before, after = pads_of(auto_pad, pads, X.shape[2:], kernel, strides, dilations)
+    inside = X.shape[2:] if auto_pad.startswith("SAME") else ()
+    before, after = pads_of(auto_pad, pads, inside, kernel, strides, dilations)
     if list(before) != list(after):
         X, before = F.pad(X, reach(before, after)), (0,) * rank
     return _CONV[rank](X, W, B, strides, tuple(before), dilations, group)

@@ -93,7 +93,8 @@ def flatten(input, *, axis=1):
 
 @leaf
 def squeezed(data, axes):
-    return data.squeeze(axes if isinstance(axes, tuple) else tuple(read(axes)))
+    axes = {a % data.ndim for a in (axes if isinstance(axes, tuple) else read(axes))}
+    return data.reshape([n for i, n in enumerate(data.shape) if i not in axes])
 
 
 @rule("Squeeze")
@@ -112,9 +113,10 @@ def squeezed_all(data):
 @leaf
 def unsqueezed(data, axes):
     axes = axes if isinstance(axes, tuple) else tuple(read(axes))
+    shape = list(data.shape)
     for axis in sorted(a % (data.ndim + len(axes)) for a in axes):
-        data = data.unsqueeze(axis)
-    return data
+        shape.insert(axis, 1)
+    return data.reshape(shape)
 
 
 @rule("Unsqueeze")

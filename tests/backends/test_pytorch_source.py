@@ -1,0 +1,155 @@
+"""A module written as a Python file: it computes the same in a process without onnxbridge, and no name in a model is code."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import standard_cases
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from small_networks import countdown, image_classifier
+
+import onnxbridge
+from onnxbridge.backends.pytorch import backend, source
+from onnxbridge.errors import UsageError
+
+FRESH = """
+import sys
+sys.path.insert(0, {folder!r})
+import net, torch
+inputs, expected = torch.load({kept!r})
+module = net.load()
+with torch.no_grad():
+    got = module(*inputs)
+    again = net.load({weights!r})(*inputs)
+for results in (got, again):
+    for a, b in zip(results if isinstance(results, tuple) else (results,), expected, strict=True):
+        assert torch.equal(a, b)
+assert sorted(module.state_dict()) == {keys!r}
+assert not [m for m in sys.modules if m.partition(".")[0] in ("onnx", "onnx_ir", "onnxbridge", "safetensors")]
+assert len(list(module.parameters())) == {count}
+print("same")
+"""
+
+
+def runs_alone(module, inputs, folder):
+    """Write a module as `net.py` and run it in a process of its own."""
+    (code, weights) = source.save(module, folder / "net.pt2")
+    assert (code.name, weights.name) == ("net.py", "net.safetensors")
+    with torch.no_grad():
+        expected = module(*inputs)
+    torch.save((inputs, expected if isinstance(expected, tuple) else (expected,)), folder / "kept.pt")
+    script = FRESH.format(
+        folder=str(folder), kept=str(folder / "kept.pt"), weights=str(weights), keys=sorted(module.state_dict()),
+        count=len(list(module.parameters())),
+    )  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "same\n", done.stderr
+    return code.read_text()
+
+
+def imported(module, folder):
+    """The module back from its text, in this process, and the text."""
+    code, _ = source.save(module, folder / "net.py")
+    found: dict = {"__file__": str(code)}
+    exec(compile(code.read_text(), str(code), "exec"), found)
+    return found["load"](), code.read_text()
+
+
+def test_a_classifier(tmp_path):
+    module = backend.from_hub(image_classifier())
+    text = runs_alone(module, (torch.randn(3, 3, 12, 12),), tmp_path)
+    assert "self.stem.conv = nn.Conv2d(3, " in text and "def forward(self, image):" in text
+
+
+def test_control_flow(tmp_path):
+    module = backend.from_hub(countdown())
+    text = runs_alone(module, (torch.tensor([1.0, 2.0, 3.0]), torch.tensor(3)), tmp_path)
+    assert "@staticmethod" in text
+
+
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(9, 4)
+        self.rnn = torch.nn.RNN(4, 4, num_layers=2, nonlinearity="relu", batch_first=True)
+        self.out = torch.nn.Linear(4, 9, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, ids):
+        return self.out(self.rnn(self.words(ids))[0])
+
+
+def test_tied_weights_stay_one(tmp_path):
+    ids = torch.arange(8).reshape(2, 4)
+    made = onnxbridge.convert(Tagger().eval(), "pytorch", inputs=(ids,), verify=False, emit="source")
+    assert "nonlinearity='relu'" in runs_alone(made.model, (ids,), tmp_path)
+    from safetensors.torch import load_file
+
+    held = load_file(tmp_path / "net.safetensors")
+    assert all(torch.equal(made.model.state_dict()[k], v) for k, v in held.items()) and "out.weight" in held
+
+
+HOSTILE = [
+    "x'); import os; os.abort() #", '"""\nimport os\nos.abort()\n"""', "a\nimport os; os.abort()", "\\", "{name}", "self",
+    "torch", "class", "lambda: 0", "è", "\u2028raise", "ﬀ", "load", "forward",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_is_code(name, tmp_path):
+    """As the name of the graph, an input, an output, a node, its weights and its scope."""
+    weight = numpy_helper.from_array(np.ones((3, 2), np.float32), f"{name}.{name}")
+    nodes = [
+        helper.make_node("MatMul", [name, f"{name}.{name}"], ["h"], name=f"/{name}/{name}"),
+        helper.make_node("Relu", ["h"], [f"{name} out"], name=name),
+    ]
+    value = helper.make_tensor_value_info
+    made = helper.make_graph(
+        nodes, name, [value(name, TensorProto.FLOAT, ["N", 3])], [value(f"{name} out", TensorProto.FLOAT, None)], [weight]
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    module = onnxbridge.convert(model, "pytorch").model
+    loaded, text = imported(module, tmp_path)
+    assert torch.equal(loaded(torch.ones(2, 3)), torch.full((2, 2), 3.0)) and text.isascii()
+    assert "os.abort" not in {ast.unparse(n) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Attribute)}
+    assert {alias.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import) for alias in n.names} <= {
+        "json", "os", "struct", "torch", "torch.nn.functional",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["');import os;os.abort()#", "a\nb", '"""'])
+def test_no_attribute_is_code(text, tmp_path):
+    value = helper.make_tensor_value_info
+    node = helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=text.replace("(", r"\(").replace(")", r"\)"))
+    made = helper.make_graph([node], "g", [value("x", TensorProto.STRING, [1])], [value("y", TensorProto.BOOL, [1])])
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    module = onnxbridge.convert(model, "pytorch").model
+    assert imported(module, tmp_path)[0](np.array([text], object)).tolist() == [True]
+
+
+CASES = list(standard_cases.chosen(backend.rules, 1, standard_cases.node_cases.expected_failures("pytorch_backend")))
+
+
+def test_every_operator_is_written(tmp_path):
+    """What each operator calls has a text of its own, that can be read."""
+    written = 0
+    for case in CASES[::3]:
+        model = standard_cases.node_cases.model_of(case.values[0])
+        text, _ = source.written(backend.from_hub(standard_cases.hub_of(model)))
+        compile(text, "net.py", "exec")
+        written += 1
+    assert written > 40
+
+
+def test_on_the_command_line(cli, tmp_path):
+    onnxbridge.convert(Tagger().eval(), inputs=(torch.ones(1, 3, dtype=torch.int64),), output=tmp_path / "tagger.onnx")
+    ran = cli("convert", tmp_path / "tagger.onnx", "--to", "pytorch", "--emit", "source", "-o", tmp_path / "net.py")
+    assert ran.code == 0, ran.err
+    assert {p.name for p in tmp_path.iterdir()} == {"tagger.onnx", "net.py", "net.safetensors"}
+    with pytest.raises(UsageError, match="none of program, source"):
+        onnxbridge.convert(tmp_path / "tagger.onnx", "pytorch", emit="prose")

@@ -98,7 +98,10 @@ class Backend(Protocol):
 
 
 class Opener(Protocol):
-    """A backend that also opens its artifacts again, so that files which no frontend reads can be verified."""
+    """A backend that also opens its artifacts again, so that a file is verified with what its maker knows of it."""
+
+    def made(self, path: Path) -> bool:
+        """Whether this backend made the artifact at `path`."""
 
     def open(self, path: Path) -> Any:
         """The artifact that `save` wrote there, as `runner` takes it; its `inputs` and `outputs` have their names as `hub`.

@@ -12,11 +12,11 @@ from typing import Any, cast
 import onnx_ir as ir
 
 from onnxbridge import plugins
-from onnxbridge.errors import OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError
 from onnxbridge.plugins import Run
 from onnxbridge.runtime.verify import Side
 
-# The kinds of artifact that a backend opens again where no frontend reads them.
+# The kinds of artifact that a backend opens again where it made them: it knows their names and their arithmetic.
 _OPENED_BY = {"mlpackage": "coreml", "mlmodel": "coreml"}
 
 
@@ -42,16 +42,25 @@ def runnable(
         from onnxbridge.hub.recognise import recognise
 
         opener = _OPENED_BY.get(recognise(source))
-        if opener is not None and opener not in plugins.installed("frontend"):
-            backend = plugins.backend(opener)
-            artifact = cast(plugins.Opener, backend).open(Path(source))
+        backend: Any = plugins.backend(opener) if opener in plugins.installed("backend") else None
+        if backend is not None and cast(plugins.Opener, backend).made(Path(source)):
+            artifact = backend.open(Path(source))
             unit = getattr(artifact, "unit_roundoff", None)
             side = started(backend.title, lambda: backend.runner(artifact, device), unit)
-            return Runnable(side, tuple(p.hub for p in artifact.inputs), tuple(p.hub for p in artifact.outputs), None)
+            names = tuple(p.hub for p in artifact.inputs), tuple(p.hub for p in artifact.outputs)
+            return Runnable(side, *names, _hub(source, load))
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
     return Runnable(started(reader.title, lambda: reader.runner(source, device)), *names, hub)
+
+
+def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.Model | None:
+    """What a frontend reads, None where none can."""
+    try:
+        return load(plugins.frontend_for(source), source)
+    except (ConversionError, UsageError):
+        return None
 
 
 def started(title: str, start: Callable[[], Run], unit: float | None = None) -> Side:

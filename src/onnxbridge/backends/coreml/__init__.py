@@ -140,6 +140,12 @@ class CoreMLBackend:
         """By Core ML itself on a Mac, by our interpreter of ML programs elsewhere."""
         return artifact.run
 
+    def made(self, path: Path) -> bool:
+        """Whether the model's metadata have what this backend writes into them."""
+        from onnxbridge.backends.coreml.artifact import INTERFACE
+
+        return INTERFACE in coremltools().models.utils.load_spec(str(path)).description.metadata.userDefined
+
     def open(self, path: Path) -> CoreMLModel:
         """A package that this backend once wrote."""
         from onnxbridge.backends.coreml.artifact import CoreMLModel

@@ -46,32 +46,39 @@ class CoreML:
             UnsafeFileError: for a damaged file.
         """
         from onnxbridge.frontends.coreml import capture
-        from onnxbridge.runtime.mil.reader import read
+        from onnxbridge.frontends.coreml.names import names, told
+        from onnxbridge.runtime.mil.reader import metadata, read
 
         source, function = _split(source)
         program, takes, gives = read(source, function)
-        declared = {s.name: s.type.shape for s in program.block.inputs if s.type is not None}
-        return capture.hub_model(program, takes, gives, _shapes(declared, inputs, dynamic))
+        said = metadata(source)
+        named = names(said, takes, gives, list(program.states))
+        declared = {named.inputs[s.name]: s.type.shape for s in program.block.inputs if s.type is not None}
+        model = capture.hub_model(program, takes, gives, _shapes(declared, inputs, dynamic), named)
+        model.metadata_props.update(told(said))
+        return model
 
     def runs_here(self) -> bool:
         return importlib.util.find_spec("coremltools") is not None
 
     def runner(self, source: Any, device: str = "auto") -> Run:
         """The interpreter of MIL. A state is an input, and its last value an output."""
-        from onnxbridge.frontends.coreml.capture import output_names, state_names
+        from onnxbridge.frontends.coreml.names import names
         from onnxbridge.runtime.mil import Interpreter
+        from onnxbridge.runtime.mil.reader import metadata
 
         source, function = _split(source)
         interpreter = Interpreter(source, function=function)
-        names = output_names(interpreter.inputs, interpreter.outputs)
+        named = names(metadata(source), interpreter.inputs, interpreter.outputs, list(interpreter.states))
+        takes = {hub: own for own, hub in named.inputs.items()}
 
         def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
             rest = dict(feeds)
             for name, state in interpreter.states.items():
-                state.value = np.asarray(rest.pop(state_names(name)[0]))
-            results = interpreter.run(rest)
-            found = {names[name]: _tensor(value) for name, value in results.items() if not isinstance(value, (str, int))}
-            return found | {state_names(name)[1]: state.value for name, state in interpreter.states.items()}
+                state.value = np.asarray(rest.pop(named.states[name][0]))
+            results = interpreter.run({takes.get(name, name): value for name, value in rest.items()})
+            found = {named.outputs[k]: _tensor(v) for k, v in results.items() if not isinstance(v, (str, int))}
+            return found | {named.states[name][1]: state.value for name, state in interpreter.states.items()}
 
         return run
 

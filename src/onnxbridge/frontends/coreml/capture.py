@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Source, UnsafeFileError, UsageError
+from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
@@ -29,18 +30,9 @@ class Held:
     value: Any
 
 
-def output_names(inputs: list[Feature], outputs: list[Feature]) -> dict[str, str]:
-    """The hub's names of the outputs; one that is also an input's, which ONNX does not allow, is told apart."""
-    taken = {f.name for f in inputs}
-    return {f.name: f"{f.name}_out" if f.name in taken else f.name for f in outputs}
-
-
-def state_names(name: str) -> tuple[str, str]:
-    """The names of the hub's input and output that stand for a state before and after a run."""
-    return name, f"{name}_out"
-
-
-def hub_model(function: Function, inputs: list[Feature], outputs: list[Feature], shapes: Specs) -> ir.Model:
+def hub_model(
+    function: Function, inputs: list[Feature], outputs: list[Feature], shapes: Specs, names: Names
+) -> ir.Model:
     """The function as a hub model. A state becomes an input, and its last value an output.
 
     `shapes` are those of the inputs that the user gave; a size that only a run tells has the name of the input and the axis.
@@ -57,17 +49,17 @@ def hub_model(function: Function, inputs: list[Feature], outputs: list[Feature],
     for slot in function.block.inputs:
         if slot.name not in described or slot.type is None:
             raise UnsafeFileError(f"the model does not describe the input {slot.name} of its program")
-        value = op.input(slot.name, _outer(slot, described[slot.name]), shapes.get(slot.name) or _shape(slot))
+        name = names.inputs[slot.name]
+        value = op.input(name, _outer(slot, described[slot.name]), shapes.get(name) or _shape(slot, name))
         made.append(value)
         own = _dtype(slot)
         values[slot.index] = value if value.dtype == own else op.Cast(value, to=own)
     states = {}
     for name, slot in function.states.items():
-        value = op.input(state_names(name)[0], _dtype(slot), _shape(slot))
+        value = op.input(names.states[name][0], _dtype(slot), _shape(slot, name))
         made.append(value)
         values[slot.index] = states[name] = Held(value)
-    names = output_names(inputs, outputs)
-    for name in names.values():
+    for name in names.outputs.values():
         op.reserve(name)
     lower(list(_calls(function.block, values, slots, inner=False)), rule, values, target)
     results = resolve([Ref(s.index) for s in function.block.outputs], values)
@@ -81,8 +73,8 @@ def hub_model(function: Function, inputs: list[Feature], outputs: list[Feature],
         if feature.kind == "multiArrayType" and feature.dtype is not None:
             wanted = ir.DataType.from_numpy(feature.dtype)
             result = result if result.dtype == wanted else op.Cast(result, to=wanted)
-        given.append(op.output(result, names[feature.name]))
-    given += [op.output(held.value, state_names(name)[1]) for name, held in states.items()]
+        given.append(op.output(result, names.outputs[feature.name]))
+    given += [op.output(held.value, names.states[name][1]) for name, held in states.items()]
     model = op.model(made, given)
     labels = _labels(function)
     if labels is not None:
@@ -149,10 +141,10 @@ def _outer(slot: Slot, feature: Feature) -> ir.DataType:
     return ir.DataType.from_numpy(feature.dtype) if outside and feature.dtype is not None else _dtype(slot)
 
 
-def _shape(slot: Slot) -> list[int | str | None] | None:
+def _shape(slot: Slot, name: str) -> list[int | str | None] | None:
     if slot.type is None or slot.type.shape is None:
         return None
-    return [f"{slot.name}_{axis}" if n is None else n for axis, n in enumerate(slot.type.shape)]
+    return [f"{name}_{axis}" if n is None else n for axis, n in enumerate(slot.type.shape)]
 
 
 def _declared(slot: Slot | None) -> tuple[str, ir.DataType | None, list[int | str | None] | None]:

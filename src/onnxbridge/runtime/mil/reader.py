@@ -39,6 +39,21 @@ def read(source: Any, function: str = "") -> tuple[Function, list[Feature], list
     raise UsageError(f"the interpreter runs an .mlpackage, an MLModel or a MIL program, not {type(source).__name__}")
 
 
+def metadata(source: Any) -> dict[str, str]:
+    """What a model says of itself: author, license, version and description, and what its makers added."""
+    ct = coremltools()
+    if isinstance(source, str | os.PathLike):
+        source = ct.models.utils.load_spec(os.fspath(source))
+    spec = source.get_spec() if isinstance(source, ct.models.MLModel) else source
+    if not isinstance(spec, ct.proto.Model_pb2.Model):
+        return {}
+    held = spec.description.metadata
+    fields = {
+        "author": held.author, "license": held.license, "version": held.versionString, "description": held.shortDescription
+    }  # fmt: skip
+    return {k: v for k, v in fields.items() if v} | dict(held.userDefined)
+
+
 class _Scope:
     """Names to slots; an inner block sees the names of the blocks around it."""
 

@@ -1,0 +1,41 @@
+"""The hub's names of a Core ML model's inputs, outputs and states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onnxbridge.runtime.mil.program import Feature
+
+INTERFACE = "onnxbridge.interface"
+"""Under this key of a model's metadata our own backend tells the names of the source."""
+OURS = ("onnxbridge.", "com.github.apple.coremltools.")
+
+
+@dataclass
+class Names:
+    """Hub names by Core ML's. An output of an input's name, which ONNX does not allow, has another one."""
+
+    inputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    states: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def names(metadata: Mapping[str, str], inputs: list[Feature], outputs: list[Feature], states: list[str]) -> Names:
+    """The names of the source of a model that our backend made, Core ML's own for any other."""
+    held = json.loads(metadata.get(INTERFACE, "{}"))
+    was = {p["coreml"]: p["hub"] for side in ("inputs", "outputs") for p in held.get(side, ())}
+    kept = {p["coreml"]: (p["hub"], output) for p, output in held.get("states", ())}
+    found = Names({f.name: was.get(f.name, f.name) for f in inputs})
+    found.states = {name: kept.get(name, (name, f"{name}_out")) for name in states}
+    taken = {*found.inputs.values(), *(first for first, _ in found.states.values())}
+    for feature in outputs:
+        name = was.get(feature.name, feature.name)
+        found.outputs[feature.name] = f"{name}_out" if name in taken else name
+    return found
+
+
+def told(metadata: Mapping[str, str]) -> dict[str, str]:
+    """What of a model's metadata goes with it: not what the tools that wrote it say of themselves."""
+    return {key: value for key, value in metadata.items() if not key.startswith(OURS)}

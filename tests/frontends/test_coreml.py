@@ -1,0 +1,109 @@
+"""Core ML models as sources: names, states, classes, metadata, sizes, functions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxbridge
+from onnxbridge.errors import ConversionError, UsageError
+from onnxbridge.frameworks import coremltools
+from onnxbridge.frontends.coreml import frontend
+
+ct = coremltools()
+from coremltools.converters.mil import Builder as mb  # noqa: E402
+from coremltools.converters.mil.mil import Function, Program, types  # noqa: E402
+
+
+def saved(tmp_path, build, shape=(2, 3), **options):
+    """A package whose program is build(x)."""
+
+    @mb.program(input_specs=[mb.TensorSpec(shape=shape)], opset_version=ct.target.iOS17)
+    def program(x):
+        return build(x)
+
+    path = tmp_path / "net.mlpackage"
+    model = ct.convert(program, compute_precision=ct.precision.FLOAT32, minimum_deployment_target=ct.target.iOS17, **options)
+    model.author, model.license, model.version, model.short_description = "A", "MIT", "2", "adds"
+    model.user_defined_metadata["task"] = "none"
+    model.save(str(path))
+    return path
+
+
+def test_a_package_goes_everywhere_with_its_metadata(tmp_path):
+    path = saved(tmp_path, lambda x: mb.softmax(x=mb.linear(x=x, weight=np.eye(3, dtype=np.float32), name="dense"), name="y"))
+    for target in ("onnx", "pytorch", "coreml"):
+        made = onnxbridge.convert(path, target)
+        assert made.report.passed and made.source == "coreml"
+        assert [v.name for v in made.hub.graph.inputs] == ["x"] and [v.name for v in made.hub.graph.outputs] == ["y"]
+    told = {"author": "A", "license": "MIT", "version": "2", "description": "adds", "task": "none"}
+    assert told.items() <= made.hub.metadata_props.items()
+    assert not any(key.startswith("com.github") for key in made.hub.metadata_props)
+
+
+def test_the_names_of_the_source_come_back(tmp_path):
+    graph = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 22]> g (float[N, 3] "in/x:0") => (float[N, 3] "out y")'
+                                    '{ "out y" = Relu ("in/x:0") }')  # fmt: skip
+    onnxbridge.convert(graph, "coreml", output=tmp_path / "net.mlpackage")
+    back = onnxbridge.convert(tmp_path / "net.mlpackage", "onnx")
+    assert [i.name for i in back.model.graph.input] == ["in/x:0"] and [o.name for o in back.model.graph.output] == ["out y"]
+    assert back.report.passed
+    assert onnxbridge.verify(graph, tmp_path / "net.mlpackage").passed
+    assert onnxbridge.verify(tmp_path / "net.mlpackage", graph).passed
+    onnxbridge.convert(graph, "coreml", output=tmp_path / "half.mlpackage", compute_precision="fp16")
+    assert onnxbridge.verify(tmp_path / "net.mlpackage", tmp_path / "half.mlpackage").passed
+
+
+def test_a_classifier_gives_its_probabilities_and_keeps_its_classes(tmp_path):
+    config = ct.ClassifierConfig(["ant", "bee", "cat"])
+    path = saved(tmp_path, lambda x: mb.softmax(x=x, name="p"), shape=(1, 3), classifier_config=config)
+    made = onnxbridge.convert(path, "pytorch")
+    assert made.report.passed and len(made.hub.graph.outputs) == 1
+    assert json.loads(made.hub.metadata_props["class_labels"]) == ["ant", "bee", "cat"]
+
+
+def counter():
+    placeholder = {"x": mb.placeholder((1,), dtype=types.fp16), "total": mb.state_tensor_placeholder((1,), dtype=types.fp16)}
+    with Function(placeholder, opset_version=ct.target.iOS18) as function:
+        total = mb.add(x=mb.read_state(input=function.inputs["total"]), y=function.inputs["x"])
+        mb.coreml_update_state(state=function.inputs["total"], value=total)
+        function.set_outputs([mb.mul(x=total, y=np.float16(2), name="twice")])
+    program = Program()
+    program.add_function("main", function)
+    return program
+
+
+def test_a_state_becomes_an_input_and_an_output():
+    made = onnxbridge.convert(counter(), "onnx")
+    assert made.report.passed
+    assert [v.name for v in made.hub.graph.inputs] == ["x", "total"]
+    assert [v.name for v in made.hub.graph.outputs] == ["twice", "total_out"]
+    run = frontend.runner(counter())
+    found = run({"x": np.float16([3]), "total": np.float16([4])})
+    assert found["total_out"].tolist() == [7] and found["twice"].tolist() == [14]
+
+
+def test_open_sizes_stay_open_and_take_names(tmp_path):
+    path = saved(tmp_path, lambda x: mb.exp(x=x, name="y"), shape=(ct.converters.mil.mil.get_new_symbol(), 3),
+                 inputs=[ct.TensorType("x", shape=(ct.RangeDim(1, 64), 3))])  # fmt: skip
+    assert list(frontend.to_hub(path).graph.inputs[0].shape) == ["x_0", 3]
+    named = frontend.to_hub(path, None, {"x": {0: "batch"}}).graph
+    assert str(named.inputs[0].shape) == "[batch,3]" and str(named.outputs[0].shape) == "[batch,3]"
+    with pytest.raises(UsageError, match=r"the input x has shape \(None, 3\), not \(2, 4\)"):
+        frontend.to_hub(path, {"x": np.zeros((2, 4), np.float32)})
+    with pytest.raises(UsageError, match="no input z; it takes x"):
+        frontend.to_hub(path, {"z": np.zeros((2, 3), np.float32)})
+
+
+def test_what_cannot_be_said_in_onnx_is_reported(tmp_path):
+    def build(x):
+        zeros = np.zeros((1, 2), np.float32)
+        y = mb.expand_dims(x=x, axes=[1])
+        w = np.ones((8, 3), np.float32), np.ones((8, 2), np.float32)
+        return mb.lstm(x=y, initial_h=zeros, initial_c=zeros, weight_ih=w[0], weight_hh=w[1], clip=0.5)[1]
+
+    with pytest.raises(ConversionError, match="lstm.*clip bounds the cell state"):
+        frontend.to_hub(saved(tmp_path, build))

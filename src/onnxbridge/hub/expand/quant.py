@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters.shapes import known
 from onnxbridge.hub.expand import expand
 from onnxbridge.hub.expand.axis import laid, places
-from onnxbridge.hub.fold import static
 from onnxbridge.hub.values import cast, fixed, rank
 
 _FLOAT, _INT32 = ir.DataType.FLOAT, ir.DataType.INT32
@@ -108,7 +108,7 @@ def qlinear_conv(
     op, x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *, auto_pad="NOTSET",
     dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
 ):  # fmt: skip
-    zeros = static(w_zero_point)
+    zeros = known(w_zero_point)
     if zeros is not None and zeros.ndim and (zeros == zeros[0]).all():  # ONNX Runtime convolves integers with one zero point only
         w_zero_point = op.constant(zeros[0])
     total = op.ConvInteger(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.hub.adapters.shapes import known
 from onnxbridge.hub.expand import expand
-from onnxbridge.hub.fold import static
 from onnxbridge.hub.values import cast
 from onnxbridge.rules import Outputs
 
@@ -55,7 +55,7 @@ def multinomial(op, input, *, dtype=6, sample_size=1, seed=None):
 
 @expand("Dropout")
 def dropout(op, data, ratio=None, training_mode=None, *, seed=None, outputs: Outputs):
-    training = np.bool_(False) if training_mode is None else static(training_mode)
+    training = np.bool_(False) if training_mode is None else known(training_mode)
     if training is not None and not training:
         mask = op.Expand(op.constant(np.bool_(True)), op.Shape(data)) if outputs[1:] and outputs[1] else None
         return op.Identity(data), mask

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from onnxbridge.hub.expand import expand
 from onnxbridge.hub.expand.axis import along
 from onnxbridge.hub.expand.running import running
@@ -21,4 +25,10 @@ def cum_prod(op, x, axis, *, exclusive=0, reverse=0):
 @expand("ReduceMean")
 def reduce_mean(op, data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
     total = op.ReduceSum(data, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
-    return op.Div(total, op.Cast(op.Div(op.Size(data), op.Size(total)), to=data.dtype))
+    shapes = [data.shape, total.shape]
+    if all(s is not None and all(isinstance(d, int) for d in s) for s in shapes):
+        whole, left = (math.prod(s) for s in shapes)
+        count = op.constant(whole // max(left, 1), dtype=data.dtype)
+    else:
+        count = op.Cast(op.Div(op.Size(data), op.Max(op.Size(total), np.int64(1))), to=data.dtype)
+    return op.Div(total, count)

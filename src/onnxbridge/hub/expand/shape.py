@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.adapters.shapes import known
 from onnxbridge.hub.expand import expand
 from onnxbridge.hub.expand.axis import element, laid, product, scalar, sizes_of
-from onnxbridge.hub.fold import static
 from onnxbridge.hub.values import cast, rank
 from onnxbridge.rules import Outputs
 
@@ -78,7 +78,7 @@ def pad(op, data, pads, constant_value=None, axes=None, *, mode="constant"):
         both = op.Concat(axis, op.Add(axis, op.constant(count, dtype=pads.dtype)), axis=0)
         pads = op.ScatterElements(op.constant(np.zeros(2 * count, np.int64)), both, pads, axis=0)
     value = op.constant(0, dtype=data.dtype) if constant_value is None else op.Reshape(constant_value, np.zeros(0, np.int64))
-    fixed = static(pads)
+    fixed = known(pads)
     for axis in range(count):
         ends = [element(op, pads, j) for j in (axis, axis + count)] if fixed is None else fixed[[axis, axis + count]]
         if fixed is not None and not ends.any():

@@ -138,3 +138,18 @@ def test_every_layer_that_is_in_the_way_is_reported():
     with pytest.raises(ConversionError) as caught:
         Interpreter(builder.spec)
     assert {p.op for p in caught.value.problems} == {"custom.firstThing", "custom.secondThing"}
+
+
+def test_a_pipeline_runs_its_models_one_after_the_other():
+    specs = []
+    for source, target, layer in (("x", "between", "TANH"), ("between", "y", "RELU")):
+        builder = NeuralNetworkBuilder([(source, datatypes.Array(3, 4, 4))], [(target, datatypes.Array(3, 4, 4))])
+        builder.add_activation(layer.lower(), layer, source, target)
+        specs += [builder.spec]
+    pipeline = ct.models.pipeline.Pipeline([("x", datatypes.Array(3, 4, 4))], [("y", datatypes.Array(3, 4, 4))])
+    for spec in specs:
+        pipeline.add_model(spec)
+    x = draw(3, 4, 4)
+    found = Interpreter(pipeline.spec).run({"x": x})
+    np.testing.assert_allclose(found["y"], np.maximum(np.tanh(x), 0), rtol=1e-6)
+    agrees(pipeline.spec, {"x": x}, found)

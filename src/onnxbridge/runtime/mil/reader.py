@@ -15,6 +15,7 @@ from onnxbridge.runtime.mil.program import Array, Block, Feature, Function, Oper
 from onnxbridge.runtime.mil.values import Values, tensor_type
 
 NETWORKS = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
+PIPELINES = ("pipeline", "pipelineClassifier", "pipelineRegressor")
 WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
 
 
@@ -83,8 +84,10 @@ def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[F
     kind = spec.WhichOneof("Type")
     if kind in NETWORKS:
         return _network(spec)
+    if kind in PIPELINES:
+        return _pipeline(spec, getattr(spec, kind), weights)
     if kind != "mlProgram":
-        raise UsageError(f"the model is a {kind}; ML programs and neural networks can be read")
+        raise UsageError(f"the model is a {kind}; ML programs, neural networks and pipelines of these can be read")
     functions = spec.mlProgram.functions
     function = function or spec.description.defaultFunctionName or "main"
     if function not in functions:
@@ -111,6 +114,18 @@ def _network(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
         for described in (spec.description.input, spec.description.output)
     )
     return network.function(spec, inputs, outputs), inputs, outputs
+
+
+def _pipeline(spec: Any, stored: Any, weights: str) -> tuple[Function, list[Feature], list[Feature]]:
+    from onnxbridge.runtime.mil.pipeline import joined
+
+    models = getattr(stored, "pipeline", stored).models
+    inputs, outputs = (
+        [_of_network(_feature(d), d.type.multiArrayType) for d in described]
+        for described in (spec.description.input, spec.description.output)
+    )
+    parts = [_from_spec(model, weights, "")[::2] for model in models]
+    return joined([(function, gives) for function, gives in parts], inputs, outputs), inputs, outputs
 
 
 def _of_network(feature: Feature, array: Any) -> Feature:

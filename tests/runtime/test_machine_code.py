@@ -48,6 +48,27 @@ def test_what_is_no_object_file_of_this_system_is_left_to_llvm():
         assert link.linked(image, {}) is None  # nobody has the function that it calls
 
 
+MIXED = """
+import sys
+from onnxbridge.runtime.native import build, machine
+build.loop("layout", "interleaved", "iiiiiiu")
+machine._folder.cache_clear()
+assert "llvmlite" not in sys.modules
+machine.os.environ["ONNXBRIDGE_CACHE"] = sys.argv[1]
+build.loop("recurrent", "lstm", "iiiiiiiiiiiii")
+"""
+
+
+@pytest.mark.skipif(not link.possible(), reason="elsewhere LLVM loads everything")
+def test_what_is_compiled_late_finds_what_was_loaded_early(tmp_path):
+    from onnxbridge.runtime.native.build import loop
+
+    loop("layout", "interleaved", "iiiiiiu")  # kept from now on
+    command = [sys.executable, "-c", MIXED, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 PROGRAM = """
 import sys, numpy as np, onnx
 from onnxbridge.runtime import Executor

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from onnxbridge.runtime.native import drive, quantized, tape, tile
-from onnxbridge.runtime.native.machine import kept, lanes, loaded
+from onnxbridge.runtime.native.machine import kept, lanes, llvm, loaded
 
 _KINDS = {"i": "q", "f": "d"}
 
@@ -60,6 +60,7 @@ def loop(module: str, name: str, signature: str) -> Loop:
 
 def _compiled(module: str, name: str, signature: str) -> bytes:
     """The loop's symbol, a zero byte, and its object file."""
+    llvm()  # so that the functions loaded by now are known to Numba's own linking
     import numba
 
     from onnxbridge.runtime.native.loops.data import doubles, inline, longs

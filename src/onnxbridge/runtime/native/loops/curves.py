@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from onnxbridge.runtime.native.loops.data import floats, inline
 
 _F = np.float32
+SOME = 2048  # elements that stay in the nearest cache
 
 
 @inline
@@ -72,64 +72,57 @@ def erf(x):
     return _F(-1.0) if y < _F(-1.0) else y
 
 
-@numba.njit(inline="always")
-def _bend(kind, u, v, count, a, b):
+@inline
+def run(kind, y, count, a, b):
+    """y = curve(y) over `count` elements at an address."""
+    v = floats(y)
     if kind == 1:
         for i in range(count):
-            t = u[i] * _F(0.16666667) + _F(0.5)
+            t = v[i] * _F(0.16666667) + _F(0.5)
             t = _F(0.0) if t < _F(0.0) else t
             t = _F(1.0) if t > _F(1.0) else t
-            v[i] = u[i] * t
+            v[i] = v[i] * t
     elif kind == 2:
         for i in range(count):
-            t = u[i] * a + b
+            t = v[i] * a + b
             t = _F(0.0) if t < _F(0.0) else t
             v[i] = _F(1.0) if t > _F(1.0) else t
     elif kind == 3:
         for i in range(count):
-            v[i] = sigmoid(u[i])
+            v[i] = sigmoid(v[i])
     elif kind == 4:
         for i in range(count):
-            v[i] = u[i] * sigmoid(u[i] * a)
+            v[i] = v[i] * sigmoid(v[i] * a)
     elif kind == 5:
         for i in range(count):
-            v[i] = u[i] * _F(0.5) * (_F(1.0) + erf(u[i] * _F(0.7071067811865476)))
+            v[i] = v[i] * _F(0.5) * (_F(1.0) + erf(v[i] * _F(0.7071067811865476)))
     elif kind == 6:
         for i in range(count):
-            t = u[i]
+            t = v[i]
             v[i] = t * _F(0.5) * (_F(1.0) + tanh(_F(0.7978845608028654) * (t + _F(0.044715) * t * t * t)))
     elif kind == 7:
         for i in range(count):
-            v[i] = tanh(u[i])
+            v[i] = tanh(v[i])
     elif kind == 8:
         for i in range(count):
-            v[i] = u[i] if u[i] >= _F(0.0) else u[i] * a
+            v[i] = v[i] if v[i] >= _F(0.0) else v[i] * a
     elif kind == 9:
         for i in range(count):
-            v[i] = exp(u[i])
+            v[i] = exp(v[i])
     elif kind == 10:
         for i in range(count):
-            v[i] = erf(u[i])
-
-
-@inline
-def run(kind, y, count, a, b):
-    """y = curve(y) over `count` elements at an address: a loop of its own, since one over two addresses checks for overlap."""
-    v = floats(y)
-    _bend(kind, v, v, count, a, b)
+            v[i] = erf(v[i])
 
 
 def apply(kind, x, y, count, chunk, low, high, a, b, unit, part):
-    """y = curve(x clipped to [low, high]) over `count` elements at two addresses; NaN stays."""
-    at = unit * chunk
-    n = min(count - at, chunk)
-    u, v = floats(x + 4 * at), floats(y + 4 * at)
-    if kind == 0 or low != _F(-np.inf) or high != _F(np.inf):
+    """y = curve(x clipped to [low, high]) over `count` elements at two addresses, some at a time; NaN stays."""
+    end = min(count, (unit + 1) * chunk)
+    for at in range(unit * chunk, end, SOME):
+        n = min(SOME, end - at)
+        u, v = floats(x + 4 * at), floats(y + 4 * at)
         for i in range(n):
             t = u[i]
             t = low if t < low else t
             v[i] = high if t > high else t
         if kind != 0:
-            _bend(kind, v, v, n, a, b)
-    else:
-        _bend(kind, u, v, n, a, b)
+            run(kind, y + 4 * at, n, a, b)

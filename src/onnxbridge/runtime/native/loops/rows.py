@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from onnxbridge.runtime.native.loops.convolution import pack, panels
@@ -41,7 +40,7 @@ def normalize(source, add, target, total, rows, columns, chunk, scale, shift, ep
                 y[i] = (x[i] - mean) * inverse * a[i]
 
 
-@numba.njit(inline="always")
+@inline
 def _softened(x, y, columns, factor):
     """exp(factor * (x - largest)) of a row, divided by its sum."""
     top = _F(-np.inf)

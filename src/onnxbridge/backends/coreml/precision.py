@@ -81,7 +81,7 @@ class HalfPrecision:
             said.append(f"stays in float32 for the magnitude that was measured: {_few(each)}")
         if self._ranges is not None and not self.measured:
             most = max(self._ranges.values(), default=0.0)
-            said.append(f"the largest magnitude of {len(self._ranges)} measured values is {most:.3g}; float16 holds {LARGEST:.0f}")
+            said.append(f"the largest of {len(self._ranges)} measured values is {most:.3g}; float16 ends at {LARGEST:.0f}")
         return said
 
 

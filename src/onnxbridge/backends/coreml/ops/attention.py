@@ -79,7 +79,8 @@ def _in_steps(q, k, v, allowed, bias, scale, softcap):
     if allowed is not None:
         scores = select(allowed, scores, like(scores, np.full((1,) * scores.rank, -np.inf)))
     seen[2] = scores
-    weights = seen[3] = _softmax(scores)
+    masked = allowed is not None or bias is not None
+    weights = seen[3] = _softmax(scores) if masked else mb.softmax(x=scores, axis=-1)
     return mb.matmul(x=weights, y=v), seen
 
 

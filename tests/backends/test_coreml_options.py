@@ -1,0 +1,236 @@
+"""What a user can ask of a Core ML model: pictures, labels, shapes, states, precision, fewer bits; and what becomes of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxbridge
+from onnxbridge import settings
+from onnxbridge.backends.coreml import backend
+from onnxbridge.backends.coreml.asked import Image, images, shapes
+from onnxbridge.errors import ConversionError, UsageError
+from onnxbridge.hub.builder import Builder
+from onnxbridge.runtime import ort
+
+FLOAT = ir.DataType.FLOAT
+R = np.random.default_rng(0)
+KERNEL = (R.standard_normal((8, 3, 3, 3)) / 5).astype(np.float32)
+DENSE = R.standard_normal((8, 5)).astype(np.float32)
+PICTURE = R.standard_normal((1, 3, 16, 16)).astype(np.float32)
+CLOSE = 1e-5  # softmax of a few hundred products in float32
+
+
+def model(write, *inputs, names=("y",)):
+    op = Builder()
+    values = [op.input(*i) for i in inputs]
+    results = write(op, *values)
+    results = results if isinstance(results, tuple) else (results,)
+    return op.model(values, [op.output(r, n) for r, n in zip(results, names, strict=True)])
+
+
+def net(op, x):
+    return op.Softmax(op.MatMul(op.Flatten(op.GlobalAveragePool(op.Relu(op.Conv(x, KERNEL, pads=[1] * 4)))), DENSE))
+
+
+def classifier(*shape):
+    return model(net, ("x", FLOAT, list(shape)))
+
+
+def error(made, feeds, **options):
+    """The artifact, and how far it is from ONNX Runtime."""
+    artifact = backend.from_hub(made, **options)
+    got, want = backend.runner(artifact)(feeds), ort.run(ort.session(made, "cpu"), feeds)
+    assert list(got) == list(want) or set(got) == set(want)
+    return artifact, max(float(np.abs(got[k].astype(np.float64) - want[k]).max()) for k in want)
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [("x:BGR,scale=1/255,bias=-0.4/-0.5/-0.6", "NCHW"), ("x:RGB,scale=0.1/0.2/0.3,layout=NHWC", "NHWC")],
+)
+def test_an_input_that_takes_pictures(text, layout, tmp_path):
+    if layout == "NCHW":
+        made, feed = classifier(1, 3, 16, 16), PICTURE
+    else:
+        made = model(lambda op, x: net(op, op.Transpose(x, perm=[0, 3, 1, 2])), ("x", FLOAT, [None, 16, 16, 3]))
+        feed = PICTURE.transpose(0, 2, 3, 1)
+    artifact, far = error(made, {"x": feed}, image=[text])
+    (described,) = artifact.model.get_spec().description.input
+    assert (described.type.imageType.height, described.type.imageType.width) == (16, 16) and far < CLOSE
+    (path,) = backend.save(artifact, tmp_path / "net.mlpackage")
+    assert backend.open(path).images == artifact.images
+
+
+def test_texts_of_pictures_and_shapes():
+    assert images(["a:0:GRAYSCALE,scale=2,bias=-1"]) == {"a:0": Image("GRAYSCALE", (2.0,), (-1.0,))}
+    assert shapes(["x:1x3x8,2x3x4"]) == {"x": ((1, 3, 8), (2, 3, 4))}
+    for wrong in ("x:CMYK", "x:scale=red", "x:RGB,bias=1/2/3/4", ":RGB", "x:scale=0"):
+        with pytest.raises(UsageError):
+            images([wrong])
+    for wrong in ("x:1x3,2", "x:axb", "x:0x3"):
+        with pytest.raises(UsageError):
+            shapes([wrong])
+
+
+def test_what_is_asked_of_an_input_that_is_not_there():
+    for options in ({"image": ["z:RGB"]}, {"shapes": ["z:1x3x16x16"]}, {"state": ["z=y"]}, {"state": ["x=z"]}):
+        with pytest.raises(UsageError, match="has no (in|out)put 'z'"):
+            backend.from_hub(classifier(1, 3, 16, 16), **options)
+
+
+def test_labels_make_a_classifier(tmp_path):
+    (tmp_path / "labels.txt").write_text("ant\nbee\ncat\ndog\neel\n\n")
+    artifact, far = error(classifier(1, 3, 16, 16), {"x": PICTURE}, labels=tmp_path / "labels.txt")
+    described = artifact.model.get_spec().description
+    assert described.predictedFeatureName == "classLabel" and far < CLOSE
+    assert artifact.labels == ("ant", "bee", "cat", "dog", "eel")
+
+
+def test_a_few_shapes():
+    artifact, far = error(classifier("N", 3, "H", "W"), {"x": PICTURE}, shapes=["x:1x3x16x16,2x3x8x8"])
+    few = artifact.model.get_spec().description.input[0].type.multiArrayType.enumeratedShapes.shapes
+    assert sorted(list(s.shape) for s in few) == [[1, 3, 16, 16], [2, 3, 8, 8]] and far < CLOSE
+    with pytest.raises(UsageError, match="the model's own shape is"):
+        backend.from_hub(classifier("N", 3, "H", "W"), shapes=["x:1x4x16x16,1x4x8x8"])
+
+
+def counter():
+    return model(
+        lambda op, x, past: (op.Add(op.ReduceSum(past), x), op.Add(past, x)), ("x", FLOAT, [4]), ("past", FLOAT, [4]),
+        names=("y", "present"),
+    )  # fmt: skip
+
+
+def test_a_state_is_kept_between_runs():
+    from onnxbridge.runtime.mil import Interpreter
+
+    feeds = {"x": np.float32([1, 2, 3, 4]), "past": np.float32([1, 0, 2, 0])}
+    artifact, far = error(counter(), feeds, state=["past=present"], minimum_deployment_target="iOS18")
+    description = artifact.model.get_spec().description
+    assert [d.name for d in description.state] == ["past"] and [d.name for d in description.output] == ["y"]
+    assert far == 0  # small whole numbers, which float16 holds
+    engine = Interpreter(artifact.model)
+    assert [engine.run({"x": feeds["x"]})["y"].tolist() for _ in range(2)] == [[1, 2, 3, 4], [11, 12, 13, 14]]
+
+
+def test_states_that_core_ml_does_not_have():
+    with pytest.raises(ConversionError, match="states need iOS18"):
+        backend.from_hub(counter(), state=["past=present"])
+    growing = model(
+        lambda op, x, past: (op.Relu(x), op.Concat(past, x, axis=0)), ("x", FLOAT, [1]), ("past", FLOAT, [3]), names=("y", "next")
+    )
+    with pytest.raises(ConversionError, match=r"has shape \[3\], its next value \[4\]"):
+        backend.from_hub(growing, state=["past=next"], minimum_deployment_target="iOS18")
+
+
+def test_mixed_precision_keeps_what_float16_cannot_hold():
+    def write(op, x):
+        large = op.Mul(x, np.float32(300))
+        return op.Sigmoid(op.Sub(op.Sqrt(op.ReduceMean(op.Mul(large, large), [1])), np.float32(300)))
+
+    made, feeds = model(write, ("x", FLOAT, [2, 64])), {"x": R.standard_normal((2, 64)).astype(np.float32)}
+    _, half = error(made, feeds, compute_precision="fp16")
+    artifact, mixed = error(made, feeds, compute_precision="mixed", calibration=[feeds])
+    assert half > 0.1 > 1e-3 > mixed
+    (note,) = [n for n in artifact.notes if "magnitude that was measured" in n]
+    assert "ReduceMean" in note
+    with pytest.raises(UsageError, match="calibration is for"):
+        backend.from_hub(made, calibration=[feeds])
+    with pytest.raises(UsageError, match="the input x is missing"):
+        backend.from_hub(made, compute_precision="mixed", calibration=[{}])
+
+
+@pytest.mark.parametrize(
+    ("how", "target", "kind"),
+    [
+        ("linear8", "iOS16", "constexpr_affine_dequantize"), ("linear4", "iOS18", "constexpr_blockwise_shift_scale"),
+        ("sparse50", "iOS17", "constexpr_sparse_to_dense"),
+    ],
+)  # fmt: skip
+def test_weights_in_fewer_bits(how, target, kind):
+    weights = R.standard_normal((64, 64)).astype(np.float32)
+    made = model(lambda op, x: op.MatMul(x, weights), ("x", FLOAT, [1, 64]))
+    artifact, far = error(made, {"x": np.ones((1, 64), np.float32)}, compress=how, minimum_deployment_target=target)
+    assert kind in operators(artifact) and 0 < far < 40
+    if how == "linear4":
+        with pytest.raises(UsageError, match="needs minimum_deployment_target='iOS18'"):
+            backend.from_hub(made, compress=how)
+
+
+def operators(artifact):
+    (block,) = artifact.model.get_spec().mlProgram.functions["main"].block_specializations.values()
+    return [o.type for o in block.operations if o.type != "const"]
+
+
+@pytest.mark.parametrize(
+    ("target", "stored"),
+    [("iOS15", None), ("iOS17", "constexpr_affine_dequantize"), ("iOS18", "constexpr_blockwise_shift_scale")],
+)
+def test_quantized_weights_stay_so(target, stored):
+    weights = R.integers(-127, 127, (64, 64)).astype(np.int8)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64])],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(R.uniform(0.01, 0.02, 64).astype(np.float32), "s")],
+    )  # fmt: skip
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.checker.check_model(source)
+    made = onnxbridge.convert(source, "coreml", minimum_deployment_target=target, samples=1)
+    assert operators(made.artifact) == ([stored, "matmul"] if stored else ["matmul"])
+
+
+def test_fused_attention_from_ios18_on():
+    q, k = R.standard_normal((1, 2, 4, 8)).astype(np.float32), R.standard_normal((1, 2, 6, 8)).astype(np.float32)
+    mask = R.random((4, 6)) > 0.4
+    mask[2] = False  # a row with nothing allowed gives zeros
+    made = model(
+        lambda op, q, k, m: op.Attention(q, k, k, m, scale=0.3), ("q", FLOAT, [1, 2, 4, 8]), ("k", FLOAT, [1, 2, 6, 8]),
+        ("m", ir.DataType.BOOL, [4, 6]),
+    )  # fmt: skip
+    for target in ("iOS17", "iOS18"):
+        artifact, far = error(made, {"q": q, "k": k, "m": mask}, minimum_deployment_target=target)
+        assert ("scaled_dot_product_attention" in operators(artifact)) == (target == "iOS18") and far < CLOSE
+
+
+def test_a_neural_network(tmp_path):
+    artifact, far = error(classifier(1, 3, 16, 16), {"x": PICTURE}, convert_to="neuralnetwork")
+    assert artifact.model.get_spec().WhichOneof("Type") == "neuralNetwork" and far < CLOSE
+    assert backend.save(artifact, tmp_path / "net.mlpackage") == [tmp_path / "net.mlmodel"]
+
+
+def test_metadata_replaces_the_source_s():
+    made = classifier(1, 3, 16, 16)
+    made.metadata_props["author"] = "somebody"
+    made.graph.inputs[0].doc_string = "a picture"
+    artifact = backend.from_hub(made, metadata=["author=Jane", "task=demo"])
+    assert artifact.model.author == "Jane" and artifact.model.user_defined_metadata["task"] == "demo"
+    assert artifact.model.input_description["x"] == "a picture"
+
+
+def test_what_becomes_of_each_operator():
+    lines = backend.explain(classifier("N", 3, 16, 16), compute_precision="fp16")
+    told = {line.op: line for line in lines}
+    assert told["Conv"].how == "native" and told["Conv"].mil == ("conv",) and told["Conv"].dtype == "fp16"
+    assert told["Conv"].units == "GPU, CPU"  # its batch is only known when running
+    (fixed,) = [line for line in backend.explain(classifier(1, 3, 16, 16), compute_precision="fp16") if line.op == "Conv"]
+    assert fixed.units == "Neural Engine, GPU, CPU"
+    refused = backend.explain(model(lambda op, x: op.ImageDecoder(op.Cast(x, to=ir.DataType.UINT8)), ("x", FLOAT, [9])))
+    assert [(line.op, line.how) for line in refused][-1] == ("ImageDecoder", "refused")
+    assert "ImageDecoder" in backend.table(refused)
+
+
+def test_a_backend_declares_its_options_once():
+    found = settings.options(backend)
+    assert found["compute_precision"].choices == ("fp32", "fp16", "mixed") and found["image"].many
+    with pytest.raises(UsageError, match="takes no colour; its options are minimum_deployment_target"):
+        onnxbridge.convert(classifier(1, 3, 16, 16), "coreml", colour="red")
+    with pytest.raises(UsageError, match="compute_precision='int8' is none of fp32, fp16, mixed"):
+        onnxbridge.convert(classifier(1, 3, 16, 16), "coreml", compute_precision="int8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from expand_run import Fixed, case
+from expand_run import Fixed, Kept, case
 
 R = np.random.default_rng(1)
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
@@ -161,6 +161,38 @@ CASES = [
         }.items()
     ),
     case("Einsum", f(3, 3), equation="ii->i", refuses="a diagonal of unknown length"),
+    # layers with steps, in every direction
+    *(
+        case(
+            op,
+            f(5, 2, 3),
+            Kept(f(ways, gates * 4, 3)),
+            Kept(f(ways, gates * 4, 4)),
+            Kept(f(ways, gates * 8)),
+            hidden_size=4,
+            direction=way,
+            outputs=outputs,
+            opset=14,
+            rtol=1e-4,
+            atol=1e-5,
+        )
+        for op, gates, outputs in (("RNN", 1, 2), ("GRU", 3, 2), ("LSTM", 4, 3))
+        for way, ways in (("forward", 1), ("reverse", 1), ("bidirectional", 2))
+    ),
+    case(
+        "LSTM",
+        f(5, 2, 3),
+        Kept(f(1, 16, 3)),
+        Kept(f(1, 16, 4)),
+        None,
+        np.array([5, 2], np.int32),
+        hidden_size=4,
+        direction="reverse",
+        outputs=3,
+        opset=14,
+        rtol=1e-4,
+        atol=1e-5,
+    ),
     # quantization
     case("MatMulInteger", whole(0, 256, (2, 4), np.uint8), whole(0, 256, (4, 3), np.uint8), np.uint8(3), np.uint8(9)),
     case("MatMulInteger", whole(0, 256, (2, 4), np.uint8), whole(-128, 128, (4, 3), np.int8), None, whole(-9, 9, (3,), np.int8)),

@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from expand_run import alone, inputs_of, run
 from expand_table_learned import CASES
 
-ONE_OF_EACH = {c.op.partition("::")[2]: c for c in reversed(CASES) if all(v.dtype != object for v in inputs_of(c).values())}
+# PyTorch has no strings, of which a CategoryMapper has some on either side
+NUMBERS = [c for c in CASES if all(v.dtype != object for v in inputs_of(c).values()) and not c.op.endswith("CategoryMapper")]
+ONE_OF_EACH = {c.op.partition("::")[2]: c for c in reversed(NUMBERS)}
 
 
 @pytest.mark.parametrize("op", ONE_OF_EACH)
@@ -24,8 +26,6 @@ def test_to_pytorch(op):
     model, expected = alone(case), run(case, alone(case), case.judge)
     del model.graph.output[:]
     for i, value in enumerate(map(np.asarray, expected)):
-        if value.dtype == object:
-            pytest.skip("PyTorch has no strings")
         dtype = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
         model.graph.output.append(onnx.helper.make_tensor_value_info(f"y{i}", dtype, value.shape))
     made = onnxbridge.convert(model, to="pytorch", inputs=inputs_of(case))

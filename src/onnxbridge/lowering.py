@@ -150,6 +150,8 @@ def _lower_one(call: Call, rules: Rules, values: Values, target: Target) -> tupl
             if refusal is None:
                 needs = ", ".join(sorted({f"{p.op} ({p.reason})" for p in e.problems}))
                 refusal = Unsupported(f"no rule, and its expansion needs {needs}")
+        except Unsupported as e:  # the target cannot name or type the results
+            refusal = refusal or e
     if refusal is None:
         refusal = Unsupported("no rule", _near(call.op, rules))
     raise ConversionError(target.direction, [_problem(call, refusal)]) from refusal

@@ -61,10 +61,15 @@ def _trains(node: Any) -> bool:
     return bool(given.get("training")) and given.get("running_mean") is not None
 
 
+def trains(graph: Any) -> bool:
+    """Whether any norm of the graph writes its running statistics."""
+    return any(map(_trains, graph.nodes))
+
+
 def needs_functionalisation(graph: Any) -> bool:
     """Whether an in-place write is seen through another tensor afterwards (a view, a buffer): renaming is not enough then."""
     order = {node: i for i, node in enumerate(graph.nodes)}
-    if any(map(_trains, graph.nodes)):
+    if trains(graph):
         return True
     if not any(_writes(n.target) for n in graph.nodes if n.op == "call_function"):
         return False

@@ -63,9 +63,9 @@ def literal(value: Any) -> Any:
     """A Python value of the graph as rules get it: tuples for lists, hub dtypes for torch's."""
     if isinstance(value, (list, tuple)):
         return tuple(literal(v) for v in value)
-    if isinstance(value, frameworks.torch().dtype):
+    if isinstance(value, frameworks.torch().dtype) and dtypes.has(value):
         return dtypes.to_hub(value)
-    return value
+    return value  # a dtype that ONNX does not have is refused where a value would have it
 
 
 class Names:

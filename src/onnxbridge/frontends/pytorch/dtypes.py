@@ -29,6 +29,11 @@ _BITS = {
 }
 
 
+def has(dtype: Any) -> bool:
+    """Whether the hub has a dtype for a torch.dtype."""
+    return str(dtype).removeprefix("torch.") in _NAMES
+
+
 @functools.cache
 def to_hub(dtype: Any) -> ir.DataType:
     """The hub's dtype for a torch.dtype."""

@@ -85,7 +85,11 @@ class Budget:
             for item in value:
                 self.hold(item)
             return
-        if not isinstance(value, np.ndarray) or value.nbytes < COUNTED:
+        if not isinstance(value, np.ndarray):
+            return
+        if value.ndim > self.limits.rank:
+            raise LimitError(f"{self._who()} gives {value.ndim} dimensions, and the budget is {self.limits.rank}")
+        if value.nbytes < COUNTED:
             return
         owner = value
         while isinstance(owner.base, np.ndarray):

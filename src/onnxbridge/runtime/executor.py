@@ -241,9 +241,7 @@ def _hub(model: onnx.ModelProto | ir.Model | str | os.PathLike[str]) -> ir.Model
     else:
         hub = io.read(model, keep_maps=True)
     if hub.functions:
-        from onnx_ir.passes.common import InlinePass
-
-        hub = InlinePass()(hub.clone() if hub is model else hub).model
+        hub = passes.inline(hub.clone() if hub is model else hub)
     if hub.opset_imports.get("", OPSET) != OPSET:
         from onnxbridge.hub.opset import to_hub
 

@@ -50,7 +50,7 @@ def _log_of_one_and(op, x):
     whole = op.Add(x, 1.0)
     left = op.Sub(whole, 1.0)
     lost = op.Or(op.Equal(left, 0.0), op.IsInf(whole))
-    return op.Where(lost, op.Where(op.IsInf(whole), whole, x), op.Mul(op.Log(whole), op.Div(x, op.Where(lost, 1.0, left))))
+    return op.Where(lost, op.Where(op.IsInf(whole), op.Log(whole), x), op.Mul(op.Log(whole), op.Div(x, op.Where(lost, 1.0, left))))
 
 
 @expand("Asinh")

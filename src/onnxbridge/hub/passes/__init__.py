@@ -7,6 +7,7 @@ import logging
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from onnxbridge.errors import UnsafeFileError
 from onnxbridge.hub.passes.identities import DropIdentities
 from onnxbridge.hub.passes.infer import infer
 from onnxbridge.hub.passes.reshapes import SettleReshapes
@@ -15,8 +16,15 @@ __all__ = ["clean", "infer", "inline"]
 
 
 def inline(model: ir.Model) -> ir.Model:
-    """Write every call of a model-local function as the function's own nodes."""
-    return common.InlinePass()(model).model if model.functions else model
+    """Write every call of a model-local function as the function's own nodes.
+
+    Raises:
+        UnsafeFileError: if a function calls itself, however far around.
+    """
+    try:
+        return common.InlinePass()(model).model if model.functions else model
+    except ir.passes.PreconditionError as e:
+        raise UnsafeFileError(f"the model's functions call each other in a circle: {e}") from e
 
 
 def clean(model: ir.Model) -> ir.Model:

@@ -146,6 +146,8 @@ def _top(x, axis):
 
 @rule("Hardmax")
 def hardmax(input, *, axis=-1):
+    if not input.size:
+        return np.zeros_like(input)
     first = np.expand_dims(np.argmax(input, axis), axis)
     hot = np.zeros_like(input)
     np.put_along_axis(hot, first, hot.dtype.type(1), axis)

@@ -104,6 +104,7 @@ def squeeze(data, axes: Ints | None = None):
 
 @rule("Unsqueeze")
 def unsqueeze(data, axes: Ints):
+    claim((1,) * (data.ndim + len(axes)), data.dtype)
     return np.expand_dims(data, axes)
 
 
@@ -134,6 +135,7 @@ def split(input, split: Ints | None = None, *, axis=0, num_outputs=None):
 @rule("Expand")
 def expand(input, shape: Ints):
     """A view; the budget is asked for what it would take when it is written out."""
+    claim((1,) * len(shape), input.dtype)
     full = np.broadcast_shapes(input.shape, tuple(shape))
     claim(full, input.dtype)
     return np.broadcast_to(input, full)

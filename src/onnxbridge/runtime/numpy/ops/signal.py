@@ -38,7 +38,7 @@ def stft(signal, frame_step: Int, window=None, frame_length: Int | None = None, 
     x = _complex(signal)
     length = frame_length or (x.shape[1] if window is None else window.shape[0])
     starts = np.arange((x.shape[1] - length) // frame_step + 1) * frame_step
-    claim((x.shape[0], len(starts), length), np.complex128)
+    claim((x.shape[0], max(1, len(starts)), length), np.complex128)
     frames = x[:, starts[:, None] + np.arange(length)]
     if window is not None:
         frames = frames * window

@@ -1,0 +1,101 @@
+"""Random graphs: nodes drawn one after the other, each on values that are there, evaluated as they are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import layers  # noqa: F401  registers its operators
+import numpy as np
+import onnx
+from draw import Draw
+from onnx import helper
+from operators import SPECS, Held
+
+from onnxbridge.runtime import Executor
+
+OPSET = 24
+
+
+@dataclass
+class Graph:
+    """A graph with the values that its inputs and nodes have; `error` is ours for its last node, if that fails."""
+
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    feeds: dict[str, Any] = field(default_factory=dict)
+    held: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    error: Exception | None = None
+
+    def model(self, nodes: list[onnx.NodeProto] | None = None) -> onnx.ModelProto:
+        """All nodes with every result an output, or some of them with what they read as inputs."""
+        chosen = self.nodes if nodes is None else nodes
+        made = [o for n in chosen for o in n.output]
+        read = [i for n in chosen for i in n.input if i and i not in made and i not in self.held]
+        inputs = [_declared(name, self.values[name]) for name in dict.fromkeys(read)]
+        weights = [onnx.numpy_helper.from_array(v, n) for n, v in self.held.items() if any(n in c.input for c in chosen)]
+        outputs = [helper.make_value_info(o, onnx.TypeProto()) for o in made]
+        graph = helper.make_graph(chosen, "g", inputs, outputs, weights)
+        imports = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", 3)]
+        return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+    def inputs_of(self, model: onnx.ModelProto) -> dict[str, Any]:
+        return {i.name: self.values[i.name] for i in model.graph.input}
+
+
+def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
+    if isinstance(value, list):
+        return helper.make_tensor_sequence_value_info(name, helper.np_dtype_to_tensor_dtype(value[0].dtype), None)
+    return helper.make_tensor_value_info(name, _kind(value), value.shape)
+
+
+def _allowed(d: Draw) -> tuple[str, list[Any], dict[str, Any], int]:
+    """A node whose inputs have types that the operator takes."""
+    while True:
+        op, inputs, attrs, outputs = d.pick(SPECS)(d)
+        domain, _, kind = op.rpartition("::")
+        formals = onnx.defs.get_schema(kind, 3 if domain else OPSET, domain).inputs
+        arrays = [i.array if isinstance(i, Held) else i for i in inputs]
+        texts = ["" if a is None else f"tensor({onnx.TensorProto.DataType.Name(_kind(a)).lower()})" for a in arrays]
+        if all(not t or t in formals[min(i, len(formals) - 1)].types for i, t in enumerate(texts)):
+            return op, inputs, attrs, outputs
+
+
+def _kind(array: np.ndarray) -> int:
+    return onnx.TensorProto.STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
+
+
+def drawn(seed: int, most: int = 4) -> Graph:
+    """The graph of a seed; a graph ends where our executor raises, and keeps the error."""
+    d, graph = Draw(seed), Graph()
+    names: dict[int, str] = {}
+    for at in range(d.whole(1, most)):
+        op, inputs, attrs, outputs = _allowed(d)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        labels = []
+        for i, item in enumerate(inputs):
+            if item is None:
+                labels.append("")
+                continue
+            array = item.array if isinstance(item, Held) else item
+            if id(array) not in names:
+                names[id(array)] = name = f"{'w' if isinstance(item, Held) else 'x'}{at}_{i}"
+                graph.values[name] = array
+                (graph.held if isinstance(item, Held) else graph.feeds)[name] = array
+            labels.append(names[id(array)])
+        domain, _, kind = op.rpartition("::")
+        node = helper.make_node(kind, labels, [f"y{at}_{i}" for i in range(outputs)], domain=domain, **attrs)
+        graph.nodes.append(node)
+        one = graph.model([node])
+        try:
+            results = Executor(one).run(None, graph.inputs_of(one))
+        except Exception as e:
+            graph.error = e
+            return graph
+        for name, value in zip(node.output, results, strict=True):
+            graph.values[name] = value
+            if isinstance(value, np.ndarray):
+                names[id(value)] = name
+                d.there.append(value)
+    return graph

@@ -1,0 +1,85 @@
+"""Random graphs in bulk: python tests/fuzz/run.py --count 10000 --seed 0
+
+Each seed is a graph. Prints how many agree, and every kind of disagreement with its first seeds. Graphs run in child processes,
+since some end ONNX Runtime's process; such a seed is listed and passed over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import multiprocessing
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+
+def work(pipe: Any) -> None:
+    warnings.simplefilter("ignore")
+    import graphs
+    import judge
+    import known
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        while (seed := pipe.recv()) is not None:
+            try:
+                graph = graphs.drawn(seed)
+                found, skipped = judge.compare(graph)
+            except Exception:  # a fault of the fuzzer itself
+                pipe.send(f"seed {seed}: {traceback.format_exc()}")
+                continue
+            told = [(d.whom, d.node.op_type, d.what, known.reason(d, graph)) for d in found]
+            pipe.send((len(graph.nodes), told, skipped))
+
+
+def start() -> tuple[Any, Any]:
+    here, there = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=work, args=(there,), daemon=True)
+    child.start()
+    there.close()
+    return child, here
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--skipped", action="store_true", help="print what could not be compared too")
+    args = parser.parse_args()
+    kinds: dict[Any, list[int]] = collections.defaultdict(list)
+    skips: collections.Counter[str] = collections.Counter()
+    nodes, agree, ended = 0, 0, []
+    child, pipe = start()
+    for seed in range(args.seed, args.seed + args.count):
+        pipe.send(seed)
+        try:
+            answer = pipe.recv()
+        except EOFError:
+            ended.append(seed)
+            child, pipe = start()
+            continue
+        if isinstance(answer, str):
+            raise SystemExit(answer)
+        count, told, skipped = answer
+        nodes += count
+        agree += not told
+        skips.update(skipped)
+        for kind in told:
+            kinds[kind].append(seed)
+    pipe.send(None)
+    print(f"{args.count} graphs, {nodes} nodes: {agree} agree throughout; the process ended on {ended}")
+    for (whom, op, what, why), seeds in sorted(kinds.items(), key=lambda i: (i[0][3], -len(i[1]))):
+        print(f"{len(seeds):5} {whom} {op}: {what} [{why or 'UNEXPLAINED'}] seeds {seeds[:4]}")
+    print(f"not compared: {sum(skips.values())} nodes")
+    if args.skipped:
+        for text, count in skips.most_common():
+            print(f"{count:5} {text}")
+
+
+if __name__ == "__main__":
+    main()

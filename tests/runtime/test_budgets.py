@@ -1,0 +1,127 @@
+"""Small files that ask for very much: refused before anything is allocated, at once, and with exit code 6."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, parser
+
+from onnxbridge.errors import LimitError, UnsafeFileError
+from onnxbridge.hub.limits import Limits
+from onnxbridge.runtime import Executor
+
+HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
+HUGE = 1 << 36
+HELD = """float[1,1] one = {1}, int64[1] o = {1}, int64[4] four = {1,1,1,1}, int64[3] three = {1,1,1}, int64[1] m = {4194304},
+    int64[2] tall = {4194304, 1}, int64[2] broad = {1, 4194304}"""
+PAIR = "p = Expand(one, tall) q = Expand(one, broad)"
+BOMBS = {
+    "Gather": "p = Expand(one, broad) i = ConstantOfShape<value=int64[1] {0}>(m) y = Gather<axis=0>(p, i)",
+    "GatherND": "p = Expand(one, broad) i = ConstantOfShape<value=int64[1] {0}>(tall) y = GatherND(p, i)",
+    "Where": f"{PAIR} c = Cast<to=9>(p) y = Where(c, q, q)",
+    "Max": f"{PAIR} y = Max(p, q)",
+    "Sum": f"{PAIR} y = Sum(p, q)",
+    "Pow": f"{PAIR} y = Pow(p, q)",
+    "PRelu": f"{PAIR} y = PRelu(p, q)",
+    "Less": f"{PAIR} z = Less(p, q) y = Cast<to=1>(z)",
+    "Gemm": f"{PAIR} y = Gemm(p, q)",
+    "MatMulInteger": f"{PAIR} a = Cast<to=2>(p) b = Cast<to=2>(q) z = MatMulInteger(a, b) y = Cast<to=1>(z)",
+    "Conv": f"r = Reshape(one, four) y = Conv<pads=[0,{HUGE},0,0]>(r, r)",
+    "ConvInteger": f"r = Reshape(one, four) a = Cast<to=2>(r) z = ConvInteger<pads=[0,{HUGE},0,0]>(a, a) y = Cast<to=1>(z)",
+    "MaxPool": f"r = Reshape(one, four) y = MaxPool<kernel_shape=[1,1], pads=[0,{HUGE},0,0]>(r)",
+    "Concat": "p = Expand(one, tall) a = Concat<axis=0>(p,p,p,p,p,p,p,p) b = Concat<axis=0>(a,a,a,a,a,a,a,a) "
+    "c = Concat<axis=0>(b,b,b,b,b,b,b,b) y = Concat<axis=0>(c,c,c,c,c,c,c,c)",
+    "Multinomial": f"z = Multinomial<sample_size={HUGE}>(one) y = Cast<to=1>(z)",
+    "RoiAlign": f"b = Constant<value_floats=[0.,0.,1.,1.]>() s = Constant<value_ints=[1,4]>() t = Reshape(b, s) "
+    f"n = Constant<value_ints=[0]>() r = Reshape(one, four) y = RoiAlign<output_height={HUGE}>(r, t, n)",
+    "AffineGrid": f"t = ConstantOfShape(three) s = Constant<value_ints=[1,2,3]>() u = Expand(t, s) "
+    f"z = Constant<value_ints=[1,1,{HUGE},1]>() y = AffineGrid(u, z)",
+    "MaxUnpool": f"r = Reshape(one, four) i = Cast<to=7>(r) s = Constant<value_ints=[1,1,{HUGE},1]>() "
+    "y = MaxUnpool<kernel_shape=[1,1]>(r, i, s)",
+    "DFT": f"n = Constant<value_int={HUGE}>() r = Reshape(one, four) y = DFT(r, n)",
+    "STFT": f"r = Reshape(one, three) s = Constant<value_int=1>() n = Constant<value_int={HUGE}>() y = STFT(r, s, , n)",
+    "Attention": "s = Constant<value_ints=[1,1,4194304,1]>() r = Reshape(one, four) k = Expand(r, s) y = Attention(k, k, k)",
+    "TfIdfVectorizer": 'y = TfIdfVectorizer<max_gram_length=1, min_gram_length=1, max_skip_count=0, mode="TF", ngram_counts=[0], '
+    f"ngram_indexes=[{HUGE}], pool_int64s=[1]>(o)",
+    "LSTM": "r = Reshape(one, three) s = Constant<value_ints=[4194304,1,1]>() x = Expand(r, s) "
+    "u = Constant<value_ints=[1,65536,1]>() "
+    "w = Expand(r, u) v = Constant<value_ints=[1,65536,16384]>() k = Expand(r, v) y, h, c = LSTM<hidden_size=16384>(x, w, k)",
+}
+
+
+def model(body: str) -> onnx.ModelProto:
+    return parser.parse_model(f"{HEAD} agraph () => (float[n] y) <{HELD}> {{ {body} }}")
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_bomb_ends_before_it_allocates(kind):
+    # of how much memory the machine has nothing must depend
+    executor, begin = Executor(model(BOMBS[kind]), limits=Limits(tensor_bytes=1 << 27, total_bytes=1 << 30)), time.process_time()
+    with pytest.raises(LimitError, match="budget") as caught:
+        executor.run(None, {})
+    assert caught.value.exit_code == 6
+    assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize("op", ["Unsqueeze", "Expand"])
+def test_dimensions_are_bounded(op):
+    axes = ",".join(map(str, range(60))) if op == "Unsqueeze" else ",".join("1" * 60)
+    with pytest.raises(LimitError, match="dimensions"):
+        Executor(model(f"a = Constant<value_ints=[{axes}]>() y = {op}(one, a)")).run(None, {})
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+", "(a|aa)+", "((a*)b?)*", "(?:a{2,}b?){4,}"])
+def test_a_pattern_that_tries_every_way_is_refused_for_long_texts(pattern):
+    text = f"""{HEAD} agraph (string[n] x) => (bool[n] y) {{ y = RegexFullMatch<pattern = "{pattern}">(x) }}"""
+    executor = Executor(parser.parse_model(text))
+    assert executor.run(None, {"x": np.array(["aaaaaaaa", "-"])})[0].tolist() == [True, False]
+    with pytest.raises(LimitError, match="forever"):
+        executor.run(None, {"x": np.array(["a" * 40 + "-"])})
+
+
+def test_an_ordinary_pattern_may_have_long_texts():
+    text = HEAD + r"""agraph (string[n] x) => (bool[n] y) { y = RegexFullMatch<pattern = "(\\d{1,3}\\.){3}\\d{1,3} .*">(x) }"""
+    x = np.array(["192.168.100.200 " + "a" * 9999, "192.168.100 " + "a" * 9999])
+    assert Executor(parser.parse_model(text)).run(None, {"x": x})[0].tolist() == [True, False]
+
+
+def nested(depth: int) -> onnx.ModelProto:
+    """Branches inside branches, the innermost of which uses a value of the outermost graph."""
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y0"])], "g0", [], [helper.make_tensor_value_info("y0", 1, None)])
+    for i in range(1, depth):
+        node = helper.make_node("If", ["c"], [f"y{i}"], then_branch=graph, else_branch=_zero(i))
+        graph = helper.make_graph([node], f"g{i}", [], [helper.make_tensor_value_info(f"y{i}", 1, None)])
+    graph.input.extend([helper.make_tensor_value_info("x", 1, [2]), helper.make_tensor_value_info("c", 9, [])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def _zero(i: int) -> onnx.GraphProto:
+    node = helper.make_node("Sub", ["x", "x"], [f"z{i}"])
+    return helper.make_graph([node], f"z{i}", [], [helper.make_tensor_value_info(f"z{i}", 1, None)])
+
+
+def test_branches_may_lie_deep():
+    x = np.array([1, 2], np.float32)
+    (y,) = Executor(nested(20)).run(None, {"x": x, "c": np.array(True)})
+    np.testing.assert_array_equal(y, -x)
+
+
+def test_a_function_that_calls_itself_is_refused():
+    text = """<ir_version: 10, opset_import: ["" : 21, "mine" : 1]> agraph (float[2] x) => (float[2] y) { y = mine.f(x) }
+    <domain: "mine", opset_import: ["" : 21, "mine" : 1]> f (v) => (w) { w = mine.f(v) }"""
+    with pytest.raises(UnsafeFileError, match="in a circle"):
+        Executor(parser.parse_model(text))
+
+
+def test_what_a_loop_gathers_is_bounded():
+    text = f"""{HEAD} agraph (int64 n, float[1024] x) => (float[k,1024] y) {{
+        y = Loop(n, ) <body = step (int64 i, bool go) => (bool keep, float[1024] seen) {{ keep = Identity(go) seen = Neg(x) }}>
+    }}"""
+    feeds = {"n": np.array(1 << 60), "x": np.zeros(1024, np.float32)}
+    with pytest.raises(LimitError, match="budget"):
+        Executor(parser.parse_model(text), limits=Limits(tensor_bytes=1 << 22)).run(None, feeds)
+    with pytest.raises(LimitError, match=r"0\.2 seconds"):
+        Executor(parser.parse_model(text), limits=Limits(seconds=0.2, tensor_bytes=1 << 40)).run(None, feeds)

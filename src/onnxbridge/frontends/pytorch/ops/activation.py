@@ -112,6 +112,7 @@ def prelu(op, self, weight):
     rank = len(self.shape)
     if len(weight.shape) == 1 and rank > 2:
         weight = op.reshape(weight, [-1] + [1] * (rank - 2))
+    weight = weight if rank else op.reshape(weight, [])
     return op.PRelu(self, weight)
 
 

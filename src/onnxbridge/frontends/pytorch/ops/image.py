@@ -185,9 +185,10 @@ def wrapped(op, x, pad):
         axis, (low, high) = rank(x) - 1 - i, (pad[2 * i], pad[2 * i + 1])
         if not (isinstance(low, int) and isinstance(high, int)):
             raise Unsupported("circular padding by a dynamic size")
+        if min(low, high) < 0:  # what is cut off does not come round
+            x = op.Slice(x, [max(0, -low)], [high if high < 0 else INT64_MAX], [axis])
         parts = [op.Slice(x, [-low], [INT64_MAX], [axis])] if low > 0 else []
-        parts += [op.Slice(x, [max(0, -low)], [high if high < 0 else INT64_MAX], [axis])]
-        parts += [op.Slice(x, [0], [high], [axis])] if high > 0 else []
+        parts += [x, op.Slice(x, [0], [high], [axis])] if high > 0 else [x]
         x = op.Concat(*parts, axis=axis) if len(parts) > 1 else parts[0]
     return x
 

@@ -320,11 +320,12 @@ def slice_scatter(op, self, src, dim=0, start=None, end=None, step=1):
 
 @rule("aten::masked_scatter")
 def masked_scatter(op, self, mask, source):
-    mask = op.Expand(mask, whole_shape(op, self))
+    shape = op.Shape(op.And(op.Expand(False, whole_shape(op, self)), mask))
+    mask = op.Expand(mask, shape)
     flat = op.reshape(mask, [-1])
     order = op.Sub(op.CumSum(op.Cast(flat, to=D.INT64), np.int64(0)), 1)
     taken = op.Gather(op.reshape(source, [-1]), op.Max(order, 0))
-    return op.Where(mask, op.reshape(taken, sizes(op, self)), self)
+    return op.Where(mask, op.Reshape(taken, shape), self)
 
 
 @rule("aten::diagonal", "aten::diagonal_copy")

@@ -5,6 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import plus, times
+from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.promotion import is_float
 
 D = ir.DataType
@@ -70,6 +71,9 @@ def linear(op, input, weight, bias=None):
 
 @rule("aten::addmm")
 def addmm(op, self, mat1, mat2, *, beta=1, alpha=1):
+    if mat1.shape[1] == 0:  # a sum of nothing
+        zeros = fill(op, [op.size(mat1, 0), op.size(mat2, 1)], 0, mat1.dtype)
+        return zeros if beta == 0 else plus(op, zeros, times(op, self, beta))
     if is_float(mat1):
         return op.Gemm(mat1, mat2, self if beta != 0 else None, alpha=alpha, beta=beta)
     return combine(op, self, product(op, mat1, mat2), beta, alpha)

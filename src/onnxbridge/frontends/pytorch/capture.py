@@ -17,6 +17,7 @@ from typing import Any
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import aliasing, naming, script, writes
+from onnxbridge.frontends.pytorch.detection import one_way
 from onnxbridge.frontends.pytorch.examples import Example, example
 from onnxbridge.frontends.pytorch.whole import whole_layers
 from onnxbridge.hub.paths import quoted
@@ -179,7 +180,7 @@ def _required(module: Any) -> list[str]:
 
 def _export(module: Any, given: Example) -> Any:
     torch = frameworks.torch()
-    with quiet(), evaluating(module), whole_layers(), torch.no_grad():
+    with quiet(), evaluating(module), whole_layers(), one_way(), torch.no_grad():
         try:
             return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=False)
         except Exception as error:
@@ -198,7 +199,7 @@ def _functional(program: Any, own: bool) -> Any:
     around = _around(program)
     if not around and not aliasing.needs_functionalisation(program.graph):
         return program
-    if own and not around and writes.rewrite(program.graph):
+    if own and not around and not aliasing.trains(program.graph) and writes.rewrite(program.graph):
         return program
     torch = frameworks.torch()
     with quiet(), torch.no_grad():

@@ -13,6 +13,7 @@ _OPERATOR = re.compile(
     r"torch\.ops\.(aten|prims|higher_order|torchvision|quantized_decomposed)(\.[A-Za-z_]\w*){1,2}|torch\.(_?sym_\w+|sym_\w+)"
     r"|_operator\.[a-z_]+|math\.[a-z0-9_]+"
 )
+_LIBRARY = re.compile(r"torch\.ops\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")
 # operators that reach out of the model
 _REACHING = re.compile(r"torch\.ops\.aten\.(from_file|set_|_cuda\w*|record_stream)\b")
 _PYTHON = frozenset(
@@ -106,11 +107,22 @@ def _walk(item: Any, depth: int) -> None:
 
 
 def _operator(target: Any) -> None:
-    known = isinstance(target, str) and _OPERATOR.fullmatch(target) and not _REACHING.match(target)
+    known = isinstance(target, str) and (_OPERATOR.fullmatch(target) or _has_rule(target)) and not _REACHING.match(target)
     if known and target.startswith("_operator."):
         known = target.partition(".")[2] in _PYTHON
     if not known:
         raise Refused(f"calls {str(target)[:80]!r}, which is no operator of a model")
+
+
+def _has_rule(target: str) -> bool:
+    """Whether it is an operator of a library's own for which somebody has registered a rule."""
+    found = _LIBRARY.fullmatch(target)
+    if found is None:
+        return False
+    from onnxbridge.frontends.pytorch.ops import rule
+
+    name = f"{found[1]}::{found[2]}"
+    return (name if found[3] in (None, "default") else f"{name}.{found[3]}") in rule
 
 
 def _structure(text: Any) -> None:

@@ -15,7 +15,7 @@ class Image(nn.Module):
     def __init__(self):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
-        self.up = nn.ConvTranspose2d(8, 6, 3, stride=2, output_padding=1, groups=2)
+        self.up = nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
         self.norm = nn.GroupNorm(3, 6)
         self.head = nn.Linear(6, 4)
 

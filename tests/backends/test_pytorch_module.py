@@ -116,3 +116,34 @@ def test_a_network_that_halves_images_of_any_size_is_saved(tmp_path, capfd):
     backend.save(backend.from_hub(op.model([x], [op.output(op.GlobalAveragePool(h), "y")])), tmp_path / "net.pt2")
     assert torch.export.load(tmp_path / "net.pt2").module()(torch.ones(1, 3, 96, 80)).shape == (1, 3, 1, 1)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_branch_that_the_input_decides_is_saved(tmp_path):
+    op = Builder()
+    x, w = op.input("x", ir.DataType.FLOAT, ["N", 3]), op.constant(np.ones((3, 3), np.float32), "w")
+    y = op.If(op.Greater(op.ReduceSum(x, keepdims=0), 0.0), then_branch=lambda: x, else_branch=lambda: op.MatMul(x, w))
+    module = backend.from_hub(op.model([x], [op.output(y, "y")]))
+    backend.save(module, tmp_path / "net.pt2")
+    loaded = torch.export.load(tmp_path / "net.pt2").module()
+    for x in (torch.ones(2, 3), -torch.ones(4, 3)):
+        torch.testing.assert_close(loaded(x), module(x))
+
+
+def test_sizes_that_are_scaled_stay_sizes(tmp_path):
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, [1, 1, "H", 4])
+    scaled = op.Cast(op.Floor(op.Mul(op.Cast(op.size(x, 2), to=1), 2.0)), to=7)
+    y = op.Add(op.Cast(op.Range(np.array(0), scaled, np.array(1)), to=1), op.ReduceSum(x, keepdims=0))
+    module = backend.from_hub(op.model([x], [op.output(y, "y")]))
+    backend.save(module, tmp_path / "net.pt2")
+    assert torch.export.load(tmp_path / "net.pt2").module()(torch.ones(1, 1, 7, 4)).shape == (14,)
+
+
+def test_constants_of_rules_do_not_take_a_weights_name():
+    """A reversed slice makes a constant; the file has one by the name that it would get."""
+    op = Builder()
+    x = op.input("x", ir.DataType.INT64, [3])
+    held = [op.constant(np.array([10 * i] * 3), f"constant_{i}") for i in range(1, 4)]
+    y = op.Sum(*(op.Cast(v, to=1) for v in (op.Slice(x, [-1], [-9], [0], [-1]), *held)))
+    module = backend.from_hub(op.model([x], [op.output(y, "y")]))
+    assert module(torch.tensor([1, 2, 3])).tolist() == [63.0, 62.0, 61.0]

@@ -52,8 +52,13 @@ def exported(artifact: Any) -> Any:
         ConversionError: if torch.export cannot take the module.
     """
     refused: Exception | None = None
-    for least in LEAST:
-        examples, dynamic = _examples(artifact, least)
+    tried = [(least, LEAST[0]) for least in LEAST]
+    single = _examples(artifact, LEAST[0], 1)[0]
+    if not any(_runs(artifact, _examples(artifact, *sizes)[0]) for sizes in tried) and _runs(artifact, single):
+        artifact.notes = ("the program takes a batch of 1 only, as the model computes at no other",)
+        tried = [(LEAST[0], 1)]
+    for least, batch in tried:
+        examples, dynamic = _examples(artifact, least, batch)
         if least != LEAST[-1] and not _runs(artifact, examples):
             continue
         try:
@@ -66,8 +71,11 @@ def exported(artifact: Any) -> Any:
     raise _refused((str(refused).strip().splitlines() or [type(refused).__name__])[0]) from refused
 
 
-def _examples(artifact: Any, least: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Inputs of zeros, each dynamic size its own, those past the first at least `least`; and what torch.export is told."""
+def _examples(artifact: Any, least: int, batch: int = LEAST[0]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Inputs of zeros, each dynamic size its own, those past the first at least `least`; and what torch.export is told.
+
+    A dynamic size that comes first is at least `batch`; a batch of 1 stays one.
+    """
     examples, dynamic = [], []
     found: dict[str, Any] = {}
     step = 1 if least == LEAST[0] else 32
@@ -82,8 +90,8 @@ def _examples(artifact: Any, least: int) -> tuple[tuple[Any, ...], tuple[Any, ..
                 continue
             key = d or f"{name}_{axis}"
             if key not in found:
-                size = least + step * len(found) if axis else LEAST[0] + len(found)
-                found[key] = (torch.export.Dim.DYNAMIC, size)
+                size = least + step * len(found) if axis else 1 if batch == 1 else batch + len(found)
+                found[key] = (torch.export.Dim.DYNAMIC if size > 1 else torch.export.Dim.STATIC, size)
             axes[axis], size = found[key]
             sizes.append(size)
         examples.append(torch.zeros(sizes, dtype=dtypes.outside(dtype)))
@@ -103,7 +111,7 @@ def _runs(artifact: Any, examples: tuple[Any, ...]) -> bool:
 
 
 def _refused(reason: str) -> ConversionError:
-    hint = "use the module itself (Conversion.model), or torch.save of its state_dict"
+    hint = "write it as source (--emit source, emit=\"source\"), or use the module itself (Conversion.model)"
     return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, hint, (Source(),))])
 
 

@@ -34,6 +34,7 @@ _ORDERED = frozenset({"ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceMean"
 """Operators for which an uint64, carried as int64, could be taken for a negative number, and that make no provision for it."""
 
 
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 _IN_CODE = frozenset({"self", "torch", "math", "operator", "getattr", "slice", "inf", "nan", "device", "NoneType", "onnxbridge"})
 """Names that the code of a graph has for something else than its inputs."""
 
@@ -83,14 +84,13 @@ class _Target:
     def _small(self, made: Value, array: np.ndarray[Any, Any]) -> Value:
         if array.size <= sizes.MOST:
             made.constant = array
-        if array.dtype.kind in "iub" and array.size <= sizes.MOST:
-            made.elements = array.astype(object)
+        made.elements = sizes.whole(array)
         return made
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
         found = fold.static(key) if isinstance(key, ir.Value) else None
         if found is None:
-            known = sizes.elements(value)
+            known = None if getattr(value, "hub", None) in _FLOATS else sizes.elements(value)
             if known is not None and not any(isinstance(e, Value) for e in known.reshape(-1)):
                 found = np.array(known.tolist(), np.int64)
         return found

@@ -68,7 +68,8 @@ class Value(fx.Proxy):  # type: ignore[misc]
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return tuple(int(s) if isinstance(s, int) else self.size(i) for i, s in enumerate(self.known.shape))
+        fixed = [s if isinstance(s, int) else s.node.maybe_as_int() for s in self.known.shape]
+        return tuple(self.size(i) if s is None else int(s) for i, s in enumerate(fixed))
 
     @property
     def device(self) -> Any:
@@ -96,6 +97,7 @@ class Value(fx.Proxy):  # type: ignore[misc]
 class Body(Value):
     """A module inside the module: a branch, or the body of a loop."""
 
+    inputs: list[Value]
     results: list[Any]
 
     @property
@@ -319,7 +321,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         node = self.graphs[0].get_attr(name)
         node.meta["val"] = Unknown()
         made = Body(node, self)
-        made.results = list(results)
+        made.inputs, made.results = inputs, list(results)
         return made, [self.proxy(n) for n in captured]
 
 

@@ -15,6 +15,7 @@ import torch
 from onnxbridge.backends.pytorch.recorder import Value, at_run_time, leaf
 
 MOST = 64
+_EXACT = 1 << 24
 Elements = np.ndarray[Any, Any]
 
 
@@ -31,6 +32,17 @@ def tensor_of(sizes: Sequence[Any], scalar: bool) -> torch.Tensor:
     """Sizes as an int64 tensor, 0-d for a scalar."""
     made = [torch.scalar_tensor(s, dtype=torch.int64) for s in sizes]
     return made[0] if scalar else torch.stack(made) if made else torch.zeros(0, dtype=torch.int64)
+
+
+def whole(array: np.ndarray[Any, Any]) -> Elements | None:
+    """A small constant's elements, where they are whole numbers, of a floating type too: sizes are scaled by such."""
+    if array.size > MOST or array.dtype.kind not in "iubf":
+        return None
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or (array != np.floor(array)).any() or (np.abs(array) > _EXACT).any():
+            return None
+        array = array.astype(np.int64)
+    return array.astype(object)
 
 
 def elements(value: Any) -> Elements | None:
@@ -125,7 +137,8 @@ ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _divide, "Gather": _gather, "Slice": _slice, "Concat": _concat,
     "Squeeze": _squeeze, "Unsqueeze": lambda data, axes: data.reshape(-1) if data.ndim == 0 else None, "Reshape": _reshape,
     "ReduceProd": _product, "Equal": _equal, "Where": _where, "Identity": lambda input: input,
-    "Cast": lambda input, *, to, saturate=1, round_mode="up": input if to in (6, 7) else None,
+    "Cast": lambda input, *, to, saturate=1, round_mode="up": input if to in (1, 6, 7, 11) else None,
+    "Floor": lambda X: X, "Ceil": lambda X: X,
 }  # fmt: skip
 
 
@@ -134,6 +147,8 @@ def derive(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements
     function = ARITHMETIC.get(op)
     arrays = [None if v is None else elements(v) for v in inputs]
     if function is None or any(a is None and v is not None for a, v in zip(arrays, inputs, strict=True)):
+        return None
+    if op == "Div" and any(v.dtype.is_floating_point for v in inputs):
         return None
     found = function(*arrays, **attrs)
     if found is None:

@@ -11,7 +11,24 @@ from onnxbridge.backends.pytorch.recorder import Unknown, Value, at_run_time
 
 @at_run_time
 def branch(cond, then_body, then_outer, else_body, else_outer):
+    if torch.compiler.is_exporting():
+        return both(cond, then_body, then_outer, else_body, else_outer)
     return then_body(*then_outer) if bool(cond) else else_body(*else_outer)
+
+
+def both(cond, then_body, then_outer, else_body, else_outer):
+    """Both branches for a program to choose from; it may not give what it took, so that is copied."""
+    outer = list({id(v): v for v in (*then_outer, *else_outer)}.values())
+    places = [[i for i, o in enumerate(outer) if o is v][0] for v in (*then_outer, *else_outer)]
+    count = len(then_outer)
+
+    def then_branch(*values):
+        return tuple(r.clone() for r in then_body(*(values[i] for i in places[:count])))
+
+    def else_branch(*values):
+        return tuple(r.clone() for r in else_body(*(values[i] for i in places[count:])))
+
+    return torch.cond(cond.reshape([]).to(torch.bool), then_branch, else_branch, tuple(outer))
 
 
 @rule("If")
@@ -26,14 +43,17 @@ def if_(cond, *, then_branch, else_branch):
 
 
 @at_run_time
-def repeat(count, cond, states, body, outer, scans):
-    """Runs the body as often as `count` and `cond` allow; both may be None. Gives the last states, then what was collected."""
+def repeat(count, cond, states, body, outer, scans, asks):
+    """Runs the body as often as `count` and `cond` allow; both may be None. Gives the last states, then what was collected.
+
+    `asks` says whether the body decides if there is another turn.
+    """
     states, collected, turn = list(states), [[] for _ in range(scans)], 0
     going = True if cond is None else bool(cond)
     limit = None if count is None else int(count)
     while going and (limit is None or turn < limit):
         results = body(torch.tensor(turn), torch.tensor(True), *states, *outer)
-        going, states = bool(results[0]), list(results[1 : 1 + len(states)])
+        going, states = not asks or bool(results[0]), list(results[1 : 1 + len(states)])
         for found, result in zip(collected, results[1 + len(states) :], strict=True):
             found.append(result)
         turn += 1
@@ -61,9 +81,22 @@ def loop(M=None, cond=None, *v_initial, body):
         metas = [tracer.mode.from_tensor(turn), tracer.mode.from_tensor(going)]
     inner, outer = tracer.body(body, [*metas, *(state_meta(tracer, v) for v in v_initial)], [v.hub for v in v_initial])
     scans = inner.count - 1 - len(v_initial)
-    found = repeat(M, cond, list(v_initial), inner, outer, scans)
+    asks = not _always(inner.results[0], 1, inner)
+    count = M if M is None else sizes.known_ints(M)
+    first = None if _is_true(cond) else cond
+    found = repeat(count[0] if isinstance(count, tuple) else count, first, list(v_initial), inner, outer, scans, asks)
     states = [found[i] for i in range(len(v_initial))]
     return (*states, *(_collected(found[len(states) + i], inner.results[1 + len(states) + i]) for i in range(scans)))
+
+
+def _is_true(value):
+    known = sizes.elements(value)
+    return known is not None and not isinstance(known.reshape(-1)[0], Value) and bool(known.reshape(-1)[0])
+
+
+def _always(going, place, body):
+    """Whether a loop's body gives on what it got, which is true, or true itself, as the condition."""
+    return _is_true(going) or getattr(going, "node", None) is body.inputs[place].node
 
 
 def state_meta(tracer, value):

@@ -60,9 +60,11 @@ def conv_transpose(
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * rank)
         before, after = pads[:rank], pads[rank:]
-    plain = all(isinstance(b, int) and b == a and b >= 0 for b, a in zip(before, after, strict=True))
-    if plain and all(e < max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
-        return _TRANSPOSED[rank](X, W, B, strides, tuple(before), extra, group, dilations)
+    if all(isinstance(p, int) for p in (*before, *after)) and min(before) >= 0:
+        # PyTorch takes the same off both ends, and gives back what it is told at the end
+        back = [b - a + e for b, a, e in zip(before, after, extra, strict=True)]
+        if all(0 <= e < max(s, d) or e == 0 for e, s, d in zip(back, strides, dilations, strict=True)):
+            return _TRANSPOSED[rank](X, W, B, strides, tuple(before), tuple(back), group, dilations)
     y = _TRANSPOSED[rank](X, W, None, strides, 0, 0, group, dilations)
     y = F.pad(y, reach([-b for b in before], [e - a for e, a in zip(extra, after, strict=True)]))
     return y if B is None else y + B.reshape([-1] + [1] * rank)

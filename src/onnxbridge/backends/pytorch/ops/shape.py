@@ -263,7 +263,8 @@ def counted(start, limit, delta, dtype):
 def range_(start, limit, delta):
     known = [sizes.elements(v) for v in (start, limit, delta)]
     if start.dtype.is_floating_point or any(k is None for k in known):
-        return counted(start, limit, delta, start.dtype)
+        given = [v if k is None else k.reshape(-1)[0] for k, v in zip(known, (start, limit, delta), strict=True)]
+        return counted(*((start, limit, delta) if start.dtype.is_floating_point else given), start.dtype)
     begin, end, step = (k.reshape(-1)[0] for k in known)
     if isinstance(step, int) and step > 0 and isinstance(begin, int) and begin == 0 and step == 1 and not isinstance(end, int):
         return counted(begin, end, step, start.dtype)

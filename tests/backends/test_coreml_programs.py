@@ -272,3 +272,18 @@ def test_axes_that_only_the_model_knows_follow_from_the_declared_shapes():
     x = np.random.default_rng(0).standard_normal((3, 4, 4)).astype(np.float32)
     for axis in (1, 2, -1):
         assert np.allclose(call({"x": x, "axes": np.int64([axis])})["y"], x.sum(axis), rtol=1e-5, atol=1e-6)
+
+
+def test_the_frames_of_a_spectrogram_follow_from_its_shape():
+    def write(op, x, step, length):
+        y = op.STFT(x, step, None, length)
+        y.shape = ir.Shape([1, 15, 9, 2])
+        return y
+
+    made = model(write, ("x", FLOAT, [1, 128, 1]), ("step", INT64, []), ("length", INT64, []))
+    x = np.arange(128, dtype=np.float32).reshape(1, 128, 1)
+    y = run(made)[1]({"x": x, "step": np.int64(8), "length": np.int64(16)})["y"]
+    frames = np.lib.stride_tricks.sliding_window_view(x[0, :, 0].astype(np.float64), 16)[::8]
+    expected = np.fft.rfft(frames)
+    # sums of 16 products of numbers up to 127
+    assert np.allclose(y[0, ..., 0] + 1j * y[0, ..., 1], expected, atol=16 * 127 * 2**-23)

@@ -141,6 +141,34 @@ def _block(call: Call, given: list[Shape | None], made: list[Shape | None]) -> F
     return fits[0] if len(fits) == 1 else None
 
 
+def _frames(call: Call, given: list[Shape | None], made: list[Shape | None]) -> tuple[int, int] | None:
+    """The step and the length of the frames of a spectrogram, where only one pair gives so many frames of so many bins."""
+    signal, spectra = given[0], made[0]
+    if signal is None or spectra is None:
+        return None
+    window = given[2] if len(given) > 2 else None
+    bins, total = spectra[2], signal[1]
+    lengths = (window[0],) if window else (2 * bins - 2, 2 * bins - 1) if call.attrs.get("onesided", 1) else (bins,)
+    step = _element(call.inputs[1])
+    steps = range(1, total + 1) if step is None else (step,)
+    fits = [(s, n) for n in lengths for s in steps if 0 < n <= total and (total - n) // s + 1 == spectra[1]]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _element(item: Any) -> int | None:
+    """A constant input's only element."""
+    array = item.key.const_value if isinstance(item, Ref) and isinstance(item.key, ir.Value) else None
+    return None if array is None else int(array.numpy().reshape(-1)[0])
+
+
+def _part(i: int) -> Callable[..., Found]:
+    def found(call: Call, given: list[Shape | None], made: list[Shape | None]) -> Found:
+        pair = _frames(call, given, made)
+        return None if pair is None else [pair[i]]
+
+    return found
+
+
 _REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare"]
 RULES: dict[str, list[tuple[int, Callable[..., Found], bool]]] = {
     "Reshape": [(1, _same, False)],
@@ -157,6 +185,7 @@ RULES: dict[str, list[tuple[int, Callable[..., Found], bool]]] = {
     "OneHot": [(1, _along(-1), True)],
     "Split": [(1, _parts, False)],
     "Resize": [(3, _resized, False)],
+    "STFT": [(3, _part(1), True), (1, _part(0), True)],
     "BlackmanWindow": [(0, _same, True)],
     "HannWindow": [(0, _same, True)],
     "HammingWindow": [(0, _same, True)],

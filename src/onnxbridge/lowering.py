@@ -145,7 +145,8 @@ def _lower_one(call: Call, rules: Rules, values: Values, target: Target) -> tupl
     if body is not None:
         try:
             with target.scope(call):
-                return target.adopt(call, as_function(body, rules, values, target)(*_resolve(call.inputs, values)))
+                results = as_function(body, rules, values, target)(*_resolve(call.inputs, values))
+                return target.adopt(call, _as_results(results, call))
         except ConversionError as e:
             if refusal is None:
                 needs = ", ".join(sorted({f"{p.op} ({p.reason})" for p in e.problems}))

@@ -142,6 +142,9 @@ def _to_hub(reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any) ->
     """The frontend's model, cleaned."""
     from onnxbridge.hub import passes
 
+    numbers = [name for name, given in inputs.items() if isinstance(given, (int, float))] if isinstance(inputs, dict) else []
+    if numbers and reader.name != "pytorch":
+        raise UsageError(f"{numbers[0]}={inputs[numbers[0]]}: only programs of PyTorch take numbers beside tensors")
     return passes.clean(reader.to_hub(source, inputs, dynamic))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from click.testing import CliRunner
 from pytorch_judge import agrees, converted, judge, ran, same
 from torch import nn
 
+from onnxbridge.cli import group
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frontends.pytorch import frontend
 
@@ -161,3 +163,17 @@ def test_code_that_reaches_out_is_refused(tmp_path):
     torch.jit.save(torch.jit.script(Reads()), tmp_path / "net.pt")
     with pytest.raises(UnsafeFileError, match="from_file"):
         frontend.to_hub(tmp_path / "net.pt", (torch.randn(2),))
+
+
+def test_from_the_command_line(tmp_path):
+    class Rates(nn.Module):
+        def forward(self, x, rate: int):
+            return x[:, :: rate // 8000] * 2
+
+    torch.jit.save(torch.jit.script(Rates()), tmp_path / "net.pt")
+    asked = ["convert", str(tmp_path / "net.pt"), "--inputs", "x:float32[n,32] rate=16000", "-o", str(tmp_path / "net.onnx")]
+    result = CliRunner().invoke(group, [*asked, "--to", "onnx"])
+    assert result.exit_code == 0, result.output
+    assert "PASSED" in result.output and (tmp_path / "net.onnx").exists()
+    result = CliRunner().invoke(group, [*asked[:2], "--to", "onnx", "--inputs", "x:float32[n,32]"])
+    assert isinstance(result.exception, UsageError) and "rate" in str(result.exception)

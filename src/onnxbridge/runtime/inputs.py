@@ -1,11 +1,12 @@
 """Inputs: the texts in which users describe them, and seeded samples for verification.
 
 A text is "x:float32[N,3,224,224]"; several are separated by spaces or commas outside brackets. A name in place of a size is a
-dynamic dimension, "N=1..64" bounds it.
+dynamic dimension, "N=1..64" bounds it. "rate=16000" gives a number that is no input of the model but a choice in its code.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from onnxbridge.errors import UsageError
 Shape = tuple[int | str | None, ...]
 Bounds = Mapping[str, tuple[int, int | None]]
 _SPEC = re.compile(r"^(?P<name>.+?):(?P<dtype>[a-z]\w*)(?:\[(?P<shape>[^\]]*)\])?$")
+_NUMBER = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|True|False)$")
 _BOUNDS = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<low>\d+)\.\.(?P<high>\d+)?$")
 _DTYPES = {d.name.lower(): d for d in ir.DataType} | {"float32": ir.DataType.FLOAT, "float64": ir.DataType.DOUBLE}
 
@@ -27,15 +29,19 @@ def dtype_named(text: str) -> ir.DataType | None:
     return _DTYPES.get(text)
 
 
-def parse_specs(texts: str | Sequence[str]) -> dict[str, tuple[Shape, str]]:
-    """ "x:float32[N,3,8,8]" as {"x": (("N", 3, 8, 8), "float32")}.
+def parse_specs(texts: str | Sequence[str]) -> dict[str, Any]:
+    """ "x:float32[N,3,8,8]" as {"x": (("N", 3, 8, 8), "float32")}, "rate=16000" as {"rate": 16000}.
 
     Raises:
         UsageError: for a text that is not of this form.
     """
     whole = texts if isinstance(texts, str) else " ".join(texts)
-    found: dict[str, tuple[Shape, str]] = {}
+    found: dict[str, Any] = {}
     for text in re.split(r"[\s,;]+(?![^\[]*\])", whole.strip()):
+        number = _NUMBER.match(text)
+        if number is not None and number["name"] not in found:
+            found[number["name"]] = ast.literal_eval(number["number"])
+            continue
         m = _SPEC.match(text)
         if not m or m["dtype"] not in _DTYPES:
             raise UsageError(f"{text!r} does not describe an input; write it like x:float32[N,3,224,224]")

@@ -141,8 +141,17 @@ def _branch(node: Any, condition: Any, values: dict[str, Any], attributes: Any) 
         run(block, values, attributes)
         return [values[name] for name in _returns(block)]
     from onnxbridge.frontends.pytorch import script_regions
+    from onnxbridge.frontends.pytorch.script import NotTraceable
 
-    return script_regions.branches(blocks, script_values.truth(condition), values, attributes)
+    try:
+        return script_regions.branches(blocks, script_values.truth(condition), values, attributes)
+    except NotTraceable:
+        if isinstance(condition, frameworks.torch().Tensor):
+            raise
+    # about a dynamic size, and no branch of a model: the size is fixed to what decides it
+    block = blocks[0 if bool(condition) else 1]
+    run(block, values, attributes)
+    return [values[name] for name in _returns(block)]
 
 
 def _loop(node: Any, args: list[Any], values: dict[str, Any], attributes: Any) -> list[Any]:

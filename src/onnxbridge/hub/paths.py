@@ -21,6 +21,7 @@ from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
 
 Buffer: TypeAlias = bytes | memoryview | mmap.mmap
 SEEK_ZEROS = 1 << 20
+FORGET = 1 << 26
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _WINDOWS_ROOT = re.compile(r"[A-Za-z]:|[\\/]")
@@ -181,6 +182,8 @@ def write_pieces(path: Path, pieces: Iterable[Buffer]) -> None:
                     file.seek(SEEK_ZEROS, os.SEEK_CUR)
                 else:
                     file.write(part)
+                if at % FORGET == 0:  # a tensor may be larger than the memory
+                    _forget_pages(view)
             _forget_pages(view)
         file.truncate()
 

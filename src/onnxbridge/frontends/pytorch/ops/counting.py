@@ -266,3 +266,13 @@ def embedding_renorm(op, self, indices, max_norm, norm_type):
     used = op.ScatterElements(used, flat, op.Expand(np.int32(1), op.Shape(flat)))
     scale = op.And(op.Unsqueeze(op.Cast(used, to=D.BOOL), [1]), op.Greater(lengths, float(max_norm)))
     return op.Mul(self, op.Where(scale, short, 1.0))
+
+
+@rule("aten::repeat_interleave.Tensor")
+def repeat_interleave(op, repeats, *, output_size=None):
+    """The place of each element, as often as it is to be repeated."""
+    ends = op.CumSum(cast(op, repeats, D.INT64), np.int64(0))
+    total = op.Gather(ends, np.int64(-1)) if output_size is None else op.dims([output_size])
+    places = op.Range(np.int64(0), op.reshape(total, []), np.int64(1))
+    before = op.LessOrEqual(op.Unsqueeze(ends, [0]), op.Unsqueeze(places, [1]))
+    return op.ReduceSum(op.Cast(before, to=D.INT64), [1], keepdims=0)

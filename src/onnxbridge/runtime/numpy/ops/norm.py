@@ -54,7 +54,7 @@ def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=FLOAT):
     x = wide(X)
     axes = tuple(range(axis % x.ndim, x.ndim))
     y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + x.dtype.type(epsilon)) * wide(scale)
-    return y.astype(np.result_type(scale) if scale.dtype.itemsize < X.dtype.itemsize else X.dtype, copy=False)
+    return y.astype(scale.dtype, copy=False)
 
 
 @rule("InstanceNormalization")

@@ -100,6 +100,8 @@ def _integer_matmul(a, a_zero, b, b_zero):
 
 
 def _requantized(total, factor, zero):
+    if is_float(zero.dtype):
+        return cast(total.astype(factor.dtype) * factor + _number(zero).astype(factor.dtype), zero.dtype)
     return _saturated(np.rint(total.astype(factor.dtype) * factor) + zero.astype(factor.dtype), zero.dtype)
 
 

@@ -194,3 +194,20 @@ def test_the_command_shows_the_plan(cli, tmp_path):
     found = json.loads(cli("inspect", tmp_path / "net.onnx", "--plan", "--json").out)["plan"]
     assert found[0]["operators"] == ["Conv", "Relu"]
     assert found[0]["flops"] == 2 * 2 * 20 * 20 * 20 * 27
+
+
+def test_picking_one_and_reshaping_what_lies_otherwise():
+    text = """agraph (float[2,6,12] x) => (float[a,b,c] y, float[d,e] z) {
+        m = MatMul(x, w) r = Reshape(m, heads) t = Transpose<perm = [2,0,3,1,4]>(r)
+        q = Gather<axis = 0>(t, zero) k = Gather<axis = 0>(t, last) s = Add(q, k) u = Transpose<perm = [0,2,1,3]>(s) y = Reshape(u, back) z = Flatten<axis = 2>(s) }"""
+    shapes = {"heads": np.array([2, 6, 3, 2, 4]), "back": np.array([2, 6, 8])}
+    executor = Executor(model(text, w=draw(12, 24), zero=np.int64(0), last=np.int64(-1), **shapes))
+    for _ in range(3):
+        same(executor, {"x": draw(2, 6, 12)})
+    assert executor._recording.quiet
+
+
+def test_an_index_beyond_the_axis_is_refused():
+    executor = Executor(model("agraph (float[2,6] x) => (float[6] y) { t = Tanh(x) y = Gather(t, k) }", k=np.int64(2)))
+    with pytest.raises(IndexError):
+        executor.run(None, {"x": draw(2, 6)})

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 Seen = Callable[[Step, list[Any], list[Any], str], None]
 
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split"})
+_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split", "Gather"})
 _SHAPES = frozenset({"Shape", "Size"})
 _CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
 

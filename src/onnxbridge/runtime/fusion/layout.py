@@ -10,7 +10,7 @@ import numpy as np
 from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.address import address, copy
+from onnxbridge.runtime.native.address import address, copy, plain
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.share import chunks
 from onnxbridge.runtime.native.tape import beside, unrecorded
@@ -24,6 +24,12 @@ def join(draft: Draft, pool: Pool) -> None:
     for i, step in draft.steps("Transpose"):
         if tuple(step.attrs["perm"] or ()) == (0, 2, 1, 3, 4):
             _shuffle(draft, i, step, pool)
+    for i, step in draft.steps("Reshape", "Flatten"):
+        draft.swap(i, _reshaped(step, pool))
+    for i, step in draft.steps("Gather"):
+        index = draft.constant(step.sources[1])
+        if isinstance(index, np.ndarray) and index.ndim == 0:
+            draft.swap(i, _picked(step))
 
 
 def _last(x: Any) -> bool:
@@ -31,16 +37,16 @@ def _last(x: Any) -> bool:
 
 
 def _concat(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain = unrecorded(step.run)
+    rule = unrecorded(step.run)
 
     def run(*inputs: Any, axis: int) -> Any:
         x = inputs[0]
         if any(y.dtype != np.float32 or y.ndim != x.ndim for y in inputs) or not -x.ndim <= axis < x.ndim or not x.size:
-            return plain(*inputs, axis=axis)
+            return rule(*inputs, axis=axis)
         axis %= x.ndim
         rest = {(*y.shape[:axis], *y.shape[axis + 1 :]) for y in inputs}
         if len(rest) != 1:
-            return plain(*inputs, axis=axis)
+            return rule(*inputs, axis=axis)
         shape = (*x.shape[:axis], sum(y.shape[axis] for y in inputs), *x.shape[axis + 1 :])
         claim(shape, x.dtype)
         swapped = any(_last(y) and not y.flags.c_contiguous for y in inputs)
@@ -59,6 +65,32 @@ def _concat(step: Step, pool: Pool) -> Callable[..., Any]:
     return run
 
 
+def _reshaped(step: Step, pool: Pool) -> Callable[..., Any]:
+    rule = step.run
+
+    def run(data: Any, *more: Any, **attrs: Any) -> Any:
+        if isinstance(data, np.ndarray) and data.dtype == np.float32 and data.size and not data.flags.c_contiguous:
+            data = plain(data, pool)
+        return rule(data, *more, **attrs)
+
+    return run
+
+
+def _picked(step: Step) -> Callable[..., Any]:
+    """One element along an axis, which needs no copy."""
+    rule = unrecorded(step.run)
+
+    def run(data: Any, indices: Any, *, axis: int) -> Any:
+        at = int(indices)
+        if not isinstance(data, np.ndarray) or not -data.ndim <= axis < data.ndim:
+            return rule(data, indices, axis=axis)
+        if not -data.shape[axis] <= at < data.shape[axis]:
+            return rule(data, indices, axis=axis)
+        return data[(slice(None),) * (axis % data.ndim) + (at, ...)]
+
+    return run
+
+
 def _shuffle(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     made, used = draft.maker(step.sources[0]), draft.user(step.targets[0])
     if made is None or used is None or draft.user(step.sources[0]) is None:
@@ -69,14 +101,14 @@ def _shuffle(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     five, four = draft.constant(split.sources[1]), draft.constant(whole.sources[1])
     if five is None or four is None or len(five) != 5 or len(four) != 4:
         return
-    plain, attrs = (split.run, step.run, whole.run), (split.attrs, step.attrs, whole.attrs)
+    rules, attrs = (split.run, step.run, whole.run), (split.attrs, step.attrs, whole.attrs)
 
     def run(x: Any) -> Any:
         groups, each = five[1], five[2]
         kept = x.ndim == 4 and (*five[:1], *five[3:]) == (x.shape[0], *x.shape[2:]) and four == x.shape
         if not kept or not _last(x) or groups * each != x.shape[1] or x.dtype != np.float32:
             beside()
-            return plain[2](plain[1](plain[0](x, five, **attrs[0]), **attrs[1]), four, **attrs[2])
+            return rules[2](rules[1](rules[0](x, five, **attrs[0]), **attrs[1]), four, **attrs[2])
         seen = x.transpose(0, 2, 3, 1)
         y = pool.empty(seen.shape)
         pixels = y.size // (groups * each)

@@ -35,9 +35,12 @@ class Loop:
         self._pack = struct.Struct("=" + "".join(_KINDS[kind] for kind in signature if kind != "u")).pack
 
     def __call__(self, *values: Any, units: int = 1) -> None:
-        """Run every piece of the work, one after the other, and note the call where a run is being recorded."""
+        """Run every piece of the work, and note the call where a run is being recorded."""
         packed = self._pack(*values)
-        drive.pieces()(self.address, packed, units)
+        if units == 1 or drive.threads() == 1:
+            drive.pieces()(self.address, packed, units)
+        else:
+            drive.spread(self.address, packed, units)
         recording = tape.recording()
         if recording is not None:
             recording.calls.append((self.address, packed, units))

@@ -223,6 +223,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+def spread(function: int, arguments: bytes, units: int) -> None:
+    """Run one call by all threads."""
+    given = np.frombuffer(arguments, np.int64)
+    table = np.array([function, given.__array_interface__["data"][0], units], np.int64)
+    run(table.__array_interface__["data"][0], 1, np.zeros(STATE, np.int64))
+
+
 def run(table: int, count: int, state: Array | None) -> None:
     """Run a list of calls at an address, by all threads if there is room for their counters and nobody else uses them."""
     crew, many = _crew, threads()

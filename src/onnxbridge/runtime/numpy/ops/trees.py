@@ -13,6 +13,7 @@ from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.native.address import address
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.machine import available
+from onnxbridge.runtime.native.share import chunks
 from onnxbridge.runtime.numpy.ops import rule
 from onnxbridge.runtime.numpy.scores import labels_of, transformed
 
@@ -65,9 +66,10 @@ class _Forest:
         nodes = (self.roots, self.mode, self.feature, self.yes, self.no, self.missing)
         parts = [np.ascontiguousarray(v, np.int64) for v in nodes]
         roots, mode, feature, yes, no, missing = map(address, parts)
-        loop("trees", "leaves", "iiiiiiiiiiiiii")(
+        chunk, units = chunks(x.shape[0], 16 * len(self.roots))
+        loop("trees", "leaves", "iiiiiiiiiiiiiiiu")(
             address(x), *x.shape, roots, len(self.roots), mode, feature, address(self.split), yes, no, missing,
-            len(self.mode), address(reached), address(status),
+            len(self.mode), address(reached), address(status), chunk, units=units,
         )  # fmt: skip
         if status[0]:
             raise ValueError("the nodes of a tree form a circle")

@@ -1,10 +1,12 @@
 """The bundled executor side by side with other engines: CPU time of a run, the first answer, and what it holds in memory.
 
-    python benchmarks/executor.py MODEL.onnx ... [--engines ort,onnxbridge,reference,torch] [--threads 1] [--runs 7]
+    python benchmarks/executor.py [MODEL ...] [--engines ort,onnxbridge,reference,torch] [--threads 1] [--runs 7] [--markdown]
 
-Inputs are drawn from a normal distribution (whole numbers are 0 or 1; sizes that are not fixed count as 1). Every engine
-gets a process of its own, and their runs take turns, so that a busy machine slows them alike: read the ratio of CPU times.
-`torch` (eager) needs onnxbridge's PyTorch backend and what that needs.
+A MODEL is a file, or the name of one of the networks that come with the onnx package ("resnet50"); without any it is all of
+those. Inputs are drawn from a normal distribution (whole numbers are 0 or 1; sizes that are not fixed count as 1). Every
+engine gets a process of its own, and their runs take turns, so that a busy machine slows them alike. With one thread a
+run's figure is the median of its CPU times, with more the best of its times on the clock. Beside it stands the ratio to the
+first engine. `torch` (eager) needs onnxbridge's PyTorch backend and what that needs.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,6 +86,12 @@ def torch(path: str, threads: int) -> Run:
 ENGINES = {"ort": ort, "onnxbridge": onnxbridge, "reference": reference, "torch": torch}
 
 
+def bundled() -> dict[str, str]:
+    """The networks that come with the onnx package, by name."""
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    return {p.stem.removeprefix("light_"): str(p) for p in sorted(folder.glob("light_*.onnx"))}
+
+
 def held() -> float:
     """The memory that this process holds, in MiB; NaN where the system does not tell."""
     try:
@@ -101,14 +110,15 @@ def worker(engine: str, path: str, threads: int, pipe: Connection) -> None:
     except Exception as e:  # whatever an engine fails with is its line of the table
         pipe.send(f"{type(e).__name__}: {e}")
         return
+    clock = time.process_time if threads == 1 else time.perf_counter
     while pipe.recv():
-        begin = time.process_time()
+        begin = clock()
         run(feeds)
-        pipe.send(time.process_time() - begin)
+        pipe.send(clock() - begin)
 
 
 def measured(engines: list[str], path: str, threads: int, runs: int) -> dict[str, Any]:
-    """For each engine (first answer, memory, median CPU time of a run), or the text of what it failed with."""
+    """For each engine (CPU time of the first answer, memory, time of a run), or the text of what it failed with."""
     context = multiprocessing.get_context("spawn")
     found: dict[str, Any] = {}
     pipes = {}
@@ -126,16 +136,17 @@ def measured(engines: list[str], path: str, threads: int, runs: int) -> dict[str
     for engine, (here, process, times) in pipes.items():
         here.send(False)
         process.join()
-        found[engine] = (*found[engine], statistics.median(times))
+        found[engine] = (*found[engine], statistics.median(times) if threads == 1 else min(times))
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("models", nargs="*")
     parser.add_argument("--engines", default="ort,onnxbridge,reference,torch")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     engines = options.engines.split(",")
     unknown = set(engines) - set(ENGINES)
@@ -143,23 +154,53 @@ def main() -> None:
         sys.exit(f"no engine {min(unknown)!r}; there are {', '.join(ENGINES)}")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ONNXBRIDGE_THREADS"):
         os.environ[name] = str(options.threads)
+    there = bundled()
+    paths = {name: there.get(name, name) for name in options.models} or there
+    show = as_markdown if options.markdown else as_lines
+    rows = (measured(engines, path, options.threads, options.runs) for path in paths.values())
+    show(engines, zip(map(os.path.basename, paths), rows, strict=True))
+
+
+def ratio(found: dict[str, Any], engine: str, first: str) -> float:
+    """An engine's time as a multiple of the first one's."""
+    whole = not isinstance(found[engine], str) and not isinstance(found[first], str)
+    return float(found[engine][2] / found[first][2]) if whole else float("nan")
+
+
+def mean(ratios: list[float]) -> float:
+    """The geometric mean of those that there are."""
+    known = np.array([r for r in ratios if r == r])
+    return float(np.exp(np.log(known).mean())) if known.size else float("nan")
+
+
+def as_lines(engines: list[str], rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
     ratios: dict[str, list[float]] = {engine: [] for engine in engines}
     print(f"{'model':<28}{'engine':<12}{'first ms':>10}{'run ms':>10}{'ratio':>8}{'MiB':>8}")
-    for path in options.models:
-        found = measured(engines, path, options.threads, options.runs)
-        base = found[engines[0]]
+    for name, found in rows:
         for engine, row in found.items():
-            name = os.path.basename(path)
             if isinstance(row, str):
                 print(f"{name:<28}{engine:<12}{row.splitlines()[0][:80]}")
                 continue
-            first, memory, median = row
-            ratio = median / base[2] if not isinstance(base, str) else float("nan")
-            ratios[engine].append(ratio)
-            print(f"{name:<28}{engine:<12}{first * 1e3:>10.1f}{median * 1e3:>10.2f}{ratio:>8.2f}{memory:>8.0f}", flush=True)
+            ratios[engine].append(ratio(found, engine, engines[0]))
+            first, memory, run = row
+            by = ratios[engine][-1]
+            print(f"{name:<28}{engine:<12}{first * 1e3:>10.1f}{run * 1e3:>10.2f}{by:>8.2f}{memory:>8.0f}", flush=True)
     for engine, values in ratios.items():
         if values:
-            print(f"{engine}: geometric mean {np.exp(np.mean(np.log(values))):.2f} of {engines[0]}, worst {max(values):.2f}")
+            print(f"{engine}: geometric mean {mean(values):.2f} of {engines[0]}, worst {max(values):.2f}")
+
+
+def as_markdown(engines: list[str], rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    ratios: dict[str, list[float]] = {engine: [] for engine in engines}
+    print("| model | " + " | ".join(f"{engine} ms" for engine in engines) + " |\n|---" + "|---:" * len(engines) + "|")
+    for name, found in rows:
+        cells = []
+        for engine in engines:
+            ratios[engine].append(ratio(found, engine, engines[0]))
+            row, by = found[engine], f" ({ratios[engine][-1]:.2f})" if engine != engines[0] else ""
+            cells.append("not run" if isinstance(row, str) else f"{row[2] * 1e3:.1f}{by}")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+    print("| geometric mean | | " + " | ".join(f"{mean(ratios[engine]):.2f}" for engine in engines[1:]) + " |")
 
 
 if __name__ == "__main__":

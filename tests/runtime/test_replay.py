@@ -199,7 +199,8 @@ def test_the_command_shows_the_plan(cli, tmp_path):
 def test_picking_one_and_reshaping_what_lies_otherwise():
     text = """agraph (float[2,6,12] x) => (float[a,b,c] y, float[d,e] z) {
         m = MatMul(x, w) r = Reshape(m, heads) t = Transpose<perm = [2,0,3,1,4]>(r)
-        q = Gather<axis = 0>(t, zero) k = Gather<axis = 0>(t, last) s = Add(q, k) u = Transpose<perm = [0,2,1,3]>(s) y = Reshape(u, back) z = Flatten<axis = 2>(s) }"""
+        q = Gather<axis = 0>(t, zero) k = Gather<axis = 0>(t, last) s = Add(q, k) u = Transpose<perm = [0,2,1,3]>(s)
+        y = Reshape(u, back) z = Flatten<axis = 2>(s) }"""
     shapes = {"heads": np.array([2, 6, 3, 2, 4]), "back": np.array([2, 6, 8])}
     executor = Executor(model(text, w=draw(12, 24), zero=np.int64(0), last=np.int64(-1), **shapes))
     for _ in range(3):

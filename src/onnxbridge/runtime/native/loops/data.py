@@ -18,7 +18,9 @@ product = types.ExternalFunction("onnxbridge_product", _TILE)
 channelwise = types.ExternalFunction("onnxbridge_channelwise", _TILE)
 byte_product = types.ExternalFunction("onnxbridge_bytes", types.void(*[types.int64] * 7))
 
-inline = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+inline = numba.njit(
+    error_model="numpy", fastmath={"contract", "reassoc", "nsz"}, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)  # nobody but these loops calls them
 
 
 def _pointer(kind: Any) -> Any:

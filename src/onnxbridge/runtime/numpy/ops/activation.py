@@ -117,7 +117,8 @@ def shrink(input, *, bias=0.0, lambd=0.5):
 def softmax(input, *, axis=-1):
     """By the standard's definition, whose every step is of the element type."""
     e = np.exp(input - _top(input, axis))
-    return e / _total(e, axis)
+    e /= _total(e, axis)
+    return e
 
 
 def _total(x, axis):

@@ -37,7 +37,7 @@ class PytorchBackend:
         from onnxbridge.backends.pytorch import module
 
         made = module.build(model)
-        made.emit = emit
+        made.meta["emit"] = emit
         return made
 
     def native(self, artifact: Any) -> Any:
@@ -46,7 +46,7 @@ class PytorchBackend:
     def save(self, artifact: Any, path: Path) -> list[Path]:
         from onnxbridge.backends.pytorch import export, source
 
-        if artifact.emit == "source":
+        if artifact.meta["emit"] == "source":
             return source.save(artifact, path)
         export.save(artifact, path)
         return [path]

@@ -184,7 +184,9 @@ def build(model: ir.Model) -> fx.GraphModule:
     Raises:
         ConversionError: with every operator that is in the way.
     """
-    root = torch.nn.Module()
+    root = fx.GraphModule(torch.nn.Module(), fx.Graph(), _class_name(model.graph.name))
+    for name in ("input_names", "output_names", "output_types", "input_types", "notes"):
+        setattr(root, name, ())  # so that no weight takes the name
     recorder = Recorder(root)
     weights = Weights(root, kept=_is_from_pytorch(model))
     target = _Target(recorder, weights)
@@ -208,31 +210,18 @@ def build(model: ir.Model) -> fx.GraphModule:
     recorder.graph.output(outputs[0].node if plain else tuple(o.node for o in outputs))
     tidy(recorder.graph)
     Layers(root, recorder.graph, weights).find()
-    made = _assembled(root, recorder.graph, weights, _class_name(graph.name))
-    made.input_names = tuple(v.name for v in inputs)
-    made.output_names = tuple(v.name for v in graph.outputs)
-    made.output_types = tuple(v.dtype for v in graph.outputs)
-    made.input_types = tuple((v.dtype, None if v.shape is None else tuple(_dims(v))) for v in inputs)
-    return made.eval()
+    weights.prune({str(n.target) for n in recorder.graph.nodes if n.op in ("get_attr", "call_module")})
+    root.graph = recorder.graph
+    root.meta["layers"] = weights.layers
+    root.input_names = tuple(v.name for v in inputs)
+    root.output_names = tuple(v.name for v in graph.outputs)
+    root.output_types = tuple(v.dtype for v in graph.outputs)
+    root.input_types = tuple((v.dtype, None if v.shape is None else tuple(_dims(v))) for v in inputs)
+    return root.eval()
 
 
 def _is_from_pytorch(model: ir.Model) -> bool:
     return model.producer_name == "pytorch" or "onnxbridge.framework.torch" in model.metadata_props
-
-
-def _assembled(root: torch.nn.Module, graph: fx.Graph, weights: Weights, name: str) -> fx.GraphModule:
-    """The graph module on what the graph uses of `root`, in the order in which it is there."""
-    weights.prune({str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")})
-    made = fx.GraphModule(torch.nn.Module(), fx.Graph(), name)
-    for key, child in root.named_children():
-        made.add_module(key, child)
-    for key, parameter in root.named_parameters(recurse=False):
-        made.register_parameter(key, parameter)
-    for key, buffer in root.named_buffers(recurse=False):
-        made.register_buffer(key, buffer, persistent=key not in root._non_persistent_buffers_set)
-    made.graph = graph
-    made.layers = weights.layers
-    return made
 
 
 def _class_name(name: str | None) -> str:

@@ -134,7 +134,7 @@ class _Writer:
     # what the module holds
 
     def _init(self) -> Iterator[str]:
-        layers: dict[str, tuple[type[nn.Module], dict[str, Any]]] = self.artifact.layers
+        layers: dict[str, tuple[type[nn.Module], dict[str, Any]]] = self.artifact.meta["layers"]
         seen: dict[int, str] = {}
         done: list[str] = []
         for path, module in self.artifact.named_modules(remove_duplicate=False):

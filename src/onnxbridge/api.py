@@ -47,7 +47,11 @@ class Conversion:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not as in the source, as the backend says it."""
-        return tuple(getattr(self.artifact, "notes", ()))
+        from onnxbridge.hub import provenance
+
+        sizes = self.hub.metadata_props.get(provenance.SIZES)
+        own = [f"holds for {sizes} only: the source's code takes another way at other sizes"] if sizes else []
+        return (*own, *getattr(self.artifact, "notes", ()))
 
     @cached_property
     def model(self) -> Any:

@@ -14,6 +14,7 @@ from pytorch_judge import agrees, converted, judge, ran, same
 from torch import nn
 from torch.nn import functional as F
 
+import onnxbridge
 from onnxbridge.errors import ConversionError, UnsafeFileError, UsageError
 from onnxbridge.frontends.pytorch import frontend
 
@@ -285,3 +286,13 @@ def test_inputs_beside_a_program_must_be_its_own(given, said):
     program = torch.export.export(nn.Linear(4, 2), (torch.zeros(1, 4),))
     with pytest.raises(UsageError, match=said):
         frontend.to_hub(program, given)
+
+
+def test_sizes_at_which_the_code_takes_another_way_are_told():
+    class Long(nn.Module):
+        def forward(self, x):
+            return x * 2 if x.shape[0] < 50 else x * 3
+
+    made = onnxbridge.convert(Long(), inputs=(torch.randn(4, 3),), dynamic={"x": {0: "n"}})
+    assert made.notes == ("holds for n=1..49 only: the source's code takes another way at other sizes",)
+    assert onnxbridge.convert(Net().eval(), inputs=(torch.randn(4, 4),), dynamic={"x": {0: "n"}}).notes == ()

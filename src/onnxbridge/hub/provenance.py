@@ -4,6 +4,7 @@
                            onnxbridge.source            the sources' base names, joined by ", "
                            onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
                            onnxbridge.framework.NAME    the version of a framework that took part
+                           onnxbridge.sizes             the sizes that it holds for, "n=4..64", where it does not for all
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import onnx_ir as ir
 from onnxbridge.hub.paths import named, open_file
 
 PREFIX = "onnxbridge."
+SIZES = PREFIX + "sizes"
 _CHUNK = 1 << 20
 
 

@@ -26,6 +26,9 @@ from onnxbridge.hub.recognise import recognise, wrong_kind
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
+_NO_LIMIT = 1 << 40
+
+
 @dataclass(frozen=True)
 class Captured:
     """An exported program; `dims` has the user's names for its symbols, `labels` those for its inputs."""
@@ -33,6 +36,20 @@ class Captured:
     program: Any
     dims: Mapping[Any, str]
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    def limits(self) -> str:
+        """Which sizes the program holds for where it does not hold for all, "n=4..64": its code takes another way for others."""
+        found = []
+        for symbol, name in self.dims.items():
+            known = self.program.range_constraints.get(symbol)
+            if known is None:
+                continue
+            low, high = (int(end) if end.is_Integer else None for end in (known.lower, known.upper))
+            high = None if high is None or high >= _NO_LIMIT else high
+            low = 1 if low is None or low <= 2 else low  # 2 is where torch.export begins, whatever the code does
+            if high is not None or low > 1:
+                found.append(f"{name}={low}..{'' if high is None else high}")
+        return " ".join(found)
 
 
 def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:

@@ -50,7 +50,8 @@ def _log_of_one_and(op, x):
     whole = op.Add(x, 1.0)
     left = op.Sub(whole, 1.0)
     lost = op.Or(op.Equal(left, 0.0), op.IsInf(whole))
-    return op.Where(lost, op.Where(op.IsInf(whole), op.Log(whole), x), op.Mul(op.Log(whole), op.Div(x, op.Where(lost, 1.0, left))))
+    log = op.Log(whole)
+    return op.Where(lost, op.Where(op.IsInf(whole), log, x), op.Mul(log, op.Div(x, op.Where(lost, 1.0, left))))
 
 
 @expand("Asinh")

@@ -153,3 +153,8 @@ def test_on_the_command_line(cli, tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"tagger.onnx", "net.py", "net.safetensors"}
     with pytest.raises(UsageError, match="none of program, source"):
         onnxbridge.convert(tmp_path / "tagger.onnx", "pytorch", emit="prose")
+
+
+def test_one_that_failed_its_verification_is_marked(tmp_path):
+    made = source.save(backend.from_hub(image_classifier()), tmp_path / "net.py.failed")
+    assert [p.name for p in made] == ["net.py.failed", "net.safetensors.failed"]

@@ -68,7 +68,9 @@ def save(artifact: fx.GraphModule, path: Path) -> list[Path]:
         body = _safetensors(stored)
     except Unsupported as e:
         raise ConversionError("PyTorch module to source", [Problem("emit", e.reason, e.hint, (Source(),))]) from e
-    code, weights = path.with_suffix(".py"), path.with_suffix(".safetensors")
+    mark = ".failed" if path.suffix == ".failed" else ""  # what `convert` adds where the verification failed
+    stem = path.with_suffix("") if mark else path
+    code, weights = (stem.with_suffix(kind + mark) for kind in (".py", ".safetensors"))
     code.write_text(text, encoding="ascii")
     weights.write_bytes(body)
     return [code, weights]

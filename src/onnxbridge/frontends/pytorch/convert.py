@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxbridge import frameworks
 from onnxbridge.errors import ConversionError, Problem, Source, UsageError
-from onnxbridge.frontends.pytorch import calls, dtypes, naming
+from onnxbridge.frontends.pytorch import calls, complex, dtypes, naming
 from onnxbridge.frontends.pytorch.capture import Captured
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.target import PytorchTarget, Shapes
@@ -26,7 +26,7 @@ class Weights(dict[Hashable, Any]):
     def __init__(self, program: Any, op: Builder) -> None:
         super().__init__()
         self._op = op
-        self._shared: dict[tuple[Any, ...], ir.Value] = {}
+        self._shared: dict[tuple[Any, ...], Any] = {}
         self._tensors: dict[Any, tuple[str, Any]] = {}
         named = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.target is not None}
         for node in program.graph.nodes:
@@ -35,21 +35,27 @@ class Weights(dict[Hashable, Any]):
                 held = program.state_dict if name in program.state_dict else program.constants
                 self._tensors[node] = name, held[name]
 
-    def __missing__(self, key: Any) -> ir.Value:
+    def __missing__(self, key: Any) -> Any:
         if key in self._tensors:
             name, tensor = self._tensors[key]
         elif getattr(key, "op", "") == "get_attr":
             name, tensor = key.target, _get(key.graph.owning_module, key.target)
         else:
+        elif isinstance(key, tuple) and isinstance(key[0], tuple):  # an element of a list among several results
+            return self[key[0]][key[1]]
             raise KeyError(key)
         made = self[key] = self._constant(name, tensor)
         return made
 
-    def _constant(self, name: str, tensor: Any) -> ir.Value:
+    def _constant(self, name: str, tensor: Any) -> Any:
         memory = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else (name,)
         if memory not in self._shared:
-            held = ir.Tensor(dtypes.array(tensor), dtypes.to_hub(tensor.dtype), name=name)
-            self._shared[memory] = self._op.constant(held, name)
+            held = dtypes.array(tensor)
+            dtype = dtypes.to_hub(tensor.dtype)
+            made = self._op.constant(ir.Tensor(held, complex.PART.get(dtype, dtype), name=name), name)
+            if not dtypes.in_order(tensor):
+                made.meta["strided"] = True
+            self._shared[memory] = complex.split(self._op, made) if dtype in complex.PART else made
         return self._shared[memory]
 
 
@@ -79,7 +85,12 @@ def to_hub(captured: Captured) -> ir.Model:
             dtype, shape = target.of(node.meta.get("val"))
             if dtype is not None and not isinstance(node.meta["val"], (int, float, bool)):
                 values[node] = op.input(label, dtype, shape)
+                if dtype in complex.PART:
+                    inputs.append(op.input(label, complex.PART[dtype], [*(shape or ()), 2]))
+                    values[node] = complex.split(op, inputs[-1])
+                    continue
                 inputs.append(values[node])
+                target.mark(node, values[node])
     inputs.sort(key=lambda v: v.name in state.values())  # the state behind what the user gives
     labels = naming.outputs(program.call_spec.out_spec, [v.name or "" for v in inputs])
     for label in (*labels, *map(naming.after, state.values())):
@@ -93,6 +104,7 @@ def to_hub(captured: Captured) -> ir.Model:
         if label and result is not None and not isinstance(result, str):
             [value] = resolve([result], values)
             value = value if isinstance(value, ir.Value) else op.constant(value)
+            value = complex.joined(op, value) if isinstance(value, complex.Complex) else value
             reason = _undetermined(value)
             if reason:
                 raise _refused(label, reason)

@@ -58,3 +58,12 @@ def test_a_position_that_is_a_number_is_refused():
     module = transformers.MistralForCausalLM(config).eval()
     with pytest.raises(UsageError, match="seen 6 positions and keeps 3 of them"):
         frontend.to_hub(module, step(module, transformers.DynamicCache(config=config), past=6))
+
+
+def test_a_mixture_of_experts():
+    torch.manual_seed(0)
+    config = transformers.MixtralConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2)
+    module = transformers.MixtralForCausalLM(config).eval()
+    ids = [torch.randint(0, 50, shape) for shape in ((2, 6), (1, 3), (3, 9))]
+    dynamic = {"input_ids": {0: "batch", 1: "length"}}
+    agrees(module, {"input_ids": ids[0], "use_cache": False}, dynamic, [{"input_ids": i} for i in ids[1:]])

@@ -13,6 +13,7 @@ from onnxbridge.frontends.pytorch import calls, complex, dtypes, naming
 from onnxbridge.frontends.pytorch.capture import Captured
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.target import PytorchTarget, Shapes
+from onnxbridge.hub import provenance
 from onnxbridge.hub.builder import Builder
 from onnxbridge.lowering import lower, resolve
 
@@ -40,9 +41,9 @@ class Weights(dict[Hashable, Any]):
             name, tensor = self._tensors[key]
         elif getattr(key, "op", "") == "get_attr":
             name, tensor = key.target, _get(key.graph.owning_module, key.target)
-        else:
         elif isinstance(key, tuple) and isinstance(key[0], tuple):  # an element of a list among several results
             return self[key[0]][key[1]]
+        else:
             raise KeyError(key)
         made = self[key] = self._constant(name, tensor)
         return made
@@ -84,13 +85,13 @@ def to_hub(captured: Captured) -> ir.Model:
         if node.op == "placeholder" and label:
             dtype, shape = target.of(node.meta.get("val"))
             if dtype is not None and not isinstance(node.meta["val"], (int, float, bool)):
-                values[node] = op.input(label, dtype, shape)
                 if dtype in complex.PART:
                     inputs.append(op.input(label, complex.PART[dtype], [*(shape or ()), 2]))
                     values[node] = complex.split(op, inputs[-1])
                     continue
-                inputs.append(values[node])
+                values[node] = op.input(label, dtype, shape)
                 target.mark(node, values[node])
+                inputs.append(values[node])
     inputs.sort(key=lambda v: v.name in state.values())  # the state behind what the user gives
     labels = naming.outputs(program.call_spec.out_spec, [v.name or "" for v in inputs])
     for label in (*labels, *map(naming.after, state.values())):
@@ -103,15 +104,19 @@ def to_hub(captured: Captured) -> ir.Model:
     for label, result in zip(labels, results, strict=True):
         if label and result is not None and not isinstance(result, str):
             [value] = resolve([result], values)
-            value = value if isinstance(value, ir.Value) else op.constant(value)
             value = complex.joined(op, value) if isinstance(value, complex.Complex) else value
+            value = value if isinstance(value, ir.Value) else op.constant(value)
             reason = _undetermined(value)
             if reason:
                 raise _refused(label, reason)
             outputs.append(op.output(value, label))
     if not outputs:
         raise UsageError("the model returns no tensor")
-    return op.model(inputs, outputs, "main_graph")
+    model = op.model(inputs, outputs, "main_graph")
+    limits = captured.limits()
+    if limits:
+        model.metadata_props[provenance.SIZES] = limits
+    return model
 
 
 _MOVES = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Split"})

@@ -69,7 +69,7 @@ def differs(got: Any, expected: Any, op: str) -> str:
     if not np.array_equal(np.where(np.isinf(got), got, 0), np.where(np.isinf(expected), expected, 0)):
         return "infinity in other places"
     finite = np.where(np.isfinite(expected), expected, 0)
-    size = 1 if op.endswith("Window") else min(np.abs(finite).max(initial=0), 1e3)
+    size = 1 if op.endswith("Window") or op in ("RNN", "GRU", "LSTM") else min(np.abs(finite).max(initial=0), 1e3)
     apart = np.abs(np.where(np.isfinite(got), got - expected, 0))
     return "" if (apart <= tolerance * (np.abs(finite) + size)).all() else "other numbers"
 

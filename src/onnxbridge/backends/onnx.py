@@ -29,7 +29,7 @@ class OnnxBackend:
         self,
         model: ir.Model,
         *,
-        opset: Annotated[int | None, Setting("the opset to write; by default the lowest from 18 up that holds the graph.")] = None,
+        opset: Annotated[int | None, Setting("the opset to write; by default the lowest from 18 that holds the graph.")] = None,
         for_runtime: Annotated[
             str | None, Setting("what this release of a runtime loads, as onnxruntime==1.17.", "NAME==VERSION")
         ] = None,

@@ -139,6 +139,7 @@ CASES = [
     _classifier(SPREAD, 2, (0,)),
     _classifier(SPREAD, 2, (0,), signed=False),
     _classifier(SPREAD, 2, (0,), post_transform="LOGISTIC"),
+    *(_classifier(SPREAD, 2, (1,), signed, post_transform=how) for signed in (True, False) for how in ("NONE", "SOFTMAX")),
     _ensemble(SPREAD),
     _ensemble(SPREAD, aggregate_function=2),
     _ensemble(SPREAD.astype(np.float64), np.float64, aggregate_function=0),

@@ -81,6 +81,8 @@ def test_classifier(transform):
 def test_classifier_of_two_classes(positive, transform):
     attrs = forest(6, 3, "class", 1, positive=positive)
     compare("TreeEnsembleClassifier", [X], 2, classlabels_int64s=[0, 1], post_transform=transform, **attrs)
+    attrs["class_ids"] = [1] * len(attrs["class_ids"])
+    compare("TreeEnsembleClassifier", [X], 2, classlabels_int64s=[0, 1], post_transform=transform, **attrs)
 
 
 def test_linear_models_and_scaling():

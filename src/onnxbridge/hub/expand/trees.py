@@ -141,7 +141,7 @@ def tree_ensemble_classifier(
     nodes_missing_value_tracks_true=None, nodes_modes=None, nodes_nodeids=None, nodes_treeids=None, nodes_truenodeids=None,
     nodes_values=None, nodes_values_as_tensor=None, post_transform="NONE", outputs: Outputs = (True, True),
 ):  # fmt: skip
-    """With two classes and weights for one of them only, the other class gets what is left."""
+    """With two classes and weights for the first of them only, these are the second's, and the first gets what is left."""
     nodes = {k: v for k, v in locals().items() if k.startswith("nodes_")}
     names = labels(op, classlabels_int64s, classlabels_strings)
     classes = len(classlabels_strings or classlabels_int64s)
@@ -160,6 +160,8 @@ def tree_ensemble_classifier(
     label = op.Gather(names, chosen, axis=0) if outputs[0] else None
     if post_transform == "PROBIT":
         raise Unsupported("PROBIT of two classes of which one has weights")
+    if class_ids[0] == 1:  # the weights stay where they are; only the label is chosen as for the others
+        return label, transformed(op, op.Concat(op.Mul(scores, 0.0), scores, axis=1), post_transform)
     if post_transform == "LOGISTIC":
         return label, op.Sigmoid(op.Concat(op.Neg(scores), scores, axis=1))
     return label, op.Concat(op.Sub(1.0, scores) if certain else op.Neg(scores), scores, axis=1)

@@ -210,7 +210,7 @@ def tree_ensemble_classifier(
     post_transform="NONE",
     **nodes,
 ):
-    """With two classes and weights for one of them only, the other class gets what is left."""
+    """With two classes and weights for the first of them only, these are the second's, and the first gets what is left."""
     labels = labels_of(classlabels_int64s, classlabels_strings)
     weights = _held(class_weights, class_weights_as_tensor)
     base = _held(base_values, base_values_as_tensor)
@@ -226,6 +226,8 @@ def tree_ensemble_classifier(
     label = labels[(one[:, 0] > (0.5 if certain else 0)).astype(int)]
     if post_transform == "PROBIT":
         raise Unsupported("PROBIT of two classes of which one has weights")
+    if class_ids[0] == 1:  # the weights stay where they are; only the label is chosen as for the others
+        return label, transformed(np.concatenate((np.zeros_like(one), one), 1), post_transform).astype(np.float32)
     if post_transform == "LOGISTIC":
         pair = transformed(np.concatenate((-one, one), 1), "LOGISTIC")
     else:

@@ -123,3 +123,9 @@ def _without_early_information() -> Iterator[None]:
             for line in held:
                 if not EARLY_INFORMATION.match(line):
                     os.write(2, line)
+
+
+def safetensors() -> ModuleType:
+    """`safetensors.torch`, which reads weights without running code."""
+    _load("safetensors", "pip install safetensors")
+    return importlib.import_module("safetensors.torch")

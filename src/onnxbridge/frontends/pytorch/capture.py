@@ -175,9 +175,8 @@ def _state(path: Any) -> Mapping[str, Any]:
     torch = frameworks.torch()
     kind = recognise(path)
     if kind == "safetensors":
-        from safetensors.torch import load_file  # type: ignore[import-not-found, unused-ignore]
-
-        return load_file(os.fspath(path))  # type: ignore[no-any-return, unused-ignore]
+        held: Mapping[str, Any] = frameworks.safetensors().load_file(os.fspath(path))
+        return held
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

@@ -4,6 +4,7 @@ import numpy as np
 
 from onnxbridge.frontends.coreml.dtypes import named
 from onnxbridge.frontends.coreml.ops import rule
+from onnxbridge.hub.fold import evaluate, static
 from onnxbridge.hub.values import is_integer
 from onnxbridge.rules import Array, Int, Ints, Str
 from onnxbridge.runtime.mil.ops import quant as weights
@@ -63,19 +64,28 @@ def constexpr_blockwise_shift_scale(op, data, scale: Array, offset: Array | None
     return op.DequantizeLinear(data, scale, offset, axis=axis, block_size=size)
 
 
+def _unpacked(value):
+    """The numbers of a weight that may itself be stored in few bits, which stay a node."""
+    node = value.producer()
+    if node is None or node.op_type != "DequantizeLinear":
+        return static(value)
+    (found,) = evaluate(node, [static(v) for v in node.inputs])
+    return found
+
+
 @rule("constexpr_lut_to_dense", limits="the weights are unpacked")
-def constexpr_lut_to_dense(op, indices: Array, lut: Array, shape: Ints | None = None, vector_axis: Int | None = None):
-    return op.constant(weights.constexpr_lut_to_dense(indices, lut, shape, vector_axis))
+def constexpr_lut_to_dense(op, indices: Array, lut, shape: Ints | None = None, vector_axis: Int | None = None):
+    return op.constant(weights.constexpr_lut_to_dense(indices, _unpacked(lut), shape, vector_axis))
 
 
 @rule("constexpr_sparse_to_dense", limits="the weights are unpacked")
-def constexpr_sparse_to_dense(op, nonzero_data: Array, mask: Array, shape: Ints | None = None):
-    return op.constant(weights.constexpr_sparse_to_dense(nonzero_data, mask, shape))
+def constexpr_sparse_to_dense(op, nonzero_data, mask: Array, shape: Ints | None = None):
+    return op.constant(weights.constexpr_sparse_to_dense(_unpacked(nonzero_data), mask, shape))
 
 
 @rule("constexpr_lut_to_sparse", limits="the weights are unpacked")
-def constexpr_lut_to_sparse(op, indices_mask: Array, indices_nonzero_data: Array, lut: Array, vector_axis: Int | None = None):
-    found = weights.constexpr_lut_to_sparse(indices_mask, indices_nonzero_data, lut, vector_axis)
+def constexpr_lut_to_sparse(op, indices_mask: Array, indices_nonzero_data: Array, lut, vector_axis: Int | None = None):
+    found = weights.constexpr_lut_to_sparse(indices_mask, indices_nonzero_data, _unpacked(lut), vector_axis)
     return tuple(op.constant(v) for v in found)
 
 

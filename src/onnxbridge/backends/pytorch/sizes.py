@@ -39,6 +39,7 @@ def whole(array: np.ndarray[Any, Any]) -> Elements | None:
     if array.size > MOST or array.dtype.kind not in "iubf":
         return None
     if array.dtype.kind == "f":
+        array = array.astype(np.float64)  # float16 holds no number as large as the bound
         if not np.isfinite(array).all() or (array != np.floor(array)).any() or (np.abs(array) > _EXACT).any():
             return None
         array = array.astype(np.int64)

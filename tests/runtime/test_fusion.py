@@ -131,14 +131,16 @@ def test_attention(shape):
     agrees(proto, feeds, "Transpose", "Attention", depth=depth)
 
 
+@pytest.mark.parametrize("hidden", [6, 70])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-def test_lstm(direction):
+def test_lstm(direction, hidden):
     ways = 2 if direction == "bidirectional" else 1
-    text = f"""agraph (float[5,3,7] x, float[{ways},3,6] h, float[{ways},3,6] c)
+    text = f"""agraph (float[5,3,7] x, float[{ways},3,{hidden}] h, float[{ways},3,{hidden}] c)
         => (float[a,b,d,e] y, float[f,g,i] hn, float[j,k,m] cn)
-        {{ y, hn, cn = LSTM<hidden_size = 6, direction = "{direction}">(x, w, r, b0, , h, c) }}"""
-    proto = model(text, w=draw(ways, 24, 7), r=draw(ways, 24, 6), b0=draw(ways, 48))
-    agrees(proto, {"x": draw(5, 3, 7), "h": draw(ways, 3, 6), "c": draw(ways, 3, 6)}, "LSTM", depth=20)
+        {{ y, hn, cn = LSTM<hidden_size = {hidden}, direction = "{direction}">(x, w, r, b0, , h, c) }}"""
+    proto = model(text, w=draw(ways, 4 * hidden, 7), r=draw(ways, 4 * hidden, hidden), b0=draw(ways, 8 * hidden))
+    feeds = {"x": draw(5, 3, 7), "h": draw(ways, 3, hidden), "c": draw(ways, 3, hidden)}
+    agrees(proto, feeds, "LSTM", depth=5 * hidden)
 
 
 def test_shuffled_channels():

@@ -105,6 +105,7 @@ def crew(monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_THREADS", "3")
     monkeypatch.setattr(share, "_LEAST", 16)
     monkeypatch.setattr(share, "_WORTH", 64)
+    monkeypatch.setattr(share, "_STEP", 64)
     drive.threads.cache_clear()
     yield
     monkeypatch.undo()
@@ -132,6 +133,9 @@ CASES = {
               v = AveragePool<kernel_shape = [3,3], pads = [1,1,1,1]>(u) l = LRN<size = 5>(v)
               n = BatchNormalization(l, w, w, w, one) y = Concat<axis = 1>(n, u) }""",
               {"w": draw(20), "one": np.abs(draw(20)) + 1}, (1, 20, 19, 18)),
+    "lstm": ("""agraph (float[9,2,20] x) => (float[a,b,c,d] y, float[e,f,g] h)
+             { y, h = LSTM<hidden_size = 40, direction = "bidirectional">(x, w, r) }""",
+             {"w": draw(2, 160, 20) / 4, "r": draw(2, 160, 40) / 6}, (9, 2, 20)),
 }  # fmt: skip
 
 

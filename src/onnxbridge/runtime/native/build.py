@@ -12,6 +12,8 @@ import struct
 from importlib import resources
 from typing import Any
 
+import numpy as np
+
 from onnxbridge.runtime.native import drive, quantized, tape, tile
 from onnxbridge.runtime.native.machine import kept, lanes, llvm, loaded
 
@@ -44,6 +46,18 @@ class Loop:
         recording = tape.recording()
         if recording is not None:
             recording.calls.append((self.address, packed, units))
+
+    def each(self, values: Any, units: int = 1) -> None:
+        """One call after the other: a row of whole numbers (int64) for each, as where steps of a sequence follow each other."""
+        count, size = values.shape
+        base = values.__array_interface__["data"][0]
+        table = np.empty((count, drive.COLUMNS), np.int64)
+        table[:, 0], table[:, 1], table[:, 2] = self.address, base + 8 * size * np.arange(count), units
+        state = np.zeros(count * drive.STATE, np.int64) if units > 1 and drive.threads() > 1 else None
+        drive.run(table.__array_interface__["data"][0], count, state)
+        recording = tape.recording()
+        if recording is not None:
+            recording.calls += [(self.address, row.tobytes(), units) for row in values]
 
 
 @functools.cache

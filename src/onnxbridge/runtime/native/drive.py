@@ -1,7 +1,8 @@
 """Running lists of calls: alone, or by several threads that take pieces of each call until there are none left.
 
 A list is a table of (function, arguments, pieces). A thread that comes late or is held up by the system takes fewer pieces;
-nobody waits for it unless it is in the middle of one.
+nobody waits for it unless it is in the middle of one. The leader takes pieces from the front, the others from the back, so
+that from call to call each finds in its own cache what it worked on before.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ done:
 
 define internal void @share(ptr %table, i64 %count, ptr %state, i64 %part) {
 entry:
+ %leads = icmp eq i64 %part, 0
+ %one = select i1 %leads, i64 1, i64 4294967296
  br label %loop
 loop:
  %i = phi i64 [0, %entry], [%i1, %next]
@@ -89,8 +92,13 @@ row:
  %finished = getelementptr i64, ptr %claimed, i64 8
  br label %claim
 claim:
- %u = atomicrmw add ptr %claimed, i64 1 acq_rel
- %some = icmp slt i64 %u, %n
+ %so_far = atomicrmw add ptr %claimed, i64 %one acq_rel
+ %front = and i64 %so_far, 4294967295
+ %back = lshr i64 %so_far, 32
+ %left0 = sub i64 %n, %back
+ %some = icmp slt i64 %front, %left0
+ %last = sub i64 %left0, 1
+ %u = select i1 %leads, i64 %front, i64 %last
  br i1 %some, label %work, label %wait
 work:
  call void %f(i64 %a, i64 %u, i64 %part)
@@ -197,12 +205,42 @@ class _Crew:
         self.gate = np.zeros(16, np.int64)
         self.tickets = itertools.count(1)
         self.jobs: list[queue.SimpleQueue[tuple[int, ...]]] = []
+        self.helpers: list[threading.Thread] = []
+        self.processor = -1
 
     def grow(self, helpers: int) -> None:
         while len(self.jobs) < helpers:
             jobs: queue.SimpleQueue[tuple[int, ...]] = queue.SimpleQueue()
             self.jobs.append(jobs)
-            threading.Thread(target=_help, args=(jobs,), daemon=True, name="onnxbridge").start()
+            self.helpers.append(threading.Thread(target=_help, args=(jobs,), daemon=True, name="onnxbridge"))
+            self.helpers[-1].start()
+            self.processor = -1
+
+    def apart(self) -> None:
+        """Keep the helpers off the processor of the thread that leads.
+
+        Where other processes keep the rest busy, Linux would wake them on it, to wait until the leader's slice of time is over.
+        """
+        where = _processor()
+        if where == self.processor:
+            return
+        self.processor = where
+        with contextlib.suppress(OSError):
+            others = os.sched_getaffinity(0) - {where}
+            for helper in self.helpers:
+                if others and helper.native_id is not None:
+                    os.sched_setaffinity(helper.native_id, others)
+
+
+def _system() -> Callable[[], int]:
+    """The system's function that tells on which processor a thread runs, or -1 always where threads cannot be put."""
+    if hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(AttributeError):
+            return ctypes.PyDLL(None).sched_getcpu  # too quick to let go of Python's lock for it
+    return lambda: -1
+
+
+_processor = _system()
 
 
 def _help(jobs: queue.SimpleQueue[tuple[int, ...]]) -> None:
@@ -238,6 +276,7 @@ def run(table: int, count: int, state: Array | None) -> None:
         return
     try:
         crew.grow(many - 1)
+        crew.apart()
         state[:] = 0
         ticket = next(crew.tickets)
         gate, counters = crew.gate.__array_interface__["data"][0], state.__array_interface__["data"][0]

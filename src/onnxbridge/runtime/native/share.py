@@ -6,6 +6,7 @@ from onnxbridge.runtime.native.drive import threads
 
 _LEAST = 1 << 15  # elements that are not worth cutting
 _WORTH = 1 << 19  # multiplications of a piece that is worth a thread's while
+_STEP = 1 << 15  # the same for a step of a sequence: its pieces are the next step's pieces too, and lie in the cache
 _EACH = 3  # pieces for a thread, so that one that is held up leaves some to the others
 
 
@@ -38,3 +39,9 @@ def cut(rows: int, columns: int, panel: int, work: int, block: int, tall: int) -
     wide = -(-panels // split) * panel
     split = -(-columns // wide)
     return block, split, wide, blocks * split
+
+
+def portions(count: int, work: int) -> tuple[int, int]:
+    """How many of `count` items of a step a thread has, and how many pieces that makes; `work` is in multiplications."""
+    each = -(-count // max(1, min(threads(), work // _STEP)))
+    return each, -(-count // each)

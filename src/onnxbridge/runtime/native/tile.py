@@ -32,7 +32,7 @@ _ARGUMENTS = (
 )
 
 
-def _store(height: int, width: int, w: int) -> list[str]:
+def _store(height: int, width: int, w: int, sums: dict[tuple[int, int], str]) -> list[str]:
     """Add the bias and (unless its address is 0) what shall be added, clip (NaN stays), and store the valid columns."""
     vector = f"<{w} x float>"
     iota = ", ".join(f"i64 {i}" for i in range(w))
@@ -60,7 +60,7 @@ def _store(height: int, width: int, w: int) -> list[str]:
                 o += [f" %{p}ao = mul i64 %addstep, {r}", f" %{p}a = getelementptr float, ptr %addp, i64 %{p}ao"]
             for v in range(width):
                 q = f"{p}_{v}"
-                o += [f" %{q}b = fadd {vector} %y{r}_{v}, %bv{v}"]
+                o += [f" %{q}b = fadd {vector} {sums[r, v]}, %bv{v}"]
                 last = f"%{q}b"
                 if added:
                     o += [f" %{q}ap = getelementptr float, ptr %{p}a, i64 {v * w}"]
@@ -95,32 +95,73 @@ def _pointers(height: int) -> list[str]:
     return o
 
 
+def _steps(cells: list[tuple[int, int]], width: int, w: int, k: int, at: str, old: str, new: str) -> list[str]:
+    """One element of the depth, `k` after %{at}: the accumulators `old` (format strings of row and vector) become `new`."""
+    vector, o = f"<{w} x float>", [f" %{at}k{k} = add i64 %{at}, {k}"]
+    for v in range(width):
+        o += [f" %{at}wp{v}_{k} = getelementptr float, ptr %{at}wk, i64 {(k * width + v) * w}"]
+        o += [f" %{at}w{v}_{k} = load {vector}, ptr %{at}wp{v}_{k}, align 4"]
+    for r in range(1 + max(r for r, _ in cells)):
+        o += [f" %{at}q{r}_{k} = getelementptr float, ptr %p{r}, i64 %{at}k{k}"]
+        o += [f" %{at}l{r}_{k} = load float, ptr %{at}q{r}_{k}, align 4"]
+        o += [f" %{at}m{r}_{k} = insertelement {vector} poison, float %{at}l{r}_{k}, i32 0"]
+        o += [f" %{at}a{r}_{k} = shufflevector {vector} %{at}m{r}_{k}, {vector} poison, <{w} x i32> zeroinitializer"]
+    for r, v in cells:
+        a, b = f"{vector} %{at}a{r}_{k}", f"{vector} %{at}w{v}_{k}"
+        o += [f" %{new.format(r, v)} = call {vector} @llvm.fma.v{w}f32({a}, {b}, {vector} %{old.format(r, v)})"]
+    return o
+
+
 def _product(height: int, width: int, w: int) -> str:
-    """out[r, :] = sum over taps and depth of row[tap, r][k] * weight[tap, k, :]."""
+    """out[r, :] = sum over taps and depth of row[tap, r][k] * weight[tap, k, :].
+
+    A tile too small to keep the multipliers busy takes several elements of the depth at once, each with sums of its own.
+    """
     vector = f"<{w} x float>"
     cells = [(r, v) for r in range(height) for v in range(width)]
+    sets = max(1, 8 // len(cells))
+    each = [(r, v, u) for r, v in cells for u in range(sets)]
     o = [f"define internal void @product_{height}_{width}({_ARGUMENTS}) {{", "entry:"]
-    o += [" %weightp = inttoptr i64 %weight to ptr", " %tablep = inttoptr i64 %table to ptr", " br label %tap", "tap:"]
+    o += [" %weightp = inttoptr i64 %weight to ptr", " %tablep = inttoptr i64 %table to ptr"]
+    o += [f" %most = sub i64 %depth, {sets - 1}", " br label %tap", "tap:"]
     o += [" %t = phi i64 [0, %entry], [%t1, %tapend]", " %wt = phi ptr [%weightp, %entry], [%wn, %tapend]"]
-    o += [f" %s{r}_{v} = phi {vector} [zeroinitializer, %entry], [%y{r}_{v}, %tapend]" for r, v in cells]
+    o += [f" %s{r}_{v}_{u} = phi {vector} [zeroinitializer, %entry], [%z{r}_{v}_{u}, %tapend]" for r, v, u in each]
     o += _pointers(height)
-    o += [" br label %element", "element:", " %i = phi i64 [0, %tap], [%i1, %element]"]
-    o += [" %wk = phi ptr [%wt, %tap], [%wn, %element]"]
-    o += [f" %x{r}_{v} = phi {vector} [%s{r}_{v}, %tap], [%y{r}_{v}, %element]" for r, v in cells]
-    for v in range(width):
-        o += [f" %wp{v} = getelementptr float, ptr %wk, i64 {v * w}", f" %w{v} = load {vector}, ptr %wp{v}, align 4"]
-    for r in range(height):
-        o += [f" %q{r} = getelementptr float, ptr %p{r}, i64 %i", f" %l{r} = load float, ptr %q{r}, align 4"]
-        o += [f" %m{r} = insertelement {vector} poison, float %l{r}, i32 0"]
-        o += [f" %a{r} = shufflevector {vector} %m{r}, {vector} poison, <{w} x i32> zeroinitializer"]
+    o += [" %several = icmp sgt i64 %most, 0", " br i1 %several, label %many, label %rest"]
+    o += ["many:", " %i = phi i64 [0, %tap], [%i1, %many]", " %iwk = phi ptr [%wt, %tap], [%iwn, %many]"]
+    o += [f" %x{r}_{v}_{u} = phi {vector} [%s{r}_{v}_{u}, %tap], [%y{r}_{v}_{u}, %many]" for r, v, u in each]
+    for u in range(sets):
+        o += _steps(cells, width, w, u, "i", f"x{{}}_{{}}_{u}", f"y{{}}_{{}}_{u}")
+    o += [f" %iwn = getelementptr float, ptr %iwk, i64 {sets * width * w}", f" %i1 = add i64 %i, {sets}"]
+    o += [" %more = icmp slt i64 %i1, %most", " br i1 %more, label %many, label %rest"]
+    o += ["rest:", " %jb = phi i64 [0, %tap], [%i1, %many]", " %jw = phi ptr [%wt, %tap], [%iwn, %many]"]
+    o += [f" %b{r}_{v}_{u} = phi {vector} [%s{r}_{v}_{u}, %tap], [%y{r}_{v}_{u}, %many]" for r, v, u in each]
+    if sets > 1:
+        o += [" %left = icmp slt i64 %jb, %depth", " br i1 %left, label %element, label %tapend"]
+        o += ["element:", " %j = phi i64 [%jb, %rest], [%j1, %element]", " %jwk = phi ptr [%jw, %rest], [%jwn, %element]"]
+        o += [f" %c{r}_{v} = phi {vector} [%b{r}_{v}_0, %rest], [%d{r}_{v}, %element]" for r, v in cells]
+        o += _steps(cells, width, w, 0, "j", "c{}_{}", "d{}_{}")
+        o += [f" %jwn = getelementptr float, ptr %jwk, i64 {width * w}", " %j1 = add i64 %j, 1"]
+        o += [" %morej = icmp slt i64 %j1, %depth", " br i1 %morej, label %element, label %tapend"]
+        o += ["tapend:", " %wn = phi ptr [%jw, %rest], [%jwn, %element]"]
         o += [
-            f" %y{r}_{v} = call {vector} @llvm.fma.v{w}f32({vector} %a{r}, {vector} %w{v}, {vector} %x{r}_{v})"
-            for v in range(width)
+            f" %z{r}_{v}_{u} = phi {vector} [%b{r}_{v}_{u}, %rest], [{f'%d{r}_{v}' if u == 0 else f'%b{r}_{v}_{u}'}, %element]"
+            for r, v, u in each
         ]
-    o += [f" %wn = getelementptr float, ptr %wk, i64 {width * w}", " %i1 = add i64 %i, 1"]
-    o += [" %more = icmp slt i64 %i1, %depth", " br i1 %more, label %element, label %tapend", "tapend:"]
+    else:
+        o += [" br label %tapend", "tapend:", " %wn = phi ptr [%jw, %rest]"]
+        o += [f" %z{r}_{v}_0 = phi {vector} [%b{r}_{v}_0, %rest]" for r, v in cells]
     o += [" %t1 = add i64 %t, 1", " %moret = icmp slt i64 %t1, %taps", " br i1 %moret, label %tap, label %done", "done:"]
-    return "\n".join([*o, *_store(height, width, w), "}"])
+    finals = {}
+    for r, v in cells:
+        parts = [f"%z{r}_{v}_{u}" for u in range(sets)]
+        while len(parts) > 1:
+            name = f"%sum{r}_{v}_{len(parts)}_"
+            pairs = list(zip(parts[::2], parts[1::2], strict=True))
+            o += [f" {name}{k} = fadd {vector} {a}, {b}" for k, (a, b) in enumerate(pairs)]
+            parts = [f"{name}{k}" for k in range(len(pairs))]
+        finals[(r, v)] = parts[0]
+    return "\n".join([*o, *_store(height, width, w, finals), "}"])
 
 
 def _channelwise(height: int, w: int) -> str:
@@ -146,7 +187,7 @@ def _channelwise(height: int, w: int) -> str:
         ]
         o += [f" %y{r}_0 = call {vector} @llvm.fma.v{w}f32({vector} %a{r}, {vector} %w0, {vector} %x{r})"]
     o += [" %t1 = add i64 %t, 1", " %moret = icmp slt i64 %t1, %count", " br i1 %moret, label %tap, label %done", "done:"]
-    return "\n".join([*o, *_store(height, 1, w), "}"])
+    return "\n".join([*o, *_store(height, 1, w, {(r, 0): f"%y{r}_0" for r in range(height)}), "}"])
 
 
 def _chosen(name: str, parts: list[tuple[int, str]]) -> str:

@@ -42,25 +42,59 @@ def _activation(name, alphas, betas, clip):
     return run
 
 
-def _layer(op, X, W, R, B, sequence_lens, states, direction, layout, cell):
-    """Each direction in a loop of its own; `cell(op, way, row, R, bias of R, *states)` gives the new states, h first."""
+def _product(weights):
+    """The product with one direction's weights, for (op, way)."""
+
+    def of(op, way):
+        turned = op.Transpose(op.Gather(weights, way, axis=0), perm=[1, 0])
+        return lambda op, x: op.MatMul(x, turned)
+
+    return of
+
+
+def _quantized_product(codes, scale, zero_point):
+    """The same with weights of whole numbers, held transposed, that quantize what they are multiplied with, each time anew."""
+
+    def of(op, way):
+        part, factor, zero = (op.Gather(v, way, axis=0) for v in (codes, scale, zero_point))
+
+        def times(op, x):
+            rows, step, least = op.DynamicQuantizeLinear(x, outputs=3)
+            return op.Mul(op.Cast(op.MatMulInteger(rows, part, least, zero), to=1), op.Mul(step, factor))
+
+        return times
+
+    return of
+
+
+def _size(weights, axis):
+    """A size of the recurrence weights, which the gates are cut by."""
+    if weights.shape is None or not isinstance(weights.shape[axis], int):
+        raise Unsupported("recurrence weights of an unknown size")
+    return weights.shape[axis]
+
+
+def _layer(op, X, product, recurrence, size, B, sequence_lens, states, direction, layout, cell):
+    """Each direction in a loop of its own.
+
+    `product(op, way)` multiplies with W; `cell(op, way, row, recurrence(op, way), bias of R, *states)` gives the new states, h
+    first, for the gates' `size` and the states'.
+    """
     x = op.Transpose(X, perm=[1, 0, 2]) if layout else X
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
         raise Unsupported(f"direction {direction!r}")
-    if R.shape is None or not isinstance(R.shape[2], int) or not isinstance(R.shape[1], int):
-        raise Unsupported("recurrence weights of an unknown size")
-    gates, hidden = R.shape[1], R.shape[2]
+    gates, hidden = size
     steps, batch = op.size(x, 0), op.size(x, 1)
     lengths = None if sequence_lens is None else op.Unsqueeze(op.Cast(sequence_lens, to=7), [1])
     results = []
     for way, back in enumerate(ways):
         b = None if B is None else op.Gather(B, way, axis=0)
         rb = op.constant(np.zeros(gates), dtype=x.dtype) if b is None else op.Slice(b, [gates], [2 * gates], [0])
-        row = op.MatMul(x, op.Transpose(op.Gather(W, way, axis=0), perm=[1, 0]))
+        row = product(op, way)(op, x)
         row = row if b is None else op.Add(row, op.Slice(b, [0], [gates], [0]))
         start = [_initial(op, s, way, layout, batch, hidden, x) for s in states]
-        r = op.Gather(R, way, axis=0)
+        r = recurrence(op, way)
         results.append(_steps(op, row, start, lengths, steps, back, lambda o, t, *s, w=way, r=r, rb=rb: cell(o, w, t, r, rb, *s)))
     y, *last = (_together(op, parts, axis=0 if i else 1) for i, parts in enumerate(zip(*results, strict=True)))
     if layout:
@@ -109,9 +143,10 @@ def rnn(
     functions = _activations(activations, activation_alpha, activation_beta, clip)
 
     def cell(op, way, row, r, rb, h):
-        return [functions[way](op, op.Add(op.Add(row, op.MatMul(h, op.Transpose(r, perm=[1, 0]))), rb))]
+        return [functions[way](op, op.Add(op.Add(row, r(op, h)), rb))]
 
-    return _layer(op, X, W, R, B, sequence_lens, [initial_h], direction, layout, cell)
+    size = _size(R, 1), _size(R, 2)
+    return _layer(op, X, _product(W), _product(R), size, B, sequence_lens, [initial_h], direction, layout, cell)
 
 
 @expand("GRU")
@@ -121,9 +156,10 @@ def gru(
 ):  # fmt: skip
     functions = _activations(activations or ("Sigmoid", "Tanh") * 2, activation_alpha, activation_beta, clip)
 
+    gates, size = _size(R, 1), _size(R, 2)
+
     def cell(op, way, row, r, rb, h):
         f, g = functions[2 * way : 2 * way + 2]
-        size = r.shape[1]
         xz, xr, xh = op.Split(row, axis=1, num_outputs=3, outputs=3)
         rz, rr, rh = (op.Transpose(p, perm=[1, 0]) for p in op.Split(r, axis=0, num_outputs=3, outputs=3))
         bz, br, bh = (op.Slice(rb, [i * size], [(i + 1) * size], [0]) for i in range(3))
@@ -133,7 +169,10 @@ def gru(
         new = g(op, op.Add(xh, after if after is not None else op.Add(op.MatMul(op.Mul(reset, h), rh), bh)))
         return [op.Add(op.Mul(op.Sub(1.0, z), new), op.Mul(z, h))]
 
-    return _layer(op, X, W, R, B, sequence_lens, [initial_h], direction, layout, cell)
+    def recurrence(op, way):
+        return op.Gather(R, way, axis=0)
+
+    return _layer(op, X, _product(W), recurrence, (gates, size), B, sequence_lens, [initial_h], direction, layout, cell)
 
 
 @expand("LSTM")
@@ -142,17 +181,33 @@ def lstm(
     activation_beta=None, activations=None, clip=None, direction="forward", hidden_size=None, input_forget=0, layout=0,
 ):  # fmt: skip
     functions = _activations(activations or ("Sigmoid", "Tanh", "Tanh") * 2, activation_alpha, activation_beta, clip)
+    products, size = (_product(W), _product(R)), (_size(R, 1), _size(R, 2))
+    return _lstm(op, X, products, size, B, sequence_lens, [initial_h, initial_c], P, functions, direction, input_forget, layout)
+
+
+@expand("com.microsoft::DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(
+    op, X, W, R, B=None, sequence_lens=None, initial_h=None, initial_c=None, P=None, W_scale=None, W_zero_point=None,
+    R_scale=None, R_zero_point=None, *, activation_alpha=None, activation_beta=None, activations=None, clip=None,
+    direction="forward", hidden_size=None, input_forget=0,
+):  # fmt: skip
+    functions = _activations(activations or ("Sigmoid", "Tanh", "Tanh") * 2, activation_alpha, activation_beta, clip)
+    products = _quantized_product(W, W_scale, W_zero_point), _quantized_product(R, R_scale, R_zero_point)
+    size = _size(R, 2), _size(R, 1)
+    return _lstm(op, X, products, size, B, sequence_lens, [initial_h, initial_c], P, functions, direction, input_forget, 0)
+
+
+def _lstm(op, X, products, size, B, sequence_lens, states, P, functions, direction, input_forget, layout):
+    hidden = size[1]
 
     def cell(op, way, row, r, rb, h, c):
         f, g, last = functions[3 * way : 3 * way + 3]
-        size = r.shape[1]
-        total = op.Add(op.Add(row, op.MatMul(h, op.Transpose(r, perm=[1, 0]))), rb)
-        i, o, forget, new = op.Split(total, axis=1, num_outputs=4, outputs=4)
+        i, o, forget, new = op.Split(op.Add(op.Add(row, r(op, h)), rb), axis=1, num_outputs=4, outputs=4)
 
         def peep(gate, part, state):
             if P is None:
                 return gate
-            weights = op.Slice(op.Gather(P, way, axis=0), [part * size], [(part + 1) * size], [0])
+            weights = op.Slice(op.Gather(P, way, axis=0), [part * hidden], [(part + 1) * hidden], [0])
             return op.Add(gate, op.Mul(weights, state))
 
         i = f(op, peep(i, 0, c))
@@ -160,4 +215,4 @@ def lstm(
         c = op.Add(op.Mul(forget, c), op.Mul(i, g(op, new)))
         return [op.Mul(f(op, peep(o, 1, c)), last(op, c)), c]
 
-    return _layer(op, X, W, R, B, sequence_lens, [initial_h, initial_c], direction, layout, cell)
+    return _layer(op, X, *products, size, B, sequence_lens, states, direction, layout, cell)

@@ -17,7 +17,8 @@ import numpy as np
 from onnxbridge.runtime.native import drive, quantized, tape, tile
 from onnxbridge.runtime.native.machine import kept, lanes, llvm, loaded
 
-_KINDS = {"i": "q", "f": "d"}
+_KINDS = {"i": "q", "p": "q", "f": "d"}
+_signatures: dict[int, str] = {}
 
 
 @functools.cache
@@ -62,7 +63,7 @@ class Loop:
 
 @functools.cache
 def loop(module: str, name: str, signature: str) -> Loop:
-    """The function `name` of `loops/module.py` for arguments of these kinds: i is an int64 or an address, f a float32.
+    """The function `name` of `loops/module.py` for arguments of these kinds: i is an int64, p an address or 0, f a float32.
 
     A last kind of u says that the work comes in pieces: the function also takes the piece's and the thread's number.
     """
@@ -72,7 +73,13 @@ def loop(module: str, name: str, signature: str) -> Loop:
     kind = f"{signature}\0{tile.rows()} {lanes()} {quantized.lanes()}\0{_recipe()}"
     symbol, _, image = kept(f"{module}_{name}", kind, lambda: _compiled(module, name, signature)).partition(b"\0")
     (address,) = loaded(image, symbol.decode())
+    _signatures[address] = signature
     return Loop(address, signature)
+
+
+def signature_of(address: int) -> str:
+    """The kinds of arguments of a loop that lies at an address."""
+    return _signatures[address]
 
 
 def _compiled(module: str, name: str, signature: str) -> bytes:

@@ -28,7 +28,7 @@ def lstm(w: Array, r: Array, b: Array | None, reverse: bool, pool: Pool) -> Laye
     bias = None if b is None else _blocked(b[: 4 * hidden] + b[4 * hidden :])
     project = product(_blocked(w).T, bias, Ending(), pool)
     weight, zeros = packed(_blocked(r).T[None]), np.zeros(4 * lanes(), np.float32)
-    run = loop("recurrent", "lstm", "iiiiiiiiiiiu")
+    run = loop("recurrent", "lstm", "ppppppppiiiu")
 
     def layer(x: Array, h: Array | None, c: Array | None, y: Array) -> Array:
         steps, batch = x.shape[:2]

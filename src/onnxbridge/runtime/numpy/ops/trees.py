@@ -67,7 +67,7 @@ class _Forest:
         parts = [np.ascontiguousarray(v, np.int64) for v in nodes]
         roots, mode, feature, yes, no, missing = map(address, parts)
         chunk, units = chunks(x.shape[0], 16 * len(self.roots))
-        loop("trees", "leaves", "iiiiiiiiiiiiiiiu")(
+        loop("trees", "leaves", "piipippppppippiu")(
             address(x), *x.shape, roots, len(self.roots), mode, feature, address(self.split), yes, no, missing,
             len(self.mode), address(reached), address(status), chunk, units=units,
         )  # fmt: skip

@@ -131,6 +131,32 @@ def test_attention(shape):
     agrees(proto, feeds, "Transpose", "Attention", depth=depth)
 
 
+TRANSPOSED = [
+    # channels, maps per group, kernel, groups, attributes
+    (20, 12, (2, 2), 1, "strides = [2,2]"),
+    (20, 9, (4, 4), 1, "strides = [2,2], pads = [1,1,1,1]"),
+    (20, 9, (3, 5), 1, "strides = [2,3], pads = [1,0,2,1], output_padding = [1,2]"),
+    (12, 5, (3, 3), 2, "group = 2, pads = [1,1,0,1]"),
+    (18, 1, (3, 4), 18, "group = 18, strides = [2,2], pads = [3,2,0,1]"),
+    (4, 3, (1, 2), 1, "strides = [3,3]"),
+    (17, 33, (6, 6), 1, 'strides = [2,2], auto_pad = "SAME_UPPER"'),
+    (16, 16, (3, 3), 1, "strides = [3,2], output_shape = [16,13]"),
+    (3, 16, (5, 5), 1, "strides = [1,1], pads = [2,2,2,2]"),
+]
+
+
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed_convolution(case):
+    channels, maps, kernel, groups, attributes = case
+    text = f"""agraph (float[2,{channels},5,6] x) => (float[a,b,c,d] y) {{
+        u = ConvTranspose<{attributes}>(x, w, b0) n = BatchNormalization(u, s, t, m, v) y = Relu(n) }}"""
+    total = maps * groups
+    proto = model(
+        text, w=draw(channels, maps, *kernel), b0=draw(total), s=draw(total), t=draw(total), m=draw(total), v=draw(total) ** 2
+    )
+    agrees(proto, {"x": draw(2, channels, 5, 6)}, "ConvTranspose+Relu", depth=channels * 4)
+
+
 @pytest.mark.parametrize("hidden", [6, 70])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_lstm(direction, hidden):

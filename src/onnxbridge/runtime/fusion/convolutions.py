@@ -12,18 +12,23 @@ from onnxbridge.runtime.fusion.endings import activation, other, scalar, single
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.address import Array
 from onnxbridge.runtime.native.convolution import Ending, convolution
-from onnxbridge.runtime.numpy.padding import Window, window
+from onnxbridge.runtime.native.transposed import transposed
+from onnxbridge.runtime.numpy.padding import Window, spread, window
 from onnxbridge.runtime.plan import NOTHING, Step
 
 
 def join(draft: Draft, pool: Pool) -> None:
-    """Put native convolutions in the place of two-dimensional ones in float32."""
-    for i, step in draft.steps("Conv"):
+    """Put native convolutions in the place of two-dimensional ones in float32, transposed ones too."""
+    for i, step in draft.steps("Conv", "ConvTranspose"):
         w, bias = (draft.constant(s) for s in (*step.sources[1:], NOTHING)[:2])
         known = single(w) and w.ndim == 4 and w.size and (len(step.sources) < 3 or step.sources[2] == NOTHING or single(bias))
-        groups = step.attrs["group"]
+        groups, back = step.attrs["group"], step.op == "ConvTranspose"
         if not known or groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
             continue
+        if back:
+            if set(step.attrs["dilations"] or (1,)) != {1}:
+                continue
+            w = _by_map(w, groups)
         chain, slot, scale, shift = [i], step.targets[0], np.ones(w.shape[0]), np.zeros(w.shape[0])
         if bias is not None:
             shift = bias.astype(np.float64)
@@ -33,7 +38,7 @@ def join(draft: Draft, pool: Pool) -> None:
             slot = follow[1].targets[0]
         sources = [step.sources[0]]
         follow = draft.user(slot)
-        if follow is not None and follow[1].op in ("Add", "Sum") and (more := other(follow[1], slot)) != NOTHING:
+        if not back and follow is not None and follow[1].op in ("Add", "Sum") and (more := other(follow[1], slot)) != NOTHING:
             chain.append(follow[0])
             slot = follow[1].targets[0]
             sources.append(more)
@@ -44,10 +49,32 @@ def join(draft: Draft, pool: Pool) -> None:
             slot, ending = follow[1].targets[0], found
             names.append(follow[1].op)
         weights = w if (scale == 1).all() else (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
-        unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
-        run = convolution(weights, shift.astype(np.float32), moves_of(step, w.shape[2:]), groups, ending, pool, unit)
+        if back:
+            strides = tuple(step.attrs["strides"] or (1, 1))
+            run = transposed(weights, shift.astype(np.float32), _spread_of(step, w.shape[2:]), strides, groups, ending, pool)
+        else:
+            unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
+            run = convolution(weights, shift.astype(np.float32), moves_of(step, w.shape[2:]), groups, ending, pool, unit)
         checked = _single_only(run, w.shape[1] * groups)
         draft.join(chain, "+".join(names), checked, sources, [slot], how=run.how)  # type: ignore[attr-defined]
+
+
+def _by_map(w: Array, groups: int) -> Array:
+    """Weights (C, M/groups, KH, KW) as (M, C/groups, KH, KW)."""
+    channels, columns, *kernel = w.shape
+    each = w.reshape(groups, channels // groups, columns, *kernel).swapaxes(1, 2)
+    return each.reshape(groups * columns, channels // groups, *kernel)
+
+
+def _spread_of(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], tuple[Window, tuple[int, ...]]]:
+    """How the kernel of a ConvTranspose moves over its output."""
+    a = step.attrs
+
+    def moves(x: Array) -> tuple[Window, tuple[int, ...]]:
+        given = (a[n] for n in ("strides", "pads", "dilations", "auto_pad", "output_padding", "output_shape"))
+        return spread(x, kernel, *given)
+
+    return moves
 
 
 def _single_only(run: Callable[..., Array], channels: int) -> Callable[..., Array]:

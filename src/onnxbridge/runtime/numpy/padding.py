@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.limits import claim
-from onnxbridge.runtime.kernels.windows import out_sizes, same_pads
+from onnxbridge.runtime.kernels.windows import extent, out_sizes, same_pads
 from onnxbridge.runtime.numpy.dtypes import Array
 
 Ints = Sequence[int] | None
@@ -43,6 +43,40 @@ def window(x: Array, kernel: Sequence[int], strides: Ints, pads: Ints, dilations
         raise Unsupported(f"auto_pad {auto_pad!r}")
     claim((*x.shape[:2], *(n + max(0, b) + max(0, a) for n, (b, a) in zip(sizes, found, strict=True))), x.dtype)
     return Window(kernel, strides, dilations, found)
+
+
+def spread(
+    x: Array,
+    kernel: Sequence[int],
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    auto_pad: str,
+    output_padding: Ints,
+    output_shape: Ints,
+) -> tuple[Window, tuple[int, ...]]:
+    """The window of a transposed convolution of x (N, C, *D), whose pads are cut off, and the sizes of its output."""
+    space = x.ndim - 2
+    strides, dilations = tuple(strides or (1,) * space), tuple(dilations or (1,) * space)
+    extra = tuple(output_padding or (0,) * space)
+    full = [(n - 1) * s + e for n, s, e in zip(x.shape[2:], strides, extent(kernel, dilations), strict=True)]
+    if output_shape is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        output_shape = [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+    if output_shape is None:
+        cut = pairs(pads if auto_pad == "NOTSET" else None, space)
+    else:
+        wanted = list(output_shape)[-space:]
+        cut = tuple(_cut(n + a - o, auto_pad) for n, a, o in zip(full, extra, wanted, strict=True))
+    out = tuple(n - b - e + a for n, (b, e), a in zip(full, cut, extra, strict=True))
+    for sizes in (full, out):
+        claim((x.shape[0], 1, *sizes), x.dtype)
+    return Window(tuple(kernel), strides, dilations, cut), out
+
+
+def _cut(total: int, auto_pad: str) -> tuple[int, int]:
+    """What is cut off in front and at the end; where the output shall be larger than it is, the end grows."""
+    half = max(0, total) // 2
+    return (half, total - half) if auto_pad == "SAME_UPPER" or total < 0 else (total - half, half)
 
 
 def pairs(pads: Ints, space: int) -> tuple[tuple[int, int], ...]:

@@ -10,7 +10,7 @@ from onnxbridge.runtime.kernels import conv as kernels
 from onnxbridge.runtime.kernels.windows import extent, shifts
 from onnxbridge.runtime.numpy.dtypes import widened
 from onnxbridge.runtime.numpy.ops import rule
-from onnxbridge.runtime.numpy.padding import claim_output, pairs, window
+from onnxbridge.runtime.numpy.padding import claim_output, pairs, spread, window
 
 
 @rule("Conv")
@@ -39,30 +39,13 @@ def conv_transpose(
     pads=None,
     strides=None,
 ):
-    space = X.ndim - 2
-    kernel = W.shape[2:]
-    strides, dilations = strides or (1,) * space, dilations or (1,) * space
-    extra = list(output_padding or (0,) * space)
-    full = [(n - 1) * s + e for n, s, e in zip(X.shape[2:], strides, extent(kernel, dilations), strict=True)]
-    claim((X.shape[0], W.shape[1] * group, *full), X.dtype)
-    claim((X.shape[0], W.shape[1] * group, *kernel, *X.shape[2:]), X.dtype)
-    if output_shape is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        output_shape = [n * s for n, s in zip(X.shape[2:], strides, strict=True)]
-    if output_shape is None:
-        cut = pairs(pads if auto_pad == "NOTSET" else None, space)
-    else:
-        wanted = list(output_shape)[-space:]
-        cut = [_cut(n + a - o, auto_pad) for n, a, o in zip(full, extra, wanted, strict=True)]
-    claim((X.shape[0], W.shape[1] * group, *(n - b - e + a for n, (b, e), a in zip(full, cut, extra, strict=True))), X.dtype)
-    return kernels.conv_transpose(
-        X, W, B, strides=strides, pads=cut, dilations=dilations, groups=group, output_padding=extra
-    )
-
-
-def _cut(total, auto_pad):
-    """What is cut off in front and at the end; where the output shall be larger than it is, the end grows."""
-    half = max(0, total) // 2
-    return (half, total - half) if auto_pad == "SAME_UPPER" or total < 0 else (total - half, half)
+    w, out = spread(X, W.shape[2:], strides, pads, dilations, auto_pad, output_padding, output_shape)
+    maps = W.shape[1] * group
+    full = [o + b + e for o, (b, e) in zip(out, w.pads, strict=True)]
+    for sizes in (out, full, (*w.kernel, *X.shape[2:])):
+        claim((X.shape[0], maps, *sizes), X.dtype)
+    extra = output_padding or (0,) * len(out)
+    return kernels.conv_transpose(X, W, B, groups=group, output_padding=extra, **w.moves)
 
 
 @rule("DeformConv")

@@ -234,7 +234,7 @@ def test_without_machine_code_the_results_are_the_same(monkeypatch):
 
 def test_object_files_are_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
-    machine._folder.cache_clear()
+    machine.folder.cache_clear()
     made = []
 
     def make():
@@ -245,7 +245,7 @@ def test_object_files_are_kept(monkeypatch, tmp_path):
     assert machine.kept("f", "another", make) == b"code"
     assert len(made) == 2
     monkeypatch.undo()
-    machine._folder.cache_clear()
+    machine.folder.cache_clear()
 
 
 def test_memory_is_used_again_but_never_twice_at_once():

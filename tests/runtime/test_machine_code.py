@@ -52,7 +52,7 @@ MIXED = """
 import sys
 from onnxbridge.runtime.native import build, machine
 build.loop("layout", "interleaved", "iiiiiiu")
-machine._folder.cache_clear()
+machine.folder.cache_clear()
 assert "llvmlite" not in sys.modules
 machine.os.environ["ONNXBRIDGE_CACHE"] = sys.argv[1]
 build.loop("recurrent", "lstm", "iiiiiiiiiiiii")

@@ -13,6 +13,7 @@ import platform
 import struct
 import sys
 from collections.abc import Mapping
+from typing import NamedTuple
 
 _ALLOCATED, _EXECUTABLE = 2, 4  # flags of a section
 _SYMBOLS, _RELOCATIONS, _NO_BITS, _NO_ADDEND = 2, 4, 8, 9  # kinds of sections
@@ -21,7 +22,20 @@ _X86_64 = 62
 _ORDINARY = 0xFF00  # section numbers from here on have meanings of their own
 _UNWINDING = (".eh_frame", ".debug")
 
-_memory: list[mmap.mmap] = []  # the code lives as long as the process
+
+class Piece(NamedTuple):
+    """Code and data that were loaded: where they lie, where the code ends, and which eight bytes of it are addresses.
+
+    The addresses are told by their distance from the beginning, with the name of what lies outside of any object file.
+    """
+
+    memory: mmap.mmap
+    base: int
+    border: int
+    sites: list[tuple[int, str]]
+
+
+_pieces: list[Piece] = []  # the code lives as long as the process
 
 
 @functools.cache
@@ -52,8 +66,7 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
                 size += -size % max(1, sections[k][8])
                 places[k] = size
                 size += sections[k][5]
-    memory = mmap.mmap(-1, max(1, size))
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    memory, base = _room(size)
     for k, at in places.items():
         if sections[k][1] != _NO_BITS:
             memory[at : at + sections[k][5]] = image[sections[k][4] : sections[k][4] + sections[k][5]]
@@ -61,6 +74,7 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
     if table is None:
         return None
     values: list[int] = []
+    outside: dict[int, str] = {}
     defined: dict[str, int] = {}
     for at in range(table[4], table[4] + table[5], 24):
         name, info, _, section, value, _ = struct.unpack_from("<IBBHQQ", image, at)
@@ -68,11 +82,13 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
         if section >= _ORDINARY or info & 15 > 3:  # shared, absolute or for each thread
             values.append(-1)
         elif section == 0:
-            values.append(known.get(text) or _found(text) or -1)
+            outside[len(values)] = text
+            values.append(known.get(text) or found(text) or -1)
         else:
             values.append(base + places[section] + value if section in places else -1)
             if text and info >> 4:
                 defined[text] = values[-1]
+    sites: list[tuple[int, str]] = []
     for s in sections:
         if s[1] == _NO_ADDEND and s[7] in places:
             return None
@@ -83,18 +99,48 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
             if info & 0xFFFFFFFF != _ABSOLUTE or values[info >> 32] < 0:
                 return None
             struct.pack_into("<Q", memory, places[s[7]] + offset, (values[info >> 32] + more) & 0xFFFFFFFFFFFFFFFF)
-    # what is run can no longer be written, and what may be written is not run
-    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(base), ctypes.c_size_t(border), mmap.PROT_READ | mmap.PROT_EXEC):
-        return None
-    _memory.append(memory)
-    return defined
+            sites.append((places[s[7]] + offset, "" if more else outside.get(info >> 32, "")))
+    return defined if _closed(Piece(memory, base, border, sites)) else None
+
+
+def piece_of(address: int) -> Piece | None:
+    """The loaded piece that an address lies in."""
+    return next((p for p in _pieces if p.base <= address < p.base + len(p.memory)), None)
+
+
+def placed(code: bytes | memoryview, border: int, inner: Mapping[int, int], outer: Mapping[int, int]) -> int:
+    """Load code that was linked before, whose first `border` bytes are run; gives its address, 0 if that is not possible.
+
+    `inner` are the places of addresses in it, with their distances from its beginning; `outer` of other addresses.
+    """
+    memory, base = _room(len(code))
+    memory[: len(code)] = code
+    for at, distance in inner.items():
+        struct.pack_into("<Q", memory, at, base + distance)
+    for at, address in outer.items():
+        struct.pack_into("<Q", memory, at, address)
+    return base if _closed(Piece(memory, base, border, [])) else 0
+
+
+def _room(size: int) -> tuple[mmap.mmap, int]:
+    memory = mmap.mmap(-1, max(1, size))
+    return memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def _closed(piece: Piece) -> bool:
+    """From now on what is run can no longer be written, and what may be written is not run."""
+    rights = mmap.PROT_READ | mmap.PROT_EXEC
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(piece.base), ctypes.c_size_t(piece.border), rights):
+        return False
+    _pieces.append(piece)
+    return True
 
 
 def _text(image: bytes, at: int) -> str:
     return image[at : image.index(b"\0", at)].decode()
 
 
-def _found(name: str) -> int:
+def found(name: str) -> int:
     """The address of a function of the C library, or of a function or exception of Python's."""
     if name.startswith("PyExc_"):
         return ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, name))

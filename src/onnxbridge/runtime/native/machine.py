@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from onnxbridge.runtime.native.link import linked
+from onnxbridge.runtime.native.link import found, linked
 
 # What Numba's wrappers name for the case that a loop raises; these loops cannot raise, and if one did the process would end.
 _RAISING = (
@@ -83,6 +83,16 @@ def target() -> Any:
     return chosen.create_target_machine(cpu=facts["cpu"], features=facts["features"], opt=3, jit=True)
 
 
+def outside(name: str) -> int:
+    """The address that object files mean by a name that none of them defines."""
+    return _stop() if name in _RAISING else _symbols.get(name) or found(name)
+
+
+def identity() -> str:
+    """What object files depend on besides their recipes: the processor, and the packages that make them."""
+    return f"{_processor()}\0{_packages()}"
+
+
 @functools.cache
 def _facts() -> dict[str, str]:
     """What LLVM calls this processor and what it has, remembered for it so that LLVM need not be asked again."""
@@ -103,12 +113,13 @@ def _facts() -> dict[str, str]:
 
 
 def _facts_file() -> Path | None:
-    folder, processor = _folder(), _processor()
-    if folder is None or not processor:
+    place, processor = _folder(), _processor()
+    if place is None or not processor:
         return None
-    return folder / f"machine-{hashlib.sha256(f'{processor}{_packages()}'.encode()).hexdigest()[:24]}.json"
+    return place / f"machine-{hashlib.sha256(f'{processor}{_packages()}'.encode()).hexdigest()[:24]}.json"
 
 
+@functools.cache
 def _processor() -> str:
     """What the system says of the first processor apart from its present speed, "" where it says nothing."""
     with contextlib.suppress(OSError):
@@ -142,18 +153,23 @@ def registers() -> int:
     return 32 if lanes() == 16 or triple().startswith(("aarch64", "arm64")) else 16
 
 
-@functools.cache
 def _folder() -> Path | None:
-    """Where object files are kept: ONNXBRIDGE_CACHE, or the user's cache folder; None where that cannot be written."""
+    """Where object files are kept."""
+    return folder("native")
+
+
+@functools.cache
+def folder(kind: str) -> Path | None:
+    """Where files of a kind are kept: in ONNXBRIDGE_CACHE, or the user's cache folder; None where that cannot be written."""
     root = os.environ.get("ONNXBRIDGE_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "onnxbridge"
     )
     with contextlib.suppress(OSError):
-        folder = Path(root) / "native"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        owned = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
-        if owned and os.access(folder, os.W_OK):
-            return folder
+        place = Path(root) / kind
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        owned = not hasattr(os, "getuid") or place.stat().st_uid == os.getuid()
+        if owned and os.access(place, os.W_OK):
+            return place
     return None
 
 
@@ -176,9 +192,9 @@ def _write(path: Path | None, content: bytes) -> None:
 
 def kept(name: str, recipe: str, make: Callable[[], bytes]) -> bytes:
     """The object file that `make` gives, from the cache where it was made before by this recipe for this processor."""
-    folder, facts = _folder(), _facts()
+    place, facts = _folder(), _facts()
     whole = "\0".join((recipe, facts["llvm"], facts["cpu"], facts["features"]))
-    path = None if folder is None else folder / f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:24]}.o"
+    path = None if place is None else place / f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:24]}.o"
     there = _read(path)
     if there is not None:
         return there

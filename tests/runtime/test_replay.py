@@ -216,3 +216,22 @@ def test_an_index_beyond_the_axis_is_refused():
     executor = Executor(model("agraph (float[2,6] x) => (float[6] y) { t = Tanh(x) y = Gather(t, k) }", k=np.int64(2)))
     with pytest.raises(IndexError):
         executor.run(None, {"x": draw(2, 6)})
+
+
+def test_one_array_for_two_inputs_is_not_taken_for_one_input():
+    executor = Executor(model("agraph (float[4,30] x, float[4,30] y) => (float[4,30] z) { t = Sub(x, y) z = Relu(t) }"))
+    x = draw(4, 30)
+    same(executor, {"x": x, "y": x})
+    for _ in range(3):
+        same(executor, {"x": draw(4, 30), "y": draw(4, 30)})
+    same(executor, {"x": x, "y": x})
+
+
+def test_inputs_that_are_looked_at_in_another_way():
+    text = """agraph (float[2,4,30] x) => (float[4,9] y, float[a,b] z, float[30,4] t) {
+        a = Gather<axis = 0>(x, one) b = Transpose<perm = [1,0]>(a) c = Transpose<perm = [1,0]>(b) y = MatMul(c, w)
+        n = NonZero(b) s = CumSum(a, zero) e = MatMul(s, w) first, second = Split<axis = 0, num_outputs = 2>(x) q = Tanh(second)
+        u = MatMul(b, v) r = CumSum(u, zero) o = Sub(q, first) z = ReduceSum<keepdims = 0>(o, last) t = Identity(b) }"""
+    executor = Executor(model(text, one=np.int64(1), zero=np.int64(0), last=np.array([0, 2]), w=draw(30, 9), v=draw(4, 5)))
+    for _ in range(4):
+        same(executor, {"x": draw(2, 4, 30)})

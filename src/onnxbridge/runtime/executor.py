@@ -22,7 +22,8 @@ from onnxbridge.lowering import Body, Call, Ref
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.tape import recording
 from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
-from onnxbridge.runtime.replay import Recording, kinds, record, worthwhile
+from onnxbridge.runtime.recording import Recording, apart, kinds
+from onnxbridge.runtime.replay import record, worthwhile
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.explain import Planned
@@ -125,6 +126,8 @@ class Executor:
                 known.busy.release()
             self._repeats = False  # shapes that hang on values
             self._recording = None
+            return self._executed(plan, inputs, budget)
+        if not apart(inputs):
             return self._executed(plan, inputs, budget)
         self._recording = known = None  # its memory goes before there is more
         with _quiet():

@@ -1,15 +1,13 @@
-"""A run recorded once and played again: for inputs of the same shapes the calls of machine code follow each other without Python.
+"""Recording a run, so that it can be played again (`recording.py`) for inputs of the same shapes.
 
 Recording runs the plan as `execute` does, with memory that stays the recording's own. A step whose results are known from the
-shapes alone is not run again; one that only looks differently at memory of the recording needs nothing; one that is machine code
-throughout becomes entries in a table of calls; any other is run by Python each time, and the addresses of what it makes
-are put into the calls that read it.
+shapes alone is not run again; one that only looks differently at memory of the recording, or of an input, needs nothing; one
+that is machine code throughout becomes entries in a table of calls; any other is run by Python each time, and the addresses
+of what it makes are put into the calls that read it.
 """
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.hub.limits import Budget
-from onnxbridge.runtime.native import drive, tape
+from onnxbridge.runtime.native import tape
+from onnxbridge.runtime.native.build import signature_of
 from onnxbridge.runtime.plan import NOTHING, Plan, Step, perform
-
-Array = np.ndarray[Any, Any]
+from onnxbridge.runtime.recording import Array, Aside, Calls, Patch, Recording, address, extent, kind
 
 Seen = Callable[[Step, list[Any], list[Any], str], None]
 
@@ -30,86 +28,27 @@ _CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
 
 
 @dataclass(slots=True)
-class _Calls:
-    """Calls of machine code in a row: their arguments one after the other, the table, and which argument is whose address."""
+class _Row:
+    """Calls that follow each other, while they are recorded."""
 
     rows: list[tuple[int, bytes, int]] = field(default_factory=list)
-    patches: list[tuple[int, int, int]] = field(default_factory=list)  # argument, slot, distance from its address
+    patches: list[Patch] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
-    arguments: Any = None
-    table: Any = None
-    state: Any = None
+    size: int = 0  # of their arguments, in numbers
 
-    def closed(self) -> _Calls:
-        """With its table made."""
-        self.arguments = np.frombuffer(b"".join(packed for _, packed, _ in self.rows), np.int64).copy()
-        base = _address(self.arguments)
-        places = itertools.accumulate((len(packed) for _, packed, _ in self.rows), initial=base)
-        rows = [(function, place, units) for (function, _, units), place in zip(self.rows, places, strict=False)]
-        self.table = np.array(rows, np.int64)
-        if drive.threads() > 1 and any(units > 1 for _, _, units in self.rows):
-            self.state = np.zeros(len(self.rows) * drive.STATE, np.int64)
-        return self
-
-
-@dataclass(slots=True)
-class _Aside:
-    """A step that Python runs each time."""
-
-    step: Step
-    frees: list[int] = field(default_factory=list)
-
-
-class Recording:
-    """What `record` made of one run."""
-
-    def __init__(self, frame: list[Any], outputs: tuple[int, ...]) -> None:
-        self.busy = threading.Lock()
-        self.frame = frame
-        self.outputs = outputs
-        self.items: list[_Calls | _Aside] = []
-        self.quiet = True  # no step is run by Python
-        self.shapes: dict[int, tuple[Any, ...]] = {}
-        self.tape = tape.Tape()
-
-    def play(self, inputs: dict[int, Any], budget: Budget, adapt: Any) -> tuple[Any, ...] | None:
-        """The outputs for other inputs of the same kind; None if a step gave another shape than when it was recorded."""
-        frame = self.frame.copy()
-        for slot, value in inputs.items():
-            frame[slot] = value
-        timed = budget.limits.seconds is not None
-        for item in self.items:
-            if timed:
-                budget.tick()
-            if isinstance(item, _Calls):
-                arguments = item.arguments
-                for k, slot, distance in item.patches:
-                    arguments[k] = frame[slot].__array_interface__["data"][0] + distance
-                drive.run(_address(item.table), len(item.table), item.state)
-            else:
-                perform(item.step, [frame[s] for s in item.step.sources], frame, budget, adapt)
-                for slot in item.step.targets:
-                    if slot > 0 and _kind(frame[slot]) != self.shapes[slot]:
-                        return None
-            for slot in item.frees:
-                frame[slot] = None
-        return tuple(frame[slot] for slot in self.outputs)
-
-
-def kinds(inputs: dict[int, Any]) -> tuple[Any, ...] | None:
-    """What a recording depends on; None if there is an input that is no array."""
-    if any(not isinstance(v, np.ndarray) or v.dtype.hasobject for v in inputs.values()):
-        return None
-    return tuple((slot, _kind(v)) for slot, v in inputs.items())
-
-
-def _kind(value: Any) -> Any:
-    return (value.dtype, value.shape, value.strides) if isinstance(value, np.ndarray) else type(value)
-
-
-def _address(array: Array) -> int:
-    where: int = array.__array_interface__["data"][0]
-    return where
+    def add(self, calls: list[tuple[int, bytes, int]], spans: list[tuple[int, int, int, int]]) -> None:
+        """Append calls, and note which of their arguments lie in arrays that come anew each time: slot, address, extent."""
+        for row in calls:
+            self.rows.append(row)
+            values = np.frombuffer(row[1], np.int64).tolist()
+            for k, (letter, value) in enumerate(zip(signature_of(row[0]), values, strict=False)):
+                if letter != "p":
+                    continue
+                for slot, start, low, high in spans:
+                    if low <= value < high:
+                        self.patches.append((self.size + k, slot, value - start))
+                        break
+            self.size += len(values)
 
 
 def worthwhile(plan: Plan) -> bool:
@@ -128,9 +67,34 @@ def record(
     notes, here = made.tape, _Spans()
     constant = {i for i, value in enumerate(plan.frame) if value is not None} | {NOTHING}
     fixed = set(constant)  # known from the shapes of the inputs alone
-    foreign = {slot for slot in inputs if slot not in constant}  # in memory that is not the recording's
+    given = {slot: address(frame[slot]) for slot in inputs if slot not in constant}
+    foreign = set(given)  # in memory that is not the recording's
+    seen_as: dict[int, tuple[int, Step]] = {}  # other looks at inputs: the input, and the step
+    looks: set[int] = set()  # all that ever were in it
     wanted = set(plan.outputs)
+    items: list[_Row | Aside] = []
     made.frame = plan.frame.copy()
+
+    def aside(step: Step) -> None:
+        """Let Python run a step, after those that look at its inputs in another way."""
+        for slot in step.reads():
+            if slot in seen_as:
+                aside(seen_as.pop(slot)[1])
+        items.append(Aside(_performed(step), step.targets))
+        made.quiet = False
+        targets = [t for t in step.targets if t > 0]
+        foreign.update(targets)
+        made.shapes.update((t, kind(frame[t])) for t in targets if t not in looks)
+
+    def spans(step: Step) -> list[tuple[int, int, int, int]]:
+        """Where the inputs of a step lie that come anew each time."""
+        found = []
+        for slot in step.sources:
+            if (slot in foreign or slot in seen_as) and frame[slot] is not None:
+                origin = seen_as[slot][0] if slot in seen_as else slot
+                found.append((origin, given.get(origin) or address(frame[slot]), *extent(frame[slot])))
+        return found
+
     tape.record(notes)
     try:
         for step, dead in zip(plan.steps, plan.frees, strict=True):
@@ -141,6 +105,7 @@ def record(
             here.add(notes.buffers)
             targets = [t for t in step.targets if t > 0]
             known = not step.bodies and not step.op.startswith(_CHANCE)
+            data = step.sources[0] if step.sources else NOTHING
             runs = "once"
             if known and (read <= fixed or step.op in _SHAPES):
                 fixed.update(targets)
@@ -148,15 +113,18 @@ def record(
                     made.frame[t] = frame[t]
             elif step.native and notes.calls and not notes.beside and all(here.holds(frame[t]) for t in targets):
                 runs = "machine code"
-                _add(made, notes.calls, [(s, frame[s]) for s in step.sources if s in foreign and frame[s] is not None])
-            elif _looks(step, frame, read, fixed, foreign):
-                pass
+                if not items or not isinstance(items[-1], _Row):
+                    items.append(_Row())
+                items[-1].add(notes.calls, spans(step))
+            elif data not in fixed and read - {data} <= fixed and _looks(step, frame) and (data in given or data not in foreign):
+                if data in given or data in seen_as:
+                    origin = seen_as[data][0] if data in seen_as else data
+                    seen_as.update((t, (origin, step)) for t in targets)
+                    made.shapes.update((t, kind(frame[t])) for t in targets)
+                    looks.update(targets)
             else:
                 runs = "Python"
-                made.items.append(_Aside(step))
-                made.quiet = False
-                foreign.update(targets)
-                made.shapes.update((t, _kind(frame[t])) for t in targets)
+                aside(step)
                 for slot in read - foreign:
                     if made.frame[slot] is None:
                         made.frame[slot] = here.view(frame[slot])
@@ -164,50 +132,35 @@ def record(
                 seen(step, args, [frame[t] for t in targets], runs)
             del args
             for t in targets:
+                if t in wanted and t in seen_as:
+                    aside(seen_as.pop(t)[1])
                 if t in wanted and t not in foreign and t not in fixed:
                     made.frame[t] = here.view(frame[t])
-            if made.items:
-                made.items[-1].frees += [slot for slot in dead if slot in foreign and slot not in wanted]
+            if items:
+                others = wanted | looks | set(given)  # looks may be taken again later
+                items[-1].frees += [slot for slot in dead if slot in foreign and slot not in others]
             for i in dead:
                 frame[i] = None
     finally:
         tape.record(None)
-    made.items = [item.closed() if isinstance(item, _Calls) else item for item in made.items]
+    made.items = [Calls.of(item.rows, item.patches, item.frees) if isinstance(item, _Row) else item for item in items]
+    made.settled = fixed - constant
     return tuple(frame[i] for i in plan.outputs), made
 
 
-def _add(made: Recording, calls: list[tuple[int, bytes, int]], foreign: list[tuple[int, Any]]) -> None:
-    """Append calls to the table at the end, and note which of their arguments lie in arrays that come anew each time."""
-    if not made.items or not isinstance(made.items[-1], _Calls):
-        made.items.append(_Calls())
-    group = made.items[-1]
-    assert isinstance(group, _Calls)
-    spans = [(slot, _address(a), *_extent(a)) for slot, a in foreign]
-    at = sum(len(packed) for _, packed, _ in group.rows) // 8
-    for row in calls:
-        group.rows.append(row)
-        for k, value in enumerate(np.frombuffer(row[1], np.int64).tolist()):
-            for slot, start, low, high in spans:
-                if low <= value < high:
-                    group.patches.append((at + k, slot, value - start))
-                    break
-        at += len(row[1]) // 8
+def _performed(step: Step) -> Callable[[list[Any], Budget, Any], None]:
+    """A step by itself on a frame."""
+    return lambda frame, budget, adapt: perform(step, [frame[s] for s in step.sources], frame, budget, adapt)
 
 
-def _extent(a: Array) -> tuple[int, int]:
-    low, high = np.lib.array_utils.byte_bounds(a)
-    return low, high
-
-
-def _looks(step: Step, frame: list[Any], read: set[int], fixed: set[int], foreign: set[int]) -> bool:
-    """Whether a step's results are the memory of its first input seen in a way that the shapes determine."""
-    data = step.sources[0] if step.sources else NOTHING
-    if step.op not in _VIEWS or data in foreign or data in fixed or not read - {data} <= fixed:
+def _looks(step: Step, frame: list[Any]) -> bool:
+    """Whether a step's results are the memory of its first input seen in another way."""
+    source = frame[step.sources[0]]
+    if step.op not in _VIEWS or not isinstance(source, np.ndarray) or not source.size:
         return False
-    source = frame[data]
-    low, high = _extent(source) if isinstance(source, np.ndarray) and source.size else (0, 0)
+    low, high = extent(source)
     results = [frame[t] for t in step.targets if t > 0]
-    return all(isinstance(r, np.ndarray) and r.size and low <= _address(r) < high for r in results)
+    return all(isinstance(r, np.ndarray) and r.size and low <= address(r) < high for r in results)
 
 
 class _Spans:
@@ -218,19 +171,19 @@ class _Spans:
 
     def add(self, buffers: list[Array]) -> None:
         for buffer in buffers[len(self._buffers) :]:
-            where = _address(buffer)
+            where = address(buffer)
             self._buffers.append((where, where + buffer.size, buffer))
 
     def _find(self, where: int) -> tuple[int, Array] | None:
         return next(((low, buffer) for low, high, buffer in self._buffers if low <= where < high), None)
 
     def holds(self, value: Any) -> bool:
-        return isinstance(value, np.ndarray) and (not value.size or self._find(_address(value)) is not None)
+        return isinstance(value, np.ndarray) and (not value.size or self._find(address(value)) is not None)
 
     def view(self, value: Any) -> Any:
         """An array of the recording's memory that does not keep it from being used again."""
-        found = self._find(_address(value)) if isinstance(value, np.ndarray) and value.size else None
+        found = self._find(address(value)) if isinstance(value, np.ndarray) and value.size else None
         if found is None:
             return value
         low, buffer = found
-        return np.ndarray(value.shape, value.dtype, buffer, _address(value) - low, value.strides)
+        return np.ndarray(value.shape, value.dtype, buffer, address(value) - low, value.strides)

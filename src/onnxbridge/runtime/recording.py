@@ -1,0 +1,125 @@
+"""A recorded run, and playing it: for inputs of the same shapes the calls of machine code follow each other without Python."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.hub.limits import Budget
+from onnxbridge.runtime.native import drive, tape
+
+Array = np.ndarray[Any, Any]
+Patch = tuple[int, int, int]  # an argument, the slot of an array that comes anew each time, and the distance from its address
+
+
+@dataclass(slots=True)
+class Calls:
+    """Calls of machine code in a row: their arguments one after the other, the table, and which argument is whose address."""
+
+    arguments: Array
+    table: Array
+    patches: list[Patch]
+    rows: list[tuple[int, bytes, int]] = field(default_factory=list)  # as they were recorded
+    frees: list[int] = field(default_factory=list)
+    state: Any = None
+
+    @staticmethod
+    def of(rows: list[tuple[int, bytes, int]], patches: list[Patch], frees: list[int]) -> Calls:
+        """The table of recorded calls: function, arguments, pieces."""
+        arguments = np.frombuffer(b"".join(packed for _, packed, _ in rows), np.int64).copy()
+        places = itertools.accumulate((len(packed) for _, packed, _ in rows), initial=address(arguments))
+        table = np.array([(function, place, units) for (function, _, units), place in zip(rows, places, strict=False)], np.int64)
+        return Calls(arguments, table, patches, rows, frees, room(table))
+
+
+def room(table: Array) -> Array | None:
+    """The counters that threads need to share the work of a table, where they do."""
+    if drive.threads() > 1 and bool((table[:, 2] > 1).any()):
+        return np.zeros(len(table) * drive.STATE, np.int64)
+    return None
+
+
+@dataclass(slots=True)
+class Aside:
+    """A step that Python runs each time, on a frame; `targets` are the slots that it fills."""
+
+    run: Callable[[list[Any], Budget, Any], None]
+    targets: tuple[int, ...]
+    frees: list[int] = field(default_factory=list)
+
+
+class Recording:
+    """What `record` made of one run."""
+
+    def __init__(self, frame: list[Any], outputs: tuple[int, ...]) -> None:
+        self.busy = threading.Lock()
+        self.frame = frame
+        self.outputs = outputs
+        self.items: list[Calls | Aside] = []
+        self.quiet = True  # no step is run by Python
+        self.shapes: dict[int, Any] = {}
+        self.settled: set[int] = set()  # slots of what the shapes of the inputs determine, which is not computed again
+        self.tape = tape.Tape()
+
+    def play(self, inputs: Mapping[int, Any], budget: Budget, adapt: Any) -> tuple[Any, ...] | None:
+        """The outputs for other inputs of the same kind; None if a step gave another shape than when it was recorded."""
+        frame = self.frame.copy()
+        for slot, value in inputs.items():
+            frame[slot] = value
+        timed = budget.limits.seconds is not None
+        for item in self.items:
+            if timed:
+                budget.tick()
+            if isinstance(item, Calls):
+                arguments = item.arguments
+                for k, slot, distance in item.patches:
+                    arguments[k] = frame[slot].__array_interface__["data"][0] + distance
+                drive.run(address(item.table), len(item.table), item.state)
+            else:
+                item.run(frame, budget, adapt)
+                for slot in item.targets:
+                    if slot > 0 and kind(frame[slot]) != self.shapes[slot]:
+                        return None
+            for slot in item.frees:
+                frame[slot] = None
+        return tuple(frame[slot] for slot in self.outputs)
+
+
+def kinds(inputs: Mapping[int, Any]) -> tuple[Any, ...] | None:
+    """What a recording depends on; None if there is an input that is no array."""
+    if any(not isinstance(v, np.ndarray) or v.dtype.hasobject for v in inputs.values()):
+        return None
+    return tuple((slot, kind(v)) for slot, v in inputs.items())
+
+
+def kind(value: Any) -> Any:
+    """What must be the same of an array, so that calls recorded with it fit another."""
+    return (value.dtype, value.shape, value.strides) if isinstance(value, np.ndarray) else type(value)
+
+
+def apart(inputs: Mapping[int, Any]) -> bool:
+    """Whether no two arrays look at the same memory, so that an address tells which one is meant."""
+    spans = sorted(extent(v) for v in inputs.values())
+    return all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+def address(array: Array) -> int:
+    """The address of an array's first element."""
+    where: int = array.__array_interface__["data"][0]
+    return where
+
+
+def extent(array: Array) -> tuple[int, int]:
+    """Where an array's memory begins and ends."""
+    low = high = address(array)
+    for size, step in zip(array.shape, array.strides, strict=True):
+        if step < 0:
+            low += (size - 1) * step
+        else:
+            high += (size - 1) * step
+    return (low, high + array.itemsize) if array.size else (low, low)

@@ -85,6 +85,25 @@ def test_classifier_of_two_classes(positive, transform):
     compare("TreeEnsembleClassifier", [X], 2, classlabels_int64s=[0, 1], post_transform=transform, **attrs)
 
 
+def test_splits_and_features_at_the_ends_of_float32():
+    """Whole weights add up exactly, so the packed trees give what the comparisons one by one give."""
+    rng = np.random.default_rng(5)
+    ends = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1.0, 1 + 2**-23], np.float32)
+    attrs = forest(40, 4, "target", 2)
+    attrs["nodes_values"] = rng.choice(ends, len(attrs["nodes_values"])).tolist()
+    attrs["target_weights"] = np.round(np.array(attrs["target_weights"]) * 8).tolist()
+    names = ["x"], ["y"]
+    node = helper.make_node("TreeEnsembleRegressor", *names, domain="ai.onnx.ml", n_targets=2, **attrs)
+    declared = [helper.make_tensor_value_info(n, 1, ["rows", k]) for n, k in (("x", 5), ("y", 2))]
+    graph = helper.make_graph([node], "g", declared[:1], declared[1:])
+    executor = Executor(helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=10))
+    for rows in (1, 9, 300):
+        x = rng.choice(ends, (rows, 5))
+        for given in (x, np.nan_to_num(x, nan=0.5, posinf=np.inf, neginf=-np.inf)):
+            np.testing.assert_array_equal(executor.run(None, {"x": given})[0], executor.run(["y"], {"x": given})[0])
+    assert executor._joined.steps[0].native
+
+
 def test_linear_models_and_scaling():
     weights = np.random.default_rng(1).standard_normal(15).tolist()
     compare("LinearRegressor", [X], coefficients=weights, intercepts=[1.0, 2.0, 3.0], targets=3)

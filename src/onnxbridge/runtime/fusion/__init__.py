@@ -22,6 +22,7 @@ from onnxbridge.runtime.fusion import (
     products,
     quant,
     recurrent,
+    trees,
 )
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
@@ -39,6 +40,6 @@ def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
         integers.join(draft, pool)
     constants.fold(draft)
     if available():
-        for family in (gelu, convolutions, products, norms, recurrent, pools, layout, quant, elementwise):
+        for family in (gelu, convolutions, products, norms, recurrent, trees, pools, layout, quant, elementwise):
             family.join(draft, pool)
     return draft.plan()

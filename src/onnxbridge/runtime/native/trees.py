@@ -101,7 +101,7 @@ def _packed(forest: Forest) -> tuple[Array, Array]:
         if place is down:  # nothing is less than -inf
             lowest = chosen & np.isneginf(split)
             lower[lowest] = high[lowest]
-    extra = []
+    extra: list[tuple[Any, ...]] = []
     for name, same, differs in (("BRANCH_EQ", yes, no), ("BRANCH_NEQ", no, yes)):
         for k in np.flatnonzero(mode == MODES.index(name)).tolist():
             upper[k] = differs[k]

@@ -131,6 +131,15 @@ def test_attention(shape):
     agrees(proto, feeds, "Transpose", "Attention", depth=depth)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 13])
+def test_all_columns_of_a_product_are_rounded_alike(rows):
+    """Weights whose columns are the same give the same number in each, as in networks that are started with constants."""
+    column = draw(1999, 1)
+    proto = model(f"agraph (float[{rows},1999] x) => (float[{rows},41] y) {{ y = MatMul(x, w) }}", w=np.repeat(column, 41, 1))
+    y = Executor(proto).run(None, {"x": draw(rows, 1999)})[0]
+    np.testing.assert_array_equal(y, np.repeat(y[:, :1], 41, 1))
+
+
 TRANSPOSED = [
     # channels, maps per group, kernel, groups, attributes
     (20, 12, (2, 2), 1, "strides = [2,2]"),

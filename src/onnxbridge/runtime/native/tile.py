@@ -115,11 +115,12 @@ def _steps(cells: list[tuple[int, int]], width: int, w: int, k: int, at: str, ol
 def _product(height: int, width: int, w: int) -> str:
     """out[r, :] = sum over taps and depth of row[tap, r][k] * weight[tap, k, :].
 
-    A tile too small to keep the multipliers busy takes several elements of the depth at once, each with sums of its own.
+    A tile of too few rows to keep the multipliers busy takes several elements of the depth at once, each with sums of its own:
+    as many for the last columns as for the others, so that all columns of a row are rounded alike.
     """
     vector = f"<{w} x float>"
     cells = [(r, v) for r in range(height) for v in range(width)]
-    sets = max(1, 8 // len(cells))
+    sets = {1: 4, 2: 2}.get(height, 1)
     each = [(r, v, u) for r, v in cells for u in range(sets)]
     o = [f"define internal void @product_{height}_{width}({_ARGUMENTS}) {{", "entry:"]
     o += [" %weightp = inttoptr i64 %weight to ptr", " %tablep = inttoptr i64 %table to ptr"]

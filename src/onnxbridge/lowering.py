@@ -83,7 +83,11 @@ class Target(Protocol):
         """Name and type a rule's results, one for each of `call.outputs`."""
 
     def expand(self, call: Call) -> Body | None:
-        """The same operator in simpler operators, None where there is no such expansion."""
+        """The same operator in simpler operators, None where there is no such expansion.
+
+        Raises:
+            Unsupported: where there is more to say than that there is no rule.
+        """
 
 
 class _Failed:
@@ -141,7 +145,11 @@ def _lower_one(call: Call, rules: Rules, values: Values, target: Target) -> tupl
             if os.environ.get("ONNXBRIDGE_DEBUG"):
                 raise
             refusal = e
-    body = target.expand(call)
+    body: Body | None = None
+    try:
+        body = target.expand(call)
+    except Unsupported as e:
+        refusal = refusal or e
     if body is not None:
         try:
             with target.scope(call):

@@ -47,9 +47,10 @@ def expand_dims(op, x, axes: Ints):
 
 @rule("squeeze")
 def squeeze(op, x, axes: Ints | None = None):
-    """Axes that are not of size 1 stay."""
-    axes = range(rank(x)) if axes is None else [a % rank(x) for a in axes]
-    return op.Squeeze(x, [a for a in axes if x.shape[a] == 1])
+    """Axes that are not of size 1 stay. One that is named and whose size only a run tells goes: the run refuses any but 1."""
+    if axes is None:
+        return op.Squeeze(x, [a for a in range(rank(x)) if x.shape[a] == 1])
+    return op.Squeeze(x, [a for a in (a % rank(x) for a in axes) if not isinstance(x.shape[a], int) or x.shape[a] == 1])
 
 
 @rule("flatten2d")

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxbridge.errors import Source, UnsafeFileError, UsageError
 from onnxbridge.lowering import Body, Call, Ref, lower
+from onnxbridge.runtime.mil.network import custom
 from onnxbridge.runtime.mil.network.ops import rule
 from onnxbridge.runtime.mil.network.writer import Target, Writer
 from onnxbridge.runtime.mil.program import Feature, Function, Slot, Type
@@ -34,9 +35,16 @@ def function(spec: Any, inputs: list[Feature], outputs: list[Feature]) -> Functi
         taken.append(slot)
         blobs[feature.name] = _entered(writer, slot, feature, prepared.get(feature.name))
     lower(calls(network.layers, set(blobs)), rule, blobs, Target(writer))
+    described = spec.description
+    missing = {f.name for f in outputs} - set(blobs) - {described.predictedFeatureName, described.predictedProbabilitiesName}
+    if missing:
+        last = network.layers[-1].output[0] if network.layers and network.layers[-1].output else ""
+        raise UnsafeFileError(
+            f"no layer writes the output {', '.join(sorted(missing))}" + (f"; the last one writes {last}" if last else "")
+        )
     results = [_left(writer, blobs, f) for f in outputs if f.name in blobs]
     if kind == "neuralNetworkClassifier":
-        results += _classified(writer, network, blobs, spec.description)
+        results += _classified(writer, network, blobs, described)
     writer.block.inputs, writer.block.outputs = tuple(taken), tuple(results)
     return Function("main", writer.block, {}, writer.constants, writer.count)
 
@@ -51,7 +59,7 @@ def calls(layers: Any, known: set[Hashable]) -> Iterator[Call]:
         if kind is None:
             raise UnsafeFileError(f"the layer {layer.name} is of a kind that this version of coremltools does not know")
         params = getattr(layer, kind)
-        inputs, outputs, attrs = list(layer.input), list(layer.output), _attributes(params)
+        inputs, outputs, attrs = list(layer.input), list(layer.output), {} if kind == "custom" else _attributes(params)
         if kind == "branch":
             outputs = [name for name in _written(params.ifBranch) if name in _written(params.elseBranch)]
             attrs = {name: _body(getattr(params, name), [], outputs, known) for name in ("ifBranch", "elseBranch")}
@@ -61,9 +69,10 @@ def calls(layers: Any, known: set[Hashable]) -> Iterator[Call]:
             if params.conditionVar:
                 attrs["conditionVar"] = _body(params.conditionNetwork, outputs, [params.conditionVar], known)
             attrs.pop("conditionNetwork", None)
+        elif kind == "custom":
+            kind, attrs = custom.PREFIX + params.className, custom.attributes(params)
         known |= set(outputs)
-        op = f"custom.{params.className}" if kind == "custom" else kind
-        yield Call(op, tuple(Ref(name) for name in inputs), attrs, tuple(outputs), Source(node=layer.name))
+        yield Call(kind, tuple(Ref(name) for name in inputs), attrs, tuple(outputs), Source(node=layer.name))
 
 
 def _attributes(params: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.lowering import Body, Call
+from onnxbridge.runtime.mil.network import custom
 from onnxbridge.runtime.mil.program import Block, Operation, Slot, Type
 
 
@@ -88,4 +89,6 @@ class Target:
         return results
 
     def expand(self, call: Call) -> Body | None:
+        if call.op.startswith(custom.PREFIX):
+            raise custom.missing(call)
         return None

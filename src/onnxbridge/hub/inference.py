@@ -214,8 +214,12 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
             v.shape = ir.serde.deserialize_type_proto_for_shape(proto)
     if any(v.dtype is None for v in node.outputs):
         by_type_variable(schema, node)
+    if node.op_type in _SHAPED_AS_INPUT and node.inputs[0] is not None:
+        node.outputs[0].shape = node.inputs[0].shape
 
 
+# onnx infers no shape of these, which the standard says is that of their input
+_SHAPED_AS_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 _GIVEN_UP = frozenset({"TreeEnsembleRegressor", "TreeEnsembleClassifier"})
 
 

@@ -19,6 +19,7 @@ from onnxbridge.hub.adapters.apply import results_of
 from onnxbridge.hub.adapters.complete import bodies_of, complete, type_body
 from onnxbridge.hub.adapters.shapes import FIXED, NUMBERS, known, remember
 from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.contrib import foreign
 from onnxbridge.hub.graphs import every_graph
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.rules import Rule
@@ -88,7 +89,8 @@ class Walk:
 
     def _changes(self, owner: ir.Graph, version: int) -> bool:
         """Whether any operator in the graph differs between the two opsets."""
-        found = {versions.name_of(n) for g in (owner, *owner.subgraphs()) for n in g if n.domain in _DOMAINS}
+        nodes = [n for g in (owner, *owner.subgraphs()) for n in g if n.domain in _DOMAINS]
+        found = {versions.name_of(n) for n in nodes if not foreign(n)}
         if self._ml is not None and any(n.domain == ML for g in (owner, *owner.subgraphs()) for n in g):
             return True
         return any((at := versions.since(op, version)) is None or at != versions.since(op, self._to) for op in found)
@@ -118,7 +120,8 @@ class Walk:
     def _visit(self, graph: ir.Graph, node: ir.Node, version: int, ml_version: int) -> None:
         """Convert a node of a domain that is to be."""
         if node.domain in _DOMAINS:
-            self._node(graph, node, version)
+            if not foreign(node):
+                self._node(graph, node, version)
         elif node.domain == ML and self._ml is not None:
             self._node(graph, node, ml_version)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Unsupported
@@ -35,9 +36,14 @@ def rank_of(value: ir.Value) -> int:
     return len(value.shape)
 
 
+def foreign(node: ir.Node) -> bool:
+    """Whether a node is of an operator that ONNX has not, but that can be written in such as it has."""
+    return not onnx.defs.has(node.op_type, node.domain) and name_of(node.op_type, node.domain) in contrib
+
+
 def present(model: ir.Model) -> bool:
     """Whether the model has operators that could be written out."""
-    return any(node.domain and name_of(node.op_type, node.domain) in contrib for graph in every_graph(model) for node in graph)
+    return any(foreign(node) for graph in every_graph(model) for node in graph)
 
 
 class Writing:
@@ -62,6 +68,8 @@ class Writing:
 
     def put(self, graph: ir.Graph, node: ir.Node) -> bool:
         """Put operators of ONNX in the place of one node, in place; one that is not covered stays, and False is returned."""
+        if not foreign(node):
+            return False
         try:
             results = _lowered(calls.call_of(node), self)
         except ConversionError:
@@ -78,16 +86,26 @@ class Writing:
                 written += self.writer.take()
             ends.append((output, found))
         graph.insert_before(node, written)
-        for new in written:
-            for v in new.inputs:
-                if v is not None and v.const_value is not None and v.producer() is None and not v.is_initializer():
-                    graph.register_initializer(v)
+        for v in _constants(written):
+            graph.register_initializer(v)
         for output, found in ends:
             found.shape = found.shape if found.shape is not None else output.shape
             output.replace_all_uses_with(found, replace_graph_outputs=True)
             found.name, output.name = output.name, None
         graph.remove(node, safe=True)
         return True
+
+
+def _constants(nodes: Iterable[ir.Node]) -> list[ir.Value]:
+    """The constants that nodes and the graphs inside them read, and that no graph holds yet."""
+    found: dict[ir.Value, None] = {}
+    for node in nodes:
+        read = [v for v in node.inputs if v is not None and v.const_value is not None and v.producer() is None]
+        found |= dict.fromkeys(v for v in read if not v.is_initializer())
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                found |= dict.fromkeys(_constants(attribute.as_graph()))
+    return list(found)
 
 
 def _lowered(call: Call, target: Writing) -> tuple[Any, ...]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.contrib import MICROSOFT, contrib, rank_of
-from onnxbridge.rules import Array, Outputs
+from onnxbridge.hub.contrib.layout import to_first, to_last
+from onnxbridge.rules import Bool, Ints, Outputs
 
 
-def _transposed(op, x):
+def _turned(op, x, rows, batch):
+    """Rows and columns exchanged; or, with `batch`, the first dimension put behind the others of the batch before that."""
     rank = rank_of(x)
-    return op.Transpose(x, perm=[*range(rank - 2), rank - 1, rank - 2]) if rank > 1 else x
+    perm = list(range(rank))
+    if batch and rank > 2:
+        perm = [*perm[1:-1], 0, rank - 1]
+    if rows and rank > 1:
+        perm = [*perm[:-2], perm[-1], perm[-2]]
+    return op.Transpose(x, perm=perm) if perm != sorted(perm) else x
 
 
 def _activated(op, y, name, params):
@@ -32,10 +38,19 @@ def _activated(op, y, name, params):
 
 @contrib(MICROSOFT + "FusedMatMul", MICROSOFT + "TransposeMatMul")
 def fused_mat_mul(op, A, B, *, alpha=1.0, transA=0, transB=0, transBatchA=0, transBatchB=0):
-    if transBatchA or transBatchB:
-        raise Unsupported("a batch in the place of the rows")
-    y = op.MatMul(_transposed(op, A) if transA else A, _transposed(op, B) if transB else B)
+    y = op.MatMul(_turned(op, A, transA, transBatchA), _turned(op, B, transB, transBatchB))
     return y if alpha == 1.0 else op.Mul(y, alpha)
+
+
+@contrib(MICROSOFT + "FusedMatMulActivation")
+def fused_mat_mul_activation(
+    op, A, B, *, activation, activation_alpha=None, activation_axis=None, activation_beta=None, activation_gamma=None, alpha=1.0,
+    transA=0, transB=0, transBatchA=0, transBatchB=0,
+):  # fmt: skip
+    y = fused_mat_mul(op, A, B, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB)
+    if activation == "Softmax":
+        return op.Softmax(y, axis=-1 if activation_axis is None else activation_axis)
+    return _activated(op, y, activation, [p for p in (activation_alpha, activation_beta, activation_gamma) if p is not None])
 
 
 @contrib(MICROSOFT + "FusedGemm")
@@ -55,6 +70,38 @@ def fused_conv(
     moves = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
     y = op.Conv(X, W, B, strides=strides, **moves)
     return _activated(op, y if Z is None else op.Add(y, Z), activation, activation_params)
+
+
+@contrib(MICROSOFT + "NhwcConv")
+def nhwc_conv(op, X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
+    return _nhwc(op, X, W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+                 strides=strides)  # fmt: skip
+
+
+@contrib(MICROSOFT + "NhwcFusedConv")
+def nhwc_fused_conv(
+    op, X, W, B=None, Z=None, *, activation="", activation_params=(), auto_pad="NOTSET", dilations=None, group=1,
+    kernel_shape=None, pads=None, strides=None,
+):  # fmt: skip
+    moves = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
+    y = _nhwc(op, X, W, B, strides=strides, **moves)
+    return _activated(op, y if Z is None else op.Add(y, Z), activation, activation_params)
+
+
+def _nhwc(op, x, w, b, **moves):
+    """Of an image with its channels last; the weights are as Conv has them."""
+    return to_last(op, op.Conv(to_first(op, x), w, b, **moves))
+
+
+@contrib(MICROSOFT + "ConvTransposeWithDynamicPads")
+def conv_transpose_with_dynamic_pads(
+    op, X, W, Pads: Ints | None = None, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None,
+    output_padding=None, strides=None,
+):  # fmt: skip
+    return op.ConvTranspose(
+        X, W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, output_padding=output_padding,
+        pads=Pads, strides=strides,
+    )  # fmt: skip
 
 
 @contrib(MICROSOFT + "Gelu")
@@ -77,91 +124,67 @@ def quick_gelu(op, X, *, alpha=1.702):
     return op.Mul(X, op.Sigmoid(op.Mul(X, alpha)))
 
 
-@contrib(MICROSOFT + "Inverse")
-def inverse(op, X):
-    """By the adjugate, which is for small matrices only."""
-    if X.shape is None or X.shape[-1] not in (1, 2):
-        raise Unsupported("the inverse of a matrix larger than 2 x 2")
-    if X.shape[-1] == 1:
-        return op.Reciprocal(X)
-    turned = op.Gather(op.Gather(X, [1, 0], axis=-1), [1, 0], axis=-2)
-    signs = op.CastLike(np.array([[1, -1], [-1, 1]], np.float32), X)
-    return op.Div(_transposed(op, op.Mul(turned, signs)), op.Unsqueeze(op.Det(X), [-2, -1]))
+@contrib(MICROSOFT + "GemmFastGelu")
+def gemm_fast_gelu(op, X, W, bias=None):
+    return fast_gelu(op, op.MatMul(X, W), bias)
 
 
-@contrib(MICROSOFT + "Trilu")
-def trilu(op, X, k=None, *, upper=1):
-    return op.Trilu(X, k, upper=upper)
+@contrib(MICROSOFT + "BiasAdd")
+def bias_add(op, X, bias, skip):
+    return op.Add(op.Add(X, bias), skip)
 
 
-@contrib(MICROSOFT + "SkipLayerNormalization")
-def skip_layer_normalization(op, input, skip, gamma, beta=None, bias=None, *, epsilon=1e-12, outputs: Outputs = (True,)):
-    total = _skipped(op, input, skip, bias, outputs)
-    return op.LayerNormalization(total, gamma, beta, axis=-1, epsilon=epsilon), None, None, total
+@contrib(MICROSOFT + "BiasSplitGelu")
+def bias_split_gelu(op, X, bias):
+    left, right = op.Split(op.Add(X, bias), axis=-1, num_outputs=2, outputs=2)
+    return op.Mul(left, op.Gelu(right))
 
 
-@contrib(MICROSOFT + "SkipSimplifiedLayerNormalization")
-def skip_simplified_layer_normalization(op, input, skip, gamma, bias=None, *, epsilon=1e-12, outputs: Outputs = (True,)):
-    total = _skipped(op, input, skip, bias, outputs)
-    return op.RMSNormalization(total, gamma, axis=-1, epsilon=epsilon), None, None, total
+@contrib(MICROSOFT + "BiasSoftmax")
+def bias_softmax(op, data, bias, *, axis=1, is_inner_broadcast):
+    """Softmax over all axes from `axis` on; the bias is repeated inside the leading ones or outside, as it broadcasts."""
+    rank = rank_of(data)
+    total = op.Add(data, bias)
+    if axis % rank == rank - 1:
+        return op.Softmax(total, axis=-1)
+    return op.Reshape(op.Softmax(op.Flatten(total, axis=axis % rank), axis=-1), op.Shape(data))
 
 
-def _skipped(op, input, skip, bias, outputs):
-    if any(outputs[1:3]):
-        raise Unsupported("the mean and the deviation, which are for training")
-    total = op.Add(input, skip)
-    return total if bias is None else op.Add(total, bias)
-
-
-@contrib(MICROSOFT + "EmbedLayerNormalization")
-def embed_layer_normalization(
-    op, input_ids, segment_ids=None, word_embedding=None, position_embedding=None, segment_embedding=None, gamma=None, beta=None,
-    mask=None, position_ids=None, *, epsilon=1e-12, mask_index_type=0, outputs: Outputs = (True,),
+@contrib(MICROSOFT + "BiasDropout")
+def bias_dropout(
+    op, data, bias, residual=None, ratio=None, training_mode: Bool = False, *, seed=None, outputs: Outputs = (True,)
 ):  # fmt: skip
-    """The mask's index is how many ones each row has."""
-    if position_ids is None:
-        zero, one = np.array(0, np.int64), np.array(1, np.int64)
-        position_ids = op.Unsqueeze(op.Range(zero, op.Squeeze(op.Shape(input_ids, start=1, end=2), [0]), one), [0])
-    total = op.Add(op.Gather(word_embedding, input_ids), op.Gather(position_embedding, position_ids))
-    if segment_ids is not None:
-        total = op.Add(total, op.Gather(segment_embedding, segment_ids))
-    rows = op.Mul(op.Squeeze(op.Slice(input_ids, [0], [1], [1]), [1]), 0)
-    index = op.Cast(rows, to=6) if mask is None else op.Cast(op.ReduceSum(mask, [1], keepdims=0), to=6)
-    return op.LayerNormalization(total, gamma, beta, axis=-1, epsilon=epsilon), index, total
+    total = op.Add(data, bias)
+    y, mask = _kept(op, total, training_mode)
+    return y if residual is None else op.Add(y, residual), mask
 
 
-@contrib(MICROSOFT + "MatMulNBits")
-def mat_mul_n_bits(
-    op, A, B: Array, scales, zero_points: Array | None = None, g_idx=None, bias=None, *, K, N, accuracy_level=0, bits=4,
-    block_size, weight_prepacked=0,
-):  # fmt: skip
-    """The weights (N, K) lie packed in blocks along K, low bits first; without zero points the middle of the range is 0."""
-    if bits not in (2, 4, 8) or g_idx is not None or weight_prepacked:
-        raise Unsupported(f"weights of {bits} bits, in another order or prepacked")
-    blocks = -(-K // block_size)
-    held = {2: "UINT2", 4: "UINT4", 8: "UINT8"}[bits]
-    codes = _unpacked(B.reshape(N, -1), bits)[:, :K]
-    zeros = np.full((N, blocks), 1 << (bits - 1), np.uint8)
-    if zero_points is not None:
-        if zero_points.dtype != np.uint8:
-            raise Unsupported("zero points that are not whole numbers")
-        zeros = _unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
-    rest = blocks * block_size - K
-    codes = np.pad(codes, [(0, 0), (0, rest)])
-
-    def small(array):
-        kind = ir.DataType[held]
-        return op.constant(ir.tensor(array.astype(kind.numpy()), dtype=kind))
-
-    table = op.Reshape(scales, [N, blocks])
-    weights = op.DequantizeLinear(small(codes), table, small(zeros), axis=1, block_size=block_size)
-    if rest:
-        weights = op.Slice(weights, [0], [K], [1])
-    y = op.MatMul(A, op.Transpose(weights, perm=[1, 0]))
-    return y if bias is None else op.Add(y, bias)
+@contrib(MICROSOFT + "BitmaskDropout")
+def bitmask_dropout(op, data, ratio=None, training_mode: Bool = False, *, seed=None, outputs: Outputs = (True,)):
+    if any(outputs[1:]):
+        raise Unsupported("the mask as bits, which is for training")
+    return _kept(op, data, training_mode)[0]
 
 
-def _unpacked(rows, bits):
-    """Numbers of a few bits, low ones first in each byte: (rows, bytes) to (rows, numbers)."""
-    parts = [(rows >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return np.stack(parts, -1).reshape(len(rows), -1)
+def _kept(op, x, training_mode):
+    if training_mode:
+        raise Unsupported("dropout while training")
+    return op.Identity(x), op.ConstantOfShape(op.Shape(x), value=np.array([True]))
+
+
+@contrib(MICROSOFT + "GatedAdd")
+def gated_add(op, X, Y, gate):
+    return op.Add(X, op.Mul(Y, gate))
+
+
+@contrib(MICROSOFT + "ScaledSiLU")
+def scaled_silu(op, X, scale=None, *, alpha=1.0):
+    z = op.Mul(X, alpha) if scale is None else op.CastLike(op.Mul(op.Cast(X, to=1), op.Cast(scale, to=1)), X)
+    return op.Mul(z, op.Sigmoid(z))
+
+
+@contrib(MICROSOFT + "LinearAttentionGate")
+def linear_attention_gate(op, a, dt_bias, decay_scale, b=None, *, outputs: Outputs = (True,)):
+    """The decay in float32."""
+    decay = op.CastLike(op.Mul(op.Softplus(op.Add(op.Cast(a, to=1), dt_bias)), decay_scale), a)
+    return decay, None if b is None else op.Sigmoid(b)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.contrib import MICROSOFT, contrib, rank_of
+from onnxbridge.hub.contrib.layout import to_first, to_last
 
 
 def _real(op, x, scale, zero_point):
@@ -18,16 +19,6 @@ def _coded(op, y, scale, zero_point, like):
     if zero_point is None:
         return op.QuantizeLinear(y, scale, output_dtype=like.dtype)
     return op.QuantizeLinear(y, scale, zero_point)
-
-
-def _channels_first(op, x):
-    rank = rank_of(x)
-    return op.Transpose(x, perm=[0, rank - 1, *range(1, rank - 1)])
-
-
-def _channels_last(op, x):
-    rank = rank_of(x)
-    return op.Transpose(x, perm=[0, *range(2, rank), 1])
 
 
 @contrib(MICROSOFT + "QLinearAdd")
@@ -85,23 +76,23 @@ def qlinear_average_pool(
     count_include_pad=0, kernel_shape, pads=None, strides=None,
 ):  # fmt: skip
     x = _real(op, X, x_scale, x_zero_point)
-    x = _channels_first(op, x) if channels_last else x
+    x = to_first(op, x) if channels_last else x
     moves = {"auto_pad": auto_pad, "ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "pads": pads}
     y = op.AveragePool(x, kernel_shape=kernel_shape, strides=strides, **moves)
-    return _coded(op, _channels_last(op, y) if channels_last else y, y_scale, y_zero_point, X)
+    return _coded(op, to_last(op, y) if channels_last else y, y_scale, y_zero_point, X)
 
 
 @contrib(MICROSOFT + "QLinearGlobalAveragePool")
 def qlinear_global_average_pool(op, X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last=0):
     x = _real(op, X, x_scale, x_zero_point)
-    y = op.GlobalAveragePool(_channels_first(op, x) if channels_last else x)
-    return _coded(op, _channels_last(op, y) if channels_last else y, y_scale, y_zero_point, X)
+    y = op.GlobalAveragePool(to_first(op, x) if channels_last else x)
+    return _coded(op, to_last(op, y) if channels_last else y, y_scale, y_zero_point, X)
 
 
 @contrib(MICROSOFT + "NhwcMaxPool")
 def nhwc_max_pool(op, x, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, strides=None):
     moves = {"auto_pad": auto_pad, "ceil_mode": ceil_mode, "dilations": dilations, "pads": pads, "strides": strides}
-    return _channels_last(op, op.MaxPool(_channels_first(op, x), kernel_shape=kernel_shape, **moves))
+    return to_last(op, op.MaxPool(to_first(op, x), kernel_shape=kernel_shape, **moves))
 
 
 @contrib(MICROSOFT + "QLinearConv")
@@ -110,9 +101,9 @@ def qlinear_conv(
     dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
 ):  # fmt: skip
     moves = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
-    x = _channels_first(op, x) if channels_last else x
+    x = to_first(op, x) if channels_last else x
     y = op.QLinearConv(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, strides=strides, **moves)
-    return _channels_last(op, y) if channels_last else y
+    return to_last(op, y) if channels_last else y
 
 
 @contrib(MICROSOFT + "QuantizeLinear")

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnxbridge.hub import calls
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.contrib import check, contrib
+from onnxbridge.hub.contrib.refused import refuse
 from onnxbridge.hub.fold import static
 from onnxbridge.hub.schemas import name_of, schema_of
 from onnxbridge.lowering import Body, Call, Ref, lower
@@ -48,6 +49,7 @@ def body_of(call: Call) -> Body | None:
     """
     if call.op in contrib:  # what could be written out where the file was read has been
         check(call)
+    refuse(call)
     if call.op not in expand:
         from onnxbridge.hub.expand import standard
 

@@ -26,7 +26,7 @@ def infer(model: ir.Model) -> None:
 
 def _infer_graph(graph: ir.Graph, foreign: Writing | None) -> None:
     for node in list(graph):
-        if foreign is not None and node.domain and foreign.put(graph, node):
+        if foreign is not None and foreign.put(graph, node):
             continue
         _infer_bodies(node, foreign)
         settle(node)

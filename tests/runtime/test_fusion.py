@@ -38,7 +38,7 @@ def agrees(proto, feeds, *ops, depth=1):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             allowed = 8 * np.sqrt(depth) * EPS * max(1.0, np.abs(exact).max(initial=0))
             np.testing.assert_allclose(a, exact, rtol=0, atol=allowed)
-    assert [s.op for s in executor._joined.steps] == list(ops)
+    assert [s.op for s in executor._compiled._joined.steps] == list(ops)
     return joined
 
 
@@ -93,7 +93,7 @@ def test_a_chain_in_one_layout():
     executor.run(None, {"x": draw(1, 3, 32, 32)})
     agrees(
         proto, {"x": draw(1, 3, 32, 32)}, "Conv+Relu", "MaxPool", "Conv", "Concat", "LRN", "AveragePool", "GlobalAveragePool",
-        *[s.op for s in executor._joined.steps[7:-1]], "Gemm", depth=18 * 9 * 40,
+        *[s.op for s in executor._compiled._joined.steps[7:-1]], "Gemm", depth=18 * 9 * 40,
     )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def test_constants_are_worked_out_once():
     executor = Executor(parser.parse_model(HEAD + text))
     (y,) = executor.run(None, {"x": x})
     np.testing.assert_allclose(y, x + np.exp([[1, 3], [2, 4]]).astype(np.float32), rtol=4 * EPS)
-    assert [s.op for s in executor._joined.steps] == ["Add"]
+    assert [s.op for s in executor._compiled._joined.steps] == ["Add"]
 
 
 def test_chance_is_not_a_constant():
@@ -238,7 +238,7 @@ def test_without_machine_code_the_results_are_the_same(monkeypatch):
     executor = Executor(proto)
     allowed = 8 * np.sqrt(180) * EPS * np.abs(native).max()
     np.testing.assert_allclose(executor.run(None, {"x": x})[0], native, rtol=0, atol=allowed)
-    assert [s.op for s in executor._joined.steps] == ["Conv", "Gelu"]
+    assert [s.op for s in executor._compiled._joined.steps] == ["Conv", "Gelu"]
 
 
 def test_object_files_are_kept(monkeypatch, tmp_path):

@@ -48,8 +48,8 @@ def test_other_values_and_other_shapes():
     executor = Executor(model(NET, **WEIGHTS))
     for n in (1, 1, 1, 2, 2, 2, 1, 3, 1, 1):
         same(executor, {"x": draw(n, 3, 20, 20)})
-    assert executor._recording is not None
-    assert executor._recording.quiet  # not even the shapes are computed again
+    assert executor._compiled._recording is not None
+    assert executor._compiled._recording.quiet  # not even the shapes are computed again
 
 
 def test_inputs_that_lie_otherwise_in_memory():
@@ -79,7 +79,7 @@ def test_steps_that_python_runs_between_machine_code():
     executor = Executor(model(text, w=draw(30, 24), v=draw(24, 9), one=np.int64(1)))
     for _ in range(4):
         same(executor, {"x": draw(4, 30), "at": rng.integers(0, 4, 5)})
-    assert executor._recording is not None
+    assert executor._compiled._recording is not None
 
 
 def test_shapes_that_hang_on_values():
@@ -145,7 +145,7 @@ def test_threads_share_the_work(name, crew):
     executor = Executor(model(text, **weights))
     for _ in range(3):
         same(executor, {"x": draw(*shape)}, atol=1e-4)
-    assert any(units > 1 for item in executor._recording.items for _, _, units in getattr(item, "rows", []))
+    assert any(units > 1 for item in executor._compiled._recording.items for _, _, units in getattr(item, "rows", []))
 
 
 def test_two_callers_at_once(crew):
@@ -209,7 +209,7 @@ def test_picking_one_and_reshaping_what_lies_otherwise():
     executor = Executor(model(text, w=draw(12, 24), zero=np.int64(0), last=np.int64(-1), **shapes))
     for _ in range(3):
         same(executor, {"x": draw(2, 6, 12)})
-    assert executor._recording.quiet
+    assert executor._compiled._recording.quiet
 
 
 def test_an_index_beyond_the_axis_is_refused():

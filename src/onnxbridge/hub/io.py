@@ -29,6 +29,7 @@ from onnxbridge.hub.tensors import Standin, Store, is_large, own_bytes, tensors
 __all__ = ["detached", "from_proto", "read", "recognise", "to_proto", "write", "wrong_kind"]
 
 LARGEST_FILE = (1 << 31) - 1  # protobuf's own limit
+BESIDE = "onnxbridge.beside"  # in a model's meta: the locations of the files that hold weights of it
 _LARGEST_TEXT = 256 << 20
 _PAGE = 4096
 _TEXT_ERRORS = (UnicodeDecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, RecursionError)
@@ -123,6 +124,7 @@ def _model(proto: onnx.ModelProto, store: Store, keep_maps: bool) -> ir.Model:
     for g in every_graph(model):
         _whole(g, store.shown)
     _map_tensors(model, proto, store)
+    model.meta[BESIDE] = tuple(store.opened)
     return model
 
 

@@ -25,6 +25,9 @@ from onnxbridge.errors import LimitError
 COUNTED = 1 << 20  # arrays below this size are not counted one by one: loop trips bound them
 
 
+BOUNDS = ("tensor_bytes", "total_bytes", "rank", "trips", "items")
+
+
 @cache
 def _physical_memory() -> int:
     """Bytes of memory that this process may use at most: the machine's, or its container's if that is less."""
@@ -49,6 +52,14 @@ class Limits:
     items: int = 1_000_000
     seconds: float | None = None
 
+    def allow(self, used: Limits) -> bool:
+        """Whether what these are the least limits for is within these limits, but for the time."""
+        return all(getattr(used, name) <= getattr(self, name) for name in BOUNDS)
+
+    def joined(self, other: Limits) -> Limits:
+        """The larger of both in everything but the time, which none is set for."""
+        return Limits(**{name: max(getattr(self, name), getattr(other, name)) for name in BOUNDS})
+
 
 class Budget:
     """The account of one run against its limits."""
@@ -58,6 +69,7 @@ class Budget:
         self.operator = ""
         self.live = 0
         self._trips = 0
+        self._most = {"tensor_bytes": 0, "total_bytes": 0, "rank": 0, "items": 0}
         self._held: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else math.inf
 
@@ -67,6 +79,7 @@ class Budget:
         if len(sizes) > self.limits.rank:
             raise LimitError(f"{self._who()} asks for {len(sizes)} dimensions, and the budget is {self.limits.rank}")
         asked = math.prod(sizes) * np.dtype(dtype).itemsize
+        self._note(tensor_bytes=asked, total_bytes=asked + self.live, rank=len(sizes))
         if asked > self.limits.tensor_bytes:
             text = "x".join(map(str, sizes))
             raise LimitError(
@@ -89,6 +102,7 @@ class Budget:
             return
         if value.ndim > self.limits.rank:
             raise LimitError(f"{self._who()} gives {value.ndim} dimensions, and the budget is {self.limits.rank}")
+        self._most["rank"] = max(self._most["rank"], value.ndim)
         if value.nbytes < COUNTED:
             return
         owner = value
@@ -99,6 +113,7 @@ class Budget:
             return
         self._held[key] = (weakref.ref(owner, lambda _: self._release(key)), size)
         self.live += size
+        self._note(total_bytes=self.live)
         if self.live > self.limits.total_bytes:
             raise LimitError(
                 f"{self._who()} brings what is in use to {self.live} bytes, and the budget is {self.limits.total_bytes} bytes"
@@ -115,6 +130,7 @@ class Budget:
 
     def grow(self, items: int) -> None:
         """Refuse a sequence of so many items."""
+        self._note(items=items)
         if items > self.limits.items:
             raise LimitError(f"{self._who()} asks for a sequence of {items} items, and the budget is {self.limits.items}")
 
@@ -122,6 +138,15 @@ class Budget:
         """Refuse to go on after the time that the run was given."""
         if self._deadline is not math.inf and time.monotonic() > self._deadline:
             raise LimitError(f"{self._who()} was reached after {self.limits.seconds} seconds, which is the budget")
+
+    def used(self) -> Limits:
+        """The least limits that would have allowed what was done, but for the time."""
+        return Limits(**self._most, trips=self._trips)
+
+    def _note(self, **asked: int) -> None:
+        for name, value in asked.items():
+            if value > self._most[name]:
+                self._most[name] = value
 
     def _who(self) -> str:
         return self.operator or "the model"

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
-import numpy as np
-import onnx
-import onnx_ir as ir
-
-from onnxbridge.errors import Unsupported, UsageError
-from onnxbridge.hub import calls
-from onnxbridge.hub.limits import Budget, Limits, limited
-from onnxbridge.hub.opset import OPSET
-from onnxbridge.hub.schemas import array_of
-from onnxbridge.lowering import Body, Call, Ref
-from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.tape import recording
-from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
-from onnxbridge.runtime.recording import Recording, apart, kinds
-from onnxbridge.runtime.replay import record, worthwhile
+from onnxbridge.errors import UsageError
+from onnxbridge.hub.limits import Limits, limited
+from onnxbridge.runtime.kept import entry, identity, store
+from onnxbridge.runtime.native import link, machine
+from onnxbridge.runtime.recording import Recording, owned
 
 if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from onnxbridge.runtime.compiled import Compiled
     from onnxbridge.runtime.explain import Planned
-
-Array = np.ndarray[Any, Any]
-
-_ROUNDED = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-_ROUNDED_CODES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision"})
 
 
 class Executor:
@@ -40,6 +26,9 @@ class Executor:
 
     `precision="float64"` computes everything that the model declares as float32, float16 or bfloat16 in float64: the reference
     against which rounding is judged. `limits` bounds what one run may take.
+
+    A file that an earlier process ran is run by what that one kept, without being read as a model; it is compiled when
+    something else is asked of it.
 
     Raises:
         ConversionError: with every operator that cannot be run.
@@ -54,26 +43,32 @@ class Executor:
     ) -> None:
         if precision not in (None, "float64"):
             raise UsageError(f"precision is {precision!r}, it may be 'float64' or nothing")
-        self._wide = precision == "float64"
-        self._limits = limits or Limits()
-        graph = self._graph = _hub(model).graph
-        self._inputs = {str(v.name): v for v in graph.inputs}
-        self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
-        self._defaults = [name for name, v in self._inputs.items() if v.const_value is not None]
-        self.output_names = [str(v.name) for v in graph.outputs]
-        self._settings = _settings(self._wide)
-        compiler = Compiler(self._settings)
-        self._plan = compiler.compile(list(graph.inputs), list(calls.of(graph)), [Ref(v) for v in graph.outputs])
-        self._all_steps = compiler.steps
-        made = [v for node in graph for v in node.outputs if v in compiler.slots]
-        self._slots = {str(v.name): compiler.find(v) or 0 for v in (*graph.initializers.values(), *graph.inputs, *made)}
-        self._plans: dict[tuple[str, ...], Plan] = {}
-        self._pool = Pool()
-        self._joined: Plan | None = None
-        self._repeats = False
+        self._model, self._wide, self._limits = model, precision == "float64", limits or Limits()
+        self._compiling = threading.Lock()
+        self._compiled_model: Compiled | None = None
         self._recording: Recording | None = None
-        self._recorded: Any = None
-        self._last: Any = None
+        self._known = self._entry = None
+        if isinstance(model, str | os.PathLike) and not self._wide and link.possible() and machine.available() and store.folder():
+            self._known = identity.of(model, store.most())
+        if self._known is not None:
+            self._entry = entry.find(self._known)
+        known = self._entry or self._compiled
+        self.input_names, self.output_names = known.input_names, known.output_names
+
+    @property
+    def _compiled(self) -> Compiled:
+        """The model compiled in this process, when that is first needed."""
+        with self._compiling:
+            if self._compiled_model is None:
+                from onnxbridge.runtime.compiled import Compiled
+
+                model, known = self._model, self._known
+                if self._entry is not None and known is not None:
+                    model = known.path
+                    if identity.of(model, store.most()) != known:
+                        raise UsageError(f"{model}: was changed since this executor was made; make another one.")
+                self._compiled_model = Compiled(model, self._wide, self._limits, known)
+            return self._compiled_model
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
@@ -82,216 +77,39 @@ class Executor:
             UsageError: if an input is missing, unknown, or not as the model declares it.
             LimitError: if the run would take more than the limits allow.
         """
-        with limited(self._limits) as budget:
-            plan = self._whole(feeds) if names is None else self._plan_for(tuple(names))
-            inputs = self._fed(feeds, plan is not self._joined)
-            if plan is self._joined and self._repeats:
-                return self._replayed(plan, inputs, budget)
-            return self._executed(plan, inputs, budget)
+        if names is None and self._entry is not None:
+            found = self._played(feeds)
+            if found is not None:
+                return found
+        return self._compiled.run(names, feeds)
 
     def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
         """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""
-        from onnxbridge.runtime.explain import planned
-        from onnxbridge.runtime.inputs import samples_for
+        return self._compiled.explain(feeds)
 
-        given = samples_for(self._graph, 1)[0] if feeds is None else feeds
-        with limited(self._limits) as budget, _quiet():
-            plan = self._whole(given)
-            inputs = self._fed(given, plan is not self._joined)
-            return planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
-
-    def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
-        """The outputs, one step after the other."""
-        with _quiet():
-            results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
-        return _owned(results, (*inputs.values(), *plan.frame))
-
-    def _replayed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
-        """The outputs, by the recording of a run on inputs of these shapes; the first run is recorded, and any repeated one."""
-        kind = kinds(inputs)
-        known = self._recording
-        if kind is None or recording() is not None or (known is not None and kind != self._recorded and kind != self._last):
-            self._last = kind
-            return self._executed(plan, inputs, budget)
-        self._last = kind
-        if known is not None and kind == self._recorded:
-            if not known.busy.acquire(blocking=False):
-                return self._executed(plan, inputs, budget)
-            try:
-                with contextlib.nullcontext() if known.quiet else _quiet():
-                    found = known.play(inputs, budget, self._settings.adapt_result)
-                if found is not None:
-                    return _owned(found, (*inputs.values(), *known.frame))
-            finally:
-                known.busy.release()
-            self._repeats = False  # shapes that hang on values
-            self._recording = None
-            return self._executed(plan, inputs, budget)
-        if not apart(inputs):
-            return self._executed(plan, inputs, budget)
-        self._recording = known = None  # its memory goes before there is more
-        with _quiet():
-            results, made = record(plan, _filled(plan, inputs), tuple(inputs), budget, self._settings.adapt_result)
-        self._recorded, self._recording = kind, made
-        return _owned(results, (*inputs.values(), *made.frame))
-
-    def _whole(self, feeds: Mapping[str, Any]) -> Plan:
-        """The plan of all outputs, with steps joined and constants worked out when it is first needed.
-
-        In float64 mode, and where an input's default is overridden, it is the plan as it was compiled.
-        """
-        if self._wide or any(name in feeds for name in self._defaults):
-            return self._plan
-        if self._joined is None:
-            from onnxbridge.runtime.fusion import fused
-
-            defaults = {self._slots[name]: self._settings.constant(self._inputs[name]) for name in self._defaults}
-            self._joined = fused(self._plan, defaults, self._pool)
-            self._repeats = worthwhile(self._joined)
-        return self._joined
-
-    def _plan_for(self, names: tuple[str, ...]) -> Plan:
-        if names not in self._plans:
-            unknown = [n for n in names if n not in self._slots]
-            if unknown:
-                raise UsageError(f"the model has no value named {unknown[0]!r}")
-            whole = Plan(self._plan.frame, self._all_steps, self._plan.inputs, self._plan.outputs)
-            self._plans[names] = whole.pruned(tuple(self._slots[n] for n in names))
-        return self._plans[names]
-
-    def _fed(self, feeds: Mapping[str, Any], defaults: bool) -> dict[int, Any]:
-        """The inputs by their slots."""
-        found: dict[int, Any] = {}
-        for name, given in feeds.items():
-            if name not in self._inputs:
-                raise UsageError(f"the model has no input named {name!r}; it has {', '.join(self._inputs) or 'none'}")
-            found[self._slots[name]] = self._accepted(name, given)
-        for name, value in self._inputs.items():
-            if name not in feeds:
-                if value.const_value is None:
-                    raise UsageError(f"the input {name!r} is missing")
-                if defaults:
-                    found[self._slots[name]] = self._settings.constant(value)
-        return found
-
-    def _accepted(self, name: str, given: Any) -> Any:
-        """An input as rules get it; tensors must be of the type and the fixed sizes that the model declares."""
-        if given is None or isinstance(given, dict):
-            return given
-        value = self._inputs[name]
-        if isinstance(value.type, ir.SequenceType) or (isinstance(given, list) and isinstance(value.type, ir.OptionalType)):
-            return [self._loaded(np.asarray(item)) for item in given]
-        array = np.asarray(given)
-        if array.dtype.kind in "US":
-            array = array.astype(object)
-        if isinstance(value.type, ir.TensorType) and value.dtype is not None:
-            declared = np.dtype(value.dtype.numpy())
-            if array.dtype != declared and not (self._wide and array.dtype.kind == "f" and declared in _ROUNDED):
-                raise UsageError(f"the input {name!r} is {array.dtype}, the model declares {declared}")
-            _check_shape(name, array, value.shape)
-        return self._loaded(array)
-
-    def _loaded(self, array: Array) -> Array:
-        return _widened(array) if self._wide else array
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without NumPy's warnings: what they tell of is what the standard says."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN, as the standard has it
-        yield
-
-
-def _filled(plan: Plan, inputs: dict[int, Any]) -> list[Any]:
-    frame = plan.frame.copy()
-    for slot, value in inputs.items():
-        frame[slot] = value
-    return frame
-
-
-def _owned(results: Iterable[Any], others: Iterable[Any]) -> list[Any]:
-    taken = {id(v) for v in others}
-    return [_own(r, taken) for r in results]
-
-
-def _own(result: Any, others: set[int]) -> Any:
-    """A result that the caller may write into: neither a view nor an input or weight itself."""
-    if isinstance(result, list):
-        return [_own(item, others) for item in result]
-    if not isinstance(result, np.ndarray) or (result.flags.owndata and result.flags.writeable and id(result) not in others):
-        return result
-    return result.copy()
-
-
-def _check_shape(name: str, array: Array, shape: ir.Shape | None) -> None:
-    if shape is None:
-        return
-    fits = len(shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(shape, array.shape, strict=True))
-    if not fits:
-        declared = ", ".join(str(d) for d in shape)
-        raise UsageError(f"the input {name!r} has shape {list(array.shape)}, the model declares [{declared}]")
-
-
-def _hub(model: onnx.ModelProto | ir.Model | str | os.PathLike[str]) -> ir.Model:
-    """The model at the hub's opset, without functions; what the caller handed in stays as it was."""
-    from onnxbridge.hub import contrib, gradient, io, passes
-
-    if isinstance(model, ir.Model):
-        hub = model
-    elif isinstance(model, onnx.ModelProto):
-        hub = io.from_proto(model, keep_maps=True)
-    else:
-        hub = io.read(model, keep_maps=True)
-    if hub.functions:
-        hub = passes.inline(hub.clone() if hub is model else hub)
-    if hub.opset_imports.get("", OPSET) != OPSET:
-        from onnxbridge.hub.opset import to_hub
-
-        hub = to_hub(hub.clone() if hub is model else hub)
-    if contrib.present(hub):
-        hub = hub.clone() if hub is model else hub
-        passes.infer(hub)
-    if gradient.present(hub):
-        hub = hub.clone() if hub is model else hub
-        gradient.write_out(hub)
-    return hub
-
-
-def _settings(wide: bool) -> Settings:
-    from onnxbridge.hub.expand import body_of
-    from onnxbridge.runtime.numpy.ops import rule
-
-    def expand(call: Call) -> Body | None:
-        return body_of(call)
-
-    def constant(key: Hashable) -> Any:
-        if not isinstance(key, ir.Value) or key.const_value is None:
+    def _played(self, feeds: Mapping[str, Any]) -> list[Any] | None:
+        """The outputs by a kept recording; None if there is none for such inputs."""
+        assert self._entry is not None and self._known is not None
+        inputs = self._entry.fits(feeds, self._limits)
+        if inputs is None:
+            if self._compiled_model is not None or self._recording is not None:
+                return None
+            other = entry.other(self._known, feeds, self._limits)
+            inputs = None if other is None else other.fits(feeds, self._limits)
+            if other is None or inputs is None:
+                return None
+            self._entry = other
+        if self._recording is None:
+            self._recording = self._entry.recording()
+            if self._recording is None:  # not what was written
+                self._entry = None
+                return None
+        made = self._recording
+        if not made.busy.acquire(blocking=False):
             return None
-        array = array_of(key.const_value)
-        return _widened(array) if wide else array
-
-    return Settings(rule, constant, expand, _widen_step if wide else None, _widened if wide else None)
-
-
-def _widened(value: Any) -> Any:
-    """float32 and narrower as float64, in sequences too."""
-    if isinstance(value, list):
-        return [_widened(item) for item in value]
-    return value.astype(np.float64) if getattr(value, "dtype", None) in _ROUNDED else value
-
-
-def _widen_step(call: Call, step: Step) -> None:
-    """Attributes that name or hold one of the rounded types are changed to float64; bits are taken of the declared type."""
-    if call.op == "BitCast":
-        declared = call.inputs[0].key.dtype
-        if declared is None:
-            raise Unsupported("in float64 mode the bits of a value whose type is not declared")
-        own, run = declared.numpy(), step.run
-        step.run = lambda input, *, to: run(input.astype(own), to=to)
-        return
-    for name, value in step.attrs.items():
-        if isinstance(value, np.ndarray):
-            step.attrs[name] = _widened(value)
-        elif name in _TYPE_ATTRIBUTES and value in _ROUNDED_CODES:
-            step.attrs[name] = ir.DataType.DOUBLE.value
+        try:
+            with limited(self._limits) as budget:
+                found = made.play(dict(enumerate(inputs)), budget, None)
+            return None if found is None else owned(found, (*inputs, *made.frame))
+        finally:
+            made.busy.release()

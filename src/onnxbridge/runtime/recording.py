@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,3 +123,17 @@ def extent(array: Array) -> tuple[int, int]:
         else:
             high += (size - 1) * step
     return (low, high + array.itemsize) if array.size else (low, low)
+
+
+def owned(results: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+    """Results that the caller may write into: copies of what is a view, or one of these others."""
+    taken = {id(v) for v in others}
+    return [_own(r, taken) for r in results]
+
+
+def _own(result: Any, others: set[int]) -> Any:
+    if isinstance(result, list):
+        return [_own(item, others) for item in result]
+    if not isinstance(result, np.ndarray) or (result.flags.owndata and result.flags.writeable and id(result) not in others):
+        return result
+    return result.copy()

@@ -115,7 +115,9 @@ def record(
                 runs = "machine code"
                 if not items or not isinstance(items[-1], _Row):
                     items.append(_Row())
-                items[-1].add(notes.calls, spans(step))
+                row = items[-1]
+                assert isinstance(row, _Row)
+                row.add(notes.calls, spans(step))
             elif data not in fixed and read - {data} <= fixed and _looks(step, frame) and (data in given or data not in foreign):
                 if data in given or data in seen_as:
                     origin = seen_as[data][0] if data in seen_as else data

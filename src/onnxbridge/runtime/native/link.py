@@ -13,7 +13,7 @@ import platform
 import struct
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _ALLOCATED, _EXECUTABLE = 2, 4  # flags of a section
 _SYMBOLS, _RELOCATIONS, _NO_BITS, _NO_ADDEND = 2, 4, 8, 9  # kinds of sections
@@ -108,14 +108,14 @@ def piece_of(address: int) -> Piece | None:
     return next((p for p in _pieces if p.base <= address < p.base + len(p.memory)), None)
 
 
-def placed(code: bytes | memoryview, border: int, inner: Mapping[int, int], outer: Mapping[int, int]) -> int:
+def placed(code: bytes, border: int, inner: Any, outer: Mapping[int, int]) -> int:
     """Load code that was linked before, whose first `border` bytes are run; gives its address, 0 if that is not possible.
 
-    `inner` are the places of addresses in it, with their distances from its beginning; `outer` of other addresses.
+    `inner` (n, 2) are the places of addresses in it, with their distances from its beginning; `outer` of other addresses.
     """
     memory, base = _room(len(code))
     memory[: len(code)] = code
-    for at, distance in inner.items():
+    for at, distance in inner.tolist():
         struct.pack_into("<Q", memory, at, base + distance)
     for at, address in outer.items():
         struct.pack_into("<Q", memory, at, address)

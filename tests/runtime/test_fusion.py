@@ -178,6 +178,23 @@ def test_lstm(direction, hidden):
     agrees(proto, feeds, "LSTM", depth=5 * hidden)
 
 
+RECURRENT = {"GRU": (3, "linear_before_reset = 1"), "RNN": (1, 'activations = ["Relu"]'), "RNN tanh": (1, "layout = 0")}
+
+
+@pytest.mark.parametrize("hidden", [6, 70])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers(name, bidirectional, hidden):
+    (gates, extra), ways = RECURRENT[name], 1 + bidirectional
+    extra = extra.replace('["Relu"]', '["Relu", "Relu"]') if bidirectional else extra
+    text = f"""agraph (float[5,3,7] x, float[{ways},3,{hidden}] h) => (float[a,b,d,e] y, float[f,g,i] hn)
+        {{ y, hn = {name[:3]}<hidden_size = {hidden}, {extra}, direction = "{"bidirectional" if bidirectional else "reverse"}">
+        (x, w, r, b0, , h) }}"""
+    size = gates * hidden
+    proto = model(text, w=draw(ways, size, 7) / 3, r=draw(ways, size, hidden) / 9, b0=draw(ways, 2 * size))
+    agrees(proto, {"x": draw(5, 3, 7), "h": draw(ways, 3, hidden)}, name[:3], depth=5 * hidden)
+
+
 def test_shuffled_channels():
     text = """agraph (float[1,20,4,5] x) => (float[1,24,4,5] y) { a = Conv(x, w) b = Reshape(a, five)
         c = Transpose<perm = [0, 2, 1, 3, 4]>(b) y = Reshape(c, four) }"""

@@ -136,6 +136,9 @@ CASES = {
     "lstm": ("""agraph (float[9,2,20] x) => (float[a,b,c,d] y, float[e,f,g] h)
              { y, h = LSTM<hidden_size = 40, direction = "bidirectional">(x, w, r) }""",
              {"w": draw(2, 160, 20) / 4, "r": draw(2, 160, 40) / 6}, (9, 2, 20)),
+    "gru": ("""agraph (float[9,2,20] x) => (float[a,b,c,d] y, float[e,f,g] h)
+            { y, h = GRU<hidden_size = 40, linear_before_reset = 1>(x, w, r) }""",
+            {"w": draw(1, 120, 20) / 4, "r": draw(1, 120, 40) / 6}, (9, 2, 20)),
 }  # fmt: skip
 
 

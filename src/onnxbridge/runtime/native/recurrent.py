@@ -1,4 +1,4 @@
-"""LSTM layers with constant weights."""
+"""Layers of LSTM, GRU and RNN with constant weights."""
 
 from __future__ import annotations
 
@@ -15,47 +15,57 @@ from onnxbridge.runtime.native.machine import lanes
 from onnxbridge.runtime.native.share import portions
 from onnxbridge.runtime.native.tape import keep
 
-Layer = Callable[[Array, Array | None, Array | None, Array], Array]
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+Layer = Callable[[Array, Array | None, Array | None, Array], Array | None]
 
 
-def lstm(w: Array, r: Array, b: Array | None, reverse: bool, pool: Pool) -> Layer:
-    """One direction for constant w (4H, I), r (4H, H) and b (8H,): the function of x (S, N, I), h and c (N, H) and y (S, N, H).
+def layer(op: str, w: Array, r: Array, b: Array | None, reverse: bool, pool: Pool, relu: bool = False) -> Layer:
+    """One direction for constant w (G*H, I), r (G*H, H), b (2*G*H,): the function of x (S, N, I), h and c (N, H), y (S, N, H).
 
-    It fills y with every h and gives the last c.
+    It fills y with every h, and gives the last c of an LSTM. A GRU's reset comes after the product; `relu`: an RNN's activation.
     """
-    hidden = r.shape[1]
-    blocks = whole(hidden) // lanes()
-    bias = None if b is None else _blocked(b[: 4 * hidden] + b[4 * hidden :])
-    project = product(_blocked(w).T, bias, Ending(), pool)
-    weight, zeros = packed(_blocked(r).T[None]), np.zeros(4 * lanes(), np.float32)
-    run = loop("recurrent", "lstm", "ppppppppiiiu")
+    count, hidden = GATES[op], r.shape[1]
+    blocks, wide = whole(hidden) // lanes(), count * lanes()
+    once, again = np.split(b, 2) if b is not None else np.zeros((2, count * hidden), np.float32)
+    if op == "GRU":  # the reset gate multiplies the last part of the second bias too
+        inner = again.copy()
+        inner[: 2 * hidden] = 0
+        once, again = once + again - inner, inner
+    else:
+        once, again = once + again, np.zeros_like(again)
+    project = product(_blocked(w, count).T, _blocked(once, count), Ending(), pool)
+    weight = packed(*(part.T[None] for part in _blocked(r, count).reshape(blocks, wide, hidden)))
+    bias = _blocked(again, count)
+    run = loop("recurrent", op.lower(), "ppppppppiiiu")
 
-    def layer(x: Array, h: Array | None, c: Array | None, y: Array) -> Array:
-        steps, batch = x.shape[:2]
+    def steps(x: Array, h: Array | None, c: Array | None, y: Array) -> Array | None:
+        times, batch = x.shape[:2]
         projected = project(x)
-        start = keep(np.zeros((batch, hidden), np.float32)) if h is None else plain(h, pool)
-        cell = pool.empty((batch, blocks * lanes()))
-        copy(keep(np.zeros((batch, hidden), np.float32)) if c is None else c, cell[:, :hidden])
-        share, units = portions(blocks, 4 * hidden * hidden * batch)
-        gates, (held, tables) = pool.empty((threads(), batch, 4 * lanes())), pool.scratch(8 * batch * threads())
-        order = np.arange(steps)[:: -1 if reverse else 1]
-        calls = np.empty((steps, 11), np.int64)
+        nothing = keep(np.zeros((batch, hidden), np.float32))
+        start = nothing if h is None else plain(h, pool)
+        state = pool.empty((batch, blocks * lanes()))
+        copy(start if op == "GRU" else nothing if c is None else c, state[:, :hidden])
+        share, units = portions(blocks, count * hidden * hidden * batch)
+        gates, (held, tables) = pool.empty((threads(), batch, wide)), pool.scratch(8 * batch * threads())
+        order = np.arange(times)[:: -1 if reverse else 1]
+        calls = np.empty((times, 11), np.int64)
         calls[:, 0] = address(projected) + projected.strides[0] * order
         calls[:, 5] = address(y) + y.strides[0] * order
         calls[0, 3], calls[1:, 3] = address(start), calls[:-1, 5]
-        for k, value in (1, address(weight)), (2, address(zeros)), (4, address(cell)), (6, address(gates)), (7, tables):
-            calls[:, k] = value
+        calls[:, 1], calls[:, 2], calls[:, 4] = address(weight), address(bias), 0 if relu else address(state)
+        calls[:, 6], calls[:, 7] = address(gates), tables
         calls[:, 8:] = batch, hidden, share
         run.each(calls, units)
         del held  # it had to live until here
-        return cell[:, :hidden]
+        return state[:, :hidden] if op == "LSTM" else None
 
-    return layer
+    return steps
 
 
-def _blocked(gates: Array) -> Array:
-    """Rows (4H, ...) so that a vector of each gate follows a vector of the other, filled up with zeros."""
-    hidden, rest = gates.shape[0] // 4, gates.shape[1:]
-    full = np.zeros((4, whole(hidden), *rest), np.float32)
-    full[:, :hidden] = gates.reshape(4, hidden, *rest)
-    return full.reshape(4, -1, lanes(), *rest).swapaxes(0, 1).reshape(-1, *rest)
+def _blocked(gates: Array, count: int) -> Array:
+    """Rows (G*H, ...) so that a vector of each gate follows a vector of the other, filled up with zeros."""
+    hidden, rest = gates.shape[0] // count, gates.shape[1:]
+    full = np.zeros((count, whole(hidden), *rest), np.float32)
+    full[:, :hidden] = gates.reshape(count, hidden, *rest)
+    return full.reshape(count, -1, lanes(), *rest).swapaxes(0, 1).reshape(-1, *rest)

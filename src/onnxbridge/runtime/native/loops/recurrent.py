@@ -1,4 +1,8 @@
-"""One step of an LSTM with the usual activations."""
+"""One step of an LSTM, GRU or RNN: the hidden units in blocks of a vector, whose gates lie side by side.
+
+`projected` has the input's part of the gates for each sample, `weight` and `bias` make the part of `before`, which is h of the
+step before. A piece of the work is `share` blocks.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,42 @@ import numpy as np
 
 from onnxbridge.runtime.native.loops.convolution import panels
 from onnxbridge.runtime.native.loops.curves import sigmoid, tanh
-from onnxbridge.runtime.native.loops.data import LANES, floats, longs
+from onnxbridge.runtime.native.loops.data import LANES, floats, inline, longs
 
 
-def lstm(projected, weight, zero, before, cell, out, gates, tables, batch, hidden, share, unit, part):
-    """`share` blocks of hidden units: a vector of each of the gates i o f z lie side by side in `projected` and `weight`.
-
-    `before` is h of the step before, `cell` c, changed in place and filled up to whole vectors.
-    """
-    blocks = (hidden + LANES - 1) // LANES
-    infinite = np.float32(np.inf)
-    wide = 4 * LANES
-    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+@inline
+def rows(table, before, batch, hidden):
+    """Where the samples' hidden states lie."""
     t = longs(table)
     for r in range(batch):
         t[r] = before + 4 * r * hidden
+
+
+@inline
+def again(table, batch, hidden, weight, bias, block, wide, add, addstep, out):
+    """A block's gates: the weights times h, plus the bias, plus what is to be added unless its address is 0."""
+    infinite = np.float32(np.inf)
+    panels(
+        table, batch, batch, 1, hidden, weight + 4 * block * hidden * wide, bias + 4 * block * wide,
+        add, addstep, out, wide, wide, -infinite, infinite,
+    )  # fmt: skip
+
+
+@inline
+def store(source, out, row, block, hidden):
+    """The valid part of a block of h."""
+    x, h = floats(source), floats(out + 4 * (row * hidden + block * LANES))
+    for i in range(min(LANES, hidden - block * LANES)):
+        h[i] = x[i]
+
+
+def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidden, share, unit, part):
+    """Gates i o f z with the usual activations; `cell` is c, changed in place and filled up to whole vectors."""
+    blocks, wide = (hidden + LANES - 1) // LANES, 4 * LANES
+    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+    rows(table, before, batch, hidden)
     for block in range(unit * share, min(blocks, (unit + 1) * share)):
-        panels(
-            table, batch, batch, 1, hidden, weight + 4 * block * hidden * wide, zero, projected + 4 * block * wide,
-            blocks * wide, own, wide, wide, -infinite, infinite,
-        )  # fmt: skip
-        n = min(LANES, hidden - block * LANES)
+        again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
         for r in range(batch):
             g = floats(own + 4 * r * wide)
             c = floats(cell + 4 * (r * blocks + block) * LANES)
@@ -34,6 +53,36 @@ def lstm(projected, weight, zero, before, cell, out, gates, tables, batch, hidde
                 c[i] = sigmoid(g[2 * LANES + i]) * c[i] + sigmoid(g[i]) * tanh(g[3 * LANES + i])
             for i in range(LANES):
                 g[i] = sigmoid(g[LANES + i]) * tanh(c[i])
-            h = floats(out + 4 * (r * hidden + block * LANES))
-            for i in range(n):
-                h[i] = g[i]
+            store(own + 4 * r * wide, out, r, block, hidden)
+
+
+def gru(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
+    """Gates z r h with the usual activations, the reset after the product; `last` is h, filled up to whole vectors."""
+    blocks, wide = (hidden + LANES - 1) // LANES, 3 * LANES
+    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+    rows(table, before, batch, hidden)
+    for block in range(unit * share, min(blocks, (unit + 1) * share)):
+        again(table, batch, hidden, weight, bias, block, wide, 0, 0, own)
+        for r in range(batch):
+            g = floats(own + 4 * r * wide)
+            x = floats(projected + 4 * (r * blocks + block) * wide)
+            h = floats(last + 4 * (r * blocks + block) * LANES)
+            for i in range(LANES):
+                z = sigmoid(x[i] + g[i])
+                n = tanh(x[2 * LANES + i] + sigmoid(x[LANES + i] + g[LANES + i]) * g[2 * LANES + i])
+                h[i] = n + z * (h[i] - n)
+            store(last + 4 * (r * blocks + block) * LANES, out, r, block, hidden)
+
+
+def rnn(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
+    """A tanh of the one gate, or where there is no `last` its positive part."""
+    blocks, wide = (hidden + LANES - 1) // LANES, LANES
+    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+    rows(table, before, batch, hidden)
+    for block in range(unit * share, min(blocks, (unit + 1) * share)):
+        again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
+        for r in range(batch):
+            g = floats(own + 4 * r * wide)
+            for i in range(LANES):
+                g[i] = tanh(g[i]) if last != 0 else (g[i] if not g[i] < np.float32(0) else np.float32(0))
+            store(own + 4 * r * wide, out, r, block, hidden)

@@ -118,7 +118,7 @@ def convert(
     hub = _to_hub(reader, source, _inputs(inputs), dims)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
-    artifact = writer.from_hub(hub, **backend_options)
+    artifact = writer.from_hub(_for(writer, hub), **backend_options)
     conversion = Conversion(hub, artifact, reader.name, writer.name)
     failure = ""
     if verify:
@@ -150,6 +150,13 @@ def _to_hub(reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any) ->
     if numbers and reader.name != "pytorch":
         raise UsageError(f"{numbers[0]}={inputs[numbers[0]]}: only programs of PyTorch take numbers beside tensors")
     return passes.clean(reader.to_hub(source, inputs, dynamic))
+
+
+def _for(writer: plugins.Backend, hub: ir.Model) -> ir.Model:
+    """The hub model as the backend takes it: without functions, but where it `keeps_functions`."""
+    from onnxbridge.hub import passes
+
+    return hub if not hub.functions or getattr(writer, "keeps_functions", False) else passes.inline(hub.clone())
 
 
 def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
@@ -298,7 +305,8 @@ def check(
     targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
     for name, given in settings.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
-            plugins.backend(name).from_hub(hub, **given)
+            writer = plugins.backend(name)
+            writer.from_hub(_for(writer, hub), **given)
         except ConversionError as e:
             found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.places) for p in e.problems]
         except MissingFrameworkError as e:
@@ -318,4 +326,4 @@ def explain(
     if not isinstance(writer, plugins.Explainer):
         return []
     hub = load(source, frontend=frontend, inputs=inputs, dynamic=dynamic)
-    return list(writer.explain(hub, **settings.checked(writer, backend_options)))
+    return list(writer.explain(_for(writer, hub), **settings.checked(writer, backend_options)))

@@ -75,7 +75,7 @@ class Backend(Protocol):
     def rules(self) -> Rules | None: ...
 
     def from_hub(self, model: ir.Model, **options: Any) -> Any:
-        """The artifact. The model is not changed.
+        """The artifact. The model is not changed. It has no functions, unless the backend says `keeps_functions = True`.
 
         An artifact may carry `notes`, what a user should know of it (a clamped bound, a rewritten name), and `unit_roundoff`, of
         its arithmetic where that is coarser than the hub model's.

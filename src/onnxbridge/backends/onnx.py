@@ -24,6 +24,7 @@ class OnnxBackend:
     title = "ONNX"
     package = ""
     rules: Rules | None = None
+    keeps_functions = True
 
     def from_hub(
         self,

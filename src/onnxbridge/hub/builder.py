@@ -11,8 +11,9 @@ already (operators on small constants, the shape of a static tensor) becomes a c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from onnxbridge.errors import Source, Unsupported
 from onnxbridge.hub import fold, inference, places
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import schema_of, version_of
+
+_NO_NOTES: Mapping[str, Any] = MappingProxyType({})
 
 
 class Builder:
@@ -46,6 +49,7 @@ class Builder:
         self._where = Source()
         self._prefix = ""
         self.domains: set[str] = set()
+        self.functions: dict[Hashable, ir.Function] = {}
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         if op_type.startswith("_"):
@@ -69,11 +73,15 @@ class Builder:
             named = next((v.name for v in values if v is not None and v.name), "")
             results = tuple(self.constant(a, f"{named}.{op_type.lower()}" if named else "") for a in known)
             return results if outputs > 1 else results[0]
-        if domain:
-            self.domains.add(domain)
+        self.append(node)
+        return tuple(node.outputs) if outputs > 1 else node.outputs[0]
+
+    def append(self, node: ir.Node) -> None:
+        """Write a node that is made already: one of an operator without a schema."""
+        if node.domain:
+            self.domains.add(node.domain)
         places.write(node, self._where)
         self._nodes[-1].append(node)
-        return tuple(node.outputs) if outputs > 1 else node.outputs[0]
 
     def loses(self, what: str) -> None:
         """Say that what is written next is not quite what it stands for.
@@ -125,15 +133,18 @@ class Builder:
         if kind == ir.AttributeType.GRAPH:
             if isinstance(value, ir.Graph):
                 return ir.AttrGraph(name, value)
-            given = inference.body_inputs(schema.name, inputs, attrs)
-            return ir.AttrGraph(name, self._body(f"{schema.name}_{name}", value, given))
+            given = [(label, kind, _NO_NOTES) for label, kind in inference.body_inputs(schema.name, inputs, attrs)]
+            return ir.AttrGraph(name, self.body(f"{schema.name}_{name}", value, given))
         return ir.Attr(name, kind, inference.attribute_value(kind, name, value))
 
-    def _body(self, name: str, function: Callable[..., Any], inputs: Iterable[tuple[str, ir.TypeAndShape]]) -> ir.Graph:
-        """Run `function` on fresh inputs and keep what it writes as a graph of its own."""
+    def body(
+        self, name: str, function: Callable[..., Any], inputs: Iterable[tuple[str, ir.TypeAndShape, Mapping[str, Any]]]
+    ) -> ir.Graph:
+        """Run `function` on fresh inputs, of names, types and notes, and keep what it writes as a graph of its own."""
         parameters = []
-        for label, declared in inputs:
+        for label, declared, notes in inputs:
             v = ir.Value(name=self.unique(label), type=declared.type, shape=declared.shape)
+            v.meta.update(notes)
             parameters.append(v)
         self._nodes.append([])
         try:
@@ -259,7 +270,8 @@ class Builder:
 
     def model(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str = "main_graph") -> ir.Model:
         """Close the graph as a model of the hub."""
-        return ir.Model(self.graph(inputs, outputs, name), ir_version=13, producer_name="onnxbridge")
+        graph, functions = self.graph(inputs, outputs, name), list(self.functions.values())
+        return ir.Model(graph, ir_version=13, producer_name="onnxbridge", functions=functions)
 
     # shapes
 

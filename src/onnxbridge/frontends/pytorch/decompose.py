@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,12 +33,67 @@ def _implicit(target: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)) or target.has_kernel_for_dispatch_key(key)
 
 
+# whose operators are PyTorch's: their kernels are no programs in other operators
+_PYTORCHS = frozenset({"aten", "prim", "prims", "torchvision", "quantized", "quantized_decomposed", "torchao", "inductor"})
+
+
+@functools.cache
+def is_library(target: Any) -> bool:
+    """Whether an operator is of a library's or a user's own."""
+    return hasattr(target, "_schema") and target.namespace not in _PYTORCHS
+
+
+@functools.cache
+def _kernel(target: Any) -> Callable[..., Any] | None:
+    """The Python function that a library has registered to compute its operator."""
+    torch = frameworks.torch()
+    if not is_library(target) or not hasattr(torch.library, "get_kernel"):
+        return None
+    try:
+        found = torch.library.get_kernel(target, "CPU")
+    except RuntimeError:  # it has none
+        return None
+    if not _FROM_PYTHON.search(str(found)):
+        return None  # compiled code may read the memory behind a tensor, which traced ones do not have
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return found.call_boxed(keys, *args, **kwargs)
+
+    return run
+
+
+_FROM_PYTHON = re.compile(r"registered at .*\.(py|pyc|ipynb):\d+|registered at (<|/tmp/ipykernel)")
+
+
+def operator_of(node: Any) -> Any:
+    """The operator that a node calls, where it writes into its arguments as functionalisation has it: on copies."""
+    return node.args[0] if getattr(node.target, "__name__", "") == "auto_functionalized_v2" else node.target
+
+
+def _on_copies(target: Any, _all_bases: Any = (), **kwargs: Any) -> Any:
+    """What an operator that writes into its arguments returns and leaves in them, as `auto_functionalized_v2` has it."""
+    from torch._higher_order_ops import auto_functionalize
+
+    kernel = _kernel(target)
+    assert kernel is not None
+    bases = [None if base is None else base.clone() for base in _all_bases]
+    given, copies = auto_functionalize._generate_new_op_kwargs_from_bases(target._schema, kwargs, bases, (), False)
+    found = kernel(*(given[a.name] for a in target._schema.arguments))
+    return (*(found if isinstance(found, tuple) else (found,)), *copies)
+
+
 def decompositions_of(target: Any) -> list[Callable[..., Any]]:
     """Functions of the operator's own arguments that compute it with others, the best first."""
+    if getattr(target, "__name__", "") == "auto_functionalized_v2":
+        return [_on_copies]
     if not hasattr(target, "_schema") or target._schema.name in _STATEFUL:
         return []
     found = [_table()[target]] if target in _table() else []
-    return [*found, target.decompose] if _implicit(target) else found
+    if _implicit(target):
+        found.append(target.decompose)
+    kernel = _kernel(target)
+    return found if kernel is None else [*found, kernel]
 
 
 def _about_one(guard: Any) -> bool:
@@ -73,6 +129,8 @@ def _traced(node: Any, function: Callable[..., Any]) -> tuple[Any, list[Any]] | 
     before = len(guards)
     try:
         with mode, torch.no_grad():
+            if is_library(operator_of(node)):
+                run(*values)  # which stops where the code asks for numbers; under functionalisation it would get any
             made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
     except Exception:  # PyTorch's own code, which cannot take these values: the operator counts as one without decomposition
         return None

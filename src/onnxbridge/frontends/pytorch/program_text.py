@@ -111,7 +111,7 @@ def _operator(target: Any) -> None:
     if known and target.startswith("_operator."):
         known = target.partition(".")[2] in _PYTHON
     if not known:
-        raise Refused(f"calls {str(target)[:80]!r}, which is no operator of a model")
+        raise Refused(f"calls {str(target)[:80]!r}, which is no operator of a model (one of a library's own needs a rule)")
 
 
 def _has_rule(target: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch import calls, decompose, dtypes
+from onnxbridge.frontends.pytorch import calls, decompose, dtypes, libraries
 from onnxbridge.frontends.pytorch.complex import Complex
 from onnxbridge.hub.target import HubTarget, agreed
 from onnxbridge.lowering import Body, Call
@@ -100,18 +100,28 @@ class PytorchTarget(HubTarget):
         if key is None:
             return None
         node: Any = key[0] if isinstance(key, tuple) else key
-        if node.target in self._busy or not hasattr(node.target, "_schema"):
+        operator = decompose.operator_of(node)
+        if operator in self._busy or not hasattr(operator, "_schema"):
             return None
         found = decompose.traced(node)
+        library = decompose.is_library(operator)
         if found is None:
+            if library:
+                raise libraries.unknown(operator)
             return None
         graph, sources = found
         around = self._graphs.get(node.graph, self._names)
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        if library and not call.op.startswith("complex::"):
+            names = calls.Names()
+            self._graphs[graph] = names
+            inner = list(calls.of(graph, names, call.where))
+            body = Body(tuple(placeholders), self._guarded(operator, inner), calls.results_of(graph, names))
+            return libraries.call_of(call, operator, body, tuple(map(around.ref, sources)))
         names = calls.Names(dict(zip(placeholders, map(around.ref, sources), strict=True)))
         self._graphs[graph] = names
         inner = list(calls.of(graph, names, call.where))
-        return Body((), self._guarded(node.target, inner), calls.results_of(graph, names))
+        return Body((), self._guarded(operator, inner), calls.results_of(graph, names))
 
     def _guarded(self, target: Any, inner: list[Call]) -> Iterator[Call]:
         """The calls of a decomposition; while they are lowered, the operator itself is not decomposed again."""

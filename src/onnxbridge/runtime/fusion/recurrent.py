@@ -15,11 +15,13 @@ from onnxbridge.runtime.native.address import copy
 from onnxbridge.runtime.native.recurrent import Layer, layer
 from onnxbridge.runtime.plan import NOTHING, Step
 
-_USUAL = {
+_USUAL: dict[str, tuple[Any, ...]] = {
     "activation_alpha": (None,), "activation_beta": (None,), "clip": (None,), "input_forget": (0,), "layout": (0,),
     "linear_before_reset": (1,),
 }  # fmt: skip
-_ACTIVATIONS = {"LSTM": [("Sigmoid", "Tanh", "Tanh")], "GRU": [("Sigmoid", "Tanh")], "RNN": [("Tanh",), ("Relu",)]}
+_ACTIVATIONS: dict[str, list[tuple[str, ...]]] = {
+    "LSTM": [("Sigmoid", "Tanh", "Tanh")], "GRU": [("Sigmoid", "Tanh")], "RNN": [("Tanh",), ("Relu",)],
+}  # fmt: skip
 _WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
@@ -35,8 +37,10 @@ def join(draft: Draft, pool: Pool) -> None:
         activation = _activation(step, len(ways))
         if known and usual and activation and len(w) == len(ways):
             relu = activation == ("Relu",)
-            each = [(w[k], r[k], None if bias is None else bias[k], reverse) for k, reverse in enumerate(ways)]
-            layers = [layer(step.op, *parts, pool, relu) for parts in each]
+            layers = [
+                layer(step.op, w[k], r[k], None if bias is None else bias[k], reverse, pool, relu)
+                for k, reverse in enumerate(ways)
+            ]
             run = _run(step.op, layers, [0 if reverse else -1 for reverse in ways], r.shape[-1], pool)
             draft.join([i], step.op, run, [step.sources[0], h, c], step.targets)
 

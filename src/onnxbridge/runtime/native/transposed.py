@@ -25,17 +25,17 @@ def transposed(
 ) -> Callable[..., Array]:
     """The function of x for constant weights (M, C/groups, KH, KW); `moves(x)` gives the window and the output's sizes."""
     places = [(p, q) for p in range(strides[0]) for q in range(strides[1])]
-    phases = [_Phase(w, bias, place, strides, moves, groups, ending, pool) for place in places]
+    phases = [_phase(w, bias, place, strides, moves, groups, ending, pool) for place in places]
 
     def spread(x: Array) -> Array:
         _, out = moves(x)
         claim((x.shape[0], w.shape[0], *out), np.float32)
         y = pool.empty((x.shape[0], *out, w.shape[0]))
         data = first(last(x, pool))
-        for phase in phases:
-            (top, rows, _), (left, columns, _) = phase.axes(x)
+        for axes, run in phases:
+            (top, rows, _), (left, columns, _) = axes(x)
             if rows and columns:
-                part = phase.run(data).transpose(0, 2, 3, 1)
+                part = run(data).transpose(0, 2, 3, 1)
                 copy(part, y[:, top :: strides[0], left :: strides[1]])
         return first(y)
 
@@ -43,40 +43,35 @@ def transposed(
     return spread
 
 
-class _Phase:
-    """The outputs that lie at one place between the inputs."""
+def _phase(
+    w: Array,
+    bias: Array | None,
+    place: tuple[int, int],
+    strides: tuple[int, int],
+    moves: Moves,
+    groups: int,
+    ending: Ending,
+    pool: Pool,
+) -> tuple[Callable[[Array], list[tuple[int, int, Any]]], Callable[..., Array]]:
+    """The outputs at one place between the inputs: where they lie for an input, and the convolution that makes them."""
+    seen = w[:, :, place[0] :: strides[0], place[1] :: strides[1]][:, :, ::-1, ::-1]
+    if not seen.size:  # a kernel smaller than its strides leaves gaps
+        seen = np.zeros((*w.shape[:2], 1, 1), np.float32)
+    taps = seen.shape[2:]
 
-    def __init__(
-        self,
-        w: Array,
-        bias: Array | None,
-        place: tuple[int, int],
-        strides: tuple[int, int],
-        moves: Moves,
-        groups: int,
-        ending: Ending,
-        pool: Pool,
-    ) -> None:
-        seen = w[:, :, place[0] :: strides[0], place[1] :: strides[1]][:, :, ::-1, ::-1]
-        if not seen.size:  # a kernel smaller than its strides leaves gaps
-            seen = np.zeros((*w.shape[:2], 1, 1), np.float32)
-        self._place, self._strides, self._moves = place, strides, moves
-        self._taps = seen.shape[2:]
-        self.run = convolution(np.ascontiguousarray(seen), bias, self._window, groups, ending, pool, True)
-
-    def _window(self, x: Array) -> Window:
-        (_, _, rows), (_, _, columns) = self.axes(x)
-        return Window(self._taps, (1, 1), (1, 1), (rows, columns))
-
-    def axes(self, x: Array) -> list[tuple[int, int, Any]]:
+    def axes(x: Array) -> list[tuple[int, int, Any]]:
         """On each axis: the first output, how many there are, and the padding of the convolution."""
-        moved, out = self._moves(x)
+        moved, out = moves(x)
         found = []
-        for size, end, stride, place, taps, (cut, _) in zip(
-            x.shape[2:], out, self._strides, self._place, self._taps, moved.pads, strict=True
-        ):
-            turn = -((place - cut) // stride)  # of the first output that is not cut off
-            begin = turn * stride + place - cut
-            count = max(0, -(-(end - begin) // stride))
-            found.append((begin, count, (taps - 1 - turn, turn + count - size)))
+        for size, end, stride, start, count, (cut, _) in zip(x.shape[2:], out, strides, place, taps, moved.pads, strict=True):
+            turn = -((start - cut) // stride)  # of the first output that is not cut off
+            begin = turn * stride + start - cut
+            outputs = max(0, -(-(end - begin) // stride))
+            found.append((begin, outputs, (count - 1 - turn, turn + outputs - size)))
         return found
+
+    def window(x: Array) -> Window:
+        (_, _, rows), (_, _, columns) = axes(x)
+        return Window(taps, (1, 1), (1, 1), (rows, columns))
+
+    return axes, convolution(np.ascontiguousarray(seen), bias, window, groups, ending, pool, True)

@@ -13,7 +13,7 @@ import pytest
 
 from onnxbridge.runtime.native import link, machine
 
-pytestmark = pytest.mark.skipif(not machine.available(), reason="without Numba there is no machine code")
+pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite there is no machine code")
 
 ADDS = """
 define i64 @added(i64 %a, i64 %b) {
@@ -51,11 +51,11 @@ def test_what_is_no_object_file_of_this_system_is_left_to_llvm():
 MIXED = """
 import sys
 from onnxbridge.runtime.native import build, machine
-build.loop("layout", "interleaved", "iiiiiiu")
+build.loop("layout", "interleaved", "ppiiiiu")
 machine.folder.cache_clear()
 assert "llvmlite" not in sys.modules
 machine.os.environ["ONNXBRIDGE_CACHE"] = sys.argv[1]
-build.loop("recurrent", "lstm", "iiiiiiiiiiiii")
+build.loop("recurrent", "lstm", "ppppppppiiiu")
 """
 
 
@@ -63,7 +63,7 @@ build.loop("recurrent", "lstm", "iiiiiiiiiiiii")
 def test_what_is_compiled_late_finds_what_was_loaded_early(tmp_path):
     from onnxbridge.runtime.native.build import loop
 
-    loop("layout", "interleaved", "iiiiiiu")  # kept from now on
+    loop("layout", "interleaved", "ppiiiiu")  # kept from now on
     command = [sys.executable, "-c", MIXED, str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

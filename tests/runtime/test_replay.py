@@ -15,7 +15,7 @@ from onnxbridge.runtime.native import drive, machine, share
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)
-pytestmark = pytest.mark.skipif(not machine.available(), reason="without Numba nothing is recorded")
+pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite nothing is recorded")
 
 
 def draw(*shape):

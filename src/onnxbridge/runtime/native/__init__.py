@@ -1,6 +1,7 @@
-"""Machine code for float32: loops compiled once by Numba or straight from LLVM's own language, kept as object files.
+"""Machine code: loops compiled once, from Python or straight from LLVM's own language, and kept as object files.
 
-A later process loads the object files through llvmlite alone, which takes milliseconds; Numba is imported only to compile.
+Python's loops (`loops/`) become LLVM's language too (`compiler/`), and LLVM makes code for exactly this processor of both, by
+way of llvmlite. A later process loads the object files, which takes milliseconds.
 Every address is an int64, every tensor contiguous; what the loops mean by their arguments stands with the loops.
-Where llvmlite or Numba is missing `available()` is False and the executor runs its NumPy rules.
+Where llvmlite is missing `available()` is False and the executor runs its NumPy rules.
 """

@@ -1,4 +1,4 @@
-"""Calling a loop of `loops/` by its name: from the object file kept for it, compiled by Numba where there is none yet.
+"""Calling a loop of `loops/` by its name: from the object file kept for it, compiled where there is none yet.
 
 All loops are entered alike: with the address of their arguments, eight bytes each, the number of the piece of work to do,
 and the number of the thread that does it. So a list of calls can be kept and run again without Python (`tape.py`).
@@ -7,15 +7,17 @@ and the number of the thread that does it. So a list of calls can be kept and ru
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import struct
+from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.native import drive, quantized, tape, tile
-from onnxbridge.runtime.native.machine import kept, lanes, llvm, loaded
+from onnxbridge.runtime.native import compiler, drive, quantized, tape, tile
+from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded
 
 _KINDS = {"i": "q", "p": "q", "f": "d"}
 _signatures: dict[int, str] = {}
@@ -23,9 +25,12 @@ _signatures: dict[int, str] = {}
 
 @functools.cache
 def _recipe() -> str:
-    """Every loop's source text; a change to any makes new object files."""
-    folder = resources.files("onnxbridge.runtime.native") / "loops"
-    return "\0".join(p.read_text() for p in sorted(folder.iterdir(), key=lambda p: p.name) if p.name.endswith(".py"))
+    """What loops are made of: the sources of all loops and of their compiler, and the sizes of tiles."""
+    folder = resources.files("onnxbridge.runtime.native")
+    files = [file for part in ("compiler", "loops") for file in sorted((folder / part).iterdir(), key=lambda p: p.name)]
+    sources = [p.read_text() for p in files if p.name.endswith(".py")]
+    sizes = f"{tile.rows()} {lanes()} {quantized.rows()} {quantized.lanes()}"
+    return hashlib.sha256("\0".join([sizes, *sources]).encode()).hexdigest()
 
 
 class Loop:
@@ -67,12 +72,8 @@ def loop(module: str, name: str, signature: str) -> Loop:
 
     A last kind of u says that the work comes in pieces: the function also takes the piece's and the thread's number.
     """
-    tile.load()
-    if module == "integers" and quantized.lanes():
-        quantized.load()
-    kind = f"{signature}\0{tile.rows()} {lanes()} {quantized.lanes()}\0{_recipe()}"
-    symbol, _, image = kept(f"{module}_{name}", kind, lambda: _compiled(module, name, signature)).partition(b"\0")
-    (address,) = loaded(image, symbol.decode())
+    symbol = f"onnxbridge_loop_{module}_{name}"
+    address = _ready(module, name, symbol, lambda body: compiler.entered(body, symbol, signature), signature)
     _signatures[address] = signature
     return Loop(address, signature)
 
@@ -82,20 +83,27 @@ def signature_of(address: int) -> str:
     return _signatures[address]
 
 
-def _compiled(module: str, name: str, signature: str) -> bytes:
-    """The loop's symbol, a zero byte, and its object file."""
-    llvm()  # so that the functions loaded by now are known to Numba's own linking
-    import numba
+@functools.cache
+def _helper(module: str, name: str) -> int:
+    """The address of a helper of loops that is compiled by itself."""
+    symbol = f"onnxbridge_{module}_{name}"
+    return _ready(module, name, symbol, compiler.alone, "")
 
-    from onnxbridge.runtime.native.loops.data import doubles, inline, longs
 
-    source = getattr(importlib.import_module(f"onnxbridge.runtime.native.loops.{module}"), name)
-    taken = [f"single(d[{k}])" if kind == "f" else f"a[{k}]" for k, kind in enumerate(signature) if kind != "u"]
-    taken += ["unit", "part"] if signature.endswith("u") else []
-    text = f"def enter(args, unit, part):\n    a = longs(args)\n    d = doubles(args)\n    body({', '.join(taken)})\n"
-    known = {"longs": longs, "doubles": doubles, "single": numba.types.float32, "body": inline(source)}
-    exec(text, known)  # Numba has no other way to spread arguments of two kinds
-    whole = numba.types.void(*[numba.types.int64] * 3)
-    compiled = numba.cfunc(whole, nopython=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(known["enter"])
-    symbol, image = str(compiled.native_name), bytes(compiled._library.serialize_using_object_code()[2][0])
-    return symbol.encode() + b"\0" + image
+def _ready(module: str, name: str, symbol: str, written: Callable[[Any], tuple[str, set[str]]], signature: str) -> int:
+    """Load a function of `loops/`, and what it needs before it: the names of that stand before the object file."""
+
+    def make() -> bytes:
+        body = getattr(importlib.import_module(f"onnxbridge.runtime.native.loops.{module}"), name)
+        text, needs = written(body)
+        return " ".join(sorted(needs)).encode() + b"\0" + assembled(text)
+
+    needs, _, image = kept(symbol, f"{signature}\0{_recipe()}", make).partition(b"\0")
+    for other in needs.decode().split():
+        group, _, helper = other.partition(".")
+        if helper:
+            _helper(group, helper)
+        else:
+            importlib.import_module(f"onnxbridge.runtime.native.{group}").load()
+    (address,) = loaded(image, symbol)
+    return address

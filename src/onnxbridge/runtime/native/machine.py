@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import hashlib
 import importlib.util
@@ -16,36 +15,22 @@ from typing import Any
 
 from onnxbridge.runtime.native.link import found, linked
 
-# What Numba's wrappers name for the case that a loop raises; these loops cannot raise, and if one did the process would end.
-_RAISING = (
-    "numba_gil_ensure",
-    "numba_gil_release",
-    "numba_unpickle",
-    "numba_do_raise",
-    "numba_runtime_build_excinfo_struct",
-    "NRT_Free",
-    "NRT_MemInfo_call_dtor",
-    "NRT_MemInfo_alloc_aligned",
-)
 _engines: list[Any] = []  # the code lives as long as the engine that it was loaded by
 _symbols: dict[str, int] = {}  # what object files may name
 
 
 def available() -> bool:
-    """Whether machine code can be made and loaded here: Numba is installed, and ONNXBRIDGE_NATIVE is not 0."""
-    return os.environ.get("ONNXBRIDGE_NATIVE", "1") != "0" and _packages() is not None
+    """Whether machine code can be made and loaded here: llvmlite is installed, and ONNXBRIDGE_NATIVE is not 0."""
+    return os.environ.get("ONNXBRIDGE_NATIVE", "1") != "0" and _package() is not None
 
 
 @functools.cache
-def _packages() -> str | None:
-    """Which Numba and llvmlite are installed, told without importing them: where they lie and since when."""
-    found = []
-    for name in ("numba", "llvmlite"):
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            return None
-        found.append(f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}")
-    return "\0".join(found)
+def _package() -> str | None:
+    """Which llvmlite is installed, told without importing it: where it lies and since when."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return None
+    return f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}"
 
 
 @functools.cache
@@ -56,18 +41,9 @@ def llvm() -> Any:
     with contextlib.suppress(RuntimeError):  # newer ones do this by themselves and say so
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
-    for name in _RAISING:
-        if binding.address_of_symbol(name) is None:
-            binding.add_symbol(name, _stop())
     for name, address in _symbols.items():
         binding.add_symbol(name, address)
     return binding
-
-
-@functools.cache
-def _stop() -> int:
-    """The function that ends the process."""
-    return ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value or 0
 
 
 def symbol(name: str, address: int) -> None:
@@ -85,12 +61,12 @@ def target() -> Any:
 
 def outside(name: str) -> int:
     """The address that object files mean by a name that none of them defines."""
-    return _stop() if name in _RAISING else _symbols.get(name) or found(name)
+    return _symbols.get(name) or found(name)
 
 
 def identity() -> str:
     """What object files depend on besides their recipes: the processor, and the packages that make them."""
-    return f"{_processor()}\0{_packages()}"
+    return f"{_processor()}\0{_package()}"
 
 
 @functools.cache
@@ -116,7 +92,7 @@ def _facts_file() -> Path | None:
     place, processor = _folder(), _processor()
     if place is None or not processor:
         return None
-    return place / f"machine-{hashlib.sha256(f'{processor}{_packages()}'.encode()).hexdigest()[:24]}.json"
+    return place / f"machine-{hashlib.sha256(f'{processor}{_package()}'.encode()).hexdigest()[:24]}.json"
 
 
 @functools.cache
@@ -203,19 +179,20 @@ def kept(name: str, recipe: str, make: Callable[[], bytes]) -> bytes:
     return made
 
 
-def assembled(text: str) -> bytes:
-    """The object file of a module written in LLVM's language."""
+def assembled(text: str, *, finished: bool = False) -> bytes:
+    """The object file of a module written in LLVM's language; `finished` if nothing in it is left to improve."""
     binding, machine = llvm(), target()
     module = binding.parse_assembly(text)
     module.triple = binding.get_default_triple()
-    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3))
-    builder.getModulePassManager().run(module, builder)
+    if not finished:
+        builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3))
+        builder.getModulePassManager().run(module, builder)
     return bytes(machine.emit_object(module))
 
 
 def loaded(image: bytes, *names: str) -> list[int]:
     """The addresses of an object file's functions; they can be named by object files that are loaded later."""
-    found = linked(image, {**dict.fromkeys(_RAISING, _stop()), **_symbols})
+    found = linked(image, _symbols)
     addresses = [found.get(name, 0) for name in names] if found is not None else _run_by_llvm(image, names)
     if not all(addresses):
         raise RuntimeError(f"an object file without {names}")

@@ -31,7 +31,7 @@ def rows() -> int:
     return ROWS if lanes() == 16 else 5
 
 
-_ARGUMENTS = "i64 %taps, i64 %quads, i64 %table, i64 %step, i64 %weight, i64 %out"
+_ARGUMENTS = "i64 %which, i64 %taps, i64 %quads, i64 %table, i64 %step, i64 %weight, i64 %out"
 
 
 def _name(w: int) -> str:
@@ -78,9 +78,9 @@ def text() -> str:
     w = lanes()
     parts = [(r, v) for r in range(1, rows() + 1) for v in range(1, VECTORS + 1)]
     cases = " ".join(f"i64 {4 * r + v}, label %l{r}_{v}" for r, v in parts)
-    o = [f"define void @onnxbridge_bytes(i64 %which, {_ARGUMENTS}) {{", f" switch i64 %which, label %none [{cases}]"]
+    o = [f"define void @onnxbridge_bytes({_ARGUMENTS}) {{", f" switch i64 %which, label %none [{cases}]"]
     for r, v in parts:
-        o += [f"l{r}_{v}:", f" tail call void @bytes_{r}_{v}({_ARGUMENTS})", " ret void"]
+        o += [f"l{r}_{v}:", f" musttail call void @bytes_{r}_{v}({_ARGUMENTS})", " ret void"]
     vector = f"<{w} x i32>"
     return "\n".join(
         [
@@ -95,4 +95,4 @@ def text() -> str:
 def load() -> None:
     """Make the function known to the loops that call it."""
     source = text()
-    loaded(kept("quantized", source, lambda: assembled(source)), "onnxbridge_bytes")
+    loaded(kept("quantized", source, lambda: assembled(source, finished=True)), "onnxbridge_bytes")

@@ -27,7 +27,7 @@ def panel() -> int:
 PIXELS = 6  # of a depthwise tile
 
 _ARGUMENTS = (
-    "i64 %taps, i64 %depth, i64 %table, i64 %step, i64 %weight, i64 %bias, i64 %add, i64 %addstep, "
+    "i64 %which, i64 %taps, i64 %depth, i64 %table, i64 %step, i64 %weight, i64 %bias, i64 %add, i64 %addstep, "
     "i64 %out, i64 %outstep, i64 %columns, float %low, float %high"
 )
 
@@ -192,11 +192,11 @@ def _channelwise(height: int, w: int) -> str:
 
 
 def _chosen(name: str, parts: list[tuple[int, str]]) -> str:
-    """A function that calls one of the parts by its first argument."""
+    """A function that goes on as one of the parts by its first argument, which they take too so that nothing has to be moved."""
     cases = " ".join(f"i64 {i}, label %l{i}" for i, _ in parts)
-    o = [f"define void @{name}(i64 %which, {_ARGUMENTS}) {{", f" switch i64 %which, label %none [{cases}]"]
+    o = [f"define void @{name}({_ARGUMENTS}) {{", f" switch i64 %which, label %none [{cases}]"]
     for i, part in parts:
-        o += [f"l{i}:", f" tail call void @{part}({_ARGUMENTS})", " ret void"]
+        o += [f"l{i}:", f" musttail call void @{part}({_ARGUMENTS})", " ret void"]
     return "\n".join([*o, "none:", " ret void", "}"])
 
 
@@ -223,5 +223,5 @@ def text() -> str:
 def load() -> None:
     """Make both functions known to the loops that call them."""
     source = text()
-    image = kept("tile", source, lambda: assembled(source))
+    image = kept("tile", source, lambda: assembled(source, finished=True))
     loaded(image, "onnxbridge_product", "onnxbridge_channelwise")

@@ -1,1 +1,1 @@
-"""Loops over float32 data as Numba compiles them. Only the compiler imports these modules."""
+"""Loops over data, in the part of Python that `compiler.py` knows. Only the compiler imports these modules."""

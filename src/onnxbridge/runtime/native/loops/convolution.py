@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import shared
 from onnxbridge.runtime.native.loops import curves
-from onnxbridge.runtime.native.loops.data import LANES, PANEL, PIXELS, ROWS, channelwise, floats, inline, longs, product
+from onnxbridge.runtime.native.loops.data import LANES, PANEL, PIXELS, ROWS, channelwise, floats, longs, product
 
 
-@inline
+@shared("iiiiiiiiiiiiiiiiiiii")
 def addresses(
     size, x, zero, table, block, start, rows, step, height, width,
     kernel, columns, stride, across, dilate, apart, top, left, high, wide,
@@ -41,7 +42,7 @@ def addresses(
                 sample += 1
 
 
-@inline
+@shared("iiiiiiiiiiiiff")
 def panels(table, block, rows, taps, depth, weight, bias, add, addstep, out, outstep, columns, low, high):
     """All columns of a block of rows; the weights lie in panels, the last one a vector wide if that is enough."""
     j = 0
@@ -59,7 +60,6 @@ def panels(table, block, rows, taps, depth, weight, bias, add, addstep, out, out
         j += vectors * LANES
 
 
-@inline
 def finish(kind, out, rows, columns, step, a, b):
     """A curve over rows of results, at once where they follow each other."""
     if step == columns:
@@ -69,7 +69,6 @@ def finish(kind, out, rows, columns, step, a, b):
             curves.run(kind, out + 4 * r * step, columns, a, b)
 
 
-@inline
 def part_of(unit, s, columns, block):
     """A piece of the work: its first row, and from where to where its columns (or groups) go."""
     split, wide = s[21], s[22]
@@ -176,6 +175,7 @@ def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, uni
         finish(kind, to, n, wide, columns, a, b)
 
 
+@shared("iiiiiiii")
 def pack(source, target, taps, depth, columns, tapstep, step, across):
     """Weights (taps, depth, columns) at these distances into panels, filled up with zeros."""
     y = floats(target)

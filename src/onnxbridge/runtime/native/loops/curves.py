@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.runtime.native.loops.data import floats, inline
+from onnxbridge.runtime.native.compiler.kinds import shared
+from onnxbridge.runtime.native.loops.data import floats
 
 _F = np.float32
 SOME = 2048  # elements that stay in the nearest cache
 
 
-@inline
 def exp(x):
     """2^n times a polynomial in the rest; beyond float32's range 0 and inf, NaN stays."""
     x = _F(88.8) if x > _F(88.8) else x
@@ -32,12 +32,10 @@ def exp(x):
     return p * first * second
 
 
-@inline
 def sigmoid(x):
     return _F(1.0) / (_F(1.0) + exp(-x))
 
 
-@inline
 def tanh(x):
     """An odd polynomial near 0, where the quotient would cancel."""
     a = -x if x < _F(0) else x
@@ -51,7 +49,6 @@ def tanh(x):
     return near if a < _F(0.625) else (-far if x < _F(0) else far)
 
 
-@inline
 def erf(x):
     """The ratio of polynomials that the NumPy kernel uses too."""
     t = _F(3.925) if x > _F(3.925) else x
@@ -72,7 +69,7 @@ def erf(x):
     return _F(-1.0) if y < _F(-1.0) else y
 
 
-@inline
+@shared("iiiff")
 def run(kind, y, count, a, b):
     """y = curve(y) over `count` elements at an address."""
     v = floats(y)

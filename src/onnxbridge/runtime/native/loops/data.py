@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
-from numba import types
-from numba.extending import intrinsic
-
 from onnxbridge.runtime.native import machine, quantized, tile
+from onnxbridge.runtime.native.compiler.kinds import Extern, Pointer
 
 BYTE_ROWS, BYTE_LANES, BYTE_PANEL = quantized.rows(), quantized.lanes(), quantized.panel()
 ROWS, LANES, PANEL, PIXELS = tile.rows(), machine.lanes(), tile.panel(), tile.PIXELS
 
-_TILE = types.void(*[types.int64] * 12, types.float32, types.float32)
-product = types.ExternalFunction("onnxbridge_product", _TILE)
-channelwise = types.ExternalFunction("onnxbridge_channelwise", _TILE)
-byte_product = types.ExternalFunction("onnxbridge_bytes", types.void(*[types.int64] * 7))
+product = Extern("onnxbridge_product", "iiiiiiiiiiiiff", "tile")
+channelwise = Extern("onnxbridge_channelwise", "iiiiiiiiiiiiff", "tile")
+byte_product = Extern("onnxbridge_bytes", "iiiiiii", "quantized")
+spread = Extern("onnxbridge_spread", "iiii", "minimal")
+gather = Extern("onnxbridge_gather", "iiiiiiff", "minimal")
 
-inline = numba.njit(
-    error_model="numpy", fastmath={"contract", "reassoc", "nsz"}, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)  # nobody but these loops calls them
-
-
-def _pointer(kind: Any) -> Any:
-    def typed(typingctx: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(kind)))
-
-        return types.CPointer(kind)(types.int64), generate
-
-    return intrinsic(typed)
-
-
-floats = _pointer(types.float32)
-doubles = _pointer(types.float64)
-ints = _pointer(types.int32)
-longs = _pointer(types.int64)
-octets = _pointer(types.uint8)
-signed = _pointer(types.int8)
+floats, doubles = Pointer("f32"), Pointer("f64")
+ints, longs = Pointer("i32"), Pointer("i64")
+octets, signed = Pointer("u8"), Pointer("i8")

@@ -5,30 +5,25 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import numba
-
-from onnxbridge.runtime.native.loops.data import floats, inline, longs
+from onnxbridge.runtime.native.loops.data import floats, longs
 
 
 def _made(operation: Any) -> Any:
-    of = numba.njit(error_model="numpy")(lambda x, y: operation(x, y))
-
-    @inline
     def line(x, dx, y, dy, z, count):
         if dx == 1 and dy == 1:
             for i in range(count):
-                z[i] = of(x[i], y[i])
+                z[i] = operation(x[i], y[i])
         elif dx == 1 and dy == 0:
             u = y[0]
             for i in range(count):
-                z[i] = of(x[i], u)
+                z[i] = operation(x[i], u)
         elif dx == 0 and dy == 1:
             u = x[0]
             for i in range(count):
-                z[i] = of(u, y[i])
+                z[i] = operation(u, y[i])
         else:
             for i in range(count):
-                z[i] = of(x[i * dx], y[i * dy])
+                z[i] = operation(x[i * dx], y[i * dy])
 
     def combined(left, right, target, spec, unit, part):
         """z = x op y over four axes: spec has the sizes and the distances of x, of y and of z, whose last axis is dense."""

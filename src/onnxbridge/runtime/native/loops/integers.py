@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import shared
 from onnxbridge.runtime.native.loops.convolution import addresses, part_of
 from onnxbridge.runtime.native.loops.data import (
     BYTE_LANES,
@@ -11,7 +12,6 @@ from onnxbridge.runtime.native.loops.data import (
     BYTE_ROWS,
     byte_product,
     floats,
-    inline,
     ints,
     longs,
     octets,
@@ -21,7 +21,7 @@ from onnxbridge.runtime.native.loops.data import (
 _F = np.float32
 
 
-@inline
+@shared("iiiiiiiiff")
 def ended(kind, sums, out, count, offset, factor, shift, zero, low, high):
     """A row of sums as float32 (kind 0), rounded to uint8 or int8 (1 and 2), or as they are (3)."""
     s, o = ints(sums), ints(offset)
@@ -178,7 +178,6 @@ def framed(source, target, spec, unit, part):
                 y[i * channels + c] = x[i * s[7] + c * s[5]] ^ flip
 
 
-@inline
 def _number(pointer, i, negative):
     return _F(signed(pointer)[i]) if negative != 0 else _F(octets(pointer)[i])
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from onnxbridge.runtime.native.loops import curves
 from onnxbridge.runtime.native.loops.convolution import panels, part_of
-from onnxbridge.runtime.native.loops.data import LANES, longs
-
-_I, _F = types.int64, types.float32
-spread = types.ExternalFunction("onnxbridge_spread", types.void(_I, _I, _I, _I))
-gather = types.ExternalFunction("onnxbridge_gather", types.void(_I, _I, _I, _I, _I, _I, _F, _F))
+from onnxbridge.runtime.native.loops.data import LANES, gather, longs, spread
 
 
 def convolve(x, out, weight, bias, add, tables, zero, spec, scratch, low, high, a, b, unit, part):

@@ -10,10 +10,9 @@ import numpy as np
 
 from onnxbridge.runtime.native.loops.convolution import panels
 from onnxbridge.runtime.native.loops.curves import sigmoid, tanh
-from onnxbridge.runtime.native.loops.data import LANES, floats, inline, longs
+from onnxbridge.runtime.native.loops.data import LANES, floats, longs
 
 
-@inline
 def rows(table, before, batch, hidden):
     """Where the samples' hidden states lie."""
     t = longs(table)
@@ -21,7 +20,6 @@ def rows(table, before, batch, hidden):
         t[r] = before + 4 * r * hidden
 
 
-@inline
 def again(table, batch, hidden, weight, bias, block, wide, add, addstep, out):
     """A block's gates: the weights times h, plus the bias, plus what is to be added unless its address is 0."""
     infinite = np.float32(np.inf)
@@ -31,7 +29,6 @@ def again(table, batch, hidden, weight, bias, block, wide, add, addstep, out):
     )  # fmt: skip
 
 
-@inline
 def store(source, out, row, block, hidden):
     """The valid part of a block of h."""
     x, h = floats(source), floats(out + 4 * (row * hidden + block * LANES))

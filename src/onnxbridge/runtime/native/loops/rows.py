@@ -6,10 +6,9 @@ import numpy as np
 
 from onnxbridge.runtime.native.loops.convolution import pack, panels
 from onnxbridge.runtime.native.loops.curves import exp
-from onnxbridge.runtime.native.loops.data import LANES, floats, inline, longs
+from onnxbridge.runtime.native.loops.data import LANES, floats, longs
 
 _F = np.float32
-_pack = inline(pack)
 
 
 def normalize(source, add, target, total, rows, columns, chunk, scale, shift, epsilon, unit, part):
@@ -40,7 +39,6 @@ def normalize(source, add, target, total, rows, columns, chunk, scale, shift, ep
                 y[i] = (x[i] - mean) * inverse * a[i]
 
 
-@inline
 def _softened(x, y, columns, factor):
     """exp(factor * (x - largest)) of a row, divided by its sum."""
     top = _F(-np.inf)
@@ -75,8 +73,8 @@ def attend(query, key, value, target, room, zeros, spec, factor, unit, part):
     t = longs(table)
     infinite = _F(np.inf)
     b, h = unit // heads, unit % heads
-    _pack(key + 4 * (b * s[9] + h * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
-    _pack(value + 4 * (b * s[13] + h * s[14]), values, 1, columns, wide, 0, s[15], s[16])
+    pack(key + 4 * (b * s[9] + h * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
+    pack(value + 4 * (b * s[13] + h * s[14]), values, 1, columns, wide, 0, s[15], s[16])
     for start in range(0, rows, block):
         n = min(block, rows - start)
         for r in range(n):

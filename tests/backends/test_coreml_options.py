@@ -120,11 +120,90 @@ def test_a_state_is_kept_between_runs():
 def test_states_that_core_ml_does_not_have():
     with pytest.raises(ConversionError, match="states need iOS18"):
         backend.from_hub(counter(), state=["past=present"])
-    growing = model(
-        lambda op, x, past: (op.Relu(x), op.Concat(past, x, axis=0)), ("x", FLOAT, [1]), ("past", FLOAT, [3]), names=("y", "next")
-    )
-    with pytest.raises(ConversionError, match=r"has shape \[3\], its next value \[4\]"):
-        backend.from_hub(growing, state=["past=next"], minimum_deployment_target="iOS18")
+
+
+CACHED = np.random.default_rng(1)
+WEIGHTS = [(CACHED.standard_normal((4, 4)) / 2).astype(np.float32) for _ in range(3)]
+
+
+def decoder(op, x, past):
+    """Attention over a past of keys that grows; keys are values too."""
+    query, key = (op.MatMul(x, w) for w in WEIGHTS[:2])
+    keys = op.Concat(past, key, axis=1)
+    scores = op.Softmax(op.MatMul(query, op.Transpose(keys, perm=[0, 2, 1])))
+    return op.MatMul(op.MatMul(scores, keys), WEIGHTS[2]), op.Identity(keys)
+
+
+def halves(*shape):
+    """Numbers that a state can hold."""
+    return CACHED.standard_normal(shape).astype(np.float16).astype(np.float32)
+
+
+STATE = {"state": ["past=present"], "minimum_deployment_target": "iOS18"}
+
+
+def growing(write=decoder, tokens="length", past=("past",)):
+    return model(write, ("x", FLOAT, [1, tokens, 4]), ("past", FLOAT, [1, *past, 4]), names=("y", "present"))
+
+
+def test_a_cache_that_grows_becomes_a_state_with_a_position(tmp_path):
+    from onnxbridge.runtime.mil import Interpreter
+
+    made = growing()
+    feeds = {"x": halves(1, 2, 4), "past": halves(1, 3, 4)}
+    artifact, far = error(made, feeds, bounds={"past": (0, 6), "length": (1, 3)}, **STATE)
+    assert far < 2e-3  # new keys are rounded to float16
+    description = artifact.model.get_spec().description
+    assert [d.name for d in description.input] == ["x", "position"]
+    assert list(description.state[0].type.stateType.arrayType.shape) == [1, 9, 4]
+    (path,) = backend.save(artifact, tmp_path / "net.mlpackage")
+    assert set(backend.runner(backend.open(path))(feeds)) == {"y", "present"}
+    # from nothing, several tokens and then one by one
+    engine, session = Interpreter(path), ort.session(made, "cpu")
+    past = np.zeros((1, 0, 4), np.float32)
+    for count in (3, 1, 1, 2):
+        x = CACHED.standard_normal((1, count, 4)).astype(np.float32)
+        want = ort.run(session, {"x": x, "past": past})
+        got = engine.run({"x": x, "position": np.array([past.shape[1]])})
+        assert np.abs(got["y"] - want["y"]).max() < 4e-3
+        past = want["present"]
+    with pytest.raises(UsageError, match="a past of 10 does not fit"):
+        backend.runner(artifact)({"x": x, "past": np.zeros((1, 10, 4), np.float32)})
+
+
+def test_attention_s_own_past_grows_too():
+    def write(op, x, past, values):
+        y, keys, values = op.Attention(x, x, x, None, past, values, scale=1.0, is_causal=1, outputs=3)
+        return y, keys, values
+
+    shapes = ("x", FLOAT, [1, 2, 2, 4]), ("k", FLOAT, [1, 2, "past", 4]), ("v", FLOAT, [1, 2, "past", 4])
+    made = model(write, *shapes, names=("y", "next_k", "next_v"))
+    feeds = {"x": halves(1, 2, 2, 4), "k": halves(1, 2, 3, 4), "v": halves(1, 2, 3, 4)}
+    options = {"state": ["k=next_k", "v=next_v"], "minimum_deployment_target": "iOS18", "bounds": {"past": (0, 5)}}
+    artifact, far = error(made, feeds, **options)
+    assert far < 2e-6 and artifact.positions == {"past": "position"}  # what is written are numbers that float16 holds
+
+
+def test_states_that_do_not_grow_behind_themselves_alone():
+    def read_too(op, x, past):
+        y, keys = decoder(op, x, past)
+        return op.Add(y, op.ReduceSum(past, [1], keepdims=1)), keys
+
+    def in_front(op, x, past):
+        return op.Relu(x), op.Concat(x, past, axis=1)
+
+    def cut(op, x, past):
+        return op.Relu(x), op.Slice(op.Concat(past, x, axis=1), [1], [100], [1])
+
+    for write, told in ((read_too, "is read by ReduceSum"), (in_front, "not begin with it"), (cut, "is made by Slice, not by a")):
+        with pytest.raises(ConversionError, match=told) as raised:
+            backend.from_hub(growing(write), **STATE)
+        assert "a cache of a fixed length" in str(raised.value)
+    two = model(decoder, ("x", FLOAT, ["N", 1, 4]), ("past", FLOAT, ["N", "past", 4]), names=("y", "present"))
+    with pytest.raises(ConversionError, match="N, past of .* are dynamic"):
+        backend.from_hub(two, **STATE)
+    feeds = {"x": np.ones((1, 1, 4), np.float32), "past": np.ones((1, 2, 4), np.float32)}
+    assert error(two, feeds, bounds={"N": (1, 1)}, **STATE)[1] < 2e-3
 
 
 def test_mixed_precision_keeps_what_float16_cannot_hold():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,17 @@ class Port:
     shape: tuple[int | str | None, ...]
 
 
+@dataclass(frozen=True)
+class Growth:
+    """How a state grows: along `axis`, whose size is called `label`, by `steps` elements (a number or a size's name) in each run,
+    to `length` at most."""
+
+    axis: int
+    label: str
+    steps: int | str
+    length: int
+
+
 @dataclass
 class CoreMLModel:
     """A Core ML model with the hub's names.
@@ -55,6 +66,8 @@ class CoreMLModel:
         model: coremltools' MLModel, as `ct.convert` gives it.
         inputs, outputs: the hub's names, types and shapes, and Core ML's names, in order.
         states: what the model keeps between runs: its input and, beside it, the name of the output that is its next value.
+        growths: of the states that grow, by the hub's name; positions: by the name of the size that grows, Core ML's input that
+            says how much of it is filled.
         images: the inputs that take pictures, and what happens to a pixel.
         labels: of a classifier, whose scores are the last output.
         notes: what is not as in the hub model: types that Core ML has not, bounds that were chosen, names that were rewritten.
@@ -67,6 +80,8 @@ class CoreMLModel:
     notes: tuple[str, ...] = ()
     unit_roundoff: float | None = None
     states: tuple[tuple[Port, str], ...] = ()
+    growths: Mapping[str, Growth] = field(default_factory=dict)
+    positions: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, Image] = field(default_factory=dict)
     labels: tuple[str | int, ...] = ()
     kind: str = "mlprogram"
@@ -81,8 +96,8 @@ class CoreMLModel:
         states = tuple((p, asked.states[p.hub]) for p in interface.states)
         unit = max(HALF if asked.precision != "fp32" or states else 0.0, STEPS.get(asked.compress, 0.0)) or None
         made = cls(
-            model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), unit, states, asked.images,
-            asked.labels, asked.kind, program,
+            model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), unit, states, interface.growths,
+            interface.positions, asked.images, asked.labels, asked.kind, program,
         )  # fmt: skip
         described = {"short_description": hub.doc_string or hub.graph.doc_string or ""}
         for key, value in (hub.metadata_props | dict(asked.metadata)).items():
@@ -99,6 +114,7 @@ class CoreMLModel:
             "inputs": [asdict(p) for p in made.inputs], "outputs": [asdict(p) for p in made.outputs], "unit": unit,
             "states": [[asdict(p), output] for p, output in states], "images": {k: asdict(v) for k, v in made.images.items()},
             "labels": list(made.labels),
+            **({"growths": {k: asdict(v) for k, v in made.growths.items()}, "positions": made.positions} if made.growths else {}),
         })  # fmt: skip
         if made.notes:
             model.user_defined_metadata[NOTES] = json.dumps(list(made.notes))
@@ -117,7 +133,9 @@ class CoreMLModel:
         }  # fmt: skip
         return cls(
             model, inputs, outputs, tuple(json.loads(notes)) if notes else (), held["unit"],
-            tuple((_port(p), output) for p, output in held["states"]), images, tuple(held["labels"]),
+            tuple((_port(p), output) for p, output in held["states"]),
+            {k: Growth(**v) for k, v in held.get("growths", {}).items()}, held.get("positions", {}), images,
+            tuple(held["labels"]),
         )  # fmt: skip
 
     @cached_property
@@ -134,10 +152,23 @@ class CoreMLModel:
         if missing:
             raise UsageError(f"the input {', '.join(missing)} is missing")
         given = {p.coreml: fed(np.asarray(feeds[p.hub]), p, self.images.get(p.hub)) for p in self.inputs}
-        kept = {p.coreml: np.asarray(feeds[p.hub]).astype(np.float16) for p, _ in self.states}
+        ports = [p for p, _ in self.states]
+        given |= filled(ports, feeds, self.growths, self.positions)
+        kept = {p.coreml: stored(np.asarray(feeds[p.hub]), self.growths.get(p.hub)) for p in ports}
         results, kept = self._predict(given, kept)
         found = {p.hub: _given(self._scores(results, p), p) for p in self.outputs}
-        return found | {output: _given(kept[p.coreml], p) for p, output in self.states}
+        return found | {output: _given(self._grown(kept[p.coreml], p, feeds), p) for p, output in self.states}
+
+    def _grown(self, kept: Array, port: Port, feeds: Mapping[str, Any]) -> Array:
+        """A state's next value: all of it or, of one that grows, what is filled."""
+        growth = self.growths.get(port.hub)
+        if growth is None:
+            return kept
+        steps = growth.steps
+        if isinstance(steps, str):
+            steps = next(np.shape(feeds[p.hub])[p.shape.index(steps)] for p in self.inputs if steps in p.shape)
+        end = np.shape(feeds[port.hub])[growth.axis] + steps
+        return kept[tuple(slice(end) if a == growth.axis else slice(None) for a in range(kept.ndim))]
 
     def _scores(self, results: Mapping[str, Any], port: Port) -> Array:
         """An output; a classifier's scores come as a dictionary by label."""
@@ -218,6 +249,40 @@ def fed(array: Array, port: Port, image: Image | None = None) -> Array:
     if array.dtype.kind in "iub":
         return array.astype(np.int32)
     return array if array.dtype == np.float16 else array.astype(np.float32)
+
+
+def stored(past: Array, growth: Growth | None) -> Array:
+    """A state's value: the past itself or, for a state that grows, at the front of its whole length.
+
+    Raises:
+        UsageError: if it is longer than that.
+    """
+    past = past.astype(np.float16)
+    if growth is None:
+        return past
+    if past.shape[growth.axis] > growth.length:
+        raise UsageError(f"a past of {past.shape[growth.axis]} does not fit the state, which holds {growth.length}")
+    whole: Array = np.zeros([growth.length if a == growth.axis else n for a, n in enumerate(past.shape)], np.float16)
+    whole[tuple(map(slice, past.shape))] = past
+    return whole
+
+
+def filled(
+    states: Sequence[Port], feeds: Mapping[str, Any], growths: Mapping[str, Growth], positions: Mapping[str, str]
+) -> dict[str, Array]:
+    """How much of the growing states is filled, by the inputs that say so.
+
+    Raises:
+        UsageError: if states of one name of a size are not equally full.
+    """
+    found: dict[str, Array] = {}
+    for port in states:
+        growth = growths.get(port.hub)
+        if growth is not None:
+            name, place = positions[growth.label], np.array([np.shape(feeds[port.hub])[growth.axis]], np.int32)
+            if not np.array_equal(found.setdefault(name, place), place):
+                raise UsageError(f"{port.hub} has {place[0]} elements, another past {found[name][0]}: both are {growth.label}")
+    return found
 
 
 def _given(array: Array, port: Port) -> Array:

@@ -13,15 +13,14 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import get_new_symbol, types
 from coremltools.converters.mil.mil.var import Var
 
-from onnxbridge.backends.coreml.artifact import Port
+from onnxbridge.backends.coreml.artifact import Growth, Port
 from onnxbridge.backends.coreml.asked import Asked, Image
+from onnxbridge.backends.coreml.growth import LARGEST, Grown, bounds_of, growth
 from onnxbridge.backends.coreml.names import Names
 from onnxbridge.backends.coreml.types import DECLARED, LOSSY, cast, held
 from onnxbridge.errors import Problem, Source, Unsupported, UsageError
 from onnxbridge.lowering import FAILED
 
-LARGEST = 2048
-"""The bound of a dynamic dimension that nobody bounded; Core ML takes none without."""
 RANK = 5
 
 
@@ -31,7 +30,7 @@ class Interface:
 
     Attributes:
         inputs, states, outputs: in the hub's order; a state is an input that the model keeps between runs.
-        images: by the hub's name.
+        growths: of the states that grow, by the hub's name; positions: the inputs that say how full they are, by the size's name.
         placeholders: of the MIL function, by name.
         flexible: what coremltools has to be told beside the placeholders.
         notes: what is not as in the hub model.
@@ -42,6 +41,8 @@ class Interface:
     inputs: list[Port] = field(default_factory=list)
     states: list[Port] = field(default_factory=list)
     outputs: list[Port] = field(default_factory=list)
+    growths: dict[str, Growth] = field(default_factory=dict)
+    positions: dict[str, str] = field(default_factory=dict)
     placeholders: dict[str, Any] = field(default_factory=dict)
     flexible: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -56,26 +57,31 @@ class Interface:
             for name in names:
                 if name not in known:
                     raise UsageError(f"{what}: the model has no input {name!r}; it has {', '.join(sorted(map(str, known)))}")
-        made = {v.name for v in graph.outputs}
+        made = {v.name: v for v in graph.outputs}
         for name, result in self.asked.states.items():
             if result not in made:
-                raise UsageError(f"state {name}={result}: the model has no output {result!r}")
+                raise UsageError(f"state {name}={result}: the model has no output {result!r}; it has {', '.join(map(str, made))}")
         if not graph.inputs:
             self.problems.append(Problem("input", "Core ML takes no model without inputs"))
         for value in graph.inputs:
             try:
-                self._one(value)
+                self._one(value, made.get(self.asked.states.get(value.name or "")))
             except Unsupported as e:
                 self.problems.append(Problem("input", e.reason, e.hint, (Source(node=value.name or ""),)))
+        for label in dict.fromkeys(g.label for g in self.growths.values()):
+            alone = len({g.label for g in self.growths.values()}) == 1
+            name = self.positions[label] = self._names.take("position" if alone else f"position_{label}")
+            self.placeholders[name] = mb.placeholder(shape=[1], dtype=types.int32)
+            self.notes.append(f"the input {name} says how many elements of the states along {label} are filled")
         if not self.inputs and self.states:
             self.problems.append(Problem("input", "all inputs are states; Core ML takes no model without inputs"))
 
-    def _one(self, value: ir.Value) -> None:
+    def _one(self, value: ir.Value, result: ir.Value | None) -> None:
         hub = value.name or ""
         dtype, dims = outer(value, self.asked, self.notes), _dims(value)
         name = self._named(hub, "input")
-        if hub in self.asked.states:
-            self._state(value, name, dims)
+        if result is not None:
+            self._state(value, result, name, dims)
         elif hub in self.asked.images:
             self._image(value, name, dims, self.asked.images[hub])
         else:
@@ -91,16 +97,29 @@ class Interface:
             self.notes.append(f"the {what} {hub} is called {name}")
         return name
 
-    def _state(self, value: ir.Value, name: str, dims: tuple[int | str | None, ...]) -> None:
+    def _state(self, value: ir.Value, result: ir.Value, name: str, dims: tuple[int | str | None, ...]) -> None:
         if ct.target[self.asked.target] < ct.target.iOS18:
             raise Unsupported("states need iOS18", "minimum_deployment_target='iOS18'")
-        fixed = tuple(d for d in dims if isinstance(d, int))
-        if not dims or len(fixed) != len(dims) or held(value.dtype) not in (types.fp16, types.fp32):
-            raise Unsupported("a state is a float tensor of a fixed shape", "give it the shape of a cache at its longest")
-        self.placeholders[name] = mb.state_tensor_placeholder(fixed, dtype=types.fp16)
+        if not dims or held(value.dtype) not in (types.fp16, types.fp32):
+            raise Unsupported("a state is a tensor of floats")
+        sizes = [self._only(d) for d in dims]
+        grows, told = None, ""
+        if not all(isinstance(n, int) for n in sizes):
+            grows = self.growths[value.name or ""] = growth(value, result, sizes, self.asked.bounds)
+            sizes[grows.axis] = grows.length
+            told = f", {grows.length} long along axis {grows.axis}"
+            if bounds_of(grows.label, self.asked.bounds)[1] is None:
+                told += f" since nobody bounded {grows.label}"
+        self.placeholders[name] = mb.state_tensor_placeholder(tuple(n for n in sizes if isinstance(n, int)), dtype=types.fp16)
         self.states.append(Port(value.name or "", name, _hub_type(value), dims))
-        result = self.asked.states[value.name or ""]
-        self.notes.append(f"the input {value.name} is a state in float16, zero at first; its next value is that of {result}")
+        self.notes.append(
+            f"the input {value.name} is a state in float16{told}, zero at first; its next value is that of {result.name}"
+        )
+
+    def _only(self, dim: int | str | None) -> int | str | None:
+        """A size; one that is bounded to a single number is that number."""
+        low, high = self.asked.bounds.get(dim, (0, None)) if isinstance(dim, str) else (0, None)
+        return low if low == high else dim
 
     def _image(self, value: ir.Value, name: str, dims: tuple[int | str | None, ...], image: Image) -> None:
         laid = dims if image.layout == "NCHW" or len(dims) != 4 else (dims[0], dims[3], dims[1], dims[2])
@@ -131,14 +150,14 @@ class Interface:
                      for a, (c, d) in enumerate(zip(columns, dims, strict=True))]  # fmt: skip
             return shape, ct.EnumeratedShapes(shapes=[list(s) for s in few], default=list(few[0]))
         shape, ranges = [], []
-        for axis, dim in enumerate(dims):
+        for axis, dim in enumerate(map(self._only, dims)):
             if isinstance(dim, int):
                 shape.append(dim)
                 ranges.append(dim)
                 continue
             label = dim or f"{hub}[{axis}]"
             if label not in self._symbols:
-                low, high = self.asked.bounds.get(label, (1, None))
+                low, high = bounds_of(label, self.asked.bounds)
                 if high is None:
                     self.notes.append(f"the dimension {label} is bounded by {LARGEST}, since Core ML needs a bound")
                 self._symbol(label, max(low, 1), max(LARGEST if high is None else high, low, 1))
@@ -150,9 +169,12 @@ class Interface:
     def _symbol(self, label: Any, low: int, high: int) -> tuple[Any, int, int]:
         return self._symbols.setdefault(label, (get_new_symbol(), low, high))
 
-    def inside(self, given: Var, value: ir.Value) -> Var:
+    def inside(self, given: Var, value: ir.Value, function: Any) -> Var | Grown:
         """The program's own value behind an input."""
         inner = held(value.dtype)
+        if value.name in self.growths:
+            grows = self.growths[value.name]
+            return Grown(given, function.inputs[self.positions[grows.label]], grows, inner)
         if value.name in self.asked.states:
             given = cast(mb.read_state(input=given), inner)
         elif value.name in self.asked.images:
@@ -199,7 +221,9 @@ class Interface:
         return given
 
     def _keep(self, function: Any, hub: str, result: Var) -> None:
-        """Write a state's next value."""
+        """Write a state's next value; one that grows is written where it is concatenated."""
+        if hub in self.growths:
+            return
         port = next(p for p in self.states if p.hub == hub)
         if tuple(result.shape) != tuple(port.shape):
             raise Unsupported(f"the state {hub} has shape {list(port.shape)}, its next value {list(result.shape)}",

@@ -163,7 +163,7 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
         values = _Values(mil)
         if not refused:
             names = {p.hub: p.coreml for p in (*interface.inputs, *interface.states)}
-            values |= {v: interface.inside(function.inputs[names[v.name or ""]], v) for v in model.graph.inputs}
+            values |= {v: interface.inside(function.inputs[names[v.name or ""]], v, function) for v in model.graph.inputs}
         else:  # the operators are looked at all the same
             values |= {v: stand_in(v) for v in model.graph.inputs}
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.backends.coreml.artifact import fed
+from onnxbridge.backends.coreml.artifact import fed, filled, stored
 from onnxbridge.backends.coreml.interface import Interface
 from onnxbridge.backends.coreml.types import is_float
 from onnxbridge.errors import UsageError
@@ -37,9 +37,11 @@ def ranges(program: Any, interface: Interface, model: ir.Model) -> dict[str, flo
             missing = [p.hub for p in (*interface.inputs, *interface.states) if p.hub not in sample]
             if missing:
                 raise UsageError(f"calibration: the input {', '.join(missing)} is missing")
-            engine.reset()
+            for port in interface.states:
+                engine.states[port.coreml].value = stored(np.asarray(sample[port.hub]), interface.growths.get(port.hub))
             images = interface.asked.images
             given = {p.coreml: fed(np.asarray(sample[p.hub]), p, images.get(p.hub)) for p in interface.inputs}
+            given |= filled(interface.states, sample, interface.growths, interface.positions)
             for name, value in engine.run(given).items():
                 array = np.abs(np.asarray(value, np.float64))
                 found[name] = max(found[name], float(array[np.isfinite(array)].max(initial=0.0)))

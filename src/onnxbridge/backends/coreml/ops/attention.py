@@ -8,6 +8,7 @@ from coremltools.converters.mil._deployment_compatibility import AvailableTarget
 from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.block import curr_opset_version
 
+from onnxbridge.backends.coreml.growth import Grown
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import broadcast, numbers, reshaped, select, size, sizes
 from onnxbridge.backends.coreml.types import cast, like
@@ -20,6 +21,13 @@ def _heads(x, count):
         return x
     batch, sequence, features = sizes(x)
     return mb.transpose(x=reshaped(x, [batch, sequence, count, features // count]), perm=[0, 2, 1, 3])
+
+
+def _behind(past, new):
+    """The past with new elements behind it."""
+    if isinstance(past, Grown):
+        return cast(past.followed_by(new), types.fp32)
+    return mb.concat(values=[cast(past, types.fp32), new], axis=2)
 
 
 def _repeated(x, times):
@@ -38,12 +46,12 @@ def attention(
     softmax_precision=None, outputs: Outputs,
 ):  # fmt: skip
     flat, kind = Q.rank == 3, Q.dtype
-    Q, K, V, past_key, past_value = (v if v is None else cast(v, types.fp32) for v in (Q, K, V, past_key, past_value))
+    Q, K, V = (cast(v, types.fp32) for v in (Q, K, V))
     q, k, v = _heads(Q, q_num_heads), _heads(K, kv_num_heads), _heads(V, kv_num_heads)
     past = 0
     if past_key is not None:
-        past = size(past_key, 2)
-        k, v = mb.concat(values=[past_key, k], axis=2), mb.concat(values=[past_value, v], axis=2)
+        past = past_key.position if isinstance(past_key, Grown) else size(past_key, 2)
+        k, v = _behind(past_key, k), _behind(past_value, v)
     present = k, v
     groups = int(q.shape[1]) // int(k.shape[1])
     k, v = _repeated(k, groups), _repeated(v, groups)

@@ -5,8 +5,9 @@ import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
+from onnxbridge.backends.coreml.growth import Grown
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, numbers, product, reshaped, select, size, sizes
+from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, numbers, product, reshaped, select, size, sizes, vector
 from onnxbridge.backends.coreml.types import cast, held, like, narrow
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Ints, Outputs
@@ -90,6 +91,8 @@ def transpose(data, *, perm=None):
 
 @rule("Concat")
 def concat(*inputs, axis):
+    if isinstance(inputs[0], Grown):
+        return inputs[0].followed_by(concat(*inputs[1:], axis=axis))
     if len(inputs) == 1:
         return inputs[0]
     if inputs[0].dtype == types.bool:
@@ -114,6 +117,8 @@ def split(input, split: Ints | None = None, *, axis=0, num_outputs=None, outputs
 
 @rule("Shape")
 def shape(data, *, start=0, end=None):
+    if isinstance(data, Grown):
+        return vector(data.sizes[start:end])
     axes = range(data.rank)[start:end]
     if fixed(data, axes):
         return mb.const(val=np.array([data.shape[a] for a in axes], np.int32))

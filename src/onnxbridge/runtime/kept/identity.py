@@ -16,7 +16,7 @@ from onnxbridge.runtime.native import drive, machine
 
 _BLOCK = 1 << 20
 _PACKAGES = ("numpy", "onnx", "onnx_ir", "ml_dtypes", "numba", "llvmlite")
-_IRRELEVANT = ("ONNXBRIDGE_CACHE", "ONNXBRIDGE_KEEP")
+_IRRELEVANT = tuple(f"ONNXBRIDGE_{name}" for name in ("CACHE", "KEEP", "MXNET_PYTHON", "THREADS"))  # threads are asked for
 
 Source = tuple[str, int, int]  # a file of Python source, when it was changed, and its size
 

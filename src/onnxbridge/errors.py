@@ -13,9 +13,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from onnxbridge.problems import Problem, Source, merge
+
+__all__ = [
+    "ConversionError", "LimitError", "LossyStep", "MissingFrameworkError", "OnnxbridgeError", "Problem", "Source",
+    "UnsafeFileError", "Unsupported", "UsageError", "VerificationError", "merge",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """What problems are made of is imported when there is one."""
+    if name in ("Problem", "Source", "merge"):
+        from onnxbridge import problems
+
+        return getattr(problems, name)
+    raise AttributeError(f"module 'onnxbridge.errors' has no attribute {name!r}")
 
 
 class OnnxbridgeError(Exception):
@@ -70,60 +86,6 @@ class Unsupported(Exception):
         super().__init__(reason)
         self.reason = reason
         self.hint = hint
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where an operator comes from, in the user's terms: `file:line in scope`, or the framework's own node name."""
-
-    file: str = ""
-    line: int = 0
-    scope: str = ""
-    node: str = ""
-
-    def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.file else f"node {self.node!r}" if self.node else ""
-        return " in ".join(part for part in (place, self.scope) if part) or "an unknown place"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"file": self.file, "line": self.line, "scope": self.scope, "node": self.node}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One reason why an operator cannot be converted, with every place where it occurs."""
-
-    op: str
-    reason: str
-    hint: str = ""
-    places: tuple[Source, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "op": self.op,
-            "reason": self.reason,
-            "hint": self.hint,
-            "count": len(self.places),
-            "places": [place.as_dict() for place in self.places],
-        }
-
-    def __str__(self) -> str:
-        lines = [f"  {self.op} x{len(self.places)}: {self.reason}"]
-        if self.places:
-            more = len(self.places) - 1
-            lines.append(f"      at {self.places[0]}" + (f", and {more} more" if more else ""))
-        if self.hint:
-            lines.append(f"      hint: {self.hint}")
-        return "\n".join(lines)
-
-
-def merge(problems: Iterable[Problem]) -> list[Problem]:
-    """Join the problems that differ only in their places, in the order in which they were first met."""
-    merged: dict[tuple[str, str, str], tuple[Source, ...]] = {}
-    for p in problems:
-        key = (p.op, p.reason, p.hint)
-        merged[key] = merged.get(key, ()) + p.places
-    return [Problem(*key, places=places) for key, places in merged.items()]
 
 
 class ConversionError(OnnxbridgeError):

@@ -13,19 +13,15 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onnxbridge.errors import LimitError
 
 COUNTED = 1 << 20  # arrays below this size are not counted one by one: loop trips bound them
-
-
-BOUNDS = ("tensor_bytes", "total_bytes", "rank", "trips", "items")
 
 
 @cache
@@ -41,12 +37,11 @@ def _physical_memory() -> int:
     return most
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What one run may take. `seconds` None is no limit."""
 
-    tensor_bytes: int = field(default_factory=lambda: _physical_memory() // 2)
-    total_bytes: int = field(default_factory=lambda: _physical_memory() * 4 // 5)
+    tensor_bytes: int = _physical_memory() // 2
+    total_bytes: int = _physical_memory() * 4 // 5
     rank: int = 32
     trips: int = 10_000_000
     items: int = 1_000_000
@@ -54,11 +49,11 @@ class Limits:
 
     def allow(self, used: Limits) -> bool:
         """Whether what these are the least limits for is within these limits, but for the time."""
-        return all(getattr(used, name) <= getattr(self, name) for name in BOUNDS)
+        return all(taken <= most for taken, most in zip(used[:-1], self[:-1], strict=True))
 
     def joined(self, other: Limits) -> Limits:
         """The larger of both in everything but the time, which none is set for."""
-        return Limits(**{name: max(getattr(self, name), getattr(other, name)) for name in BOUNDS})
+        return Limits(*map(max, self[:-1], other[:-1]))
 
 
 class Budget:

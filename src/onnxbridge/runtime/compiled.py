@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported, UsageError
 from onnxbridge.hub import calls, io
-from onnxbridge.hub.limits import BOUNDS, Budget, Limits, limited
+from onnxbridge.hub.limits import Budget, Limits, limited
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import array_of
 from onnxbridge.lowering import Body, Call, Ref
@@ -66,7 +66,7 @@ class Compiled:
         self._recording: Recording | None = None
         self._recorded: Any = None
         self._last: Any = None
-        self._used = Limits(**dict.fromkeys(BOUNDS, 0))
+        self._used = Limits(0, 0, 0, 0, 0)
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.

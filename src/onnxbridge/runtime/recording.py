@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,43 +13,44 @@ from onnxbridge.hub.limits import Budget
 from onnxbridge.runtime.native import drive, tape
 
 Array = np.ndarray[Any, Any]
+Row = tuple[int, bytes, int]  # a function, its arguments, and in how many pieces the work comes
 Patch = tuple[int, int, int]  # an argument, the slot of an array that comes anew each time, and the distance from its address
 
 
-@dataclass(slots=True)
 class Calls:
-    """Calls of machine code in a row: their arguments one after the other, the table, and which argument is whose address."""
+    """Calls of machine code in a row: their arguments one after the other, the table, and which argument is whose address.
 
-    arguments: Array
-    table: Array
-    patches: list[Patch]
-    rows: list[tuple[int, bytes, int]] = field(default_factory=list)  # as they were recorded
-    frees: list[int] = field(default_factory=list)
-    state: Any = None
+    `rows` are the calls as they were recorded.
+    """
+
+    __slots__ = ("arguments", "frees", "patches", "rows", "state", "table")
+
+    def __init__(
+        self, arguments: Array, table: Array, patches: list[Patch], rows: Sequence[Row] = (), frees: Sequence[int] = ()
+    ) -> None:
+        self.arguments, self.table, self.patches = arguments, table, patches
+        self.rows, self.frees = rows, frees
+        self.state = None
+        if drive.threads() > 1 and bool((table[:, 2] > 1).any()):  # the counters that threads need to share the work
+            self.state = np.zeros(len(table) * drive.STATE, np.int64)
 
     @staticmethod
-    def of(rows: list[tuple[int, bytes, int]], patches: list[Patch], frees: list[int]) -> Calls:
+    def of(rows: Sequence[Row], patches: list[Patch], frees: Sequence[int]) -> Calls:
         """The table of recorded calls: function, arguments, pieces."""
         arguments = np.frombuffer(b"".join(packed for _, packed, _ in rows), np.int64).copy()
         places = itertools.accumulate((len(packed) for _, packed, _ in rows), initial=address(arguments))
         table = np.array([(function, place, units) for (function, _, units), place in zip(rows, places, strict=False)], np.int64)
-        return Calls(arguments, table, patches, rows, frees, room(table))
+        return Calls(arguments, table, patches, rows, frees)
 
 
-def room(table: Array) -> Array | None:
-    """The counters that threads need to share the work of a table, where they do."""
-    if drive.threads() > 1 and bool((table[:, 2] > 1).any()):
-        return np.zeros(len(table) * drive.STATE, np.int64)
-    return None
-
-
-@dataclass(slots=True)
 class Aside:
     """A step that Python runs each time, on a frame; `targets` are the slots that it fills."""
 
-    run: Callable[[list[Any], Budget, Any], None]
-    targets: tuple[int, ...]
-    frees: list[int] = field(default_factory=list)
+    __slots__ = ("frees", "run", "targets")
+
+    def __init__(self, run: Callable[[list[Any], Budget, Any], None], targets: Sequence[int]) -> None:
+        self.run, self.targets = run, targets
+        self.frees: list[int] = []
 
 
 class Recording:

@@ -21,7 +21,7 @@ import numpy as np
 from onnxbridge.hub.limits import Limits
 from onnxbridge.runtime.kept import identity, store
 from onnxbridge.runtime.native import link, machine
-from onnxbridge.runtime.recording import Calls, Recording, address, room
+from onnxbridge.runtime.recording import Calls, Recording, address
 
 MAGIC = b"OBRUN\x001\n"
 HEAD = struct.Struct("<8sIIQI")
@@ -38,7 +38,7 @@ class Entry:
         self.input_names: list[str] = header["input_names"]
         self.output_names: list[str] = header["output_names"]
         self.fed = [(name, np.dtype(dtype), tuple(shape), tuple(strides)) for name, dtype, shape, strides in header["fed"]]
-        self._used = Limits(**header["used"])
+        self._used = Limits(*header["used"])
 
     def fits(self, feeds: Mapping[str, Any], limits: Limits) -> list[np.ndarray[Any, Any]] | None:
         """The inputs in order, if they lie in memory as those of the recorded run, and its budget is within the limits."""
@@ -145,7 +145,7 @@ def _made(memory: mmap.mmap, header: dict[str, Any]) -> Recording | None:
         outputs.append(len(frame))
         frame.append(None if kind == "nothing" else _view(arena if kind == "arena" else constants, *rest))
     made = Recording(frame, tuple(outputs))
-    made.items = [Calls(arguments, table, patches, state=room(table))]
+    made.items = [Calls(arguments, table, patches)]
     made.tape.kept += [whole, buffer]
     return made
 

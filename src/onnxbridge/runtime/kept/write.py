@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from onnxbridge.hub.limits import BOUNDS, Limits
+from onnxbridge.hub.limits import Limits
 from onnxbridge.runtime.kept import external, identity, store
 from onnxbridge.runtime.kept.entry import ALIGNED, ARENA, CONSTANTS, HEAD, MAGIC, PAGE
 from onnxbridge.runtime.native import link, machine
@@ -95,7 +95,7 @@ def keep(
         return False
     header |= {
         "input_names": list(inputs), "output_names": outputs, "sources": files,
-        "used": {name: getattr(used, name) for name in BOUNDS},
+        "used": used[:-1],
     }  # fmt: skip
     kind = zlib.crc32(json.dumps(header["fed"]).encode())
 

@@ -12,14 +12,16 @@ import ctypes
 import functools
 import itertools
 import os
-import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxbridge.runtime.native.machine import assembled, kept, loaded, symbol, triple
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
 
 Array = np.ndarray[Any, Any]
 
@@ -204,13 +206,15 @@ class _Crew:
         self.busy = threading.Lock()
         self.gate = np.zeros(16, np.int64)
         self.tickets = itertools.count(1)
-        self.jobs: list[queue.SimpleQueue[tuple[int, ...]]] = []
+        self.jobs: list[SimpleQueue[tuple[int, ...]]] = []
         self.helpers: list[threading.Thread] = []
         self.processor = -1
 
     def grow(self, helpers: int) -> None:
         while len(self.jobs) < helpers:
-            jobs: queue.SimpleQueue[tuple[int, ...]] = queue.SimpleQueue()
+            from queue import SimpleQueue
+
+            jobs: SimpleQueue[tuple[int, ...]] = SimpleQueue()
             self.jobs.append(jobs)
             self.helpers.append(threading.Thread(target=_help, args=(jobs,), daemon=True, name="onnxbridge"))
             self.helpers[-1].start()
@@ -243,7 +247,7 @@ def _system() -> Callable[[], int]:
 _processor = _system()
 
 
-def _help(jobs: queue.SimpleQueue[tuple[int, ...]]) -> None:
+def _help(jobs: SimpleQueue[tuple[int, ...]]) -> None:
     follow = _functions()[3]
     while True:
         follow(*jobs.get())

@@ -8,7 +8,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +158,8 @@ def _read(path: Path | None) -> bytes | None:
 def _write(path: Path | None, content: bytes) -> None:
     """Keep a file if that is possible; nobody sees half of it."""
     if path is not None:
+        import tempfile
+
         with contextlib.suppress(OSError):
             handle, temporary = tempfile.mkstemp(dir=path.parent)
             with os.fdopen(handle, "wb") as file:

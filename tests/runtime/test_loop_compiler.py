@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from onnxbridge.runtime.native import build, compiler, machine
-from onnxbridge.runtime.native.compiler.kinds import Pointer, shared
+from onnxbridge.runtime.native.compiler.kinds import Entry, Pointer, shared
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite there is no machine code")
 
@@ -22,7 +22,7 @@ NUMBERS = (-9, -8, -1, 0, 1, 2, 7, 8, 100)
 def called(body, signature):
     """Compile a function that writes into `out`, its first argument: eight int64s."""
     name = f"tried_{body.__name__}_{abs(hash(body))}"
-    text, needs = compiler.entered(body, name, signature)
+    text, needs = compiler.entered(Entry(body, signature), name)
     assert not needs
     (address,) = machine.loaded(machine.assembled(text), name)
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
@@ -199,7 +199,7 @@ def summed(out, x, n):
 
 
 def test_a_sum_takes_vectors_of_the_processor():
-    text, _ = compiler.entered(summed, "summed", "ppi")
+    text, _ = compiler.entered(Entry(summed, "ppi"), "summed")
     binding, target = machine.llvm(), machine.target()
     module = binding.parse_assembly(text)
     builder = binding.create_pass_builder(target, binding.create_pipeline_tuning_options(speed_level=3))
@@ -263,7 +263,7 @@ def few(out):
 )  # fmt: skip
 def test_what_loops_do_not_have_is_refused_with_its_line(body, signature, reason):
     with pytest.raises(TypeError, match=rf"test_loop_compiler.py:\d+: {body.__name__}: .*{reason}"):
-        compiler.entered(body, "refused", signature)
+        compiler.entered(Entry(body, signature), "refused")
 
 
 def few_more(out):
@@ -271,14 +271,14 @@ def few_more(out):
 
 
 def test_helpers_that_are_shared_stand_by_themselves():
-    text, needs = compiler.alone(helping)
+    text, needs = compiler.alone(helping, "by_itself")
     assert not needs
-    assert "define  void @onnxbridge_test_loop_compiler_helping(i64 %a, i64 %b)" in text
-    _, needs = compiler.entered(few_more, "entered", "p")
+    assert "void @by_itself(i64 %a, i64 %b)" in text
+    _, needs = compiler.entered(Entry(few_more, "p"), "entered")
     assert needs == {"test_loop_compiler.helping"}
 
 
 def test_a_loop_brings_what_it_calls():
-    build.loop("convolution", "convolve", "ppppppppffffu")
+    build.loop("convolution", "convolve")
     for name in ("onnxbridge_product", "onnxbridge_curves_run", "onnxbridge_convolution_panels"):
         assert machine.outside(name)

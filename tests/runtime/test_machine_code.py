@@ -51,11 +51,11 @@ def test_what_is_no_object_file_of_this_system_is_left_to_llvm():
 MIXED = """
 import sys
 from onnxbridge.runtime.native import build, machine
-build.loop("layout", "interleaved", "ppiiiiu")
+build.loop("layout", "interleaved")
 machine.folder.cache_clear()
 assert "llvmlite" not in sys.modules
 machine.os.environ["ONNXBRIDGE_CACHE"] = sys.argv[1]
-build.loop("recurrent", "lstm", "ppppppppiiiu")
+build.loop("recurrent", "lstm")
 """
 
 
@@ -63,7 +63,7 @@ build.loop("recurrent", "lstm", "ppppppppiiiu")
 def test_what_is_compiled_late_finds_what_was_loaded_early(tmp_path):
     from onnxbridge.runtime.native.build import loop
 
-    loop("layout", "interleaved", "ppiiiiu")  # kept from now on
+    loop("layout", "interleaved")  # kept from now on
     command = [sys.executable, "-c", MIXED, str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -113,7 +113,7 @@ def _shuffle(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         y = pool.empty(seen.shape)
         pixels = y.size // (groups * each)
         chunk, units = chunks(pixels, 2 * groups * each)
-        loop("layout", "interleaved", "ppiiiiu")(address(seen), address(y), pixels, groups, each, chunk, units=units)
+        loop("layout", "interleaved")(address(seen), address(y), pixels, groups, each, chunk, units=units)
         return y.transpose(0, 3, 1, 2)
 
     draft.join([j, i, k], "Shuffle", run, [split.sources[0]], whole.targets)

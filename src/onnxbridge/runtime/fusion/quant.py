@@ -40,7 +40,7 @@ def _run(step: Step, scale: float, zero: Any, pool: Pool) -> Callable[..., Any]:
         y = room(x, pool, after)
         if x.dtype != before or x.strides != tuple(s // after.itemsize * before.itemsize for s in y.strides):
             return plain(x, *more, **attrs)
-        kernel = loop("quant", "dequantize" if back else "quantize", "ppiiiifu")
+        kernel = loop("quant", "dequantize" if back else "quantize")
         chunk, units = chunks(x.size)
         kernel(address(x), address(y), x.size, chunk, negative, base, scale, units=units)
         return y

@@ -40,7 +40,7 @@ def copy(x: Array, y: Array) -> None:
     axes = [*axes[:1], *[(1, 0, 0)] * (4 - len(axes)), *axes[1:]] if len(axes) > 1 else [(1, 0, 0)] * (4 - len(axes)) + axes
     chunk, units = chunks(axes[0][0], 2 * math.prod(a[0] for a in axes[1:]))
     spec, where = numbers(*(a[0] for a in axes), *(a[1] // 4 for a in axes), *(a[2] // 4 for a in axes), chunk)
-    loop("layout", "copied", "pppu")(address(x), address(y), where, units=units)
+    loop("layout", "copied")(address(x), address(y), where, units=units)
 
 
 def _merged(x: Array, y: Array) -> list[tuple[int, int, int]]:
@@ -65,7 +65,7 @@ def last(x: Array, pool: Pool) -> Array:
     if x.flags.c_contiguous and x.dtype == np.float32:
         samples, channels, height, width = x.shape
         chunk, units = chunks(height * width, 2 * channels)
-        loop("layout", "channels_last", "ppiiiiu")(
+        loop("layout", "channels_last")(
             address(x), address(y), samples, channels, height * width, chunk, units=samples * units
         )
     else:

@@ -67,13 +67,9 @@ class Loop:
 
 
 @functools.cache
-def loop(module: str, name: str, signature: str) -> Loop:
-    """The function `name` of `loops/module.py` for arguments of these kinds: i is an int64, p an address or 0, f a float32.
-
-    A last kind of u says that the work comes in pieces: the function also takes the piece's and the thread's number.
-    """
-    symbol = f"onnxbridge_loop_{module}_{name}"
-    address = _ready(module, name, symbol, lambda body: compiler.entered(body, symbol, signature), signature)
+def loop(module: str, name: str) -> Loop:
+    """The function `name` of `loops/module.py`."""
+    address, signature = _ready(module, name, f"onnxbridge_loop_{module}_{name}", compiler.entered)
     _signatures[address] = signature
     return Loop(address, signature)
 
@@ -84,26 +80,26 @@ def signature_of(address: int) -> str:
 
 
 @functools.cache
-def _helper(module: str, name: str) -> int:
-    """The address of a helper of loops that is compiled by itself."""
-    symbol = f"onnxbridge_{module}_{name}"
-    return _ready(module, name, symbol, compiler.alone, "")
+def _helper(module: str, name: str) -> None:
+    """Load a helper of loops that is compiled by itself."""
+    _ready(module, name, f"onnxbridge_{module}_{name}", compiler.alone)
 
 
-def _ready(module: str, name: str, symbol: str, written: Callable[[Any], tuple[str, set[str]]], signature: str) -> int:
-    """Load a function of `loops/`, and what it needs before it: the names of that stand before the object file."""
+def _ready(module: str, name: str, symbol: str, written: Callable[[Any, str], tuple[str, set[str]]]) -> tuple[int, str]:
+    """The address and the signature of a function of `loops/`, which are loaded with all that it calls."""
 
     def make() -> bytes:
-        body = getattr(importlib.import_module(f"onnxbridge.runtime.native.loops.{module}"), name)
-        text, needs = written(body)
-        return " ".join(sorted(needs)).encode() + b"\0" + assembled(text)
+        found = getattr(importlib.import_module(f"onnxbridge.runtime.native.loops.{module}"), name)
+        text, needs = written(found, symbol)
+        return " ".join([found.signature, *sorted(needs)]).encode() + b"\0" + assembled(text)
 
-    needs, _, image = kept(symbol, f"{signature}\0{_recipe()}", make).partition(b"\0")
-    for other in needs.decode().split():
+    head, _, image = kept(symbol, _recipe(), make).partition(b"\0")
+    signature, *needs = head.decode().split()
+    for other in needs:
         group, _, helper = other.partition(".")
         if helper:
             _helper(group, helper)
         else:
             importlib.import_module(f"onnxbridge.runtime.native.{group}").load()
     (address,) = loaded(image, symbol)
-    return address
+    return address, signature

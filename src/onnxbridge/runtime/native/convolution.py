@@ -53,7 +53,7 @@ def bent(x: Array, ending: Ending, pool: Pool) -> Array:
     data = last(x, pool) if swapped else plain(x, pool)
     y = pool.empty(data.shape)
     chunk, units = chunks(y.size, 4)
-    loop("curves", "apply", "ippiiffffu")(
+    loop("curves", "apply")(
         ending.kind, address(data), address(y), y.size, chunk, ending.low, ending.high, ending.a, ending.b, units=units
     )
     return first(y) if swapped else y
@@ -61,7 +61,7 @@ def bent(x: Array, ending: Ending, pool: Pool) -> Array:
 
 def packed(*weights: Array) -> Array:
     """Weights (taps, depth, columns) of any strides as panels for the tiles, one after the other."""
-    pack = loop("convolution", "pack", "ppiiiiii")
+    pack = loop("convolution", "pack")
     sizes = [w.shape[0] * w.shape[1] * whole(w.shape[2]) for w in weights]
     y = np.empty(sum(sizes), np.float32)
     at = address(y)
@@ -126,9 +126,9 @@ def convolution(
     nothing = address(zeros)
     if few:
         minimal.load()
-        run = loop("minimal", "convolve", "pppppppppffffu")
+        run = loop("minimal", "convolve")
     else:
-        run = loop("convolution", "depthwise" if each else "convolve", "ppppppppffffu")
+        run = loop("convolution", "depthwise" if each else "convolve")
     known: dict[tuple[int, ...], _Geometry] = {}
 
     def geometry(x: Array) -> _Geometry:
@@ -218,7 +218,7 @@ def _framed(x: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
     n, c, h, w = x.shape
     y = pool.empty((n, h + top + bottom, w + left + right, c))
     spec, where = numbers(*(s // 4 for s in x.strides), top, bottom, left, right)
-    loop("layout", "framed", "ppiiiip")(address(x), address(y), n, c, h, w, where)
+    loop("layout", "framed")(address(x), address(y), n, c, h, w, where)
     return y
 
 
@@ -229,7 +229,7 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
     weights = packed(*(w[None, k : k + slab] for k in range(0, depth, slab)))
     biases, zeros = filled(bias, 1, columns), np.zeros(whole(columns), np.float32)
     where = (address(weights), address(biases), address(zeros))
-    run = loop("convolution", "multiply", "ppppppppffffu")
+    run = loop("convolution", "multiply")
     known: dict[int, tuple[Array, Array, int, int]] = {}
 
     def geometry(rows: int) -> tuple[Array, Array, int, int]:

@@ -72,7 +72,7 @@ def convolution(
     zeros = np.full(channels + _SLACK, nought, np.uint8)
     where = tuple(map(address, (weights, offset, factor, shift)))
     kind, nothing = _KINDS[np.dtype(result.dtype)], address(zeros)
-    run = loop("integers", "depthwise" if each else "convolve", "ppppppppppffu")
+    run = loop("integers", "depthwise" if each else "convolve")
     known: dict[tuple[int, ...], Any] = {}
 
     def geometry(x: Array) -> Any:
@@ -152,7 +152,7 @@ def _framed(x: Array, frame: Sequence[int], fill: int, signs: int, pool: Pool) -
     high, wide = h + frame[0] + frame[1], w + frame[2] + frame[3]
     held, at = pool.scratch(n * high * wide * c + _SLACK)
     spec, where = numbers(n, c, h, w, *x.strides, *frame, fill, signs)
-    loop("integers", "framed", "pppu")(address(x), at, where, units=n * high)
+    loop("integers", "framed")(address(x), at, where, units=n * high)
     return held, at
 
 
@@ -162,7 +162,7 @@ def combined(x: Array, y: Array, a: float, b: float, c: float, zero: Any, low: f
     chunk, units = chunks(x.size)
     signs = (int(v.dtype == np.int8) for v in (x, y, z))
     spec, where = numbers(x.size, chunk, *signs, int(zero))
-    loop("integers", "combined", "ppppfffffu")(address(x), address(y), address(z), where, a, b, c, low, high, units=units)
+    loop("integers", "combined")(address(x), address(y), address(z), where, a, b, c, low, high, units=units)
     return z
 
 
@@ -184,6 +184,6 @@ def largest(x: Array, w: Window, out: Sequence[int], pool: Pool) -> Array:
     (top, _), (left, _) = w.pads
     signs = 128 if x.dtype == np.int8 else 0
     spec, where = numbers(n, height, width, c, *w.kernel, *w.strides, *w.dilations, top, left, *out, signs)
-    loop("integers", "maximum", "pppu")(at, address(y), where, units=n * out[0])
+    loop("integers", "maximum")(at, address(y), where, units=n * out[0])
     del held
     return first(y)

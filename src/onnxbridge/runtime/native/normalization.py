@@ -27,7 +27,7 @@ def normalized(x: Array, add: Array | None, scale: Array, shift: Array | None, e
     columns = x.shape[-1]
     rows = x.size // columns
     chunk, units = chunks(rows, 4 * columns)
-    loop("rows", "normalize", "ppppiiippfu")(
+    loop("rows", "normalize")(
         address(data), 0 if more is None else address(more), address(y), address(total), rows, columns, chunk,
         address(keep(scale)), 0 if shift is None else address(keep(shift)), epsilon, units=units,
     )  # fmt: skip
@@ -41,7 +41,7 @@ def softmax(x: Array, pool: Pool) -> Array:
     columns = x.shape[-1]
     rows = x.size // columns
     chunk, units = chunks(rows, 8 * columns)
-    loop("rows", "softmax", "ppiiifu")(address(data), address(y), rows, columns, chunk, 1.0, units=units)
+    loop("rows", "softmax")(address(data), address(y), rows, columns, chunk, 1.0, units=units)
     return y
 
 
@@ -69,7 +69,7 @@ def attention(query: Array, key: Array, value: Array, factor: float, pool: Pool)
         *(s // 4 for s in (*q.strides[:3], *k.strides, *v.strides, *out.strides[:3])),
         block, room,
     )  # fmt: skip
-    loop("rows", "attend", "pppppppfu")(
+    loop("rows", "attend")(
         address(q), address(k), address(v), address(y), scratch, address(zeros), where, factor, units=batch * heads
     )
     return out[0] if flat else out

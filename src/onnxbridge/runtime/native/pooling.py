@@ -19,7 +19,7 @@ def pooled(x: Array, w: Window, out: Sequence[int], largest: bool, include: bool
     data, y = last(x, pool), pool.empty((n, *out, c))
     (top, bottom), (left, right) = w.pads
     spec, where = numbers(n, height, width, c, *w.kernel, *w.strides, *w.dilations, top, left, *out, bottom, right, include)
-    run = loop("pooling", "maximum" if largest else "mean", "pppu")
+    run = loop("pooling", "maximum" if largest else "mean")
     run(address(data), address(y), where, units=n * out[0])
     return first(y)
 
@@ -29,7 +29,7 @@ def means(x: Array, pool: Pool) -> Array:
     n, c, height, width = x.shape
     data, y = last(x, pool), pool.empty((n, 1, 1, c))
     spec, where = numbers(n, height, width, c, height, width, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0)
-    loop("pooling", "mean", "pppu")(address(data), address(y), where, units=n)
+    loop("pooling", "mean")(address(data), address(y), where, units=n)
     return first(y)
 
 
@@ -41,7 +41,7 @@ def response(x: Array, size: int, alpha: float, bias: float, pool: Pool) -> Arra
     held, scratch = pool.scratch(4 * (channels + size + 15) * threads())
     before, pixels = (size - 1) // 2, data.size // channels
     chunk, units = chunks(pixels, 8 * channels)
-    loop("pooling", "response", "pppiiiiiffu")(
+    loop("pooling", "response")(
         address(data), address(y), scratch, pixels, channels, chunk, before, size - 1 - before, bias, alpha / size, units=units
     )
     return first(y)
@@ -53,7 +53,7 @@ def affine(x: Array, scale: Array, shift: Array, low: float, high: float, pool: 
     y = pool.empty(data.shape)
     pixels, channels = data.size // x.shape[1], x.shape[1]
     chunk, units = chunks(pixels, channels)
-    loop("pooling", "affine", "ppiiippffu")(
+    loop("pooling", "affine")(
         address(data), address(y), pixels, channels, chunk, address(keep(scale)), address(keep(shift)), low, high, units=units
     )
     return first(y)

@@ -37,7 +37,7 @@ def layer(op: str, w: Array, r: Array, b: Array | None, reverse: bool, pool: Poo
     project = product(_blocked(w, count).T, _blocked(once, count), Ending(), pool)
     weight = packed(*(part.T[None] for part in _blocked(r, count).reshape(blocks, wide, hidden)))
     bias = _blocked(again, count)
-    run = loop("recurrent", op.lower(), "ppppppppiiiu")
+    run = loop("recurrent", op.lower())
 
     def steps(x: Array, h: Array | None, c: Array | None, y: Array) -> Array | None:
         times, batch = x.shape[:2]

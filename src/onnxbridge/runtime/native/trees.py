@@ -61,7 +61,7 @@ def ensemble(trees: Ensemble, scores: Scores, pool: Pool) -> Callable[[Array], A
     *where, at_names = map(address, kept)
     features, roots = int(nodes[:, 1].max(initial=0)) + 1, len(trees.forest.roots)
     other = ("0", "-", "1-", "").index(scores.other)
-    run = loop("trees", "ensemble", "ppppppppppppppu")
+    run = loop("trees", "ensemble")
 
     def walk(x: Array) -> Any:
         if x.ndim != 2 or x.dtype != np.float32 or x.shape[1] < features:

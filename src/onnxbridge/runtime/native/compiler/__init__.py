@@ -20,19 +20,16 @@ from types import FunctionType
 from typing import Any
 
 from onnxbridge.runtime.native.compiler.function import FUNCTIONS, Function
-from onnxbridge.runtime.native.compiler.kinds import REAL, Extern, Kinds, Shared, arguments, type_of
+from onnxbridge.runtime.native.compiler.kinds import REAL, Entry, Extern, Kinds, Shared, arguments, type_of
 
 
-def entered(body: FunctionType | Shared, symbol: str, signature: str) -> tuple[str, set[str]]:
-    """A module with `symbol(arguments, unit, part)`, which takes a loop's arguments from memory; and what it needs loaded.
-
-    A last u in the signature says that the loop takes the piece's and the thread's number too.
-    """
-    module, kinds, pieces = _Module(), arguments(signature.rstrip("u")), signature.endswith("u")
-    if isinstance(body, Shared):
-        name = module.extern(body.extern)
+def entered(loop: Entry, symbol: str) -> tuple[str, set[str]]:
+    """A module with `symbol(arguments, unit, part)`, which takes a loop's arguments from memory; and what it needs loaded."""
+    module, kinds, pieces = _Module(), arguments(loop.signature.rstrip("u")), loop.signature.endswith("u")
+    if isinstance(loop.body, Shared):
+        name = module.extern(loop.body.extern)
     else:
-        name, _ = module.helper(body, (*kinds, "i64", "i64") if pieces else kinds)
+        name, _ = module.helper(loop.body, (*kinds, "i64", "i64") if pieces else kinds)
     lines = [f"define void @{symbol}(i64 %args, i64 %unit, i64 %part) nounwind {{", " %at = inttoptr i64 %args to ptr"]
     given = []
     for k, kind in enumerate(kinds):
@@ -47,11 +44,12 @@ def entered(body: FunctionType | Shared, symbol: str, signature: str) -> tuple[s
     return module.text(), module.needs
 
 
-def alone(helper: Shared) -> tuple[str, set[str]]:
-    """A module with a shared helper; and what it needs loaded."""
+def alone(helper: Shared | Entry, symbol: str) -> tuple[str, set[str]]:
+    """A module with a shared helper, which may be a loop as well; and what it needs loaded."""
+    shared = helper.body if isinstance(helper, Entry) else helper
+    assert isinstance(shared, Shared)
     module = _Module()
-    made = Function(helper.body, arguments(helper.signature), module)
-    module.defined.append(made.text(f"@{helper.extern.name}", "", "nounwind"))
+    module.defined.append(Function(shared.body, arguments(shared.signature), module).text(f"@{symbol}", "", "nounwind"))
     return module.text(), module.needs
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from onnxbridge.runtime.native.compiler.kinds import (
     CASTS,
+    Entry,
     Extern,
     Kinds,
     Pointer,
@@ -293,6 +294,7 @@ class Function:
             return self._out.computed(_OPERATORS[callee], *given)
         if callee in FUNCTIONS:
             return self._out.function(FUNCTIONS[callee], given[0])
+        callee = callee.body if isinstance(callee, Entry) else callee
         return self._called(callee.extern if isinstance(callee, Shared) else callee, given)
 
     def _called(self, callee: Any, given: list[Value]) -> Result:

@@ -76,6 +76,22 @@ class Shared:
         return Extern(f"onnxbridge_{module}_{name}", self.signature, f"{module}.{name}")
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A loop, which is called from outside. A last u in the signature says that its work comes in pieces."""
+
+    body: FunctionType | Shared
+    signature: str
+
+
+def entry(signature: str) -> Callable[[FunctionType | Shared], Entry]:
+    """Let a function be called from outside with arguments of these kinds: i is a whole number, p an address or 0, f a float32.
+
+    A last kind of u says that the work comes in pieces: the function also takes the piece's and the thread's number.
+    """
+    return lambda body: Entry(body, signature)
+
+
 def shared(signature: str) -> Callable[[FunctionType], Shared]:
     """Compile a helper by itself, for arguments of these kinds."""
     return lambda body: Shared(body, signature)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.runtime.native.compiler.kinds import shared
+from onnxbridge.runtime.native.compiler.kinds import entry, shared
 from onnxbridge.runtime.native.loops import curves
 from onnxbridge.runtime.native.loops.data import LANES, PANEL, PIXELS, ROWS, channelwise, floats, longs, product
 
@@ -76,6 +76,7 @@ def part_of(unit, s, columns, block):
     return unit // split * block, begin, min(columns, begin + wide)
 
 
+@entry("ppppppppffffu")
 def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
     """Any convolution in two dimensions, groups of many channels too; spec[21:24] tells of its pieces (`part_of`)."""
     s = longs(spec)
@@ -119,6 +120,7 @@ def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, uni
         finish(kind, out + 4 * (start * outstep + begin * columns), rows, (end - begin) * columns, outstep, a, b)
 
 
+@entry("ppppppppffffu")
 def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
     """A convolution of each channel by itself; weights are (tap, channel), the channels filled up to whole vectors."""
     s = longs(spec)
@@ -148,6 +150,7 @@ def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, un
         finish(kind, out + 4 * (start * outstep + begin), rows, end - begin, outstep, a, b)
 
 
+@entry("ppppppppffffu")
 def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, unit, part):
     """A matrix product with packed weights. The depth is taken in slabs, so that rows and panels stay in the cache."""
     s = longs(spec)
@@ -175,7 +178,8 @@ def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, uni
         finish(kind, to, n, wide, columns, a, b)
 
 
-@shared("iiiiiiii")
+@entry("ppiiiiii")
+@shared("ppiiiiii")
 def pack(source, target, taps, depth, columns, tapstep, step, across):
     """Weights (taps, depth, columns) at these distances into panels, filled up with zeros."""
     y = floats(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.runtime.native.compiler.kinds import shared
+from onnxbridge.runtime.native.compiler.kinds import entry, shared
 from onnxbridge.runtime.native.loops.data import floats
 
 _F = np.float32
@@ -111,6 +111,7 @@ def run(kind, y, count, a, b):
             v[i] = erf(v[i])
 
 
+@entry("ippiiffffu")
 def apply(kind, x, y, count, chunk, low, high, a, b, unit, part):
     """y = curve(x clipped to [low, high]) over `count` elements at two addresses, some at a time; NaN stays."""
     end = min(count, (unit + 1) * chunk)

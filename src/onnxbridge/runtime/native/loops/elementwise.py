@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.data import floats, longs
 
 
@@ -25,6 +26,7 @@ def _made(operation: Any) -> Any:
             for i in range(count):
                 z[i] = operation(x[i * dx], y[i * dy])
 
+    @entry("ppppu")
     def combined(left, right, target, spec, unit, part):
         """z = x op y over four axes: spec has the sizes and the distances of x, of y and of z, whose last axis is dense."""
         s = longs(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.runtime.native.compiler.kinds import shared
+from onnxbridge.runtime.native.compiler.kinds import entry, shared
 from onnxbridge.runtime.native.loops.convolution import addresses, part_of
 from onnxbridge.runtime.native.loops.data import (
     BYTE_LANES,
@@ -53,6 +53,7 @@ def ended(kind, sums, out, count, offset, factor, shift, zero, low, high):
             v[i] = np.int8(np.int32(t))
 
 
+@entry("ppppppppppffu")
 def convolve(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, part):
     """Any convolution in two dimensions; the spec is the float kernel's, then the kind of result and its zero point."""
     s = longs(spec)
@@ -100,6 +101,7 @@ def convolve(x, out, weight, offset, factor, shift, tables, sums, zero, spec, lo
                     t[tap * block + r] += depth
 
 
+@entry("ppppppppppffu")
 def depthwise(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, part):
     """A convolution of each channel by itself; weights are int32 (tap, channel)."""
     s = longs(spec)
@@ -139,6 +141,7 @@ def depthwise(x, out, weight, offset, factor, shift, tables, sums, zero, spec, l
             )  # fmt: skip
 
 
+@entry("pppu")
 def framed(source, target, spec, unit, part):
     """Any (sample, channel, row, column) of bytes to (sample, row, column, channel) in a frame, a row of it at a time.
 
@@ -182,6 +185,7 @@ def _number(pointer, i, negative):
     return _F(signed(pointer)[i]) if negative != 0 else _F(octets(pointer)[i])
 
 
+@entry("ppppfffffu")
 def combined(left, right, out, spec, a, b, c, low, high, unit, part):
     """round(a * x + b * y + c) + zero, clipped; the spec has the count, a piece's, the signs of the three, and the zero point."""
     s = longs(spec)
@@ -200,6 +204,7 @@ def combined(left, right, out, spec, a, b, c, low, high, unit, part):
             u[i] = np.uint8(np.int32(t))
 
 
+@entry("pppu")
 def maximum(source, target, spec, unit, part):
     """The largest byte of each window, one row of windows; padding never wins. spec[14] is 128 for signed bytes."""
     s = longs(spec)

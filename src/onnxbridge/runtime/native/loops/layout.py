@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.data import floats, longs
 
 
+@entry("ppiiiiu")
 def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
     """(samples, channels, pixels) to (samples, pixels, channels), in squares that stay in the cache."""
     pieces = (pixels + chunk - 1) // chunk
@@ -19,6 +21,7 @@ def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
                     y[i * channels + j] = x[j * pixels + i]
 
 
+@entry("pppu")
 def copied(source, target, spec, unit, part):
     """Four axes of float32 at any distances: spec has the sizes, the distances in the source, those in the target."""
     s = longs(spec)
@@ -35,6 +38,7 @@ def copied(source, target, spec, unit, part):
                         y[d * s[11]] = x[d * s[7]]
 
 
+@entry("ppiiiip")
 def framed(source, target, samples, channels, height, width, spec):
     """Any (sample, channel, row, column) at the distances spec[0:4] to (sample, row, column, channel) in a frame of zeros.
 
@@ -63,6 +67,7 @@ def framed(source, target, samples, channels, height, width, spec):
                 y[line + i] = 0.0
 
 
+@entry("ppiiiiu")
 def interleaved(source, target, pixels, groups, each, chunk, unit, part):
     """Channels (groups, each) of every pixel as (each, groups)."""
     for p in range(unit * chunk, min(pixels, (unit + 1) * chunk)):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops import curves
 from onnxbridge.runtime.native.loops.convolution import panels, part_of
 from onnxbridge.runtime.native.loops.data import LANES, gather, longs, spread
 
 
+@entry("pppppppppffffu")
 def convolve(x, out, weight, bias, add, tables, zero, spec, scratch, low, high, a, b, unit, part):
     """As the plain convolution; `scratch` holds the planes before and after the products, and a row that is thrown away."""
     s = longs(spec)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.data import floats, longs
 
 _F = np.float32
 
 
+@entry("pppu")
 def maximum(source, target, spec, unit, part):
     """The largest element of each window, one row of windows; padding never wins, NaN does."""
     s = longs(spec)
@@ -40,6 +42,7 @@ def maximum(source, target, spec, unit, part):
                 y[i] = -np.inf
 
 
+@entry("pppu")
 def mean(source, target, spec, unit, part):
     """The mean of each window; whether padding counts is s[16], and s[14] and s[15] tell how far it reaches at the end."""
     s = longs(spec)
@@ -64,6 +67,7 @@ def mean(source, target, spec, unit, part):
             y[i] /= _F(count)
 
 
+@entry("pppiiiiiffu")
 def response(source, target, room, pixels, channels, chunk, before, after, bias, alpha, unit, part):
     """LRN with the exponent 3/4: x / (bias + alpha * sum of the squares of the neighbouring channels)^(3/4)."""
     squares = floats(room + part * 4 * (channels + before + after + 16))
@@ -83,6 +87,7 @@ def response(source, target, room, pixels, channels, chunk, before, after, bias,
             y[i] = x[i] / (root * np.sqrt(root))
 
 
+@entry("ppiiippffu")
 def affine(source, target, pixels, channels, chunk, scale, shift, low, high, unit, part):
     """x * scale + shift for each channel, clipped."""
     a, b = floats(scale), floats(shift)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.data import floats, octets, signed
 
 
+@entry("ppiiiifu")
 def quantize(source, target, count, chunk, negative, zero, scale, unit, part):
     """round(x / scale) + zero, ties to even, saturated; NaN becomes the least, as a comparison with it is false."""
     x = floats(source)
@@ -24,6 +26,7 @@ def quantize(source, target, count, chunk, negative, zero, scale, unit, part):
             u[i] = np.uint8(np.int32(t))
 
 
+@entry("ppiiiifu")
 def dequantize(source, target, count, chunk, negative, zero, scale, unit, part):
     """(x - zero) * scale."""
     y = floats(target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.convolution import panels
 from onnxbridge.runtime.native.loops.curves import sigmoid, tanh
 from onnxbridge.runtime.native.loops.data import LANES, floats, longs
@@ -36,6 +37,7 @@ def store(source, out, row, block, hidden):
         h[i] = x[i]
 
 
+@entry("ppppppppiiiu")
 def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidden, share, unit, part):
     """Gates i o f z with the usual activations; `cell` is c, changed in place and filled up to whole vectors."""
     blocks, wide = (hidden + LANES - 1) // LANES, 4 * LANES
@@ -53,6 +55,7 @@ def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidde
             store(own + 4 * r * wide, out, r, block, hidden)
 
 
+@entry("ppppppppiiiu")
 def gru(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
     """Gates z r h with the usual activations, the reset after the product; `last` is h, filled up to whole vectors."""
     blocks, wide = (hidden + LANES - 1) // LANES, 3 * LANES
@@ -71,6 +74,7 @@ def gru(projected, weight, bias, before, last, out, gates, tables, batch, hidden
             store(last + 4 * (r * blocks + block) * LANES, out, r, block, hidden)
 
 
+@entry("ppppppppiiiu")
 def rnn(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
     """A tanh of the one gate, or where there is no `last` its positive part."""
     blocks, wide = (hidden + LANES - 1) // LANES, LANES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.convolution import pack, panels
 from onnxbridge.runtime.native.loops.curves import exp
 from onnxbridge.runtime.native.loops.data import LANES, floats, longs
@@ -11,6 +12,7 @@ from onnxbridge.runtime.native.loops.data import LANES, floats, longs
 _F = np.float32
 
 
+@entry("ppppiiippfu")
 def normalize(source, add, target, total, rows, columns, chunk, scale, shift, epsilon, unit, part):
     """LayerNormalization of x, or of x + add, whose sum goes to `total`; without a shift its address is 0."""
     a = floats(scale)
@@ -55,11 +57,13 @@ def _softened(x, y, columns, factor):
         y[i] *= part
 
 
+@entry("ppiiifu")
 def softmax(source, target, rows, columns, chunk, factor, unit, part):
     for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
         _softened(floats(source + 4 * r * columns), floats(target + 4 * r * columns), columns, factor)
 
 
+@entry("pppppppfu")
 def attend(query, key, value, target, room, zeros, spec, factor, unit, part):
     """softmax(factor * query key) value for one head; the key comes as (depth, columns), all by their distances."""
     s = longs(spec)

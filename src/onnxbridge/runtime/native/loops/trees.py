@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.data import doubles, floats, ints, longs
 
 _NO_WAY = np.int64(1)
@@ -45,6 +46,7 @@ def finish(s, count, kind):
             s[k] = 0.5 if total == 0.0 else s[k] / total
 
 
+@entry("ppppppppppppppu")
 def ensemble(x, y, labels, names, nodes, absent, roots, first, targets, weights, base, threshold, rooms, spec, unit, part):
     """A piece of rows; `absent` has each node's successor for NaN, `threshold` the label's where one class has scores."""
     p = longs(spec)

@@ -140,6 +140,35 @@ def test_all_columns_of_a_product_are_rounded_alike(rows):
     np.testing.assert_array_equal(y, np.repeat(y[:, :1], 41, 1))
 
 
+def test_weights_that_are_nodes():
+    text = """agraph (float[2,3] x) => (float[2,2] y) {
+        w = Constant<value = float[3,2] {1, 2, 3, 4, 5, 6}>() b = Constant<value_floats = [0.5, -9.0]>()
+        m = MatMul(x, w) s = Add(m, b) y = Relu(s) }"""
+    agrees(model(text), {"x": draw(2, 3)}, "MatMul+Relu", depth=3)
+
+
+LINES = [
+    ("Conv", (20, 9, 5), "pads = [2,1], strides = [2]"),
+    ("Conv", (33, 33, 3), "dilations = [3], auto_pad = \"SAME_UPPER\""),
+    ("Conv", (24, 2, 4), "group = 12"),
+    ("Conv", (1, 16, 9), "strides = [4]"),
+    ("ConvTranspose", (8, 12, 4), "strides = [2], pads = [1,1]"),
+    ("ConvTranspose", (8, 3, 5), "strides = [3], group = 4, output_padding = [1]"),
+]
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_convolutions_over_lines(case):
+    op, shape, attributes = case
+    groups = {"group = 12": 12}.get(attributes, 4 if "group = 4" in attributes else 1)
+    channels = shape[0] if op == "ConvTranspose" else shape[1] * groups
+    maps = shape[0] if op == "Conv" else shape[1] * groups
+    text = f"""agraph (float[2,{channels},37] x) => (float[a,b,c] y) {{
+        u = {op}<{attributes}>(x, w, b0) s = Mul(u, t) y = Relu(s) }}"""
+    proto = model(text, w=draw(*shape), b0=draw(maps), t=draw())
+    agrees(proto, {"x": draw(2, channels, 37)}, f"{op}+Relu", depth=channels * shape[2])
+
+
 TRANSPOSED = [
     # channels, maps per group, kernel, groups, attributes
     (20, 12, (2, 2), 1, "strides = [2,2]"),

@@ -22,7 +22,7 @@ def fold(draft: Draft) -> None:
             step = draft.known(i, step)
         if step.op == "Identity" or _idle(draft, step):
             draft.forward(i)
-        elif step.sources and not step.bodies and not step.forms and not step.op.startswith(_CHANCE):
+        elif not step.bodies and not step.forms and not step.op.startswith(_CHANCE):
             values = [draft.constant(s) for s in step.sources]
             if all(v is not None or s == NOTHING for v, s in zip(values, step.sources, strict=True)):
                 results = _results(step, values)

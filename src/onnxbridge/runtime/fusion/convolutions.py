@@ -18,10 +18,11 @@ from onnxbridge.runtime.plan import NOTHING, Step
 
 
 def join(draft: Draft, pool: Pool) -> None:
-    """Put native convolutions in the place of two-dimensional ones in float32, transposed ones too."""
+    """Put native convolutions in the place of those in float32 over one or two dimensions, transposed ones too."""
     for i, step in draft.steps("Conv", "ConvTranspose"):
         w, bias = (draft.constant(s) for s in (*step.sources[1:], NOTHING)[:2])
-        known = single(w) and w.ndim == 4 and w.size and (len(step.sources) < 3 or step.sources[2] == NOTHING or single(bias))
+        known = single(w) and w.ndim in (3, 4) and w.size
+        known = known and (len(step.sources) < 3 or step.sources[2] == NOTHING or single(bias))
         groups, back = step.attrs["group"], step.op == "ConvTranspose"
         if not known or groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
             continue
@@ -29,6 +30,8 @@ def join(draft: Draft, pool: Pool) -> None:
             if set(step.attrs["dilations"] or (1,)) != {1}:
                 continue
             w = _by_map(w, groups)
+        kernel, line = w.shape[2:], w.ndim == 3
+        w = w[:, :, None] if line else w  # a line is a picture of one row
         chain, slot, scale, shift = [i], step.targets[0], np.ones(w.shape[0]), np.zeros(w.shape[0])
         if bias is not None:
             shift = bias.astype(np.float64)
@@ -38,7 +41,8 @@ def join(draft: Draft, pool: Pool) -> None:
             slot = follow[1].targets[0]
         sources = [step.sources[0]]
         follow = draft.user(slot)
-        if not back and follow is not None and follow[1].op in ("Add", "Sum") and (more := other(follow[1], slot)) != NOTHING:
+        with_sum = not back and not line
+        if with_sum and follow is not None and follow[1].op in ("Add", "Sum") and (more := other(follow[1], slot)) != NOTHING:
             chain.append(follow[0])
             slot = follow[1].targets[0]
             sources.append(more)
@@ -50,12 +54,12 @@ def join(draft: Draft, pool: Pool) -> None:
             names.append(follow[1].op)
         weights = w if (scale == 1).all() else (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
         if back:
-            strides = tuple(step.attrs["strides"] or (1, 1))
-            run = transposed(weights, shift.astype(np.float32), _spread_of(step, w.shape[2:]), strides, groups, ending, pool)
+            strides = (1, *(step.attrs["strides"] or (1,) * len(kernel)))[-2:]
+            run = transposed(weights, shift.astype(np.float32), _spread_of(step, kernel), strides, groups, ending, pool)
         else:
             unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
-            run = convolution(weights, shift.astype(np.float32), moves_of(step, w.shape[2:]), groups, ending, pool, unit)
-        checked = _single_only(run, w.shape[1] * groups)
+            run = convolution(weights, shift.astype(np.float32), moves_of(step, kernel), groups, ending, pool, unit)
+        checked = _single_only(_of_lines(run) if line else run, w.shape[1] * groups, len(kernel))
         draft.join(chain, "+".join(names), checked, sources, [slot], how=run.how)  # type: ignore[attr-defined]
 
 
@@ -72,26 +76,39 @@ def _spread_of(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], tuple[W
 
     def moves(x: Array) -> tuple[Window, tuple[int, ...]]:
         given = (a[n] for n in ("strides", "pads", "dilations", "auto_pad", "output_padding", "output_shape"))
-        return spread(x, kernel, *given)
+        found, out = spread(x if len(kernel) == 2 else x[:, :, 0], kernel, *given)
+        return _picture(found), out if len(kernel) == 2 else (1, *out)
 
     return moves
 
 
-def _single_only(run: Callable[..., Array], channels: int) -> Callable[..., Array]:
+def _single_only(run: Callable[..., Array], channels: int, space: int) -> Callable[..., Array]:
     def checked(x: Array, *more: Array) -> Array:
-        if x.ndim != 4 or x.shape[1] != channels or x.dtype != np.float32:
-            raise ValueError(f"a convolution over {channels} channels in two dimensions does not fit {x.dtype} of {x.shape}")
+        if x.ndim != 2 + space or x.shape[1] != channels or x.dtype != np.float32:
+            raise ValueError(f"a convolution of {channels} channels in {space} dimensions does not fit {x.dtype} of {x.shape}")
         return run(x, *more)
 
     return checked
 
 
+def _of_lines(run: Callable[..., Array]) -> Callable[..., Array]:
+    """A convolution of pictures as one of lines (N, C, W)."""
+
+    return lambda x: run(x[:, :, None])[:, :, 0]
+
+
+def _picture(w: Window) -> Window:
+    """The window over pictures that lines are taken for."""
+    return w if len(w.kernel) == 2 else Window((1, *w.kernel), (1, *w.strides), (1, *w.dilations), ((0, 0), *w.pads))
+
+
 def moves_of(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], Window]:
-    """How the kernel of a Conv moves over an input."""
+    """How the kernel of a Conv moves over an input, which is a picture of one row where the kernel has one dimension."""
     a = step.attrs
 
     def moves(x: Array) -> Window:
-        return window(x, kernel, a["strides"], a["pads"], a["dilations"], a["auto_pad"])
+        seen = x if len(kernel) == 2 else x[:, :, 0]
+        return _picture(window(seen, kernel, a["strides"], a["pads"], a["dilations"], a["auto_pad"]))
 
     return moves
 

@@ -77,7 +77,7 @@ class CoreML:
             for name, state in interpreter.states.items():
                 state.value = np.asarray(rest.pop(named.states[name][0]))
             results = interpreter.run({takes.get(name, name): value for name, value in rest.items()})
-            found = {named.outputs[k]: _tensor(v) for k, v in results.items() if not isinstance(v, (str, int))}
+            found = {named.outputs[k]: _tensor(v) for k, v in results.items() if not isinstance(v, str)}
             return found | {named.states[name][1]: state.value for name, state in interpreter.states.items()}
 
         return run

@@ -68,6 +68,8 @@ def hub_model(
     for position, feature in enumerate(outputs):
         result = by_name[feature.name] if feature.name in by_name else results[position]
         if result is None:  # the name of a class, which follows from the probabilities
+            if len(outputs) == 1:
+                raise UsageError(f"the model gives the name of a class only, {feature.name}, which is a text and no tensor")
             continue
         result = op.constant(result)
         if feature.kind == "multiArrayType" and feature.dtype is not None:

@@ -59,4 +59,6 @@ def give(feature: Feature, by_name: Mapping[str, Any], results: list[Any], posit
     value = by_name[feature.name] if feature.name in by_name else results[position]
     if feature.kind == "multiArrayType" and feature.dtype is not None:
         return np.asarray(value).astype(feature.dtype, copy=False)
+    if feature.kind == "doubleType":
+        return float(value)
     return value

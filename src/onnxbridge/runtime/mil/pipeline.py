@@ -9,6 +9,7 @@ from typing import Any
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.runtime.mil.program import Block, Feature, Function, Operation, Slot
 
+TYPES = {"float16": "fp16", "float32": "fp32", "float64": "fp64", "int32": "int32", "int64": "int64"}
 Part = tuple[Function, list[Feature]]
 """A model's function, and the features that it gives."""
 
@@ -30,7 +31,7 @@ def joined(parts: Iterable[Part], inputs: list[Feature], outputs: list[Feature])
         block = moved.block(function.block)
         for slot in block.inputs:
             if slot.name in values:
-                whole.block.operations.append(Operation("identity", slot.name, {"x": [values[slot.name]]}, (slot,)))
+                whole.block.operations.append(_linked(values[slot.name], slot))
             elif any(f.name == slot.name for f in inputs):
                 taken[slot.name] = values[slot.name] = slot
             else:
@@ -44,6 +45,13 @@ def joined(parts: Iterable[Part], inputs: list[Feature], outputs: list[Feature])
     whole.block.inputs = tuple(taken[f.name] for f in inputs)
     whole.block.outputs = tuple(replace(values[f.name], name=f.name) for f in outputs)
     return whole
+
+
+def _linked(given: Slot, taken: Slot) -> Operation:
+    """What one model gives in the type that a later one takes it in."""
+    if taken.type is None:
+        return Operation("identity", taken.name, {"x": [given]}, (taken,))
+    return Operation("cast", taken.name, {"x": [given], "dtype": [TYPES[taken.type.dtype.name]]}, (taken,))
 
 
 class _Moved:

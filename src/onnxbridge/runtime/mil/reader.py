@@ -16,11 +16,20 @@ from onnxbridge.runtime.mil.values import Values, tensor_type
 
 NETWORKS = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
 PIPELINES = ("pipeline", "pipelineClassifier", "pipelineRegressor")
+SCALARS = {"doubleType": np.dtype(np.float64), "int64Type": np.dtype(np.int64)}
 WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
 
 
 def read(source: Any, function: str = "") -> tuple[Function, list[Feature], list[Feature]]:
     """A function of a program, and the features that the model takes and gives (of its inputs and outputs if it is bare)."""
+    found, inputs, outputs = _read(source, function)
+    tables = [f.name for f in outputs if f.kind == "dictionaryType"]
+    if tables and not any(o.op == "classify" for o in found.block.operations):
+        raise UsageError(f"the output {tables[0]} is a dictionary, which is not a tensor")
+    return found, inputs, outputs
+
+
+def _read(source: Any, function: str) -> tuple[Function, list[Feature], list[Feature]]:
     ct = coremltools()
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
@@ -87,7 +96,7 @@ def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[F
     if kind in PIPELINES:
         return _pipeline(spec, getattr(spec, kind), weights)
     if kind != "mlProgram":
-        raise UsageError(f"the model is a {kind}; ML programs, neural networks and pipelines of these can be read")
+        return _estimator(spec)
     functions = spec.mlProgram.functions
     function = function or spec.description.defaultFunctionName or "main"
     if function not in functions:
@@ -116,16 +125,31 @@ def _network(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
     return network.function(spec, inputs, outputs), inputs, outputs
 
 
+def _estimator(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
+    """A model of classical machine learning: trees, linear models, scalers and the like."""
+    from onnxbridge.runtime.mil import estimators
+
+    if spec.WhichOneof("Type") is None:
+        raise UnsafeFileError("the model is of a kind that this version of coremltools does not know, or empty")
+    inputs, outputs = ([_feature(d) for d in described] for described in (spec.description.input, spec.description.output))
+    return estimators.function(spec, inputs, outputs), inputs, outputs
+
+
 def _pipeline(spec: Any, stored: Any, weights: str) -> tuple[Function, list[Feature], list[Feature]]:
     from onnxbridge.runtime.mil.pipeline import joined
 
     models = getattr(stored, "pipeline", stored).models
-    inputs, outputs = (
-        [_of_network(_feature(d), d.type.multiArrayType) for d in described]
-        for described in (spec.description.input, spec.description.output)
-    )
+    inputs, outputs = ([_feature(d) for d in described] for described in (spec.description.input, spec.description.output))
     parts = [_from_spec(model, weights, "")[::2] for model in models]
-    return joined([(function, gives) for function, gives in parts], inputs, outputs), inputs, outputs
+    whole = joined([(function, gives) for function, gives in parts], inputs, outputs)
+    taken, given = whole.block.inputs, whole.block.outputs
+    return whole, list(map(_as_computed, inputs, taken)), list(map(_as_computed, outputs, given))
+
+
+def _as_computed(feature: Feature, slot: Slot) -> Feature:
+    """The feature of a pipeline, whose doubles are float32 where the model that takes or gives them is a network."""
+    double = slot.type is not None and slot.type.dtype == np.float64
+    return feature if double or feature.dtype != np.float64 else replace(feature, dtype=np.dtype(np.float32))
 
 
 def _of_network(feature: Feature, array: Any) -> Feature:
@@ -179,7 +203,7 @@ def _feature(described: Any) -> Feature:
         color = type(image).ColorSpace.Name(image.colorSpace)
         return Feature(described.name, kind, shape=(image.height, image.width), optional=described.type.isOptional, color=color)
     if kind != "multiArrayType":
-        return Feature(described.name, kind, optional=described.type.isOptional)
+        return Feature(described.name, kind, SCALARS.get(kind), optional=described.type.isOptional)
     array = described.type.multiArrayType
     default = array.WhichOneof("defaultOptionalValue")
     return Feature(

@@ -1,5 +1,7 @@
 """Control flow, states and classifiers."""
 
+import numpy as np
+
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.values import rank
 from onnxbridge.rules import Outputs
@@ -53,6 +55,10 @@ def coreml_update_state(op, state, value):
 
 @rule("classify")
 def classify(op, probabilities, classes):
-    """The probability of each class. Which is the most probable one follows from it, and is a text, which other frameworks
-    do not have; the names of the classes are in the model's metadata."""
-    return None, op.Reshape(probabilities, [-1])
+    """The most probable class, where classes are numbers, and the probability of each. The name of a class follows from it, and
+    is a text, which other frameworks do not have; the names are in the model's metadata."""
+    probabilities = op.Reshape(probabilities, [-1])
+    if not all(isinstance(c, int | np.integer) for c in classes):
+        return None, probabilities
+    names = np.array([int(c) for c in classes], np.int64)
+    return op.Gather(op.constant(names), op.ArgMax(probabilities, axis=0, keepdims=0), axis=0), probabilities

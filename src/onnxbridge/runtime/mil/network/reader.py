@@ -10,6 +10,7 @@ import numpy as np
 from onnxbridge.errors import Source, UnsafeFileError, UsageError
 from onnxbridge.lowering import Body, Call, Ref, lower
 from onnxbridge.runtime.mil.network import custom
+from onnxbridge.runtime.mil.network.attributes import attributes
 from onnxbridge.runtime.mil.network.ops import rule
 from onnxbridge.runtime.mil.network.writer import Target, Writer
 from onnxbridge.runtime.mil.program import Feature, Function, Slot, Type
@@ -59,7 +60,7 @@ def calls(layers: Any, known: set[Hashable]) -> Iterator[Call]:
         if kind is None:
             raise UnsafeFileError(f"the layer {layer.name} is of a kind that this version of coremltools does not know")
         params = getattr(layer, kind)
-        inputs, outputs, attrs = list(layer.input), list(layer.output), {} if kind == "custom" else _attributes(params)
+        inputs, outputs, attrs = list(layer.input), list(layer.output), {} if kind == "custom" else attributes(params)
         if kind == "branch":
             outputs = [name for name in _written(params.ifBranch) if name in _written(params.elseBranch)]
             attrs = {name: _body(getattr(params, name), [], outputs, known) for name in ("ifBranch", "elseBranch")}
@@ -73,18 +74,6 @@ def calls(layers: Any, known: set[Hashable]) -> Iterator[Call]:
             kind, attrs = custom.PREFIX + params.className, custom.attributes(params)
         known |= set(outputs)
         yield Call(kind, tuple(Ref(name) for name in inputs), attrs, tuple(outputs), Source(node=layer.name))
-
-
-def _attributes(params: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for field, value in params.ListFields():
-        if field.enum_type is not None:
-            found[field.name] = field.enum_type.values_by_number[value].name
-        elif hasattr(value, "__len__") and not isinstance(value, (str, bytes)):
-            found[field.name] = tuple(value)
-        else:
-            found[field.name] = value
-    return found
 
 
 def _written(network: Any) -> dict[str, None]:

@@ -22,11 +22,13 @@ DTYPES = {
     "bool": np.bool_,
     "fp16": np.float16,
     "fp32": np.float32,
+    "fp64": np.float64,
     "int8": np.int8,
     "uint8": np.uint8,
     "int16": np.int16,
     "uint16": np.uint16,
     "int32": np.int32,
+    "int64": np.int64,
     "uint32": np.uint32,
     "string": np.str_,
 }

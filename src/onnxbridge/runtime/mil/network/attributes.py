@@ -1,0 +1,18 @@
+"""A message of a specification as the attributes that a rule takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def attributes(params: Any) -> dict[str, Any]:
+    """The fields that are away from their defaults: enumerations by name, repeated ones as tuples, messages as they are."""
+    found: dict[str, Any] = {}
+    for field, value in params.ListFields():
+        if field.enum_type is not None:
+            found[field.name] = field.enum_type.values_by_number[value].name
+        elif hasattr(value, "__len__") and not isinstance(value, (str, bytes)):
+            found[field.name] = tuple(value)
+        else:
+            found[field.name] = value
+    return found

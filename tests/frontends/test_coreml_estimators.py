@@ -1,0 +1,287 @@
+"""Models of classical machine learning, alone and in pipelines: what Apple's converter wrote predicts what scikit-learn does."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+from sklearn import ensemble, linear_model, neighbors, pipeline, preprocessing, svm, tree
+from sklearn.impute import SimpleImputer
+
+import onnxbridge
+from onnxbridge.errors import ConversionError, OnnxbridgeError, UnsafeFileError, UsageError
+from onnxbridge.frameworks import coremltools
+from onnxbridge.frontends.coreml import frontend
+from onnxbridge.hub import passes
+from onnxbridge.runtime import ort
+from onnxbridge.runtime.mil import Interpreter
+from onnxbridge.runtime.mil.estimators import REFUSED
+from onnxbridge.runtime.mil.estimators.ops import rule
+from onnxbridge.runtime.mil.reader import NETWORKS, PIPELINES
+
+ct = coremltools()
+rng = np.random.default_rng(0)
+X = rng.normal(size=(80, 4))
+Y = X @ [1, 2, -1, 0.5] + 0.1 * rng.normal(size=80)
+C = (Y > 0).astype(int) + (Y > 1)
+HOLES = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+KINDS = rng.integers(0, 3, (40, 3)).astype(float)
+
+
+@pytest.fixture(scope="module")
+def convert():
+    """Apple's converter, which knows scikit-learn to 1.5 by its own account; what it reads of these models is still there."""
+    held, ct._deps._HAS_SKLEARN = ct._deps._HAS_SKLEARN, True
+    for name in sorted(n for n in sys.modules if n.startswith("coremltools.converters.sklearn.")):
+        importlib.reload(sys.modules[name])
+    yield lambda model: importlib.import_module("coremltools.converters.sklearn._converter").convert(model, "x", None).get_spec()
+    ct._deps._HAS_SKLEARN = held
+
+
+def both(spec, row):
+    """What the interpreter gives, after ONNX Runtime has given the same."""
+    found = Interpreter(spec).run({"x": row})
+    model = passes.clean(frontend.to_hub(spec))
+    (feed,) = model.graph.inputs
+    again = ort.run(ort.session(model, "cpu"), {feed.name: row.astype(feed.dtype.numpy())})
+    for want, got in zip(found.values(), again.values(), strict=True):
+        want = np.asarray(list(want.values()) if isinstance(want, dict) else want)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+    return found
+
+
+REGRESSORS = {
+    "linear": linear_model.LinearRegression(), "ridge": linear_model.Ridge(), "linear_svr": svm.LinearSVR(),
+    "svr_rbf": svm.SVR(C=0.1), "svr_linear": svm.SVR(kernel="linear"), "svr_poly": svm.SVR(kernel="poly", coef0=1.0),
+    "nu_svr": svm.NuSVR(kernel="sigmoid"), "tree": tree.DecisionTreeRegressor(max_depth=4, random_state=0),
+    "forest": ensemble.RandomForestRegressor(5, max_depth=4, random_state=0),
+    "pipeline": pipeline.Pipeline([("s", preprocessing.StandardScaler()), ("l", linear_model.LinearRegression())]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REGRESSORS)
+def test_regressors_predict_what_scikit_learn_predicts(convert, case):
+    model = REGRESSORS[case].fit(X, Y)
+    spec = convert(model)
+    for row in X[:5]:
+        assert both(spec, row)["prediction"] == pytest.approx(model.predict(row[None])[0], rel=1e-9)
+
+
+def test_a_tree_that_is_deeper_than_its_steps_are_written_out(convert):
+    x = np.arange(60.0)[:, None].repeat(2, 1)
+    model = tree.DecisionTreeRegressor(random_state=0).fit(x, 2.0 ** np.arange(60))
+    assert model.get_depth() > 30
+    spec = convert(model)
+    for row in x[::13]:
+        assert both(spec, row)["prediction"] == model.predict(row[None])[0]
+
+
+CLASSIFIERS = {
+    "linear_svc": (svm.LinearSVC(), C > 0), "nu_svc": (svm.NuSVC(nu=0.2), C), "svc_votes": (svm.SVC(), C),
+    "tree": (tree.DecisionTreeClassifier(max_depth=4, random_state=0), C),
+    "forest": (ensemble.RandomForestClassifier(5, max_depth=4, random_state=0), C),
+    "boosted": (ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0), C > 0),
+    "neighbours": (neighbors.KNeighborsClassifier(), C),
+    "pipeline": (pipeline.Pipeline([("s", preprocessing.StandardScaler()), ("l", svm.LinearSVC())]), C > 0),
+}  # fmt: skip
+# A forest of several classes is written as the sum over its trees.
+SUMS = {"forest": 5}
+
+
+@pytest.mark.parametrize("case", CLASSIFIERS)
+def test_classifiers_choose_what_scikit_learn_chooses(convert, case):
+    model, classes = CLASSIFIERS[case]
+    model.fit(X, classes.astype(int))
+    spec = convert(model)
+    for row in X[:6]:
+        found = both(spec, row)
+        assert found["classLabel"] == model.predict(row[None])[0]
+        table = next((v for v in found.values() if isinstance(v, dict)), None)
+        if hasattr(model, "predict_proba") and table is not None:
+            want = model.predict_proba(row[None])[0] * SUMS.get(case, 1)
+            np.testing.assert_allclose(list(table.values()), want, atol=1e-6)
+
+
+def test_probabilities_of_support_vectors(convert):
+    """Of two classes libsvm's is the sigmoid of the score; of several it is an iteration that ends early, step for step."""
+    for classes in (C, C > 0):
+        model = svm.SVC(probability=True, random_state=0).fit(X, classes.astype(int))
+        spec = convert(model)
+        for row in X[:4]:
+            table = next(v for v in both(spec, row).values() if isinstance(v, dict))
+            want = model.predict_proba(row[None])[0]
+            if classes.dtype == bool:
+                raw = -model.decision_function(row[None])[0]
+                second = 1 / (1 + np.exp(-(raw * model.probA_[0] + model.probB_[0])))
+                want = [1 - second, second]
+            np.testing.assert_allclose(list(table.values()), want, atol=1e-9)
+
+
+def test_logistic_regression_of_one_class_against_the_rest(convert):
+    model = linear_model.LogisticRegression().fit(X, C > 0)
+    model.multi_class = "ovr"  # which scikit-learn has no more, and Apple's converter asks for
+    spec = convert(model)
+    for row in X[:4]:
+        table = next(v for v in both(spec, row).values() if isinstance(v, dict))
+        np.testing.assert_allclose(list(table.values()), model.predict_proba(row[None])[0], rtol=1e-9)
+
+
+PREPARED = {
+    "scaler": (preprocessing.StandardScaler(), X), "imputer": (SimpleImputer(), HOLES),
+    "one_hot": (preprocessing.OneHotEncoder(), KINDS),
+    "all": (pipeline.Pipeline([("i", SimpleImputer()), ("s", preprocessing.StandardScaler())]), HOLES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PREPARED)
+def test_features_are_made_ready_as_scikit_learn_does(convert, case):
+    model, data = PREPARED[case]
+    spec = convert(model.fit(data))
+    for row in data[:5]:
+        want = model.transform(row[None])
+        (found,) = both(spec, row).values()
+        np.testing.assert_allclose(found, (want.toarray() if hasattr(want, "toarray") else want)[0], rtol=1e-9)
+
+
+def described(kind, size=4, output="doubleType", **fields):
+    """A specification by hand of one model from x (size,) to y."""
+    spec = ct.proto.Model_pb2.Model(specificationVersion=1)
+    taken = spec.description.input.add(name="x").type.multiArrayType
+    taken.shape.append(size)
+    taken.dataType = ct.proto.FeatureTypes_pb2.ArrayFeatureType.DOUBLE
+    given = spec.description.output.add(name="y").type
+    getattr(given, output).SetInParent()
+    if output == "multiArrayType":
+        given.multiArrayType.dataType = ct.proto.FeatureTypes_pb2.ArrayFeatureType.DOUBLE
+    model = getattr(spec, kind)
+    model.SetInParent()
+    for name, value in fields.items():
+        setattr(model, name, value) if not isinstance(value, list) else getattr(model, name).extend(value)
+    return spec
+
+
+def test_a_category_that_is_not_known_ends_the_run_or_is_nowhere():
+    spec = described("oneHotEncoder", 1, "multiArrayType")
+    spec.oneHotEncoder.int64Categories.vector.extend([5, 3, 8])
+    assert both(spec, np.array([3.0]))["y"].tolist() == [0, 1, 0]
+    with pytest.raises(OnnxbridgeError, match="gather"):
+        Interpreter(spec).run({"x": np.array([7.0])})
+    model = passes.clean(frontend.to_hub(spec))
+    with pytest.raises(Exception, match="out of data bounds|out of bounds|outside"):
+        ort.run(ort.session(model, "cpu"), {"x": np.array([7.0])})
+    spec.oneHotEncoder.handleUnknown = 1
+    assert both(spec, np.array([7.0]))["y"].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("norm", ["LMax", "L1", "L2"])
+def test_normalizers(norm):
+    spec = described("normalizer", output="multiArrayType")
+    spec.normalizer.normType = ct.proto.Normalizer_pb2.Normalizer.NormType.Value(norm)
+    judge = preprocessing.Normalizer(norm={"LMax": "max", "L1": "l1", "L2": "l2"}[norm])
+    for row in [*X[:3], np.zeros(4)]:
+        want = judge.transform(np.abs(row)[None])[0] * np.sign(row)  # scikit-learn's maximum is of sizes since 0.24
+        np.testing.assert_allclose(both(spec, row)["y"], want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("transform", ["NoTransform", "Logit", "Probit"])
+def test_transforms_of_linear_models(transform):
+    from scipy import stats
+
+    spec = described("glmRegressor", offset=[0.25])
+    spec.glmRegressor.weights.add(value=[1.0, -0.5, 0.25, 0.0])
+    spec.glmRegressor.postEvaluationTransform = ct.proto.GLMRegressor_pb2.GLMRegressor.PostEvaluationTransform.Value(transform)
+    judge = {"NoTransform": lambda v: v, "Logit": lambda v: 1 / (1 + np.exp(-v)), "Probit": stats.norm.cdf}[transform]
+    for row in X[:3]:
+        assert both(spec, row)["y"] == pytest.approx(judge(row @ [1, -0.5, 0.25, 0] + 0.25), rel=1e-6)
+
+
+def tree_of(behaviour, missing=False):
+    """One node with two leaves: 1 where the comparison of feature 1 with 0.5 holds, else 2."""
+    spec = described("treeEnsembleRegressor")
+    ensemble_ = spec.treeEnsembleRegressor.treeEnsemble
+    ensemble_.numPredictionDimensions = 1
+    node = ensemble_.nodes.add(nodeId=0, branchFeatureIndex=1, branchFeatureValue=0.5, trueChildNodeId=1, falseChildNodeId=2)
+    node.nodeBehavior, node.missingValueTracksTrueChild = behaviour, missing
+    for number in (1, 2):
+        ensemble_.nodes.add(nodeId=number, nodeBehavior=6).evaluationInfo.add(evaluationValue=number)
+    return spec
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("behaviour", range(6))
+def test_every_comparison_of_a_tree_and_what_is_missing(behaviour, missing):
+    compare = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)[behaviour]
+    for value in (0.4, 0.5, 0.6, np.nan):
+        holds = missing if np.isnan(value) else compare(value, 0.5)
+        assert both(tree_of(behaviour, missing), np.array([0, value, 0, 0]))["y"] == (1 if holds else 2)
+
+
+def test_broken_trees_are_told():
+    spec = tree_of(0)
+    spec.treeEnsembleRegressor.treeEnsemble.nodes[0].trueChildNodeId = 9
+    with pytest.raises(UnsafeFileError, match="a child that is not there"):
+        Interpreter(spec)
+    spec = tree_of(0)
+    spec.treeEnsembleRegressor.treeEnsemble.nodes[1].nodeBehavior = 0
+    with pytest.raises(UnsafeFileError, match="circle"):
+        Interpreter(spec)
+    spec = tree_of(0)
+    spec.treeEnsembleRegressor.treeEnsemble.nodes[0].branchFeatureIndex = 4
+    with pytest.raises(UnsafeFileError, match="feature 4 of 4"):
+        Interpreter(spec)
+
+
+def test_a_suppression_model_keeps_the_best_boxes():
+    spec = ct.proto.Model_pb2.Model(specificationVersion=3)
+    for name, width in (("confidence", 2), ("coordinates", 4)):
+        for side, prefix in ((spec.description.input, "raw_"), (spec.description.output, "")):
+            array = side.add(name=prefix + name).type.multiArrayType
+            array.dataType = ct.proto.FeatureTypes_pb2.ArrayFeatureType.DOUBLE
+            if prefix:
+                array.shape.extend([4, width])
+    model = spec.nonMaximumSuppression
+    model.pickTop.perClass, model.iouThreshold, model.confidenceThreshold = False, 0.5, 0.3
+    model.confidenceInputFeatureName, model.coordinatesInputFeatureName = "raw_confidence", "raw_coordinates"
+    model.confidenceOutputFeatureName, model.coordinatesOutputFeatureName = "confidence", "coordinates"
+    boxes = np.array([[0.5, 0.5, 0.4, 0.4], [0.52, 0.5, 0.4, 0.4], [0.1, 0.1, 0.1, 0.1], [0.9, 0.9, 0.1, 0.1]])
+    sure = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.6], [0.2, 0.1]])
+    feeds = {"raw_confidence": sure, "raw_coordinates": boxes}
+    found = Interpreter(spec).run(feeds)
+    np.testing.assert_allclose(found["coordinates"], boxes[[0, 2]], rtol=1e-6)  # 1 lies on 0, 3 is below the threshold
+    np.testing.assert_allclose(found["confidence"], sure[[0, 2]], rtol=1e-6)
+    made = passes.clean(frontend.to_hub(spec))
+    again = ort.run(ort.session(made, "cpu"), feeds)
+    for name, value in again.items():
+        np.testing.assert_allclose(value, found[name], rtol=1e-6)
+
+
+def test_every_kind_of_model_is_read_or_refused_with_a_reason():
+    kinds = {f.name for f in ct.proto.Model_pb2.Model.DESCRIPTOR.oneofs_by_name["Type"].fields}
+    read = {*rule, *NETWORKS, *PIPELINES, "mlProgram"}
+    assert kinds == read | set(REFUSED) and not read & set(REFUSED)
+    for kind in REFUSED:
+        spec = ct.proto.Model_pb2.Model()
+        getattr(spec, kind).SetInParent()
+        with pytest.raises(ConversionError) as caught:
+            frontend.to_hub(spec)
+        assert [(p.op, p.reason) for p in caught.value.problems] == [(kind, REFUSED[kind])]
+    with pytest.raises(UnsafeFileError, match="not know, or empty"):
+        frontend.to_hub(ct.proto.Model_pb2.Model())
+
+
+def test_trees_go_to_other_frameworks_and_verify(convert, tmp_path):
+    spec = convert(ensemble.RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, Y))
+    path = tmp_path / "forest.mlmodel"
+    ct.models.utils.save_spec(spec, str(path))
+    assert onnxbridge.convert(path, "pytorch").report.passed
+
+
+def test_texts_alone_are_no_result(convert):
+    spec = convert(svm.SVC().fit(X, C))
+    spec.supportVectorClassifier.stringClassLabels.vector.extend(["a", "b", "c"])
+    assert Interpreter(spec).run({"x": X[0]})["classLabel"] == "abc"[C[0]]
+    with pytest.raises(UsageError, match="name of a class only"):
+        frontend.to_hub(spec)

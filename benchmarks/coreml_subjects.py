@@ -75,7 +75,7 @@ def _described(path: Path, known: dict[str, Any]) -> dict[str, Any]:
     graph = onnx.load(str(path), load_external_data=False).graph
     shapes = {v.name: [d.dim_value or None for d in v.type.tensor_type.shape.dim] for v in graph.input}
     if known.pop("rate", False):
-        sound = rng.standard_normal((1, 512)).astype(np.float32) / 10
+        sound = rng.standard_normal((1, 576)).astype(np.float32) / 10
         given = {"input": sound, "state": rng.standard_normal((2, 1, 128)).astype(np.float32), "sr": RATE}
         return {"inputs": {name: given[name] for name in shapes}}
     if known.pop("batch", 0):
@@ -184,7 +184,7 @@ def _silero(wheels: Path) -> Made:
     import torch
 
     path = next((wheels / "silero_vad").rglob("silero_vad.jit"))
-    return str(path), {"inputs": {"x": torch.randn(1, 512), "sr": 16000}}
+    return str(path), {"inputs": {"x": torch.randn(1, 512) / 10, "sr": 16000}}
 
 
 def _minilm(wheels: Path) -> Made:

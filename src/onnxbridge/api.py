@@ -112,8 +112,7 @@ def convert(
     writer = plugins.backend(to)
     dims, bounds = _dynamic(dynamic)
     backend_options = settings.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
-    if bounds and settings.takes(writer, "bounds"):
-        backend_options.setdefault("bounds", bounds)
+    backend_options = _bounded(writer, backend_options, bounds)
     progress(f"reading {reader.title}")
     hub = _to_hub(reader, source, _inputs(inputs), dims)
     _stamp(hub, reader, source)
@@ -204,6 +203,11 @@ def _dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:
     if isinstance(dynamic, str) or (isinstance(dynamic, (list, tuple)) and dynamic and all(isinstance(d, str) for d in dynamic)):
         return None, parse_dynamic(dynamic)
     return dynamic, {}
+
+
+def _bounded(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
+    """The backend's options with the bounds of dynamic sizes, where it has a use for them."""
+    return {"bounds": bounds, **options} if bounds and settings.takes(writer, "bounds") else options
 
 
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
@@ -303,10 +307,11 @@ def check(
         return e.problems
     found: list[Problem] = []
     targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
+    bounds = _dynamic(dynamic)[1]
     for name, given in settings.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
             writer = plugins.backend(name)
-            writer.from_hub(_for(writer, hub), **given)
+            writer.from_hub(_for(writer, hub), **_bounded(writer, given, bounds))
         except ConversionError as e:
             found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.places) for p in e.problems]
         except MissingFrameworkError as e:
@@ -326,4 +331,5 @@ def explain(
     if not isinstance(writer, plugins.Explainer):
         return []
     hub = load(source, frontend=frontend, inputs=inputs, dynamic=dynamic)
-    return list(writer.explain(_for(writer, hub), **settings.checked(writer, backend_options)))
+    given = _bounded(writer, settings.checked(writer, backend_options), _dynamic(dynamic)[1])
+    return list(writer.explain(_for(writer, hub), **given))

@@ -454,11 +454,16 @@ RECURRENT = {
 }
 
 CONTROL = {
-    "If": [lambda op, t: _if(op, t(np.array(True)), t(f(3))), lambda op, t: _if(op, t(np.array(False)), t(f(3)))],
+    "If": [
+        lambda op, t: _if(op, t(np.array(True)), t(f(3))),
+        lambda op, t: _if(op, t(np.array(False)), t(f(3))),
+        lambda op, t: _if_of_sequences(op, t(np.array(True)), t(f(3)), t(f(3))),
+    ],
     "Loop": [
         lambda op, t: _loop(op, ints(5).reshape(()), t(f(3))),
         lambda op, t: _loop(op, t(np.int64(5)), t(f(3))),
         lambda op, t: _loop(op, np.int64(40), t(f(3))),
+        lambda op, t: _collected(op, t(f(3))),
     ],
     "Scan": [
         lambda op, t: _scan(op, t(f(2)), t(f(4, 2)), scan_output_axes=[1]),
@@ -478,6 +483,23 @@ def _scan(op, start, rows, **attrs):
     return results
 
 
+def _if_of_sequences(op, cond, x, y):
+    """Two sequences of one length, of which one comes out."""
+    pick = op.If(
+        cond, then_branch=lambda: op.SequenceConstruct(x, y), else_branch=lambda: op.SequenceConstruct(y, op.Add(x, 1.0))
+    )
+    return op.ConcatFromSequence(pick, axis=0)
+
+
+def _collected(op, x):
+    """A loop that collects what it computes in a sequence."""
+
+    def body(trip, going, rows):
+        return going, op.SequenceInsert(rows, op.Mul(x, op.Cast(trip, to=ir.DataType.FLOAT)))
+
+    return op.ConcatFromSequence(op.Loop(np.int64(40), True, op.SequenceConstruct(x), body=body, outputs=1), axis=0)
+
+
 def _if(op, cond, x):
     return op.If(cond, then_branch=lambda: op.Add(x, 1.0), else_branch=lambda: x)
 
@@ -495,7 +517,10 @@ SEQUENCE = {
     "ConcatFromSequence": [
         lambda op, t: op.ConcatFromSequence(op.SequenceConstruct(t(f(2, 3)), t(f(2, 3))), axis=1, new_axis=1),
     ],
-    "SequenceAt": [lambda op, t: op.SequenceAt(op.SequenceConstruct(t(f(2)), t(f(3))), np.int64(-1))],
+    "SequenceAt": [
+        lambda op, t: op.SequenceAt(op.SequenceConstruct(t(f(2)), t(f(3))), np.int64(-1)),
+        lambda op, t: op.SequenceAt(op.SequenceConstruct(t(f(2)), t(f(2)), t(f(2))), t(np.array(-1, np.int64))),
+    ],
     "SequenceInsert": [
         lambda op, t: op.ConcatFromSequence(
             op.SequenceInsert(op.SequenceConstruct(t(f(2)), t(f(3))), t(f(1)), np.int64(1)), axis=0

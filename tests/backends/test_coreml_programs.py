@@ -129,6 +129,32 @@ def test_what_core_ml_cannot_hold_is_a_problem(write, inputs, reason):
         backend.from_hub(model(write, inputs))
 
 
+def _branches(op, x, cond):
+    return op.SequenceAt(
+        op.If(cond, then_branch=lambda: op.SequenceConstruct(x, x), else_branch=lambda: op.SequenceConstruct(x)), np.int64(0)
+    )
+
+
+def _collecting(op, x, count):
+    def body(trip, going, rows):
+        return going, op.SequenceInsert(rows, op.Neg(x))
+
+    return op.ConcatFromSequence(op.Loop(count, True, op.SequenceConstruct(x), body=body, outputs=1), axis=0)
+
+
+@pytest.mark.parametrize(
+    ("write", "dtype", "reason"),
+    [
+        (_branches, ir.DataType.BOOL, "a sequence of 2 elements out of one branch, of 1 out of the other"),
+        (_collecting, ir.DataType.INT64, "a sequence carried through a loop whose trips only the running model knows"),
+        (lambda op, x, n: op.SequenceConstruct(x, x), ir.DataType.BOOL, "concatenate them"),
+    ],
+)
+def test_sequences_of_a_length_that_only_the_running_model_knows(write, dtype, reason):
+    with pytest.raises(ConversionError, match=reason):
+        backend.from_hub(model(write, ("x", ir.DataType.FLOAT, [3]), ("n", dtype, [])))
+
+
 def test_every_problem_is_reported_at_once():
     def write(op, x, s):
         return op.ImageDecoder(op.Cast(x, to=ir.DataType.UINT8)), op.Identity(s)

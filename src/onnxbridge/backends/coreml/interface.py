@@ -195,6 +195,8 @@ class Interface:
         for value, result in zip(graph.outputs, results, strict=True):
             place = (Source(node=value.name or ""),)
             try:
+                if isinstance(result, list):
+                    raise Unsupported("it is a sequence; Core ML gives out tensors", "give its elements, or concatenate them")
                 if not isinstance(result, Var):
                     raise Unsupported("it is not a tensor")
                 if any(isinstance(d, (int, np.integer)) and d == 0 for d in result.shape):

@@ -10,25 +10,46 @@ from onnxbridge.errors import Unsupported
 
 UNROLLED = 32
 """Up to so many trips a loop is written out; beyond, it stays one."""
+WITH_SEQUENCES = 256
+"""So many where it carries sequences, which a loop of Core ML's cannot."""
 
 
 def _scalar(x):
     return mb.squeeze(x=x) if x.rank else x
 
 
+def _lengths(values):
+    """Which of them are sequences, and of how many elements; None for a tensor."""
+    return [len(v) if isinstance(v, list) else None for v in values]
+
+
 def _kept(values):
-    """Results of a block of its own: what passes through must be written in it."""
-    if any(isinstance(v, list) for v in values):
-        raise Unsupported("a sequence out of a branch or a loop")
-    return [mb.identity(x=v) for v in values]
+    """Results of a block of its own: what passes through must be written in it. A sequence is its elements."""
+    return [mb.identity(x=v) for value in values for v in (value if isinstance(value, list) else [value])]
 
 
-@rule("If")
+def _gathered(made, lengths):
+    """The results as they were before `_kept`."""
+    rest = iter(made)
+    return tuple(next(rest) if n is None else [next(rest) for _ in range(n)] for n in lengths)
+
+
+@rule("If", limits="sequences out of both branches are of one length")
 def if_(cond, *, then_branch, else_branch):
     if cond.val is not None:
         return then_branch() if bool(np.asarray(cond.val).reshape(())) else else_branch()
-    made = mb.cond(pred=_scalar(cond), _true_fn=lambda: _kept(then_branch()), _false_fn=lambda: _kept(else_branch()))
-    return tuple(made) if isinstance(made, (tuple, list)) else made
+    seen = []
+
+    def written(branch):
+        values = branch()
+        seen.append(_lengths(values))
+        if seen[0] != seen[-1]:
+            then, other = (", ".join(str(n) for n in lengths if n is not None) or "no" for lengths in seen)
+            raise Unsupported(f"a sequence of {then} elements out of one branch, of {other} out of the other", "give as many")
+        return _kept(values)
+
+    made = mb.cond(pred=_scalar(cond), _true_fn=lambda: written(then_branch), _false_fn=lambda: written(else_branch))
+    return _gathered(made if isinstance(made, (tuple, list)) else [made], seen[0])
 
 
 def _stacked(values, axis=0):
@@ -39,10 +60,15 @@ def _stacked(values, axis=0):
 def loop(M=None, cond=None, *v_initial, body):
     count = None if M is None or M.val is None else int(np.asarray(M.val).reshape(()))
     starts = True if cond is None else None if cond.val is None else bool(np.asarray(cond.val).reshape(()))
-    if count is not None and starts and count <= UNROLLED:
+    listed = any(isinstance(v, list) for v in v_initial)
+    if count is not None and starts and count <= (WITH_SEQUENCES if listed else UNROLLED):
         written = _written_out(count, v_initial, body)
         if written is not None:
             return written
+    if listed:
+        few = f"are more than {WITH_SEQUENCES}" if count is not None and starts else "only the running model knows"
+        raise Unsupported(f"a sequence carried through a loop whose trips {few}",
+                          "give the loop a constant number of trips, or stack what it collects as a scan output")  # fmt: skip
     return _while(M, cond, v_initial, body)
 
 

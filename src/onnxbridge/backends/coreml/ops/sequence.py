@@ -1,11 +1,11 @@
-"""Sequences that are known when converting: lists of values. Core ML's inputs and outputs hold none."""
+"""Sequences whose length is known when converting: lists of values. Core ML's inputs and outputs hold none."""
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
 
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.ops.shape import concat
-from onnxbridge.backends.coreml.sizes import fixed
+from onnxbridge.backends.coreml.sizes import fixed, known
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int
 
@@ -20,21 +20,37 @@ def sequence_empty(*, dtype=1):
     return []
 
 
-@rule("SequenceAt")
-def sequence_at(input_sequence, position: Int):
-    return input_sequence[position]
+def _place(input_sequence, position, more=0):
+    """A position counted from the front; `more` may lie behind the last element."""
+    count = len(input_sequence) + more
+    if not -len(input_sequence) <= position < count:
+        raise Unsupported(f"the position {position} in a sequence of {len(input_sequence)}")
+    return position + len(input_sequence) if position < 0 else position
+
+
+@rule("SequenceAt", limits="a position that is computed needs elements of one fixed shape")
+def sequence_at(input_sequence, position):
+    known_one = known(position)
+    if known_one is not None:
+        return input_sequence[_place(input_sequence, known_one[0])]
+    shapes = {tuple(v.shape) for v in input_sequence}
+    if len(shapes) != 1 or not fixed(input_sequence[0]):
+        raise Unsupported("a position that is computed, into elements of several shapes", "concatenate them, and slice")
+    count = np.int32(len(input_sequence))
+    place = mb.squeeze(x=position) if position.rank else position
+    place = mb.select(cond=mb.less(x=place, y=np.int32(0)), a=mb.add(x=place, y=count), b=place)
+    return mb.gather(x=mb.stack(values=list(input_sequence), axis=0), indices=place, axis=0)
 
 
 @rule("SequenceInsert")
 def sequence_insert(input_sequence, tensor, position: Int | None = None):
-    at = len(input_sequence) if position is None else position
-    at = at + len(input_sequence) if at < 0 else at
+    at = len(input_sequence) if position is None else _place(input_sequence, position, more=1)
     return [*input_sequence[:at], tensor, *input_sequence[at:]]
 
 
 @rule("SequenceErase")
 def sequence_erase(input_sequence, position: Int | None = None):
-    at = (-1 if position is None else position) % len(input_sequence)
+    at = _place(input_sequence, -1 if position is None else position)
     return [*input_sequence[:at], *input_sequence[at + 1 :]]
 
 
@@ -45,6 +61,8 @@ def sequence_length(input_sequence):
 
 @rule("ConcatFromSequence")
 def concat_from_sequence(input_sequence, *, axis, new_axis=0):
+    if not input_sequence:
+        raise Unsupported("an empty sequence")
     if new_axis:
         return mb.stack(values=list(input_sequence), axis=axis)
     return concat(*input_sequence, axis=axis)

@@ -13,6 +13,7 @@ from typing import Any
 from onnxbridge.runtime.fusion import (
     constants,
     convolutions,
+    dynamic,
     elementwise,
     gelu,
     integers,
@@ -40,6 +41,6 @@ def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
         integers.join(draft, pool)
     constants.fold(draft)
     if available():
-        for family in (gelu, convolutions, products, norms, recurrent, trees, pools, layout, quant, elementwise):
+        for family in (gelu, convolutions, products, dynamic, norms, recurrent, trees, pools, layout, quant, elementwise):
             family.join(draft, pool)
     return draft.plan()

@@ -6,6 +6,7 @@ float32 at most by the rounding of the float32 sums, which is to say by one step
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -160,8 +161,9 @@ def _products(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     names = "+".join(["Bytes", step.op])
     if not conv:
         w = w if turned else w.T
-        run = native.convolution(np.ascontiguousarray(w)[:, :, None, None], x[2], bias[0], _still, 1, result, pool)
-        draft.join([*chain, *places], names, _rows(run), [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
+        run = native.convolution(np.ascontiguousarray(w)[:, :, None, None], x[2], bias[0], still, 1, result, pool)
+        product = functools.partial(as_rows, run)
+        draft.join([*chain, *places], names, product, [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
         return
     groups = step.attrs["group"]
     if groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
@@ -171,21 +173,17 @@ def _products(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     draft.join([*chain, *places], names, run, [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
 
 
-def _still(x: Any) -> Any:
+def still(x: Any) -> Any:
+    """The window of one position."""
     return window(x, (1, 1), None, None, None, "NOTSET")
 
 
-def _rows(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def as_rows(run: Callable[[Any], Any], x: Any) -> Any:
     """A convolution of one position as a product with the last axis."""
-
-    def multiply(x: Any) -> Any:
-        if not x.flags.c_contiguous:
-            beside()
-        rows = np.ascontiguousarray(x).reshape(1, -1, 1, x.shape[-1]).transpose(0, 3, 1, 2)
-        y = run(rows)
-        return y.transpose(0, 2, 3, 1).reshape(*x.shape[:-1], y.shape[1])
-
-    return multiply
+    if not x.flags.c_contiguous:
+        beside()
+    y = run(np.ascontiguousarray(x).reshape(1, -1, 1, x.shape[-1]).transpose(0, 3, 1, 2))
+    return y.transpose(0, 2, 3, 1).reshape(*x.shape[:-1], y.shape[1])
 
 
 def _sums(draft: Draft, i: int, step: Step, pool: Pool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,75 +57,108 @@ def convolution(
 
     To the exact sums over (x - zero) * w the whole numbers `bias` are added first. `dense`: the kernel is not dilated.
     """
-    maps, depth, kh, kw = w.shape
-    channels, columns = depth * groups, maps // groups
     signs = 128 if zero.dtype == np.int8 else 0
     nought = int(zero) + signs
-    each = depth == 1 and columns == 1 and groups > 1
-    wide = dense and not each and groups == 1 and depth < _UNFOLDED and kw > 1
-    offset = (bias - nought * w.sum((1, 2, 3), dtype=np.int64)).astype(np.int32)
-    if each:
-        weights: Array = np.ascontiguousarray(w.reshape(channels, kh * kw).T.astype(np.int32))
-    else:
-        weights = np.concatenate([_packed(g, wide) for g in w.reshape(groups, columns, depth, kh, kw)])
-    factor, shift = (np.ascontiguousarray(np.broadcast_to(v, (maps,)), np.float32) for v in (result.factor, result.shift))
-    zeros = np.full(channels + _SLACK, nought, np.uint8)
-    where = tuple(map(address, (weights, offset, factor, shift)))
-    kind, nothing = _KINDS[np.dtype(result.dtype)], address(zeros)
-    run = loop("integers", "depthwise" if each else "convolve")
-    known: dict[tuple[int, ...], Any] = {}
+    run = Kernel(w, window, groups, result.dtype, result.zero, pool, signs, nought if dense else None)
+    offset = (bias - nought * run.totals).astype(np.int32)
+    factor, shift = (np.ascontiguousarray(np.broadcast_to(v, len(w)), np.float32) for v in (result.factor, result.shift))
+    zeros = np.full(run.padding, nought, np.uint8)
+    where, nothing = (address(offset), address(factor), address(shift)), address(zeros)
 
-    def geometry(x: Array) -> Any:
-        moves = window(x)
+    def convolve(x: Array) -> Array:
+        if x.ndim != 4 or x.shape[1] != run.channels or x.dtype != zero.dtype:
+            raise ValueError(f"a convolution over {run.channels} channels of {zero.dtype} does not fit {x.dtype} of {x.shape}")
+        return run(x, where, nothing, result.low, result.high)
+
+    convolve.kept = (run.weights, offset, factor, shift, zeros)  # type: ignore[attr-defined]
+    convolve.how = run.how  # type: ignore[attr-defined]
+    return convolve
+
+
+@dataclass(eq=False)
+class Kernel:
+    """Packed weights (M, C/groups, KH, KW) of int8, and convolving bytes (N, C, H, W) with them.
+
+    `signs` is 128 for signed bytes, which become unsigned by it. `fill` is what surrounds an input whose rows are taken as
+    one tap each, if they may be.
+    """
+
+    w: InitVar[Array]
+    window: Callable[[Array], Window]
+    groups: int
+    dtype: Any
+    zero: int
+    pool: Pool
+    signs: int = 0
+    fill: int | None = None
+    weights: Array = field(init=False)
+    known: dict[tuple[int, ...], Any] = field(init=False, default_factory=dict)
+
+    def __post_init__(self, w: Array) -> None:
+        maps, depth, kh, kw = self.shape = w.shape
+        self.channels, columns = depth * self.groups, maps // self.groups
+        self.each = depth == 1 and columns == 1 and self.groups > 1
+        self.wide = self.fill is not None and not self.each and self.groups == 1 and depth < _UNFOLDED and kw > 1
+        self.totals = w.sum((1, 2, 3), dtype=np.int64)
+        self.padding = self.channels + _SLACK  # bytes that stand for what lies outside
+        if self.each:
+            self.weights = np.ascontiguousarray(w.reshape(self.channels, kh * kw).T.astype(np.int32))
+        else:
+            self.weights = np.concatenate([_packed(g, self.wide) for g in w.reshape(self.groups, columns, depth, kh, kw)])
+        self._run = loop("integers", "depthwise" if self.each else "convolve")
+        way = "tiles of bytes over " + ("rows of the kernel" if self.wide else "taps")
+        self.how = ("each channel by itself, bytes" if self.each else way, depth * kh * kw)
+
+    def _geometry(self, x: Array) -> Any:
+        maps, depth, kh, kw = self.shape
+        channels, columns = self.channels, maps // self.groups
+        moves = self.window(x)
         (top, bottom), (left, right) = moves.pads
         (sh, sw), (dh, dw) = moves.strides, moves.dilations
         n, _, h, width = x.shape
         oh = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
         ow = (width + left + right - (kw - 1) * dw - 1) // sw + 1
-        claim((n, maps, oh, ow), result.dtype)
+        claim((n, maps, oh, ow), self.dtype)
         if min(top, bottom, left, right) < 0:
             raise ValueError(f"padding of {moves.pads}")
         frame = (0, 0, 0, 0)
-        if wide:
+        if self.wide:
             frame = (top, bottom, left, right)
             h, width, top, left = h + top + bottom, width + left + right, 0, 0
-        taps = (kh, 1) if wide else (kh, kw)
-        deep = depth * kw if wide else depth
+        taps = (kh, 1) if self.wide else (kh, kw)
+        deep = depth * kw if self.wide else depth
         rows, tall = n * oh * ow, quantized.rows()
         block = -(-max(tall, min(480, BLOCK_BYTES // max(1, deep * (1 if kh == 1 else 2)))) // tall) * tall
-        across, panel = (channels, 64) if each else (columns, quantized.panel()) if groups == 1 else (groups, 1)
-        work = rows * maps * depth * kh * kw * (2 if each else 1) // (1 if each else 3)
+        across, panel = (channels, 64) if self.each else (columns, quantized.panel()) if self.groups == 1 else (self.groups, 1)
+        work = rows * maps * depth * kh * kw * (2 if self.each else 1) // (1 if self.each else 3)
         block, split, share, units = cut(rows, across, panel, work, block, tall)
         lines, sums = 8 * (block + 16) * math.prod(taps), 4 * max(tall * quantized.panel(), 64)
         spec = np.array(
-            [n, h, width, channels, channels if each else groups, deep, columns, *taps, sh, sw, dh, dw, top, left,
-             oh, ow, maps, 0, block, 0, split, share, lines, sums, kind, result.zero],
+            [n, h, width, channels, channels if self.each else self.groups, deep, columns, *taps, sh, sw, dh, dw, top, left,
+             oh, ow, maps, 0, block, 0, split, share, lines, sums, _KINDS[np.dtype(self.dtype)], self.zero],
             np.int64,
         )  # fmt: skip
-        copied = bool(signs) or wide or (depth % 4 != 0 and not each)
+        copied = bool(self.signs) or self.wide or (depth % 4 != 0 and not self.each)
         return (n, oh, ow, maps), frame, copied, spec, lines * threads(), sums * threads(), units
 
-    def convolve(x: Array) -> Array:
-        if x.ndim != 4 or x.shape[1] != channels or x.dtype != zero.dtype:
-            raise ValueError(f"a convolution over {channels} channels of {zero.dtype} does not fit {x.dtype} of {x.shape}")
-        if x.shape not in known:
-            known[x.shape] = geometry(x)
-        shape, frame, copied, spec, lines, sums, units = known[x.shape]
-        claim(shape, result.dtype)
+    def __call__(
+        self, x: Array, where: tuple[int, int, int], nothing: int, low: float = -math.inf, high: float = math.inf
+    ) -> Array:
+        """The results, given the addresses of offset (int32), factor and shift (float32) for each map, and of the padding."""
+        if x.shape not in self.known:
+            self.known[x.shape] = self._geometry(x)
+        shape, frame, copied, spec, lines, sums, units = self.known[x.shape]
+        claim(shape, self.dtype)
         held, data = None, address(x)
         if copied or not x.transpose(0, 2, 3, 1).flags.c_contiguous:
-            held, data = _framed(x, frame, nought, signs, pool)
-        y = pool.empty(shape, result.dtype)
-        table, at = pool.scratch(lines)
-        room, totals = pool.scratch(sums)
-        run(data, address(y), *where, at, totals, nothing, address(spec), result.low, result.high, units=units)
+            held, data = _framed(x, frame, self.fill or 0, self.signs, self.pool)
+        y = self.pool.empty(shape, self.dtype)
+        table, at = self.pool.scratch(lines)
+        room, totals = self.pool.scratch(sums)
+        weights = address(self.weights)
+        self._run(data, address(y), weights, *where, at, totals, nothing, address(spec), low, high, units=units)
         del held, table, room  # they had to live until here
         return first(y)
-
-    convolve.kept = (weights, offset, factor, shift, zeros)  # type: ignore[attr-defined]
-    way = "each channel by itself, bytes" if each else "tiles of bytes over " + ("rows of the kernel" if wide else "taps")
-    convolve.how = (way, depth * kh * kw)  # type: ignore[attr-defined]
-    return convolve
 
 
 def _packed(w: Array, wide: bool) -> Array:

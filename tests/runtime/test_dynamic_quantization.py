@@ -1,0 +1,110 @@
+"""Dynamic quantization in machine code: the same bytes and exact sums as by the rules, and one rounding of what follows them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper, parser
+
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.native import drive, integers, machine, share
+
+pytestmark = pytest.mark.skipif(
+    not machine.available() or not integers.available(), reason="this processor has no instruction that sums products of bytes"
+)
+HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
+rng = np.random.default_rng(11)
+
+
+def real(*shape):
+    return (rng.standard_normal(shape) * 3 + 0.5).astype(np.float32)
+
+
+def whole(kind, *shape):
+    reach = np.iinfo(kind)
+    return rng.integers(reach.min, reach.max + 1, shape).astype(kind)
+
+
+def agrees(text, feeds, *ops, **weights):
+    """A run and its replays against the rules one by one: whole numbers are the same, floats but for their last bits."""
+    proto = parser.parse_model(HEAD + text)
+    proto.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in weights.items())
+    executor = Executor(proto)
+    for _ in range(3):
+        for got, wanted in zip(executor.run(None, feeds), executor.run(executor.output_names, feeds), strict=True):
+            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+            if got.dtype == np.float32:
+                np.testing.assert_allclose(got, wanted, rtol=4e-7, atol=4e-7 * np.abs(wanted).max(initial=0))
+            else:
+                np.testing.assert_array_equal(got, wanted)
+    assert [s.op for s in executor._compiled._joined.steps if s.native] == list(ops)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 133), (2, 70, 900)])
+@pytest.mark.parametrize("kind", ["any", "positive", "negative", "zeros"])
+def test_ranges(shape, kind):
+    x = {"any": lambda v: v, "positive": np.abs, "negative": lambda v: -np.abs(v), "zeros": np.zeros_like}[kind](real(*shape))
+    declared = ",".join(map(str, shape))
+    text = f"""agraph (float[{declared}] x) => (uint8[{declared}] y, float s, uint8 z) {{
+        y, s, z = DynamicQuantizeLinear(x) }}"""
+    agrees(text, {"x": x}, "DynamicQuantizeLinear")
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request, monkeypatch):
+    monkeypatch.setenv("ONNXBRIDGE_THREADS", str(request.param))
+    monkeypatch.setattr(share, "_LEAST", 16)
+    monkeypatch.setattr(share, "_WORTH", 64)
+    drive.threads.cache_clear()
+    yield
+    monkeypatch.undo()
+    drive.threads.cache_clear()
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("bias", ["", "c = Add(b, bias)"])
+def test_products_with_their_scales(each, bias, threads):
+    text = f"""agraph (float[2,9,70] x) => (float[2,9,41] y) {{
+        q, s, z = DynamicQuantizeLinear(x) p = MatMulInteger(q, w, z, wz) f = Cast<to = 1>(p) by = Mul(s, ws) b = Mul(f, by)
+        {bias or "c = Identity(b)"} y = Tanh(c) }}"""
+    scales = 41 if each else 1
+    weights = {"w": whole(np.int8, 70, 41), "ws": np.abs(real(scales)) / 90, "wz": np.zeros(scales, np.int8)}
+    weights |= {"bias": real(41)} if bias else {}
+    ops = "DynamicQuantizeLinear", "Mul", "MatMulInteger+scales", "Tanh"
+    agrees(text, {"x": real(2, 9, 70)}, *ops, **weights)
+
+
+@pytest.mark.parametrize("zero", [np.uint8(128), np.int8(0)])
+def test_exact_products(zero, threads):
+    text = "agraph (uint8[5,70] x, uint8 z) => (int32[5,41] y) { y = MatMulInteger(x, w, z, wz) }"
+    feeds = {"x": whole(np.uint8, 5, 70), "z": np.uint8(77)}
+    agrees(text, feeds, "MatMulInteger", w=whole(zero.dtype.type, 70, 41), wz=zero)
+
+
+CONVOLUTIONS = [
+    ((20, 9, 3, 3), "pads = [1,1,1,1]"), ((8, 16, 1, 1), "strides = [2,2]"), ((12, 3, 5, 5), "pads = [2,0,2,1]"),
+    ((24, 1, 3, 3), "group = 24, pads = [1,1,1,1]"), ((12, 4, 3, 3), "group = 3, dilations = [2,2]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolutions(case, threads):
+    (maps, depth, kh, kw), attributes = case
+    groups = {"group = 24": 24, "group = 3,": 3}.get(attributes[:10], 1)
+    channels = depth * groups
+    text = f"""agraph (float[2,{channels},11,9] x) => (float[a,b,c,d] y, int32[a,b,c,d] n) {{
+        q, s, z = DynamicQuantizeLinear(x) p = ConvInteger<{attributes}>(q, w, z) f = Cast<to = 1>(p) by = Mul(s, ws)
+        b = Mul(f, by) y = Add(b, bias) n = ConvInteger<{attributes}>(q, w, z) }}"""
+    agrees(
+        text, {"x": real(2, channels, 11, 9)}, "DynamicQuantizeLinear", "Mul", "ConvInteger+scales", "ConvInteger",
+        w=whole(np.int8, maps, depth, kh, kw), ws=np.float32(0.011), bias=real(1, maps, 1, 1),
+    )  # fmt: skip
+
+
+def test_zero_points_for_each_row_and_unknown_weights_are_left_to_the_rules():
+    text = """agraph (uint8[5,7] x, uint8[5] z, int8[7,3] v) => (int32[5,3] y, int32[5,3] u) {
+        y = MatMulInteger(x, w, z) u = MatMulInteger(x, v) }"""
+    feeds = {"x": whole(np.uint8, 5, 7), "z": whole(np.uint8, 5), "v": whole(np.int8, 7, 3)}
+    agrees(text, feeds, "MatMulInteger", w=whole(np.int8, 7, 3))
+    agrees("agraph (uint8[5,7] x) => (int32[5,3] y) { y = MatMulInteger(x, w, z, wz) }", {"x": feeds["x"]},
+           w=np.array([[0, 1, 255]] * 7, np.uint8), z=np.uint8(3), wz=np.uint8(9))  # fmt: skip

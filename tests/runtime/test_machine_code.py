@@ -69,6 +69,56 @@ def test_what_is_compiled_late_finds_what_was_loaded_early(tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+ALL = """
+import os, sys
+from onnxbridge.runtime.native import ahead, build
+for module, name in ahead.loops():
+    build.loop(module, name)
+assert not os.environ.get("LINKED") or "llvmlite" not in sys.modules
+print(len(ahead.loops()))
+"""
+
+
+def doctor(folder, **more):
+    command = [sys.executable, "-c", "from onnxbridge.cli import main; main()", "doctor", "--compile", "--json"]
+    environment = {**os.environ, "ONNXBRIDGE_CACHE": str(folder), **more}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_all_loops_compiled_ahead_of_time_are_all_that_is_needed(tmp_path):
+    ran = doctor(tmp_path)
+    assert ran.returncode == 0 and not ran.stderr, ran.stderr
+    found = json.loads(ran.stdout)["machine_code"]
+    files = list((tmp_path / "native").glob("*.o"))
+    assert found["compiled"] == found["loops"] > 25
+    assert found["folder"] == str(tmp_path / "native") and found["bytes"] == sum(f.stat().st_size for f in files)
+    linked = "1" if link.possible() else ""
+    environment = {**os.environ, "ONNXBRIDGE_CACHE": str(tmp_path), "LINKED": linked}
+    ran = subprocess.run([sys.executable, "-c", ALL], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0 and int(ran.stdout) == found["loops"], ran.stderr
+    assert sorted((tmp_path / "native").glob("*.o")) == sorted(files)  # nothing had to be made
+
+
+def test_what_is_in_the_way_of_compiling_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    ran = doctor(tmp_path / "file")
+    assert ran.returncode == 2 and "ONNXBRIDGE_CACHE" in ran.stderr
+    ran = doctor(tmp_path, ONNXBRIDGE_NATIVE="0")
+    assert ran.returncode == 2 and "ONNXBRIDGE_NATIVE=0" in ran.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only the administrator's files are taken from another")
+def test_object_files_of_the_administrator_are_used_where_nobody_else_may_write(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    for mode, folder in ((0o755, tmp_path / "native"), (0o777, None), (0o775, None)):
+        (tmp_path / "native").mkdir(exist_ok=True)
+        (tmp_path / "native").chmod(mode)
+        machine.folder.cache_clear()
+        assert machine.object_files() == folder
+    machine.folder.cache_clear()
+
+
 PROGRAM = """
 import sys, numpy as np, onnx
 from onnxbridge.runtime import Executor
@@ -109,6 +159,8 @@ def test_a_processor_with_shorter_vectors(tmp_path):
     assert file is not None
     (folder / file.name).write_text(json.dumps(few))
     environment = {**os.environ, "ONNXBRIDGE_CACHE": str(tmp_path / "cache"), "ONNXBRIDGE_THREADS": "1"}
+    ran = subprocess.run([sys.executable, "-c", ALL], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0 and int(ran.stdout) > 20, ran.stderr
     arguments = [str(tmp_path / name) for name in ("net.onnx", "x.npz", "y.npy")]
     command = [sys.executable, "-c", PROGRAM, *arguments]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -21,9 +21,20 @@ FRAMEWORKS = {
 
 
 @click.command("doctor")
+@click.option("--compile", "compiles", is_flag=True, help="Make the executor's machine code for this processor now, and keep it.")
 @options.json
-def command(as_json: bool) -> None:
-    """Tell which frameworks are here, at which versions, and which devices ONNX Runtime can use."""
+def command(compiles: bool, as_json: bool) -> None:
+    """Tell which frameworks are here, at which versions, and which devices ONNX Runtime can use.
+
+    The executor compiles its loops for the processor when a model first needs them, once for all. --compile does so for all of
+    them now, as for the image of a container.
+    """
+    if compiles:
+        from onnxbridge.runtime.native import ahead
+
+        ahead.check()
+        for module, name in shell.counted(ahead.loops(), ".".join):
+            ahead.make(module, name)
     found = examine()
     if as_json:
         shell.say(shell.as_json(found))
@@ -32,11 +43,13 @@ def command(as_json: bool) -> None:
     for name, f in found["frameworks"].items():
         shell.say(f"{'ok' if f['ok'] else '--':2} {name:12} {f['version'] or f['hint']}  ({f['purpose']})")
     shell.say(f"   devices      {', '.join(found['devices'])}")
+    shell.say(_code(found["machine_code"]))
 
 
 def examine() -> dict[str, Any]:
     """What `doctor` prints. Frameworks are looked up, not imported; MXNet is asked for in its own interpreter."""
     from onnxbridge.runtime import ort
+    from onnxbridge.runtime.native import ahead
 
     frameworks: dict[str, Any] = {}
     for name, (packages, purpose) in FRAMEWORKS.items():
@@ -47,8 +60,16 @@ def examine() -> dict[str, Any]:
     there = ort.devices()
     return {
         "onnxbridge": __version__, "python": platform.python_version(), "platform": platform.platform(), "frameworks": frameworks,
-        "devices": there,
+        "devices": there, "machine_code": ahead.state(),
     }  # fmt: skip
+
+
+def _code(found: dict[str, Any]) -> str:
+    if not found["ok"]:
+        return f"-- machine code {found['hint']}  (a faster executor)"
+    where = f"{found['folder']}, {found['bytes'] / 1024:.0f} KiB" if found["folder"] else "no folder to keep them in"
+    made = f"{found['compiled']} of {found['loops']} loops compiled ({where})"
+    return f"ok machine code LLVM {found['llvm']} for {found['processor']}: {made}"
 
 
 def _mxnet() -> dict[str, Any]:

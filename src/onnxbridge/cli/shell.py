@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, VerificationError
+
+Item = TypeVar("Item")
 
 
 def run(group: click.Group) -> None:
@@ -88,6 +90,23 @@ def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting")
         yield lambda stage: bar.update(task, description=stage)
+
+
+def counted(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[Item]:
+    """The items one after the other, with a bar and the present one's name on the standard error of a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=len(items))
+        for item in items:
+            bar.update(task, description=called(item))
+            yield item
+            bar.advance(task)
 
 
 def failed(error: VerificationError) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from onnxbridge.runtime.native import drive, machine
 
 _BLOCK = 1 << 20
-_PACKAGES = ("numpy", "onnx", "onnx_ir", "ml_dtypes", "numba", "llvmlite")
+_PACKAGES = ("numpy", "onnx", "onnx_ir", "ml_dtypes", "llvmlite")
 _IRRELEVANT = tuple(f"ONNXBRIDGE_{name}" for name in ("CACHE", "KEEP", "MXNET_PYTHON", "THREADS"))  # threads are asked for
 
 Source = tuple[str, int, int]  # a file of Python source, when it was changed, and its size

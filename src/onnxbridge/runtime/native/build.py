@@ -10,13 +10,12 @@ import functools
 import hashlib
 import importlib
 import struct
-from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.native import compiler, drive, quantized, tape, tile
+from onnxbridge.runtime.native import drive, quantized, tape, tile
 from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded
 
 _KINDS = {"i": "q", "p": "q", "f": "d"}
@@ -24,7 +23,7 @@ _signatures: dict[int, str] = {}
 
 
 @functools.cache
-def _recipe() -> str:
+def recipe() -> str:
     """What loops are made of: the sources of all loops and of their compiler, and the sizes of tiles."""
     folder = resources.files("onnxbridge.runtime.native")
     files = [file for part in ("compiler", "loops") for file in sorted((folder / part).iterdir(), key=lambda p: p.name)]
@@ -69,9 +68,14 @@ class Loop:
 @functools.cache
 def loop(module: str, name: str) -> Loop:
     """The function `name` of `loops/module.py`."""
-    address, signature = _ready(module, name, f"onnxbridge_loop_{module}_{name}", compiler.entered)
+    address, signature = _ready(module, name, symbol_of(module, name), "entered")
     _signatures[address] = signature
     return Loop(address, signature)
+
+
+def symbol_of(module: str, name: str) -> str:
+    """What a loop is called in its object file."""
+    return f"onnxbridge_loop_{module}_{name}"
 
 
 def signature_of(address: int) -> str:
@@ -82,18 +86,19 @@ def signature_of(address: int) -> str:
 @functools.cache
 def _helper(module: str, name: str) -> None:
     """Load a helper of loops that is compiled by itself."""
-    _ready(module, name, f"onnxbridge_{module}_{name}", compiler.alone)
+    _ready(module, name, f"onnxbridge_{module}_{name}", "alone")
 
 
-def _ready(module: str, name: str, symbol: str, written: Callable[[Any, str], tuple[str, set[str]]]) -> tuple[int, str]:
+def _ready(module: str, name: str, symbol: str, how: str) -> tuple[int, str]:
     """The address and the signature of a function of `loops/`, which are loaded with all that it calls."""
 
     def make() -> bytes:
+        compiler = importlib.import_module("onnxbridge.runtime.native.compiler")
         found = getattr(importlib.import_module(f"onnxbridge.runtime.native.loops.{module}"), name)
-        text, needs = written(found, symbol)
+        text, needs = getattr(compiler, how)(found, symbol)
         return " ".join([found.signature, *sorted(needs)]).encode() + b"\0" + assembled(text)
 
-    head, _, image = kept(symbol, _recipe(), make).partition(b"\0")
+    head, _, image = kept(symbol, recipe(), make).partition(b"\0")
     signature, *needs = head.decode().split()
     for other in needs:
         group, _, helper = other.partition(".")

@@ -20,7 +20,12 @@ _symbols: dict[str, int] = {}  # what object files may name
 
 def available() -> bool:
     """Whether machine code can be made and loaded here: llvmlite is installed, and ONNXBRIDGE_NATIVE is not 0."""
-    return os.environ.get("ONNXBRIDGE_NATIVE", "1") != "0" and _package() is not None
+    return not switched_off() and _package() is not None
+
+
+def switched_off() -> bool:
+    """Whether the user wants no machine code."""
+    return os.environ.get("ONNXBRIDGE_NATIVE", "1") == "0"
 
 
 @functools.cache
@@ -88,7 +93,7 @@ def _facts() -> dict[str, str]:
 
 
 def _facts_file() -> Path | None:
-    place, processor = _folder(), _processor()
+    place, processor = object_files(), _processor()
     if place is None or not processor:
         return None
     return place / f"machine-{hashlib.sha256(f'{processor}{_package()}'.encode()).hexdigest()[:24]}.json"
@@ -102,6 +107,11 @@ def _processor() -> str:
         kept = (line for line in text.splitlines() if not line.startswith(("cpu MHz", "bogomips", "apicid", "initial apicid")))
         return "\n".join(kept)
     return ""
+
+
+def processor() -> tuple[str, str]:
+    """LLVM's version, and its name for the processor."""
+    return _facts()["llvm"], _facts()["cpu"]
 
 
 def feature(name: str) -> bool:
@@ -128,22 +138,26 @@ def registers() -> int:
     return 32 if lanes() == 16 or triple().startswith(("aarch64", "arm64")) else 16
 
 
-def _folder() -> Path | None:
-    """Where object files are kept."""
-    return folder("native")
+def object_files() -> Path | None:
+    """Where object files are kept, which are nobody's secret."""
+    return folder("native", 0o755)
 
 
 @functools.cache
-def folder(kind: str) -> Path | None:
-    """Where files of a kind are kept: in ONNXBRIDGE_CACHE, or the user's cache folder; None where that cannot be written."""
+def folder(kind: str, mode: int = 0o700) -> Path | None:
+    """Where files of a kind are kept: in ONNXBRIDGE_CACHE, or the user's cache folder; None where that is not possible.
+
+    It is this user's own, or the administrator's if nobody else may write there, as in the image of a container.
+    """
     root = os.environ.get("ONNXBRIDGE_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "onnxbridge"
     )
     with contextlib.suppress(OSError):
         place = Path(root) / kind
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        owned = not hasattr(os, "getuid") or place.stat().st_uid == os.getuid()
-        if owned and os.access(place, os.W_OK):
+        place.mkdir(parents=True, exist_ok=True, mode=mode)
+        facts = place.stat()
+        safe = not hasattr(os, "getuid") or facts.st_uid == os.getuid() or (facts.st_uid == 0 and not facts.st_mode & 0o022)
+        if safe and os.access(place, os.R_OK | os.X_OK):
             return place
     return None
 
@@ -164,14 +178,20 @@ def _write(path: Path | None, content: bytes) -> None:
             handle, temporary = tempfile.mkstemp(dir=path.parent)
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
+            os.chmod(temporary, 0o644)
             os.replace(temporary, path)
+
+
+def place_of(name: str, recipe: str) -> Path | None:
+    """Where the object file of a recipe for this processor is kept."""
+    place, facts = object_files(), _facts()
+    whole = "\0".join((recipe, facts["llvm"], facts["cpu"], facts["features"]))
+    return None if place is None else place / f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:24]}.o"
 
 
 def kept(name: str, recipe: str, make: Callable[[], bytes]) -> bytes:
     """The object file that `make` gives, from the cache where it was made before by this recipe for this processor."""
-    place, facts = _folder(), _facts()
-    whole = "\0".join((recipe, facts["llvm"], facts["cpu"], facts["features"]))
-    path = None if place is None else place / f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:24]}.o"
+    path = place_of(name, recipe)
     there = _read(path)
     if there is not None:
         return there

@@ -83,6 +83,11 @@ class Entry:
     body: FunctionType | Shared
     signature: str
 
+    @property
+    def module(self) -> str:
+        """The module that it is defined in."""
+        return (self.body.body if isinstance(self.body, Shared) else self.body).__module__
+
 
 def entry(signature: str) -> Callable[[FunctionType | Shared], Entry]:
     """Let a function be called from outside with arguments of these kinds: i is a whole number, p an address or 0, f a float32.

@@ -90,6 +90,34 @@ def test_labels_make_a_classifier(tmp_path):
     assert artifact.labels == ("ant", "bee", "cat", "dog", "eel")
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"labels": ["a", "b", "c"]}, r"there are 3; the last output, y, has shape \[1, 5\]"),
+        ({"labels": ["a", "b", "a", "c", "d"]}, "'a' comes 2 times"),
+        ({"labels": []}, "there are none"),
+        ({"labels": "no/such/file"}, "cannot be read"),
+        ({"image": ["x:RGB", "x:BGR"]}, "x was described before"),
+        ({"image": "x:RGB", "state": "x=y"}, "cannot be a state and have image"),
+        ({"state": ["a=y", "b=y"]}, "the output y is the next value of several"),
+        ({"state": ["a=y", "a=z"]}, "a was given before"),
+        ({"convert_to": "neuralnetwork", "compute_precision": "fp16"}, "compute_precision is for ML programs"),
+        ({"convert_to": "neuralnetwork", "minimum_deployment_target": "iOS18"}, "is written for iOS14"),
+        ({"convert_to": "neuralnetwork", "compress": "linear8"}, "compress is for ML programs"),
+        ({"minimum_deployment_target": "iOS14"}, "none of iOS15"),
+        ({"bounds": {"M": (1, 4)}}, "have no size 'M'; all of its sizes are fixed"),
+    ],
+)
+def test_what_does_not_go_together(options, told):
+    with pytest.raises(UsageError, match=told):
+        backend.from_hub(classifier(1, 3, 16, 16), **options)
+
+
+def test_an_input_that_is_no_picture():
+    with pytest.raises(ConversionError, match=r"a RGB image is a float tensor of NCHW with 3 channels; this is \[1, 4\]"):
+        backend.from_hub(model(lambda op, x: op.Relu(x), ("x", FLOAT, [1, 4])), image="x:RGB")
+
+
 def test_a_few_shapes():
     artifact, far = error(classifier("N", 3, "H", "W"), {"x": PICTURE}, shapes=["x:1x3x16x16,2x3x8x8"])
     few = artifact.model.get_spec().description.input[0].type.multiArrayType.enumeratedShapes.shapes

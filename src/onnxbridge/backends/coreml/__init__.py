@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import onnx_ir as ir
 
-from onnxbridge.errors import UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
@@ -41,8 +40,8 @@ class CoreMLBackend:
         model: ir.Model,
         *,
         minimum_deployment_target: Annotated[
-            Literal["iOS15", "iOS16", "iOS17", "iOS18"], Setting("the oldest system to run on; iOS17 by default.")
-        ] = "iOS17",
+            Literal["iOS15", "iOS16", "iOS17", "iOS18"] | None, Setting("the oldest system to run on; iOS17 by default.")
+        ] = None,
         compute_precision: Annotated[
             Literal["fp32", "fp16", "mixed"],
             Setting("the type to compute in, fp32 by default; mixed is fp16 where measured ranges allow it."),
@@ -102,8 +101,6 @@ class CoreMLBackend:
         coremltools()
         from onnxbridge.backends.coreml import asked
 
-        if options.get("calibration") is not None and options.get("compute_precision") != "mixed":
-            raise UsageError("calibration is for compute_precision='mixed'")
         return asked.parsed(options)
 
     def explain(self, model: ir.Model, **options: Any) -> list[Line]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,9 @@ class Asked:
 
 def images(texts: Sequence[str]) -> dict[str, Image]:
     """ "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC": everything behind the name may be left out."""
-    found = {}
+    found: dict[str, Image] = {}
     for text in texts:
-        name, *rest = _named(text, "image")
+        name, *rest = _named(text, "image", found)
         given: dict[str, Any] = {}
         for part in filter(None, (p.strip() for p in rest[0].split(","))):
             key, _, value = part.partition("=")
@@ -94,13 +95,15 @@ def images(texts: Sequence[str]) -> dict[str, Image]:
     return found
 
 
-def _named(text: str, what: str) -> tuple[str, str]:
-    """A name and what is said of it; the name may hold colons itself."""
+def _named(text: str, what: str, known: Container[str]) -> tuple[str, str]:
+    """A name and what is said of it; the name may hold colons itself. No name comes twice."""
     name, colon, rest = text.rpartition(":")
     if not colon:
         name, rest = text, ""
     if not name:
         raise UsageError(f"{what} {text!r} names no input")
+    if name in known:
+        raise UsageError(f"{what} {text!r}: {name} was described before")
     return name, rest
 
 
@@ -116,9 +119,9 @@ def _numbers(text: str, value: str, key: str) -> tuple[float, ...]:
 
 def shapes(texts: Sequence[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
     """ "x:1x3x224x224,1x3x256x256": the shapes that an input may have, the first by default."""
-    found = {}
+    found: dict[str, tuple[tuple[int, ...], ...]] = {}
     for text in texts:
-        name, rest = _named(text, "shapes")
+        name, rest = _named(text, "shapes", found)
         if not re.fullmatch(r"[0-9x, ]+", rest):
             raise UsageError(f"shapes {text!r}: write the input's name, a colon and shapes as 1x3x224x224,1x3x256x256")
         found[name] = tuple(tuple(int(n) for n in part.strip().split("x")) for part in rest.split(","))
@@ -134,32 +137,87 @@ def pairs(texts: Sequence[str], what: str) -> dict[str, str]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{what} {text!r} is not of the form NAME=VALUE")
+        if key in found:
+            raise UsageError(f"{what} {text!r}: {key} was given before")
         found[key] = value
     return found
 
 
 def labels(given: Path | str | Sequence[str | int] | None) -> tuple[str | int, ...]:
-    """The labels, or those of a text file with one a line."""
+    """The labels, or those of a text file with one a line.
+
+    Raises:
+        UsageError: where there are none, or one comes twice: a classifier gives its scores by label.
+    """
     if given is None:
         return ()
     if isinstance(given, (str, Path)):
-        lines = Path(given).read_text(encoding="utf-8").splitlines()
+        lines = _read(Path(given), lambda path: path.read_text(encoding="utf-8")).splitlines()
         while lines and not lines[-1].strip():
             lines.pop()
-        return tuple(line.strip() for line in lines)
-    return tuple(given)
+        given = [line.strip() for line in lines]
+    found = tuple(given)
+    if not found:
+        raise UsageError("labels: there are none")
+    twice = next((label for label, count in Counter(found).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"labels: {twice!r} comes {found.count(twice)} times; the scores are given by label")
+    return found
 
 
 def samples(given: Path | str | Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:
     """Inputs by name, or those of an .npz file."""
     if not isinstance(given, (str, Path)):
         return given
-    with np.load(given, allow_pickle=False) as archive:
+    with _read(Path(given), lambda path: np.load(path, allow_pickle=False)) as archive:
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise UsageError(f"{given} holds one array without a name; write an .npz with one for each input")
         return [{name: archive[name] for name in archive.files}]
+
+
+def _read(path: Path, how: Callable[[Path], Any]) -> Any:
+    try:
+        return how(path)
+    except (OSError, ValueError) as e:
+        raise UsageError(f"{path} cannot be read: {e}") from e
+
+
+def contradictions(options: Mapping[str, Any]) -> None:
+    """What is asked for together, and does not go together.
+
+    Raises:
+        UsageError: for the first such pair.
+    """
+    asked = {name for name, value in options.items() if value not in (None, "", (), [])}
+    if options.get("calibration") is not None and options.get("compute_precision") != "mixed":
+        raise UsageError("calibration is for compute_precision='mixed'")
+    if options.get("convert_to") == "neuralnetwork":
+        for name, why in PROGRAMS.items():
+            if name in asked and options[name] != "fp32":
+                raise UsageError(f"{name} is for ML programs, convert_to='mlprogram': {why}")
+    described = {what: {_named(t, what, ())[0] for t in _texts(options, what)} for what in ("image", "shapes")}
+    described["state"] = {t.partition("=")[0] for t in _texts(options, "state")}
+    for what in ("image", "shapes"):
+        both = sorted(described[what] & described["state"])
+        if both:
+            raise UsageError(f"{both[0]} cannot be a state and have {what}: a state is no input any more")
+    kept = Counter(t.partition("=")[2] for t in _texts(options, "state"))
+    if kept and (most := kept.most_common(1)[0])[1] > 1:
+        raise UsageError(f"state: the output {most[0]} is the next value of several inputs")
+
+
+PROGRAMS = {
+    "minimum_deployment_target": "a neuralnetwork is written for iOS14 and runs there and on all later systems",
+    "compute_precision": "a neuralnetwork's types are chosen on the device",
+    "state": "a neuralnetwork has no states",
+    "compress": "a neuralnetwork's weights cannot be stored in these ways",
+}
+"""The options that a neural network has no use for, with the reason."""
 
 
 def parsed(options: Mapping[str, Any]) -> Asked:
     """The backend's options by their names in `from_hub`, as what they mean."""
+    contradictions(options)
     given = {k: v for k, v in options.items() if v is not None}
     return Asked(
         given.get("minimum_deployment_target", Asked.target),

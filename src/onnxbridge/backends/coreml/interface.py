@@ -57,6 +57,11 @@ class Interface:
             for name in names:
                 if name not in known:
                     raise UsageError(f"{what}: the model has no input {name!r}; it has {', '.join(sorted(map(str, known)))}")
+        sized = sorted({d.value for v in graph.inputs for d in v.shape or () if isinstance(d, ir.SymbolicDim) and d.value})
+        for name in self.asked.bounds:
+            if name not in sized and not any(size.startswith(f"{name} + ") for size in sized):
+                has = f"its sizes are {', '.join(sized)}" if sized else "all of its sizes are fixed or without a name"
+                raise UsageError(f"dynamic: the model's inputs have no size {name!r}; {has}")
         made = {v.name: v for v in graph.outputs}
         for name, result in self.asked.states.items():
             if result not in made:
@@ -218,9 +223,21 @@ class Interface:
             dims = value.shape if value.shape is not None else (ir.SymbolicDim(None),) * out.rank
             shape = tuple(d if isinstance(d, int) else d.value for d in dims)
             self.outputs.append(Port(value.name or "", name, _hub_type(value), shape))
+        if given and self.asked.labels and not self.problems:
+            self._scores(given[-1])
         if not given and not self.problems:
             self.problems.append(Problem("output", "all outputs are states; Core ML takes no model without outputs"))
         return given
+
+    def _scores(self, result: Var) -> None:
+        """Look whether an output can be a classifier's: one score for each label."""
+        name, labels, sizes = self.outputs[-1].hub, len(self.asked.labels), list(result.shape)
+        if result.dtype not in (types.fp16, types.fp32):
+            raise UsageError(f"labels: the last output, {name}, is {self.outputs[-1].dtype.lower()}; scores are floats")
+        others = [n for n in sizes[:-1] if isinstance(n, (int, np.integer)) and n != 1]
+        if not sizes or others or not isinstance(sizes[-1], (int, np.integer)) or sizes[-1] != labels:
+            shape = list(self.outputs[-1].shape)
+            raise UsageError(f"labels: there are {labels}; the last output, {name}, has shape {shape}, not one score for each")
 
     def _keep(self, function: Any, hub: str, result: Var) -> None:
         """Write a state's next value; one that grows is written where it is concatenated."""

@@ -81,6 +81,22 @@ def test_exact_products(zero, threads):
     agrees(text, feeds, "MatMulInteger", w=whole(zero.dtype.type, 70, 41), wz=zero)
 
 
+@pytest.mark.parametrize("zero", [np.uint8(9), np.int8(-100), np.arange(40, 81).astype(np.uint8)])
+def test_weights_that_need_nine_bits(zero, threads):
+    text = """agraph (float[2,5,70] x) => (float[2,5,41] y, int32[2,5,41] n) {
+        q, s, z = DynamicQuantizeLinear(x) p = MatMulInteger(q, w, z, wz) f = Cast<to = 1>(p) y = Mul(f, s)
+        n = MatMulInteger(q, w, z, wz) }"""
+    ops = "DynamicQuantizeLinear", "MatMulInteger+scales", "MatMulInteger"
+    agrees(text, {"x": real(2, 5, 70)}, *ops, w=whole(zero.dtype.type, 70, 41), wz=zero)
+
+
+def test_a_convolution_with_weights_that_need_nine_bits(threads):
+    text = """agraph (float[2,6,11,9] x) => (float[a,b,c,d] y) { q, s, z = DynamicQuantizeLinear(x)
+        p = ConvInteger<pads = [1,0,2,1], strides = [2,1]>(q, w, z, wz) f = Cast<to = 1>(p) g = Mul(f, s) y = Add(g, bias) }"""
+    ops = "DynamicQuantizeLinear", "ConvInteger+scales"
+    agrees(text, {"x": real(2, 6, 11, 9)}, *ops, w=whole(np.uint8, 20, 6, 3, 3), wz=np.uint8(99), bias=real(1, 20, 1, 1))
+
+
 CONVOLUTIONS = [
     ((20, 9, 3, 3), "pads = [1,1,1,1]"), ((8, 16, 1, 1), "strides = [2,2]"), ((12, 3, 5, 5), "pads = [2,0,2,1]"),
     ((24, 1, 3, 3), "group = 24, pads = [1,1,1,1]"), ((12, 4, 3, 3), "group = 3, dilations = [2,2]"),
@@ -106,5 +122,3 @@ def test_zero_points_for_each_row_and_unknown_weights_are_left_to_the_rules():
         y = MatMulInteger(x, w, z) u = MatMulInteger(x, v) }"""
     feeds = {"x": whole(np.uint8, 5, 7), "z": whole(np.uint8, 5), "v": whole(np.int8, 7, 3)}
     agrees(text, feeds, "MatMulInteger", w=whole(np.int8, 7, 3))
-    agrees("agraph (uint8[5,7] x) => (int32[5,3] y) { y = MatMulInteger(x, w, z, wz) }", {"x": feeds["x"]},
-           w=np.array([[0, 1, 255]] * 7, np.uint8), z=np.uint8(3), wz=np.uint8(9))  # fmt: skip

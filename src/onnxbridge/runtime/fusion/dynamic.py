@@ -44,19 +44,20 @@ def _quantize(step: Step, pool: Pool) -> Callable[..., Any]:
 def _product(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     conv = step.op == "ConvInteger"
     a, b, a_zero, b_zero = (*step.sources, NOTHING, NOTHING)[:4]
-    w = native.fits(draft.constant(b), draft.constant(b_zero), 0 if conv else 1)
-    if w is None or w.ndim != (4 if conv else 2) or (b_zero != NOTHING and draft.constant(b_zero) is None):
+    w = native.Weights.of(draft.constant(b), draft.constant(b_zero), 0 if conv else 1)
+    known = w is not None and draft.constant(b).ndim == (4 if conv else 2)
+    if w is None or not known or (b_zero != NOTHING and draft.constant(b_zero) is None):
         return
-    groups = step.attrs["group"] if conv else 1
-    if conv and (groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]):
+    groups, (maps, depth, *kernel) = step.attrs["group"] if conv else 1, w.int8.shape
+    if conv and (groups < 1 or maps % groups or tuple(step.attrs["kernel_shape"] or kernel) != tuple(kernel)):
         return
-    w = w if conv else np.ascontiguousarray(w.T)[:, :, None, None]
-    maps = len(w)
+    if w.rest is not None and groups > 1:
+        return
     places, slot, sources, bias = _ending(draft, step.targets[0], maps, conv)
     shift = None if bias is None else bias.reshape(-1)
-    run = native.convolution(w, moves_of(step, w.shape[2:]) if conv else still, groups, shift, pool)
+    run = native.convolution(w, moves_of(step, tuple(kernel)) if conv else still, groups, shift, pool)
     plain, weights = step.run, (draft.constant(b), draft.constant(b_zero))
-    attrs, channels = dict(step.attrs), w.shape[1] * groups
+    attrs, channels = dict(step.attrs), depth * groups
 
     def multiply(x: Any, zero: Any, *scale: Any) -> Any:
         known = x.dtype == np.uint8 and x.size and (zero is None or zero.size == 1) and (x.ndim == 4 or not conv)

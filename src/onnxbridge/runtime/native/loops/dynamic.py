@@ -77,3 +77,21 @@ def spread(scale, factor, columns):
     s, f = floats(scale)[0], floats(factor)
     for j in range(columns):
         f[j] = s
+
+
+@entry("ppiipppiu")
+def centred(sums, out, rows, columns, rest, factor, shift, chunk, unit, part):
+    """Sums less `rest` times the last of each row, in float32 times a factor plus a shift; without a factor as they are."""
+    w = ints(rest)
+    f, b = floats(factor), floats(shift)
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
+        s = ints(sums + 4 * r * (columns + 1))
+        total = np.int64(s[columns])
+        if factor != 0:
+            y = floats(out + 4 * r * columns)
+            for j in range(columns):
+                y[j] = _F(s[j] - w[j] * total) * f[j] + b[j]
+        else:
+            z = ints(out + 4 * r * columns)
+            for j in range(columns):
+                z[j] = s[j] - w[j] * total

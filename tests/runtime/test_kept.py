@@ -62,6 +62,11 @@ NETWORKS = {
         c = Mul(x, g) e = Tanh(c) z = Concat<axis = 1>(c, e) }""",
         {"g": draw(6, 1, 1)}, {"x": (1, 6, 15, 15)},
     ),
+    "what the shapes determine": (
+        """agraph (float[n,3,40,40] x) => (float[n,3,40,40] y, float[n,3,40,40] c) {
+        s = Shape(x) z = ConstantOfShape(s) c = Add(z, g) d = Exp(c) y = Mul(x, d) }""",
+        {"g": draw(3, 1, 1)}, {"x": (2, 3, 40, 40)},
+    ),
     "one input seen in two ways": (
         """agraph (float[3,40] x) => (float[40,7] y, float[40,3] z) {
         t = Transpose<perm = [1,0]>(x) y = MatMul(t, w) z = Add(t, g) }""",

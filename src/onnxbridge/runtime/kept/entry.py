@@ -88,7 +88,7 @@ def _entries(key: str, known: identity.Identity) -> Any:
             continue
         with file:
             found = _header(file)
-        if found is None or not identity.unchanged(found[0]["sources"]):
+        if found is None or found[0]["key"] != key or not identity.unchanged(found[0]["sources"]):
             continue
         if found[0]["external"]:
             from onnxbridge.runtime.kept import external

@@ -11,7 +11,7 @@ import json
 import threading
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import FunctionType, MethodType
 from typing import Any, BinaryIO
 
@@ -35,46 +35,65 @@ class _Unkept(Exception):
 
 @dataclass
 class _Parts:
-    """What an entry is made of, while it is put together."""
+    """What an entry is made of; `constants` are places, and from where to where memory lies that `alive` keeps."""
 
-    recording: Recording
-    constants: list[Array]
-    buffers: list[tuple[int, int, int]] = field(default_factory=list)  # from, to, place in the arena
-    arena: int = 0
-    placed: dict[int, int] = field(default_factory=dict)  # the constants that are kept, by number: place
-    size: int = 0  # of these
-    pieces: list[link.Piece] = field(default_factory=list)
+    header: dict[str, Any]
+    numbers: dict[str, Array]
+    constants: list[tuple[int, int, int]]
+    size: int  # of the constants
+    code: bytes
+    alive: list[Array]
 
-    def __post_init__(self) -> None:
-        for buffer in self.recording.tape.buffers:
-            low, high = extent(buffer)
-            self.arena += (low - self.arena) % ALIGNED
-            self.buffers.append((low, high, self.arena))
-            self.arena += high - low
-        spans = [extent(a) for a in self.constants]
-        self._lows = np.array([low for low, _ in spans], np.int64)
-        self._highs = np.array([high for _, high in spans], np.int64)
 
-    def find(self, where: int) -> tuple[int, int] | None:
-        """What an address is a distance from, and the distance; None if nothing known lies there."""
-        found = np.flatnonzero((self._lows <= where) & (where < self._highs))
-        if found.size:
-            k = int(found[0])
-            low = int(self._lows[k])
-            if k not in self.placed:
-                self.size += (low - self.size) % ALIGNED
-                self.placed[k] = self.size
-                self.size += int(self._highs[k]) - low
-            return CONSTANTS, self.placed[k] + where - low
-        for low, high, place in self.buffers:
-            if low <= where < high:
-                return ARENA, place + where - low
-        return None
+class _Memory:
+    """Known memory by address: constants, of which those that are needed are kept, and the recording's own."""
 
-    def known(self, where: int) -> bool:
-        """Whether an address lies in anything known."""
-        inside = bool(((self._lows <= where) & (where < self._highs)).any())
-        return inside or any(low <= where < high for low, high, _ in self.buffers)
+    def __init__(self, constants: Sequence[Array], buffers: Sequence[Array]) -> None:
+        spans: list[list[int]] = []
+        for low, high in sorted(map(extent, constants)):
+            if spans and low < spans[-1][1]:  # two looks at the same memory
+                spans[-1][1] = max(spans[-1][1], high)
+            else:
+                spans.append([low, high])
+        own = [extent(b) for b in buffers]
+        whole = np.array([*own, *spans], np.int64).reshape(-1, 2)
+        order = np.argsort(whole[:, 0], kind="stable")  # a constant that lies at the beginning of a buffer comes after it
+        self._lows, self._highs = whole[order].T
+        self._kept = order >= len(own)
+        self._places = np.full(len(order), -1, np.int64)
+        self.arena = self.size = 0
+        for k in np.flatnonzero(~self._kept).tolist():
+            self.arena = self._place(k, self.arena)
+
+    def _place(self, k: int, end: int) -> int:
+        low, high = int(self._lows[k]), int(self._highs[k])
+        self._places[k] = end + (low - end) % ALIGNED  # as it is aligned now
+        return int(self._places[k]) + high - low
+
+    def _spans(self, where: Array) -> Array:
+        """The number of the span of each address, -1 for memory that is not known."""
+        k = np.searchsorted(self._lows, where, "right") - 1
+        return np.where((k >= 0) & (where < self._highs[k]), k, -1)
+
+    def knows(self, numbers: Array) -> bool:
+        """Whether any of these numbers is an address of known memory."""
+        large = numbers[numbers >= _LEAST_ADDRESS]
+        return bool(large.size and (self._spans(large) >= 0).any())
+
+    def find(self, where: Array) -> tuple[Array, Array]:
+        """What addresses are distances from, and the distances; constants among them will be kept."""
+        k = self._spans(where)
+        if (k < 0).any():
+            raise _Unkept("an address of unknown memory")
+        for j in np.unique(k[self._places[k] < 0]).tolist():
+            self.size = self._place(j, self.size)
+        return np.where(self._kept[k], CONSTANTS, ARENA), self._places[k] + where - self._lows[k]
+
+    def constants(self) -> list[tuple[int, int, int]]:
+        """What is kept: the place among the constants, and from where to where it lies now."""
+        chosen = np.flatnonzero(self._kept & (self._places >= 0))
+        columns = (self._places[chosen], self._lows[chosen], self._highs[chosen])
+        return sorted(zip(*(c.tolist() for c in columns), strict=True))
 
 
 def keep(
@@ -87,29 +106,31 @@ def keep(
     `beside` the files that hold weights of the model, `since` when it was begun to be read.
     """
     try:
-        header, parts, numbers, code = _entry(plan, made, inputs)
+        parts = _entry(plan, made, inputs)
     except _Unkept:
         return False
     files = identity.sources()
     if files is None or parts.size > store.most():
         return False
-    header |= {
-        "input_names": list(inputs), "output_names": outputs, "sources": files,
-        "used": used[:-1],
-    }  # fmt: skip
-    kind = zlib.crc32(json.dumps(header["fed"]).encode())
+    names = {"input_names": list(inputs), "output_names": outputs}
+    parts.header |= {"key": known.key, **names, "sources": files, "used": used[:-1]}
+    kind = zlib.crc32(json.dumps(parts.header["fed"]).encode())
 
     def write() -> None:
         there = external.of(known.path, beside, since)
         if there is None:
             return
-        header["external"] = there
-        size = parts.size + sum(n.nbytes for n in numbers.values()) + len(code) + (1 << 16)
-        store.write(f"{known.key}-{kind:08x}", size, lambda file: _written(file, header, parts, numbers, code) and _same(known))
+        parts.header["external"] = there
+        size = parts.size + sum(n.nbytes for n in parts.numbers.values()) + len(parts.code) + (1 << 16)
+        store.write(f"{known.key}-{kind:08x}", size, lambda file: _written(file, parts) and _same(known))
 
     writer = threading.Thread(target=write, name="onnxbridge-keep")
-    _writers[:] = [w for w in _writers if w.is_alive()] + [writer]
-    writer.start()
+    _writers[:] = [w for w in _writers if w.is_alive()]
+    try:
+        writer.start()
+    except RuntimeError:  # no more threads, or the process is about to end
+        return False
+    _writers.append(writer)
     return True
 
 
@@ -124,53 +145,47 @@ def _same(known: identity.Identity) -> bool:
     return identity.of(known.path, store.most()) == known
 
 
-def _entry(
-    plan: Plan, made: Recording, inputs: Mapping[str, tuple[int, Array]]
-) -> tuple[dict[str, Any], _Parts, dict[str, Array], bytes]:
+def _entry(plan: Plan, made: Recording, inputs: Mapping[str, tuple[int, Array]]) -> _Parts:
     if not made.items or not all(isinstance(item, Calls) for item in made.items):
         raise _Unkept("a step is run by Python")
-    parts = _Parts(made, _constants(plan, made))
+    constants = _constants(plan, made)
+    memory, code = _Memory(constants, made.tape.buffers), _Code()
     place = {slot: k for k, (slot, _) in enumerate(inputs.values())}
-    moved: list[tuple[int, int, int]] = []
-    patches: list[tuple[int, int, int]] = []
-    rows: list[tuple[int, int, int]] = []
-    values: list[int] = []
-    code = _Code()
+    rows = [row for item in made.items if isinstance(item, Calls) for row in item.rows]
+    values = np.frombuffer(b"".join(packed for _, packed, _ in rows), np.int64).copy()
+    letters = np.frombuffer("".join(signature_of(f).removesuffix("u") for f, _, _ in rows).encode(), "S1")
+    patches, begin = [], 0
     for item in made.items:
         assert isinstance(item, Calls)
-        patched = {k: (slot, distance) for k, slot, distance in item.patches}
-        at = 0
-        for function, packed, units in item.rows:
-            rows.append((code.place(function), len(values), units))
-            letters = signature_of(function)
-            for k, value in enumerate(np.frombuffer(packed, np.int64).tolist()):
-                here = len(values)
-                if at + k in patched:
-                    slot, distance = patched[at + k]
-                    patches.append((here, place[slot], distance))
-                    value = 0
-                elif letters[k] == "p" and value:
-                    found = parts.find(value)
-                    if found is None:
-                        raise _Unkept("an address of unknown memory")
-                    moved.append((here, *found))
-                    value = 0
-                elif letters[k] == "i" and value >= _LEAST_ADDRESS and parts.known(value):
-                    raise _Unkept("an address that is not declared as one")
-                values.append(value)
-            at += len(packed) // 8
-    outputs = [_output(slot, made, parts, place) for slot in made.outputs]
-    for k in parts.placed:
-        array = parts.constants[k]
-        if array.dtype == np.int64 and any(v >= _LEAST_ADDRESS and parts.known(v) for v in array.ravel().tolist()):
-            raise _Unkept("a table of addresses")
+        patches += [(begin + k, place[slot], distance) for k, slot, distance in item.patches]
+        begin += len(item.arguments)
+    values[[k for k, _, _ in patches]] = 0
+    moved = np.flatnonzero((letters == b"p") & (values != 0))
+    base, distance = memory.find(values[moved])
+    values[moved] = 0
+    if memory.knows(values[letters == b"i"]):
+        raise _Unkept("an address that is not declared as one")
+    outputs = [_output(slot, made, memory, place) for slot in made.outputs]
+    kept = memory.constants()
+    starts = {low for _, low, _ in kept}
+    if any(a.dtype == np.int64 and address(a) in starts and memory.knows(a) for a in constants):
+        raise _Unkept("a table of addresses")
+    starts_at = np.cumsum([0, *(len(packed) // 8 for _, packed, _ in rows)])
+    table = [(code.place(f), at, units) for (f, _, units), at in zip(rows, starts_at.tolist(), strict=False)]
     image, border, sites, outer = code.linked()
-    numbers = {"arguments": [values], "rows": rows, "moved": moved, "patches": patches, "sites": sites}
+    numbers = {
+        "arguments": values, "rows": _numbers(table), "moved": np.stack([moved, base, distance], 1), "patches": _numbers(patches),
+        "sites": _numbers(sites),
+    }  # fmt: skip
     header = {
         "fed": [(name, _dtype(a), a.shape, a.strides) for name, (_, a) in inputs.items()],
-        "outputs": outputs, "arena": parts.arena, "border": border, "outer": outer,
+        "outputs": outputs, "arena": memory.arena, "border": border, "outer": outer,
     }  # fmt: skip
-    return header, parts, {name: np.array(v, np.int64).reshape(-1) for name, v in numbers.items()}, image
+    return _Parts(header, numbers, kept, memory.size, image, constants)
+
+
+def _numbers(rows: Sequence[tuple[int, ...]]) -> Array:
+    return np.array(rows, np.int64)
 
 
 class _Code:
@@ -236,7 +251,7 @@ def _word(piece: link.Piece, at: int) -> int:
     return int.from_bytes(piece.memory[at : at + 8], "little")
 
 
-def _output(slot: int, made: Recording, parts: _Parts, place: Mapping[int, int]) -> tuple[Any, ...]:
+def _output(slot: int, made: Recording, memory: _Memory, place: Mapping[int, int]) -> tuple[Any, ...]:
     """Where an output lies: in an input, in the arena or among the constants."""
     if slot in place:
         return "input", place[slot]
@@ -247,11 +262,8 @@ def _output(slot: int, made: Recording, parts: _Parts, place: Mapping[int, int])
         raise _Unkept("an output that is no array")
     if not value.size:
         return "arena", 0, _dtype(value), value.shape, value.strides
-    found = parts.find(address(value))
-    if found is None:
-        raise _Unkept("an output of unknown memory")
-    kind, at = found
-    return {ARENA: "arena", CONSTANTS: "constants"}[kind], at, _dtype(value), value.shape, value.strides
+    (kind,), (at,) = memory.find(np.array([address(value)], np.int64))
+    return {ARENA: "arena", CONSTANTS: "constants"}[int(kind)], int(at), _dtype(value), value.shape, value.strides
 
 
 def _dtype(array: Array) -> str:
@@ -267,8 +279,12 @@ def _constants(plan: Plan, made: Recording) -> list[Array]:
     found: dict[int, Array] = {}
     seen: set[int] = set()
     _collect([plan.frame, made.tape.kept, *(step.run for step in plan.steps)], found, seen)
-    spans = [extent(b) for b in made.tape.buffers]
-    kept = [a for a in found.values() if not any(low <= address(a) < high for low, high in spans)]
+    spans = np.array(sorted(map(extent, made.tape.buffers)), np.int64).reshape(-1, 2)
+    arrays = list(found.values())
+    where = np.array([address(a) for a in arrays], np.int64)
+    k = np.searchsorted(spans[:, 0], where, "right") - 1
+    inside = (k >= 0) & (where < spans[k, 1]) if len(spans) else np.zeros(len(arrays), bool)
+    kept = [a for a, own in zip(arrays, inside.tolist(), strict=True) if not own]
     return [a for a in settled if isinstance(a, np.ndarray) and a.size and not a.dtype.hasobject] + kept
 
 
@@ -302,22 +318,22 @@ def _collect(value: Any, found: dict[int, Array], seen: set[int]) -> None:
             todo += [getattr(value, f.name) for f in fields(value)]
 
 
-def _written(file: BinaryIO, header: dict[str, Any], parts: _Parts, numbers: Mapping[str, Array], code: bytes) -> bool:
+def _written(file: BinaryIO, parts: _Parts) -> bool:
     """Write an entry: first the payload, with a checksum that is counted on the way, then the header."""
-    sizes = {name: n.nbytes for name, n in numbers.items()} | {"code": len(code), "constants": parts.size}
+    sizes = {name: n.nbytes for name, n in parts.numbers.items()} | {"code": len(parts.code), "constants": parts.size}
     places: dict[str, tuple[int, int]] = {}
     end = 0
     for name, size in sizes.items():
-        end += -end % PAGE if name == "constants" else -end % ALIGNED
+        end += -end % ALIGNED
         places[name] = (end, size)
         end += size
-    text = _text(header, places, 0)
+    text = _text(parts.header, places, 0)
     start = HEAD.size + len(text) + 64  # room for the numbers to grow
     start += -start % PAGE
-    text = _text(header, places, start).ljust(len(text) + 64)
+    text = _text(parts.header, places, start).ljust(len(text) + 64)
     file.seek(start)
     crc = at = 0
-    for place, piece in _pieces(parts, numbers, code, places):
+    for place, piece in _pieces(parts, places):
         for part in (bytes(place - at), piece):
             file.write(part)
             crc = zlib.crc32(part, crc)
@@ -335,19 +351,9 @@ def _text(header: dict[str, Any], places: Mapping[str, tuple[int, int]], start: 
     return json.dumps(whole, separators=(",", ":")).encode()
 
 
-def _pieces(
-    parts: _Parts, numbers: Mapping[str, Array], code: bytes, places: Mapping[str, tuple[int, int]]
-) -> Iterable[tuple[int, memoryview]]:
-    for name, values in numbers.items():
-        if values.size:
-            yield places[name][0], _bytes(values)
-    if code:
-        yield places["code"][0], memoryview(code)
-    for k, place in sorted(parts.placed.items(), key=lambda item: item[1]):
-        yield places["constants"][0] + place, _bytes(parts.constants[k])
-
-
-def _bytes(array: Array) -> memoryview:
-    """All the memory that an array spans."""
-    low, high = extent(array)
-    return memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")
+def _pieces(parts: _Parts, places: Mapping[str, tuple[int, int]]) -> Iterable[tuple[int, bytes | memoryview]]:
+    for name, values in parts.numbers.items():
+        yield places[name][0], values.tobytes()
+    yield places["code"][0], parts.code
+    for place, low, high in parts.constants:
+        yield places["constants"][0] + place, memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -180,6 +180,65 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
     if node.op_type in _GIVEN_UP:
         _infer_trees(node)
         return
+    if any(v is not None and v.type is None for v in node.inputs):
+        by_type_variable(schema, node)  # inference would refuse what it is told nothing of
+        return
+    form = _form(schema, node, known)
+    told = _told.get(form) if form is not None else None
+    if told is None:
+        told = _ask(schema, node, known)
+        if form is not None and all(type(kind) is ir.TensorType for kind, _ in told):
+            if len(_told) >= _MOST_TOLD:
+                _told.clear()
+            _told[form] = told
+    for v, (kind, dims) in zip(node.outputs, told, strict=True):
+        if kind is not None:
+            v.type = ir.TensorType(kind.dtype) if type(kind) is ir.TensorType else kind  # which may be changed later
+            v.shape = None if dims is None else ir.Shape(dims)
+    if any(v.dtype is None for v in node.outputs):
+        by_type_variable(schema, node)
+
+
+Told = list[tuple[ir.TypeProtocol | None, list[int | ir.SymbolicDim] | None]]
+_told: dict[Hashable, Told] = {}
+_MOST_TOLD = 8192
+"""Models repeat themselves, and so do what is inferred; this many answers are kept."""
+
+
+def _form(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Hashable | None:
+    """All that inference looks at; None where that is long."""
+    found: list[Hashable] = [schema.name, schema.domain, schema.since_version, len(node.outputs)]
+    for a in node.attributes.values():
+        if a.type not in _PLAIN or a.is_ref():
+            return None
+        found.append((a.name, tuple(a.value) if isinstance(a.value, (list, tuple)) else a.value))
+    for v in node.inputs:
+        if v is None:
+            found.append(None)
+            continue
+        if type(v.type) is not ir.TensorType:
+            return None
+        dims = None if v.shape is None else tuple(d if isinstance(d, int) else d.value for d in v.shape)
+        data = _data(v, known)
+        found.append((v.type.dtype, dims, None if data is None else (data.dtype.str, data.shape, data.tobytes())))
+    return tuple(found)
+
+
+_PLAIN = frozenset(ir.AttributeType[name] for name in ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"))
+
+
+def _data(value: ir.Value, known: Known | None) -> np.ndarray[Any, Any] | None:
+    """The elements of an input where inference may want them."""
+    c = value.const_value
+    if c is not None and c.size <= 64 and c.dtype != ir.DataType.STRING:
+        return np.asarray(c.numpy(), order="C")
+    if known is not None and value.dtype in (ir.DataType.INT64, ir.DataType.INT32) and (found := known(value)) is not None:
+        return np.asarray(found, order="C")
+    return None
+
+
+def _ask(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Told:
+    """Types and sizes of a node's outputs as the standard's inference tells them."""
     inputs = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
     outputs = [f"o{i}" for i in range(len(node.outputs))]
     types, data = {}, {}
@@ -192,34 +251,26 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
             if v.shape is not None:
                 ir.serde.serialize_shape_into(proto, v.shape)
             types[label] = proto.SerializeToString()
-        c = v.const_value
-        if c is not None and c.size <= 64 and c.dtype != ir.DataType.STRING:
-            data[label] = onnx.numpy_helper.from_array(np.asarray(c.numpy(), order="C")).SerializeToString()
-        elif known is not None and v.dtype in (ir.DataType.INT64, ir.DataType.INT32) and (found := known(v)) is not None:
-            data[label] = onnx.numpy_helper.from_array(np.asarray(found, order="C")).SerializeToString()
+        if (array := _data(v, known)) is not None:
+            data[label] = onnx.numpy_helper.from_array(array).SerializeToString()
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, input=inputs, output=outputs)
     for a in node.attributes.values():
         proto.attribute.append(ir.serde.serialize_attribute(a))
-    if any(v is not None and v.type is None for v in node.inputs):
-        by_type_variable(schema, node)  # inference would refuse what it is told nothing of
-        return
     try:
         told = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as e:
         raise TypeError(f"{node.op_type}: {str(e).strip().splitlines()[0]}") from e
-    for label, v in zip(outputs, node.outputs, strict=True):
-        if label in told:
-            proto = onnx.TypeProto.FromString(told[label])
-            v.type = ir.serde.deserialize_type_proto_for_type(proto)
-            v.shape = ir.serde.deserialize_type_proto_for_shape(proto)
-    if any(v.dtype is None for v in node.outputs):
-        by_type_variable(schema, node)
-    if node.op_type in _SHAPED_AS_INPUT and node.inputs[0] is not None:
-        node.outputs[0].shape = node.inputs[0].shape
+    found: Told = []
+    for label in outputs:
+        if label not in told:
+            found.append((None, None))
+            continue
+        proto = onnx.TypeProto.FromString(told[label])
+        shape = ir.serde.deserialize_type_proto_for_shape(proto)
+        found.append((ir.serde.deserialize_type_proto_for_type(proto), None if shape is None else list(shape)))
+    return found
 
 
-# onnx infers no shape of these, which the standard says is that of their input
-_SHAPED_AS_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 _GIVEN_UP = frozenset({"TreeEnsembleRegressor", "TreeEnsembleClassifier"})
 
 

@@ -19,6 +19,7 @@ from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import aliasing, naming, script, writes
 from onnxbridge.frontends.pytorch.detection import one_way
 from onnxbridge.frontends.pytorch.examples import Example, example
+from onnxbridge.frontends.pytorch.packed import packed_sequences
 from onnxbridge.frontends.pytorch.whole import whole_layers
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
@@ -196,7 +197,7 @@ def _required(module: Any) -> list[str]:
 
 def _export(module: Any, given: Example) -> Any:
     torch = frameworks.torch()
-    with quiet(), evaluating(module), whole_layers(), one_way(), torch.no_grad():
+    with quiet(), evaluating(module), whole_layers(), packed_sequences(), one_way(), torch.no_grad():
         try:
             return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=False)
         except Exception as error:

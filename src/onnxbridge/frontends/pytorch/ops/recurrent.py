@@ -42,12 +42,10 @@ def weights_of(op, params, has_biases, kind):
     return joined(op, w), joined(op, r), joined(op, b) if b else None
 
 
-def layers(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first, **attrs):
-    """Run the layers; gives the output and the last states, stacked as PyTorch stacks them."""
+def layers(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first, lengths=None, **attrs):
+    """Run the layers; gives the output and the last states, stacked as PyTorch stacks them. `lengths` are the sequences'."""
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
-    if len(params) != each * num_layers * directions:
-        raise Unsupported("projections (proj_size)")
     single = len(input.shape) == 2
     x = op.Unsqueeze(input, [0 if batch_first else 1]) if single else input
     states = [op.Unsqueeze(s, [1]) if single else s for s in states]
@@ -60,7 +58,7 @@ def layers(op, kind, input, states, params, has_biases, num_layers, bidirectiona
         w, r, b = weights_of(op, own, has_biases, kind)
         start = [_part(op, s, layer * directions, directions, num_layers) for s in states]
         y, *last = op.call(
-            kind, x, w, r, b, None, *start, hidden_size=hidden, outputs=1 + len(states),
+            kind, x, w, r, b, lengths, *start, hidden_size=hidden, outputs=1 + len(states),
             direction="bidirectional" if bidirectional else None, **attrs,
         )  # fmt: skip
         if not bidirectional:
@@ -74,6 +72,52 @@ def layers(op, kind, input, states, params, has_biases, num_layers, bidirectiona
     if single:
         x, stacked = op.Squeeze(x, [0 if batch_first else 1]), [op.Squeeze(s, [1]) for s in stacked]
     return (x, *stacked)
+
+
+def projected(op, input, hx, params, has_biases, num_layers, bidirectional, batch_first):
+    """An LSTM whose state is projected after each step (proj_size), which ONNX has no layer for: a Scan over the time."""
+    directions, each = 2 if bidirectional else 1, 5 if has_biases else 3
+    single = len(input.shape) == 2
+    x = op.Unsqueeze(input, [0 if batch_first else 1]) if single else input
+    states = [op.Unsqueeze(s, [1]) if single else s for s in hx]
+    x = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x
+    ends = [[], []]
+    for layer in range(num_layers):
+        found = []
+        for way in range(directions):
+            at = layer * directions + way
+            start = [op.Gather(s, np.int64(at), axis=0) for s in states]
+            y, *last = _projected_way(op, x, start, params[at * each : (at + 1) * each], way)
+            found.append(y)
+            for end, value in zip(ends, last, strict=True):
+                end.append(op.Unsqueeze(value, [0]))
+        x = found[0] if len(found) == 1 else op.Concat(*found, axis=-1)
+    x = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x
+    stacked = [e[0] if len(e) == 1 else op.Concat(*e, axis=0) for e in ends]
+    if single:
+        x, stacked = op.Squeeze(x, [0 if batch_first else 1]), [op.Squeeze(s, [1]) for s in stacked]
+    return (x, *stacked)
+
+
+def _projected_way(op, x, start, weights, way):
+    """One direction of one layer: all outputs, and the state at the end."""
+    w_ih, w_hh, *biases, w_hr = weights
+    given = op.MatMul(x, op.Transpose(w_ih, perm=[1, 0]))
+    for b in biases:
+        given = op.Add(given, b)
+    back, shrink = (op.Transpose(w, perm=[1, 0]) for w in (w_hh, w_hr))
+
+    def step(h, c, now):
+        i, f, g, o = op.Split(op.Add(now, op.MatMul(h, back)), axis=-1, num_outputs=4, outputs=4)
+        c = op.Add(op.Mul(op.Sigmoid(f), c), op.Mul(op.Sigmoid(i), op.Tanh(g)))
+        h = op.MatMul(op.Mul(op.Sigmoid(o), op.Tanh(c)), shrink)
+        return h, c, h
+
+    h, c, y = op.Scan(
+        *start, given, body=step, num_scan_inputs=1, scan_input_directions=[way] if way else None,
+        scan_output_directions=[way] if way else None, outputs=3,
+    )  # fmt: skip
+    return y, h, c
 
 
 def _part(op, state, start, count, num_layers):
@@ -90,8 +134,8 @@ def refuse_dropout(dropout, train, num_layers):
 @rule("aten::lstm.input")
 def lstm(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
     refuse_dropout(dropout, train, num_layers)
-    if hx[0].shape[-1] != params[1].shape[-1]:
-        raise Unsupported("projections (proj_size)")
+    if len(params) == (5 if has_biases else 3) * num_layers * (2 if bidirectional else 1):
+        return projected(op, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
     return layers(op, "LSTM", input, hx, params, has_biases, num_layers, bidirectional, batch_first)
 
 

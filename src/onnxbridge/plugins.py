@@ -133,6 +133,7 @@ class Plugin:
     version: str
 
 
+rule_packages: set[str] = set()  # that have added rules to our tables in this process
 GROUPS = {"frontend": "onnxbridge.frontends", "backend": "onnxbridge.backends"}
 
 
@@ -207,3 +208,4 @@ def load_extra_rules(table: str) -> None:
     for e in _entries("onnxbridge.rules"):
         if e.name.startswith(table + "."):
             import_module(e.value)
+            rule_packages.add(e.value.partition(".")[0])

@@ -60,10 +60,12 @@ def _surroundings() -> bytes:
 
 
 def sources() -> list[Source] | None:
-    """The source files that this process runs, ours and those of packages that may change a result; None if some are no files."""
+    """The source files that this process runs, those of packages that may change a result too; None if some are no files."""
     found = []
+    plugins = sys.modules.get("onnxbridge.plugins")
+    whole = {"onnxbridge"} | getattr(plugins, "rule_packages", set())
     for name, module in list(sys.modules.items()):
-        if name in _PACKAGES or name.partition(".")[0] == "onnxbridge":
+        if name in _PACKAGES or name.partition(".")[0] in whole:
             path = getattr(module, "__file__", None)
             try:
                 facts = os.stat(path or "")

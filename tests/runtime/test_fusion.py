@@ -101,9 +101,9 @@ def test_a_chain_in_one_layout():
 @pytest.mark.parametrize("op", ["Gelu", "Tanh", "Sigmoid", "none"])
 def test_products(rows, depth, columns, op):
     text = f"""agraph (float[2,{rows},{depth}] x, float[2,{rows},{columns}] z) => (float[2,{rows},{columns}] y)
-        {{ a = MatMul(x, w) b = Add(k, a) c = Add(b, z) y = {op if op != "none" else "Neg"}(c) }}"""
+        {{ a = MatMul(x, w) b = Add(k, a) c = Add(b, z) y = {op if op != "none" else "Sign"}(c) }}"""
     proto = model(text, w=draw(depth, columns), k=draw(columns))
-    names = ["MatMul", "Neg"] if op == "none" else [f"MatMul+{op}"]
+    names = ["MatMul", "Sign"] if op == "none" else [f"MatMul+{op}"]
     agrees(proto, {"x": draw(2, rows, depth), "z": draw(2, rows, columns)}, *names, depth=depth)
 
 
@@ -222,6 +222,42 @@ def test_recurrent_layers(name, bidirectional, hidden):
     size = gates * hidden
     proto = model(text, w=draw(ways, size, 7) / 3, r=draw(ways, size, hidden) / 9, b0=draw(ways, 2 * size))
     agrees(proto, {"x": draw(5, 3, 7), "h": draw(ways, 3, hidden)}, name[:3], depth=5 * hidden)
+
+
+@pytest.mark.parametrize("square", ["Pow(d, two)", "Mul(d, d)"])
+@pytest.mark.parametrize("shift", [True, False])
+def test_layer_normalization_written_out(square, shift):
+    text = f"""agraph (float[3,5,37] x) => (float[3,5,37] y) {{ m = ReduceMean(x, axes) d = Sub(x, m) q = {square}
+        v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e) n = Div(d, r) s = Mul(n, gamma)
+        {"y = Add(s, beta)" if shift else "y = Identity(s)"} }}"""
+    weights = {"axes": np.array([-1]), "two": np.array(2, np.float32), "eps": np.array(1e-5, np.float32), "gamma": draw(37)}
+    weights |= {"beta": draw(37)} if shift else {}
+    agrees(model(text, **weights), {"x": draw(3, 5, 37) * 4 + 2}, *["LayerNormalization"] + ["Identity"] * (not shift), depth=37)
+
+
+def test_a_normalization_of_another_axis_stays_right():
+    text = """agraph (float[3,5,37] x) => (float[3,5,37] y) { m = ReduceMean(x, axes) d = Sub(x, m) q = Mul(d, d)
+        v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e) n = Div(d, r) y = Mul(n, gamma) }"""
+    proto = model(text, axes=np.array([1]), eps=np.array(1e-5, np.float32), gamma=draw(37))
+    agrees(proto, {"x": draw(3, 5, 37)}, "LayerNormalization", depth=5)
+
+
+@pytest.mark.parametrize("step", ["Sqrt(x)", "Reciprocal(x)", "Abs(x)", "Neg(x)", "Floor(x)", "Pow(x, two)", "Pow(x, three)"])
+def test_curves_by_themselves(step):
+    proto = model(f"agraph (float[3,50] x) => (float[3,50] y) {{ y = {step} }}", two=np.float32(2), three=np.int64(3))
+    x = draw(3, 50)
+    x = np.abs(x) if "Sqrt" in step else x
+    agrees(proto, {"x": x}, step.split("(")[0], depth=4)
+    special = np.array([[np.inf, -np.inf, np.nan, 0.0, -0.0] * 10] * 3, np.float32)
+    executor = Executor(proto)
+    np.testing.assert_array_equal(executor.run(None, {"x": special})[0], executor.run(["y"], {"x": special})[0])
+
+
+def test_gelu_with_a_halved_input():
+    text = """agraph (float[3,50] x) => (float[3,50] y) { h = Mul(x, half) c = Pow(x, three) k = Mul(c, a) i = Add(x, k)
+        j = Mul(i, b) t = Tanh(j) u = Add(t, one) y = Mul(h, u) }"""
+    weights = {"half": 0.5, "three": 3.0, "a": 0.044715, "b": 0.7978845608, "one": 1.0}
+    agrees(model(text, **{k: np.float32(v) for k, v in weights.items()}), {"x": draw(3, 50)}, "Gelu", depth=4)
 
 
 def test_shuffled_channels():

@@ -74,6 +74,10 @@ class Draft:
         assert step is not None
         return None if step.bodies or slot not in step.sources else (i, step)
 
+    def used_by(self, slot: int, *places: int) -> bool:
+        """Whether the steps at these places use a value, and nobody else."""
+        return set(self._used.get(slot, ())) == set(places)
+
     def single(self, step: Step) -> int:
         """The value of a step that gives exactly one, 0 otherwise."""
         given = [t for t in step.targets if t > 0 and self._used.get(t)]

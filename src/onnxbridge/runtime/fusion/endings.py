@@ -11,6 +11,7 @@ from onnxbridge.runtime.native.convolution import Ending
 from onnxbridge.runtime.plan import NOTHING, Step
 
 _SINGLE = np.dtype(np.float32)
+_POWERS = {2.0: "Square", 3.0: "Cube", -1.0: "Reciprocal"}
 
 
 def single(value: Any) -> bool:
@@ -37,6 +38,12 @@ def activation(draft: Draft, step: Step) -> Ending | None:
              "Tanh": Ending(curve="Tanh"), "Erf": Ending(curve="Erf"), "Exp": Ending(curve="Exp")}  # fmt: skip
     if step.op in plain:
         return plain[step.op]
+    if step.op in ("Sqrt", "Reciprocal", "Abs", "Neg", "Floor"):
+        return Ending(curve=step.op)
+    if step.op == "Pow":
+        power = draft.constant(step.sources[1])
+        known = isinstance(power, np.ndarray) and power.ndim == 0 and power.dtype.kind in "fiu" and float(power) in _POWERS
+        return Ending(curve=_POWERS[float(power)]) if known else None
     if step.op == "HardSigmoid":
         return Ending(curve="HardSigmoid", a=attrs["alpha"], b=attrs["beta"])
     if step.op == "LeakyRelu":

@@ -96,5 +96,8 @@ def _rest(draft: Draft, slot: int, x: int) -> tuple[list[int], int] | None:
             wanted.remove("half")
         elif "x" in wanted and other(follow[1], slot) == x:
             wanted.remove("x")
+        elif len(wanted) == 2 and _by(draft, (half := _made(draft, other(follow[1], slot)))[1], "Mul", 0.5) == x:
+            places.append(half[0])
+            wanted.clear()
         else:
             return None

@@ -109,6 +109,27 @@ def run(kind, y, count, a, b):
     elif kind == 10:
         for i in range(count):
             v[i] = erf(v[i])
+    elif kind == 11:
+        for i in range(count):
+            v[i] = np.sqrt(v[i])
+    elif kind == 12:
+        for i in range(count):
+            v[i] = v[i] * v[i]
+    elif kind == 13:
+        for i in range(count):
+            v[i] = v[i] * v[i] * v[i]
+    elif kind == 14:
+        for i in range(count):
+            v[i] = _F(1.0) / v[i]
+    elif kind == 15:
+        for i in range(count):
+            v[i] = abs(v[i])
+    elif kind == 16:
+        for i in range(count):
+            v[i] = -v[i]
+    elif kind == 17:
+        for i in range(count):
+            v[i] = np.floor(v[i])
 
 
 @entry("ippiiffffu")

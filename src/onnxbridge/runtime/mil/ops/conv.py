@@ -6,7 +6,11 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int, Ints, Str
 from onnxbridge.runtime.kernels import conv as kernels
 from onnxbridge.runtime.kernels.windows import extent, same_pads
+from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.mil.ops import rule
+from onnxbridge.runtime.native import machine as native
+from onnxbridge.runtime.native.convolution import Ending, convolution
+from onnxbridge.runtime.numpy.padding import Window
 
 
 def pairs(pad, space):
@@ -24,6 +28,21 @@ def padding(pad_type, pad, sizes, kernel, strides, dilations):
     return pairs(pad if pad_type == "custom" else None, len(kernel))
 
 
+def _single(*arrays):
+    return all(a is None or (a.dtype == np.float32 and a.size) for a in arrays)
+
+
+def _in_machine_code(x, weight, bias, strides, pads, dilations, groups):
+    """The executor's loops, which add up directly; a line is a picture of one row."""
+    line = weight.ndim == 3
+    if line:
+        x, weight = x[:, :, None], weight[:, :, None]
+        strides, pads, dilations = (1, *strides), [(0, 0), *pads], (1, *dilations)
+    window = Window(weight.shape[2:], strides, dilations, tuple(pads))
+    y = convolution(weight, bias, lambda x: window, groups, Ending(), Pool())(x)
+    return y[:, :, 0] if line else y
+
+
 @rule("conv")
 def conv(
     x,
@@ -38,6 +57,8 @@ def conv(
     kernel = weight.shape[2:]
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
     pads = padding(pad_type, pad, x.shape[2:], kernel, strides, dilations)
+    if _single(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and native.available():
+        return _in_machine_code(x, weight, bias, strides, pads, dilations, groups)
     return kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
 
 

@@ -253,6 +253,19 @@ def test_curves_by_themselves(step):
     np.testing.assert_array_equal(executor.run(None, {"x": special})[0], executor.run(["y"], {"x": special})[0])
 
 
+@pytest.mark.parametrize("keep", [0, 1])
+def test_root_mean_squares(keep):
+    text = f"""agraph (float[3,5,37] x) => (float[3,5,37] y, float[a,b] m) {{ q = Mul(x, x) v = ReduceMean(q, axes)
+        e = Add(v, eps) r = Sqrt(e) d = Div(x, r) y = Mul(d, gamma) n = ReduceMean<keepdims = {keep}>(x, axes) m = Flatten<axis = 2>(n) }}"""
+    weights = {"axes": np.array([2]), "eps": np.array([1e-6], np.float32), "gamma": draw(37)}
+    executor = Executor(model(text, **weights))
+    feeds = {"x": draw(3, 5, 37)}
+    for got, wanted in zip(executor.run(None, feeds), executor.run(["y", "m"], feeds), strict=True):
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=8 * EPS)
+    assert all(s.native for s in executor._compiled._joined.steps)
+
+
 def test_gelu_with_a_halved_input():
     text = """agraph (float[3,50] x) => (float[3,50] y) { h = Mul(x, half) c = Pow(x, three) k = Mul(c, a) i = Add(x, k)
         j = Mul(i, b) t = Tanh(j) u = Add(t, one) y = Mul(h, u) }"""

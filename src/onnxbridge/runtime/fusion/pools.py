@@ -13,6 +13,7 @@ from onnxbridge.runtime.fusion.endings import activation
 from onnxbridge.runtime.kernels.windows import out_sizes
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import pooling as native
+from onnxbridge.runtime.native.normalization import means
 from onnxbridge.runtime.native.tape import beside, unrecorded
 from onnxbridge.runtime.numpy.padding import claim_output, window
 from onnxbridge.runtime.plan import Step
@@ -21,7 +22,7 @@ _SUMMED = 1 << 12  # elements that may be summed one by one; NumPy sums more of 
 
 
 def join(draft: Draft, pool: Pool) -> None:
-    """Put native kernels in the place of two-dimensional pooling in float32."""
+    """Put native kernels in the place of two-dimensional pooling, and of means along the last axis, in float32."""
     for i, step in draft.steps("MaxPool", "AveragePool"):
         if draft.single(step):
             draft.swap(i, _window(step, pool))
@@ -62,11 +63,15 @@ def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
     plain = unrecorded(step.run)
 
     def run(X: Any, *more: Any, **attrs: Any) -> Any:
-        axes = tuple(a % 4 for a in more[0]) if more and more[0] else ()
+        axes = tuple(a % X.ndim for a in more[0]) if more and more[0] and X.ndim else ()
+        kept = attrs.get("keepdims", 1)
+        if axes == (X.ndim - 1,) and X.dtype == np.float32 and X.size and X.shape[-1] <= _SUMMED:
+            y = means(X, pool)
+            return y if kept else y.reshape(X.shape[:-1])
         if not _usual(X) or X.shape[2] * X.shape[3] > _SUMMED or (step.op == "ReduceMean" and sorted(axes) != [2, 3]):
             return plain(X, *more, **attrs)
         y = native.means(X, pool)
-        return y if attrs.get("keepdims", 1) else y.reshape(y.shape[:2])
+        return y if kept else y.reshape(y.shape[:2])
 
     return run
 

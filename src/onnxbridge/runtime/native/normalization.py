@@ -34,6 +34,16 @@ def normalized(x: Array, add: Array | None, scale: Array, shift: Array | None, e
     return y, total
 
 
+def means(x: Array, pool: Pool) -> Array:
+    """The mean along the last axis, which stays with one element."""
+    data = plain(x, pool)
+    columns = x.shape[-1]
+    y = pool.empty((*x.shape[:-1], 1))
+    chunk, units = chunks(y.size, columns)
+    loop("rows", "average")(address(data), address(y), y.size, columns, chunk, units=units)
+    return y
+
+
 def softmax(x: Array, pool: Pool) -> Array:
     """Along the last axis."""
     data = plain(x, pool)

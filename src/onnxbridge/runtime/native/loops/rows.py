@@ -57,6 +57,18 @@ def _softened(x, y, columns, factor):
         y[i] *= part
 
 
+@entry("ppiiiu")
+def average(source, target, rows, columns, chunk, unit, part):
+    """The mean of each row."""
+    y = floats(target)
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
+        x = floats(source + 4 * r * columns)
+        s = _F(0.0)
+        for i in range(columns):
+            s += x[i]
+        y[r] = s / _F(columns)
+
+
 @entry("ppiiifu")
 def softmax(source, target, rows, columns, chunk, factor, unit, part):
     for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):

@@ -65,7 +65,8 @@ def run(model, feeds):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_converted_model_computes_what_the_original_does(case, monkeypatch):
     old, new, crossed = converted(case, monkeypatch)
-    assert crossed
+    left = {n.op_type for n in old.graph.node} & {n.op_type for n in new.graph.node}
+    assert crossed or not left  # an adapter, or the operator's expansion
     onnx.checker.check_model(new, full_check=True)
     domains = {i.domain: i.version for i in new.opset_import}
     assert domains[""] == case.after and (case.ml is None or domains["ai.onnx.ml"] == case.ml[1])

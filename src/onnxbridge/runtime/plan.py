@@ -16,6 +16,7 @@ from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Prob
 from onnxbridge.hub.limits import Budget
 from onnxbridge.lowering import Body, Call, Ref, same, to_form
 from onnxbridge.rules import REQUIRED, Param, Rule, Rules
+from onnxbridge.runtime.numpy.ops.activation import softmax_in_steps
 
 DIRECTION = "ONNX to NumPy"
 NOTHING = 0  # the slot of an omitted input, always None
@@ -182,7 +183,8 @@ class Compiler:
         sources, forms = self._inputs(rule, call)
         attrs, bodies = self._attributes(rule, call)
         targets = tuple(-1 if key is None else self._new(key) for key in call.outputs)
-        step = Step(call.op, call.where, rule.lower, tuple(sources), attrs, targets, tuple(forms), tuple(bodies))
+        run = softmax_in_steps if call.op == "Softmax" and _pinned(call.inputs[0]) else rule.lower
+        step = Step(call.op, call.where, run, tuple(sources), attrs, targets, tuple(forms), tuple(bodies))
         if self.settings.adapt_step is not None:
             self.settings.adapt_step(call, step)
         return step
@@ -236,6 +238,15 @@ class Compiler:
             elif not (name in defaults and same(value, defaults[name])):
                 raise Unsupported(f"{name}={value!r} is not supported")
         return attrs, bodies
+
+
+def _pinned(item: Any) -> bool:
+    """Whether scores come out of a Cast to the type that they had: so Attention's definition names its softmax's precision."""
+    key = item.key if isinstance(item, Ref) else None
+    node = key.producer() if isinstance(key, ir.Value) else None
+    if node is None or node.op_type != "Cast" or node.domain or node.inputs[0] is None:
+        return False
+    return node.inputs[0].dtype == node.attributes["to"].as_int()
 
 
 def _default(p: Param, defaults: Mapping[str, Any]) -> Any:

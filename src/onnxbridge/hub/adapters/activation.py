@@ -85,12 +85,6 @@ def prelu(op, X, slope):
     return op.PRelu(X, op.Reshape(slope, [-1] + [1] * (rank_of(X) - 2)))
 
 
-@down("IsNaN", to=8)
-def is_nan(op, X):
-    """Only NaN differs from itself; Equal knew integers only, so it is neither at most nor above."""
-    return op.Not(op.Or(op.Less(X, 1.0), op.Greater(X, 0.0)))
-
-
 # log(erfc(z) exp(z^2) / t) as a polynomial of 3t - 1 where t = 2 / (2 + z), for z from 1 on, to 16 digits: interpolated at
 # Chebyshev's points. Below 1 goes the series x (1 - x^2 / 3 + x^4 / 10 - ...) times 2 / sqrt(pi).
 _TAIL = [
@@ -131,34 +125,6 @@ def _polynomial(op, x, coefficients):
         return [going, op.Add(op.Mul(total, x), op.Gather(table[1:], step, axis=0))]
 
     return op.Loop(np.array(len(table) - 1, np.int64), True, start, body=body)
-
-
-@down("Sinh", to=8)
-def sinh(op, input):
-    return op.Mul(op.Sub(op.Exp(input), op.Exp(op.Neg(input))), 0.5)
-
-
-@down("Cosh", to=8)
-def cosh(op, input):
-    return op.Mul(op.Add(op.Exp(input), op.Exp(op.Neg(input))), 0.5)
-
-
-@down("Atanh", to=8)
-def atanh(op, input):
-    return op.Mul(op.Log(op.Div(op.Add(input, 1.0), op.Sub(1.0, input))), 0.5)
-
-
-@down("Asinh", to=8)
-def asinh(op, input):
-    """By the magnitude, since the formula cancels below zero."""
-    size = op.Abs(input)
-    grown = op.Log(op.Add(size, op.Sqrt(op.Add(op.Mul(size, size), 1.0))))
-    return op.Mul(grown, op.Clip(op.Mul(input, 3.0e38), min=-1.0, max=1.0))
-
-
-@down("Acosh", to=8)
-def acosh(op, input):
-    return op.Log(op.Add(input, op.Sqrt(op.Sub(op.Mul(input, input), 1.0))))
 
 
 @down("Sign", to=8)

@@ -165,16 +165,6 @@ def is_inf(op, X, *, detect_negative=1, detect_positive=1):
     return above if detect_positive else below if detect_negative else op.And(above, below)
 
 
-@down("Round", to=10)
-def round_(op, X):
-    """Down, and one more where more than a half is left, or just a half and down is odd."""
-    floor = op.Floor(X)
-    rest = op.Sub(X, floor)
-    odd = op.Greater(op.Sub(floor, op.Mul(op.Floor(op.Mul(floor, 0.5)), 2.0)), 0.5)
-    tie = op.And(op.Not(op.Less(rest, 0.5)), odd)
-    return op.Add(floor, op.Cast(op.Or(op.Greater(rest, 0.5), tie), to=dtype_of(X)))
-
-
 @down("CumSum", to=10)
 def cum_sum(op, x, axis, *, exclusive=0, reverse=0):
     return along(op, axis, rank_of(x), lambda a: running(op, op.Add, x, a, 0, exclusive, reverse))

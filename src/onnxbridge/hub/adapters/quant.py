@@ -10,7 +10,6 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.adapters import down
-from onnxbridge.hub.adapters.arithmetic import round_
 from onnxbridge.hub.adapters.shapes import dtype_of, fixed_shape, rank_of
 
 _SCALAR = np.zeros(0, np.int64)
@@ -28,12 +27,12 @@ def _spread(op, scale, x, axis, block):
     return scale if shape[axis] == length else op.Gather(scale, np.arange(length) // block, axis=axis)
 
 
-def _quantized(op, x, scale, zero_point, axis, block, dtype, rounded=lambda op, v: op.Round(v)):
+def _quantized(op, x, scale, zero_point, axis, block, dtype):
     if dtype.name not in _LIMITS:
         raise Unsupported(f"it cannot be written out for {dtype.name.lower()}")
     wide = ir.DataType.FLOAT
     scale = op.Cast(_spread(op, scale, x, axis, block), to=wide)
-    y = rounded(op, op.Div(op.Cast(x, to=wide), scale))
+    y = op.Round(op.Div(op.Cast(x, to=wide), scale))
     if zero_point is not None:
         y = op.Add(y, op.Cast(_spread(op, zero_point, x, axis, block), to=wide))
     low, high = (op.constant(v, dtype=wide) for v in _LIMITS[dtype.name])
@@ -88,48 +87,18 @@ def dequantize_by_channel(op, x, x_scale, x_zero_point=None, *, axis=1):
     return op.DequantizeLinear(x, *(_spread(op, v, x, axis, 0) for v in (x_scale, x_zero_point)))
 
 
-@down("QuantizeLinear", to=9)
-def quantize(op, x, y_scale, y_zero_point=None):
-    dtype = ir.DataType.UINT8 if y_zero_point is None else dtype_of(y_zero_point)
-    return _quantized(op, x, y_scale, y_zero_point, 0, 0, dtype, round_)
-
-
-@down("DequantizeLinear", to=9)
-def dequantize(op, x, x_scale, x_zero_point=None):
-    return _dequantized(op, x, x_scale, x_zero_point, 0, 0)
-
-
-def _shifted(op, values, zero_point, shape, to):
-    """Integers less their zero point, in a dtype that holds them exactly."""
-    values = op.Cast(values, to=to)
-    if zero_point is None:
-        return values
-    point = op.Cast(zero_point, to=to)
-    if rank_of(zero_point):
-        point = op.Reshape(point, np.array(shape, np.int64))
-    return op.Sub(values, point)
-
-
 @down("MatMulInteger", to=9)
 def mat_mul_integer(op, A, B, a_zero_point=None, b_zero_point=None):
-    """Doubles hold every sum of products of bytes."""
-    if a_zero_point is not None and len(a_zero_point.shape) > 1 or b_zero_point is not None and len(b_zero_point.shape) > 1:
+    """Before opset 9 nothing multiplied matrices of integers; doubles hold every sum of products of bytes."""
+    if any(v is not None and len(v.shape) > 1 for v in (a_zero_point, b_zero_point)):
         raise Unsupported("it came with opset 10, and zero points for each matrix are not written in older operators here")
-    a = _shifted(op, A, a_zero_point, [-1, 1], ir.DataType.DOUBLE)
-    b = _shifted(op, B, b_zero_point, [-1], ir.DataType.DOUBLE)
-    return op.Cast(op.MatMul(a, b), to=ir.DataType.INT32)
 
+    def shifted(values, zero_point, shape):
+        values = op.Cast(values, to=ir.DataType.DOUBLE)
+        if zero_point is None:
+            return values
+        point = op.Cast(zero_point, to=ir.DataType.DOUBLE)
+        return op.Sub(values, op.Reshape(point, np.array(shape, np.int64)) if rank_of(zero_point) else point)
 
-_EXACT = 1 << 24
-
-
-@down("ConvInteger", to=9)
-def conv_integer(op, x, w, x_zero_point=None, w_zero_point=None, **attrs):
-    """Floats hold the sums as long as not too many products of bytes go into one."""
-    products = int(np.prod(fixed_shape(w)[1:], dtype=np.int64))
-    if products * 255 * 255 >= _EXACT:
-        raise Unsupported(f"it came with opset 10, and a float32 does not hold sums of {products} products")
-    rest = [1] * (rank_of(w) - 1)
-    data = _shifted(op, x, x_zero_point, [1], ir.DataType.FLOAT)
-    kernel = _shifted(op, w, w_zero_point, [-1, *rest], ir.DataType.FLOAT)
-    return op.Cast(op.Conv(data, kernel, **attrs), to=ir.DataType.INT32)
+    product = op.MatMul(shifted(A, a_zero_point, [-1, 1]), shifted(B, b_zero_point, [-1]))
+    return op.Cast(product, to=ir.DataType.INT32)

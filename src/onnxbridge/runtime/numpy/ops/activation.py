@@ -114,8 +114,13 @@ def shrink(input, *, bias=0.0, lambd=0.5):
 
 
 @rule("Softmax")
+@widened
 def softmax(input, *, axis=-1):
-    """By the standard's definition, whose every step is of the element type."""
+    return softmax_in_steps(input, axis=axis)
+
+
+def softmax_in_steps(input, *, axis=-1):
+    """Every step in the element type, as Attention's definition has it of its `softmax_precision`."""
     e = np.exp(input - _top(input, axis))
     e /= _total(e, axis)
     return e

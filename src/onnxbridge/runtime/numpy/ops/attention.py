@@ -10,7 +10,7 @@ from onnxbridge.hub.limits import claim
 from onnxbridge.rules import Outputs
 from onnxbridge.runtime.numpy.dtypes import dtype_of, wide, widened
 from onnxbridge.runtime.numpy.ops import rule
-from onnxbridge.runtime.numpy.ops.activation import softmax
+from onnxbridge.runtime.numpy.ops.activation import softmax_in_steps
 
 
 def _heads(x, count):
@@ -65,7 +65,7 @@ def _bias(attn_mask, seen, keys, dtype):
 
 def _weights(scores, bias):
     """The softmax of the scores; queries to which the bias leaves no key get zeros."""
-    weights = softmax(scores, axis=-1)
+    weights = softmax_in_steps(scores)
     if bias is None:
         return weights
     blind = np.isneginf(np.max(bias, axis=-1, keepdims=True, initial=-np.inf))
@@ -129,7 +129,7 @@ def flex_attention(Q, K, V, *, prob_mod=None, scale=None, score_mod=None, softma
     scores = _grouped_matmul(Q.astype(within), K.astype(within).swapaxes(-1, -2)) * factor
     if score_mod is not None:
         (scores,) = score_mod(scores)
-    weights = softmax(scores, axis=-1)
+    weights = softmax_in_steps(scores)
     if prob_mod is not None:
         (weights,) = prob_mod(weights)
     return _grouped_matmul(weights, V.astype(within)).astype(Q.dtype)

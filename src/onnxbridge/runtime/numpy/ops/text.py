@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import re._parser as _parser
 
 import numpy as np
 
 from onnxbridge.errors import LimitError
 from onnxbridge.hub.limits import claim, claim_broadcast
 from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.numpy.patterns import repeats_repeats
 
 
 def _strings(items, shape):
@@ -50,33 +50,12 @@ def string_normalizer(X, *, case_change_action="NONE", is_case_sensitive=0, loca
 def regex_full_match(X, *, pattern=None):
     matches = re.compile(pattern or "").fullmatch
     longest = max(map(len, X.reshape(-1)), default=0)
-    if longest > _TRIED and _repeats_repeats(_parser.parse(pattern or "")):
+    if longest > _TRIED and repeats_repeats(pattern or ""):
         raise LimitError(f"RegexFullMatch repeats a repeat, which may take forever on a text of {longest} characters")
     return np.array([matches(text) is not None for text in X.reshape(-1)], bool).reshape(X.shape)
 
 
 _TRIED = 20  # characters up to which every way of dividing them can be tried
-_REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
-
-
-def _repeats_repeats(parts, inside=False):
-    """Whether a parsed pattern repeats what has a repeat or a choice in it: Python may try every way of dividing a text."""
-    for kind, what in parts:
-        again = kind in _REPEATS and what[1] > 3
-        if inside and (again or kind is _parser.BRANCH):
-            return True
-        if any(_repeats_repeats(inner, inside or again) for inner in _patterns(what)):
-            return True
-    return False
-
-
-def _patterns(what):
-    """The patterns inside a part of a parsed pattern."""
-    if isinstance(what, _parser.SubPattern):
-        yield what
-    elif isinstance(what, (tuple, list)):
-        for item in what:
-            yield from _patterns(item)
 
 
 @rule("TfIdfVectorizer")

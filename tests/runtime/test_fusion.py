@@ -256,7 +256,8 @@ def test_curves_by_themselves(step):
 @pytest.mark.parametrize("keep", [0, 1])
 def test_root_mean_squares(keep):
     text = f"""agraph (float[3,5,37] x) => (float[3,5,37] y, float[a,b] m) {{ q = Mul(x, x) v = ReduceMean(q, axes)
-        e = Add(v, eps) r = Sqrt(e) d = Div(x, r) y = Mul(d, gamma) n = ReduceMean<keepdims = {keep}>(x, axes) m = Flatten<axis = 2>(n) }}"""
+        e = Add(v, eps) r = Sqrt(e) d = Div(x, r) y = Mul(d, gamma)
+        n = ReduceMean<keepdims = {keep}>(x, axes) m = Flatten<axis = 2>(n) }}"""
     weights = {"axes": np.array([2]), "eps": np.array([1e-6], np.float32), "gamma": draw(37)}
     executor = Executor(model(text, **weights))
     feeds = {"x": draw(3, 5, 37)}

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import onnxbridge
-from onnxbridge.errors import ConversionError, UsageError
+from onnxbridge.errors import UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
 
@@ -96,14 +96,3 @@ def test_open_sizes_stay_open_and_take_names(tmp_path):
         frontend.to_hub(path, {"x": np.zeros((2, 4), np.float32)})
     with pytest.raises(UsageError, match="no input z; it takes x"):
         frontend.to_hub(path, {"z": np.zeros((2, 3), np.float32)})
-
-
-def test_what_cannot_be_said_in_onnx_is_reported(tmp_path):
-    def build(x):
-        zeros = np.zeros((1, 2), np.float32)
-        y = mb.expand_dims(x=x, axes=[1])
-        w = np.ones((8, 3), np.float32), np.ones((8, 2), np.float32)
-        return mb.lstm(x=y, initial_h=zeros, initial_c=zeros, weight_ih=w[0], weight_hh=w[1], clip=0.5)[1]
-
-    with pytest.raises(ConversionError, match="lstm.*clip bounds the cell state"):
-        frontend.to_hub(saved(tmp_path, build))

@@ -31,6 +31,10 @@ def draw(*shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
+def drawn(name, shape):
+    return rng.integers(-6, 6, shape) if name == "at" else draw(*shape)
+
+
 CONVOLUTIONS = """agraph (float[n,3,20,20] x) => (float[n,12] y, float[n,20,20,20] b, int64[4] s) {
     a = Conv<pads = [1,1,1,1]>(x, w1) b = Relu(a) m = ReduceMean(b, axes) q = Conv(m, w2) t = HardSigmoid(q) c = Mul(b, t)
     d = GlobalAveragePool(c) one = Shape<start = 0, end = 1>(x) whole = Concat<axis = 0>(one, rest)
@@ -66,6 +70,12 @@ NETWORKS = {
         """agraph (float[n,3,40,40] x) => (float[n,3,40,40] y, float[n,3,40,40] c) {
         s = Shape(x) z = ConstantOfShape(s) c = Add(z, g) d = Exp(c) y = Mul(x, d) }""",
         {"g": draw(3, 1, 1)}, {"x": (2, 3, 40, 40)},
+    ),
+    "steps that Python runs": (
+        """agraph (float[2,6,12] x, int64[5] at) => (float[2,5,9] y, float[2,6,12] z, int64[2,6] most) {
+        c = Cos(x) t = Tanh(c) z = CumSum<exclusive = 1>(t, one) a = MatMul(z, w) u = Relu(a) y = Gather<axis = 1>(u, at)
+        s = Sigmoid(z) most = ArgMax<axis = 2, keepdims = 0>(s) }""",
+        {"w": draw(12, 9), "one": np.int64(1)}, {"x": (2, 6, 12), "at": (5,)},
     ),
     "one input seen in two ways": (
         """agraph (float[3,40] x) => (float[40,7] y, float[40,3] z) {
@@ -129,7 +139,7 @@ def agree(path, draws):
 def test_the_same_bits_without_compiling(name, folder, tmp_path):
     text, weights, shapes = NETWORKS[name]
     onnx.save(proto(text, **weights), tmp_path / "net.onnx")
-    agree(tmp_path / "net.onnx", [{k: draw(*s) for k, s in shapes.items()} for _ in range(3)])
+    agree(tmp_path / "net.onnx", [{k: drawn(k, s) for k, s in shapes.items()} for _ in range(3)])
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
@@ -181,6 +191,34 @@ def test_mistakes_are_told_as_always(net, folder):
                 Executor(model).run(None, given)
             told.append(str(problem.value))
         assert told[0] == told[1]
+
+
+def test_a_mistake_that_a_step_meets_is_told_as_always(tmp_path, folder):
+    text, weights, shapes = NETWORKS["steps that Python runs"]
+    path = tmp_path / "net.onnx"
+    onnx.save(proto(text, **weights), path)
+    feeds = {k: drawn(k, s) for k, s in shapes.items()}
+    expected, _ = ran(path, feeds)
+    executor = Executor(path)
+    equal(executor.run(None, feeds), expected)
+    with pytest.raises(IndexError) as problem:
+        executor.run(None, {**feeds, "at": np.array([0, 1, 2, 3, 6])})
+    assert "Gather" in problem.value.__notes__[0]
+    equal(executor.run(None, feeds), expected)
+
+
+def test_a_step_that_gives_another_shape_is_compiled(tmp_path, folder):
+    path = tmp_path / "net.onnx"
+    text = "agraph (float[20] x) => (float[1,n] y, int64[1,n] z) { t = Tanh(x) z = NonZero(t) f = Cast<to = 1>(z) y = Relu(f) }"
+    onnx.save(proto(text), path)
+    few, many = draw(20), draw(20)
+    few[3:] = 0
+    first = Executor(path)
+    expected = [first.run(None, {"x": x}) for x in (few, few, many)]
+    write.finish()
+    executor = Executor(path)
+    for x, y in zip((few, many, few), (expected[0], expected[2], expected[0]), strict=True):
+        equal(executor.run(None, {"x": x}), y)
 
 
 def test_limits_hold_for_what_is_kept(net, folder):

@@ -209,7 +209,7 @@ def test_lstm_clips_the_cell_and_looks_at_it_through_peepholes():
     x, h, c, w, r, p = draw(2, 1, 3), draw(1, 2), 3 * draw(1, 2), draw(8, 3), draw(8, 2), draw(6)
     got = run(
         "lstm", parameters={"weight_ih": w, "weight_hh": r, "peephole": p, "clip": np.float32(0.5)},
-        hub=False, x=x, initial_h=h, initial_c=c,
+        x=x, initial_h=h, initial_c=c,
     )  # fmt: skip
     hidden, cell = h[0], c[0]
 
@@ -305,3 +305,22 @@ def test_upsample_nearest():
     close(run("upsample_nearest_neighbor", parameters=parameters, x=x), F.interpolate(*t(x), size=(7, 8), mode="nearest"))
     parameters = {"target_size_height": 7, "target_size_width": 3}
     close(run("resize_nearest_neighbor", parameters=parameters, x=x), F.interpolate(*t(x), size=(7, 3), mode="nearest-exact"))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("sequence", [False, True])
+def test_an_lstm_with_a_bounded_cell_becomes_a_loop(direction, sequence):
+    """The interpreter computes the operator itself; with inputs of this size the bound is met at most steps."""
+    rng, ways = np.random.default_rng(3), 2 if direction == "bidirectional" else 1
+    draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
+    given = {"weight_ih": draw(8, 3), "weight_hh": draw(8, 2), "bias": draw(8), "peephole": draw(6)}
+    given |= {f"{k}_back": draw(*v.shape) for k, v in given.items()} if ways == 2 else {}
+
+    def build(x, h, c):
+        return mb.lstm(
+            x=x, initial_h=h, initial_c=c, direction=direction, output_sequence=sequence, clip=np.float32(0.2),
+            recurrent_activation="hard_sigmoid", **given,
+        )  # fmt: skip
+
+    y, h, c = compute(build, x=5 * draw(6, 2, 3), h=draw(2, 2 * ways), c=draw(2, 2 * ways))  # ONNX Runtime agrees
+    assert (np.abs(c) == np.float32(0.2)).any() and np.abs(c).max() <= np.float32(0.2)

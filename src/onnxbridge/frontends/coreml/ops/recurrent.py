@@ -4,6 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
+from onnxbridge.frontends.coreml.ops.cells import clipped
 from onnxbridge.frontends.coreml.ops.shape import flipped
 from onnxbridge.rules import Array, Bool, Str
 
@@ -86,7 +87,7 @@ def gru(
     return _shown(op, op.Squeeze(y, [1]), last, output_sequence, direction), last
 
 
-@rule("lstm", limits="no clip")
+@rule("lstm")
 def lstm(
     op, x, initial_h, initial_c, weight_ih: Array, weight_hh: Array, bias: Array | None = None, peephole: Array | None = None,
     weight_ih_back: Array | None = None, weight_hh_back: Array | None = None, bias_back: Array | None = None,
@@ -94,8 +95,13 @@ def lstm(
     recurrent_activation: Str = "sigmoid", cell_activation: Str = "tanh", activation: Str = "tanh", clip: Array | None = None,
 ):  # fmt: skip
     """MIL stacks input, forget, output, cell. Of both directions the backward one is given at the positions of its steps."""
-    if clip is not None:
-        raise Unsupported("clip bounds the cell state, ONNX's attribute of that name what goes into the gates")
+    names = [recurrent_activation, cell_activation, activation]
+    if clip is not None:  # it bounds the cell state, ONNX's attribute of that name what goes into the gates
+        _activations(names, 1)
+        both = _direction(direction) == "bidirectional"
+        sides = [(weight_ih, weight_hh, bias, peephole), (weight_ih_back, weight_hh_back, bias_back, peephole_back)]
+        reverse, states = direction == "reverse", (initial_h, initial_c)
+        return clipped(op, x, *states, sides[: 1 + both], names, float(clip), reverse=reverse, sequence=output_sequence)
     ways = [(weight_ih, weight_hh, bias, None)]
     if direction == "bidirectional":
         ways.append((weight_ih_back, weight_hh_back, bias_back, None))
@@ -103,7 +109,7 @@ def lstm(
     size = weight_hh.shape[1]
     states = [_states(op, v, len(ways), size) for v in (initial_h, initial_c)]
     holes = [_gates(p, [0, 2, 1]) for p in (peephole, peephole_back)[: len(ways)] if p is not None]
-    functions = _activations([recurrent_activation, cell_activation, activation], len(ways))
+    functions = _activations(names, len(ways))
     y, *last = op.LSTM(
         x, w, r, b, None, *states, np.stack(holes) if holes else None, hidden_size=size, direction=_direction(direction),
         outputs=3, **functions,

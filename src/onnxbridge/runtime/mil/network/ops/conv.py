@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.runtime.mil.network import weights as stored
 from onnxbridge.runtime.mil.network.ops import rule
 
@@ -85,24 +84,24 @@ def _last(mil, x, function):
     return mil.expand_dims(x=function(mil.squeeze(x=x, axes=np.array([2, 3]))), axes=np.array([2, 3]))
 
 
-@rule("innerProduct")
+# Core ML rounds the input of such a layer to int8 at a scale that it does not document; it is not rounded here.
+ROUNDED = "with int8DynamicQuantize the input is not rounded to int8"
+
+
+@rule("innerProduct", limits=ROUNDED)
 def inner_product(
     mil, x, *, inputChannels, outputChannels, hasBias=False, weights, bias=None, int8DynamicQuantize=False
 ):  # fmt: skip
-    if int8DynamicQuantize:
-        raise Unsupported("int8DynamicQuantize, whose rounding Core ML does not document")
     weight = mil.weight(stored.read(weights, (int(outputChannels), int(inputChannels))), "weight")
     bias = _bias(mil, hasBias, bias, int(outputChannels))
     return _last(mil, x, lambda v: mil.linear(x=v, weight=weight, bias=bias))
 
 
-@rule("batchedMatmul")
+@rule("batchedMatmul", limits=ROUNDED)
 def batched_matmul(
     mil, x, y=None, *, transposeA=False, transposeB=False, weightMatrixFirstDimension=0, weightMatrixSecondDimension=0,
     hasBias=False, weights=None, bias=None, int8DynamicQuantize=False,
 ):  # fmt: skip
-    if int8DynamicQuantize:
-        raise Unsupported("int8DynamicQuantize, whose rounding Core ML does not document")
     if y is not None:
         return mil.matmul(x=x, y=y, transpose_x=transposeA, transpose_y=transposeB)
     rows, columns = int(weightMatrixFirstDimension), int(weightMatrixSecondDimension)

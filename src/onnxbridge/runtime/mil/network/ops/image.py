@@ -51,9 +51,17 @@ def crop_resize(mil, x, roi, *, targetSize=(), normalizedCoordinates=False, mode
     )  # fmt: skip
 
 
-@rule("crop", limits="with amounts, not with a second input to cut to")
-def crop(mil, x, *, cropAmounts, offset=()):
-    top, bottom, left, right = borders(cropAmounts) or (0, 0, 0, 0)
+@rule("crop")
+def crop(mil, x, like=None, *, cropAmounts=None, offset=()):
+    """Less the amounts at the edges or, with a second blob, cut to its height and width from the offset on."""
+    if like is not None:
+        shape = mil.shape(x=like)
+        for axis, start in zip((-2, -1), [int(n) for n in offset] or [0, 0], strict=True):
+            size = mil.squeeze(x=mil.gather(x=shape, indices=np.array([axis], np.int32), axis=0))
+            end = mil.add(x=size, y=np.int32(start))
+            x = mil.gather(x=x, indices=mil.range_1d(start=np.int32(start), end=end, step=np.int32(1)), axis=axis)
+        return x
+    top, bottom, left, right = (borders(cropAmounts) if cropAmounts is not None else ()) or (0, 0, 0, 0)
     return mil.crop(x=x, crop_height=np.array([top, bottom]), crop_width=np.array([left, right]))
 
 

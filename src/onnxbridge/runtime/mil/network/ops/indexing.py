@@ -14,9 +14,14 @@ def _flags(values):
 
 @rule("slice")
 def slice_(mil, x, *, startIndex=0, endIndex=0, stride=1, axis="CHANNEL_AXIS"):
-    if endIndex <= 0:
-        raise Unsupported("an endIndex that counts from the end")
     places = {"CHANNEL_AXIS": -3, "HEIGHT_AXIS": -2, "WIDTH_AXIS": -1}
+    if endIndex <= 0:  # counts from the end
+        if mil.exact or endIndex == 0:
+            raise Unsupported(f"the endIndex {endIndex}" + (" in a network with blobs of any rank" if mil.exact else ""))
+        here = 4 + places[axis]
+        begin, end, step = (np.where(np.arange(4) == here, v, d) for v, d in ((startIndex, 0), (endIndex, 0), (int(stride), 1)))
+        full = np.arange(4) != here
+        return mil.slice_by_index(x=x, begin=begin, end=end, stride=step, begin_mask=full, end_mask=full)
     return mil.gather(x=x, indices=np.arange(startIndex, endIndex, int(stride), dtype=np.int32), axis=places[axis])
 
 
@@ -73,9 +78,8 @@ def scatter_along_axis(mil, data, indices, updates, *, axis=0, mode="SCATTER_UPD
 
 @rule("topK")
 def top_k(mil, x, k=None, *, axis=0, K=0, useBottomK=False):
-    if k is not None:
-        raise Unsupported("a K that is known only when running")
-    values, places = mil.topk(x=x, k=int(K), axis=axis, ascending=useBottomK, outputs=2)
+    count = int(K) if k is None else whole(mil, mil.squeeze(x=k))
+    values, places = mil.topk(x=x, k=count, axis=axis, ascending=useBottomK, outputs=2)
     return values, mil.cast(x=places, dtype="fp32")
 
 
@@ -91,10 +95,9 @@ def where_non_zero(mil, x):
 
 @rule("oneHot")
 def one_hot(mil, indices, size=None, *, oneHotVectorSize=0, axis=0, onValue=1.0, offValue=0.0):
-    if size is not None:
-        raise Unsupported("a size that is known only when running")
+    count = int(oneHotVectorSize) if size is None else whole(mil, mil.squeeze(x=size))
     return mil.one_hot(
-        indices=whole(mil, indices), one_hot_vector_size=int(oneHotVectorSize), axis=axis, on_value=number(onValue),
+        indices=whole(mil, indices), one_hot_vector_size=count, axis=axis, on_value=number(onValue),
         off_value=number(offValue),
     )  # fmt: skip
 
@@ -106,12 +109,16 @@ def slice_by_size(mil, x, begin, *, size=0, axis=0):
     return mil.gather(x=x, indices=places, axis=axis)
 
 
-@rule("NonMaximumSuppression", limits="thresholds in the file")
+@rule("NonMaximumSuppression")
 def non_maximum_suppression(
-    mil, boxes, scores, *, iouThreshold=0.0, scoreThreshold=0.0, maxBoxes, perClassSuppression=False
+    mil, boxes, scores, iou=None, least=None, most=None, *, iouThreshold=0.0, scoreThreshold=0.0, maxBoxes=0,
+    perClassSuppression=False,
 ):  # fmt: skip
+    """The thresholds and the number of boxes are in the file or blobs."""
     boxes, scores, indices, count = mil.non_maximum_suppression(
-        boxes=boxes, scores=scores, iou_threshold=number(iouThreshold), score_threshold=number(scoreThreshold),
-        max_boxes=int(maxBoxes), per_class_suppression=perClassSuppression, outputs=4,
+        boxes=boxes, scores=scores, iou_threshold=number(iouThreshold) if iou is None else mil.squeeze(x=iou),
+        score_threshold=number(scoreThreshold) if least is None else mil.squeeze(x=least),
+        max_boxes=int(maxBoxes) if most is None else whole(mil, mil.squeeze(x=most)),
+        per_class_suppression=perClassSuppression, outputs=4,
     )  # fmt: skip
     return boxes, scores, mil.cast(x=indices, dtype="fp32"), mil.cast(x=count, dtype="fp32")

@@ -27,6 +27,16 @@ def _family(name, op, parameters):
         return drawn(mil, whole(mil, shape), seed, given)
 
 
+@rule("categoricalDistribution")
+def categorical_distribution(mil, x, *, seed=0, numSamples=1, isLogits=False, eps=0.0, temperature=0.0):
+    """Drawn by probabilities along the last axis, or by logits over the temperature; `eps` keeps zeros from the logarithm."""
+    if temperature not in (0, 1):
+        logits = x if isLogits else mil.log(x=x, epsilon=number(eps))
+        x, isLogits = mil.real_div(x=logits, y=number(temperature)), True
+    drawn = mil.random_categorical(x=x, mode="logits" if isLogits else "probs", size=int(numSamples), seed=seed)
+    return mil.cast(x=drawn, dtype="fp32")
+
+
 _family("Normal", "random_normal", {"mean": ("mean", 0.0), "stdDev": ("stddev", 0.0)})
 _family("Uniform", "random_uniform", {"minVal": ("low", 0.0), "maxVal": ("high", 0.0)})
 _family("Bernoulli", "random_bernoulli", {"prob": ("prob", 0.0)})

@@ -94,28 +94,29 @@ def gru(
 
 def _lstm_weights(mil, params, stored_weights, width, size, suffix):
     """MIL's weights of one direction, which stack input, forget, output, cell."""
-    order, w = ("inputGate", "forgetGate", "outputGate", "blockInput"), stored_weights
-    bias = None
-    if params.hasBiasVectors:
-        parts = [stored.read(getattr(w, f"{g}BiasVector"), (size,)) for g in order]
-        parts[1] = parts[1] + 1 if params.forgetBias else parts[1]
-        bias = mil.weight(np.concatenate(parts), f"bias{suffix}")
-    holes = [getattr(w, f"{g}PeepholeVector") for g in order[:3]] if params.hasPeepholeVectors else None
-    weights, recursions = ([getattr(w, f"{g}{kind}Matrix") for g in order] for kind in ("Weight", "Recursion"))
-    return {
-        f"weight_ih{suffix}": _stacked(mil, weights, (size, width), f"weight_ih{suffix}"),
-        f"weight_hh{suffix}": _stacked(mil, recursions, (size, size), f"weight_hh{suffix}"),
-        f"bias{suffix}": bias,
-        f"peephole{suffix}": _stacked(mil, holes, (size,), f"peephole{suffix}") if holes else None,
-    }
+    order, w, coupled = ("inputGate", "forgetGate", "outputGate", "blockInput"), stored_weights, params.coupledInputAndForgetGate
+
+    def gates(kind, shape, wanted=order):
+        parts = [stored.read(getattr(w, f"{'inputGate' if coupled and g == 'forgetGate' else g}{kind}"), shape) for g in wanted]
+        if coupled:  # 1 - f(v) is f(-v) of a sigmoid
+            parts[1] = -parts[1]
+        return parts
+
+    bias = gates("BiasVector", (size,)) if params.hasBiasVectors else [np.zeros(size, np.float32)] * 4
+    if params.forgetBias and not coupled:
+        bias = [bias[0], bias[1] + 1, *bias[2:]]
+    found = {"weight_ih": gates("WeightMatrix", (size, width)), "weight_hh": gates("RecursionMatrix", (size, size))}
+    if params.hasBiasVectors or params.forgetBias:
+        found["bias"] = bias
+    if params.hasPeepholeVectors:
+        found["peephole"] = gates("PeepholeVector", (size,), order[:3])
+    return {f"{name}{suffix}": mil.weight(np.concatenate(parts), f"{name}{suffix}") for name, parts in found.items()}
 
 
 def _lstm_settings(params, activations):
-    if params.coupledInputAndForgetGate:
-        raise Unsupported("coupledInputAndForgetGate")
-    if params.forgetBias and not params.hasBiasVectors:
-        raise Unsupported("forgetBias without bias vectors")
     inner, cell, outer = (_activation(a) for a in activations)
+    if params.coupledInputAndForgetGate and inner not in ("sigmoid", "sigmoid_hard"):
+        raise Unsupported(f"coupledInputAndForgetGate with the activation {inner}")
     clip = params.cellClipThreshold
     return {
         "recurrent_activation": inner, "cell_activation": cell, "activation": outer,

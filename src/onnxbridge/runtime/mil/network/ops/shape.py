@@ -183,9 +183,19 @@ def fill_like(mil, x, *, value=0.0):
 @rule("constantPad")
 def constant_pad(mil, x, pad_blob=None, *, value=0.0, padAmounts=(), padToGivenOutputSizeMode=False):
     if padToGivenOutputSizeMode:
-        raise Unsupported("padToGivenOutputSizeMode")
+        sizes = np.array([int(n) for n in padAmounts], np.int32) if pad_blob is None else whole(mil, pad_blob)
+        return mil.pad(x=x, pad=_up_to(mil, x, sizes), mode="constant", constant_val=number(value))
     pad = np.array([int(n) for n in padAmounts]) if pad_blob is None else whole(mil, pad_blob)
     return mil.pad(x=x, pad=pad, mode="constant", constant_val=number(value))
+
+
+def _up_to(mil, x, sizes):
+    """The amounts on both sides of each axis that make it of the size that is given for one side, where that is more."""
+    sides = mil.reshape(x=sizes, shape=np.array([-1, 2]))
+    wanted = mil.reduce_max(x=sides, axes=np.array([1]), keep_dims=False)
+    grown = mil.maximum(x=mil.sub(x=wanted, y=mil.shape(x=x)), y=np.int32(0))
+    here = mil.cast(x=mil.greater(x=sides, y=np.int32(0)), dtype="int32")
+    return mil.reshape(x=mil.mul(x=mil.expand_dims(x=grown, axes=np.array([1])), y=here), shape=np.array([-1]))
 
 
 @rule("rangeStatic")

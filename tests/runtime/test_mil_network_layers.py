@@ -1,0 +1,199 @@
+"""Every layer of Core ML's NeuralNetwork.proto, and those that no converter of today writes, against NumPy."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from mil_build import agrees, ct
+
+from onnxbridge.errors import ConversionError, UnsafeFileError
+from onnxbridge.runtime.mil import Interpreter
+from onnxbridge.runtime.mil.network import custom, weights
+from onnxbridge.runtime.mil.network.ops import rule
+
+from coremltools.models import datatypes  # isort: skip
+from coremltools.models.neural_network import NeuralNetworkBuilder  # isort: skip
+
+proto = ct.proto.NeuralNetwork_pb2
+KINDS = {f.name: f.message_type for f in proto.NeuralNetworkLayer.DESCRIPTOR.oneofs_by_name["layer"].fields}
+rng = np.random.default_rng(2)
+
+
+def test_every_kind_of_layer_is_read_or_refused_with_a_reason():
+    """`custom` layers have the names of their classes."""
+    assert set(KINDS) - set(rule) == {"custom", *custom.REFUSED}
+    assert {op for op in rule if not op.startswith("custom.")} <= set(KINDS)
+    builder = NeuralNetworkBuilder([("x", datatypes.Array(3, 8, 8))], [("y", datatypes.Array(3, 8, 8))])
+    for kind in custom.REFUSED:
+        getattr(builder.spec.neuralNetwork.layers.add(name=kind), kind).SetInParent()
+    builder.add_activation("last", "RELU", "x", "y")
+    with pytest.raises(ConversionError) as caught:
+        Interpreter(builder.spec)
+    assert {p.op: p.reason for p in caught.value.problems} == custom.REFUSED
+
+
+# of a loop the network of the condition comes under the name of the blob that it computes
+WHOLE = {"loop": {"conditionNetwork"}}
+# sums, products and extremes are one rule, of which the first two add a number
+MORE = {"conditionVar", "alpha"}
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) & set(rule)))
+def test_rules_have_the_parameters_of_the_specification(kind):
+    if not rule[kind].takes_any:
+        have = {p.name.rstrip("_") for p in rule[kind].params if p.keyword}
+        fields = {f.name for f in KINDS[kind].fields}
+        assert fields - have == WHOLE.get(kind, set())
+        assert have - fields <= MORE
+
+
+def computed(add, outputs=1, exact=False, **inputs):
+    """What a network of add(builder) computes by the interpreter, after ONNX Runtime gives the same."""
+    features = [(name, datatypes.Array(*v.shape)) for name, v in inputs.items()]
+    names = [f"y{i}" if i else "y" for i in range(outputs)]
+    builder = NeuralNetworkBuilder(features, [(n, None) for n in names], disable_rank5_shape_mapping=exact)
+    add(builder)
+    found = Interpreter(builder.spec).run(inputs)
+    agrees(builder.spec, inputs, found)
+    return found["y"]
+
+
+def draw(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def test_crop_to_the_size_of_another_blob():
+    x, like = draw(2, 7, 9), draw(1, 3, 4)
+    got = computed(lambda b: b.add_crop("c", 0, 0, 0, 0, [2, 3], ["x", "like"], "y"), x=x, like=like)
+    np.testing.assert_array_equal(got.reshape(2, 3, 4), x[:, 2:5, 3:7])
+
+
+def test_slice_that_ends_before_the_end():
+    x = draw(3, 7, 9)
+    got = computed(lambda b: b.add_slice("s", "x", "y", "height", 1, -2, 2), x=x)
+    np.testing.assert_array_equal(got.reshape(3, 2, 9), x[:, 1:-2:2])
+
+
+def test_pad_to_a_given_size():
+    x = draw(4, 3)
+    pads = [6, 0, 0, 5]
+    got = computed(lambda b: b.add_constant_pad("p", ["x"], "y", 2.0, True, pads), exact=True, x=x)
+    np.testing.assert_array_equal(got, np.pad(x, [(2, 0), (0, 2)], constant_values=2))
+
+
+def test_pad_to_a_size_that_a_blob_tells():
+    x, sizes = draw(4, 3), np.float32([6, 0, 0, 5])
+    got = computed(lambda b: b.add_constant_pad("p", ["x", "sizes"], "y", 2.0, True), exact=True, x=x, sizes=sizes)
+    np.testing.assert_array_equal(got, np.pad(x, [(2, 0), (0, 2)], constant_values=2))
+
+
+def test_counts_that_a_blob_tells():
+    x, k = draw(4, 6), np.float32([2])
+
+    def add(builder):
+        layer = builder.spec.neuralNetwork.layers.add(name="t", input=["x", "k"], output=["y", "i"])
+        layer.topK.axis = 1
+
+    np.testing.assert_array_equal(computed(add, exact=True, x=x, k=k), -np.sort(-x, 1)[:, :2])
+
+
+def test_convolution_with_weights_from_a_blob():
+    x, w = draw(1, 3, 6, 5), draw(4, 3, 2, 3)
+
+    def add(builder):
+        builder.add_convolution("c", 3, 4, 2, 3, 1, 1, "valid", 1, None, None, False, input_name=["x", "w"], output_name="y")
+
+    got = computed(add, exact=True, x=x, w=w)
+    np.testing.assert_allclose(got, F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def lstm(x, state, w, r, b, couple, clip):
+    """One direction in NumPy; the gates are stacked input, forget, output, new."""
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    h, c = state
+    for row in x:
+        i, f, o, g = np.split(w @ row + r @ h + b, 4)
+        i = sigmoid(i)
+        c = np.clip((1 - i if couple else sigmoid(f)) * c + i * np.tanh(g), -clip, clip)
+        h = sigmoid(o) * np.tanh(c)
+    return h
+
+
+@pytest.mark.parametrize("couple", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+def test_lstm_with_a_bias_of_the_forget_gate_coupled_gates_and_a_bounded_cell(couple, biased):
+    x, w, r, b = draw(5, 3), draw(8, 3), draw(8, 2), draw(8) * biased
+
+    def add(builder):
+        parts = lambda v: list(np.split(v, 4))  # noqa: E731
+        builder.add_unilstm(
+            "l", parts(r), parts(w), parts(b) if biased else None, 2, 3, ["x"], ["y"], coupled_input_forget_gate=couple,
+            forget_bias=not couple, cell_clip_threshold=0.5,
+        )  # fmt: skip
+
+    got = computed(add, exact=True, x=x.reshape(5, 1, 3, 1, 1))
+    bias = b + (0 if couple else np.repeat([0, 1, 0, 0], 2))
+    np.testing.assert_allclose(got.ravel(), lstm(x, (np.zeros(2), np.zeros(2)), w, r, bias, couple, 0.5), rtol=1e-4, atol=1e-5)
+
+
+def quantized(values, bits, **params):
+    stored = proto.WeightParams()
+    stored.quantization.numberOfBits = bits
+    places = (values.reshape(-1, 1).astype(np.uint8) >> np.arange(bits)[::-1].astype(np.uint8)) & 1
+    stored.rawValue = np.packbits(places.astype(np.uint8)).tobytes()
+    for name, value in params.items():
+        target = stored.quantization.lookupTableQuantization if name == "floatValue" else stored.quantization.linearQuantization
+        getattr(target, name).extend(value)
+    return stored
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_weights_of_one_to_eight_bits(bits):
+    steps, table = rng.integers(0, 1 << bits, (3, 5)), draw(1 << bits)
+    linear = quantized(steps, bits, scale=[0.5, 2, 3], bias=[1, 0, -1])
+    want = steps * np.float32([0.5, 2, 3])[:, None] + np.float32([1, 0, -1])[:, None]
+    np.testing.assert_allclose(weights.read(linear, (3, 5)), want, rtol=1e-6)
+    looked = quantized(steps, bits, floatValue=table)
+    np.testing.assert_array_equal(weights.read(looked, (3, 5)), table[steps])
+    with pytest.raises(UnsafeFileError, match="instead of 64"):
+        weights.read(linear, (8, 8))
+    with pytest.raises(UnsafeFileError, match="look up number"):
+        weights.read(quantized(np.full((3, 5), (1 << bits) - 1), bits, floatValue=table[:-1]), (3, 5))
+
+
+def test_weights_of_half_precision_and_of_int8():
+    stored, values = proto.WeightParams(), draw(4, 2)
+    stored.float16Value = values.astype(np.float16).tobytes()
+    np.testing.assert_array_equal(weights.read(stored, (4, 2)), values.astype(np.float16).astype(np.float32))
+    steps = rng.integers(-127, 128, (4, 6)).astype(np.int8)
+    x = draw(2, 6)
+
+    def add(builder):
+        layer = builder.spec.neuralNetwork.layers.add(name="i", input=["x"], output=["y"]).innerProduct
+        layer.inputChannels, layer.outputChannels, layer.int8DynamicQuantize = 6, 4, True
+        layer.weights.int8RawValue = steps.tobytes()
+        layer.weights.quantization.numberOfBits = 8
+        layer.weights.quantization.linearQuantization.scale.append(0.25)
+
+    np.testing.assert_allclose(computed(add, exact=True, x=x), x @ (steps * 0.25).T, rtol=1e-4, atol=1e-3)
+
+
+def test_embeddings_of_quantized_weights():
+    steps = rng.integers(0, 16, (3, 8))  # channels first
+
+    def add(builder):
+        layer = builder.spec.neuralNetwork.layers.add(name="e", input=["x"], output=["y"]).embeddingND
+        layer.vocabSize, layer.embeddingSize = 8, 3
+        layer.weights.CopyFrom(quantized(steps, 4, scale=[0.5, 1, 2], bias=[0, 1, 2]))
+
+    got = computed(add, exact=True, x=np.float32([[5], [0], [7]]))
+    want = steps * np.float32([0.5, 1, 2])[:, None] + np.float32([0, 1, 2])[:, None]
+    np.testing.assert_allclose(got, want.T[[5, 0, 7]], rtol=1e-6)
+
+
+def test_categories_are_drawn_by_their_probabilities():
+    builder = NeuralNetworkBuilder([("x", datatypes.Array(1, 3))], [("y", None)], disable_rank5_shape_mapping=True)
+    builder.add_categorical_distribution("c", "x", "y", 20000, is_logits=False, seed=3)
+    drawn = Interpreter(builder.spec).run({"x": np.float32([[0.2, 0.5, 0.3]])})["y"]
+    assert drawn.shape == (1, 20000)
+    np.testing.assert_allclose(np.bincount(drawn.astype(int).ravel(), minlength=3) / 20000, [0.2, 0.5, 0.3], atol=0.02)

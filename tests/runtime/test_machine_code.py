@@ -107,6 +107,15 @@ def test_what_is_in_the_way_of_compiling_is_told(tmp_path):
     assert ran.returncode == 2 and "ONNXBRIDGE_NATIVE=0" in ran.stderr
 
 
+def test_an_older_llvmlite_is_left_alone(tmp_path):
+    (tmp_path / "llvmlite").mkdir()
+    (tmp_path / "llvmlite" / "__init__.py").touch()
+    (tmp_path / "llvmlite" / "_version.py").write_text("version_version = '0.44.0'")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = doctor(tmp_path, PYTHONPATH=path)
+    assert ran.returncode == 5 and "pip install 'llvmlite>=0.45'" in ran.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only the administrator's files are taken from another")
 def test_object_files_of_the_administrator_are_used_where_nobody_else_may_write(tmp_path, monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))

@@ -10,6 +10,8 @@ from typing import Any
 from onnxbridge.errors import MissingFrameworkError, UsageError
 from onnxbridge.runtime.native import build, drive, machine, quantized
 
+_WANTED = "needs llvmlite {}.{}: pip install 'llvmlite>={}.{}'".format(*machine.LEAST, *machine.LEAST)
+
 
 def loops() -> list[tuple[str, str]]:
     """The modules and names of all loops that this processor has a use for."""
@@ -28,7 +30,7 @@ def state() -> dict[str, Any]:
     """What machine code is made for, how many loops there are, how many of them are made, and where all files are."""
     if not machine.available():
         off = machine.switched_off()
-        return {"ok": False, "hint": "switched off by ONNXBRIDGE_NATIVE=0" if off else "not installed: pip install llvmlite"}
+        return {"ok": False, "hint": "switched off by ONNXBRIDGE_NATIVE=0" if off else _WANTED}
     version, processor = machine.processor()
     every, place = loops(), machine.object_files()
     files = [path for module, name in every if (path := _path(module, name)) is not None and path.exists()]
@@ -44,7 +46,7 @@ def check() -> None:
     if machine.switched_off():
         raise UsageError("ONNXBRIDGE_NATIVE=0 switches machine code off")
     if not machine.available():
-        raise MissingFrameworkError("machine code is made by llvmlite: pip install llvmlite")
+        raise MissingFrameworkError(f"machine code {_WANTED}")
     if machine.object_files() is None:
         raise UsageError("there is no folder to keep machine code in: ONNXBRIDGE_CACHE names one that this user may write")
 

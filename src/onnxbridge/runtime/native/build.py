@@ -10,13 +10,12 @@ import functools
 import hashlib
 import importlib
 import struct
-from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from onnxbridge.runtime.native import drive, quantized, tape, tile
-from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded
+from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded, sources
 
 _KINDS = {"i": "q", "p": "q", "f": "d"}
 _signatures: dict[int, str] = {}
@@ -25,11 +24,8 @@ _signatures: dict[int, str] = {}
 @functools.cache
 def recipe() -> str:
     """What loops are made of: the sources of all loops and of their compiler, and the sizes of tiles."""
-    folder = resources.files("onnxbridge.runtime.native")
-    files = [file for part in ("compiler", "loops") for file in sorted((folder / part).iterdir(), key=lambda p: p.name)]
-    sources = [p.read_text() for p in files if p.name.endswith(".py")]
     sizes = f"{tile.rows()} {lanes()} {quantized.rows()} {quantized.lanes()}"
-    return hashlib.sha256("\0".join([sizes, *sources]).encode()).hexdigest()
+    return hashlib.sha256(f"{sizes}\0{sources('compiler', 'loops')}".encode()).hexdigest()
 
 
 class Loop:

@@ -47,7 +47,7 @@ def possible() -> bool:
 def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
     """Load an object file; the addresses of what it defines, or None where LLVM has to.
 
-    `known` are addresses of functions by name, before those of Python and the C library.
+    `known` are addresses of functions by name, before those of the system's libraries.
     """
     if not possible() or image[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", image, 18)[0] != _X86_64:
         return None
@@ -141,11 +141,6 @@ def _text(image: bytes, at: int) -> str:
 
 
 def found(name: str) -> int:
-    """The address of a function of the C library, or of a function or exception of Python's."""
-    if name.startswith("PyExc_"):
-        return ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, name))
-    for library in (ctypes.pythonapi, ctypes.CDLL(None)):
-        function = getattr(library, name, None)
-        if function is not None:
-            return ctypes.cast(function, ctypes.c_void_p).value or 0
-    return 0
+    """The address of a function of the system's libraries, 0 if they have none."""
+    function = getattr(ctypes.CDLL(None), name, None)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0

@@ -8,18 +8,22 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from onnxbridge.runtime.native.link import found, linked
+
+LEAST = (0, 45)  # of llvmlite: the first whose LLVM has addresses without types and vectors of one number
 
 _engines: list[Any] = []  # the code lives as long as the engine that it was loaded by
 _symbols: dict[str, int] = {}  # what object files may name
 
 
 def available() -> bool:
-    """Whether machine code can be made and loaded here: llvmlite is installed, and ONNXBRIDGE_NATIVE is not 0."""
+    """Whether machine code can be made and loaded here: llvmlite is installed and new enough, and ONNXBRIDGE_NATIVE is not 0."""
     return not switched_off() and _package() is not None
 
 
@@ -30,9 +34,12 @@ def switched_off() -> bool:
 
 @functools.cache
 def _package() -> str | None:
-    """Which llvmlite is installed, told without importing it: where it lies and since when."""
+    """Which llvmlite is installed, told without importing it: where it lies and since when; None for none and for older ones."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
+        return None
+    told = re.search(rb"version_version = '(\d+)\.(\d+)", _read(Path(spec.origin).with_name("_version.py")) or b"")
+    if told is not None and tuple(map(int, told.groups())) < LEAST:
         return None
     return f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}"
 
@@ -180,6 +187,15 @@ def _write(path: Path | None, content: bytes) -> None:
                 file.write(content)
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
+
+
+def sources(*names: str) -> str:
+    """The text of files and folders of Python source beside this one: what comes of them changes with it."""
+    beside, found = resources.files(__package__), []
+    for name in names:
+        files = [beside / name] if name.endswith(".py") else sorted((beside / name).iterdir(), key=lambda p: p.name)
+        found += [file.read_text() for file in files if file.name.endswith(".py")]
+    return "\0".join(found)
 
 
 def place_of(name: str, recipe: str) -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from onnxbridge.runtime.native.machine import assembled, feature, kept, loaded
+from onnxbridge.runtime.native.machine import assembled, feature, kept, loaded, sources
 
 ROWS, VECTORS = 12, 2
 
@@ -94,5 +94,5 @@ def text() -> str:
 @functools.cache
 def load() -> None:
     """Make the function known to the loops that call it."""
-    source = text()
-    loaded(kept("quantized", source, lambda: assembled(source, finished=True)), "onnxbridge_bytes")
+    image = kept("quantized", sources("quantized.py"), lambda: assembled(text(), finished=True))
+    loaded(image, "onnxbridge_bytes")

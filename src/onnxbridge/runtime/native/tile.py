@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded, registers
+from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded, registers, sources
 
 VECTORS = 2  # vectors in a panel's width
 
@@ -222,6 +222,5 @@ def text() -> str:
 @functools.cache
 def load() -> None:
     """Make both functions known to the loops that call them."""
-    source = text()
-    image = kept("tile", source, lambda: assembled(source, finished=True))
+    image = kept("tile", sources("tile.py"), lambda: assembled(text(), finished=True))
     loaded(image, "onnxbridge_product", "onnxbridge_channelwise")

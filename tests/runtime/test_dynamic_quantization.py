@@ -117,6 +117,30 @@ def test_convolutions(case, threads):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_lstm(kind, each, threads):
+    """One byte is now and then rounded the other way, where h differs in its last bits."""
+    hidden, scales = 21, 84 if each else 1
+    text = f"""agraph (float[6,2,13] x, float[2,2,{hidden}] h, float[2,2,{hidden}] c) => (float[a,b,d,e] y, float[f,g,i] hn) {{
+        y, hn = com.microsoft.DynamicQuantizeLSTM<hidden_size = {hidden}, direction = "bidirectional">
+        (x, w, r, b0, , h, c, , ws, wz, rs, rz) }}"""
+    proto = parser.parse_model(HEAD.replace("26]", '26, "com.microsoft" : 1]') + text)
+    weights = {"w": whole(kind, 2, 13, 84), "r": whole(kind, 2, hidden, 84), "b0": real(2, 168) / 9}
+    for name in "wr":
+        weights[f"{name}s"] = np.abs(real(2, scales)) / 900 + np.float32(0.001)
+        weights[f"{name}z"] = np.full((2, scales), 9 if kind == np.uint8 else 0, kind)
+    proto.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in weights.items())
+    executor, feeds = Executor(proto), {"x": real(6, 2, 13), "h": real(2, 2, hidden) / 9, "c": real(2, 2, hidden) / 9}
+    wanted = executor.run(["y", "hn"], feeds)
+    for _ in range(3):
+        for got, exact in zip(executor.run(None, feeds), wanted, strict=True):
+            step = 255 * weights["rs"].max() * 2 / 255  # what one step of a hidden state's byte changes a gate by, at most
+            np.testing.assert_allclose(got, exact, rtol=0, atol=step)
+            assert np.median(np.abs(got - exact)) < 1e-5
+    assert [s.op for s in executor._compiled._joined.steps] == ["DynamicQuantizeLSTM"]
+
+
 def test_zero_points_for_each_row_and_unknown_weights_are_left_to_the_rules():
     text = """agraph (uint8[5,7] x, uint8[5] z, int8[7,3] v) => (int32[5,3] y, int32[5,3] u) {
         y = MatMulInteger(x, w, z) u = MatMulInteger(x, v) }"""

@@ -102,7 +102,7 @@ def test_a_chain_in_one_layout():
 def test_products(rows, depth, columns, op):
     text = f"""agraph (float[2,{rows},{depth}] x, float[2,{rows},{columns}] z) => (float[2,{rows},{columns}] y)
         {{ a = MatMul(x, w) b = Add(k, a) c = Add(b, z) y = {op if op != "none" else "Sign"}(c) }}"""
-    proto = model(text, w=draw(depth, columns), k=draw(columns))
+    proto = model(text, w=draw(depth, columns) / np.float32(np.sqrt(depth)), k=draw(columns))  # sums of the size of outputs
     names = ["MatMul", "Sign"] if op == "none" else [f"MatMul+{op}"]
     agrees(proto, {"x": draw(2, rows, depth), "z": draw(2, rows, columns)}, *names, depth=depth)
 

@@ -11,8 +11,10 @@ from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.fusion.endings import single
 from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.native import integers
 from onnxbridge.runtime.native.address import copy
 from onnxbridge.runtime.native.recurrent import Layer, layer
+from onnxbridge.runtime.native.recurrent_bytes import lstm_on_bytes
 from onnxbridge.runtime.plan import NOTHING, Step
 
 _USUAL: dict[str, tuple[Any, ...]] = {
@@ -34,7 +36,7 @@ def join(draft: Draft, pool: Pool) -> None:
         known = single(w) and single(r) and (b == NOTHING or single(bias)) and lengths == peephole == NOTHING
         usual = all(step.attrs.get(name, values[0]) in values for name, values in _USUAL.items())
         ways = _WAYS.get(step.attrs["direction"], ())
-        activation = _activation(step, len(ways))
+        activation = _activation(step.op, step, len(ways))
         if known and usual and activation and len(w) == len(ways):
             relu = activation == ("Relu",)
             layers = [
@@ -43,11 +45,34 @@ def join(draft: Draft, pool: Pool) -> None:
             ]
             run = _run(step.op, layers, [0 if reverse else -1 for reverse in ways], r.shape[-1], pool)
             draft.join([i], step.op, run, [step.sources[0], h, c], step.targets)
+    if integers.available():
+        for i, step in draft.steps("com.microsoft::DynamicQuantizeLSTM"):
+            _on_bytes(draft, i, step, pool)
 
 
-def _activation(step: Step, ways: int) -> tuple[str, ...] | None:
+def _on_bytes(draft: Draft, i: int, step: Step, pool: Pool) -> None:
+    """An LSTM that quantizes what it multiplies with weights in bytes (inputs, outputs)."""
+    x, w, r, b, lengths, h, c, peephole, *scales = (*step.sources, *(NOTHING,) * 12)[:12]
+    given = [draft.constant(s) for s in (w, r, *scales)]
+    bias, ways = draft.constant(b), _WAYS.get(step.attrs["direction"], ())
+    activation = _activation("LSTM", step, len(ways))
+    plain = not (lengths or peephole or step.attrs["clip"] or step.attrs["input_forget"] or step.attrs["activation_alpha"])
+    if any(v is None for v in given) or not plain or activation is None or (b != NOTHING and not single(bias)):
+        return
+    layers = []
+    for k, reverse in enumerate(ways):
+        forward, back = ((given[n][k], given[2 + 2 * n][k], given[3 + 2 * n][k]) for n in (0, 1))
+        made = lstm_on_bytes(forward, back, None if bias is None else bias[k], reverse, pool)
+        if made is None:
+            return
+        layers.append(made)
+    run = _run("LSTM", layers, [0 if reverse else -1 for reverse in ways], given[1].shape[1], pool)
+    draft.join([i], "DynamicQuantizeLSTM", run, [x, h, c], step.targets)
+
+
+def _activation(op: str, step: Step, ways: int) -> tuple[str, ...] | None:
     """The activations of one direction, the same in all; None where they are not among those that there are loops for."""
-    known = _ACTIVATIONS[step.op]
+    known = _ACTIVATIONS[op]
     given = step.attrs["activations"] or known[0] * ways
     return next((a for a in known if tuple(given[: len(a) * ways]) == a * ways), None)
 

@@ -57,12 +57,13 @@ class Weights:
 
 
 def convolution(
-    w: Weights, window: Callable[[Array], Window], groups: int, shift: Array | None, pool: Pool
+    w: Weights, window: Callable[[Array], Window], groups: int, shift: Array | None, pool: Pool, by: Array | None = None
 ) -> Callable[..., Array]:
     """The function of x (N, C, H, W) in uint8, its zero point and a scale for all maps or one for each.
 
-    It gives (x - zero) * w * scale + shift in float32, and without a scale the exact sums in int32. Weights with a rest are
-    not in groups: there the sum of all inputs of a position is taken along, as if there were one more map.
+    It gives (x - zero) * w * scale + shift in float32, and without a scale the exact sums in int32; `by` is a factor of each
+    map besides one scale for all. Weights with a rest are not in groups: there the sum of all inputs of a position is taken
+    along, as if there were one more map.
     """
     maps, each = len(w.int8), w.int8
     if w.rest is not None:
@@ -70,7 +71,8 @@ def convolution(
     dtypes = (np.float32 if w.rest is None else np.int32, np.int32)
     scaled, exact = (Kernel(each, window, groups, dtype, 0, pool) for dtype in dtypes)
     less = np.ascontiguousarray(scaled.totals, np.int32)
-    plus = np.zeros(len(each), np.float32)
+    plus, ones = np.zeros(len(each), np.float32), np.ones(maps, np.float32)
+    ones[:] = 1 if by is None else by
     plus[:maps] = 0 if shift is None else shift
     prepare, spread, centre = (loop("dynamic", name) for name in ("shifted", "spread", "centred"))
 
@@ -83,17 +85,17 @@ def convolution(
         factor = scale
         if scale is not None and scale.size == 1:
             factor = pool.empty((maps,))
-            spread(address(scale), address(factor), maps)
-        by = 0 if factor is None else address(factor)
+            spread(address(scale), address(ones), address(factor), maps)
+        times = 0 if factor is None else address(factor)
         if w.rest is None:
-            return kernel(x, (address(offset), by or address(plus), address(plus)), address(padding))
+            return kernel(x, (address(offset), times or address(plus), address(plus)), address(padding))
         sums = kernel(x, (address(offset), address(plus), address(plus)), address(padding)).transpose(0, 2, 3, 1)
         rows = sums.size // len(each)
         chunk, units = chunks(rows, 4 * maps)
         y = pool.empty((*sums.shape[:3], maps), np.int32 if scale is None else np.float32)
-        centre(address(sums), address(y), rows, maps, address(w.rest), by, address(plus), chunk, units=units)
+        centre(address(sums), address(y), rows, maps, address(w.rest), times, address(plus), chunk, units=units)
         return first(y)
 
-    convolve.kept = (less, plus, scaled, exact)  # type: ignore[attr-defined]
+    convolve.kept = (less, plus, ones, scaled, exact)  # type: ignore[attr-defined]
     convolve.how = scaled.how  # type: ignore[attr-defined]
     return convolve

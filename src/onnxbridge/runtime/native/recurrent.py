@@ -34,9 +34,9 @@ def layer(op: str, w: Array, r: Array, b: Array | None, reverse: bool, pool: Poo
         once, again = once + again - inner, inner
     else:
         once, again = once + again, np.zeros_like(again)
-    project = product(_blocked(w, count).T, _blocked(once, count), Ending(), pool)
-    weight = packed(*(part.T[None] for part in _blocked(r, count).reshape(blocks, wide, hidden)))
-    bias = _blocked(again, count)
+    project = product(blocked(w, count).T, blocked(once, count), Ending(), pool)
+    weight = packed(*(part.T[None] for part in blocked(r, count).reshape(blocks, wide, hidden)))
+    bias = blocked(again, count)
     run = loop("recurrent", op.lower())
 
     def steps(x: Array, h: Array | None, c: Array | None, y: Array) -> Array | None:
@@ -63,9 +63,9 @@ def layer(op: str, w: Array, r: Array, b: Array | None, reverse: bool, pool: Poo
     return steps
 
 
-def _blocked(gates: Array, count: int) -> Array:
-    """Rows (G*H, ...) so that a vector of each gate follows a vector of the other, filled up with zeros."""
+def blocked(gates: Array, count: int) -> Array:
+    """Rows (G*H, ...) of numbers so that a vector of each gate follows a vector of the other, filled up with zeros."""
     hidden, rest = gates.shape[0] // count, gates.shape[1:]
-    full = np.zeros((count, whole(hidden), *rest), np.float32)
+    full = np.zeros((count, whole(hidden), *rest), gates.dtype)
     full[:, :hidden] = gates.reshape(count, hidden, *rest)
     return full.reshape(count, -1, lanes(), *rest).swapaxes(0, 1).reshape(-1, *rest)

@@ -71,12 +71,12 @@ def shifted(totals, zero, offset, columns, padding, count):
         y[i] = np.uint8(z)
 
 
-@entry("ppi")
-def spread(scale, factor, columns):
-    """One scale for all columns."""
-    s, f = floats(scale)[0], floats(factor)
+@entry("pppi")
+def spread(scale, by, factor, columns):
+    """One scale for all columns, times a number for each."""
+    s, b, f = floats(scale)[0], floats(by), floats(factor)
     for j in range(columns):
-        f[j] = s
+        f[j] = s * b[j]
 
 
 @entry("ppiipppiu")

@@ -37,6 +37,29 @@ def store(source, out, row, block, hidden):
         h[i] = x[i]
 
 
+def remember(gates, cell):
+    """A block of an LSTM's cell from its gates, and h in the place of the first of them."""
+    g, c = floats(gates), floats(cell)
+    for i in range(LANES):
+        c[i] = sigmoid(g[2 * LANES + i]) * c[i] + sigmoid(g[i]) * tanh(g[3 * LANES + i])
+    for i in range(LANES):
+        g[i] = sigmoid(g[LANES + i]) * tanh(c[i])
+
+
+@entry("ppppii")
+def lstm_cell(projected, again, cell, out, batch, hidden):
+    """A step of an LSTM whose product with h, `again`, was made elsewhere; it is used up."""
+    blocks = (hidden + LANES - 1) // LANES
+    for r in range(batch):
+        for block in range(blocks):
+            at = 4 * (r * blocks + block) * LANES
+            x, g = floats(projected + 4 * at), floats(again + 4 * at)
+            for i in range(4 * LANES):
+                g[i] += x[i]
+            remember(again + 4 * at, cell + at)
+            store(again + 4 * at, out, r, block, hidden)
+
+
 @entry("ppppppppiiiu")
 def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidden, share, unit, part):
     """Gates i o f z with the usual activations; `cell` is c, changed in place and filled up to whole vectors."""
@@ -46,12 +69,7 @@ def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidde
     for block in range(unit * share, min(blocks, (unit + 1) * share)):
         again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
         for r in range(batch):
-            g = floats(own + 4 * r * wide)
-            c = floats(cell + 4 * (r * blocks + block) * LANES)
-            for i in range(LANES):
-                c[i] = sigmoid(g[2 * LANES + i]) * c[i] + sigmoid(g[i]) * tanh(g[3 * LANES + i])
-            for i in range(LANES):
-                g[i] = sigmoid(g[LANES + i]) * tanh(c[i])
+            remember(own + 4 * r * wide, cell + 4 * (r * blocks + block) * LANES)
             store(own + 4 * r * wide, out, r, block, hidden)
 
 

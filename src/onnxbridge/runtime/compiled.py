@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -23,7 +22,7 @@ from onnxbridge.lowering import Body, Call, Ref
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.tape import recording
 from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
-from onnxbridge.runtime.recording import Recording, apart, kinds, owned
+from onnxbridge.runtime.recording import Recording, apart, kinds, owned, quieted
 from onnxbridge.runtime.replay import record, worthwhile
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class Compiled:
         from onnxbridge.runtime.inputs import samples_for
 
         given = samples_for(self._graph, 1)[0] if feeds is None else feeds
-        with limited(self._limits) as budget, _quiet():
+        with limited(self._limits) as budget, quieted():
             plan = self._whole(given)
             inputs = self._fed(given, plan is not self._joined)
             found = planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
@@ -97,7 +96,7 @@ class Compiled:
 
     def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
         """The outputs, one step after the other."""
-        with _quiet():
+        with quieted():
             results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
         self._used = self._used.joined(budget.used())
         return owned(results, (*inputs.values(), *plan.frame))
@@ -114,7 +113,7 @@ class Compiled:
             if not known.busy.acquire(blocking=False):
                 return self._executed(plan, inputs, budget)
             try:
-                with contextlib.nullcontext() if known.quiet else _quiet():
+                with contextlib.nullcontext() if known.quiet else quieted():
                     found = known.play(inputs, budget, self._settings.adapt_result)
                 if found is not None:
                     return owned(found, (*inputs.values(), *known.frame))
@@ -126,7 +125,7 @@ class Compiled:
         if not apart(inputs):
             return self._executed(plan, inputs, budget)
         self._recording = known = None  # its memory goes before there is more
-        with _quiet():
+        with quieted():
             results, made = record(plan, _filled(plan, inputs), tuple(inputs), budget, self._settings.adapt_result)
         self._recorded, self._recording = kind, made
         self._used = self._used.joined(budget.used())
@@ -201,14 +200,6 @@ class Compiled:
 
     def _loaded(self, array: Array) -> Array:
         return _widened(array) if self._wide else array
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without NumPy's warnings: what they tell of is what the standard says."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN, as the standard has it
-        yield
 
 
 def _filled(plan: Plan, inputs: dict[int, Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from onnxbridge.errors import UsageError
 from onnxbridge.hub.limits import Limits, limited
 from onnxbridge.runtime.kept import entry, identity, store
 from onnxbridge.runtime.native import link, machine
-from onnxbridge.runtime.recording import Recording, owned
+from onnxbridge.runtime.recording import Recording, owned, quieted
 
 if TYPE_CHECKING:
     import onnx
@@ -108,8 +109,15 @@ class Executor:
         if not made.busy.acquire(blocking=False):
             return None
         try:
-            with limited(self._limits) as budget:
+            with limited(self._limits) as budget, contextlib.nullcontext() if made.quiet else quieted():
                 found = made.play(dict(enumerate(inputs)), budget, None)
-            return None if found is None else owned(found, (*inputs, *made.frame))
+            if found is None:  # shapes that hang on values
+                self._entry = None
+                return None
+            return owned(found, (*inputs, *made.frame))
+        except Exception:
+            if made.quiet:
+                raise
+            return None  # the compiled model says where
         finally:
             made.busy.release()

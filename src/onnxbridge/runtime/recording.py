@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,12 +46,12 @@ class Calls:
 
 
 class Aside:
-    """A step that Python runs each time, on a frame; `targets` are the slots that it fills."""
+    """A step that Python runs each time, on a frame; `targets` are the slots that it fills, `step` the plan's own."""
 
-    __slots__ = ("frees", "run", "targets")
+    __slots__ = ("frees", "run", "step", "targets")
 
-    def __init__(self, run: Callable[[list[Any], Budget, Any], None], targets: Sequence[int]) -> None:
-        self.run, self.targets = run, targets
+    def __init__(self, run: Callable[[list[Any], Budget, Any], None], targets: Sequence[int], step: Any = None) -> None:
+        self.run, self.targets, self.step = run, targets, step
         self.frees: list[int] = []
 
 
@@ -88,6 +90,14 @@ class Recording:
             for slot in item.frees:
                 frame[slot] = None
         return tuple(frame[slot] for slot in self.outputs)
+
+
+@contextlib.contextmanager
+def quieted() -> Iterator[None]:
+    """Without NumPy's warnings: what they tell of is what the standard says."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN, as the standard has it
+        yield
 
 
 def kinds(inputs: Mapping[int, Any]) -> tuple[Any, ...] | None:

@@ -80,7 +80,7 @@ def record(
         for slot in step.reads():
             if slot in seen_as:
                 aside(seen_as.pop(slot)[1])
-        items.append(Aside(_performed(step), step.targets))
+        items.append(Aside(_performed(step), step.targets, step))
         made.quiet = False
         targets = [t for t in step.targets if t > 0]
         foreign.update(targets)

@@ -7,26 +7,28 @@ What a header has is made by `write`. Every part is bounded by the file before i
 
 from __future__ import annotations
 
+import importlib
 import json
 import mmap
 import os
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from onnxbridge.hub.limits import Limits
+from onnxbridge.hub.limits import Budget, Limits
 from onnxbridge.runtime.kept import identity, store
 from onnxbridge.runtime.native import link, machine
-from onnxbridge.runtime.recording import Calls, Recording, address
+from onnxbridge.runtime.recording import Aside, Calls, Recording, address
 
 MAGIC = b"OBRUN\x001\n"
 HEAD = struct.Struct("<8sIIQI")
 PAGE = 4096
 ALIGNED = 64
+_RULES = "onnxbridge.runtime.numpy.ops."  # where steps that Python runs come from
 ARENA, CONSTANTS = 0, 1  # what an address is a distance from
 
 
@@ -88,7 +90,8 @@ def _entries(key: str, known: identity.Identity) -> Any:
             continue
         with file:
             found = _header(file)
-        if found is None or found[0]["key"] != key or not identity.unchanged(found[0]["sources"]):
+        # with the same sources it was written by what reads it here, so all the rest is as expected
+        if found is None or found[0].get("key") != key or not identity.unchanged(found[0].get("sources", [])):
             continue
         if found[0]["external"]:
             from onnxbridge.runtime.kept import external
@@ -135,19 +138,55 @@ def _made(memory: mmap.mmap, header: dict[str, Any]) -> Recording | None:
     table[:, 1] = address(arguments) + 8 * table[:, 1]
     patches = [(k, slot, distance) for k, slot, distance in numbers["patches"].reshape(-1, 3).tolist()]
     arena, constants = buffer[start:], whole[low:high]
-    inputs = len(header["fed"])
-    frame: list[Any] = [None] * inputs
-    outputs = []
-    for kind, *rest in header["outputs"]:
-        if kind == "input":
-            outputs.append(rest[0])
-            continue
-        outputs.append(len(frame))
-        frame.append(None if kind == "nothing" else _view(arena if kind == "arena" else constants, *rest))
-    made = Recording(frame, tuple(outputs))
-    made.items = [Calls(arguments, table, patches)]
+    frame: list[Any] = [None] * len(header["fed"])
+    for kind, *rest in header["frame"]:
+        frame.append(_given(rest[0]) if kind == "plain" else _view(arena if kind == "arena" else constants, *rest))
+    made = Recording(frame, tuple(header["outputs"]))
+    for kind, *rest in header["items"]:
+        if kind == "calls":
+            a, b, c, d, e, f = rest
+            made.items.append(Calls(arguments[a:b], table[c:d], patches[e:f]))
+        else:
+            module, name, attrs, sources, targets, kinds = rest
+            function = rule(module, name)
+            if function is None:
+                return None
+            made.quiet = False
+            made.items.append(Aside(_performed(function, _given(attrs), sources, targets), targets))
+            for target, (dtype, shape, strides) in zip((t for t in targets if t > 0), kinds, strict=True):
+                made.shapes[target] = (np.dtype(dtype), tuple(shape), tuple(strides))
     made.tape.kept += [whole, buffer]
     return made
+
+
+def rule(module: str, name: str) -> Any:
+    """A rule of the executor's by its name: a function of ours, or one of NumPy's for elements; None for anything else."""
+    if module == "numpy":
+        found = getattr(np, name, None)
+        return found if isinstance(found, np.ufunc) else None
+    return getattr(importlib.import_module(module), name, None) if module.startswith(_RULES) else None
+
+
+def _performed(
+    function: Any, attrs: dict[str, Any], sources: Sequence[int], targets: Sequence[int]
+) -> Callable[[list[Any], Budget, Any], None]:
+    """A step that Python runs, on a frame."""
+
+    def run(frame: list[Any], budget: Budget, adapt: Any) -> None:
+        results = function(*(frame[s] for s in sources), **attrs)
+        for target, result in zip(targets, results if isinstance(results, tuple) else (results,), strict=False):
+            if target > 0:
+                frame[target] = np.asarray(result)
+                budget.hold(frame[target])
+
+    return run
+
+
+def _given(value: Any) -> Any:
+    """What JSON gave back, with tuples for its lists."""
+    if isinstance(value, dict):
+        return {k: _given(v) for k, v in value.items()}
+    return tuple(map(_given, value)) if isinstance(value, list) else value
 
 
 def _view(memory: np.ndarray[Any, Any], at: int, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Any:

@@ -11,26 +11,21 @@ import json
 import threading
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from types import FunctionType, MethodType
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from onnxbridge.hub.limits import Limits
-from onnxbridge.runtime.kept import external, identity, store
-from onnxbridge.runtime.kept.entry import ALIGNED, ARENA, CONSTANTS, HEAD, MAGIC, PAGE
-from onnxbridge.runtime.native import link, machine
+from onnxbridge.runtime.kept import entry, external, identity, store
+from onnxbridge.runtime.kept.code import Code
+from onnxbridge.runtime.kept.entry import ALIGNED, ARENA, HEAD, MAGIC, PAGE
+from onnxbridge.runtime.kept.memory import Memory, Unkept, constants_of
 from onnxbridge.runtime.native.build import signature_of
 from onnxbridge.runtime.plan import Plan
-from onnxbridge.runtime.recording import Array, Calls, Recording, address, extent
+from onnxbridge.runtime.recording import Array, Aside, Calls, Recording, address
 
-_LEAST_ADDRESS = 1 << 32  # a number from here on that is in known memory is an address, whatever the loop says
 _writers: list[threading.Thread] = []
-
-
-class _Unkept(Exception):
-    """A recording that cannot be kept, and why."""
 
 
 @dataclass
@@ -45,57 +40,6 @@ class _Parts:
     alive: list[Array]
 
 
-class _Memory:
-    """Known memory by address: constants, of which those that are needed are kept, and the recording's own."""
-
-    def __init__(self, constants: Sequence[Array], buffers: Sequence[Array]) -> None:
-        spans: list[list[int]] = []
-        for low, high in sorted(map(extent, constants)):
-            if spans and low < spans[-1][1]:  # two looks at the same memory
-                spans[-1][1] = max(spans[-1][1], high)
-            else:
-                spans.append([low, high])
-        own = [extent(b) for b in buffers]
-        whole = np.array([*own, *spans], np.int64).reshape(-1, 2)
-        order = np.argsort(whole[:, 0], kind="stable")  # a constant that lies at the beginning of a buffer comes after it
-        self._lows, self._highs = whole[order].T
-        self._kept = order >= len(own)
-        self._places = np.full(len(order), -1, np.int64)
-        self.arena = self.size = 0
-        for k in np.flatnonzero(~self._kept).tolist():
-            self.arena = self._place(k, self.arena)
-
-    def _place(self, k: int, end: int) -> int:
-        low, high = int(self._lows[k]), int(self._highs[k])
-        self._places[k] = end + (low - end) % ALIGNED  # as it is aligned now
-        return int(self._places[k]) + high - low
-
-    def _spans(self, where: Array) -> Array:
-        """The number of the span of each address, -1 for memory that is not known."""
-        k = np.searchsorted(self._lows, where, "right") - 1
-        return np.where((k >= 0) & (where < self._highs[k]), k, -1)
-
-    def knows(self, numbers: Array) -> bool:
-        """Whether any of these numbers is an address of known memory."""
-        large = numbers[numbers >= _LEAST_ADDRESS]
-        return bool(large.size and (self._spans(large) >= 0).any())
-
-    def find(self, where: Array) -> tuple[Array, Array]:
-        """What addresses are distances from, and the distances; constants among them will be kept."""
-        k = self._spans(where)
-        if (k < 0).any():
-            raise _Unkept("an address of unknown memory")
-        for j in np.unique(k[self._places[k] < 0]).tolist():
-            self.size = self._place(j, self.size)
-        return np.where(self._kept[k], CONSTANTS, ARENA), self._places[k] + where - self._lows[k]
-
-    def constants(self) -> list[tuple[int, int, int]]:
-        """What is kept: the place among the constants, and from where to where it lies now."""
-        chosen = np.flatnonzero(self._kept & (self._places >= 0))
-        columns = (self._places[chosen], self._lows[chosen], self._highs[chosen])
-        return sorted(zip(*(c.tolist() for c in columns), strict=True))
-
-
 def keep(
     known: identity.Identity, plan: Plan, made: Recording, inputs: Mapping[str, tuple[int, Array]], outputs: list[str],
     used: Limits, beside: Sequence[str], since: float,
@@ -107,7 +51,7 @@ def keep(
     """
     try:
         parts = _entry(plan, made, inputs)
-    except _Unkept:
+    except Unkept:
         return False
     files = identity.sources()
     if files is None or parts.size > store.most():
@@ -146,176 +90,129 @@ def _same(known: identity.Identity) -> bool:
 
 
 def _entry(plan: Plan, made: Recording, inputs: Mapping[str, tuple[int, Array]]) -> _Parts:
-    if not made.items or not all(isinstance(item, Calls) for item in made.items):
-        raise _Unkept("a step is run by Python")
-    constants = _constants(plan, made)
-    memory, code = _Memory(constants, made.tape.buffers), _Code()
-    place = {slot: k for k, (slot, _) in enumerate(inputs.values())}
-    rows = [row for item in made.items if isinstance(item, Calls) for row in item.rows]
+    constants = constants_of(plan, made)
+    memory, code = Memory(constants, made.tape.buffers), Code()
+    frame = _Frame(made, memory, [slot for slot, _ in inputs.values()])
+    groups = [item for item in made.items if isinstance(item, Calls)]
+    rows = [row for group in groups for row in group.rows]
+    if not rows:
+        raise Unkept("no machine code")
     values = np.frombuffer(b"".join(packed for _, packed, _ in rows), np.int64).copy()
     letters = np.frombuffer("".join(signature_of(f).removesuffix("u") for f, _, _ in rows).encode(), "S1")
-    patches, begin = [], 0
+    items: list[Any] = []
+    patches: list[tuple[int, int, int]] = []
+    begin = first = 0
     for item in made.items:
-        assert isinstance(item, Calls)
-        patches += [(begin + k, place[slot], distance) for k, slot, distance in item.patches]
-        begin += len(item.arguments)
-    values[[k for k, _, _ in patches]] = 0
+        if isinstance(item, Calls):
+            end, last, before = begin + len(item.arguments), first + len(item.rows), len(patches)
+            for k, slot, distance in item.patches:
+                values[begin + k] = 0
+                patches.append((k, frame.place(slot), distance))
+            items.append(("calls", begin, end, first, last, before, len(patches)))
+            begin, first = end, last
+        else:
+            items.append(("step", *_step(item, frame, made)))
     moved = np.flatnonzero((letters == b"p") & (values != 0))
-    base, distance = memory.find(values[moved])
+    base, distances = memory.find(values[moved])
     values[moved] = 0
     if memory.knows(values[letters == b"i"]):
-        raise _Unkept("an address that is not declared as one")
-    outputs = [_output(slot, made, memory, place) for slot in made.outputs]
+        raise Unkept("an address that is not declared as one")
+    outputs = [frame.place(slot) for slot in made.outputs]
     kept = memory.constants()
     starts = {low for _, low, _ in kept}
     if any(a.dtype == np.int64 and address(a) in starts and memory.knows(a) for a in constants):
-        raise _Unkept("a table of addresses")
+        raise Unkept("a table of addresses")
     starts_at = np.cumsum([0, *(len(packed) // 8 for _, packed, _ in rows)])
     table = [(code.place(f), at, units) for (f, _, units), at in zip(rows, starts_at.tolist(), strict=False)]
     image, border, sites, outer = code.linked()
     numbers = {
-        "arguments": values, "rows": _numbers(table), "moved": np.stack([moved, base, distance], 1), "patches": _numbers(patches),
-        "sites": _numbers(sites),
+        "arguments": values, "rows": _numbers(table), "moved": np.stack([moved, base, distances], 1),
+        "patches": _numbers(patches), "sites": _numbers(sites),
     }  # fmt: skip
     header = {
         "fed": [(name, _dtype(a), a.shape, a.strides) for name, (_, a) in inputs.items()],
-        "outputs": outputs, "arena": memory.arena, "border": border, "outer": outer,
+        "items": items, "frame": frame.views, "outputs": outputs, "arena": memory.arena, "border": border, "outer": outer,
     }  # fmt: skip
     return _Parts(header, numbers, kept, memory.size, image, constants)
+
+
+class _Frame:
+    """The slots that a kept recording needs: the inputs, then what is read of the frame and what steps fill."""
+
+    def __init__(self, made: Recording, memory: Memory, inputs: Sequence[int]) -> None:
+        self._made, self._memory = made, memory
+        self._places = {slot: k for k, slot in enumerate(inputs)}
+        self.views: list[tuple[Any, ...]] = []  # behind the inputs: where arrays lie
+
+    def place(self, slot: int) -> int:
+        """The place of a slot."""
+        return self._places[slot] if slot in self._places else self._add(slot, self._view(self._made.frame[slot]))
+
+    def fill(self, slot: int) -> int:
+        """The place of a slot that a step fills, -1 for none."""
+        return self._add(slot, ("plain", None)) if slot > 0 else -1
+
+    def _add(self, slot: int, view: tuple[Any, ...]) -> int:
+        if slot not in self._places:
+            self.views.append(view)
+            self._places[slot] = len(self._places)
+        return self._places[slot]
+
+    def _view(self, value: Any) -> tuple[Any, ...]:
+        """A value by itself, or where an array lies: in the arena or among the constants."""
+        if _plain(value):
+            return "plain", value
+        if not isinstance(value, np.ndarray):
+            raise Unkept("a value that is no array")
+        if not value.size:
+            return "arena", 0, _dtype(value), value.shape, value.strides
+        (kind,), (at,) = self._memory.find(np.array([address(value)], np.int64))
+        return "arena" if kind == ARENA else "constants", int(at), _dtype(value), value.shape, value.strides
+
+
+def _step(item: Aside, frame: _Frame, made: Recording) -> tuple[Any, ...]:
+    """A step that Python runs, by the name of its rule; what passes made cannot be named."""
+    step = item.step
+    if step.forms or step.bodies or not _plain(step.attrs):
+        raise Unkept(f"{step.op} with attributes that are no plain values")
+    module, name = _rule(step.run)
+    sources = [frame.place(slot) for slot in step.sources]
+    targets = [frame.fill(slot) for slot in step.targets]
+    kinds = [made.shapes[slot] for slot in step.targets if slot > 0]
+    if not all(isinstance(kind, tuple) for kind in kinds):
+        raise Unkept("a result that is no array")
+    return module, name, step.attrs, sources, targets, [(_name(dtype), shape, strides) for dtype, shape, strides in kinds]
+
+
+def _rule(run: Any) -> tuple[str, str]:
+    """Where a rule is found again: one of our own, or NumPy's."""
+    module = "numpy" if isinstance(run, np.ufunc) else getattr(run, "__module__", "")
+    name = getattr(run, "__name__", "")
+    if entry.rule(module, name) is not run:
+        raise Unkept("a step that has no name")
+    return module, name
+
+
+def _plain(value: Any) -> bool:
+    """Whether JSON gives a value back, lists as tuples."""
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _plain(v) for k, v in value.items())
+    return type(value) in (int, float, str, bool, type(None)) or (type(value) is tuple and all(map(_plain, value)))
 
 
 def _numbers(rows: Sequence[tuple[int, ...]]) -> Array:
     return np.array(rows, np.int64)
 
 
-class _Code:
-    """The linked pieces that functions lie in, and those that they call: first what is run of each, then the rest of each."""
-
-    def __init__(self) -> None:
-        self._pieces: dict[int, tuple[link.Piece, int, int]] = {}  # by address: where its code lies, and its data
-        self._sizes = [0, 0]
-
-    def place(self, where: int) -> int:
-        """Where a function lies in the code."""
-        piece, code, _ = self._enter(where)
-        return code + where - piece.base
-
-    def _enter(self, where: int) -> tuple[link.Piece, int, int]:
-        piece = link.piece_of(where)
-        if piece is None:
-            raise _Unkept("machine code that LLVM loaded")
-        if piece.base not in self._pieces:
-            self._pieces[piece.base] = (piece, self._sizes[0], self._sizes[1])
-            for k, size in enumerate((piece.border, len(piece.memory) - piece.border)):
-                self._sizes[k] += size + -size % ALIGNED
-        return self._pieces[piece.base]
-
-    def _at(self, where: int) -> int:
-        """Where an address of code or data lies in the image."""
-        piece, code, data = self._enter(where)
-        distance = where - piece.base
-        return code + distance if distance < piece.border else self._border() + data + distance - piece.border
-
-    def _border(self) -> int:
-        return self._sizes[0] + -self._sizes[0] % PAGE
-
-    def linked(self) -> tuple[bytes, int, list[tuple[int, int]], list[tuple[int, str]]]:
-        """The image, where its code ends, its own addresses, and those of functions outside of it."""
-        todo, done = list(self._pieces), set[int]()
-        while todo:  # until everything that is called is there
-            piece = self._pieces[todo.pop()][0]
-            if piece.base not in done:
-                done.add(piece.base)
-                called = (_word(piece, at) for at, _ in piece.sites)
-                todo += [self._enter(where)[0].base for where in called if link.piece_of(where) is not None]
-        image = bytearray(self._border() + self._sizes[1])
-        sites: list[tuple[int, int]] = []
-        outer: list[tuple[int, str]] = []
-        for piece, code, data in self._pieces.values():
-            image[code : code + piece.border] = piece.memory[: piece.border]
-            rest = self._border() + data
-            image[rest : rest + len(piece.memory) - piece.border] = piece.memory[piece.border :]
-            for at, name in piece.sites:
-                place, value = self._at(piece.base + at), _word(piece, at)
-                inside = link.piece_of(value)
-                if inside is not None:
-                    sites.append((place, self._at(value)))
-                elif name and machine.outside(name) == value:
-                    outer.append((place, name))
-                else:
-                    raise _Unkept("code that names what only this process knows")
-        return bytes(image), self._border(), sites, outer
-
-
-def _word(piece: link.Piece, at: int) -> int:
-    return int.from_bytes(piece.memory[at : at + 8], "little")
-
-
-def _output(slot: int, made: Recording, memory: _Memory, place: Mapping[int, int]) -> tuple[Any, ...]:
-    """Where an output lies: in an input, in the arena or among the constants."""
-    if slot in place:
-        return "input", place[slot]
-    value = made.frame[slot]
-    if value is None:
-        return ("nothing",)
-    if not isinstance(value, np.ndarray):
-        raise _Unkept("an output that is no array")
-    if not value.size:
-        return "arena", 0, _dtype(value), value.shape, value.strides
-    (kind,), (at,) = memory.find(np.array([address(value)], np.int64))
-    return {ARENA: "arena", CONSTANTS: "constants"}[int(kind)], int(at), _dtype(value), value.shape, value.strides
-
-
 def _dtype(array: Array) -> str:
-    """A type by a name that NumPy alone understands."""
-    if array.dtype.hasobject or array.dtype != np.dtype(array.dtype.str):
-        raise _Unkept(f"an array of {array.dtype}")
-    return str(array.dtype.str)
+    return _name(array.dtype)
 
 
-def _constants(plan: Plan, made: Recording) -> list[Array]:
-    """Every array that steps hold, whole, and what the shapes of the inputs determined; none of the recording's other memory."""
-    settled = [made.frame[slot] for slot in made.settled]
-    found: dict[int, Array] = {}
-    seen: set[int] = set()
-    _collect([plan.frame, made.tape.kept, *(step.run for step in plan.steps)], found, seen)
-    spans = np.array(sorted(map(extent, made.tape.buffers)), np.int64).reshape(-1, 2)
-    arrays = list(found.values())
-    where = np.array([address(a) for a in arrays], np.int64)
-    k = np.searchsorted(spans[:, 0], where, "right") - 1
-    inside = (k >= 0) & (where < spans[k, 1]) if len(spans) else np.zeros(len(arrays), bool)
-    kept = [a for a, own in zip(arrays, inside.tolist(), strict=True) if not own]
-    return [a for a in settled if isinstance(a, np.ndarray) and a.size and not a.dtype.hasobject] + kept
-
-
-def _collect(value: Any, found: dict[int, Array], seen: set[int]) -> None:
-    """The arrays that a value reaches: through functions' variables, collections and our own records."""
-    todo = [value]
-    while todo:
-        value = todo.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, np.ndarray):
-            while isinstance(value.base, np.ndarray):
-                value = value.base
-            if value.size and not value.dtype.hasobject:
-                found[id(value)] = value
-        elif isinstance(value, FunctionType):
-            for cell in value.__closure__ or ():
-                try:
-                    todo.append(cell.cell_contents)
-                except ValueError:  # not filled yet
-                    continue
-            todo += list(value.__dict__.values())
-        elif isinstance(value, MethodType):
-            todo += [value.__self__, value.__func__]
-        elif isinstance(value, Mapping):
-            todo += value.values()
-        elif isinstance(value, list | tuple | set | frozenset):
-            todo += value
-        elif is_dataclass(value) and not isinstance(value, type):
-            todo += [getattr(value, f.name) for f in fields(value)]
+def _name(dtype: np.dtype[Any]) -> str:
+    """A type's name that NumPy alone understands."""
+    if dtype.hasobject or dtype != np.dtype(dtype.str):
+        raise Unkept(f"an array of {dtype}")
+    return str(dtype.str)
 
 
 def _written(file: BinaryIO, parts: _Parts) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
-import onnx_ir as ir
 
 Array = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,6 +18,8 @@ NARROW = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
 
 def dtype_of(code: int) -> np.dtype[Any]:
     """The NumPy type of one of the standard's type numbers."""
+    import onnx_ir as ir  # most operators have no such attribute
+
     return np.dtype(ir.DataType(code).numpy())
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import onnx
+import onnx.parser
 import onnx_ir as ir
 import pytest
 import torch
-from small_networks import countdown, image_classifier
+from small_networks import countdown, image_classifier, weights
 
+import onnxbridge
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub.builder import Builder
@@ -102,10 +107,92 @@ def test_control_flow_is_decided_when_the_module_runs(turns, sign):
     np.testing.assert_array_equal(got["end"], expected["end"])
 
 
-def test_a_program_that_decides_at_run_time_is_not_saved(tmp_path):
-    with pytest.raises(ConversionError, match="torch.export"):
-        backend.save(backend.from_hub(countdown()), tmp_path / "net.pt2")
+def saved(hub, folder):
+    """The module, and the program that comes back from its file."""
+    module = backend.from_hub(hub)
+    backend.save(module, folder / "net.pt2")
+    return module, torch.export.load(folder / "net.pt2").module()
+
+
+def test_loops_and_branches_are_saved(tmp_path):
+    module, loaded = saved(countdown(), tmp_path)
+    for turns, sign in itertools.product((0, 1, 9), (1.0, -1.0)):
+        given = torch.tensor([1.0, 2.0, 3.0]) * sign, torch.tensor(turns)
+        for ours, theirs in zip(loaded(*given), module(*given), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def collecting(ends):
+    """A loop that gives what each turn makes; where `ends`, its body may stop it before `turns`."""
+    op = Builder()
+    x, turns = op.input("x", ir.DataType.FLOAT, ["N", 3]), op.input("turns", ir.DataType.INT64, [])
+    w = op.constant(weights(3, 3), "w")
+
+    def body(turn, going, state):
+        state = op.Add(op.MatMul(state, w), op.Cast(turn, to=1))
+        return [op.Less(op.ReduceSum(state, keepdims=0), 40.0) if ends else going, state, op.ReduceSum(state, [1], keepdims=0)]
+
+    end, rows = op.Loop(turns, True, x, body=body, outputs=2)
+    return op.model([x, turns], [op.output(end, "end"), op.output(rows, "rows")])
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_loop_that_collects_is_saved(ends, tmp_path):
+    hub = collecting(ends)
+    module, loaded = saved(hub, tmp_path)
+    judge = ort.session(hub, "cpu")
+    for batch, turns in ((1, 0), (2, 3), (3, 20)):
+        x = np.random.default_rng(batch).standard_normal((batch, 3)).astype(np.float32)
+        expected = ort.run(judge, {"x": x, "turns": np.array(turns)})
+        for got in (module, loaded):
+            end, rows = (r.detach().numpy() for r in got(torch.from_numpy(x), torch.tensor(turns)))
+            np.testing.assert_allclose(end, expected["end"], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(rows, expected["rows"] if turns else rows[:0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_a_scan_over_any_number_of_steps_is_saved(backwards, tmp_path):
+    hub = onnxbridge.load(onnx.parser.parse_model(f"""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[2] start, float[2, T] xs) => (float[2] total, float[2, T] rows) {{
+            total, rows = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [{backwards}],
+                scan_output_axes = [1], scan_output_directions = [{1 - backwards}],
+                body = step (float[2] s, float[2] x) => (float[2] t, float[2] r) {{ t = Add(s, x)  r = Mul(t, x) }}> (start, xs)
+        }}"""))
+    module, loaded = saved(hub, tmp_path)
+    judge = ort.session(hub, "cpu")
+    for steps in (1, 4, 30):
+        given = np.ones(2, np.float32), np.random.default_rng(steps).standard_normal((2, steps)).astype(np.float32)
+        expected = ort.run(judge, dict(zip(("start", "xs"), given, strict=True)))
+        for got in (module, loaded):
+            for result, name in zip(got(*map(torch.from_numpy, given)), ("total", "rows"), strict=True):
+                np.testing.assert_allclose(result.numpy(), expected[name], rtol=1e-5, atol=1e-5)
+
+
+def test_a_loop_whose_state_grows_is_not_saved_and_named(tmp_path):
+    op = Builder()
+    x, turns = op.input("x", ir.DataType.FLOAT, [3]), op.input("turns", ir.DataType.INT64, [])
+    end = op.Loop(turns, True, x, body=lambda i, going, s: [going, op.Concat(s, s, axis=0)])
+    end.producer().name = "doubling"
+    module = backend.from_hub(op.model([x, turns], [op.output(end, "y")]))
+    assert module(torch.ones(3), torch.tensor(2)).shape == (12,)
+    with pytest.raises(ConversionError, match=r"a state of \[3\] becomes one of \[6\](.|\n)*doubling(.|\n)*--emit source"):
+        backend.save(module, tmp_path / "net.pt2")
     assert not (tmp_path / "net.pt2").exists()
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_recurrent_layer_is_saved_for_any_batch_and_any_number_of_steps(kind, tmp_path):
+    op = Builder()
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    x = op.input("x", ir.DataType.FLOAT, ["T", "N", 5])
+    made = [op.constant(weights(2, gates * 4, n), name) for n, name in ((5, "W"), (4, "R"))]
+    more = {"linear_before_reset": 1} if kind == "GRU" else {}
+    y = getattr(op, kind)(x, *made, hidden_size=4, direction="bidirectional", **more)
+    module, loaded = saved(op.model([x], [op.output(y, "y")]), tmp_path)
+    for steps, batch in ((1, 1), (7, 3), (4, 2)):
+        given = torch.randn(steps, batch, 5)
+        torch.testing.assert_close(loaded(given), module(given))
 
 
 def test_a_network_that_halves_images_of_any_size_is_saved(tmp_path, capfd):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.errors import ConversionError, Problem, Source
 from onnxbridge.frameworks import quiet
 from onnxbridge.runtime.inputs import LEAST
+from onnxbridge.whole_layers import whole_layers
 
 
 def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -45,30 +47,53 @@ def _out(value: Any, dtype: ir.DataType | None) -> Any:
     return array.astype(dtype.numpy()) if dtype in dtypes.NARROW else array
 
 
+_TRIES = 3
+"""How many sizes are tried of a module that torch.export refuses: one may have met a case that is special only there."""
+
+
 def exported(artifact: Any) -> Any:
     """The module as an exported program whose dynamic dimensions have the hub's names.
 
     Raises:
         ConversionError: if torch.export cannot take the module.
     """
-    refused: Exception | None = None
-    tried = [(least, LEAST[0]) for least in LEAST]
-    single = _examples(artifact, LEAST[0], 1)[0]
-    if not any(_runs(artifact, _examples(artifact, *sizes)[0]) for sizes in tried) and _runs(artifact, single):
-        artifact.notes = ("the program takes a batch of 1 only, as the model computes at no other",)
-        tried = [(LEAST[0], 1)]
-    for least, batch in tried:
-        examples, dynamic = _examples(artifact, least, batch)
-        if least != LEAST[-1] and not _runs(artifact, examples):
-            continue
+    refused: list[Exception] = []
+    for examples, dynamic, batch in _working(artifact):
         try:
-            with quiet(), torch.no_grad():
-                return torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)
+            with quiet(), whole_layers(), torch.no_grad():
+                program = torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)
         except Exception as e:
-            refused = refused or e
-            if all(isinstance(d, int) for _, dims in artifact.input_types for d in dims[1:]):
+            refused.append(e)
+            if len(refused) == _TRIES:
                 break
-    raise _refused((str(refused).strip().splitlines() or [type(refused).__name__])[0]) from refused
+        else:
+            if batch == 1 and any(dims and not isinstance(dims[0], int) for _, dims in artifact.input_types):
+                artifact.notes = ("the program takes a batch of 1 only, as the model computes at no other",)
+            return program
+    if not refused:
+        raise _refused("the model does not run on zeros, at any of the sizes that were tried")
+    raise _refused(_reason(artifact, refused[0]), _place(artifact, refused[0])) from refused[0]
+
+
+def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
+    """Inputs on which the module computes something, with what torch.export is told and the batch.
+
+    Those of a batch of 1 only where it takes no other, and those of which it makes nothing at all only where that is always so.
+    """
+    grows = any(not isinstance(d, int) for _, dims in artifact.input_types for d in dims or ())
+    empty, found = [], False
+    for batch in (LEAST[0], 1):
+        for least in LEAST if grows else LEAST[:1]:
+            examples, dynamic = _examples(artifact, least, batch)
+            made = _computes(artifact, examples)
+            if made:
+                found = True
+                yield examples, dynamic, batch
+            elif made is not None:
+                empty.append((examples, dynamic, batch))
+        if found:
+            return
+    yield from empty
 
 
 def _examples(artifact: Any, least: int, batch: int = LEAST[0]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -99,20 +124,44 @@ def _examples(artifact: Any, least: int, batch: int = LEAST[0]) -> tuple[tuple[A
     return tuple(examples), tuple(dynamic)
 
 
-def _runs(artifact: Any, examples: tuple[Any, ...]) -> bool:
-    """Whether the module computes something of inputs of these sizes; a network that halves them may have nothing left."""
+def _computes(artifact: Any, examples: tuple[Any, ...]) -> bool | None:
+    """Whether the module computes something of these inputs, or tensors without elements; None where it fails.
+
+    A network that halves images may have nothing left of a small one.
+    """
     try:
         with quiet(), torch.no_grad():
             results = artifact(*examples)
     except Exception:
-        return False
+        return None
     tensors = results if isinstance(results, tuple) else (results,)
     return all(t.numel() for t in tensors if isinstance(t, torch.Tensor))
 
 
-def _refused(reason: str) -> ConversionError:
+def _refused(reason: str, place: Source | None = None) -> ConversionError:
     hint = "write it as source (--emit source, emit=\"source\"), or use the module itself (Conversion.model)"
-    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, hint, (Source(),))])
+    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, hint, (place or Source(),))])
+
+
+_FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
+
+
+def _reason(artifact: Any, error: Exception) -> str:
+    """In one line, what torch.export says."""
+    text = str(error).strip()
+    fixed = sorted(set(_FIXED.findall(text))) if text.startswith("Constraints violated") else []
+    if fixed:
+        axes = " and ".join(f"axis {axis} of {name}" for name, axis in fixed)
+        return f"what the model does with its sizes fixes {axes}, which is dynamic"
+    told = re.search(r"got \w+\([\"'](.+?)[\"']\)$", text, re.MULTILINE)  # what dynamo met on its way
+    return told[1] if told else (text.splitlines() or [type(error).__name__])[0]
+
+
+def _place(artifact: Any, error: Exception) -> Source | None:
+    """Where the model has the operator that torch.export met it at."""
+    found = re.findall(r"While executing %(\w+)", str(error))
+    nodes = {n.name: n for m in artifact.modules() if isinstance(m, torch.fx.GraphModule) for n in reversed(m.graph.nodes)}
+    return next((nodes[name].meta["where"] for name in found if name in nodes and "where" in nodes[name].meta), None)
 
 
 def save(artifact: Any, path: Path) -> None:

@@ -14,7 +14,7 @@ from onnxbridge.backends.pytorch.recorder import numbers, read
 from onnxbridge.errors import Unsupported
 
 PACKAGE = "onnxbridge."
-_LIBRARIES = {"torch": "import torch", "math": "import math", "re": "import re", "numpy": "import numpy as np"}
+_LIBRARIES = {"torch": "import torch", "math": "import math", "re": "import re", "io": "import io", "numpy": "import numpy as np"}
 
 
 class Inlined:
@@ -87,6 +87,11 @@ class _Rewriter(ast.NodeTransformer):
         found = self.generic_visit(node)
         self.local.pop()
         return found
+
+    def visit_If(self, node: ast.If) -> Any:
+        if any(isinstance(n, ast.Attribute) and n.attr == "is_exporting" for n in ast.walk(node.test)):
+            return None  # what stands for the rest in a program of torch.export
+        return self.generic_visit(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         self.local.append({a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)})

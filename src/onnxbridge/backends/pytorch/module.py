@@ -20,7 +20,7 @@ from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value,
 from onnxbridge.backends.pytorch.tidy import tidy
 from onnxbridge.backends.pytorch.weights import Weights, is_trained
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
-from onnxbridge.hub import calls, fold
+from onnxbridge.hub import calls, fold, gradient
 from onnxbridge.hub.expand import body_of
 from onnxbridge.lowering import Body, Call, Ref, lower
 
@@ -30,7 +30,7 @@ _OVERFLOW = frozenset({
     "Add", "Sub", "Mul", "Div", "Mod", "Neg", "Pow", "BitShift", "BitwiseNot", "BitCast", "Cast", "CastLike", "CumSum", "CumProd",
     "Sum", "MatMul", "Gemm", "Einsum", "ScatterElements", "ScatterND", "ReduceSum", "ReduceProd", "ReduceSumSquare", "ReduceL1",
 })  # fmt: skip
-_ORDERED = frozenset({"ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceMean", "Pow", "Range", "Mean", "NonMaxSuppression"})
+_ORDERED = frozenset({"ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceMean", "Range", "Mean", "NonMaxSuppression"})
 """Operators for which an uint64, carried as int64, could be taken for a negative number, and that make no provision for it."""
 
 
@@ -190,6 +190,9 @@ def build(model: ir.Model) -> fx.GraphModule:
     recorder = Recorder(root)
     weights = Weights(root, kept=_is_from_pytorch(model))
     target = _Target(recorder, weights)
+    if gradient.present(model):
+        model = model.clone()
+        gradient.write_out(model)
     graph = model.graph
     names = _parameters([v.name or "" for v in graph.inputs if v.const_value is None])
     inputs = [v for v in graph.inputs if v.const_value is None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,11 +22,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from onnxbridge.errors import Source, Unsupported
+from onnxbridge.whole_layers import whole_layers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # A dynamic size needs a number while recording; one that many others divide, so that splitting it evenly looks possible.
 _EXAMPLE = 5040
+_OVER_STEPS = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
 
 
 class Unknown:
@@ -277,7 +279,8 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         token = _recording.set(True)
         try:
-            with self.mode, enable_python_dispatcher():  # without it some functions take a symbolic size for its example
+            # without the dispatcher some functions take a symbolic size for its example
+            with self.mode, enable_python_dispatcher(), whole_layers() if node.target in _OVER_STEPS else nullcontext():
                 if node.op == "call_method":
                     return getattr(args[0], node.target)(*args[1:], **kwargs)
                 return node.target(*args, **kwargs)

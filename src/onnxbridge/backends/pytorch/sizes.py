@@ -6,6 +6,7 @@ Each function here is an operator on NumPy arrays of numbers and `Value`s; it re
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -112,18 +113,26 @@ def _product(data: Elements, axes: Any = None, *, keepdims: int = 1, noop_with_e
     return objects([product], scalar=not keepdims)
 
 
-def _equal(a: Elements, b: Elements) -> Any:
-    """Sizes are never negative, so comparing one with -1 is decided."""
+def _compared(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A comparison of sizes; each time the module runs it is decided anew, but between numbers."""
 
-    def same(x: Any, y: Any) -> Any:
-        if isinstance(x, Value) or isinstance(y, Value):
-            other = y if isinstance(x, Value) else x
-            return False if not isinstance(other, Value) and other < 0 else None
-        return bool(x == y)
+    def one(x: Any, y: Any) -> Any:
+        size = next((v for v in (x, y) if isinstance(v, Value)), None)
+        if size is None:
+            return bool(compare(x, y))
+        if compare is operator.eq and any(not isinstance(v, Value) and v < 0 for v in (x, y)):
+            return False  # sizes are never negative
+        return size.tracer.create_proxy("call_function", compare, (x, y), {})
 
-    found = np.frompyfunc(same, 2, 1)(a, b)
-    found = found if isinstance(found, np.ndarray) else objects([found], scalar=True)
-    return None if any(e is None for e in found.reshape(-1)) else found
+    def each(a: Elements, b: Elements) -> Any:
+        found = np.frompyfunc(one, 2, 1)(a, b)
+        return found if isinstance(found, np.ndarray) else objects([found], scalar=True)
+
+    return each
+
+
+def _not(data: Elements) -> Any:
+    return np.logical_not(data.astype(bool)) if _all_numbers(data) else None
 
 
 def _where(condition: Elements, x: Elements, y: Elements) -> Any:
@@ -137,7 +146,9 @@ def _concat(*inputs: Elements, axis: int) -> Any:
 ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _divide, "Gather": _gather, "Slice": _slice, "Concat": _concat,
     "Squeeze": _squeeze, "Unsqueeze": lambda data, axes: data.reshape(-1) if data.ndim == 0 else None, "Reshape": _reshape,
-    "ReduceProd": _product, "Equal": _equal, "Where": _where, "Identity": lambda input: input,
+    "ReduceProd": _product, "Equal": _compared(operator.eq), "Less": _compared(operator.lt), "Greater": _compared(operator.gt),
+    "LessOrEqual": _compared(operator.le), "GreaterOrEqual": _compared(operator.ge), "Not": _not,
+    "Where": _where, "Identity": lambda input: input,
     "Cast": lambda input, *, to, saturate=1, round_mode="up": input if to in (1, 6, 7, 11) else None,
     "Floor": lambda X: X, "Ceil": lambda X: X,
 }  # fmt: skip
@@ -150,6 +161,8 @@ def derive(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements
     if function is None or any(a is None and v is not None for a, v in zip(arrays, inputs, strict=True)):
         return None
     if op == "Div" and any(v.dtype.is_floating_point for v in inputs):
+        return None
+    if op == "Cast" and inputs[0].dtype == torch.bool and not _all_numbers(*arrays):
         return None
     found = function(*arrays, **attrs)
     if found is None:

@@ -193,7 +193,7 @@ class _Writer:
         for node in graph.nodes:  # before variables get their names: no variable may hide a function
             if node.op == "call_function" and inspect.unwrap(node.target).__module__.startswith(PACKAGE):
                 self.inlined.name(node.target)
-        taken = {*self.inlined.taken, "torch", "nn", "F", "math", "np", "re", "os", "json", "struct", "self"}
+        taken = {*self.inlined.taken, "torch", "nn", "F", "math", "np", "re", "io", "os", "json", "struct", "self"}
         names: dict[fx.Node, str] = {}
         lines: list[str] = []
         for node in graph.nodes:

@@ -20,9 +20,9 @@ from onnxbridge.frontends.pytorch import aliasing, naming, script, writes
 from onnxbridge.frontends.pytorch.detection import one_way
 from onnxbridge.frontends.pytorch.examples import Example, example
 from onnxbridge.frontends.pytorch.packed import packed_sequences
-from onnxbridge.frontends.pytorch.whole import whole_layers
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
+from onnxbridge.whole_layers import whole_layers
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 

@@ -119,8 +119,10 @@ def mod(A, B, *, fmod=0):
 @rule("Pow")
 def pow_(X, Y):
     """The result has X's type: whole numbers to whole powers stay exact, to others they pass through float64."""
+    if X.hub == ir.DataType.UINT64:
+        raise Unsupported("powers of uint64, which PyTorch cannot order", "cast to int64 first")
     if X.dtype not in INTEGER:
-        return torch.pow(X, Y.to(X.dtype))
+        return torch.pow(X, converted(Y, X.hub, saturate=1))
     if Y.dtype in INTEGER:
         return torch.pow(X, Y).to(X.dtype)
     return torch.pow(X.to(torch.float64), Y.to(torch.float64)).to(X.dtype)

@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 import torch.nn.functional as F
 
+from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Outputs
@@ -53,3 +54,21 @@ def _covers(mask, Q, K):
         return False
     known, keys = mask.known.shape[-1], K.known.shape[-2]
     return bool(isinstance(known, int) and isinstance(keys, int) and known == keys) or str(known) == str(keys)
+
+
+@rule("ai.onnx.preview::FlexAttention")
+def flex_attention(Q, K, V, *, prob_mod=None, scale=None, score_mod=None, softmax_precision=None):
+    """Attention with a subgraph on the scores and another on the weights, in float32 at least unless told."""
+    least = torch.float32 if Q.dtype in (torch.float16, torch.bfloat16) else Q.dtype
+    within = least if softmax_precision is None else dtypes.attribute(softmax_precision)
+    q, k, v = (x.to(within) for x in (Q, K, V))
+    groups = q.shape[1] // k.shape[1]
+    if not isinstance(groups, int) or groups != 1:
+        k, v = (torch.repeat_interleave(x, groups, 1) for x in (k, v))
+    scores = torch.matmul(q, k.transpose(-1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if score_mod is not None:
+        (scores,) = score_mod(scores)
+    weights = torch.softmax(scores, -1)
+    if prob_mod is not None:
+        (weights,) = prob_mod(weights)
+    return torch.matmul(weights, v).to(Q.dtype)

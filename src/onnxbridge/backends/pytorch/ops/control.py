@@ -1,4 +1,7 @@
-"""Control flow: Python decides, each time the module runs, which body it calls and how often."""
+"""Control flow: Python decides, each time the module runs, which body it calls and how often.
+
+While a program is exported nobody can decide: there it becomes PyTorch's own operators for control flow, in programs.py.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,27 @@ import torch
 
 from onnxbridge.backends.pytorch import sizes
 from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.programs import UNROLLED, both, looped
 from onnxbridge.backends.pytorch.recorder import Unknown, Value, at_run_time
 
 
 @at_run_time
 def branch(cond, then_body, then_outer, else_body, else_outer):
-    if torch.compiler.is_exporting():
+    if torch.compiler.is_exporting() and isinstance(cond, torch.Tensor):
         return both(cond, then_body, then_outer, else_body, else_outer)
-    return then_body(*then_outer) if bool(cond) else else_body(*else_outer)
-
-
-def both(cond, then_body, then_outer, else_body, else_outer):
-    """Both branches for a program to choose from; it may not give what it took, so that is copied."""
-    outer = list({id(v): v for v in (*then_outer, *else_outer)}.values())
-    places = [[i for i, o in enumerate(outer) if o is v][0] for v in (*then_outer, *else_outer)]
-    count = len(then_outer)
-
-    def then_branch(*values):
-        return tuple(r.clone() for r in then_body(*(values[i] for i in places[:count])))
-
-    def else_branch(*values):
-        return tuple(r.clone() for r in else_body(*(values[i] for i in places[count:])))
-
-    return torch.cond(cond.reshape([]).to(torch.bool), then_branch, else_branch, tuple(outer))
+    return then_body(*then_outer) if cond else else_body(*else_outer)
 
 
 @rule("If")
 def if_(cond, *, then_branch, else_branch):
     known = sizes.elements(cond)
-    if known is not None and not isinstance(known.reshape(-1)[0], Value):
-        return (then_branch if known.reshape(-1)[0] else else_branch)()
+    if known is not None:
+        decided = known.reshape(-1)[0]
+        if not isinstance(decided, Value):
+            return (then_branch if decided else else_branch)()
     record = cond.tracer.body
     (then_body, then_outer), (else_body, else_outer) = record(then_branch), record(else_branch)
-    found = branch(cond, then_body, then_outer, else_body, else_outer)
+    found = branch(cond if known is None else decided, then_body, then_outer, else_body, else_outer)
     return tuple(found[i] for i in range(then_body.count))
 
 
@@ -48,6 +39,8 @@ def repeat(count, cond, states, body, outer, scans, asks):
 
     `asks` says whether the body decides if there is another turn.
     """
+    if torch.compiler.is_exporting() and (asks or not isinstance(count, int) or count > UNROLLED):
+        return looped(count, cond, states, body, outer, scans, asks)
     states, collected, turn = list(states), [[] for _ in range(scans)], 0
     going = True if cond is None else bool(cond)
     limit = None if count is None else int(count)
@@ -62,7 +55,9 @@ def repeat(count, cond, states, body, outer, scans, asks):
 
 @at_run_time
 def stacked(found, shape, dtype):
-    """What a loop has collected, along a new first axis; of no turn, an empty tensor."""
+    """What a loop has collected, along a new first axis; of no turn, an empty tensor. A program's loop gives it so."""
+    if isinstance(found, torch.Tensor):
+        return found
     return torch.stack(list(found)) if len(found) else torch.zeros([0, *shape], dtype=dtype)
 
 
@@ -109,8 +104,22 @@ def state_meta(tracer, value):
 @at_run_time
 def scanned(states, sequences, axes, backwards, body, outer, out_axes, out_backwards):
     """Feeds the body one element of each sequence at a time."""
-    states, collected = list(states), [[] for _ in out_axes]
     length = sequences[0].shape[axes[0]]
+    if torch.compiler.is_exporting() and (not isinstance(length, int) or length > UNROLLED):
+
+        def step(turn, going, *states):
+            places = [length - 1 - turn if back else turn for back in backwards]
+            parts = zip(sequences, axes, places, strict=True)
+            elements = [s.index_select(axis, place.reshape(1)).squeeze(axis) for s, axis, place in parts]
+            return going, *body(*states, *elements, *outer)
+
+        made = looped(length, None, states, step, (), len(out_axes), False)
+        turned = [
+            (torch.flip(found, [0]) if back else found).movedim(0, axis)
+            for found, axis, back in zip(made[len(states) :], out_axes, out_backwards, strict=True)
+        ]
+        return (*made[: len(states)], *turned)
+    states, collected = list(states), [[] for _ in out_axes]
     for turn in range(length):
         places = [length - 1 - turn if back else turn for back in backwards]
         elements = [s.select(axis, i) for s, axis, i in zip(sequences, axes, places, strict=True)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -9,6 +12,7 @@ from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.recorder import at_run_time, leaf, read
 from onnxbridge.backends.pytorch.sizes import known_ints
 from onnxbridge.errors import Unsupported
+from onnxbridge.frameworks import pillow
 
 _MODES = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 
@@ -98,3 +102,33 @@ def non_max_suppression(
     boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
 ):
     return chosen(boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, center_point_box)
+
+
+_FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
+"""What the standard lists; JPEG2000 and PPM stand for all of their families."""
+_LARGEST = 1 << 28
+"""The most pixels: a small file may claim any number."""
+
+
+@at_run_time
+def decoded(encoded_stream, channels, backwards):
+    """An image by Pillow, which is asked for only here; what cannot be decoded is an empty one."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(encoded_stream.numpy().tobytes()), formats=_FORMATS) as image:
+            if image.height * image.width > _LARGEST:
+                raise ValueError(f"an image of {image.height} x {image.width}")
+            pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
+    except (OSError, SyntaxError):
+        return torch.zeros((0, 0, channels), dtype=torch.uint8)
+    pixels = torch.from_numpy(pixels.reshape(*pixels.shape[:2], channels))
+    return torch.flip(pixels, [2]) if backwards else pixels
+
+
+@rule("ImageDecoder")
+def image_decoder(encoded_stream, *, pixel_format="RGB"):
+    if pixel_format not in ("RGB", "BGR", "Grayscale"):
+        raise Unsupported(f"pixel_format {pixel_format!r}")
+    pillow()
+    return decoded(encoded_stream, 1 if pixel_format == "Grayscale" else 3, pixel_format == "BGR")

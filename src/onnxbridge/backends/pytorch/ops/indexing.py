@@ -7,6 +7,7 @@ import torch
 
 from onnxbridge.backends.pytorch import sizes
 from onnxbridge.backends.pytorch.ops import rule
+from onnxbridge.backends.pytorch.ops.arithmetic import ordered, ordered_back
 from onnxbridge.backends.pytorch.recorder import at_run_time, leaf
 from onnxbridge.backends.pytorch.sizes import known_ints
 from onnxbridge.errors import Unsupported
@@ -159,11 +160,9 @@ def largest(X, count, axis, largest):
 
 @rule("TopK")
 def top_k(X, K, *, axis=-1, largest=1, sorted=1):
-    if X.hub == ir.DataType.UINT64:
-        raise Unsupported("TopK of uint64")
     known = sizes.elements(K)
-    found = _top(X, K if known is None else known.reshape(-1)[0], axis, largest)
-    return found[0], found[1]
+    found = _top(ordered(X), K if known is None else known.reshape(-1)[0], axis, largest)
+    return ordered_back(found[0], X), found[1]
 
 
 _top = largest

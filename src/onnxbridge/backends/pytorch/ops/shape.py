@@ -64,8 +64,8 @@ def size(data):
 
 @at_run_time
 def reshape_by(data, shape, allowzero):
-    wanted = [data.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(shape.tolist())]
-    return data.reshape(wanted)
+    wanted = shape.tolist() if isinstance(shape, torch.Tensor) else shape
+    return data.reshape([data.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(wanted)])
 
 
 @rule("Reshape")
@@ -189,11 +189,13 @@ def sliced(data, axis, start, end, step):
 
 @at_run_time
 def slice_by(data, starts, ends, axes, steps):
-    """Any slice, with tensors that are read when the module runs."""
-    starts, ends = starts.tolist(), ends.tolist()
-    axes = list(range(len(starts))) if axes is None else [a % data.ndim for a in axes.tolist()]
-    steps = [1] * len(starts) if steps is None else steps.tolist()
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+    """Any slice; what is no tuple of numbers is read when the module runs."""
+    starts, ends, axes, steps = (v.tolist() if isinstance(v, torch.Tensor) else v for v in (starts, ends, axes, steps))
+    axes = list(range(len(starts))) if axes is None else [a % data.ndim for a in axes]
+    for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
+        if step == 1:
+            data = _cut(data, axis, start, end, step)
+            continue
         size = data.shape[axis]
         stop = None if step < 0 and end < -size else end
         data = data.index_select(axis, torch.tensor(range(size)[start:stop:step], dtype=torch.int64, device=data.device))
@@ -206,7 +208,7 @@ def slice_(data, starts, ends, axes=None, steps=None):
     if not data.is_known or any(g is None or isinstance(g, sizes.Value) for g in given[2:]) or any(
         isinstance(g, sizes.Value) for g in given[:2]
     ):  # fmt: skip
-        return slice_by(data, starts, ends, axes, steps)
+        return slice_by(data, *(known_ints(v) for v in (starts, ends, axes, steps)))
     begins, stops = given[2].reshape(-1).tolist(), given[3].reshape(-1).tolist()
     result = data
     for axis, start, end, step in zip(
@@ -214,7 +216,7 @@ def slice_(data, starts, ends, axes=None, steps=None):
     ):
         result = sliced(result, axis % data.ndim, start, end, step)
         if result is None:
-            return slice_by(data, starts, ends, axes, steps)
+            return slice_by(data, *(known_ints(v) for v in (starts, ends, axes, steps)))
     return result
 
 

@@ -169,14 +169,11 @@ def _packed(w: Array, wide: bool) -> Array:
     n = quantized.lanes()
     full = np.zeros((taps, -(-deep // 4) * 4, -(-columns // n) * n), np.int8)
     full[:, :deep, :columns] = by_tap
-    parts = []
-    j = 0
-    while j < columns:
-        size = n if columns - j <= n else quantized.panel()
-        part = full[:, :, j : j + size]
-        parts.append(part.reshape(taps, -1, 4, size).transpose(0, 1, 3, 2).reshape(-1))
-        j += size
-    return np.concatenate(parts)
+    size = quantized.panel()
+    quads, panels = full.shape[1] // 4, full.shape[2] // size  # what is left over is one vector wide
+    first = full[:, :, : panels * size].reshape(taps, quads, 4, panels, size).transpose(3, 0, 1, 4, 2)
+    rest = full[:, :, panels * size :].reshape(taps, quads, 4, full.shape[2] - panels * size).transpose(0, 1, 3, 2)
+    return np.concatenate([first.reshape(-1), rest.reshape(-1)])
 
 
 def _framed(x: Array, frame: Sequence[int], fill: int, signs: int, pool: Pool) -> tuple[Any, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from onnxbridge import frameworks
@@ -83,10 +84,31 @@ def _on_copies(target: Any, _all_bases: Any = (), **kwargs: Any) -> Any:
     return (*(found if isinstance(found, tuple) else (found,)), *copies)
 
 
+def _flex_attention(query: Any, key: Any, value: Any, *rest: Any, **more: Any) -> Any:
+    """Attention whose scores a function of the user's own changes, on the whole matrix of scores."""
+    torch = frameworks.torch()
+    from torch._higher_order_ops.flex_attention import _math_attention_inner
+
+    groups = query.shape[1] // key.shape[1]
+    if groups != 1:
+        key, value = (x.repeat_interleave(groups, 1) for x in (key, value))
+    _, scores = _math_attention_inner(query, key, value, *rest, **more)
+    seen = torch._safe_softmax(scores, -1).to(query.dtype) @ value.to(query.dtype)
+    return seen, scores.logsumexp(-1) / math.log(2), scores.amax(-1) / math.log(2)
+
+
+_HIGHER_ORDER: dict[str, Callable[..., Any]] = {"auto_functionalized_v2": _on_copies, "flex_attention": _flex_attention}
+
+
+def can_be(target: Any) -> bool:
+    """Whether a target is an operator, for which there may be a decomposition."""
+    return hasattr(target, "_schema") or getattr(target, "__name__", "") in _HIGHER_ORDER
+
+
 def decompositions_of(target: Any) -> list[Callable[..., Any]]:
     """Functions of the operator's own arguments that compute it with others, the best first."""
-    if getattr(target, "__name__", "") == "auto_functionalized_v2":
-        return [_on_copies]
+    if (name := getattr(target, "__name__", "")) in _HIGHER_ORDER:
+        return [_HIGHER_ORDER[name]]
     if not hasattr(target, "_schema") or target._schema.name in _STATEFUL:
         return []
     found = [_table()[target]] if target in _table() else []
@@ -101,17 +123,37 @@ def _about_one(guard: Any) -> bool:
     return guard.func.__name__ in ("Unequality", "StrictGreaterThan", "GreaterThan", "LessThan") and guard.args[-1] in (0, 1, 2)
 
 
-def traced(node: Any) -> tuple[Any, list[Any]] | None:
-    """The graph of one node's decomposition, and the nodes that its placeholders stand for; None where there is none."""
-    return next((found for function in decompositions_of(node.target) if (found := _traced(node, function))), None)
+def _said(guard: Any, names: Mapping[Any, str]) -> bool:
+    """Whether a guard only says that sizes are equal which the user has given one name."""
+    import sympy  # type: ignore[import-untyped]
+
+    return bool(guard.xreplace({s: sympy.Symbol(names[s]) for s in guard.free_symbols if s in names}) == sympy.true)
 
 
-def _traced(node: Any, function: Callable[..., Any]) -> tuple[Any, list[Any]] | None:
+def traced(node: Any, names: Mapping[Any, str]) -> tuple[Any, list[Any]] | None:
+    """The graph of one node's decomposition, and the nodes that its placeholders stand for; None where there is none.
+
+    `names` are the user's for the symbols of sizes.
+    """
+    return next((found for function in decompositions_of(node.target) if (found := _traced(node, function, names))), None)
+
+
+def _graph_of(leaf: Any) -> Any:
+    """The graph inside the graph that an argument is, None for any other."""
+    torch = frameworks.torch()
+    if not isinstance(leaf, torch.fx.Node) or leaf.op != "get_attr":
+        return None
+    held = functools.reduce(getattr, leaf.target.split("."), leaf.graph.owning_module)
+    return held if isinstance(held, torch.fx.GraphModule) else None
+
+
+def _traced(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) -> tuple[Any, list[Any]] | None:
     torch = frameworks.torch()
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils import _pytree as pytree
 
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    leaves = [leaf if (held := _graph_of(leaf)) is None else held for leaf in leaves]
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)))
     values = [source.meta["val"] for source in sources]
     if not all(isinstance(v, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)) for v in values):
@@ -134,7 +176,7 @@ def _traced(node: Any, function: Callable[..., Any]) -> tuple[Any, list[Any]] | 
             made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
     except Exception:  # PyTorch's own code, which cannot take these values: the operator counts as one without decomposition
         return None
-    if not all(_about_one(g.expr) for g in guards[before:]):
+    if not all(_about_one(g.expr) or _said(g.expr, names) for g in guards[before:]):
         return None  # it holds only for sizes like the example's
     made.graph.eliminate_dead_code()
     if any(n.target is node.target for n in made.graph.nodes):

@@ -20,7 +20,7 @@ class Shapes:
     """Writes sizes: numbers, the user's names for symbols, and formulas of those."""
 
     def __init__(self, names: Mapping[Any, str]) -> None:
-        self._names = names
+        self.names = names
         self._known: dict[Any, str] = {}
 
     def dim(self, size: Any) -> Dim:
@@ -35,10 +35,10 @@ class Shapes:
 
     def _text(self, expression: Any) -> str:
         if expression.is_Symbol:
-            return self._names.get(expression, str(expression))
+            return self.names.get(expression, str(expression))
         import sympy  # type: ignore[import-untyped]
 
-        return str(expression.xreplace({s: sympy.Symbol(self._names.get(s, str(s))) for s in expression.free_symbols}))
+        return str(expression.xreplace({s: sympy.Symbol(self.names.get(s, str(s))) for s in expression.free_symbols}))
 
 
 class PytorchTarget(HubTarget):
@@ -101,9 +101,9 @@ class PytorchTarget(HubTarget):
             return None
         node: Any = key[0] if isinstance(key, tuple) else key
         operator = decompose.operator_of(node)
-        if operator in self._busy or not hasattr(operator, "_schema"):
+        if operator in self._busy or not decompose.can_be(operator):
             return None
-        found = decompose.traced(node)
+        found = decompose.traced(node, self._shapes.names)
         library = decompose.is_library(operator)
         if found is None:
             if library:

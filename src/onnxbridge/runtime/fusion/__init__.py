@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onnxbridge.runtime.fusion import (
+    attention,
     constants,
     convolutions,
     dynamic,
@@ -30,6 +31,9 @@ from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.machine import available
 from onnxbridge.runtime.plan import Plan
 
+# Those that look for what others would take apart come first.
+_FAMILIES = (gelu, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, layout, quant, elementwise)
+
 
 def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
     """A plan with the same results up to rounding; only the constants are worked out where there is no native code.
@@ -41,6 +45,6 @@ def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
         integers.join(draft, pool)
     constants.fold(draft)
     if available():
-        for family in (gelu, convolutions, products, dynamic, norms, recurrent, trees, pools, layout, quant, elementwise):
+        for family in _FAMILIES:
             family.join(draft, pool)
     return draft.plan()

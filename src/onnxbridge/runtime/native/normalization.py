@@ -55,10 +55,30 @@ def softmax(x: Array, pool: Pool) -> Array:
     return y
 
 
-def attention(query: Array, key: Array, value: Array, factor: float, pool: Pool) -> Array:
-    """softmax(factor * query key) value: query (..., R, D), key (..., D, C), value (..., C, W), with one or two leading axes.
+def attends(query: Array, key: Array, value: Array, mask: Array | None) -> bool:
+    """Whether `attention` takes such inputs."""
+    q, k, v = query.shape, key.shape, value.shape
+    if not query.dtype == key.dtype == value.dtype == np.float32 or len(q) not in (3, 4) or not len(q) == len(k) == len(v):
+        return False
+    if not (query.size and key.size and value.size) or q[:-3] != k[:-3] or k[:-2] != v[:-2] or q[-3] % k[-3]:
+        return False
+    if q[-1] != k[-2] or k[-1] != v[-2]:
+        return False
+    scores = (*q[:-1], k[-1])
+    return mask is None or (
+        mask.dtype in (np.float32, np.bool_) and mask.ndim <= len(scores)
+        and all(m in (1, n) for m, n in zip(mask.shape[::-1], scores[::-1], strict=False))
+    )  # fmt: skip
 
-    The result lies in memory as (batch, row, head, W), which is how it is wanted next.
+
+def attention(
+    query: Array, key: Array, value: Array, factor: float, pool: Pool,
+    mask: Array | None = None, causal: bool = False, blind: bool = False,
+) -> Array:  # fmt: skip
+    """softmax(factor * query key + mask) value for query (..., H, R, D), key (..., G, D, C) and value (..., G, C, W).
+
+    H is a multiple of G. A mask of bools hides what is false; `causal`: a query sees the keys up to its own place; `blind`: one
+    that sees none gets zeros. The result lies in memory as (batch, row, head, W), which is how it is wanted next.
     """
     if query.strides[-1] != 4:
         query = plain(query, pool)
@@ -74,12 +94,20 @@ def attention(query: Array, key: Array, value: Array, factor: float, pool: Pool)
     room = 4 * (depth * padded + columns * filled + block * padded + 2 * block + 16)
     held, scratch = pool.scratch(room * threads())
     zeros = keep(np.zeros(max(padded, filled), np.float32))
+    kind = 0
+    moves: tuple[int, ...] = (0, 0, 0, 0)
+    if mask is not None:
+        kind = 1 if mask.dtype == np.float32 else 2
+        seen = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+        moves = tuple(0 if n == 1 else s // mask.itemsize for n, s in zip(seen.shape, seen.strides, strict=True))
     spec, where = numbers(
         batch, heads, rows, columns, depth, wide,
         *(s // 4 for s in (*q.strides[:3], *k.strides, *v.strides, *out.strides[:3])),
-        block, room,
+        block, room, heads // k.shape[1], kind, *moves, int(causal), int(blind),
     )  # fmt: skip
     loop("rows", "attend")(
-        address(q), address(k), address(v), address(y), scratch, address(zeros), where, factor, units=batch * heads
-    )
+        address(q), address(k), address(v), 0 if mask is None else address(mask), address(y), scratch, address(zeros), where,
+        factor, units=batch * heads,
+    )  # fmt: skip
+    del held  # it had to live until here
     return out[0] if flat else out

@@ -7,7 +7,7 @@ import numpy as np
 from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.convolution import pack, panels
 from onnxbridge.runtime.native.loops.curves import exp
-from onnxbridge.runtime.native.loops.data import LANES, floats, longs
+from onnxbridge.runtime.native.loops.data import LANES, floats, longs, octets
 
 _F = np.float32
 
@@ -75,12 +75,47 @@ def softmax(source, target, rows, columns, chunk, factor, unit, part):
         _softened(floats(source + 4 * r * columns), floats(target + 4 * r * columns), columns, factor)
 
 
-@entry("pppppppfu")
-def attend(query, key, value, target, room, zeros, spec, factor, unit, part):
-    """softmax(factor * query key) value for one head; the key comes as (depth, columns), all by their distances."""
+def hide(scores, mask, kind, step, columns, factor, seen):
+    """A row of scores times the factor, with what the mask adds (kind 1) or hides (2); `seen` are visible anyhow."""
+    y = floats(scores)
+    if kind == 1:
+        m = floats(mask)
+        if step == 1:
+            for j in range(columns):
+                y[j] = y[j] * factor + m[j]
+        else:
+            for j in range(columns):
+                y[j] = y[j] * factor + m[j * step]
+    elif kind == 2:
+        o = octets(mask)
+        for j in range(columns):
+            y[j] = y[j] * factor if o[j * step] != 0 else _F(-np.inf)
+    else:
+        for j in range(columns):
+            y[j] = y[j] * factor
+    for j in range(max(0, seen), columns):
+        y[j] = _F(-np.inf)
+
+
+def visible(row, columns):
+    """Whether any score of a row is more than -inf, NaN too."""
+    y, found = floats(row), 0
+    for j in range(columns):
+        found += np.int64(y[j] != _F(-np.inf))
+    return found
+
+
+@entry("ppppppppfu")
+def attend(query, key, value, mask, target, room, zeros, spec, factor, unit, part):
+    """softmax(factor * query key + mask) value for one head; the key comes as (depth, columns), all by their distances.
+
+    Behind the sizes and distances the spec has: rows at a time, bytes of room, heads that share a key, the kind of mask and its
+    distances in elements, whether a query sees only keys up to its own place, and whether one that sees none gets zeros.
+    """
     s = longs(spec)
     heads, rows, columns, depth, wide = s[1], s[2], s[3], s[4], s[5]
-    block = s[20]
+    block, shared, kind, causal, blind = s[20], s[22], s[23], s[28], s[29]
+    size = 4 if kind == 1 else 1
     padded, filled = (columns + LANES - 1) // LANES * LANES, (wide + LANES - 1) // LANES * LANES
     keys = room + part * s[21]
     values = keys + 4 * depth * padded
@@ -89,8 +124,9 @@ def attend(query, key, value, target, room, zeros, spec, factor, unit, part):
     t = longs(table)
     infinite = _F(np.inf)
     b, h = unit // heads, unit % heads
-    pack(key + 4 * (b * s[9] + h * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
-    pack(value + 4 * (b * s[13] + h * s[14]), values, 1, columns, wide, 0, s[15], s[16])
+    held = h // shared
+    pack(key + 4 * (b * s[9] + held * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
+    pack(value + 4 * (b * s[13] + held * s[14]), values, 1, columns, wide, 0, s[15], s[16])
     for start in range(0, rows, block):
         n = min(block, rows - start)
         for r in range(n):
@@ -100,6 +136,16 @@ def attend(query, key, value, target, room, zeros, spec, factor, unit, part):
             row = scores + 4 * r * padded
             t[r] = row
             y = floats(row)
-            _softened(y, y, columns, factor)
+            if kind != 0 or causal != 0:
+                at = start + r
+                seen = min(columns, at + 1) if causal != 0 else columns
+                hide(row, mask + size * (b * s[24] + h * s[25] + at * s[26]), kind, s[27], columns, factor, seen)
+                if blind != 0 and visible(row, columns) == 0:
+                    for j in range(columns):
+                        y[j] = _F(0.0)
+                else:
+                    _softened(y, y, columns, _F(1.0))
+            else:
+                _softened(y, y, columns, factor)
         out = target + 4 * (b * s[17] + h * s[18] + start * s[19])
         panels(table, block, n, 1, columns, values, zeros, 0, 0, out, s[19], wide, -infinite, infinite)

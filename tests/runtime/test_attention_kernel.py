@@ -1,0 +1,89 @@
+"""Attention in machine code against its rule and against the steps that exporters write."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper, parser
+
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.native import machine
+
+pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite there is no machine code")
+HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
+EPS = np.finfo(np.float32).eps
+rng = np.random.default_rng(8)
+
+
+def draw(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def agrees(text, feeds, native=True, **weights):
+    proto = parser.parse_model(HEAD + text)
+    proto.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in weights.items())
+    executor = Executor(proto)
+    wanted = executor.run(executor.output_names, feeds)
+    for _ in range(3):
+        for got, exact in zip(executor.run(None, feeds), wanted, strict=True):
+            assert got.shape == exact.shape
+            scale = np.nanmax(np.abs(exact), initial=1)
+            np.testing.assert_allclose(got, exact, rtol=0, atol=64 * EPS * scale)  # scores of 16 terms, then exp and a mean
+    recorded = executor._compiled._recording
+    assert (recorded is not None and recorded.quiet) == native
+
+
+def cut(rows, columns, share=0.4):
+    return rng.random((rows, columns)) > share
+
+
+MASKS = {
+    "none": None,
+    "each head": draw(2, 6, 50, 61),
+    "for all": draw(50, 61),
+    "keys": np.where(rng.random((2, 1, 1, 61)) > 0.3, 0, -np.inf).astype(np.float32),
+    "bools": rng.random((2, 1, 50, 61)) > 0.3,
+    "a blind query": np.concatenate((np.zeros((1, 61), bool), cut(49, 61))),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("groups", [6, 2])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_operator(mask, groups, causal):
+    given = MASKS[mask]
+    kind = "bool" if given is not None and given.dtype == bool else "float"
+    declared = "" if given is None else f", {kind}[{','.join(map(str, given.shape))}] m"
+    text = f"""agraph (float[2,6,50,16] q, float[2,{groups},61,16] k, float[2,{groups},61,20] v{declared})
+        => (float[a,b,c,d] y) {{ y = Attention<is_causal = {causal}, scale = 0.3>(q, k, v{"" if given is None else ", m"}) }}"""
+    feeds = {"q": draw(2, 6, 50, 16), "k": draw(2, groups, 61, 16), "v": draw(2, groups, 61, 20)}
+    agrees(text, feeds | ({} if given is None else {"m": given}))
+
+
+def test_heads_side_by_side_that_are_not_contiguous():
+    text = """agraph (float[96,50,2] q, float[2,50,32] k, float[2,50,32] v) => (float[2,50,96] y) {
+        t = Transpose<perm = [2,1,0]>(q) y = Attention<q_num_heads = 6, kv_num_heads = 2>(t, k, v) }"""
+    agrees(text, {"q": draw(96, 50, 2), "k": draw(2, 50, 32), "v": draw(2, 50, 32)})
+
+
+def test_a_mask_of_fewer_keys_is_left_to_the_rule():
+    text = """agraph (float[1,2,5,8] q, float[1,2,7,8] k, float[1,2,7,8] v, float[5,1] m) => (float[1,2,5,8] y) {
+        y = Attention(q, k, v, m) }"""
+    agrees(text, {"q": draw(1, 2, 5, 8), "k": draw(1, 2, 7, 8), "v": draw(1, 2, 7, 8), "m": draw(5, 1)}, native=False)
+
+
+@pytest.mark.parametrize("order", ["Add(d, m)", "Add(m, d)"])
+@pytest.mark.parametrize("shape", [(2, 1, 1, 70), (50, 70), (2, 3, 50, 70), (1,)])
+def test_written_out_with_a_mask(order, shape):
+    text = f"""agraph (float[2,3,50,16] q, float[2,3,70,16] k, float[2,3,70,33] v, float[{",".join(map(str, shape))}] m)
+        => (float[2,3,50,33] y) {{ t = Transpose<perm = [0,1,3,2]>(k) a = MatMul(q, t) d = Div(a, g) s = {order}
+        p = Softmax(s) y = MatMul(p, v) }}"""
+    mask = np.where(rng.random(shape) > 0.3, 0, np.finfo(np.float32).min).astype(np.float32)
+    agrees(text, {"q": draw(2, 3, 50, 16), "k": draw(2, 3, 70, 16), "v": draw(2, 3, 70, 33), "m": mask}, g=np.float32(4))
+
+
+def test_a_mask_that_makes_the_scores_larger():
+    text = """agraph (float[3,5,8] q, float[3,8,7] k, float[2,3,7,4] v, float[2,1,5,7] m) => (float[2,3,5,4] y) {
+        a = MatMul(q, k) s = Add(a, m) p = Softmax(s) y = MatMul(p, v) }"""
+    feeds = {"q": draw(3, 5, 8), "k": draw(3, 8, 7), "v": draw(2, 3, 7, 4), "m": draw(2, 1, 5, 7)}
+    agrees(text, feeds, native=False)

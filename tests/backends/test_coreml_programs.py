@@ -220,6 +220,15 @@ def test_a_mask_that_half_precision_cannot_hold_stays_in_float32():
     assert np.allclose(y, expected, atol=8 * 2**-11)
 
 
+def test_a_constant_below_half_precision_keeps_the_logarithm_that_it_is_for():
+    made = model(lambda op, x: op.Relu(op.Neg(op.Log(op.Add(x, np.float32(1e-10))))), ("x", FLOAT, [4]))
+    artifact, call = run(made, compute_precision="fp16")
+    x = np.float32([0, 1e-3, 1, 2])
+    np.testing.assert_allclose(call({"x": x})["y"], np.maximum(-np.log(x + np.float32(1e-10)), 0), rtol=2e-3)
+    (note,) = [n for n in artifact.notes if "stays in float32" in n]
+    assert "Add" in note and "Log" in note and "Relu" not in note
+
+
 def test_options_are_checked():
     made = model(lambda op, x: op.Relu(x), ("x", FLOAT, [1]))
     with pytest.raises(UsageError, match="minimum_deployment_target='iOS12' is none of iOS15"):

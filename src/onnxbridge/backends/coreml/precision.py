@@ -10,6 +10,7 @@ import numpy as np
 from onnxbridge.backends.coreml.types import is_float
 
 LARGEST = float(np.finfo(np.float16).max)
+SMALLEST = float(np.finfo(np.float16).smallest_subnormal)
 # Samples do not show the largest number there is, so that a measured range keeps a factor of two from the end.
 MARGIN = 2.0
 # Whatever comes in, these give numbers that float16 holds, so what follows them is free again.
@@ -20,6 +21,8 @@ BOUNDED = frozenset({
 })  # fmt: skip
 # These square their input on the way.
 SQUARING = frozenset(["layer_norm", "instance_norm", "l2_norm", "local_response_norm", "reduce_l2_norm", "reduce_sum_square"])
+OPERANDS = ("x", "y")
+"""Where a constant counts as a number of the model: an epsilon of a norm may become a larger one."""
 SHOWN = 20
 """How many operators a note names."""
 
@@ -29,12 +32,14 @@ class HalfPrecision:
 
     An operator stays in float32 where one of its constants is outside of float16 (a mask of -3.4e38 would be -inf, and NaN in the
     softmax of a row that is all masked), and so does everything fed by it as far as the next operator whose results are bounded.
+    A constant below float16 (the 1e-10 in a logarithm that must not be of 0) keeps its operator and those that read the result.
     With `ranges`, the largest magnitude of each value by name, it stays too where a measured number comes near to the end.
     """
 
     def __init__(self, ranges: Mapping[str, float] | None = None) -> None:
         self._ranges = ranges
         self._wide: dict[int, bool] = {}
+        self._tiny: dict[int, bool] = {}
         self._seen: list[Any] = []
         self.constants: list[str] = []
         """Names of the operators that stayed in float32 for a constant of theirs or before them."""
@@ -45,6 +50,8 @@ class HalfPrecision:
         inputs = [v for value in op.inputs.values() for v in (value if isinstance(value, (list, tuple)) else [value])]
         wide = any(_outside(v) or self._carries(v.op) for v in inputs)
         self._wide[id(op)] = wide and op.op_type not in BOUNDED
+        self._tiny[id(op)] = any(_vanishes(op.inputs[name]) for name in OPERANDS if name in op.inputs)
+        wide = wide or self._tiny[id(op)] or any(self._after(v.op, self._tiny) for v in inputs)
         self._seen.append(op)  # keeps the object alive, so that no other one gets its id
         if not any(is_float(o) for o in op.outputs):
             return not wide
@@ -65,11 +72,13 @@ class HalfPrecision:
         return most if squared * MARGIN > LARGEST else 0.0
 
     def _carries(self, op: Any) -> bool:
-        if op is None:
-            return False
-        if op.op_type == "cast" and id(op) not in self._wide:  # put in between by the pass itself
-            return self._carries(op.x.op)
-        return self._wide.get(id(op), False)
+        return self._after(op, self._wide)
+
+    def _after(self, op: Any, known: Mapping[int, bool]) -> bool:
+        """What is known of an operator, looked at through the casts that the pass itself has put in between."""
+        while op is not None and op.op_type == "cast" and id(op) not in known:
+            op = op.x.op
+        return op is not None and known.get(id(op), False)
 
     def notes(self) -> list[str]:
         """What a user is told of it."""
@@ -98,8 +107,18 @@ def _own_name(value: Any) -> str:
 
 
 def _outside(value: Any) -> bool:
+    return _magnitude(value) > LARGEST
+
+
+def _vanishes(value: Any) -> bool:
+    """Whether all of a constant is below what float16 tells from 0."""
+    return 0 < _magnitude(value) < SMALLEST
+
+
+def _magnitude(value: Any) -> float:
+    """The largest finite magnitude of a constant, 0 for anything else."""
     array = getattr(value, "val", None)
     if not isinstance(array, (np.ndarray, np.generic, float)) or np.asarray(array).dtype.kind != "f":
-        return False
+        return 0.0
     array = np.asarray(array)
-    return bool(array.size and np.abs(array[np.isfinite(array)]).max(initial=0.0) > LARGEST)
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))

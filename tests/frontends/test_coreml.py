@@ -96,3 +96,18 @@ def test_open_sizes_stay_open_and_take_names(tmp_path):
         frontend.to_hub(path, {"x": np.zeros((2, 4), np.float32)})
     with pytest.raises(UsageError, match="no input z; it takes x"):
         frontend.to_hub(path, {"z": np.zeros((2, 3), np.float32)})
+
+
+def test_the_sizes_that_a_model_allows_are_told(tmp_path):
+    from click.testing import CliRunner
+
+    from onnxbridge.cli import group
+
+    symbol = ct.converters.mil.mil.get_new_symbol()
+    ranged = saved(tmp_path, lambda x: mb.non_zero(x=x, name="y"), shape=(symbol, 3),
+                   inputs=[ct.TensorType("x", shape=(ct.RangeDim(1, 64), 3))])  # fmt: skip
+    said = CliRunner().invoke(group, ["inspect", str(ranged)]).output
+    assert "input   x: float[x_0, 3]  sizes 1..64, 3" in said and "output  y: int32[y_0, 2]" in said
+    listed = saved(tmp_path / "other", lambda x: mb.relu(x=x, name="y"), shape=(symbol, 3),
+                   inputs=[ct.TensorType("x", shape=ct.EnumeratedShapes([(1, 3), (4, 3)]))])  # fmt: skip
+    assert "sizes 1x3 or 4x3" in CliRunner().invoke(group, ["inspect", str(listed)]).output

@@ -68,10 +68,18 @@ def test_crop_to_the_size_of_another_blob():
     np.testing.assert_array_equal(got.reshape(2, 3, 4), x[:, 2:5, 3:7])
 
 
-def test_slice_that_ends_before_the_end():
-    x = draw(3, 7, 9)
-    got = computed(lambda b: b.add_slice("s", "x", "y", "height", 1, -2, 2), x=x)
-    np.testing.assert_array_equal(got.reshape(3, 2, 9), x[:, 1:-2:2])
+@pytest.mark.parametrize("end", [5, -2, 100])
+@pytest.mark.parametrize("axis", ["channel", "height", "width"])
+def test_slice_ends_where_the_blob_does(axis, end):
+    x, place = draw(6, 7, 9), ("channel", "height", "width").index(axis)
+    got = computed(lambda b: b.add_slice("s", "x", "y", axis, 1, end, 2), x=x)
+    np.testing.assert_array_equal(got.reshape(got.shape[-3:]), np.take(x, np.arange(x.shape[place])[1:end:2], place))
+
+
+def test_split_into_parts_of_unlike_sizes():
+    x = draw(3, 8)
+    got = computed(lambda b: b.add_split_nd("s", "x", ["y", "y1", "y2"], 1, 3), outputs=3, exact=True, x=x)
+    np.testing.assert_array_equal(got, x[:, :3])
 
 
 def test_pad_to_a_given_size():

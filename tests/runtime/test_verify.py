@@ -123,6 +123,14 @@ def test_constant_and_empty_outputs_are_said():
     assert "empty output: nothing is compared" in one(np.zeros((0, 2)), np.zeros((0, 2))).notes
 
 
+def test_a_tolerance_wider_than_the_output_is_said():
+    def notes(atol, origin="derived"):
+        return compare("y", np.float32([0.1, -0.4]), np.float32([0.3, 0.2]), Tolerance(atol, 0.0, origin=origin)).notes
+
+    assert any("wider than the output, which is 0.4 at most" in note for note in notes(1.8))
+    assert not notes(0.3) and not notes(1.8, "given")
+
+
 def test_shapes_dtypes_and_exact_outputs():
     assert not one(np.zeros(2), np.zeros((2, 1))).passed
     assert not one(np.zeros(2), np.zeros(2, np.int64)).passed

@@ -37,7 +37,8 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
         return
     for kind in ("inputs", "outputs"):
         for v in found[kind]:
-            shell.say(f"{kind[:-1]:7} {v['name']}: {v['dtype']}[{', '.join(map(str, v['shape']))}]")
+            sizes = f"  sizes {v['sizes']}" if v["sizes"] else ""
+            shell.say(f"{kind[:-1]:7} {v['name']}: {v['dtype']}[{', '.join(map(str, v['shape']))}]{sizes}")
     w = found["weights"]
     shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
     shell.say(f"opset   {found['lowest_opset']} is the lowest from 18 up that holds it")
@@ -73,7 +74,8 @@ def describe(model: Any) -> dict[str, Any]:
 
     def value(v: Any) -> dict[str, Any]:
         shape = [d if isinstance(d, int) else d.value for d in v.shape] if v.shape is not None else None
-        return {"name": v.name, "dtype": v.dtype.name.lower() if v.dtype else None, "shape": shape or []}
+        sizes = v.metadata_props.get("onnxbridge.sizes", "")
+        return {"name": v.name, "dtype": v.dtype.name.lower() if v.dtype else None, "shape": shape or [], "sizes": sizes}
 
     lowest = opset.lowest(model)
     weights = [v.const_value for v in model.graph.initializers.values() if v.const_value is not None]

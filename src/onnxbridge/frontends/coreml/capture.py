@@ -20,6 +20,8 @@ from onnxbridge.runtime.mil.program import BLOCKS, Block, Feature, Function, Ope
 # MIL's parameters that take a tuple of values; every other one takes one.
 TUPLES = frozenset({"values", "loop_vars", "elem_shape", "ref_tensors", "begins", "ends", "end_masks"})
 WRITES = frozenset({"write_state", "coreml_update_state"})
+SIZES = "onnxbridge.sizes"
+"""Under this key an input's metadata tells the sizes that the model allows."""
 Specs = Mapping[str, tuple[int | str | None, ...]]
 
 
@@ -51,6 +53,8 @@ def hub_model(
             raise UnsafeFileError(f"the model does not describe the input {slot.name} of its program")
         name = names.inputs[slot.name]
         value = op.input(name, _outer(slot, described[slot.name]), shapes.get(name) or _shape(slot, name))
+        if described[slot.name].allowed:
+            value.metadata_props[SIZES] = described[slot.name].allowed
         made.append(value)
         own = _dtype(slot)
         values[slot.index] = value if value.dtype == own else op.Cast(value, to=own)
@@ -75,13 +79,21 @@ def hub_model(
         if feature.kind == "multiArrayType" and feature.dtype is not None:
             wanted = ir.DataType.from_numpy(feature.dtype)
             result = result if result.dtype == wanted else op.Cast(result, to=wanted)
-        given.append(op.output(result, names.outputs[feature.name]))
+        given.append(_sized(op.output(result, names.outputs[feature.name])))
     given += [op.output(held.value, names.states[name][1]) for name, held in states.items()]
     model = op.model(made, given)
     labels = _labels(function)
     if labels is not None:
         model.metadata_props["class_labels"] = json.dumps(labels)
     return model
+
+
+def _sized(value: ir.Value) -> ir.Value:
+    """An output whose open sizes have names, as those of the inputs have."""
+    if value.shape is not None:
+        sizes = [n if isinstance(n, int) else n.value or f"{value.name}_{axis}" for axis, n in enumerate(value.shape)]
+        value.shape = ir.Shape(sizes)
+    return value
 
 
 class _Values(dict[Hashable, Any]):

@@ -75,7 +75,8 @@ class Function:
 class Feature:
     """What a model's description says about one of its inputs or outputs.
 
-    `kind` is the description's own word (multiArrayType, imageType, ...), `default` the value of an optional input.
+    `kind` is the description's own word (multiArrayType, imageType, ...), `default` the value of an optional input, `allowed`
+    the sizes that it may have where they are not fixed: "1..64, 3" or "1x3x224x224 or 1x3x256x256".
     """
 
     name: str
@@ -85,3 +86,4 @@ class Feature:
     optional: bool = False
     default: float | None = None
     color: str = ""
+    allowed: str = ""

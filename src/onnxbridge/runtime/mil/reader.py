@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -201,7 +201,12 @@ def _feature(described: Any) -> Feature:
     if kind == "imageType":
         image = described.type.imageType
         color = type(image).ColorSpace.Name(image.colorSpace)
-        return Feature(described.name, kind, shape=(image.height, image.width), optional=described.type.isOptional, color=color)
+        ranges = [image.imageSizeRange.heightRange, image.imageSizeRange.widthRange] if image.HasField("imageSizeRange") else []
+        shapes = [(s.height, s.width) for s in image.enumeratedSizes.sizes]
+        return Feature(
+            described.name, kind, shape=(image.height, image.width), optional=described.type.isOptional, color=color,
+            allowed=_allowed(ranges, shapes),
+        )  # fmt: skip
     if kind != "multiArrayType":
         return Feature(described.name, kind, SCALARS.get(kind), optional=described.type.isOptional)
     array = described.type.multiArrayType
@@ -213,7 +218,16 @@ def _feature(described: Any) -> Feature:
         tuple(array.shape),
         described.type.isOptional,
         getattr(array, default) if default else None,
+        allowed=_allowed(array.shapeRange.sizeRanges, [tuple(s.shape) for s in array.enumeratedShapes.shapes]),
     )
+
+
+def _allowed(ranges: Any, shapes: Sequence[tuple[int, ...]]) -> str:
+    """What sizes a feature may have: its shapes, or the bounds of each axis; an upper bound of none is left out."""
+    if shapes:
+        return " or ".join("x".join(map(str, shape)) for shape in shapes)
+    ends = [(int(r.lowerBound), int(r.upperBound)) for r in ranges]
+    return ", ".join(str(low) if low == high else f"{low}..{high if high > 0 else ''}" for low, high in ends)
 
 
 def _array_dtype(array: Any) -> np.dtype[Any] | None:

@@ -102,6 +102,9 @@ def stack(op, values, axis: Int):
 
 @rule("split")
 def split(op, x, axis: Int, num_splits: Int | None = None, split_sizes: Ints | None = None):
+    size = x.shape[axis] if x.shape is not None else None
+    if split_sizes is None and isinstance(size, int) and size % num_splits:  # larger parts first, where ONNX has a smaller last
+        split_sizes = [size // num_splits + (i < size % num_splits) for i in range(num_splits)]
     if split_sizes is None:
         return op.Split(x, axis=axis, num_outputs=num_splits, outputs=num_splits)
     return op.Split(x, split_sizes, axis=axis, outputs=len(split_sizes))

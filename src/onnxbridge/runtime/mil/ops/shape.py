@@ -88,7 +88,10 @@ def stack(values: Values, axis: Int):
 
 @rule("split")
 def split(x, axis: Int, num_splits: Int | None = None, split_sizes: Ints | None = None):
-    return tuple(np.split(x, num_splits if split_sizes is None else np.cumsum(split_sizes)[:-1], axis))
+    """Parts of unlike sizes, which only older networks ask for, are larger first."""
+    if split_sizes is None:
+        return tuple(np.array_split(x, num_splits, axis))
+    return tuple(np.split(x, np.cumsum(split_sizes)[:-1], axis))
 
 
 @rule("tile")

@@ -14,15 +14,15 @@ def _flags(values):
 
 @rule("slice")
 def slice_(mil, x, *, startIndex=0, endIndex=0, stride=1, axis="CHANNEL_AXIS"):
-    places = {"CHANNEL_AXIS": -3, "HEIGHT_AXIS": -2, "WIDTH_AXIS": -1}
-    if endIndex <= 0:  # counts from the end
-        if mil.exact or endIndex == 0:
-            raise Unsupported(f"the endIndex {endIndex}" + (" in a network with blobs of any rank" if mil.exact else ""))
-        here = 4 + places[axis]
-        begin, end, step = (np.where(np.arange(4) == here, v, d) for v, d in ((startIndex, 0), (endIndex, 0), (int(stride), 1)))
-        full = np.arange(4) != here
-        return mil.slice_by_index(x=x, begin=begin, end=end, stride=step, begin_mask=full, end_mask=full)
-    return mil.gather(x=x, indices=np.arange(startIndex, endIndex, int(stride), dtype=np.int32), axis=places[axis])
+    """Up to the end at the most; an end below 0 counts from there."""
+    if endIndex == 0:
+        raise Unsupported("an endIndex of 0, which leaves nothing")
+    place = {"CHANNEL_AXIS": -3, "HEIGHT_AXIS": -2, "WIDTH_AXIS": -1}[axis]
+    size = mil.squeeze(x=mil.gather(x=mil.shape(x=x), indices=np.array([place], np.int32), axis=0))
+    end = mil.minimum(x=size, y=np.int32(endIndex)) if endIndex > 0 else mil.add(x=size, y=np.int32(endIndex))
+    return mil.gather(
+        x=x, indices=mil.range_1d(start=np.int32(startIndex), end=end, step=np.int32(int(stride))), axis=place
+    )
 
 
 @rule("sliceStatic")

@@ -77,9 +77,10 @@ def loop(M=None, cond=None, *v_initial, body):
     inner, outer = tracer.body(body, [*metas, *(state_meta(tracer, v) for v in v_initial)], [v.hub for v in v_initial])
     scans = inner.count - 1 - len(v_initial)
     asks = not _always(inner.results[0], 1, inner)
-    count = M if M is None else sizes.known_ints(M)
+    known = sizes.elements(M)
+    count = M if known is None else known.reshape(-1)[0]
     first = None if _is_true(cond) else cond
-    found = repeat(count[0] if isinstance(count, tuple) else count, first, list(v_initial), inner, outer, scans, asks)
+    found = repeat(count, first, list(v_initial), inner, outer, scans, asks)
     states = [found[i] for i in range(len(v_initial))]
     return (*states, *(_collected(found[len(states) + i], inner.results[1 + len(states) + i]) for i in range(scans)))
 

@@ -243,6 +243,31 @@ def uneven(out, n):
     longs(out)[0] = pair(n, 1)
 
 
+def endless(n):
+    return endless(n - 1) if n > 0 else n
+
+
+def recursive(out, n):
+    longs(out)[0] = endless(n)
+
+
+def halfway(n):  # noqa: RET503
+    if n > 0:
+        return n
+
+
+def forked(out, n):
+    longs(out)[0] = halfway(n)
+
+
+def viewed(out, n):
+    floats(out)[0] = n.view(np.float32)
+
+
+def attributed(out):
+    math.pi += 1.0
+
+
 @shared("ii")
 def helping(a, b):
     longs(a)[0] = b
@@ -258,12 +283,21 @@ def few(out):
         (mixed, "pf", "Mult of f32 and f64"), (changed, "pi", "f32 in at, which is i64"), (listed, "p", "List"),
         (unknown, "p", "the name nobody"), (imported, "pi", "gcd"), (powered, "pi", "Pow of i64 and i64"), (raised, "p", "Raise"),
         (uneven, "pi", "anything but a number in an element"), (few, "p", "takes 2"),
+        (viewed, "pi", "a view of i64 as f32"), (attributed, "p", "an assignment to math.pi"),
         (whole, "p", "takes 3 arguments and is given 1"),
     ],
 )  # fmt: skip
 def test_what_loops_do_not_have_is_refused_with_its_line(body, signature, reason):
     with pytest.raises(TypeError, match=rf"test_loop_compiler.py:\d+: {body.__name__}: .*{reason}"):
         compiler.entered(Entry(body, signature), "refused")
+
+
+@pytest.mark.parametrize(
+    ("body", "helper", "reason"), [(recursive, endless, "endless calling itself"), (forked, halfway, "ends without a result")]
+)
+def test_what_a_helper_may_not_do_is_told_with_its_own_line(body, helper, reason):
+    with pytest.raises(TypeError, match=rf"test_loop_compiler.py:\d+: {helper.__name__}: .*{reason}"):
+        compiler.entered(Entry(body, "pi"), "refused")
 
 
 def few_more(out):

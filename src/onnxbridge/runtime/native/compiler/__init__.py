@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import Any
 
 from onnxbridge.runtime.native.compiler.function import FUNCTIONS, Function
-from onnxbridge.runtime.native.compiler.kinds import REAL, Entry, Extern, Kinds, Shared, arguments, type_of
+from onnxbridge.runtime.native.compiler.kinds import REAL, Entry, Extern, Kinds, Refused, Shared, arguments, type_of
 
 
 def entered(loop: Entry, symbol: str) -> tuple[str, set[str]]:
@@ -60,6 +60,7 @@ class _Module:
         self.needs: set[str] = set()
         self.defined: list[str] = []
         self._declared = {f"declare {type_of(k)} @llvm.{f}.{k}({type_of(k)})" for f in FUNCTIONS.values() for k in REAL}
+        self._begun: list[FunctionType] = []
         self._made: dict[Any, tuple[str, Kinds]] = {}
 
     def text(self) -> str:
@@ -69,7 +70,11 @@ class _Module:
         """A helper, which LLVM makes part of the functions that call it."""
         known = self._made.get((body, kinds))
         if known is None:
+            if body in self._begun:
+                raise Refused(f"{body.__name__} calling itself")
+            self._begun.append(body)
             made = Function(body, kinds, self)
+            self._begun.pop()
             known = self._made[body, kinds] = f"@{body.__name__}.{len(self._made)}", made.result
             self.defined.append(made.text(known[0], "internal", "alwaysinline nounwind"))
         return known

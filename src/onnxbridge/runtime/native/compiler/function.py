@@ -63,6 +63,8 @@ class Function:
             self._out.set(name, Value(kind, f"%{name}"))
         self._block(tree.body)
         if self._out.open:
+            if self.result is not None:
+                raise self._located(tree, "ends without a result, and elsewhere with one")
             self._out.lines.append(" ret void")
 
     def text(self, name: str, linkage: str, attributes: str) -> str:
@@ -120,7 +122,9 @@ class Function:
             self._out.store(place, self._out.computed(op, self._out.load(place), self._one(node.value)))
         elif isinstance(node.target, ast.Name):
             name = node.target.id
-            self._out.set(name, self._out.computed(op, self._out.get(name), self._one(node.value)))
+            self._out.set(name, self._out.computed(op, self._one(node.target), self._one(node.value)))
+        else:
+            raise Refused(f"an assignment to {ast.unparse(node.target)}")
 
     def _do_if(self, node: ast.If) -> None:
         yes, no, after = self._out.labels("then", "else", "after")
@@ -212,11 +216,13 @@ class Function:
 
     def _meaning(self, node: ast.expr) -> Any:
         """What a name means that is no variable."""
-        if isinstance(node, ast.Attribute):
-            return getattr(self._meaning(node.value), node.attr)
-        if not isinstance(node, ast.Name) or not (node.id in self._known or hasattr(builtins, node.id)):
-            raise Refused(f"the name {ast.unparse(node)}")
-        return self._known[node.id] if node.id in self._known else getattr(builtins, node.id)
+        if isinstance(node, ast.Attribute) and hasattr(owner := self._meaning(node.value), node.attr):
+            return getattr(owner, node.attr)
+        if isinstance(node, ast.Name) and node.id in self._known:
+            return self._known[node.id]
+        if isinstance(node, ast.Name) and hasattr(builtins, node.id):
+            return getattr(builtins, node.id)
+        raise Refused(f"the name {ast.unparse(node)}")
 
     def _constant(self, value: Any) -> Value:
         value = value.item() if isinstance(value, np.generic) else value
@@ -279,7 +285,8 @@ class Function:
         if node.keywords:
             raise Refused("arguments by their names")
         if isinstance(node.func, ast.Attribute) and node.func.attr == "view":
-            return self._out.seen(self._one(node.func.value), CASTS[self._meaning(node.args[0])])
+            kind = CASTS.get(self._meaning(node.args[0])) if len(node.args) == 1 else None
+            return self._out.seen(self._one(node.func.value), kind)
         callee, given = self._meaning(node.func), [self._one(a) for a in node.args]
         if isinstance(callee, Pointer):
             return self._out.new(f"*{callee.kind}", f"inttoptr i64 {self._out.whole(given[0]).text} to ptr")

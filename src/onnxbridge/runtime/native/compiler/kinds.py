@@ -10,6 +10,7 @@ import numpy as np
 
 TYPES = {"i64": "i64", "i32": "i32", "i8": "i8", "u8": "i8", "bool": "i1", "f32": "float", "f64": "double"}
 BITS = {"i64": 64, "i32": 32, "i8": 8, "u8": 8, "bool": 1}
+SIZES = {**BITS, "f32": 32, "f64": 64}
 CASTS = {np.int64: "i64", np.int32: "i32", np.int8: "i8", np.uint8: "u8", np.float32: "f32", np.float64: "f64"}
 REAL = ("f32", "f64")
 

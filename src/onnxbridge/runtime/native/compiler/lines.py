@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onnxbridge.runtime.native.compiler.kinds import BITS, REAL, Refused, Value, type_of
+from onnxbridge.runtime.native.compiler.kinds import BITS, REAL, SIZES, Refused, Value, type_of
 
 _RELAXED = "reassoc nsz contract"  # sums may be taken in another order, and products be added without rounding
 _WHOLE = {
@@ -172,8 +172,10 @@ class Lines:
             raise Refused(f"{value.kind} as {kind}")
         return value if kind == "i64" else self.new(kind, f"trunc i64 {value.text} to {type_of(kind)}")
 
-    def seen(self, value: Value, kind: str) -> Value:
+    def seen(self, value: Value, kind: str | None) -> Value:
         """The same bits as another kind."""
+        if kind is None or SIZES.get(kind) != SIZES.get(value.kind):
+            raise Refused(f"a view of {value.kind} as {kind}")
         return self.new(kind, f"bitcast {type_of(value.kind)} {value.text} to {type_of(kind)}")
 
     def function(self, name: str, value: Value) -> Value:

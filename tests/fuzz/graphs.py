@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import layers  # noqa: F401  registers its operators
+import nested  # noqa: F401
 import numpy as np
 import onnx
 from draw import Draw
@@ -45,7 +46,7 @@ class Graph:
 
 def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
     if isinstance(value, list):
-        return helper.make_tensor_sequence_value_info(name, helper.np_dtype_to_tensor_dtype(value[0].dtype), None)
+        return helper.make_tensor_sequence_value_info(name, _kind(value[0]), None)
     return helper.make_tensor_value_info(name, _kind(value), value.shape)
 
 
@@ -56,9 +57,16 @@ def _allowed(d: Draw) -> tuple[str, list[Any], dict[str, Any], int]:
         domain, _, kind = op.rpartition("::")
         formals = onnx.defs.get_schema(kind, 3 if domain else OPSET, domain).inputs
         arrays = [i.array if isinstance(i, Held) else i for i in inputs]
-        texts = ["" if a is None else f"tensor({onnx.TensorProto.DataType.Name(_kind(a)).lower()})" for a in arrays]
+        texts = ["" if a is None else _text(a) for a in arrays]
         if all(not t or t in formals[min(i, len(formals) - 1)].types for i, t in enumerate(texts)):
             return op, inputs, attrs, outputs
+
+
+def _text(value: Any) -> str:
+    """The type of a value as the schemas write it."""
+    if isinstance(value, list):
+        return f"seq({_text(value[0])})"
+    return f"tensor({onnx.TensorProto.DataType.Name(_kind(value)).lower()})"
 
 
 def _kind(array: np.ndarray) -> int:

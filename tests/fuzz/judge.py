@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from graphs import Graph
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub.expand import expand
 from onnxbridge.hub.schemas import name_of
-from onnxbridge.runtime import Executor, executor
+from onnxbridge.runtime import Executor, compiled
 from onnxbridge.runtime.numpy.ops import rule
 from onnxbridge.runtime.plan import Settings
 
@@ -56,7 +57,7 @@ def differs(got: Any, expected: Any, op: str) -> str:
         return "" if same or op == "Cast" and _same_numbers(got, expected) else "other texts"
     if got.dtype != expected.dtype:
         return f"type {got.dtype} against {expected.dtype}"
-    if got.dtype.name.startswith("float8"):
+    if got.dtype.name.startswith(("float8", "int4", "uint4")):
         return "" if np.array_equal(got.astype(np.float32), expected.astype(np.float32), equal_nan=True) else "other numbers"
     if got.dtype.name not in TOLERANCE:
         most = 1 if op in QUANTIZING else 0
@@ -93,8 +94,8 @@ def only_core() -> Iterator[None]:
         made = _plain(wide)
         return Settings(core, made.constant, body_of)  # type: ignore[arg-type]
 
-    _plain = executor._settings
-    with mock.patch.object(executor, "_settings", settings):
+    _plain = compiled._settings
+    with mock.patch.object(compiled, "_settings", settings):
         yield
 
 
@@ -106,21 +107,27 @@ def compare(graph: Graph) -> tuple[list[Disagreement], list[str]]:
     feeds = graph.inputs_of(model)
     found: list[Disagreement] = []
     skipped: list[str] = []
-    whole = dict(zip([o.name for o in model.graph.output], Executor(model).run(None, feeds), strict=True))
-    for node in graph.nodes:
-        for name in node.output:
-            if what := differs(whole[name], graph.values[name], node.op_type):
-                found.append(Disagreement("plan", node, what))
+    names = [o.name for o in model.graph.output]
+    for whom, results in _ways(model, feeds):
+        whole = dict(zip(names, results, strict=True))
+        for node in graph.nodes:
+            for name in node.output:
+                if what := differs(whole[name], graph.values[name], node.op_type):
+                    found.append(Disagreement(whom, node, what))
     for node in graph.nodes:
         one = graph.model([node])
         given = graph.inputs_of(one)
+        if all(map(_ordinary, given.values())) and node.op_type not in QUANTIZING:
+            exact = Executor(one, precision="float64").run(None, given)
+            ours = [graph.values[o] for o in node.output]
+            found += _each("float64", node, [_as(e, o) for e, o in zip(exact, ours, strict=True)], ours)
         try:
-            expected = _by_ort(graph, node, one, given)
+            expected = _by_ort(graph, node, graph.model([node]), given)
         except Exception as e:
             skipped.append(f"ort: {node.op_type}: {str(e)[:90]}")
         else:
             found += _each("ort", node, [graph.values[o] for o in node.output], expected)
-        if name_of(node.op_type, node.domain) in expand:
+        if name_of(node.op_type, node.domain) in expand or any(a.HasField("g") for a in node.attribute):
             try:
                 with only_core():
                     written = Executor(one).run(None, given)
@@ -133,14 +140,54 @@ def compare(graph: Graph) -> tuple[list[Disagreement], list[str]]:
     return found, skipped
 
 
+def _ways(model: onnx.ModelProto, feeds: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The same model as one plan, as it is recorded and played again, and without machine code."""
+    whole = Executor(model)
+    yield "plan", whole.run(None, feeds)
+    yield "second run", whole.run(None, feeds)
+    yield "third run", whole.run(None, feeds)
+    with mock.patch.dict(os.environ, {"ONNXBRIDGE_NATIVE": "0"}):
+        yield "NumPy alone", Executor(model).run(None, feeds)
+
+
 def _by_ort(graph: Graph, node: onnx.NodeProto, one: onnx.ModelProto, given: dict[str, Any]) -> list[Any]:
     """A node's results; those of a type that ONNX Runtime does not give to Python come through float32."""
-    unseen = [o for o in node.output if getattr(graph.values[o], "dtype", np.dtype(bool)).name.startswith(("bfloat", "float8"))]
+    unseen = [o for o in node.output if _strange(graph.values[o])]
+    given = dict(given)
+    for put in [i for i in one.graph.input if _strange(given[i.name])]:
+        # Python hands it no such numbers: float32 holds them all
+        kind, name = put.type.tensor_type.elem_type, put.name
+        put.type.tensor_type.elem_type, put.name = onnx.TensorProto.FLOAT, f"{name}_given"
+        given[f"{name}_given"] = given.pop(name).astype(np.float32)
+        one.graph.node.insert(0, onnx.helper.make_node("Cast", [f"{name}_given"], [name], to=kind))
     for name in unseen:
         one.graph.node.append(onnx.helper.make_node("Cast", [name], [f"{name}_seen"], to=onnx.TensorProto.FLOAT))
         next(o for o in one.graph.output if o.name == name).name = f"{name}_seen"
     results = session(one).run(None, given)
     return [r.astype(graph.values[o].dtype) if o in unseen else r for o, r in zip(node.output, results, strict=True)]
+
+
+def _ordinary(value: Any) -> bool:
+    """Whether no product or power of such numbers leaves float32, as it would not leave float64."""
+    if isinstance(value, list):
+        return all(map(_ordinary, value))
+    if value.dtype == object or value.dtype.kind not in "fV":
+        return True
+    size = np.abs(value.astype(np.float64))
+    return bool(np.isfinite(size).all() and ((size == 0) | ((size > 1e-3) & (size < 8))).all())
+
+
+def _as(exact: Any, ours: Any) -> Any:
+    """A result of float64 mode in the type that the model declares."""
+    if isinstance(exact, list):
+        return [_as(e, o) for e, o in zip(exact, ours, strict=True)]
+    wide = isinstance(exact, np.ndarray) and exact.dtype == np.float64 and hasattr(ours, "dtype")
+    return exact.astype(ours.dtype) if wide and ours.dtype.kind in "fV" else exact
+
+
+def _strange(value: Any) -> bool:
+    """Whether a value is of a type that ONNX Runtime does not hand over to Python."""
+    return isinstance(value, np.ndarray) and value.dtype.name.startswith(("bfloat", "float8", "int4", "uint4"))
 
 
 def _each(whom: str, node: onnx.NodeProto, got: list[Any], expected: list[Any]) -> list[Disagreement]:

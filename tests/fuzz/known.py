@@ -62,6 +62,23 @@ def _overflowing(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -
     return _floating(inputs[0]) and float(np.abs(np.log2(np.abs(inputs[0].astype(float)) + 1e-300)).sum()) > 120
 
 
+def _subnormal(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A number below the least that has all its digits."""
+    return any(_floating(x) and ((x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny)).any() for x in inputs)
+
+
+def _floors(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A step inside, which what was computed before it may stand next to."""
+    return any(n.op_type == "Floor" for g in attrs.values() if hasattr(g, "node") for n in _every_node(g))
+
+
+def _every_node(graph: Any) -> Any:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _every_node(attribute.g)
+
+
 def _always(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return True
 
@@ -92,6 +109,10 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("ort", {"MatMul", "Gemm"}, _empty, "Products of nothing"),
     ("ort", {"MaxPool", "LpPool", "AveragePool", "ConvTranspose"}, _same_pads, "Auto pads: the size of the result"),
     ("ort", {"GridSample"}, _nearest, "GridSample: rounding and folding"),
+    ("ort", {"Elu", "Celu", "Selu"}, _subnormal, "Subnormal numbers"),
+    ("float64", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
+    ("expansion", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
+    ("ort", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
     ("expansion", {"Gemm"}, _extreme, "Gemm: nothing times infinity"),
     ("expansion", {"Acosh", "Asinh", "Cosh", "Sinh", "Celu", "Softplus"}, _extreme, "Squares and products out of range"),
 ]

@@ -127,3 +127,55 @@ def test_what_a_loop_gathers_is_bounded():
         Executor(parser.parse_model(text), limits=Limits(tensor_bytes=1 << 22)).run(None, feeds)
     with pytest.raises(LimitError, match=r"0\.2 seconds"):
         Executor(parser.parse_model(text), limits=Limits(seconds=0.2, tensor_bytes=1 << 40)).run(None, feeds)
+
+
+def test_texts_that_grow_are_bounded():
+    text = f"""{HEAD} agraph (int64 n, string[1] x) => (string[1] y) {{
+        y = Loop(n, , x) <body = step (int64 i, bool go, string[1] s) => (bool keep, string[1] t) {{
+            keep = Identity(go) t = StringConcat(s, s) }}> }}"""
+    feeds = {"n": np.array(1 << 60), "x": np.array(["text"], object)}
+    with pytest.raises(LimitError, match="StringConcat asks for"):
+        Executor(parser.parse_model(text), limits=Limits(tensor_bytes=1 << 20)).run(None, feeds)
+
+
+def test_boxes_that_hide_no_other_stop_in_time():
+    boxes = "b = Expand(one, s) t = Constant<value_ints=[1,1,60000]>() c = Expand(one, t) k = Constant<value_int=60000>()"
+    head = f"s = Constant<value_ints=[1,60000,4]>() {boxes} z = NonMaxSuppression(b, c, k) y = Cast<to=1>(z)"
+    with pytest.raises(LimitError, match=r"0\.2 seconds"):
+        Executor(model(head), limits=Limits(seconds=0.2)).run(None, {})
+
+
+def test_strides_without_end_are_no_loop():
+    body = "r = Reshape(one, four) s = Constant<value_ints=[1,1,2,2]>() e = Expand(r, s) "
+    body += f"y = ConvTranspose<strides=[{HUGE},{HUGE}]>(e, w)"
+    text = f"{HEAD} agraph () => (float[n] y) <{HELD}, float[1,1,1,1] w = {{1}}> {{ {body} }}"
+    with pytest.raises(LimitError, match="budget"):
+        Executor(parser.parse_model(text)).run(None, {})
+
+
+MALFORMED = {
+    "Reshape": "s = Constant<value_ints=[-5]>() y = Reshape(one, s)",
+    "Expand": "s = Constant<value_ints=[4294967296,4294967296]>() y = Expand(one, s)",
+    "ConstantOfShape": "s = Constant<value_ints=[-1]>() y = ConstantOfShape(s)",
+    "Tile": "s = Constant<value_ints=[1,-3]>() y = Tile(one, s)",
+    "Split": "s = Constant<value_ints=[-1,2]>() y, z = Split(one, s)",
+    "Resize": "r = Reshape(one, four) s = Constant<value_ints=[1,1,-4,4]>() y = Resize(r, , , s)",
+    "Range": "a = Constant<value_int=0>() b = Constant<value_int=9>() z = Range(a, b, a) y = Cast<to=1>(z)",
+    "TopK": "s = Constant<value_ints=[-1]>() y, z = TopK(one, s)",
+    "MaxPool, no kernel": "r = Reshape(one, four) y = MaxPool<kernel_shape=[-1,1]>(r)",
+    "MaxPool, no strides": "r = Reshape(one, four) y = MaxPool<kernel_shape=[1,1], strides=[0,1]>(r)",
+    "AveragePool": "r = Reshape(one, four) y = AveragePool<kernel_shape=[1,1], dilations=[1,-1]>(r)",
+    "Conv": "r = Reshape(one, four) y = Conv<strides=[-1,1]>(r, r)",
+    "Gather": f"i = Constant<value_ints=[{HUGE}]>() y = Gather(one, i)",
+    "ScatterND": f"i = Constant<value_ints=[{HUGE}]>() j = Reshape(i, m1) y = ScatterND(one, j, one)",
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_size_or_index_is_an_error_at_once(kind):
+    """Neither a result nor a crash: NumPy's and our own messages carry the operator."""
+    text = f"{HEAD} agraph () => (float[n] y) <{HELD}, int64[2] m1 = {{1, 1}}> {{ {MALFORMED[kind]} }}"
+    begin = time.process_time()
+    with pytest.raises((ValueError, IndexError)):
+        Executor(parser.parse_model(text)).run(None, {})
+    assert time.process_time() - begin < 1

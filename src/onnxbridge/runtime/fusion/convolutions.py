@@ -16,6 +16,8 @@ from onnxbridge.runtime.native.transposed import transposed
 from onnxbridge.runtime.numpy.padding import Window, spread, window
 from onnxbridge.runtime.plan import NOTHING, Step
 
+_MOST_PLACES = 16  # between two inputs on an axis; each is a convolution of its own
+
 
 def join(draft: Draft, pool: Pool) -> None:
     """Put native convolutions in the place of those in float32 over one or two dimensions, transposed ones too."""
@@ -27,7 +29,7 @@ def join(draft: Draft, pool: Pool) -> None:
         if not known or groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
             continue
         if back:
-            if set(step.attrs["dilations"] or (1,)) != {1}:
+            if set(step.attrs["dilations"] or (1,)) != {1} or max(step.attrs["strides"] or (1,)) > _MOST_PLACES:
                 continue
             w = _by_map(w, groups)
         kernel, line = w.shape[2:], w.ndim == 3

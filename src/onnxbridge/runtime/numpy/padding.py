@@ -22,6 +22,11 @@ class Window:
     dilations: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]
 
+    def __post_init__(self) -> None:
+        for what, numbers in (("kernel", self.kernel), ("strides", self.strides), ("dilations", self.dilations)):
+            if any(n < 1 for n in numbers):
+                raise ValueError(f"the {what} {list(numbers)} must be 1 at least")
+
     @property
     def moves(self) -> dict[str, tuple[int, ...] | tuple[tuple[int, int], ...]]:
         """As the kernels take it."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxbridge.errors import LimitError, Unsupported
 from onnxbridge.frameworks import pillow
-from onnxbridge.hub.limits import claim
+from onnxbridge.hub.limits import claim, current
 from onnxbridge.rules import Floats, Int, Ints
 from onnxbridge.runtime.numpy.dtypes import is_float, widened
 from onnxbridge.runtime.numpy.ops import rule
@@ -38,6 +38,8 @@ def resize(
     scales, sizes = _scales_and_sizes([X.shape[a] for a in axes], scales, sizes, keep_aspect_ratio_policy)
     full = list(X.shape)
     for a, n in zip(axes, sizes, strict=True):
+        if n < 0:
+            raise ValueError(f"an axis cannot have {n} elements")
         full[a] = n
     claim(full, X.dtype)
     y = X if is_float(X.dtype) or mode == "nearest" else X.astype(np.float64)
@@ -312,6 +314,7 @@ def _suppressed(edges, order, limit, most):
     area = (bottom - top) * (right - left)
     kept = []
     while order.size and len(kept) < most:
+        current().tick()
         i, order = order[0], order[1:]
         kept.append(int(i))
         tall = np.minimum(bottom[i], bottom[order]) - np.maximum(top[i], top[order])

@@ -79,6 +79,8 @@ def reshape(data, shape: Ints, *, allowzero=0):
         shape = [data.shape[i] if n == 0 else n for i, n in enumerate(shape)]
     elif 0 in shape and -1 in shape:
         raise ValueError("with allowzero a shape cannot hold both 0 and -1")
+    if any(n < -1 for n in shape):
+        raise ValueError(f"a shape cannot hold {min(shape)}")
     return data.reshape(_inferred(data.size, shape))
 
 
@@ -127,7 +129,7 @@ def split(input, split: Ints | None = None, *, axis=0, num_outputs=None):
             raise Unsupported("neither split nor num_outputs is given")
         each = -(-length // num_outputs)
         split = [max(0, min(each, length - i * each)) for i in range(num_outputs)]
-    if sum(split) != length:
+    if sum(split) != length or any(n < 0 for n in split):
         raise ValueError(f"the parts {list(split)} do not add up to {length}")
     return tuple(np.split(input, np.cumsum(split)[:-1], axis))
 

@@ -21,7 +21,13 @@ def _strings(items, shape):
 @rule("StringConcat")
 def string_concat(X, Y):
     claim_broadcast(X, Y)
+    claim((int((_lengths(X) + _lengths(Y)).sum()),), np.uint8)
     return np.asarray(X + Y, object)
+
+
+def _lengths(X):
+    """How many characters each text has."""
+    return np.fromiter(map(len, X.reshape(-1)), np.int64, X.size).reshape(X.shape)
 
 
 @rule("StringSplit")

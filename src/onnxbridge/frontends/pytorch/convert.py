@@ -94,12 +94,14 @@ def to_hub(captured: Captured) -> ir.Model:
                 inputs.append(values[node])
     inputs.sort(key=lambda v: v.name in state.values())  # the state behind what the user gives
     labels = naming.outputs(program.call_spec.out_spec, [v.name or "" for v in inputs])
-    for label in (*labels, *map(naming.after, state.values())):
+    left = [naming.after(name) for name in (*_written(program, user), *state.values())]
+    for label in (*labels, *left):
         op.reserve(label)
     with frameworks.torch().no_grad():
         lower(calls.of(program.graph, names), rule, values, target)
     results = _user_results(program, calls.results_of(program.graph, names))
     outputs = []
+    labels += [naming.after(name) for name in _written(program, user)]
     labels += [naming.after(s.target) for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"]
     for label, result in zip(labels, results, strict=True):
         if label and result is not None and not isinstance(result, str):
@@ -138,9 +140,16 @@ def _refused(label: str, reason: str) -> ConversionError:
 
 
 def _user_results(program: Any, results: tuple[Any, ...]) -> list[Any]:
-    """What the user's forward returns, then what it leaves in its buffers."""
+    """What the user's forward returns, then what it leaves in its inputs and in its buffers."""
     kinds = [s.kind.name for s in program.graph_signature.output_specs]
-    return [r for wanted in ("USER_OUTPUT", "BUFFER_MUTATION") for r, kind in zip(results, kinds, strict=True) if kind == wanted]
+    order = ("USER_OUTPUT", "USER_INPUT_MUTATION", "BUFFER_MUTATION")
+    return [r for wanted in order for r, kind in zip(results, kinds, strict=True) if kind == wanted]
+
+
+def _written(program: Any, labels: dict[str, str]) -> list[str]:
+    """The inputs that the program writes into: a caller of ONNX gets what is left there as outputs."""
+    specs = program.graph_signature.output_specs
+    return [labels.get(s.target, s.target) for s in specs if s.kind.name == "USER_INPUT_MUTATION"]
 
 
 def _state(program: Any) -> dict[str, str]:

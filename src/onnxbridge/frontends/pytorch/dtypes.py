@@ -76,11 +76,12 @@ def in_order(tensor: Any) -> bool:
 
 
 def tensor(value: Any, like: Any = None) -> Any:
-    """A NumPy array or scalar as a tensor, complex where the dtype it is to be `like` is; tensors pass."""
+    """A NumPy array or scalar as a tensor; pairs as complex numbers where the dtype it is to be `like` is; other tensors pass."""
     torch = frameworks.torch()
+    pairs = isinstance(like, torch.dtype) and like.is_complex
     if isinstance(value, torch.Tensor):
-        return value
-    if isinstance(like, torch.dtype) and like.is_complex:
+        return torch.view_as_complex(value) if pairs and not value.is_complex() else value
+    if pairs:
         return torch.view_as_complex(torch.from_numpy(np.ascontiguousarray(value)))
     made = np.asarray(value)
     for name, (bits, kind) in _BITS.items():

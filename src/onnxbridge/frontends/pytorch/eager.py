@@ -18,7 +18,7 @@ from onnxbridge.plugins import Arrays, Run
 def runner(source: Any) -> Run:
     """The source, loaded once, as a function; in evaluation mode, the weights untouched.
 
-    Buffers that the model writes are inputs and outputs, as in the hub model.
+    Buffers that the model writes are inputs and outputs, and inputs that it writes are outputs too, as in the hub model.
     """
     torch = frameworks.torch()
     containers.register()
@@ -30,7 +30,8 @@ def runner(source: Any) -> Run:
     def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         with torch.no_grad(), capture.quiet():
             state = _state_among(module, feeds, source)
-            given = {name: value for name, value in feeds.items() if name not in state}
+            given = {name: dtypes.tensor(value) for name, value in feeds.items() if name not in state}
+            before = {name: tensor._version for name, tensor in given.items()}
             args, kwargs = _arguments(opened, given) if exported else _by_name(module, given, source)
             if scripted:
                 result, left = script.called(module, args, kwargs, {n: dtypes.tensor(feeds[n]) for n in state})
@@ -38,6 +39,7 @@ def runner(source: Any) -> Run:
                 with _holding(module, {n: feeds[n] for n in state}), _evaluating(module, exported):
                     result = module(*args, **kwargs)
                     left = {n: module.get_buffer(n) for n in state}
+            left = {n: tensor for n, tensor in given.items() if tensor._version != before[n]} | left  # it wrote into these
         return outputs_of(result, feeds) | {naming.after(n): np.array(dtypes.array(t)) for n, t in left.items()}
 
     return run

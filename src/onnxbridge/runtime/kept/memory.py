@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -112,5 +112,8 @@ def _collect(value: Any, found: dict[int, Array], seen: set[int]) -> None:
             todo += value.values()
         elif isinstance(value, list | tuple | set | frozenset):
             todo += value
-        elif is_dataclass(value) and not isinstance(value, type):
-            todo += [getattr(value, f.name) for f in fields(value)]
+        elif isinstance(value, functools.partial):
+            todo += [value.func, *value.args, *value.keywords.values()]
+        elif type(value).__module__.startswith("onnxbridge."):
+            names = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
+            todo += [*getattr(value, "__dict__", {}).values(), *(getattr(value, name, None) for name in names)]

@@ -17,6 +17,19 @@ def test_case(case):
     standard_cases.check(case, backend)
 
 
+PREVIEW = sorted(n for n in standard_cases.node_cases.cases(lowest=1) if n.startswith(("test_flexattention", "test_gradient_of")))
+
+
+@pytest.mark.parametrize("name", [n for n in PREVIEW if not n.endswith("_expanded")])
+def test_case_of_a_domain_that_is_tried_out(name):
+    standard_cases.check(standard_cases.node_cases.cases(lowest=1)[name], backend)
+
+
+@pytest.mark.parametrize("name", ["test_top_k_uint64", "test_pow_types_float32_uint64"])
+def test_numbers_that_are_carried_as_negative_ones(name):
+    standard_cases.check(standard_cases.node_cases.cases()[name], backend)
+
+
 def test_listed_failures_are_run():
     assert set(FAILURES) <= {p.id for p in CASES}
 

@@ -65,8 +65,8 @@ class Executor:
 
                 model, known = self._model, self._known
                 if self._entry is not None and known is not None:
-                    model = known.path
-                    if identity.of(model, store.most()) != known:
+                    model, there = known.path, identity.of(known.path, store.most())
+                    if there is None or there.content != known.content:
                         raise UsageError(f"{model}: was changed since this executor was made; make another one.")
                 self._compiled_model = Compiled(model, self._wide, self._limits, known)
             return self._compiled_model

@@ -22,10 +22,14 @@ Source = tuple[str, int, int]  # a file of Python source, when it was changed, a
 
 
 class Identity(NamedTuple):
-    """A model's file as it was at one moment; `key` stands for its bytes and for everything that is not in a file."""
+    """A model's file as it was at one moment.
+
+    `content` is the SHA-256 of its bytes, `key` stands for these and for everything that is not in a file.
+    """
 
     path: str
     key: str
+    content: bytes
     seen: tuple[int, ...]
 
 
@@ -46,7 +50,7 @@ def of(path: str | os.PathLike[str], most: int) -> Identity | None:
     except (OSError, TypeError, ValueError):
         return None
     found.update(digest.digest())
-    return Identity(name, found.hexdigest()[:32], seen(facts))
+    return Identity(name, found.hexdigest()[:32], digest.digest(), seen(facts))
 
 
 def seen(facts: os.stat_result) -> tuple[int, ...]:

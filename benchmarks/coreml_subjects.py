@@ -158,7 +158,7 @@ def _attacut(wheels: Path, kind: str) -> Made:
     sys.path.insert(0, str(wheels / "attacut"))
     folder = wheels / "attacut" / "attacut" / "artifacts" / kind
     told = dict(line.split(": ", 1) for line in (folder / "params.yml").read_text().strip().splitlines())
-    weights = torch.load(folder / "model.pth", weights_only=True)
+    weights = torch.load(folder / "model.pth", weights_only=True, map_location="cpu")
     tables = {"num_tokens": "embeddings"}
     if kind == "attacut-sc":
         tables = {"num_char_tokens": "ch_embeddings", "num_tokens": "sy_embeddings"}

@@ -158,7 +158,8 @@ def _lower_one(call: Call, rules: Rules, values: Values, target: Target) -> tupl
         except ConversionError as e:
             if refusal is None:
                 needs = ", ".join(sorted({f"{p.op} ({p.reason})" for p in e.problems}))
-                refusal = Unsupported(f"no rule, and its expansion needs {needs}")
+                hint = next((p.hint for p in e.problems if p.hint), "")
+                refusal = Unsupported(f"no rule, and its expansion needs {needs}", hint)
         except Unsupported as e:  # the target cannot name or type the results
             refusal = refusal or e
     if refusal is None:

@@ -23,6 +23,7 @@ from onnxbridge.backends.coreml.quiet import quiet
 from onnxbridge.backends.coreml.ranges import ranges
 from onnxbridge.backends.coreml.types import is_float
 from onnxbridge.errors import ConversionError, Problem, Source
+from onnxbridge.hub import calls
 from onnxbridge.lowering import Body, Call
 
 CPU, GPU, ALL = "CPU", "GPU, CPU", "Neural Engine, GPU, CPU"
@@ -46,7 +47,7 @@ class Line:
     Attributes:
         op, where: the operator, and where the user's source has it.
         how: "native" for one MIL operator, "composed" for several, "expanded" in simpler ONNX operators first, "folded" where
-            it is known when converting, "refused".
+            it is known when converting, "refused", "unseen" for one that reads what a refused one gives.
         mil: the MIL operators, in order.
         dtype: "fp16", "fp32", "int32", "bool", or "" where nothing is computed.
         units: where it is likely to run, fastest first.
@@ -104,7 +105,7 @@ class _Watching(MilTarget):
 
 @quiet()
 def explain(backend: Any, model: ir.Model, options: Mapping[str, Any]) -> list[Line]:
-    """A line for each operator of the graph, in its order; those that are refused come last."""
+    """A line for each operator of the graph, in its order; those behind a refused one and the refused ones come last."""
     asked = backend.asked(**options)
     watching: list[_Watching] = []
 
@@ -124,7 +125,10 @@ def explain(backend: Any, model: ir.Model, options: Mapping[str, Any]) -> list[L
                 wide(op)
     written = watching[0].written if watching else []
     lines = [_line(call, expanded, made, asked.precision, wide) for call, expanded, made in written]
-    return lines + [_refused(p, place) for p in problems for place in p.places or (Source(),)]
+    refused = [_refused(p, place) for p in problems for place in p.places or (Source(),)]
+    seen, places = {call.outputs for call, _, _ in written}, {line.where for line in refused}
+    behind = [c for c in calls.of(model.graph) if refused and c.outputs not in seen and c.where not in places]
+    return lines + [Line(c.op, c.where, "unseen", note="reads what a refused operator gives") for c in behind] + refused
 
 
 def _refused(problem: Problem, place: Source) -> Line:
@@ -168,7 +172,7 @@ def table(lines: list[Line]) -> str:
     """The lines as text: one for all operators of which the same becomes, the largest group first."""
     groups: dict[tuple[str, ...], int] = {}
     for line in lines:
-        mil = ", ".join(_counted(line.mil)) if line.how != "refused" else ""
+        mil = ", ".join(_counted(line.mil)) if line.how not in ("refused", "unseen") else ""
         key = (line.op, line.how, mil, line.dtype, line.units, line.note)
         groups[key] = groups.get(key, 0) + 1
     rows = [("operator", "n", "becomes", "", "type", "likely on")]

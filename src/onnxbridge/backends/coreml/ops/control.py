@@ -102,7 +102,7 @@ def _while(M, cond, v_initial, body):
     lists = []
     for value in probe:
         if not fixed(value) or isinstance(value, list):
-            raise Unsupported("stacks results of a dynamic size")
+            raise Unsupported("stacks results of a dynamic size", "give the inputs fixed shapes")
         lists.append(
             mb.make_list(
                 init_length=1,

@@ -118,6 +118,15 @@ def test_it_trains_compiles_to_a_program_and_is_saved(trip, tmp_path):
     assert losses[0] > losses[1] > losses[2]
 
 
+def test_it_is_compiled(trip):
+    _, inputs, back = trip
+    recurrent = any(isinstance(m, nn.RNNBase) for m in back.modules())  # torch.compile leaves these as they are
+    compiled = torch.compile(back, backend="aot_eager", fullgraph=not recurrent)
+    with torch.no_grad():
+        for ours, theirs in zip(flat(compiled(*inputs)), flat(back(*inputs)), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
 def test_tied_weights_are_one_parameter(tmp_path):
     module = Text().eval()
     made = onnxbridge.convert(module, "pytorch", inputs=(torch.arange(14).reshape(2, 7),), verify=False).model

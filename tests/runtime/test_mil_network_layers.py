@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as F
 from mil_build import agrees, ct
 
-from onnxbridge.errors import ConversionError, UnsafeFileError
+from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError
 from onnxbridge.runtime.mil import Interpreter
 from onnxbridge.runtime.mil.network import custom, weights
 from onnxbridge.runtime.mil.network.ops import rule
+from onnxbridge.runtime.mil.values import Values
 
 from coremltools.models import datatypes  # isort: skip
 from coremltools.models.neural_network import NeuralNetworkBuilder  # isort: skip
@@ -205,3 +206,21 @@ def test_categories_are_drawn_by_their_probabilities():
     drawn = Interpreter(builder.spec).run({"x": np.float32([[0.2, 0.5, 0.3]])})["y"]
     assert drawn.shape == (1, 20000)
     np.testing.assert_allclose(np.bincount(drawn.astype(int).ravel(), minlength=3) / 20000, [0.2, 0.5, 0.3], atol=0.02)
+
+
+def test_sums_along_an_axis_that_a_blob_tells():
+    features = [("x", datatypes.Array(3, 4)), ("axis", datatypes.Array(1))]
+    builder = NeuralNetworkBuilder(features, [("y", None)], disable_rank5_shape_mapping=True)
+    builder.add_cumsum("c", ["x", "axis"], "y")
+    x = draw(3, 4)
+    found = Interpreter(builder.spec).run({"x": x, "axis": np.float32([1])})["y"]
+    np.testing.assert_allclose(found, np.cumsum(x, 1), rtol=1e-5)
+
+
+def test_a_constant_without_numbers_is_bounded_before_it_is_made():
+    value = ct.proto.MIL_pb2.Value()
+    value.type.tensorType.dataType = ct.proto.MIL_pb2.DataType.Value("FLOAT32")
+    value.type.tensorType.dimensions.add().constant.size = 1 << 45
+    value.immediateValue.tensor.SetInParent()
+    with pytest.raises(LimitError, match="the budget"):
+        Values("").read(value)

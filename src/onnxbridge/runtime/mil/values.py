@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.frameworks import coremltools
+from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.mil.program import Array, Type
 
 # MIL's names of types, the NumPy type that holds an element, and the reader's method for a blob
@@ -92,6 +93,7 @@ class Values:
         name, kind = type_name(declared), tensor_type(declared)
         field = tensor.WhichOneof("value")
         if field is None:
+            claim(_fixed(kind), kind.dtype)
             return np.zeros(_fixed(kind), kind.dtype)
         values = getattr(tensor, field).values
         if name == "STRING":

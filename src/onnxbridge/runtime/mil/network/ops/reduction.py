@@ -47,5 +47,7 @@ def arg_min(mil, x, *, axis=0, removeDim=False):
 
 
 @rule("cumSum")
-def cum_sum(mil, x, *, axis=0, excludeFinalSum=False, reverse=False):
+def cum_sum(mil, x, axis_blob=None, *, axis=0, excludeFinalSum=False, reverse=False):
+    if axis_blob is not None:
+        axis = mil.cast(x=mil.squeeze(x=axis_blob), dtype="int32")
     return mil.cumsum(x=x, axis=axis, exclusive=excludeFinalSum, reverse=reverse)

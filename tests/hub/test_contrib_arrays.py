@@ -168,6 +168,15 @@ def test_what_is_finite():
     assert run("IsAllFinite", [good, bad], isinf_only=1)[0]
 
 
+def test_whole_numbers():
+    a, b, scale, zero = codes(2, 3, 4), codes(4), np.array(0.05, np.float32), np.array(9, np.uint8)
+    wide = a.astype(np.int32)
+    close(run("MulInteger", [a, zero, b, None])[0], (wide - 9) * b.astype(np.int32))
+    close(run("ReduceSumInteger", [a], axes=[1, -1], keepdims=0)[0], a.astype(np.uint32).sum((1, 2), dtype=np.uint32))
+    mean = run("QLinearReduceMean", [a, scale, zero, scale, zero], axes=[2], keepdims=1)[0]
+    close(mean, np.clip(np.round((wide - 9).mean(2, keepdims=True)) + 9, 0, 255).astype(np.uint8))
+
+
 def test_rows_of_a_table():
     close(run("TorchEmbedding", [X[0], np.array([2, 0])])[0], X[0][[2, 0]])
 

@@ -47,7 +47,8 @@ NO_DEFAULT = {"ParametricSoftplus", "ScaledTanh"}  # the schema tells none, and 
 ELSEWHERE = (
     "BiasAdd BiasDropout BiasSoftmax BiasSplitGelu BitmaskDropout ComplexMul ComplexMulConj FusedMatMulActivation GemmFastGelu "
     "GroupNorm IsAllFinite NhwcConv NhwcFusedConv SkipGroupNorm TorchEmbedding MatMulNBitsMlp MatMulNBitsQkv MatMulBnb4 "
-    "GatherBlockQuantized GroupQueryAttention SimplifiedLayerNormalization DynamicSlice"
+    "QLinearReduceMean ReduceSumInteger MulInteger GatherBlockQuantized GroupQueryAttention "
+    "SimplifiedLayerNormalization DynamicSlice"
 )
 
 

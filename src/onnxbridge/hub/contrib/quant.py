@@ -70,6 +70,29 @@ def qlinear_where(op, condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_po
     return _coded(op, chosen, z_scale, z_zero_point, X)
 
 
+@contrib(MICROSOFT + "QLinearReduceMean")
+def qlinear_reduce_mean(
+    op, data, data_scale, data_zero_point=None, reduced_scale=None, reduced_zero_point=None, *, axes, keepdims
+):  # fmt: skip
+    mean = op.ReduceMean(_real(op, data, data_scale, data_zero_point), [int(a) for a in axes], keepdims=keepdims)
+    return _coded(op, mean, reduced_scale, reduced_zero_point, data)
+
+
+@contrib(MICROSOFT + "ReduceSumInteger")
+def reduce_sum_integer(op, data, *, axes, keepdims):
+    wide = op.Cast(data, to=12 if data.dtype.name.startswith("UINT") else 6)
+    return op.ReduceSum(wide, [int(a) for a in axes], keepdims=keepdims)
+
+
+@contrib(MICROSOFT + "MulInteger")
+def mul_integer(op, A, A_zero_point=None, B=None, B_zero_point=None):
+    def apart(v, zero_point):
+        wide = op.Cast(v, to=6)
+        return wide if zero_point is None else op.Sub(wide, op.Cast(zero_point, to=6))
+
+    return op.Mul(apart(A, A_zero_point), apart(B, B_zero_point))
+
+
 @contrib(MICROSOFT + "QLinearAveragePool")
 def qlinear_average_pool(
     op, X, x_scale, x_zero_point=None, y_scale=None, y_zero_point=None, *, auto_pad="NOTSET", ceil_mode=0, channels_last=0,

@@ -32,7 +32,7 @@ _REASONS: dict[tuple[str, str], str] = {
     _RARE: "BifurcationDetector AttnLSTM WordConvEmbedding DynamicTimeWarping SparseToDenseMatMul MurmurHash3 "
     "NGramHashMapping GemmaRotaryEmbedding MatMulInteger16",
     _BODY: "GatedDeltaNet GatedRelativePositionBias RelativePositionBias Rfft Irfft HyperConnectionPostMix HyperConnectionPreMix "
-    "EngramGate LinearAttention CausalConvWithState MoE QMoE Tokenizer MulInteger ReduceSumInteger QLinearReduceMean",
+    "EngramGate LinearAttention CausalConvWithState MoE QMoE Tokenizer",
 }
 REFUSED: dict[str, tuple[str, str]] = {f"com.microsoft::{op}": why for why, ops in _REASONS.items() for op in ops.split()}
 

@@ -72,6 +72,16 @@ def test_results_belong_to_the_caller():
         np.testing.assert_array_equal(a, b)
 
 
+def test_what_shapes_determine_is_not_overwritten_by_the_steps_before_it():
+    """The memory of the first steps is free when it is worked out, and is written again when the run is played."""
+    text = """agraph (float[40,50] x) => (float[40,50] y) {
+        a = Tanh(x) b = Sigmoid(a) c = MatMul(b, w) s = Shape(c) o = ConstantOfShape(s) p = Cos(o) q = Tanh(p)
+        d = MatMul(c, w) e = Tanh(d) f = MatMul(e, w) y = Add(f, q) }"""
+    executor = Executor(model(text, w=draw(50, 50)))
+    for _ in range(4):
+        same(executor, {"x": draw(40, 50)})
+
+
 def test_steps_that_python_runs_between_machine_code():
     text = """agraph (float[4,30] x, int64[5] at) => (float[4,9] y, float[5,9] z) {
         a = MatMul(x, w) b = CumSum(a, one) c = Add(b, a) d = Tanh(c) g = Gather<axis = 0>(d, at)

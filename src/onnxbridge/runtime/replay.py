@@ -110,7 +110,7 @@ def record(
             if known and (read <= fixed or step.op in _SHAPES):
                 fixed.update(targets)
                 for t in targets:
-                    made.frame[t] = frame[t]
+                    frame[t] = made.frame[t] = here.apart(frame[t])
             elif step.native and notes.calls and not notes.beside and all(here.holds(frame[t]) for t in targets):
                 runs = "machine code"
                 if not items or not isinstance(items[-1], _Row):
@@ -181,6 +181,10 @@ class _Spans:
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, np.ndarray) and (not value.size or self._find(address(value)) is not None)
+
+    def apart(self, value: Any) -> Any:
+        """A value that stays for good: not in memory that calls before it use each time."""
+        return value.copy(order="K") if isinstance(value, np.ndarray) and value.size and self.holds(value) else value
 
     def view(self, value: Any) -> Any:
         """An array of the recording's memory that does not keep it from being used again."""

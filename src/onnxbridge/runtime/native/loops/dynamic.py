@@ -90,7 +90,7 @@ def centred(sums, out, rows, columns, rest, factor, shift, chunk, unit, part):
         if factor != 0:
             y = floats(out + 4 * r * columns)
             for j in range(columns):
-                y[j] = _F(s[j] - w[j] * total) * f[j] + b[j]
+                y[j] = _F(np.int32(s[j] - w[j] * total)) * f[j] + b[j]
         else:
             z = ints(out + 4 * r * columns)
             for j in range(columns):

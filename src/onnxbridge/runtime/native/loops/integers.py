@@ -34,20 +34,20 @@ def ended(kind, sums, out, count, offset, factor, shift, zero, low, high):
     if kind == 0:
         y = floats(out)
         for i in range(count):
-            t = _F(s[i] + o[i]) * f[i] + b[i]
+            t = _F(np.int32(s[i] + o[i])) * f[i] + b[i]
             t = low if t < low else t
             y[i] = high if t > high else t
         return
     u, v, plus = octets(out), signed(out), _F(zero)
     if kind == 1:
         for i in range(count):
-            t = np.rint(_F(s[i] + o[i]) * f[i] + b[i]) + plus
+            t = np.rint(_F(np.int32(s[i] + o[i])) * f[i] + b[i]) + plus
             t = low if t < low else t
             t = high if t > high else t
             u[i] = np.uint8(np.int32(t))
     else:
         for i in range(count):
-            t = np.rint(_F(s[i] + o[i]) * f[i] + b[i]) + plus
+            t = np.rint(_F(np.int32(s[i] + o[i])) * f[i] + b[i]) + plus
             t = low if t < low else t
             t = high if t > high else t
             v[i] = np.int8(np.int32(t))

@@ -47,7 +47,7 @@ def _out(value: Any, dtype: ir.DataType | None) -> Any:
     return array.astype(dtype.numpy()) if dtype in dtypes.NARROW else array
 
 
-_TRIES = 3
+_TRIES = 2
 """How many sizes are tried of a module that torch.export refuses: one may have met a case that is special only there."""
 
 

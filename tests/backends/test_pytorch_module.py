@@ -195,6 +195,20 @@ def test_a_recurrent_layer_is_saved_for_any_batch_and_any_number_of_steps(kind, 
         torch.testing.assert_close(loaded(given), module(given))
 
 
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_a_state_of_another_batch_is_an_error(op):
+    """PyTorch's kernels would read behind its end. Weights that are an input keep this from being a layer, which looks itself."""
+    hub, gates = Builder(), {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    x, w = hub.input("x", ir.DataType.FLOAT, [3, None, 4]), hub.input("w", ir.DataType.FLOAT, [1, gates * 5, 4])
+    h = hub.input("h", ir.DataType.FLOAT, [1, None, 5])
+    more = {"linear_before_reset": 1} if op == "GRU" else {}
+    y = getattr(hub, op)(x, w, hub.constant(weights(1, gates * 5, 5), "r"), None, None, h, hidden_size=5, outputs=2, **more)
+    module = backend.from_hub(hub.model([x, w, h], [hub.output(y[0], "y")]))
+    assert module(torch.ones(3, 4, 4), torch.ones(1, gates * 5, 4), torch.zeros(1, 4, 5)).shape == (3, 1, 4, 5)
+    with pytest.raises(RuntimeError, match="expand"):
+        module(torch.ones(3, 4, 4), torch.ones(1, gates * 5, 4), torch.zeros(1, 3, 5))
+
+
 def test_a_network_that_halves_images_of_any_size_is_saved(tmp_path, capfd):
     op = Builder()
     x = h = op.input("x", ir.DataType.FLOAT, ["N", 3, "H", "W"])

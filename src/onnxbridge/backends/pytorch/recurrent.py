@@ -38,8 +38,10 @@ class _Step:
 
     @property
     def states(self) -> tuple[Any, ...]:
+        """The first states as they were given; modules look at their sizes by themselves."""
         given = self.node.args[1]
-        return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        states = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        return tuple(s.args[0] if isinstance(s, fx.Node) and s.target == "expand" else s for s in states)
 
     def result(self, index: int) -> list[fx.Node]:
         """The nodes that take one of the results."""

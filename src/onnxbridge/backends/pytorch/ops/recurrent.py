@@ -85,9 +85,11 @@ class _Layer:
         return torch.cat([blocks[i * self.hidden : (i + 1) * self.hidden] for i in order])
 
     def state(self, initial):
+        shape = (self.directions, self.X.shape[1 - self.time], self.hidden)
         if initial is None:
-            return self.X.new_zeros((self.directions, self.X.shape[1 - self.time], self.hidden))
-        return initial.transpose(0, 1) if self.batch_first else initial
+            return self.X.new_zeros(shape)
+        # PyTorch's kernels do not look at the sizes of states, and would read behind the end of smaller ones.
+        return (initial.transpose(0, 1) if self.batch_first else initial).expand(shape)
 
     def rest(self):
         """The kernels' other arguments: weights, biased, layers, dropout, training, bidirectional, batch first."""

@@ -20,9 +20,9 @@ _ABANDONED = 3600  # seconds after which a half-written file is taken for one wh
 
 
 def bound() -> int:
-    """How many bytes all entries may take: ONNXBRIDGE_KEEP in MiB, 4096 by default; 0 keeps nothing."""
+    """How many bytes all entries may take: ONNXBRIDGE_KEEP in MiB, 2048 by default; 0 keeps nothing."""
     given = os.environ.get("ONNXBRIDGE_KEEP", "")
-    return (int(given) if given.isdigit() else 4096) << 20
+    return (int(given) if given.isdigit() else 2048) << 20
 
 
 def most() -> int:

@@ -1,4 +1,4 @@
-"""Operators of libraries' own without a rule: kept as ONNX functions where their code can be traced, else refused with a way out."""
+"""Operators of libraries' own without a rule: kept as ONNX functions where their code can be traced, else refused."""
 
 from __future__ import annotations
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx.parser
 import onnx_ir as ir
+import pytest
 
+import onnxbridge
+from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.hub import passes
 from onnxbridge.hub.builder import Builder
 from onnxbridge.runtime.executor import Executor
@@ -60,3 +65,31 @@ def test_a_reshape_keeps_its_batch_and_flattens_the_rest():
     assert settled(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), np.array([4, 5]), axis=0))) == [0, 0, 4, 5]
     swapped = settled(split, lambda op, x: op.Reshape(x, op.Concat(size(op, x, 1), size(op, x, 0), np.array([20]), axis=0)))
     assert swapped is None, "two sizes that are not where they were stay computed"
+
+
+BRANCHES = """<ir_version: 10, opset_import: ["" : 21]>
+    agraph (bool one, float[2,3] x) => (float[k] y) {
+        y = If(one) <then_branch = a () => (float[m] u) { u = Squeeze(x, axes) },
+                     else_branch = b () => (float[n] v) { v = Reshape(x, flat) }> }"""
+
+
+def _parsed(text, **weights):
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in weights.items())
+    return proto
+
+
+def test_a_branch_that_is_not_taken_need_not_fit_the_sizes():
+    proto = _parsed(BRANCHES, axes=np.array([0]), flat=np.array([-1]))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    made = onnxbridge.convert(proto, "onnx", verify=False).model
+    assert [n.op_type for n in made.graph.node] == ["If"]
+    np.testing.assert_array_equal(Executor(proto).run(None, {"one": np.array(False), "x": x})[0], x.ravel())
+
+
+def test_what_contradicts_itself_is_the_files_or_the_callers_fault():
+    text = '<ir_version: 10, opset_import: ["" : 21]> agraph (float[{}] x) => (float[k] y) {{ y = Squeeze(x, axes) }}'
+    with pytest.raises(UnsafeFileError, match="Dimension of input 0 must be 1 instead of 2"):
+        onnxbridge.convert(_parsed(text.format("2,3"), axes=np.array([0])), "onnx", verify=False)
+    with pytest.raises(UsageError, match="inputs of these sizes"):
+        onnxbridge.convert(_parsed(text.format("a,b"), axes=np.array([0])), "onnx", inputs="x:float32[2,3]", verify=False)

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxbridge.errors import UsageError
-from onnxbridge.hub import io, opset, passes
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.hub import inference, io, opset, passes
 from onnxbridge.hub.recognise import recognise
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
@@ -45,7 +45,12 @@ class OnnxFrontend:
         _take_weights_from_inputs(model.graph)
         _forget_placeholders(model.graph)
         _set_shapes(model, inputs)
-        passes.infer(model)
+        try:
+            passes.infer(model)
+        except inference.Contradiction as e:
+            if inputs is None:
+                raise UnsafeFileError(f"the model contradicts itself: {e}") from e
+            raise UsageError(f"the model does not take inputs of these sizes: {e}") from e
         return model
 
     def runs_here(self) -> bool:

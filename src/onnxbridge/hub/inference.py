@@ -169,8 +169,15 @@ def body_inputs(
 Known = Callable[[ir.Value], np.ndarray[Any, Any] | None]
 
 
+class Contradiction(TypeError):
+    """Inputs of a node that the standard does not allow together."""
+
+
 def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None) -> None:
     """Set dtypes and shapes of the node's outputs, as far as the standard's inference tells them.
+
+    Raises:
+        Contradiction: if its inputs do not fit together.
 
     `known` may tell more inputs than those that are constants: sizes that were worked out of such.
     """
@@ -259,7 +266,7 @@ def _ask(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Told
     try:
         told = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as e:
-        raise TypeError(f"{node.op_type}: {str(e).strip().splitlines()[0]}") from e
+        raise Contradiction(f"{node.op_type}: {str(e).strip().splitlines()[0]}") from e
     found: Told = []
     for label in outputs:
         if label not in told:

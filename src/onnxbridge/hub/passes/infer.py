@@ -24,24 +24,29 @@ def infer(model: ir.Model) -> None:
     _infer_graph(model.graph, contrib.Writing(contrib.names_in(model)) if contrib.present(model) else None)
 
 
-def _infer_graph(graph: ir.Graph, foreign: Writing | None) -> None:
+def _infer_graph(graph: ir.Graph, foreign: Writing | None, branch: bool = False) -> None:
+    """A branch that is not taken for these sizes may hold what does not fit them: there the shapes stay open."""
     for node in list(graph):
         if foreign is not None and foreign.put(graph, node):
             continue
-        _infer_bodies(node, foreign)
+        _infer_bodies(node, foreign, branch)
         settle(node)
         declared = [(o.type, o.shape) for o in node.outputs]
         try:
             inference.infer(schema_of(node.op_type, node.domain), node)
         except ValueError:  # a custom operator: what the file declares has to do
             continue
+        except inference.Contradiction as e:
+            if not branch:
+                raise inference.Contradiction(f"node {node.name!r}: {e}") from e
+            inference.by_type_variable(schema_of(node.op_type, node.domain), node)
         for output, (kind, shape) in zip(node.outputs, declared, strict=True):
             output.type = output.type or kind
             output.shape = more_known(output.shape, shape)
         _fold(graph, node)
 
 
-def _infer_bodies(node: ir.Node, foreign: Writing | None) -> None:
+def _infer_bodies(node: ir.Node, foreign: Writing | None, branch: bool) -> None:
     for attr in node.attributes.values():
         if attr.type != ir.AttributeType.GRAPH:
             continue
@@ -49,7 +54,7 @@ def _infer_bodies(node: ir.Node, foreign: Writing | None) -> None:
         if node.op_type == "Loop":
             for inner, (_, outer) in zip(body.inputs, inference.body_inputs("Loop", node.inputs), strict=False):
                 inner.type = inner.type or outer.type
-        _infer_graph(body, foreign)
+        _infer_graph(body, foreign, branch or node.op_type == "If")
 
 
 def more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:

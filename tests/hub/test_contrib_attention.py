@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_contrib import BIAS, PAST, QKV, WEIGHTS, Fixed, codes, judged, model
+from test_contrib import BIAS, PAST, QKV, WEIGHTS, Fixed, codes, judged, largest, model
 
 from onnxbridge.runtime import Executor
 
@@ -67,7 +67,7 @@ def agree(op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any], toler
     for got, expected in zip(Executor(m).run(None, feeds), judged(m, feeds), strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
         got, expected = got.astype(np.float32), expected.astype(np.float32)
-        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * (1 + np.abs(expected).max()))
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * (1 + largest(expected)))
 
 
 @pytest.mark.parametrize(("op", "inputs", "outputs", "attrs"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])

@@ -204,8 +204,12 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
             v.shape = None if dims is None else ir.Shape(dims)
     if any(v.dtype is None for v in node.outputs):
         by_type_variable(schema, node)
+    if node.op_type in _SHAPED_AS_INPUT and node.inputs[0] is not None:
+        node.outputs[0].shape = node.inputs[0].shape
 
 
+# onnx infers no shape of these, which the standard says is that of their input
+_SHAPED_AS_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 Told = list[tuple[ir.TypeProtocol | None, list[int | ir.SymbolicDim] | None]]
 _told: dict[Hashable, Told] = {}
 _MOST_TOLD = 8192

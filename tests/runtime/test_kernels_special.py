@@ -26,3 +26,10 @@ def test_erf_of_odd_arrays(kind):
     assert erf(np.zeros((3, 0), kind)).shape == (3, 0)
     x = np.linspace(-3, 3, 40000, dtype=kind).reshape(200, 200)
     np.testing.assert_array_equal(erf(x.T), erf(x).T)
+
+
+def test_erf_ends_at_one():
+    """Gelu multiplies 1 + erf by its argument, however large that is."""
+    x = np.array([-3e38, -np.inf, -1e6, -4, 4, 1e6, np.inf], np.float32)
+    np.testing.assert_array_equal(erf(x), np.sign(x))
+    assert np.isnan(erf(np.array([np.nan], np.float32)))[0]

@@ -66,16 +66,21 @@ def erf(x: Array) -> Array:
     return y.astype(x.dtype).reshape(x.shape)
 
 
+_ONE = np.float32(3.925)  # from here on float32 has no number nearer to erf than 1
+
+
 def _single_erf(x: Array) -> Array:
     flat = np.ascontiguousarray(x).reshape(-1)
     y = np.empty_like(flat)
     for start in range(0, flat.size, _BLOCK):
-        part = np.clip(flat[start : start + _BLOCK], np.float32(-3.925), np.float32(3.925))
+        block, out = flat[start : start + _BLOCK], y[start : start + _BLOCK]
+        part = np.clip(block, -_ONE, _ONE)
         square = part * part
         ratio = _horner(_SINGLE, square)
         ratio /= _horner(_SINGLE_OVER, square)
         ratio *= part
-        np.clip(ratio, np.float32(-1), np.float32(1), out=y[start : start + _BLOCK])
+        np.clip(ratio, np.float32(-1), np.float32(1), out=out)
+        np.copyto(out, np.sign(block), where=np.abs(block) >= _ONE)  # one unit less, times a large number, is far from 0
     return y.reshape(x.shape)
 
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import drive, machine, share
+from onnxbridge.runtime.native import drive, machine, share, sharing
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)
@@ -139,6 +139,8 @@ CASES = {
              (300, 40)),
     "attention": ("""agraph (float[2,3,17,8] x) => (float[a,b,c,d] y) { t = Transpose<perm = [0,1,3,2]>(x) s = MatMul(x, t)
                   p = Softmax(s) u = MatMul(p, x) y = LayerNormalization(u, w) }""", {"w": draw(8)}, (2, 3, 17, 8)),
+    "picture": ("""agraph (float[2,3,19,18] x) => (float[a,b,c,d] y, float[e,f,g,h] z) { y = Conv<pads = [1,2,0,3]>(x, w)
+                z = MaxPool<kernel_shape = [2,2]>(x) }""", {"w": draw(70, 3, 3, 3)}, (2, 3, 19, 18)),
     "pools": ("""agraph (float[1,20,19,18] x) => (float[a,b,c,d] y) { u = MaxPool<kernel_shape = [3,3]>(x)
               v = AveragePool<kernel_shape = [3,3], pads = [1,1,1,1]>(u) l = LRN<size = 5>(v)
               n = BatchNormalization(l, w, w, w, one) y = Concat<axis = 1>(n, u) }""",
@@ -159,6 +161,21 @@ def test_threads_share_the_work(name, crew):
     for _ in range(3):
         same(executor, {"x": draw(*shape)}, atol=1e-4)
     assert any(units > 1 for item in executor._compiled._recording.items for _, _, units in getattr(item, "rows", []))
+
+
+def test_helpers_that_do_not_come_to_an_end_are_fetched(crew, monkeypatch):
+    monkeypatch.setattr(sharing, "_PATIENCE", -(10**12))  # whenever there is something to wait for
+    drive._functions.cache_clear()
+    try:
+        for name in ("conv", "lstm"):
+            text, weights, shape = CASES[name]
+            executor = Executor(model(text, **weights))
+            for _ in range(30):
+                same(executor, {"x": draw(*shape)}, atol=1e-4)
+        assert drive._crew.gate[4] == 0  # and sent back
+    finally:
+        monkeypatch.undo()
+        drive._functions.cache_clear()
 
 
 def test_two_callers_at_once(crew):

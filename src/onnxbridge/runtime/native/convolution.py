@@ -221,7 +221,8 @@ def _framed(x: Array, pads: Sequence[tuple[int, int]], pool: Pool) -> Array:
     n, c, h, w = x.shape
     y = pool.empty((n, h + top + bottom, w + left + right, c))
     spec, where = numbers(*(s // 4 for s in x.strides), top, bottom, left, right)
-    loop("layout", "framed")(address(x), address(y), n, c, h, w, where)
+    chunk, units = chunks(n * y.shape[1], y.shape[2] * c)
+    loop("layout", "framed")(address(x), address(y), n, c, h, w, where, chunk, units=units)
     return y
 
 

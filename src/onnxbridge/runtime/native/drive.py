@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxbridge.runtime.native import sharing
+from onnxbridge.runtime.native.link import found
 from onnxbridge.runtime.native.machine import assembled, kept, loaded, symbol, triple
 
 if TYPE_CHECKING:
@@ -26,139 +28,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 COLUMNS = 3  # function, arguments, pieces
-STATE = 16  # int64s between the counters of two calls: two cache lines
-
-_TEXT = """
-declare void @onnxbridge_yield()
-declare void @PAUSE
-
-define void @onnxbridge_pieces(i64 %function, ptr %arguments, i64 %units) {
-entry:
- %f = inttoptr i64 %function to ptr
- %a = ptrtoint ptr %arguments to i64
- br label %loop
-loop:
- %u = phi i64 [0, %entry], [%u1, %body]
- %more = icmp slt i64 %u, %units
- br i1 %more, label %body, label %done
-body:
- call void %f(i64 %a, i64 %u, i64 0)
- %u1 = add i64 %u, 1
- br label %loop
-done:
- ret void
-}
-
-define void @onnxbridge_alone(ptr %table, i64 %count) {
-entry:
- br label %loop
-loop:
- %i = phi i64 [0, %entry], [%i1, %body]
- %more = icmp slt i64 %i, %count
- br i1 %more, label %body, label %done
-body:
- %o = mul i64 %i, 3
- %p0 = getelementptr i64, ptr %table, i64 %o
- %p1 = getelementptr i64, ptr %p0, i64 1
- %p2 = getelementptr i64, ptr %p0, i64 2
- %f = load i64, ptr %p0
- %a = load ptr, ptr %p1
- %n = load i64, ptr %p2
- call void @onnxbridge_pieces(i64 %f, ptr %a, i64 %n)
- %i1 = add i64 %i, 1
- br label %loop
-done:
- ret void
-}
-
-define internal void @share(ptr %table, i64 %count, ptr %state, i64 %part) {
-entry:
- %leads = icmp eq i64 %part, 0
- %one = select i1 %leads, i64 1, i64 4294967296
- br label %loop
-loop:
- %i = phi i64 [0, %entry], [%i1, %next]
- %more = icmp slt i64 %i, %count
- br i1 %more, label %row, label %done
-row:
- %o = mul i64 %i, 3
- %p0 = getelementptr i64, ptr %table, i64 %o
- %p1 = getelementptr i64, ptr %p0, i64 1
- %p2 = getelementptr i64, ptr %p0, i64 2
- %fi = load i64, ptr %p0
- %f = inttoptr i64 %fi to ptr
- %a = load i64, ptr %p1
- %n = load i64, ptr %p2
- %so = mul i64 %i, 16
- %claimed = getelementptr i64, ptr %state, i64 %so
- %finished = getelementptr i64, ptr %claimed, i64 8
- br label %claim
-claim:
- %so_far = atomicrmw add ptr %claimed, i64 %one acq_rel
- %front = and i64 %so_far, 4294967295
- %back = lshr i64 %so_far, 32
- %left0 = sub i64 %n, %back
- %some = icmp slt i64 %front, %left0
- %last = sub i64 %left0, 1
- %u = select i1 %leads, i64 %front, i64 %last
- br i1 %some, label %work, label %wait
-work:
- call void %f(i64 %a, i64 %u, i64 %part)
- %before = atomicrmw add ptr %finished, i64 1 release
- br label %claim
-wait:
- %spins = phi i64 [0, %claim], [%spins1, %again], [0, %rest]
- %d = load atomic i64, ptr %finished acquire, align 8
- %over = icmp sge i64 %d, %n
- br i1 %over, label %next, label %again
-again:
- call void @PAUSE
- %spins1 = add i64 %spins, 1
- %long = icmp sgt i64 %spins1, 2000
- br i1 %long, label %rest, label %wait
-rest:
- call void @onnxbridge_yield()
- br label %wait
-next:
- %i1 = add i64 %i, 1
- br label %loop
-done:
- ret void
-}
-
-define void @onnxbridge_lead(ptr %table, i64 %count, ptr %state, ptr %gate) {
-entry:
- call void @share(ptr %table, i64 %count, ptr %state, i64 0)
- %inside = getelementptr i64, ptr %gate, i64 8
- store atomic i64 0, ptr %gate seq_cst, align 8
- br label %wait
-wait:
- %n = load atomic i64, ptr %inside seq_cst, align 8
- %none = icmp eq i64 %n, 0
- br i1 %none, label %done, label %again
-again:
- call void @PAUSE
- br label %wait
-done:
- ret void
-}
-
-define void @onnxbridge_follow(ptr %table, i64 %count, ptr %state, ptr %gate, i64 %part, i64 %ticket) {
-entry:
- %inside = getelementptr i64, ptr %gate, i64 8
- %in = atomicrmw add ptr %inside, i64 1 seq_cst
- %open = load atomic i64, ptr %gate seq_cst, align 8
- %mine = icmp eq i64 %open, %ticket
- br i1 %mine, label %work, label %done
-work:
- call void @share(ptr %table, i64 %count, ptr %state, i64 %part)
- br label %done
-done:
- %out = atomicrmw sub ptr %inside, i64 1 seq_cst
- ret void
-}
-"""
-
+STATE = 16  # int64s between the counters of two calls, or of two threads: two cache lines
+_MASK = 128  # bytes of a set of processors
 
 @functools.cache
 def threads() -> int:
@@ -181,12 +52,10 @@ def _yield() -> int:
 @functools.cache
 def _functions() -> tuple[Any, ...]:
     symbol("onnxbridge_yield", _yield())
-    if triple().startswith("x86_64"):
-        text = _TEXT.replace("@PAUSE", "@llvm.x86.sse2.pause()")
-    else:
-        text = _TEXT.replace("@PAUSE", "@onnxbridge_yield()").replace("declare void @onnxbridge_yield()\n", "", 1)
-    names = ("onnxbridge_pieces", "onnxbridge_alone", "onnxbridge_lead", "onnxbridge_follow")
-    places = loaded(kept("drive", text, lambda: assembled(text)), *names)
+    if _placing():
+        symbol("onnxbridge_place", found("sched_setaffinity"))
+    text = sharing.text(triple().startswith("x86_64"), _placing())
+    places = loaded(kept("drive", text, lambda: assembled(text)), *sharing.NAMES)
     i, p = ctypes.c_int64, ctypes.c_void_p
     kinds = ((i, ctypes.c_char_p, i), (p, i), (p, i, p, p), (p, i, p, p, i, i))
     return tuple(ctypes.CFUNCTYPE(None, *kind)(place) for kind, place in zip(kinds, places, strict=True))
@@ -204,13 +73,17 @@ class _Crew:
 
     def __init__(self) -> None:
         self.busy = threading.Lock()
-        self.gate = np.zeros(16, np.int64)
+        self.gate = np.zeros(STATE, np.int64)
+        self.gates = [self.gate]  # a helper that comes late may look at an older one
         self.tickets = itertools.count(1)
         self.jobs: list[SimpleQueue[tuple[int, ...]]] = []
         self.helpers: list[threading.Thread] = []
+        self.masks: list[Array] = []  # the leader's processor, and the others
         self.processor = -1
 
     def grow(self, helpers: int) -> None:
+        if len(self.jobs) >= helpers:
+            return
         while len(self.jobs) < helpers:
             from queue import SimpleQueue
 
@@ -218,7 +91,9 @@ class _Crew:
             self.jobs.append(jobs)
             self.helpers.append(threading.Thread(target=_help, args=(jobs,), daemon=True, name="onnxbridge"))
             self.helpers[-1].start()
-            self.processor = -1
+        self.processor = -1
+        self.gate = np.zeros(STATE * (helpers + 2), np.int64)
+        self.gates.append(self.gate)
 
     def apart(self) -> None:
         """Keep the helpers off the processor of the thread that leads.
@@ -228,12 +103,29 @@ class _Crew:
         where = _processor()
         if where == self.processor:
             return
-        self.processor = where
+        self.processor, self.gate[1] = where, 0
         with contextlib.suppress(OSError):
             others = os.sched_getaffinity(0) - {where}
             for helper in self.helpers:
                 if others and helper.native_id is not None:
                     os.sched_setaffinity(helper.native_id, others)
+            if others and max(others | {where}) < 8 * _MASK:
+                self.masks = [_mask({where}), _mask(others)]
+                self.gate[2:4] = [m.__array_interface__["data"][0] for m in self.masks]
+                self.gate[2 * STATE + 1 :: STATE] = [helper.native_id or 0 for helper in self.helpers]
+                self.gate[1] = len(self.helpers)
+
+
+def _mask(processors: set[int]) -> Array:
+    """Processors as the system's functions take them."""
+    bits = np.zeros(8 * _MASK, np.uint8)
+    bits[list(processors)] = 1
+    return np.packbits(bits, bitorder="little")
+
+
+def _placing() -> bool:
+    """Whether the system can put threads on processors."""
+    return hasattr(os, "sched_setaffinity") and hasattr(threading, "get_native_id")
 
 
 def _system() -> Callable[[], int]:

@@ -7,6 +7,7 @@ from onnxbridge.runtime.native.drive import threads
 _LEAST = 1 << 15  # elements that are not worth cutting
 _WORTH = 1 << 19  # multiplications of a piece that is worth a thread's while
 _STEP = 1 << 15  # the same for a step of a sequence: its pieces are the next step's pieces too, and lie in the cache
+_READ = 8  # multiplications in the time of reading a weight
 _EACH = 3  # pieces for a thread, so that one that is held up leaves some to the others
 
 
@@ -22,8 +23,10 @@ def chunks(count: int, cost: int = 1) -> tuple[int, int]:
 def cut(rows: int, columns: int, panel: int, work: int, block: int, tall: int) -> tuple[int, int, int, int]:
     """A product's pieces: rows of each, columns cut into so many, columns of each, and the number of pieces.
 
-    `work` is in multiplications, `block` the most rows for the cache, `panel` and `tall` what a tile has.
+    `work` is in multiplications, `block` the most rows for the cache, `panel` and `tall` what a tile has. For few rows it is
+    reading the weights that takes the time.
     """
+    work *= max(1, _READ // max(1, rows))
     pieces = min(_EACH * threads(), work // _WORTH) if threads() > 1 else 1
     blocks = max(1, -(-rows // block))
     if pieces <= blocks:

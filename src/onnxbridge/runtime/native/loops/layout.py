@@ -6,6 +6,15 @@ from onnxbridge.runtime.native.compiler.kinds import entry
 from onnxbridge.runtime.native.loops.data import floats, longs
 
 
+def woven(x, apart, y, count):
+    """Three rows of `count` elements, each `apart` from the one before, one element of each after the other: a picture's colours."""
+    a, b, c, to = floats(x), floats(x + 4 * apart), floats(x + 8 * apart), floats(y)
+    for i in range(count):
+        to[3 * i] = a[i]
+        to[3 * i + 1] = b[i]
+        to[3 * i + 2] = c[i]
+
+
 @entry("ppiiiiu")
 def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
     """(samples, channels, pixels) to (samples, pixels, channels), in squares that stay in the cache."""
@@ -14,6 +23,10 @@ def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
     x = floats(source + 4 * n * channels * pixels)
     y = floats(target + 4 * n * channels * pixels)
     end = min(pixels, begin + chunk)
+    if channels == 3:
+        at = 4 * (n * 3 * pixels + begin)
+        woven(source + at, pixels, target + at + 8 * begin, end - begin)
+        return
     for c in range(0, channels, 16):
         for p in range(begin, end, 16):
             for i in range(p, min(p + 16, end)):
@@ -38,33 +51,35 @@ def copied(source, target, spec, unit, part):
                         y[d * s[11]] = x[d * s[7]]
 
 
-@entry("ppiiiip")
-def framed(source, target, samples, channels, height, width, spec):
+@entry("ppiiiipiu")
+def framed(source, target, samples, channels, height, width, spec, chunk, unit, part):
     """Any (sample, channel, row, column) at the distances spec[0:4] to (sample, row, column, channel) in a frame of zeros.
 
-    spec[4:8] tells how wide the frame is above, below, left and right.
+    spec[4:8] tells how wide the frame is above, below, left and right. A piece is `chunk` rows of the result.
     """
     s = longs(spec)
-    top, below, left, right = s[4], s[5], s[6], s[7]
-    high, wide = height + top + below, width + left + right
-    y = floats(target)
-    for n in range(samples):
-        for row in range(high):
-            line = (n * high + row) * wide * channels
-            if row < top or row >= top + height:
-                for i in range(wide * channels):
-                    y[line + i] = 0.0
-                continue
+    top, left, right = s[4], s[6], s[7]
+    high, wide = height + top + s[5], left + width + right
+    for at in range(unit * chunk, min(samples * high, (unit + 1) * chunk)):
+        n, row = at // high, at % high - top
+        line = target + 4 * at * wide * channels
+        y = floats(line)
+        if row < 0 or row >= height:
+            for i in range(wide * channels):
+                y[i] = 0.0
+        else:
             for i in range(left * channels):
-                y[line + i] = 0.0
-            line += left * channels
-            for c in range(channels):
-                x = floats(source + 4 * (n * s[0] + c * s[1] + (row - top) * s[2]))
-                for i in range(width):
-                    y[line + i * channels + c] = x[i * s[3]]
-            line += width * channels
-            for i in range(right * channels):
-                y[line + i] = 0.0
+                y[i] = 0.0
+            for i in range((left + width) * channels, wide * channels):
+                y[i] = 0.0
+            x = source + 4 * (n * s[0] + row * s[2])
+            if channels == 3 and s[3] == 1:
+                woven(x, s[1], line + 4 * left * 3, width)
+            else:
+                for c in range(channels):
+                    given = floats(x + 4 * c * s[1])
+                    for i in range(width):
+                        y[(left + i) * channels + c] = given[i * s[3]]
 
 
 @entry("ppiiiiu")

@@ -25,6 +25,14 @@ def test_case_of_a_domain_that_is_tried_out(name):
     standard_cases.check(standard_cases.node_cases.cases(lowest=1)[name], backend)
 
 
+NARROW = sorted(n for n in standard_cases.node_cases.cases(lowest=1) if "4e2m1" in n.lower() or "e8m0" in n.lower())
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_case_of_a_type_that_is_carried_as_a_wider_one(name):
+    standard_cases.check(standard_cases.node_cases.cases(lowest=1)[name], backend)
+
+
 @pytest.mark.parametrize("name", ["test_top_k_uint64", "test_pow_types_float32_uint64"])
 def test_numbers_that_are_carried_as_negative_ones(name):
     standard_cases.check(standard_cases.node_cases.cases()[name], backend)

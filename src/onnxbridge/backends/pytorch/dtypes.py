@@ -1,7 +1,8 @@
 """The hub's element types in PyTorch.
 
 PyTorch computes hardly anything in the wider unsigned integers, so inside a module they are carried as int64 and turned back
-where they leave it; four- and two-bit integers are carried as bytes, there and outside.
+where they leave it; four- and two-bit numbers are carried as bytes, there and outside: the integers as integers, the floats as
+eight-bit floats, which hold them all.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ OUTSIDE = {
     D.INT4: torch.int8, D.UINT4: torch.uint8, D.INT2: torch.int8, D.UINT2: torch.uint8,
     D.FLOAT8E4M3FN: torch.float8_e4m3fn, D.FLOAT8E5M2: torch.float8_e5m2,
     D.FLOAT8E4M3FNUZ: torch.float8_e4m3fnuz, D.FLOAT8E5M2FNUZ: torch.float8_e5m2fnuz, D.FLOAT8E8M0: torch.float8_e8m0fnu,
+    D.FLOAT4E2M1: torch.float8_e4m3fn,
 }  # fmt: skip
 WIDE = {D.UINT16: 0xFFFF, D.UINT32: 0xFFFFFFFF, D.UINT64: -1}
 """The unsigned integers that are carried as int64, each with the bits that it has."""
-NARROW = frozenset({D.INT4, D.UINT4, D.INT2, D.UINT2})
+NARROW = frozenset({D.INT4, D.UINT4, D.INT2, D.UINT2, D.FLOAT4E2M1})
+_BYTES = {
+    D.INT4: np.int8, D.INT2: np.int8, D.UINT4: np.uint8, D.UINT2: np.uint8, D.FLOAT4E2M1: ml_dtypes.float8_e4m3fn,
+}  # fmt: skip
 
 
 def outside(dtype: ir.DataType) -> Any:
@@ -58,7 +63,7 @@ def tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     if not array.flags.writeable or any(s < 0 for s in array.strides) or not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="), copy=True)
     if dtype in NARROW:
-        return torch.from_numpy(array.astype(np.int8 if dtype in (D.INT4, D.INT2) else np.uint8))
+        array = array.astype(_BYTES[dtype])
     kind = outside(dtype)
     if array.dtype.kind == "V" or array.dtype.name.startswith(("float8", "bfloat16")):
         raw = array.view(np.dtype(f"i{array.dtype.itemsize}"))

@@ -158,22 +158,23 @@ def is_inf(X, *, detect_negative=1, detect_positive=1):
 
 @rule("Cast")
 def cast(input, *, to, saturate=1, round_mode="up"):
-    return converted(input, ir.DataType(to), saturate)
+    return converted(input, ir.DataType(to), saturate, round_mode)
 
 
 @rule("CastLike")
 def cast_like(input, target_type, *, saturate=1, round_mode="up"):
-    return converted(input, target_type.hub, saturate)
+    return converted(input, target_type.hub, saturate, round_mode)
 
 
 _WRITTEN = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
 _ROUNDED_DOWN = 464.0
 """The largest number that is still rounded to 448, the largest of e4m3fn."""
 _SMALL = {"INT4": (-8, 16), "UINT4": (0, 16), "INT2": (-2, 4), "UINT2": (0, 4)}
+_HELD_BY_FLOAT = frozenset({ir.DataType.FLOAT8E8M0, ir.DataType.FLOAT4E2M1})
 _EIGHT_BIT = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
 
 
-def converted(input, to, saturate):
+def converted(input, to, saturate, round_mode="up"):
     source = input.hub
     if source == to:
         return input
@@ -182,12 +183,16 @@ def converted(input, to, saturate):
             raise Unsupported(f"Cast of {source.name.lower()} to string")
         return to_text(input, source.name)
     dtype = dtypes.inside(to)
+    if to == ir.DataType.FLOAT4E2M1:
+        return to_four_bits(input.to(torch.float32)).to(dtype)
+    if to == ir.DataType.FLOAT8E8M0:
+        return to_power_of_two(input.to(torch.float32), saturate, round_mode)
+    if source in _HELD_BY_FLOAT and not to.is_floating_point():
+        input = input.to(torch.float32)
     if to in dtypes.NARROW:
         # what lies outside keeps its low bits
         low, count = _SMALL[to.name]
         return (torch.remainder(input.to(torch.int64) - low, count) + low).to(dtype)
-    if to == ir.DataType.FLOAT8E8M0:
-        raise Unsupported(f"Cast to {to.name.lower()}")
     if source == ir.DataType.STRING:
         return from_text(input, dtype)
     if source == ir.DataType.UINT64 and to.is_floating_point():
@@ -208,6 +213,25 @@ def converted(input, to, saturate):
             wide = torch.where(torch.abs(wide) > _ROUNDED_DOWN, math.nan, wide)
         return wide.to(dtype)
     return input.to(dtype)
+
+
+def to_four_bits(x):
+    """The nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6 and their negatives, at the same distance the even one; NaN is 0."""
+    size = torch.abs(x)
+    step = torch.where(size < 2, 0.5, torch.where(size < 4, 1.0, 2.0))
+    return torch.nan_to_num(torch.round(torch.clamp(x, -6, 6) / step) * step, nan=0.0)
+
+
+def to_power_of_two(x, saturate, round_mode):
+    """E8M0 holds the exponents of 2^-127 to 2^127, and 255 for NaN; it has no sign, so the magnitude is taken."""
+    bits = torch.abs(x).view(torch.int32)
+    exponent, fraction = bits >> 23, bits & 0x7FFFFF
+    # below 2^-126 float32 has no leading one: half of its fraction is 2^-127
+    bound = {"up": (0, 0x400000), "nearest": (0x3FFFFF, 0x600000), "down": (0x7FFFFF, 0x7FFFFF)}[round_mode]
+    found = exponent + (fraction > torch.where(exponent > 0, *bound)).to(torch.int32)
+    found = torch.where(found > 254, 254 if saturate else 255, found)
+    nothing = torch.isnan(x) if saturate else torch.isnan(x) | torch.isinf(x)
+    return torch.where(nothing, 255, found).to(torch.uint8).view(torch.float8_e8m0fnu)
 
 
 @rule("BitCast")

@@ -34,7 +34,7 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
     scale = spread(y_scale, x, axis, block_size).to(dtypes.inside(kind))
     scaled = x.to(scale.dtype) / scale
     if hub.name not in _BOUNDS:
-        if not hub.name.startswith("FLOAT8"):
+        if not hub.name.startswith(("FLOAT8E4", "FLOAT8E5", "FLOAT4")):
             raise Unsupported(f"QuantizeLinear to {hub.name.lower()}")
         scaled.hub = kind
         return converted(scaled, hub, saturate)
@@ -50,7 +50,7 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
 @rule("DequantizeLinear")
 def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtypes.attribute(output_dtype) if output_dtype else x_scale.dtype
-    scale = spread(x_scale, x, axis, block_size)
+    scale = spread(x_scale.to(torch.float32) if x_scale.hub == ir.DataType.FLOAT8E8M0 else x_scale, x, axis, block_size)
     if x_zero_point is not None and x.hub.name in _BOUNDS:
         wide = x.to(torch.int64) - spread(x_zero_point, x, axis, block_size).to(torch.int64)
     else:

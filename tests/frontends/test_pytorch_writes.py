@@ -67,3 +67,16 @@ def test_the_callers_arrays_stay_as_they_are_when_the_source_runs():
 def test_verified_with_it():
     report = onnxbridge.convert(Cache(), inputs=(torch.randn(3, 2), torch.randn(3, 4))).report
     assert report.passed and [o.name for o in report.outputs] == ["output", "kept.next"]
+
+
+class Trains(nn.Module):
+    """Running statistics in the caller's hands, which PyTorch's schema does not say are written."""
+
+    def forward(self, x, mean, var):
+        return nn.functional.instance_norm(x, mean, var, use_input_stats=True, momentum=0.3)
+
+
+def test_running_statistics_of_instances_come_out():
+    inputs = torch.randn(2, 3, 4), torch.zeros(3), torch.ones(3)
+    assert outputs(Trains(), *inputs) == ["output", "mean.next", "var.next"]
+    agrees(Trains(), inputs, {"x": {0: "batch", 2: "n"}}, [(torch.randn(5, 3, 7), torch.zeros(3), torch.ones(3))])

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from onnxbridge import frameworks
+from onnxbridge.frontends.pytorch import norms
 
 # these may return their argument itself although their schemas do not say so
 _QUIET_ALIASES = frozenset(
@@ -49,27 +50,10 @@ def aliased(target: Any) -> tuple[int, ...] | None:
     return tuple(i for i, a in enumerate(schema.arguments) if a.alias_info is not None)
 
 
-_NORMS = frozenset({"aten::batch_norm", "aten::native_batch_norm", "aten::cudnn_batch_norm"})
-
-
-def _trains(node: Any) -> bool:
-    """Whether a norm writes its running statistics, of which its schema says nothing."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or schema.name not in _NORMS:
-        return False
-    given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | node.kwargs
-    return bool(given.get("training")) and given.get("running_mean") is not None
-
-
-def trains(graph: Any) -> bool:
-    """Whether any norm of the graph writes its running statistics."""
-    return any(map(_trains, graph.nodes))
-
-
 def needs_functionalisation(graph: Any) -> bool:
     """Whether an in-place write is seen through another tensor afterwards (a view, a buffer): renaming is not enough then."""
     order = {node: i for i, node in enumerate(graph.nodes)}
-    if trains(graph):
+    if norms.trains(graph):
         return True
     if not any(_writes(n.target) for n in graph.nodes if n.op == "call_function"):
         return False

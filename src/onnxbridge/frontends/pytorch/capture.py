@@ -16,7 +16,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import aliasing, naming, script, writes
+from onnxbridge.frontends.pytorch import aliasing, naming, norms, script, writes
 from onnxbridge.frontends.pytorch.detection import one_way
 from onnxbridge.frontends.pytorch.examples import Example, example
 from onnxbridge.frontends.pytorch.packed import packed_sequences
@@ -216,11 +216,11 @@ def _functional(program: Any, own: bool) -> Any:
     around = _around(program)
     if not around and not aliasing.needs_functionalisation(program.graph):
         return program
-    if own and not around and not aliasing.trains(program.graph) and writes.rewrite(program.graph):
+    if own and not around and not norms.trains(program.graph) and writes.rewrite(program.graph):
         return program
     torch = frameworks.torch()
     with quiet(), torch.no_grad():
-        program = program.run_decompositions({})
+        program = program.run_decompositions(norms.decompositions(program.graph))
     training = torch.ops.aten._native_batch_norm_legit_functional.default
     if program.graph_signature.buffers_to_mutate and any(n.target is training for n in program.graph.nodes):
         raise UsageError("the program was exported in training mode: its norms update their statistics; export it after eval()")

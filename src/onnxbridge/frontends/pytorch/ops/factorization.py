@@ -9,7 +9,7 @@ from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.shape import sizes
 from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.hub import matrices
+from onnxbridge.hub import indefinite, matrices
 from onnxbridge.hub.matrices import turned
 
 D = ir.DataType
@@ -158,6 +158,18 @@ def linalg_slogdet(op, A):
     signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, A)))
     size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
     return op.ReduceProd(signs, [-1], keepdims=0), size, packed, _counted(op, swaps)
+
+
+@rule("aten::linalg_ldl_factor_ex")
+def linalg_ldl_factor_ex(op, self, *, hermitian=False, check_errors=False):
+    if self.shape[-1] == 0:
+        return self, fill(op, sizes(op, self)[:-1], 0, D.INT32), _per_matrix(op, self, 0, D.INT32)
+    return indefinite.ldl(op, self)
+
+
+@rule("aten::linalg_ldl_solve")
+def linalg_ldl_solve(op, LD, pivots, B, *, hermitian=False):
+    return indefinite.solve_ldl(op, LD, op.Cast(pivots, to=D.INT64), B)
 
 
 @rule("aten::geqrf")

@@ -84,7 +84,7 @@ def _scaled(op, x, weight, bias):
     ones = [1] * (len(x.shape) - 2)
     for name, v in (("Mul", weight), ("Add", bias)):
         if v is not None:
-            x = op.call(name, x, op.reshape(v, [v.shape[0], *ones]))
+            x = op.call(name, x, op.reshape(v, [-1, *ones]))
     return x
 
 

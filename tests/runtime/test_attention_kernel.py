@@ -7,9 +7,9 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import machine
+from onnxbridge.runtime.native import presence
 
-pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite there is no machine code")
+pytestmark = pytest.mark.skipif(not presence.available(), reason="without llvmlite there is no machine code")
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 EPS = np.finfo(np.float32).eps
 rng = np.random.default_rng(8)

@@ -7,10 +7,10 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import drive, integers, machine, share
+from onnxbridge.runtime.native import drive, integers, presence, share
 
 pytestmark = pytest.mark.skipif(
-    not machine.available() or not integers.available(), reason="this processor has no instruction that sums products of bytes"
+    not presence.available() or not integers.available(), reason="this processor has no instruction that sums products of bytes"
 )
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)

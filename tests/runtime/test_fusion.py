@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper, parser
 
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native import machine
+from onnxbridge.runtime.native import machine, presence
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 EPS = np.finfo(np.float32).eps
@@ -339,7 +339,7 @@ def test_without_machine_code_the_results_are_the_same(monkeypatch):
 
 def test_object_files_are_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
-    machine.folder.cache_clear()
+    presence.folder.cache_clear()
     made = []
 
     def make():
@@ -350,7 +350,7 @@ def test_object_files_are_kept(monkeypatch, tmp_path):
     assert machine.kept("f", "another", make) == b"code"
     assert len(made) == 2
     monkeypatch.undo()
-    machine.folder.cache_clear()
+    presence.folder.cache_clear()
 
 
 def test_memory_is_used_again_but_never_twice_at_once():

@@ -19,12 +19,12 @@ from onnxbridge.errors import LimitError, UsageError
 from onnxbridge.hub.limits import Budget, Limits
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.kept import entry, identity, store, write
-from onnxbridge.runtime.native import drive, link, machine
+from onnxbridge.runtime.native import drive, placed, presence
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 rng = np.random.default_rng(5)
-pytestmark = pytest.mark.skipif(not machine.available() or not link.possible(), reason="nothing is kept here")
+pytestmark = pytest.mark.skipif(not presence.available() or not placed.possible(), reason="nothing is kept here")
 
 
 def draw(*shape):
@@ -276,7 +276,7 @@ def test_another_model_or_machine_has_no_entry(net, folder, monkeypatch):
     monkeypatch.setattr(drive, "threads", lambda: 7)
     assert identity.of(net, store.most()).key != known.key
     monkeypatch.undo()
-    monkeypatch.setattr(machine, "identity", lambda: "another processor")
+    monkeypatch.setattr(presence, "identity", lambda: "another processor")
     assert identity.of(net, store.most()).key != known.key
     monkeypatch.undo()
     monkeypatch.setenv("ONNXBRIDGE_SOMETHING", "1")
@@ -442,7 +442,7 @@ def test_processes_at_once_and_later_ones(net, folder, tmp_path):
         assert json.loads(out)[0] == expected
     assert [file.suffix for file in folder.iterdir()] == [store.SUFFIX]
     out, _ = started(net, folder, tmp_path).communicate(timeout=120)
-    assert json.loads(out) == [expected, [], ["onnxbridge.hub.limits"]]  # a light way
+    assert json.loads(out) == [expected, [], ["onnxbridge.hub.bounds"]]  # a light way
 
 
 def test_threads_share_an_executor(net, folder):

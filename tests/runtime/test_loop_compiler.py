@@ -9,10 +9,10 @@ import struct
 import numpy as np
 import pytest
 
-from onnxbridge.runtime.native import build, compiler, machine
+from onnxbridge.runtime.native import build, compiler, machine, presence
 from onnxbridge.runtime.native.compiler.kinds import Entry, Pointer, shared
 
-pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite there is no machine code")
+pytestmark = pytest.mark.skipif(not presence.available(), reason="without llvmlite there is no machine code")
 
 floats, doubles, ints, longs, octets, signed = map(Pointer, ("f32", "f64", "i32", "i64", "u8", "i8"))
 STEP = 3
@@ -315,4 +315,4 @@ def test_helpers_that_are_shared_stand_by_themselves():
 def test_a_loop_brings_what_it_calls():
     build.loop("convolution", "convolve")
     for name in ("onnxbridge_product", "onnxbridge_curves_run", "onnxbridge_convolution_panels"):
-        assert machine.outside(name)
+        assert presence.outside(name)

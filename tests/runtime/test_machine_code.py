@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from onnxbridge.runtime.native import link, machine
+from onnxbridge.runtime.native import link, machine, placed, presence
 
-pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite there is no machine code")
+pytestmark = pytest.mark.skipif(not presence.available(), reason="without llvmlite there is no machine code")
 
 ADDS = """
 define i64 @added(i64 %a, i64 %b) {
@@ -43,23 +43,23 @@ def test_what_is_no_object_file_of_this_system_is_left_to_llvm():
     image = machine.assembled(ADDS)
     assert link.linked(b"\x7fELF\x01" + image[5:], {"taken": 1}) is None
     assert link.linked(b"MZ" + image[2:], {"taken": 1}) is None
-    if link.possible():
+    if placed.possible():
         assert set(link.linked(image, {"taken": 1})) == {"added"}
         assert link.linked(image, {}) is None  # nobody has the function that it calls
 
 
 MIXED = """
 import sys
-from onnxbridge.runtime.native import build, machine
+from onnxbridge.runtime.native import build, presence
 build.loop("layout", "interleaved")
-machine.folder.cache_clear()
+presence.folder.cache_clear()
 assert "llvmlite" not in sys.modules
-machine.os.environ["ONNXBRIDGE_CACHE"] = sys.argv[1]
+presence.os.environ["ONNXBRIDGE_CACHE"] = sys.argv[1]
 build.loop("recurrent", "lstm")
 """
 
 
-@pytest.mark.skipif(not link.possible(), reason="elsewhere LLVM loads everything")
+@pytest.mark.skipif(not placed.possible(), reason="elsewhere LLVM loads everything")
 def test_what_is_compiled_late_finds_what_was_loaded_early(tmp_path):
     from onnxbridge.runtime.native.build import loop
 
@@ -92,7 +92,7 @@ def test_all_loops_compiled_ahead_of_time_are_all_that_is_needed(tmp_path):
     files = list((tmp_path / "native").glob("*.o"))
     assert found["compiled"] == found["loops"] > 25
     assert found["folder"] == str(tmp_path / "native") and found["bytes"] == sum(f.stat().st_size for f in files)
-    linked = "1" if link.possible() else ""
+    linked = "1" if placed.possible() else ""
     environment = {**os.environ, "ONNXBRIDGE_CACHE": str(tmp_path), "LINKED": linked}
     ran = subprocess.run([sys.executable, "-c", ALL], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0 and int(ran.stdout) == found["loops"], ran.stderr
@@ -123,9 +123,9 @@ def test_object_files_of_the_administrator_are_used_where_nobody_else_may_write(
     for mode, folder in ((0o755, tmp_path / "native"), (0o777, None), (0o775, None)):
         (tmp_path / "native").mkdir(exist_ok=True)
         (tmp_path / "native").chmod(mode)
-        machine.folder.cache_clear()
+        presence.folder.cache_clear()
         assert machine.object_files() == folder
-    machine.folder.cache_clear()
+    presence.folder.cache_clear()
 
 
 PROGRAM = """
@@ -139,7 +139,7 @@ print(machine.lanes(), machine.registers(), quantized.lanes())
 """
 
 
-@pytest.mark.skipif(not link.possible(), reason="the processor that is pretended is an x86-64 under Linux")
+@pytest.mark.skipif(not placed.possible(), reason="the processor that is pretended is an x86-64 under Linux")
 def test_a_processor_with_shorter_vectors(tmp_path):
     import onnx
     from onnx import numpy_helper, parser

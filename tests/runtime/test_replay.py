@@ -11,11 +11,11 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import drive, machine, share, sharing
+from onnxbridge.runtime.native import drive, presence, share, sharing
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)
-pytestmark = pytest.mark.skipif(not machine.available(), reason="without llvmlite nothing is recorded")
+pytestmark = pytest.mark.skipif(not presence.available(), reason="without llvmlite nothing is recorded")
 
 
 def draw(*shape):

@@ -8,52 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from onnxbridge.errors import LimitError
+from onnxbridge.hub.bounds import Limits
+
+__all__ = ["COUNTED", "Budget", "Limits", "claim", "claim_broadcast", "current", "limited"]
 
 COUNTED = 1 << 20  # arrays below this size are not counted one by one: loop trips bound them
-
-
-@cache
-def _physical_memory() -> int:
-    """Bytes of memory that this process may use at most: the machine's, or its container's if that is less."""
-    try:
-        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        most = 8 << 30
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):
-            most = min(most, int(Path(name).read_text()))
-    return most
-
-
-class Limits(NamedTuple):
-    """What one run may take. `seconds` None is no limit."""
-
-    tensor_bytes: int = _physical_memory() // 2
-    total_bytes: int = _physical_memory() * 4 // 5
-    rank: int = 32
-    trips: int = 10_000_000
-    items: int = 1_000_000
-    seconds: float | None = None
-
-    def allow(self, used: Limits) -> bool:
-        """Whether what these are the least limits for is within these limits, but for the time."""
-        return all(taken <= most for taken, most in zip(used[:-1], self[:-1], strict=True))
-
-    def joined(self, other: Limits) -> Limits:
-        """The larger of both in everything but the time, which none is set for."""
-        return Limits(*map(max, self[:-1], other[:-1]))
 
 
 class Budget:

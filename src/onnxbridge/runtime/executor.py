@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxbridge.errors import UsageError
-from onnxbridge.hub.limits import Limits, limited
+from onnxbridge.hub.bounds import Limits
 from onnxbridge.runtime.kept import entry, identity, store
-from onnxbridge.runtime.native import link, machine
+from onnxbridge.runtime.native import placed, presence
 from onnxbridge.runtime.recording import Recording, owned, quieted
 
 if TYPE_CHECKING:
@@ -49,7 +48,8 @@ class Executor:
         self._compiled_model: Compiled | None = None
         self._recording: Recording | None = None
         self._known = self._entry = None
-        if isinstance(model, str | os.PathLike) and not self._wide and link.possible() and machine.available() and store.folder():
+        here = placed.possible() and presence.available() and store.folder() is not None
+        if here and isinstance(model, str | os.PathLike) and not self._wide:
             self._known = identity.of(model, store.most())
         if self._known is not None:
             self._entry = entry.find(self._known)
@@ -109,8 +109,14 @@ class Executor:
         if not made.busy.acquire(blocking=False):
             return None
         try:
-            with limited(self._limits) as budget, contextlib.nullcontext() if made.quiet else quieted():
-                found = made.play(dict(enumerate(inputs)), budget, None)
+            given = dict(enumerate(inputs))
+            if made.quiet and self._limits.seconds is None:
+                found = made.play(given, None, None)
+            else:
+                from onnxbridge.hub.limits import limited
+
+                with limited(self._limits) as budget, quieted():
+                    found = made.play(given, budget, None)
             if found is None:  # shapes that hang on values
                 self._entry = None
                 return None

@@ -7,12 +7,14 @@ import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxbridge.hub.limits import Budget
 from onnxbridge.runtime.native import drive, tape
+
+if TYPE_CHECKING:
+    from onnxbridge.hub.limits import Budget
 
 Array = np.ndarray[Any, Any]
 Row = tuple[int, bytes, int]  # a function, its arguments, and in how many pieces the work comes
@@ -50,7 +52,7 @@ class Aside:
 
     __slots__ = ("frees", "run", "step", "targets")
 
-    def __init__(self, run: Callable[[list[Any], Budget, Any], None], targets: Sequence[int], step: Any = None) -> None:
+    def __init__(self, run: Callable[[list[Any], Any, Any], None], targets: Sequence[int], step: Any = None) -> None:
         self.run, self.targets, self.step = run, targets, step
         self.frees: list[int] = []
 
@@ -68,14 +70,17 @@ class Recording:
         self.settled: set[int] = set()  # slots of what the shapes of the inputs determine, which is not computed again
         self.tape = tape.Tape()
 
-    def play(self, inputs: Mapping[int, Any], budget: Budget, adapt: Any) -> tuple[Any, ...] | None:
-        """The outputs for other inputs of the same kind; None if a step gave another shape than when it was recorded."""
+    def play(self, inputs: Mapping[int, Any], budget: Budget | None, adapt: Any) -> tuple[Any, ...] | None:
+        """The outputs for other inputs of the same kind; None if a step gave another shape than when it was recorded.
+
+        A quiet one allocates nothing but what was recorded, and needs a budget for its time only.
+        """
         frame = self.frame.copy()
         for slot, value in inputs.items():
             frame[slot] = value
-        timed = budget.limits.seconds is not None
+        timed = budget is not None and budget.limits.seconds is not None
         for item in self.items:
-            if timed:
+            if timed and budget is not None:
                 budget.tick()
             if isinstance(item, Calls):
                 arguments = item.arguments

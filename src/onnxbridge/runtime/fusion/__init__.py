@@ -28,7 +28,7 @@ from onnxbridge.runtime.fusion import (
 )
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.machine import available
+from onnxbridge.runtime.native.presence import available
 from onnxbridge.runtime.plan import Plan
 
 # Those that look for what others would take apart come first.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from onnxbridge.runtime.kept.entry import ALIGNED, PAGE
 from onnxbridge.runtime.kept.memory import Unkept
-from onnxbridge.runtime.native import link, machine
+from onnxbridge.runtime.native import placed, presence
 
 
 class Code:
     """The linked pieces that functions lie in, and those that they call: first what is run of each, then the rest of each."""
 
     def __init__(self) -> None:
-        self._pieces: dict[int, tuple[link.Piece, int, int]] = {}  # by address: where its code lies, and its data
+        self._pieces: dict[int, tuple[placed.Piece, int, int]] = {}  # by address: where its code lies, and its data
         self._sizes = [0, 0]
 
     def place(self, where: int) -> int:
@@ -19,8 +19,8 @@ class Code:
         piece, code, _ = self._enter(where)
         return code + where - piece.base
 
-    def _enter(self, where: int) -> tuple[link.Piece, int, int]:
-        piece = link.piece_of(where)
+    def _enter(self, where: int) -> tuple[placed.Piece, int, int]:
+        piece = placed.piece_of(where)
         if piece is None:
             raise Unkept("machine code that LLVM loaded")
         if piece.base not in self._pieces:
@@ -46,7 +46,7 @@ class Code:
             if piece.base not in done:
                 done.add(piece.base)
                 called = (_word(piece, at) for at, _ in piece.sites)
-                todo += [self._enter(where)[0].base for where in called if link.piece_of(where) is not None]
+                todo += [self._enter(where)[0].base for where in called if placed.piece_of(where) is not None]
         image = bytearray(self._border() + self._sizes[1])
         sites: list[tuple[int, int]] = []
         outer: list[tuple[int, str]] = []
@@ -56,15 +56,15 @@ class Code:
             image[rest : rest + len(piece.memory) - piece.border] = piece.memory[piece.border :]
             for at, name in piece.sites:
                 place, value = self._at(piece.base + at), _word(piece, at)
-                inside = link.piece_of(value)
+                inside = placed.piece_of(value)
                 if inside is not None:
                     sites.append((place, self._at(value)))
-                elif name and machine.outside(name) == value:
+                elif name and presence.outside(name) == value:
                     outer.append((place, name))
                 else:
                     raise Unkept("code that names what only this process knows")
         return bytes(image), self._border(), sites, outer
 
 
-def _word(piece: link.Piece, at: int) -> int:
+def _word(piece: placed.Piece, at: int) -> int:
     return int.from_bytes(piece.memory[at : at + 8], "little")

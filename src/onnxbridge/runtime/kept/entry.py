@@ -15,14 +15,17 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from onnxbridge.hub.limits import Budget, Limits
+from onnxbridge.hub.bounds import Limits
 from onnxbridge.runtime.kept import identity, store
-from onnxbridge.runtime.native import link, machine
+from onnxbridge.runtime.native import drive, placed, presence
 from onnxbridge.runtime.recording import Aside, Calls, Recording, address
+
+if TYPE_CHECKING:
+    from onnxbridge.hub.limits import Budget
 
 MAGIC = b"OBRUN\x001\n"
 HEAD = struct.Struct("<8sIIQI")
@@ -58,7 +61,7 @@ class Entry:
     def recording(self) -> Recording | None:
         """The recording, ready to be played; None where the file is not what was written, or cannot be loaded here."""
         file = store.opened(self.path)
-        if file is None or not link.possible():
+        if file is None or not placed.possible():
             return None
         with file:
             found = _header(file)
@@ -127,12 +130,14 @@ def _made(memory: mmap.mmap, header: dict[str, Any]) -> Recording | None:
     arguments = numbers["arguments"].copy()
     where, base, distance = numbers["moved"].reshape(-1, 3).T
     arguments[where] = bases[base] + distance
-    outer = {at: machine.outside(name) for at, name in header["outer"]}
+    drive.name_functions()
+    outer = {at: presence.outside(name) for at, name in header["outer"]}
     if not all(outer.values()):
         return None
-    code = link.placed(memory[slice(*bounds["code"])], header["border"], numbers["sites"].reshape(-1, 2), outer)
+    code = placed.placed(memory[slice(*bounds["code"])], header["border"], numbers["sites"].reshape(-1, 2), outer)
     if not code:
         return None
+    drive.adopt(tuple(code + at for at in header["drive"]))
     table = numbers["rows"].reshape(-1, 3).copy()
     table[:, 0] += code
     table[:, 1] = address(arguments) + 8 * table[:, 1]
@@ -169,15 +174,16 @@ def rule(module: str, name: str) -> Any:
 
 def _performed(
     function: Any, attrs: dict[str, Any], sources: Sequence[int], targets: Sequence[int]
-) -> Callable[[list[Any], Budget, Any], None]:
+) -> Callable[[list[Any], Budget | None, Any], None]:
     """A step that Python runs, on a frame."""
 
-    def run(frame: list[Any], budget: Budget, adapt: Any) -> None:
+    def run(frame: list[Any], budget: Budget | None, adapt: Any) -> None:
         results = function(*(frame[s] for s in sources), **attrs)
         for target, result in zip(targets, results if isinstance(results, tuple) else (results,), strict=False):
             if target > 0:
                 frame[target] = np.asarray(result)
-                budget.hold(frame[target])
+                if budget is not None:
+                    budget.hold(frame[target])
 
     return run
 

@@ -12,7 +12,7 @@ import stat
 import sys
 from typing import NamedTuple
 
-from onnxbridge.runtime.native import drive, machine
+from onnxbridge.runtime.native import drive, presence
 
 _BLOCK = 1 << 20
 _PACKAGES = ("numpy", "onnx", "onnx_ir", "ml_dtypes", "llvmlite")
@@ -60,7 +60,7 @@ def seen(facts: os.stat_result) -> tuple[int, ...]:
 
 def _surroundings() -> bytes:
     settings = sorted((k, v) for k, v in os.environ.items() if k.startswith("ONNXBRIDGE_") and k not in _IRRELEVANT)
-    return repr((sys.version, __file__, machine.identity(), drive.threads(), settings)).encode()
+    return repr((sys.version, __file__, presence.identity(), drive.threads(), settings)).encode()
 
 
 def sources() -> list[Source] | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from onnxbridge.runtime.native import machine
+from onnxbridge.runtime.native import presence
 
 SUFFIX = ".run"
 _PART = ".part"
@@ -32,7 +32,7 @@ def most() -> int:
 
 def folder() -> Path | None:
     """The folder of the entries, None where nothing is kept."""
-    return machine.folder("runs") if bound() else None
+    return presence.folder("runs") if bound() else None
 
 
 def find(key: str) -> list[Path]:

@@ -16,11 +16,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from onnxbridge.hub.limits import Limits
+from onnxbridge.hub.bounds import Limits
 from onnxbridge.runtime.kept import entry, external, identity, store
 from onnxbridge.runtime.kept.code import Code
 from onnxbridge.runtime.kept.entry import ALIGNED, ARENA, HEAD, MAGIC, PAGE
 from onnxbridge.runtime.kept.memory import Memory, Unkept, constants_of
+from onnxbridge.runtime.native import drive
 from onnxbridge.runtime.native.build import signature_of
 from onnxbridge.runtime.plan import Plan
 from onnxbridge.runtime.recording import Array, Aside, Calls, Recording, address
@@ -124,6 +125,7 @@ def _entry(plan: Plan, made: Recording, inputs: Mapping[str, tuple[int, Array]])
         raise Unkept("a table of addresses")
     starts_at = np.cumsum([0, *(len(packed) // 8 for _, packed, _ in rows)])
     table = [(code.place(f), at, units) for (f, _, units), at in zip(rows, starts_at.tolist(), strict=False)]
+    drives = [code.place(where) for where in drive.addresses()]
     image, border, sites, outer = code.linked()
     numbers = {
         "arguments": values, "rows": _numbers(table), "moved": np.stack([moved, base, distances], 1),
@@ -132,6 +134,7 @@ def _entry(plan: Plan, made: Recording, inputs: Mapping[str, tuple[int, Array]])
     header = {
         "fed": [(name, _dtype(a), a.shape, a.strides) for name, (_, a) in inputs.items()],
         "items": items, "frame": frame.views, "outputs": outputs, "arena": memory.arena, "border": border, "outer": outer,
+        "drive": drives,
     }  # fmt: skip
     return _Parts(header, numbers, kept, memory.size, image, constants)
 

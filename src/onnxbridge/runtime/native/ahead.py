@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from onnxbridge.errors import MissingFrameworkError, UsageError
-from onnxbridge.runtime.native import build, drive, machine, quantized
+from onnxbridge.runtime.native import build, drive, machine, presence, quantized
 
-_WANTED = "needs llvmlite {}.{}: pip install 'llvmlite>={}.{}'".format(*machine.LEAST, *machine.LEAST)
+_WANTED = "needs llvmlite {}.{}: pip install 'llvmlite>={}.{}'".format(*presence.LEAST, *presence.LEAST)
 
 
 def loops() -> list[tuple[str, str]]:
@@ -28,8 +28,8 @@ def loops() -> list[tuple[str, str]]:
 
 def state() -> dict[str, Any]:
     """What machine code is made for, how many loops there are, how many of them are made, and where all files are."""
-    if not machine.available():
-        off = machine.switched_off()
+    if not presence.available():
+        off = presence.switched_off()
         return {"ok": False, "hint": "switched off by ONNXBRIDGE_NATIVE=0" if off else _WANTED}
     version, processor = machine.processor()
     every, place = loops(), machine.object_files()
@@ -43,9 +43,9 @@ def state() -> dict[str, Any]:
 
 def check() -> None:
     """Raise an error that says what is in the way of making machine code and keeping it."""
-    if machine.switched_off():
+    if presence.switched_off():
         raise UsageError("ONNXBRIDGE_NATIVE=0 switches machine code off")
-    if not machine.available():
+    if not presence.available():
         raise MissingFrameworkError(f"machine code {_WANTED}")
     if machine.object_files() is None:
         raise UsageError("there is no folder to keep machine code in: ONNXBRIDGE_CACHE names one that this user may write")

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxbridge.runtime.native import sharing
-from onnxbridge.runtime.native.link import found
-from onnxbridge.runtime.native.machine import assembled, kept, loaded, symbol, triple
+from onnxbridge.runtime.native import presence
+from onnxbridge.runtime.native.placed import found
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -49,16 +48,43 @@ def _yield() -> int:
     return ctypes.cast(ctypes.WinDLL("kernel32").SwitchToThread, ctypes.c_void_p).value or 0  # type: ignore[attr-defined]
 
 
+def addresses() -> tuple[int, ...]:
+    """Where the functions of `sharing.NAMES` lie, which are made or loaded when they are first asked for."""
+    global _addresses
+    if not _addresses:
+        from onnxbridge.runtime.native import sharing
+        from onnxbridge.runtime.native.machine import assembled, kept, loaded, symbol, triple
+
+        for name, address in _outer().items():
+            symbol(name, address)
+        text = sharing.text(triple().startswith("x86_64"), _placing())
+        _addresses = tuple(loaded(kept("drive", text, lambda: assembled(text)), *sharing.NAMES))
+    return _addresses
+
+
+def adopt(where: tuple[int, ...]) -> None:
+    """Take these functions for those of `addresses`, unless they are there."""
+    global _addresses
+    _addresses = _addresses or where
+
+
+def name_functions() -> None:
+    """Let code that was kept name the system's functions which these call."""
+    presence.symbols.update(_outer())
+
+
+def _outer() -> dict[str, int]:
+    return {"onnxbridge_yield": _yield()} | ({"onnxbridge_place": found("sched_setaffinity")} if _placing() else {})
+
+
+_addresses: tuple[int, ...] = ()
+
+
 @functools.cache
 def _functions() -> tuple[Any, ...]:
-    symbol("onnxbridge_yield", _yield())
-    if _placing():
-        symbol("onnxbridge_place", found("sched_setaffinity"))
-    text = sharing.text(triple().startswith("x86_64"), _placing())
-    places = loaded(kept("drive", text, lambda: assembled(text)), *sharing.NAMES)
     i, p = ctypes.c_int64, ctypes.c_void_p
     kinds = ((i, ctypes.c_char_p, i), (p, i), (p, i, p, p), (p, i, p, p, i, i))
-    return tuple(ctypes.CFUNCTYPE(None, *kind)(place) for kind, place in zip(kinds, places, strict=True))
+    return tuple(ctypes.CFUNCTYPE(None, *kind)(place) for kind, place in zip(kinds, addresses(), strict=True))
 
 
 @functools.cache

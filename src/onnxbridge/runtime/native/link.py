@@ -6,14 +6,11 @@ has anything else in it is left to LLVM.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import mmap
-import platform
 import struct
-import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+
+from onnxbridge.runtime.native.placed import Piece, closed, found, possible, room
 
 _ALLOCATED, _EXECUTABLE = 2, 4  # flags of a section
 _SYMBOLS, _RELOCATIONS, _NO_BITS, _NO_ADDEND = 2, 4, 8, 9  # kinds of sections
@@ -21,27 +18,6 @@ _ABSOLUTE = 1  # the kind of relocation that is 64 bits of an address
 _X86_64 = 62
 _ORDINARY = 0xFF00  # section numbers from here on have meanings of their own
 _UNWINDING = (".eh_frame", ".debug")
-
-
-class Piece(NamedTuple):
-    """Code and data that were loaded: where they lie, where the code ends, and which eight bytes of it are addresses.
-
-    The addresses are told by their distance from the beginning, with the name of what lies outside of any object file.
-    """
-
-    memory: mmap.mmap
-    base: int
-    border: int
-    sites: list[tuple[int, str]]
-
-
-_pieces: list[Piece] = []  # the code lives as long as the process
-
-
-@functools.cache
-def possible() -> bool:
-    """Whether this is a system that this module knows."""
-    return sys.platform.startswith("linux") and platform.machine() == "x86_64" and sys.byteorder == "little"
 
 
 def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
@@ -66,7 +42,7 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
                 size += -size % max(1, sections[k][8])
                 places[k] = size
                 size += sections[k][5]
-    memory, base = _room(size)
+    memory, base = room(size)
     for k, at in places.items():
         if sections[k][1] != _NO_BITS:
             memory[at : at + sections[k][5]] = image[sections[k][4] : sections[k][4] + sections[k][5]]
@@ -100,47 +76,8 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
                 return None
             struct.pack_into("<Q", memory, places[s[7]] + offset, (values[info >> 32] + more) & 0xFFFFFFFFFFFFFFFF)
             sites.append((places[s[7]] + offset, "" if more else outside.get(info >> 32, "")))
-    return defined if _closed(Piece(memory, base, border, sites)) else None
-
-
-def piece_of(address: int) -> Piece | None:
-    """The loaded piece that an address lies in."""
-    return next((p for p in _pieces if p.base <= address < p.base + len(p.memory)), None)
-
-
-def placed(code: bytes, border: int, inner: Any, outer: Mapping[int, int]) -> int:
-    """Load code that was linked before, whose first `border` bytes are run; gives its address, 0 if that is not possible.
-
-    `inner` (n, 2) are the places of addresses in it, with their distances from its beginning; `outer` of other addresses.
-    """
-    memory, base = _room(len(code))
-    memory[: len(code)] = code
-    for at, distance in inner.tolist():
-        struct.pack_into("<Q", memory, at, base + distance)
-    for at, address in outer.items():
-        struct.pack_into("<Q", memory, at, address)
-    return base if _closed(Piece(memory, base, border, [])) else 0
-
-
-def _room(size: int) -> tuple[mmap.mmap, int]:
-    memory = mmap.mmap(-1, max(1, size))
-    return memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
-
-
-def _closed(piece: Piece) -> bool:
-    """From now on what is run can no longer be written, and what may be written is not run."""
-    rights = mmap.PROT_READ | mmap.PROT_EXEC
-    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(piece.base), ctypes.c_size_t(piece.border), rights):
-        return False
-    _pieces.append(piece)
-    return True
+    return defined if closed(Piece(memory, base, border, sites)) else None
 
 
 def _text(image: bytes, at: int) -> str:
     return image[at : image.index(b"\0", at)].decode()
-
-
-def found(name: str) -> int:
-    """The address of a function of the system's libraries, 0 if they have none."""
-    function = getattr(ctypes.CDLL(None), name, None)
-    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0

@@ -8,7 +8,7 @@ from onnxbridge.runtime.kernels import conv as kernels
 from onnxbridge.runtime.kernels.windows import extent, same_pads
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.mil.ops import rule
-from onnxbridge.runtime.native import machine as native
+from onnxbridge.runtime.native import presence
 from onnxbridge.runtime.native.convolution import Ending, convolution
 from onnxbridge.runtime.numpy.padding import Window
 
@@ -57,7 +57,7 @@ def conv(
     kernel = weight.shape[2:]
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
     pads = padding(pad_type, pad, x.shape[2:], kernel, strides, dilations)
-    if _single(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and native.available():
+    if _single(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and presence.available():
         return _in_machine_code(x, weight, bias, strides, pads, dilations, groups)
     return kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
 

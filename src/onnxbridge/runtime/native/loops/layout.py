@@ -7,7 +7,7 @@ from onnxbridge.runtime.native.loops.data import floats, longs
 
 
 def woven(x, apart, y, count):
-    """Three rows of `count` elements, each `apart` from the one before, one element of each after the other: a picture's colours."""
+    """The colours of a picture's pixels: one element each of three rows of `count` elements that lie `apart`."""
     a, b, c, to = floats(x), floats(x + 4 * apart), floats(x + 8 * apart), floats(y)
     for i in range(count):
         to[3 * i] = a[i]

@@ -133,6 +133,10 @@ CASES = {
                {"w": draw(30, 4, 3, 3)}, (1, 24, 9, 9)),
     "depthwise": ("agraph (float[1,70,9,9] x) => (float[a,b,c,d] y) { u = Conv<group = 70>(x, w) y = HardSwish(u) }",
                   {"w": draw(70, 1, 3, 3)}, (1, 70, 9, 9)),
+    "concat": ("""agraph (float[2,20,19,18] x) => (float[a,b,c,d] y) { p = Conv<pads = [1,1,1,1]>(x, w) q = HardSwish(p)
+               r = Conv(x, v) s = MaxPool<kernel_shape = [3,3], pads = [1,1,1,1]>(x) t = Conv<group = 20, pads = [1,1,1,1]>(s, u)
+               o = Conv(s, v) a = Add(o, r) m = Conv(s, v) z = Add(m, b) y = Concat<axis = 1>(q, s, r, t, a, z) }""",
+               {"w": draw(70, 20, 3, 3), "v": draw(18, 20, 1, 1), "u": draw(20, 1, 3, 3), "b": draw(19, 18)}, (2, 20, 19, 18)),
     "product": ("agraph (float[7,900] x) => (float[a,b] y) { u = MatMul(x, w) y = Gelu(u) }",
                 {"w": draw(900, 130) / 30}, (7, 900)),
     "tall": ("agraph (float[300,40] x) => (float[a,b] y) { u = MatMul(x, w) s = Softmax(u) y = Add(s, u) }", {"w": draw(40, 33)},

@@ -62,6 +62,8 @@ def join(draft: Draft, pool: Pool) -> None:
             unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
             run = convolution(weights, shift.astype(np.float32), moves_of(step, kernel), groups, ending, pool, unit)
         checked = _single_only(_of_lines(run) if line else run, w.shape[1] * groups, len(kernel))
+        if not back and not line:
+            checked.shape_of = run.shape_of  # type: ignore[attr-defined]
         draft.join(chain, "+".join(names), checked, sources, [slot], how=run.how)  # type: ignore[attr-defined]
 
 
@@ -85,10 +87,10 @@ def _spread_of(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], tuple[W
 
 
 def _single_only(run: Callable[..., Array], channels: int, space: int) -> Callable[..., Array]:
-    def checked(x: Array, *more: Array) -> Array:
+    def checked(x: Array, *more: Array, into: Array | None = None) -> Array:
         if x.ndim != 2 + space or x.shape[1] != channels or x.dtype != np.float32:
             raise ValueError(f"a convolution of {channels} channels in {space} dimensions does not fit {x.dtype} of {x.shape}")
-        return run(x, *more)
+        return run(x, *more) if into is None else run(x, *more, into=into)
 
     return checked
 

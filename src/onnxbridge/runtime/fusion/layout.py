@@ -21,6 +21,8 @@ def join(draft: Draft, pool: Pool) -> None:
     """Concat along the channels, and Reshape, Transpose, Reshape that interleaves groups of channels."""
     for i, step in draft.steps("Concat"):
         draft.swap(i, _concat(step, pool))
+        if step.attrs["axis"] in (1, -3):
+            _written_by_convolutions(draft, i, step, pool)
     for i, step in draft.steps("Transpose"):
         if tuple(step.attrs["perm"] or ()) == (0, 2, 1, 3, 4):
             _shuffle(draft, i, step, pool)
@@ -63,6 +65,48 @@ def _concat(step: Step, pool: Pool) -> Callable[..., Any]:
         return z
 
     return run
+
+
+def _written_by_convolutions(draft: Draft, i: int, step: Step, pool: Pool) -> None:
+    """Let the convolutions whose results are used here only write them where they belong, instead of copying them."""
+    rule, places, sources = step.run, [i], list[int]()
+    parts: list[tuple[slice, Callable[..., Any] | None, Any]] = []  # arguments, a convolution, its result's shape
+    for slot in step.sources:
+        found = draft.maker(slot)
+        whole = getattr(found[1].run, "shape_of", None) if found is not None and draft.used_by(slot, i) else None
+        if found is None or whole is None or step.sources.count(slot) > 1:
+            parts.append((slice(len(sources), len(sources) + 1), None, None))
+            sources.append(slot)
+        else:
+            parts.append((slice(len(sources), len(sources) + len(found[1].sources)), found[1].run, whole))
+            sources += found[1].sources
+            places.append(found[0])
+    if len(places) == 1:
+        return
+
+    def run(*given: Any) -> Any:
+        shapes = []
+        for own, convolve, whole in parts:
+            x = given[own.start]
+            if not isinstance(x, np.ndarray) or x.dtype != np.float32 or x.ndim != 4 or not x.size:
+                break
+            n, c, h, w = x.shape
+            shapes.append((n, h, w, c) if convolve is None else whole(x))
+        if len(shapes) < len(parts) or len({s[:3] for s in shapes}) > 1:
+            beside()
+            return rule(*(given[own.start] if f is None else f(*given[own]) for own, f, _ in parts), axis=1)
+        shape = (*shapes[0][:3], sum(s[3] for s in shapes))
+        claim(shape, np.float32)
+        y, at = pool.empty(shape), 0
+        for (own, convolve, _), (*_, channels) in zip(parts, shapes, strict=True):
+            if convolve is None:
+                copy(given[own.start], y.transpose(0, 3, 1, 2)[:, at : at + channels])
+            else:
+                convolve(*given[own], into=y[..., at : at + channels])
+            at += channels
+        return y.transpose(0, 3, 1, 2)
+
+    draft.join(places, "Concat", run, sources, step.targets)
 
 
 def _reshaped(step: Step, pool: Pool) -> Callable[..., Any]:

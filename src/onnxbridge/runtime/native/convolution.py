@@ -132,9 +132,9 @@ def convolution(
         run = loop("minimal", "convolve")
     else:
         run = loop("convolution", "depthwise" if each else "convolve")
-    known: dict[tuple[int, ...], _Geometry] = {}
+    known: dict[tuple[tuple[int, ...], int], _Geometry] = {}
 
-    def geometry(x: Array) -> _Geometry:
+    def geometry(x: Array, step: int) -> _Geometry:
         moves = window(x)
         (top, bottom), (left, right) = moves.pads
         (sh, sw), (dh, dw) = moves.strides, moves.dilations
@@ -161,7 +161,7 @@ def convolution(
         room = 4 * (16 * block * (depth + columns) + columns) if few else 0
         spec = np.array(
             [n, h, width, channels, channels if each else groups, depth * kw if merged else depth, columns, *taps,
-             sh, sw, dh, dw, top, left, oh, ow, maps, maps, block, ending.kind, split, share, lines, room],
+             sh, sw, dh, dw, top, left, oh, ow, step, maps, block, ending.kind, split, share, lines, room],
             np.int64,
         )  # fmt: skip
         bare = spec.copy()
@@ -169,9 +169,9 @@ def convolution(
         shape, many = (n, oh, ow, maps), threads()
         return _Geometry(shape, framed, spec, bare, address(spec), address(bare), lines * many, room * many, units)
 
-    def moved(x: Array, add: Array | None, g: _Geometry, spec: int, end: Ending) -> Array:
+    def moved(x: Array, add: Array | None, into: Array | None, g: _Geometry, spec: int, end: Ending) -> Array:
         data = _framed(x, g.framed, pool) if g.framed else last(x, pool)
-        y = pool.empty(g.shape)
+        y = pool.empty(g.shape) if into is None else into
         added = None if add is None else last(add, pool)
         held, table = pool.scratch(g.lines)
         planes, scratch = pool.scratch(g.room) if g.room else (None, 0)
@@ -181,20 +181,33 @@ def convolution(
         )  # fmt: skip
         return first(y)
 
-    def convolve(x: Array, add: Array | None = None) -> Array:
-        """What is added is of the result's shape; if it is not, it is added as NumPy does it."""
-        found = known.get(x.shape)
+    def of(x: Array, step: int = maps) -> _Geometry:
+        found = known.get((x.shape, step))
         if found is None:
-            found = known[x.shape] = geometry(x)
+            found = known[x.shape, step] = geometry(x, step)
+        return found
+
+    def convolve(x: Array, add: Array | None = None, into: Array | None = None) -> Array:
+        """What is added is of the result's shape; if it is not, it is added as NumPy does it.
+
+        The result is `into` if that is given: (N, H, W, C) whose rows and samples follow each other, some elements apart.
+        """
+        found = of(x) if into is None else of(x, into.strides[2] // 4)
         shape = found.shape
         claim(shape, np.float32)
         if add is not None and (add.dtype != np.float32 or add.shape != (shape[0], maps, shape[1], shape[2])):
             claim_broadcast(np.broadcast_to(x.dtype.type(0), (shape[0], maps, shape[1], shape[2])), add)
             beside()
-            return ending.applied(moved(x, None, found, found.at_bare, Ending()) + add, pool)
-        return moved(x, add, found, found.at_spec, ending)
+            plainly = of(x)
+            y = ending.applied(moved(x, None, None, plainly, plainly.at_bare, Ending()) + add, pool)
+            if into is None:
+                return y
+            first(into)[...] = y
+            return first(into)
+        return moved(x, add, into, found, found.at_spec, ending)
 
     convolve.kept = (weights, biases, zeros)  # type: ignore[attr-defined]
+    convolve.shape_of = lambda x: of(x).shape  # type: ignore[attr-defined]
     way = "each channel by itself" if each else "minimal filtering F(2x2, 3x3)" if few else "tiles over rows of the kernel"
     convolve.how = (way if each or few or wide else "tiles over taps", depth * kh * kw)  # type: ignore[attr-defined]
     return convolve

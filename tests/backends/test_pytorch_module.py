@@ -248,3 +248,44 @@ def test_constants_of_rules_do_not_take_a_weights_name():
     y = op.Sum(*(op.Cast(v, to=1) for v in (op.Slice(x, [-1], [-9], [0], [-1]), *held)))
     module = backend.from_hub(op.model([x], [op.output(y, "y")]))
     assert module(torch.tensor([1, 2, 3])).tolist() == [63.0, 62.0, 61.0]
+
+
+def test_what_a_rank_decides_that_only_a_run_tells_is_saved(tmp_path):
+    """A recurrent cell as torch.onnx writes it: the rank of what an If gave decides how it is called."""
+    graph = onnx.parser.parse_graph("""
+        net (float[N, 4, T] x) => (float[1, B, 2] y, int64[1] first) {
+            one = Constant <value_ints = [1]> ()
+            two = Constant <value_int = 2> ()
+            zero = Constant <value_ints = [0]> ()
+            shape = Shape (x)
+            last = Constant <value_ints = [-1]> ()
+            steps = Gather (shape, last)
+            single = Equal (steps, one)
+            row = If (single) <
+                then_branch = taken () => (float[N, 4] short) { short = Squeeze (x, last) },
+                else_branch = kept () => (float[N, 4, T] long) { long = Identity (x) }
+            >
+            ranks = Shape (row)
+            rank = Size (ranks)
+            first = Gather (ranks, zero)
+            flat = Equal (rank, two)
+            deep = Not (flat)
+            sequence = If (deep) <
+                then_branch = moved () => (float[T, N, 4] turned) { turned = Transpose <perm = [2, 0, 1]> (row) },
+                else_branch = raised () => (float[1, N, 4] raising) { raising = Unsqueeze (row, zero) }
+            >
+            _, y = LSTM <hidden_size = 2> (sequence, W, R)
+        }""")
+    rng = np.random.default_rng(0)
+    for name, shape in (("W", (1, 8, 4)), ("R", (1, 8, 2))):
+        graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    conversion = onnxbridge.convert(model, "pytorch")
+    conversion.save(tmp_path / "net.pt2")
+    program = torch.export.load(tmp_path / "net.pt2").module()
+    for count, steps in ((2, 3), (3, 5)):
+        x = torch.from_numpy(rng.standard_normal((count, 4, steps)).astype(np.float32))
+        for a, b in zip(program(x), conversion.model(x), strict=True):
+            torch.testing.assert_close(a, b)
+    x = x[..., :1]
+    torch.testing.assert_close(conversion.model(x)[0].shape, torch.Size([1, 3, 2]))

@@ -43,6 +43,8 @@ class Value(fx.Proxy):  # type: ignore[misc]
 
     elements: np.ndarray[Any, Any] | None = None
     """Of a small integer tensor: its elements, where they are numbers or sizes of other values."""
+    shape_of: Value | None = None
+    """Of the sizes of a value whose rank is not known: that value."""
     constant: np.ndarray[Any, Any] | None = None
     """Of a small constant: its numbers."""
     hub: ir.DataType | None = None
@@ -59,6 +61,11 @@ class Value(fx.Proxy):  # type: ignore[misc]
     @property
     def is_known(self) -> bool:
         return not isinstance(self.node.meta["val"], Unknown)
+
+    def assume(self, dtype: Any, dims: Sequence[int | None]) -> None:
+        """Take what an operator demands of its input's type and sizes for known, where nothing else is."""
+        if not self.is_known:
+            self.node.meta["val"] = self.tracer.unbacked(dtype, dims)
 
     @property
     def dtype(self) -> Any:

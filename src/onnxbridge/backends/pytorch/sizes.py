@@ -132,7 +132,10 @@ def _compared(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _not(data: Elements) -> Any:
-    return np.logical_not(data.astype(bool)) if _all_numbers(data) else None
+    def one(x: Any) -> Any:
+        return x.tracer.create_proxy("call_function", operator.not_, (x,), {}) if isinstance(x, Value) else not x
+
+    return objects([one(x) for x in data.reshape(-1)]).reshape(data.shape)
 
 
 def _where(condition: Elements, x: Elements, y: Elements) -> Any:
@@ -156,6 +159,8 @@ ARITHMETIC: Mapping[str, Callable[..., Any]] = {
 
 def derive(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements | None:
     """The elements of an operator's result, where all of its inputs' are known."""
+    if op == "Gather" and (of := inputs[0].shape_of) is not None and (known := elements(inputs[1])) is not None:
+        return objects([of.size(int(i)) for i in known.reshape(-1)]).reshape(known.shape) if _all_numbers(known) else None
     function = ARITHMETIC.get(op)
     arrays = [None if v is None else elements(v) for v in inputs]
     if function is None or any(a is None and v is not None for a, v in zip(arrays, inputs, strict=True)):

@@ -71,6 +71,7 @@ class _Layer:
     def __init__(self, X, W, R, B, order, direction, layout):
         self.both, self.backward, self.batch_first = direction == "bidirectional", direction == "reverse", bool(layout)
         self.directions, self.hidden, self.time = 1 + self.both, R.shape[-1], 1 if layout else 0
+        X.assume(W.dtype, [None, None, int(W.known.shape[-1])])
         self.X = torch.flip(X, [self.time]) if self.backward else X
         self.biased = B is not None
         self.weights = []

@@ -53,12 +53,19 @@ def sized(*dims, scalar=False):
 @rule("Shape")
 def shape(data, *, start=0, end=None):
     if not data.is_known:
-        return shape_tensor(data)[slice(start, end)]
+        made = shape_tensor(data)
+        if start or end is not None:
+            return made[slice(start, end)]
+        made.shape_of = data
+        return made
     return sized(*data.shape[slice(start, end)])
 
 
 @rule("Size")
 def size(data):
+    if not data.is_known:
+        of = data.shape_of
+        return sized(data.numel() if of is None else of.dim(), scalar=True)
     return sized(math.prod(data.shape), scalar=True)
 
 

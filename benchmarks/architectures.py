@@ -2,8 +2,8 @@
 
     python benchmarks/architectures.py [NAME ...] [--fixed] [--fast]
 
-Weights are random and nothing is downloaded. The nodes of a model of fixed sizes stand beside what torch.onnx.export writes where
-onnxscript is installed; the cost is the CPU time of `convert(verify=False)` over that of `torch.export.export` alone (medians of
+Weights are random and nothing is downloaded. The nodes of a model of fixed sizes, and with its batch normalizations folded
+(`fold_batch_norm=True`) where there are any, stand beside what torch.onnx.export writes where onnxscript is installed; the cost is the CPU time of `convert(verify=False)` over that of `torch.export.export` alone (medians of
 three runs after a first). Architectures whose library is not installed are left out. `--fixed` verifies at fixed sizes only,
 `--fast` leaves out torch.onnx's nodes and the times.
 """
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torchvision_operators
 from families import Family, families
 
 import onnxbridge
@@ -63,10 +64,10 @@ def theirs(module: torch.nn.Module, inputs: dict[str, Any]) -> str:
     return "none" if made is None else str(nodes(made.model_proto))
 
 
-def row(family: Family, fixed: bool, fast: bool) -> tuple[str, ...]:
+def row(family: Family, at_fixed: bool, fast: bool) -> tuple[str, ...]:
     """One line of the table; its second cell begins with "PASSED" or says what went wrong."""
     module, inputs = family.build()
-    dynamic = None if fixed else family.dynamic
+    dynamic = None if at_fixed else family.dynamic
     sizes = ", ".join(dict.fromkeys(label for axes in (dynamic or {}).values() for label in axes.values())) or "fixed"
     try:
         made = onnxbridge.convert(module, "onnx", inputs=inputs, dynamic=dynamic)
@@ -77,7 +78,9 @@ def row(family: Family, fixed: bool, fast: bool) -> tuple[str, ...]:
     worst = max(o.max_abs for o in made.report.outputs) if made.report else 0.0
     count, other, cost = str(nodes(made.model)), "", ""
     if not fast:
-        count += f" / {nodes(onnxbridge.convert(module, 'onnx', inputs=inputs, verify=False).model)}"
+        fixed = nodes(onnxbridge.convert(module, "onnx", inputs=inputs, verify=False).model)
+        folded = nodes(onnxbridge.convert(module, "onnx", inputs=inputs, verify=False, fold_batch_norm=True).model)
+        count += f" / {fixed}" + (f" / {folded}" if folded != fixed else "")
         other = theirs(module, inputs)
         alone = seconds(lambda: exported(module, inputs))
         ours = seconds(lambda: onnxbridge.convert(module, "onnx", inputs=inputs, verify=False))
@@ -98,7 +101,8 @@ def main() -> None:
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
-    print("| architecture | verified, largest difference | varies | nodes / fixed | torch.onnx's | CPU s: ours / torch.export |")
+    torchvision_operators.ensure()
+    print("| architecture | verified, largest difference | varies | nodes / fixed / folded | torch.onnx's | CPU s: ours / torch.export |")
     print("|---|---|---|---|---|---|")
     for family in families():
         if asked.names and not any(name.lower() in family.name.lower() for name in asked.names):

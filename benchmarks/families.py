@@ -95,6 +95,17 @@ def _raft() -> tuple[nn.Module, dict[str, Any]]:
     return settled(Flow()), {"first": torch.randn(1, 3, 128, 128), "second": torch.randn(1, 3, 128, 128)}
 
 
+def calibrated(module: nn.Module, *inputs: Any) -> nn.Module:
+    """In evaluation mode, batch normalisations with the statistics of these inputs, so that deep layers stay away from 0 and 1."""
+    for m in module.modules():
+        if isinstance(m, nn.modules.batchnorm._BatchNorm):
+            m.momentum = 1.0
+            m.train()
+    with torch.no_grad():
+        module(*inputs)
+    return module.eval()
+
+
 def settled(module: nn.Module) -> nn.Module:
     """In evaluation mode, batch normalisations with statistics away from 0 and 1."""
     for m in module.modules():
@@ -116,7 +127,9 @@ class Detector(nn.Module):
 
 
 _DETECTORS = (
-    "ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn", "fcos_resnet50_fpn", "fasterrcnn_mobilenet_v3_large_320_fpn",
+    "ssd300_vgg16", "ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2", "fcos_resnet50_fpn",
+    "fasterrcnn_mobilenet_v3_large_320_fpn", "fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2", "maskrcnn_resnet50_fpn",
+    "keypointrcnn_resnet50_fpn",
 )  # fmt: skip
 
 
@@ -127,13 +140,18 @@ def _detectors() -> Iterator[Family]:
 
 def _detector(name: str) -> tuple[nn.Module, dict[str, Any]]:
     make = getattr(importlib.import_module("torchvision").models.detection, name)
-    options = {} if "320" in name else {"min_size": 128, "max_size": 160}
-    net = settled(Detector(make(weights=None, weights_backbone=None, num_classes=5, **options)))
-    with torch.no_grad():
-        for path, weight in net.named_parameters():
-            if "classification_head" in path or "cls_" in path:
-                weight.mul_(20)  # scores apart from each other, so that rounding does not change their order
-    return net, {"image": torch.rand(3, 120, 160)}
+    torch.manual_seed(0)
+    net = Detector(make(weights=None, weights_backbone=None, num_classes=5, **_SIZES.get(name, {"min_size": 128, "max_size": 160})))
+    for path, weight in net.named_parameters():
+        if "cls_logits" in path:  # as they are made they find nothing
+            nn.init.zeros_(weight) if path.endswith("bias") else nn.init.normal_(weight, std=0.03)
+    calibrated(net.net.eval(), [torch.rand(3, 120, 160), torch.rand(3, 120, 160)])
+    return net.eval(), {"image": torch.rand(3, 120, 160)}
+
+
+_SIZES: dict[str, dict[str, Any]] = {
+    "ssd300_vgg16": {}, "ssdlite320_mobilenet_v3_large": {}, "fasterrcnn_mobilenet_v3_large_320_fpn": {},
+}  # fmt: skip
 
 
 # transformers

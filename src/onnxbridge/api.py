@@ -102,7 +102,8 @@ def convert(
         samples, seed: how many inputs are drawn, and from which seed.
         device: where ONNX Runtime runs: "auto", "cpu", "cuda", ...
         progress: called with the name of each stage.
-        backend_options: what the backend takes, such as minimum_deployment_target="iOS17" for "coreml".
+        backend_options: what the backend takes, such as minimum_deployment_target="iOS17" for "coreml", and what the frontend
+            takes, such as fold_batch_norm=True for models of PyTorch.
 
     Raises:
         ConversionError: with every operator that is in the way.
@@ -111,10 +112,11 @@ def convert(
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     writer = plugins.backend(to)
     dims, bounds = _dynamic(dynamic)
+    own, backend_options = settings.of_source(reader, backend_options)
     backend_options = settings.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
     backend_options = _bounded(writer, backend_options, bounds)
     progress(f"reading {reader.title}")
-    hub = _to_hub(reader, source, _inputs(inputs), dims)
+    hub = _to_hub(reader, source, _inputs(inputs), dims, own)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
     artifact = writer.from_hub(_for(writer, hub), **backend_options)
@@ -141,14 +143,16 @@ def convert(
     return conversion
 
 
-def _to_hub(reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any) -> ir.Model:
+def _to_hub(
+    reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any, options: Mapping[str, Any] | None = None
+) -> ir.Model:
     """The frontend's model, cleaned."""
     from onnxbridge.hub import passes
 
     numbers = [name for name, given in inputs.items() if isinstance(given, (int, float))] if isinstance(inputs, dict) else []
     if numbers and reader.name != "pytorch":
         raise UsageError(f"{numbers[0]}={inputs[numbers[0]]}: only programs of PyTorch take numbers beside tensors")
-    return passes.clean(reader.to_hub(source, inputs, dynamic))
+    return passes.clean(reader.to_hub(source, inputs, dynamic, **(options or {})))
 
 
 def _for(writer: plugins.Backend, hub: ir.Model) -> ir.Model:
@@ -279,10 +283,10 @@ def _specs_of(hub: ir.Model) -> dict[str, Any]:
     }
 
 
-def load(source: Any, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None) -> ir.Model:
-    """The source as a hub model: an `onnx_ir.Model` at the hub's opset, cleaned."""
+def load(source: Any, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None, **options: Any) -> ir.Model:
+    """The source as a hub model: an `onnx_ir.Model` at the hub's opset, cleaned. `options` are what the frontend takes."""
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
-    return _to_hub(reader, source, _inputs(inputs), _dynamic(dynamic)[0])
+    return _to_hub(reader, source, _inputs(inputs), _dynamic(dynamic)[0], settings.checked(reader, options))
 
 
 def check(
@@ -301,8 +305,10 @@ def check(
     Raises:
         UsageError: for an option that none of them takes.
     """
+    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    own, backend_options = settings.of_source(reader, backend_options)
     try:
-        hub = load(source, frontend=frontend, inputs=inputs, dynamic=dynamic)
+        hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     except ConversionError as e:
         return e.problems
     found: list[Problem] = []
@@ -330,6 +336,8 @@ def explain(
     writer = plugins.backend(to)
     if not isinstance(writer, plugins.Explainer):
         return []
-    hub = load(source, frontend=frontend, inputs=inputs, dynamic=dynamic)
+    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    own, backend_options = settings.of_source(reader, backend_options)
+    hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     given = _bounded(writer, settings.checked(writer, backend_options), _dynamic(dynamic)[1])
     return list(writer.explain(_for(writer, hub), **given))

@@ -50,8 +50,10 @@ class Frontend(Protocol):
     def accepts(self, source: Any) -> bool:
         """Whether this is a source for this frontend, told by type or by a file's content, without importing a framework."""
 
-    def to_hub(self, source: Any, inputs: Any, dynamic: Any) -> ir.Model:
+    def to_hub(self, source: Any, inputs: Any, dynamic: Any, **options: Any) -> ir.Model:
         """The source as a hub model. `inputs` and `dynamic` are as `convert` takes them, texts parsed already.
+
+        Options are keyword-only parameters marked with `settings.Setting`, as a backend's are.
 
         Raises:
             ConversionError: with every operator that is in the way.

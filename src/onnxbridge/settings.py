@@ -1,4 +1,4 @@
-"""The options of a backend. Its `from_hub` declares them, once for Python and the command line:
+"""The options of a plugin. A backend's `from_hub` or a frontend's `to_hub` declares them, once for Python and the command line:
 
     def from_hub(self, model, *, compute_precision: Annotated[Literal["fp32", "fp16"], Setting("the type to use")] = "fp32")
 
@@ -21,7 +21,7 @@ from onnxbridge.errors import UsageError
 
 @dataclass(frozen=True)
 class Setting:
-    """Marks a parameter of `from_hub` as an option: what it is for, and what its value looks like."""
+    """Marks a parameter as an option: what it is for, and what its value looks like."""
 
     help: str
     metavar: str = ""
@@ -29,7 +29,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a backend: `kind` is bool, int, float, str or Path; `many` of them where it can be given more than once."""
+    """One option of a plugin: `kind` is bool, int, float, str or Path; `many` of them where it can be given more than once."""
 
     name: str
     kind: type
@@ -40,9 +40,14 @@ class Option:
     metavar: str
 
 
-def options(backend: Any) -> dict[str, Option]:
-    """The options that a backend declares, by name."""
-    method = backend.from_hub
+def _method(plugin: Any) -> Any:
+    """What declares the options: a backend's `from_hub`, a frontend's `to_hub`."""
+    return plugin.from_hub if hasattr(plugin, "from_hub") else plugin.to_hub
+
+
+def options(plugin: Any) -> dict[str, Option]:
+    """The options that a plugin declares, by name."""
+    method = _method(plugin)
     names = getattr(method, "__globals__", {})
     found = {}
     for p in inspect.signature(method).parameters.values():
@@ -66,27 +71,33 @@ def _option(name: str, annotation: Any, default: Any, mark: Setting) -> Option:
     return Option(name, str if choices else annotation, choices, many, default, mark.help, mark.metavar)
 
 
-def takes(backend: Any, name: str) -> bool:
-    """Whether a backend has this option, declared for the command line or not."""
-    return name in _keywords(backend)
+def takes(plugin: Any, name: str) -> bool:
+    """Whether a plugin has this option, declared for the command line or not."""
+    return name in _keywords(plugin)
 
 
-def _keywords(backend: Any) -> list[str]:
-    return [p.name for p in inspect.signature(backend.from_hub).parameters.values() if p.kind is p.KEYWORD_ONLY]
+def _keywords(plugin: Any) -> list[str]:
+    return [p.name for p in inspect.signature(_method(plugin)).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
 
-def checked(backend: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, after a look whether the backend takes it.
+def of_source(frontend: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a frontend takes of the options that were given, and the others, which are for the target."""
+    own = {name: value for name, value in given.items() if takes(frontend, name)}
+    return checked(frontend, own), {name: value for name, value in given.items() if name not in own}
+
+
+def checked(plugin: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, after a look whether the plugin takes it.
 
     Raises:
         UsageError: with the options that it has, and for a word that is none of an option's choices.
     """
-    taken = _keywords(backend)
+    taken = _keywords(plugin)
     unknown = sorted(set(given) - set(taken))
     if unknown:
         has = f"its options are {', '.join(taken)}" if taken else "it has no options"
-        raise UsageError(f"the target {backend.name!r} takes no {', '.join(unknown)}; {has}")
-    for name, option in options(backend).items():
+        raise UsageError(f"the target {plugin.name!r} takes no {', '.join(unknown)}; {has}")
+    for name, option in options(plugin).items():
         if option.choices and given.get(name) not in (None, *option.choices):
             raise UsageError(f"{name}={given[name]!r} is none of {', '.join(option.choices)}")
     return dict(given)

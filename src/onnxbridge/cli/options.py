@@ -57,32 +57,33 @@ def chosen(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class BackendCommand(click.Command):
-    """A command that takes the options of every installed backend too, as their `from_hub` declare them."""
+    """A command that takes the options of every installed plugin too, as backends' `from_hub` and frontends' `to_hub` declare them."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
         names = {p.name for p in own}
-        return [*own, *(o for o in _of_backends() if o.name not in names)]
+        return [*own, *(o for o in _of_plugins() if o.name not in names)]
 
 
 @functools.cache
-def _of_backends() -> tuple[click.Option, ...]:
-    """One option for each name, whose help tells the targets that have it."""
+def _of_plugins() -> tuple[click.Option, ...]:
+    """One option for each name, whose help tells the sources and targets that have it."""
     from onnxbridge import plugins, settings
 
     found: dict[str, tuple[settings.Option, list[str]]] = {}
-    for target in plugins.installed("backend"):
-        for name, option in settings.options(plugins.backend(target)).items():
-            found.setdefault(name, (option, []))[1].append(target)
-    return tuple(_written(option, targets) for option, targets in found.values())
+    for kind, flag, get in (("backend", "--to", plugins.backend), ("frontend", "--from", plugins.frontend)):
+        for plugin in plugins.installed(kind):
+            for name, option in settings.options(get(plugin)).items():
+                found.setdefault(name, (option, []))[1].append(f"{flag} {plugin}")
+    return tuple(_written(option, ", ".join(users)) for option, users in found.values())
 
 
-def _written(option: Any, targets: list[str]) -> click.Option:
+def _written(option: Any, users: str) -> click.Option:
     kind: Any = click.Choice(option.choices) if option.choices else option.kind
     if option.kind is Path:
         kind = click.Path(exists=True, dir_okay=False, path_type=Path)
     flag = "--" + option.name.replace("_", "-")
-    help = f"For --to {', '.join(targets)}: {option.help}"
+    help = f"For {users}: {option.help}"
     if option.kind is bool:
         return click.Option([flag], is_flag=True, default=None, help=help)
     return click.Option([flag, option.name], type=kind, multiple=option.many, metavar=option.metavar or None, help=help)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
+from onnxbridge.settings import Setting
 
 
 class _Frontend:
@@ -51,11 +52,25 @@ class _Frontend:
         except OnnxbridgeError:
             return False
 
-    def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:
+    def to_hub(
+        self,
+        source: Any,
+        inputs: Any = None,
+        dynamic: Any = None,
+        *,
+        fold_batch_norm: Annotated[
+            bool, Setting("put batch normalizations into the weights before them, which then are no longer the parameters.")
+        ] = False,
+    ) -> ir.Model:
         from onnxbridge.frontends.pytorch.capture import capture
         from onnxbridge.frontends.pytorch.convert import to_hub
 
-        return to_hub(capture(source, inputs, dynamic))
+        model = to_hub(capture(source, inputs, dynamic))
+        if fold_batch_norm:
+            from onnxbridge.hub.passes.batch_norm import FoldBatchNorm
+
+            FoldBatchNorm()(model)
+        return model
 
     def runs_here(self) -> bool:
         return importlib.util.find_spec("torch") is not None

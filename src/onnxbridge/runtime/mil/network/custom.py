@@ -31,13 +31,6 @@ def attributes(params: Any) -> dict[str, Any]:
     return found
 
 
-REFUSED = {
-    "loopBreak": "a loop that ends inside of its body, which neither MIL nor ONNX can say",
-    "loopContinue": "a turn of a loop that ends inside of its body, which neither MIL nor ONNX can say",
-}
-"""The kinds of layers that are not read, and why."""
-
-
 def missing(call: Call) -> Unsupported:
     """What to say of a layer without a rule: what it has, and the head of the rule that it needs."""
     said = {k: v for k, v in call.attrs.items() if k != "weights"}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
-from onnxbridge.errors import Source, UnsafeFileError, UsageError
-from onnxbridge.lowering import Body, Call, Ref, lower
-from onnxbridge.runtime.mil.network import custom
-from onnxbridge.runtime.mil.network.attributes import attributes
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.lowering import lower
+from onnxbridge.runtime.mil.network.flow import calls
 from onnxbridge.runtime.mil.network.ops import rule
 from onnxbridge.runtime.mil.network.writer import Target, Writer
 from onnxbridge.runtime.mil.program import Feature, Function, Slot, Type
@@ -48,41 +47,6 @@ def function(spec: Any, inputs: list[Feature], outputs: list[Feature]) -> Functi
         results += _classified(writer, network, blobs, described)
     writer.block.inputs, writer.block.outputs = tuple(taken), tuple(results)
     return Function("main", writer.block, {}, writer.constants, writer.count)
-
-
-def calls(layers: Any, known: set[Hashable]) -> Iterator[Call]:
-    """The layers as calls; a parameter that has its default in the file is left out. `known` are the blobs that are there.
-
-    A branch gives the blobs that both of its networks write. A loop takes and gives those that its network writes anew.
-    """
-    for layer in layers:
-        kind = layer.WhichOneof("layer")
-        if kind is None:
-            raise UnsafeFileError(f"the layer {layer.name} is of a kind that this version of coremltools does not know")
-        params = getattr(layer, kind)
-        inputs, outputs, attrs = list(layer.input), list(layer.output), {} if kind == "custom" else attributes(params)
-        if kind == "branch":
-            outputs = [name for name in _written(params.ifBranch) if name in _written(params.elseBranch)]
-            attrs = {name: _body(getattr(params, name), [], outputs, known) for name in ("ifBranch", "elseBranch")}
-        elif kind == "loop":
-            inputs = outputs = [name for name in _written(params.bodyNetwork) if name in known]
-            attrs["bodyNetwork"] = _body(params.bodyNetwork, outputs, outputs, known)
-            if params.conditionVar:
-                attrs["conditionVar"] = _body(params.conditionNetwork, outputs, [params.conditionVar], known)
-            attrs.pop("conditionNetwork", None)
-        elif kind == "custom":
-            kind, attrs = custom.PREFIX + params.className, custom.attributes(params)
-        known |= set(outputs)
-        yield Call(kind, tuple(Ref(name) for name in inputs), attrs, tuple(outputs), Source(node=layer.name))
-
-
-def _written(network: Any) -> dict[str, None]:
-    """The blobs that a network inside of another one writes, in order."""
-    return dict.fromkeys(name for layer in network.layers for name in layer.output)
-
-
-def _body(network: Any, inputs: list[str], outputs: list[str], known: set[Hashable]) -> Body:
-    return Body(tuple(inputs), list(calls(network.layers, set(known))), tuple(Ref(name) for name in outputs))
 
 
 def _shape(feature: Feature) -> tuple[int | None, ...]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.lowering import Body, Call
 from onnxbridge.runtime.mil.network import custom
 from onnxbridge.runtime.mil.program import Block, Operation, Slot, Type
@@ -90,8 +89,6 @@ class Target:
         return results
 
     def expand(self, call: Call) -> Body | None:
-        if call.op in custom.REFUSED:
-            raise Unsupported(custom.REFUSED[call.op])
         if call.op.startswith(custom.PREFIX):
             raise custom.missing(call)
         return None

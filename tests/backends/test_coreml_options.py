@@ -234,6 +234,30 @@ def test_states_that_do_not_grow_behind_themselves_alone():
     assert error(two, feeds, bounds={"N": (1, 1)}, **STATE)[1] < 2e-3
 
 
+def test_choices_are_made_in_float32():
+    """Of sure scores float16 makes ties, and of the areas of large boxes infinity."""
+    rng = np.random.default_rng(7)
+    logits = np.linspace(9.0, 8.0, 48).astype(np.float32)[rng.permutation(48)]
+    corner = rng.uniform(0, 900, (48, 2))
+    boxes = np.concatenate([corner, corner + rng.uniform(290, 310, (48, 2))], axis=1).astype(np.float32)
+
+    def picked(op, boxes, x):
+        picks = op.NonMaxSuppression(boxes, op.Sigmoid(x), np.array([8]), np.float32([0.4]))
+        return picks, op.TopK(op.Sigmoid(x), np.array([10]), outputs=2)[1]
+
+    made = model(picked, ("boxes", FLOAT, [1, 48, 4]), ("x", FLOAT, [1, 1, 48]), names=("picks", "best"))
+    feeds = {"boxes": boxes[None], "x": logits[None, None]}
+    artifact = backend.from_hub(made, compute_precision="fp16")
+    found = artifact.run(feeds)
+    wanted = ort.run(ort.session(made), feeds)
+    assert np.array_equal(found["best"], wanted["best"]) and np.array_equal(found["picks"], wanted["picks"])
+    assert any("since a choice hangs on it" in note for note in artifact.notes)
+    told = {line.op: line for line in backend.explain(made, compute_precision="fp16")}
+    assert told["Sigmoid"].dtype == "fp32" and "a choice hangs on it" in told["Sigmoid"].note
+    free = model(lambda op, x: op.MatMul(op.Sigmoid(x), np.ones((48, 4), np.float32)), ("x", FLOAT, [1, 48]))
+    assert not any("choice" in note for note in backend.from_hub(free, compute_precision="fp16").notes)
+
+
 def test_mixed_precision_keeps_what_float16_cannot_hold():
     def write(op, x):
         large = op.Mul(x, np.float32(300))

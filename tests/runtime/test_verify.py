@@ -8,6 +8,7 @@ import pytest
 
 from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
 from onnxbridge.hub.builder import Builder
+from onnxbridge.runtime.coarse import Coarse
 from onnxbridge.runtime.compare import Tolerance, compare
 from onnxbridge.runtime.executor import Executor
 from onnxbridge.runtime.tolerance import Rounding
@@ -181,3 +182,64 @@ def test_a_saturated_sigmoid_may_be_off_by_what_is_lost_beside_one_half():
     rounded = side(model, change=lambda name, v: np.round(v / step) * step)
     assert verify_sides(model, side(model), rounded).passed
     assert not verify_sides(model, side(model), side(model, change=lambda name, v: v + np.float32(1e-5))).passed
+
+
+def test_coarse_numbers_are_neighbours_drawn_without_bias():
+    coarse = Coarse(2.0**-11)
+    x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
+    for dtype in (np.float32, np.float64):
+        y = coarse(x.astype(dtype))
+        assert y.dtype == dtype and np.array_equal(y.astype(np.float16), y)
+        off = (y - x) / np.abs(x)
+        normal = np.abs(x) > 2.0**-14
+        assert 2.0**-11 < np.abs(off[normal]).max() <= 2.0**-10 and abs(off[normal].mean()) < 1e-5
+    held = np.float32([0, -0.0, 1, -1.5, 2.0**-15, np.inf, -np.inf, 65504, 1024])
+    assert np.array_equal(coarse(held), held) and np.isnan(coarse(np.float32([np.nan]))).all()
+    assert coarse(np.float32([1e-9]))[0] == np.float32(2.0**-24)  # the logarithm of 0 would say nothing
+    assert coarse.constant(np.float32([1e-9]))[0] == np.float32(1e-9)
+    assert coarse(np.arange(3)).dtype == np.int64 and coarse(x.T).shape == (400, 300)
+
+
+@pytest.mark.parametrize(("error", "passes"), [(0.0, True), (0.05, False)])
+def test_half_precision_is_allowed_its_own_noise_and_no_more(error, passes):
+    model = network(depth=12)
+    executor = Executor(model)
+
+    def half(feeds):
+        results = executor.run(None, feeds, coarse=Coarse(2.0**-11, seed=5))
+        found = dict(zip(executor.output_names, results, strict=True))
+        return found | {"y": found["y"] + np.float32(error)}
+
+    report = verify_sides(model, side(model), Side("half", half, unit=2.0**-11))
+    y = report.outputs[0]
+    assert y.passed == passes and 1e-3 < y.tolerance.atol < 0.04
+
+
+def chooser():
+    """Rows in the order of their scores: where two scores tie nearly, rounding puts one row in the other's place."""
+    op = Builder()
+    x = op.input("x", FLOAT, [64])
+    rows = op.constant(np.random.default_rng(0).standard_normal((64, 50)).astype(np.float32), "rows")
+    _, order = op.TopK(x, np.array([40]), outputs=2)
+    return op.model([x], [op.output(op.Gather(rows, order, axis=0), "y")])
+
+
+def test_what_is_chosen_otherwise_is_counted_and_the_rest_is_compared_closely():
+    x = np.random.default_rng(3).standard_normal(64).astype(np.float32)
+    order = np.argsort(-x)
+    x[order[11]] = x[order[10]] * (1 - np.float32(2e-5))  # the same in float16
+    model = chooser()
+
+    def changed(value):
+        swapped = value.copy()
+        swapped[[10, 11]] = value[[11, 10]]
+        return swapped
+
+    def report(change):
+        return verify_sides(model, side(model), Side("half", side(model, change=change).run, unit=2.0**-11), feeds=[{"x": x}])
+
+    swap = report(lambda n, v: changed(v))
+    assert swap.passed and 0 < swap.outputs[0].tolerance.mismatches < 0.2 and swap.outputs[0].max_abs > 1
+    assert "beyond the rest" in str(swap)
+    assert swap.outputs[0].tolerance.atol < 0.4 and not report(lambda n, v: v + np.float32(0.5)).passed
+    assert not report(lambda n, v: v[::-1].copy()).passed

@@ -26,6 +26,7 @@ from onnxbridge.runtime.recording import Recording, apart, kinds, owned, quieted
 from onnxbridge.runtime.replay import record, worthwhile
 
 if TYPE_CHECKING:
+    from onnxbridge.runtime.coarse import Coarse
     from onnxbridge.runtime.explain import Planned
     from onnxbridge.runtime.kept.identity import Identity
 
@@ -67,7 +68,7 @@ class Compiled:
         self._last: Any = None
         self._used = Limits(0, 0, 0, 0, 0)
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], coarse: Coarse | None = None) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
 
         Raises:
@@ -75,6 +76,8 @@ class Compiled:
             LimitError: if the run would take more than the limits allow.
         """
         with limited(self._limits) as budget:
+            if coarse is not None:
+                return self._coarsely(self._plan if names is None else self._plan_for(tuple(names)), feeds, budget, coarse)
             plan = self._whole(feeds) if names is None else self._plan_for(tuple(names))
             inputs = self._fed(feeds, plan is not self._joined)
             if plan is self._joined and self._repeats:
@@ -99,6 +102,17 @@ class Compiled:
         with quieted():
             results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
         self._used = self._used.joined(budget.used())
+        return owned(results, (*inputs.values(), *plan.frame))
+
+    def _coarsely(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: Coarse) -> list[Any]:
+        """The outputs, where each input, each constant and each result of an operator is rounded by `coarse`."""
+        adapt = self._settings.adapt_result
+        inputs = {slot: coarse(value) for slot, value in self._fed(feeds, True).items()}
+        frame = [coarse.constant(value) for value in plan.frame]
+        for slot, value in inputs.items():
+            frame[slot] = value
+        with quieted():
+            results = execute(plan, frame, budget, coarse if adapt is None else lambda result: coarse(adapt(result)))
         return owned(results, (*inputs.values(), *plan.frame))
 
     def _replayed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
+    from onnxbridge.runtime.coarse import Coarse
     from onnxbridge.runtime.compiled import Compiled
     from onnxbridge.runtime.explain import Planned
 
@@ -71,13 +72,17 @@ class Executor:
                 self._compiled_model = Compiled(model, self._wide, self._limits, known)
             return self._compiled_model
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, coarse: Coarse | None = None) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
+
+        With `coarse`, inputs, constants and every operator's results are rounded by it: as a machine of coarser numbers computes.
 
         Raises:
             UsageError: if an input is missing, unknown, or not as the model declares it.
             LimitError: if the run would take more than the limits allow.
         """
+        if coarse is not None:
+            return self._compiled.run(names, feeds, coarse)
         if names is None and self._entry is not None:
             found = self._played(feeds)
             if found is not None:

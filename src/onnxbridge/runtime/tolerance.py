@@ -1,26 +1,42 @@
 """The tolerance of a verification, derived from the model: how far rounding alone can move each output.
 
 The hub model is run three times on the same inputs: in its own precision, in float64, and in float64 on inputs moved by one unit
-in the last place. How far the runs lie apart is what rounding explains, at that output, for those inputs. Source and target
-are never asked, so an error in a conversion cannot widen its own tolerance.
+in the last place. How far the runs lie apart is what rounding explains, at that output, for those inputs. Where one side computes
+in coarser numbers, the model is run in such numbers too, a few times: float16's noise is that of its own rounding, step by step,
+and not a multiple of what float32 lost. Source and target are never asked, so an error in a conversion cannot widen its own
+tolerance.
+
+Where the model chooses (the largest, the boxes that are kept), rounding moves most elements a little and some by as much as there
+is. Those that jump are no measure for the others: they are counted, and as large a share may be beyond the tolerance.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, OnnxbridgeError
+from onnxbridge.runtime.coarse import Coarse
 from onnxbridge.runtime.compare import Tolerance
 from onnxbridge.runtime.executor import Executor
 
 # Two correct implementations add in other orders (blocked, fused, Winograd) than our executor, and each has its own error:
 # the fastest convolution algorithms lose up to 15 times what direct summation loses.
 ORDERS = 16
+# The coarse runs round as the coarse side does, but at other places: an operator there is a few here.
+PLACES = 6
+RUNS = 3
+"""How often the model is run in coarser numbers on each sample; fewer times if that takes long."""
+# An element jumps if it moves this many times as far as a tenth of those that move, in the run that moved them least, and by such
+# parts of itself and of the largest.
+JUMP, OF_ITSELF, OF_LARGEST = 32, 1 / 32, 1 / 256
+# Where one in a hundred hangs on rounding, more than this share is not rounding, unless twice as many as were measured are.
+FEW = 0.1
 # What a chain of exact operators may lose, such as one last division rounded another way.
 ULPS = 4
 # Libraries compute it as 1/2 plus a polynomial: near 0 its error is that of 1/2, however small the result.
@@ -32,6 +48,20 @@ SECONDS = 20.0
 _FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
 
 
+@dataclass(frozen=True)
+class _Noise:
+    """What was measured of one output: how far its elements moved, its largest magnitude, and the share that jumped or, of whole
+    numbers, that moved at all. `resized` says that its size hangs on rounding."""
+
+    apart: float = 0.0
+    scale: float = 0.0
+    share: float = 0.0
+    resized: bool = False
+
+    def joined(self, other: _Noise) -> _Noise:
+        return _Noise(*map(max, astuple(self), astuple(other)))
+
+
 class Rounding:
     """Measures what rounding explains at each output of a hub model, sample by sample.
 
@@ -40,9 +70,11 @@ class Rounding:
 
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
         self._unit = unit
+        self._coarse = Coarse(unit) if unit else None
         self._spent = 0.0
         self._of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
-        self._largest: dict[str, tuple[float, float, float]] = {}
+        self._fine: dict[str, _Noise] = {}
+        self._rough: dict[str, _Noise] = {}
         self.reason = ""
         try:
             self._own = Executor(model)
@@ -67,26 +99,33 @@ class Rounding:
         return 1 if empty else 2
 
     def measure(self, feeds: Mapping[str, Any]) -> None:
-        """Run the model three times on these inputs.
+        """Run the model on these inputs as often as it takes.
 
         Raises:
             LimitError: if a run would take more than the executor's budget.
         """
-        if self.reason or (self._spent >= SECONDS and self._largest):
+        if self.reason or (self._spent >= SECONDS and self._fine):
             return
         start = time.perf_counter()
         rng = np.random.default_rng(0)
         taken = self._taken(feeds)
         moved = {k: _moved(np.asarray(v), rng) for k, v in taken.items()}
         try:
-            runs = [self._own.run(None, taken), self._exact.run(None, taken), self._exact.run(None, moved)]
+            runs = [self._own.run(None, taken), self._exact.run(None, taken)]
+            if self._coarse is None:
+                runs.append(self._exact.run(None, moved))
+            rough: list[Any] = []
+            while self._coarse and len(rough) < RUNS and (not rough or time.perf_counter() - start < SECONDS / 2):
+                rough.append(self._own.run(None, taken, coarse=self._coarse))
         except OnnxbridgeError:
             raise
         except Exception as e:  # the two sides are to say whether the inputs are at fault
             self.reason = f"the executor fails with {type(e).__name__}: {(str(e).strip() or 'no message').splitlines()[0]}"
             return
-        for name, a, b, c in zip(self._own.output_names, *runs, strict=True):
-            self._largest[name] = _larger(self._largest.get(name, (0.0, 0.0, 0.0)), _apart(a, b, c))
+        for i, name in enumerate(self._own.output_names):
+            own, exact, *near = (run[i] for run in runs)
+            self._fine[name] = _noise(exact, [own, *near]).joined(self._fine.get(name, _Noise()))
+            self._rough[name] = _noise(exact, [run[i] for run in rough]).joined(self._rough.get(name, _Noise()))
         self._spent += time.perf_counter() - start
 
     def _taken(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,18 +135,26 @@ class Rounding:
         """One tolerance for each output of the reference, from all samples measured so far."""
         return {name: self._tolerance(name, np.asarray(r)) for name, r in references.items()}
 
+    def notes(self) -> list[str]:
+        """What a user should know of outputs that rounding decides about."""
+        sized = [name for name, noise in (self._fine | self._rough).items() if noise.resized]
+        if not sized:
+            return []
+        return [f"how many elements {', '.join(sized)} has hangs on rounding: other inputs, or --compute-precision fp32, may tell more"]
+
     def _tolerance(self, name: str, reference: np.ndarray[Any, Any]) -> Tolerance:
         eps = _epsilon(reference.dtype)
-        if self.reason or name not in self._largest:
+        if self.reason or name not in self._fine:
             atol, rtol = _FALLBACK.get(reference.dtype.itemsize, _FALLBACK[4]) if eps else (0.0, 0.0)
             return Tolerance(atol, rtol, origin=f"default, since {self.reason or 'the output is not one of the hub model'}")
-        noise, scale, share = self._largest[name]
+        fine, rough = self._fine[name], self._rough.get(name, _Noise())
+        share = min(max(2 * fine.share, 2 * rough.share, min(ORDERS * fine.share, FEW)), 1.0)
         if not eps:
-            return Tolerance(0.0, 0.0, mismatches=ORDERS * share, origin="derived")
-        scale = max(scale, 1.0) if name in self._of_one else scale
+            return Tolerance(0.0, 0.0, mismatches=share, origin="derived")
+        scale = max(fine.scale, 1.0) if name in self._of_one else fine.scale
         # a coarser side rounds by that much more at every step
-        coarser = max(1.0, self._unit / (eps / 2)) if self._unit else 1.0
-        return Tolerance(ORDERS * noise * coarser + ULPS * eps * coarser * scale, ULPS * eps * coarser, origin="derived")
+        last = ULPS * max(eps, 2 * self._unit if self._unit else 0.0)
+        return Tolerance(max(ORDERS * fine.apart, PLACES * rough.apart) + last * scale, last, share, origin="derived")
 
 
 def _has_errors_of_one(value: ir.Value) -> bool:
@@ -140,22 +187,25 @@ def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
     return np.asarray(wide * (1 + eps * rng.choice([-0.5, 0.5], wide.shape)))
 
 
-def _apart(own: Any, exact: Any, moved: Any) -> tuple[float, float, float]:
-    """How far the three runs lie apart, the output's scale, and the share of elements that differ at all."""
-    a, b, c = np.asarray(own), np.asarray(exact), np.asarray(moved)
-    if a.dtype.kind in "USO" or a.dtype == bool or a.dtype.kind in "iu":
-        if a.shape != b.shape or a.shape != c.shape or not a.size:
-            return 0.0, 0.0, 0.0
-        return 0.0, 0.0, float(np.mean((a != b) | (b != c)))
-    if a.shape != b.shape or a.shape != c.shape or not a.size:
-        return 0.0, 0.0, 0.0
-    a, b, c = (x.astype(np.float64) for x in (a, b, c))
+def _noise(exact: Any, others: Sequence[Any]) -> _Noise:
+    """How far other runs lie from the exact one."""
+    a = np.asarray(exact)
+    runs = [np.asarray(other) for other in others]
+    found = _Noise(resized=any(run.shape != a.shape for run in runs))
+    runs = [run for run in runs if run.shape == a.shape]
+    if not a.size or not runs:
+        return found
+    if a.dtype == bool or a.dtype.kind in "USOiu":
+        return found.joined(_Noise(share=max(float(np.mean(a != run)) for run in runs)))
+    a = a.astype(np.float64).reshape(-1)
     with np.errstate(invalid="ignore"):
-        apart = np.maximum(np.abs(a - b), np.abs(b - c))
-    finite = np.abs(b[np.isfinite(b)])
-    kept = apart[np.isfinite(apart)]
-    return float(kept.max()) if kept.size else 0.0, float(finite.max()) if finite.size else 0.0, 0.0
-
-
-def _larger(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float, float]:
-    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2])
+        apart = [np.abs(a - run.astype(np.float64).reshape(-1)) for run in runs]
+    scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+    found = found.joined(_Noise(scale=scale))
+    places = [np.flatnonzero(np.isfinite(d) & (d > 0)) for d in apart]
+    usual = min((float(np.quantile(d[at], 0.1)) for d, at in zip(apart, places, strict=True) if at.size), default=0.0)
+    for d, at in zip(apart, places, strict=True):
+        moved = d[at]
+        jumps = (moved > JUMP * usual) & (moved > OF_ITSELF * np.abs(a[at])) & (moved > OF_LARGEST * scale)
+        found = found.joined(_Noise(float(moved[~jumps].max(initial=0.0)), scale, float(jumps.sum()) / a.size))
+    return found

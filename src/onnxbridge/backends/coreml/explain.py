@@ -120,7 +120,8 @@ def explain(backend: Any, model: ir.Model, options: Mapping[str, Any]) -> list[L
     else:
         problems, wide = [], None
         if asked.precision != "fp32":
-            wide = HalfPrecision(ranges(program, interface, model) if asked.precision == "mixed" else None)
+            measured = ranges(program, interface, model) if asked.precision == "mixed" else None
+            wide = HalfPrecision(measured, interface.choosing)
             for op in program.functions["main"].operations:
                 wide(op)
     written = watching[0].written if watching else []
@@ -142,12 +143,15 @@ def _line(call: Call, expanded: bool, made: list[Any], precision: str, wide: Hal
         return Line(call.op, call.where, "folded")
     names = tuple(o.op_type for o in live)
     how = "expanded" if expanded else "native" if len(live) == 1 else "composed"
-    kept = [] if wide is None else [n for n in (o.outputs[0].name for o in live) if n in wide.measured or n in wide.constants]
+    stays = set() if wide is None else {*wide.measured, *wide.constants, *wide.choosing}
+    kept = [name for name in (o.outputs[0].name for o in live) if name in stays]
     dtype = _dtype(live, "fp32" if precision == "fp32" or kept else "fp16")
     note = ""
     if kept:
         largest = max((wide.measured.get(k, 0.0) for k in kept), default=0.0) if wide is not None else 0.0
-        why = f"magnitude {largest:.3g}" if largest else "a constant that float16 cannot hold"
+        chosen = wide is not None and any(name in wide.choosing for name in kept)
+        small = "a choice hangs on it" if chosen else "a constant that float16 cannot hold"
+        why = f"magnitude {largest:.3g}" if largest else small
         note = f"stays in float32: {why}"
     return Line(call.op, call.where, how, names, dtype, _units(live, dtype), note)
 

@@ -35,6 +35,7 @@ class Interface:
         flexible: what coremltools has to be told beside the placeholders.
         notes: what is not as in the hub model.
         problems: what Core ML cannot hold.
+        choosing: names of MIL operators that choose or make what is chosen by.
     """
 
     asked: Asked
@@ -47,6 +48,7 @@ class Interface:
     flexible: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    choosing: set[str] = field(default_factory=set)
     _names: Names = field(default_factory=Names)
     _symbols: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,12 @@ class HalfPrecision:
     softmax of a row that is all masked), and so does everything fed by it as far as the next operator whose results are bounded.
     A constant below float16 (the 1e-10 in a logarithm that must not be of 0) keeps its operator and those that read the result.
     With `ranges`, the largest magnitude of each value by name, it stays too where a measured number comes near to the end.
+    `choices` are the names of the operators that choose, and of what makes their scores (`choices.py`), which stay.
     """
 
-    def __init__(self, ranges: Mapping[str, float] | None = None) -> None:
+    def __init__(self, ranges: Mapping[str, float] | None = None, choices: AbstractSet[str] = frozenset()) -> None:
         self._ranges = ranges
+        self._choices = choices
         self._wide: dict[int, bool] = {}
         self._tiny: dict[int, bool] = {}
         self._seen: list[Any] = []
@@ -45,6 +48,8 @@ class HalfPrecision:
         """Names of the operators that stayed in float32 for a constant of theirs or before them."""
         self.measured: dict[str, float] = {}
         """Names of the operators that stayed for the numbers that were measured, with the largest magnitude."""
+        self.choosing: list[str] = []
+        """Names of the operators that stayed because something is chosen by what they make."""
 
     def __call__(self, op: Any) -> bool:
         inputs = [v for value in op.inputs.values() for v in (value if isinstance(value, (list, tuple)) else [value])]
@@ -53,13 +58,17 @@ class HalfPrecision:
         self._tiny[id(op)] = any(_vanishes(op.inputs[name]) for name in OPERANDS if name in op.inputs)
         wide = wide or self._tiny[id(op)] or any(self._after(v.op, self._tiny) for v in inputs)
         self._seen.append(op)  # keeps the object alive, so that no other one gets its id
+        name = op.outputs[0].name
+        if name in self._choices:
+            self.choosing.append(name)
+            return False
         if not any(is_float(o) for o in op.outputs):
             return not wide
         largest = self._largest(op, inputs)
         if largest:
-            self.measured[op.outputs[0].name] = largest
+            self.measured[name] = largest
         elif wide:
-            self.constants.append(op.outputs[0].name)
+            self.constants.append(name)
         return not wide and not largest
 
     def _largest(self, op: Any, inputs: list[Any]) -> float:
@@ -88,6 +97,8 @@ class HalfPrecision:
         if self.measured:
             each = [f"{name} ({largest:.3g})" for name, largest in self.measured.items()]
             said.append(f"stays in float32 for the magnitude that was measured: {_few(each)}")
+        if self.choosing:
+            said.append(f"stays in float32, since a choice hangs on it: {_few(list(dict.fromkeys(self.choosing)))}")
         if self._ranges is not None and not self.measured:
             most = max(self._ranges.values(), default=0.0)
             said.append(f"the largest of {len(self._ranges)} measured values is {most:.3g}; float16 ends at {LARGEST:.0f}")

@@ -14,7 +14,7 @@ from coremltools.converters.mil.mil import Function, Program, types
 from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.var import Var
 
-from onnxbridge.backends.coreml import deduce
+from onnxbridge.backends.coreml import choices, deduce
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.asked import Asked
 from onnxbridge.backends.coreml.compress import compressed
@@ -48,6 +48,8 @@ class MilTarget:
         self._op = ""
         self._names = Names()
         self._expanded: Call | None = None
+        self.choosing: set[str] = set()
+        """Names of MIL operators that choose, for one of ONNX's that is several of them."""
 
     def constant(self, value: ir.Value) -> Any:
         """A constant of the hub; coremltools keeps the array itself where its type can stay as it is."""
@@ -72,10 +74,13 @@ class MilTarget:
         if rule is not None and rule.needs and call is not self._expanded and self.target < ct.target[rule.needs]:
             raise Unsupported(f"needs {rule.needs}", f"minimum_deployment_target={rule.needs!r}")
         outer, self._op = self._op, call.op
+        before = {id(op) for op in curr_block().operations} if call.op in choices.CHOOSES else None
         try:
             yield
         finally:
             self._op = outer
+        if before is not None:
+            self.choosing |= choices.names(op for op in curr_block().operations if id(op) not in before)
 
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
@@ -176,6 +181,7 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
             raise ConversionError(DIRECTION, merge(interface.problems))
     program = Program()
     program.add_function("main", function)
+    interface.choosing = choices.of(program, mil.choosing)
     return program, interface
 
 
@@ -187,7 +193,8 @@ def package(program: Program, interface: Interface, model: ir.Model) -> Any:
     if asked.kind == "mlprogram":
         given["minimum_deployment_target"] = ct.target[asked.target]
         if asked.precision != "fp32":
-            half = HalfPrecision(ranges(program, interface, model) if asked.precision == "mixed" else None)
+            measured = ranges(program, interface, model) if asked.precision == "mixed" else None
+            half = HalfPrecision(measured, interface.choosing)
         given["compute_precision"] = ct.precision.FLOAT32 if half is None else ct.transform.FP16ComputePrecision(op_selector=half)
     if asked.labels:
         given["classifier_config"] = ct.ClassifierConfig(

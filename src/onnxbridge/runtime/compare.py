@@ -13,8 +13,8 @@ MANY = 0.5
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|candidate - reference| <= atol + rtol * |reference|; `mismatches` is the share of elements allowed to be beyond that or, in
-    outputs that are not floating point, to differ at all. `origin` says where the numbers come from."""
+    """|candidate - reference| <= atol + rtol * |reference|; `mismatches` is the share of elements allowed to be beyond that or,
+    in outputs that are not floating point, to differ at all. `origin` says where the numbers come from."""
 
     atol: float
     rtol: float

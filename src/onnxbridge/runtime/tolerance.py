@@ -140,7 +140,7 @@ class Rounding:
         sized = [name for name, noise in (self._fine | self._rough).items() if noise.resized]
         if not sized:
             return []
-        return [f"how many elements {', '.join(sized)} has hangs on rounding: other inputs, or --compute-precision fp32, may tell more"]
+        return [f"how many elements {', '.join(sized)} has hangs on rounding; other inputs may tell more"]
 
     def _tolerance(self, name: str, reference: np.ndarray[Any, Any]) -> Tolerance:
         eps = _epsilon(reference.dtype)

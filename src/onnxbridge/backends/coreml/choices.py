@@ -15,7 +15,8 @@ SATURATING = frozenset({"sigmoid", "softmax", "tanh", "sigmoid_hard"})
 # fmt: off
 PASSING = frozenset({
     "add", "sub", "mul", "real_div", "minimum", "maximum", "clip", "relu", "select", "reduce_max", "concat", "reshape",
-    "transpose", "slice_by_index", "slice_by_size", "split", "squeeze", "expand_dims", "gather", "gather_along_axis", "gather_nd", "identity",
+    "transpose", "slice_by_index", "slice_by_size", "split", "squeeze", "expand_dims", "gather", "gather_along_axis",
+    "gather_nd", "identity",
 })
 # fmt: on
 CHOOSES = frozenset({"NonMaxSuppression"})

@@ -23,23 +23,30 @@ def addresses(
     rest = start // wide
     oy = rest % high
     sample = rest // high
-    for r in range(rows):
-        tap = r
+    r = 0
+    while r < rows:  # positions of one output row at once
+        count = min(wide - ox, rows - r)
+        at = r
         for ky in range(kernel):
             iy = oy * stride - top + ky * dilate
             line = x + size * ((sample * height + iy) * width) * step
             inside = 0 <= iy < height
             for kx in range(columns):
-                ix = ox * across - left + kx * apart
-                t[tap] = line + size * ix * step if inside and 0 <= ix < width else zero
-                tap += block
-        ox += 1
-        if ox == wide:
-            ox = 0
-            oy += 1
-            if oy == high:
-                oy = 0
-                sample += 1
+                begin = ox * across - left + kx * apart
+                if inside:
+                    for k in range(count):
+                        ix = begin + k * across
+                        t[at + k] = line + size * step * ix if 0 <= ix < width else zero
+                else:
+                    for k in range(count):
+                        t[at + k] = zero
+                at += block
+        r += count
+        ox = 0
+        oy += 1
+        if oy == high:
+            oy = 0
+            sample += 1
 
 
 @shared("iiiiiiiiiiiiff")

@@ -8,6 +8,8 @@ import pytest
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.builder import Builder
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.drawing import drawn
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs, samples_for
 
 
@@ -72,3 +74,45 @@ def test_integers_stay_inside_what_they_index():
 def test_a_batch_of_one_stays_one():
     graph = graph_of((ir.DataType.FLOAT, ["N", "H"]))
     assert [s["x0"].shape for s in samples_for(graph, 2, least=32, batch=1)] == [(1, 32), (1, 64)]
+
+
+def test_numbers_that_the_graph_compares_with_are_drawn():
+    def known(op, rate):
+        return op.Equal(op.Identity(rate), op.constant(np.array(16000), "rate"))
+
+    scalars = [int(s["x0"]) for s in samples_for(graph_of((ir.DataType.INT64, []), build=known), 4)]
+    assert scalars[::2] == [16000, 16000] and set(scalars[1::2]) <= {0, 1}
+    array = samples_for(graph_of((ir.DataType.INT64, [50]), build=known), 1)[0]["x0"]
+    assert set(array.tolist()) == {0, 1, 16000}
+    graph = graph_of((ir.DataType.UINT8, [50]), build=lambda op, x: known(op, op.Cast(x, to=ir.DataType.INT64)))
+    assert set(samples_for(graph, 1)[0]["x0"].tolist()) == {0, 1}, "a byte holds no 16000"
+
+
+def fitting(graph):
+    """How the executor takes a sample."""
+    executor = Executor(ir.Model(graph, ir_version=10))
+
+    def fit(feed):
+        try:
+            return 2 if all(r.size for r in executor.run(None, feed)) else 1
+        except Exception:
+            return 0
+
+    return fit
+
+
+def test_a_model_that_takes_one_height_only_is_given_that():
+    graph = graph_of((ir.DataType.FLOAT, ["N", 1, "H", 8]), build=lambda op, x: op.Reshape(x, [0, 64, 8]))
+    samples, notes = drawn(graph, 3, 0, None, fitting(graph))
+    assert [s["x0"].shape for s in samples] == [(3, 1, 64, 8)] * 3
+    assert "one size only" in notes[0]
+
+
+def test_a_dimension_without_a_name_may_be_the_batch():
+    def build(op, x, state):
+        return op.Concat(op.Gather(x, np.array([40]), axis=1), op.ReduceSum(op.Squeeze(op.Slice(state, [0], [1]), [0]), [1]), axis=1)
+
+    graph = graph_of((ir.DataType.FLOAT, [None, None]), (ir.DataType.FLOAT, [2, None, 4]), build=build)
+    samples, notes = drawn(graph, 3, 0, None, fitting(graph))
+    assert [(s["x0"].shape, s["x1"].shape) for s in samples][:2] == [((2, 64), (2, 2, 4)), ((3, 96), (2, 3, 4))]
+    assert not notes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,25 +82,28 @@ windows of a sound, compute nothing of smaller inputs."""
 
 
 def samples_for(
-    graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None, least: int = LEAST[0], batch: int = 2
-) -> list[dict[str, np.ndarray[Any, Any]]]:
+    graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None, least: int = LEAST[0], batch: int = 2,
+    short: frozenset[str] = frozenset(), turn: int | None = None,
+) -> list[dict[str, np.ndarray[Any, Any]]]:  # fmt: skip
     """`count` seeded feeds for a hub graph.
 
-    Each dynamic dimension takes two sizes, those past an input's first at least `least`, the first at least `batch` (one of 1
-    stays 1, for models that take no other). Floats are normally distributed; the last sample holds edge values (zeros of both
-    signs, ones, small and large magnitudes) among them. Integers stay inside what the graph indexes with them.
+    Each dynamic dimension takes two sizes in turns, or only that of the given `turn`: those past an input's first at least
+    `least`, the first, and those named in `short`, at least `batch` (one of 1 stays 1, for models that take no other). Floats
+    are normally distributed; the last sample holds edge values (zeros of both signs, ones, small and large magnitudes) among
+    them. Integers stay inside what the graph indexes with them, and are what it compares them with now and then.
     """
     rng = np.random.default_rng(seed)
     feeds = []
     for i in range(count):
         sizes: dict[str, int] = {}
         feed = {}
+        time = i if turn is None else turn
         for value in graph.inputs:
             shape = [
-                _pick(d, i, bounds or {}, sizes, f"{value.name}.{axis}", least if axis else batch)
+                _pick(d, time, bounds or {}, sizes, f"{value.name}.{axis}", batch, least if axis else batch, short)
                 for axis, d in enumerate(value.shape or ())
             ]
-            feed[value.name or ""] = _draw(rng, value, shape, edges=count > 1 and i == count - 1)
+            feed[value.name or ""] = _draw(rng, value, shape, i, edges=count > 1 and i == count - 1)
         feeds.append(feed)
     return feeds
 
@@ -108,13 +111,16 @@ def samples_for(
 _SUM = re.compile(r"([A-Za-z_]\w*) \+ ([0-9]{1,9})")  # a size by another: "past + 1"
 
 
-def _pick(dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymous: str, least: int) -> int:
+def _pick(
+    dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymous: str, batch: int, least: int, short: frozenset[str]
+) -> int:
     if isinstance(dim, int):
         return dim
     name = dim.value if dim.value is not None else anonymous
     more = _SUM.fullmatch(name)
     if more is not None:
-        return _pick(ir.SymbolicDim(more[1]), sample, bounds, sizes, anonymous, least) + int(more[2])
+        return _pick(ir.SymbolicDim(more[1]), sample, bounds, sizes, anonymous, batch, least, short) + int(more[2])
+    least = batch if name in short else least
     low, high = bounds.get(name, (1, None))
     # 2 and 3 rather than 1: a size of one hides a lost broadcast; an odd one hides nothing that halves. Larger ones are
     # multiples of 32, since networks that add what they halved to what they did not take no others.
@@ -124,7 +130,7 @@ def _pick(dim: Any, sample: int, bounds: Bounds, sizes: dict[str, int], anonymou
     return sizes.setdefault(name, first if sample % 2 == 0 else second)
 
 
-def _draw(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], edges: bool) -> np.ndarray[Any, Any]:
+def _draw(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], turn: int, edges: bool) -> np.ndarray[Any, Any]:
     dtype = value.dtype or ir.DataType.FLOAT
     if dtype == ir.DataType.BOOL:
         return rng.random(shape) < 0.5
@@ -132,7 +138,12 @@ def _draw(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], edges
         return np.array([f"text {i}" for i in range(int(np.prod(shape)))], dtype=object).reshape(shape)
     if dtype.is_integer():
         low, high = _index_range(value)
-        return rng.integers(low, high, shape).astype(dtype.numpy())
+        whole: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
+        asked = _asked_for(value)
+        if asked:  # in every other place, so that both answers occur
+            flat = whole.reshape(-1)
+            flat[turn % 2 :: 2] = rng.choice(asked, flat[turn % 2 :: 2].shape)
+        return whole.astype(dtype.numpy())
     drawn = rng.standard_normal(shape)
     if edges and drawn.size:
         flat = drawn.reshape(-1)
@@ -146,9 +157,8 @@ def _draw(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], edges
 _CARRIERS = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Expand", "Slice", "Split"})
 
 
-def _index_range(value: ir.Value) -> tuple[int, int]:
-    """The integers that an input may hold: what the graph indexes with it, else 0 and 1, which suit masks and counts."""
-    bound: int | None = None
+def _uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
+    """Where an input is used, also behind what only carries it."""
     todo, seen = [value], set()
     while todo:
         v = todo.pop()
@@ -156,13 +166,26 @@ def _index_range(value: ir.Value) -> tuple[int, int]:
             continue
         seen.add(id(v))
         for use in v.uses():
-            node, i = use.node, use.idx
-            if node.op_type in _CARRIERS and i == 0:
-                todo += node.outputs
-            size = _indexed_size(node, i)
-            if size is not None:
-                bound = size if bound is None else min(bound, size)
-    return (0, 2) if bound is None else (0, max(1, bound))
+            if use.node.op_type in _CARRIERS and use.idx == 0:
+                todo += use.node.outputs
+            yield use.node, use.idx
+
+
+def _index_range(value: ir.Value) -> tuple[int, int]:
+    """The integers that an input may hold: what the graph indexes with it, else 0 and 1, which suit masks and counts."""
+    sizes = [size for node, i in _uses(value) if (size := _indexed_size(node, i)) is not None]
+    return (0, max(1, min(sizes))) if sizes else (0, 2)
+
+
+def _asked_for(value: ir.Value) -> list[int]:
+    """The numbers that the graph compares the input with, such as the rates that a network knows of a sound."""
+    low, high = np.iinfo(value.dtype.numpy()).min, np.iinfo(value.dtype.numpy()).max  # type: ignore[union-attr]
+    found: set[int] = set()
+    for node, i in _uses(value):
+        other = node.inputs[1 - i] if node.op_type == "Equal" else None
+        if other is not None and other.const_value is not None and other.const_value.size == 1:
+            found.add(int(other.const_value.numpy().reshape(-1)[0]))
+    return sorted(n for n in found if low <= n <= high)
 
 
 def _indexed_size(node: ir.Node, i: int) -> int | None:

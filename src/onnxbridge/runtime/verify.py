@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError, VerificationError
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
-from onnxbridge.runtime.inputs import LEAST, Bounds, samples_for
+from onnxbridge.runtime.drawing import drawn, dynamic
+from onnxbridge.runtime.inputs import Bounds
 from onnxbridge.runtime.tolerance import Rounding
 
 Arrays = Mapping[str, Any]
@@ -102,12 +102,14 @@ def verify_sides(
     units = [side.unit for side in (reference, candidate) if side.unit]
     measured = Rounding(model, max(units) if units else None)
     rounding = None if rtol is not None and atol is not None else measured
-    drawn = list(feeds) if feeds is not None else _drawn(model.graph, samples, seed, bounds, measured, reference)
-    drawn = drawn if first is None else [first, *drawn]
-    found: dict[str, list[Comparison]] = {}
+    told: Sequence[Arrays] = feeds or []
     notes: list[str] = []
-    for i, feed in enumerate(drawn):
-        progress(f"verifying {i + 1}/{len(drawn)}")
+    if feeds is None:
+        told, notes = drawn(model.graph, samples, seed, bounds, _fits(model, measured, reference))
+    told = told if first is None else [first, *told]
+    found: dict[str, list[Comparison]] = {}
+    for i, feed in enumerate(told):
+        progress(f"verifying {i + 1}/{len(told)}")
         if rounding:
             rounding.measure(feed)  # first, since the executor keeps to a budget and the frameworks do not
         try:
@@ -132,30 +134,24 @@ def verify_sides(
         reference.title,
         candidate.title,
         tuple(worst(c) for c in found.values()),
-        len(drawn),
+        len(told),
         None if given else seed,
-        tuple({k: np.shape(v) for k, v in feed.items()} for feed in drawn),
+        tuple({k: np.shape(v) for k, v in feed.items()} for feed in told),
         time.perf_counter() - start,
         tuple(dict.fromkeys(notes)),
     )
 
 
-def _drawn(
-    graph: ir.Graph, samples: int, seed: int, bounds: Bounds | None, rounding: Rounding, reference: Side
-) -> list[Arrays]:
-    """Seeded samples at the least sizes of which the model computes something."""
-    drawn: dict[int, list[Arrays]] = {}
-    for batch, least in itertools.product((2, 1), LEAST):
-        feeds: list[Arrays] = list(samples_for(graph, samples, seed, bounds, least, batch))
-        if rounding.reason or not _grows(graph):
-            return feeds
-        found = min(map(rounding.fit, feeds[:2]))
-        if found and not all(_runs(reference, feed) for feed in feeds[:2]):
-            found = 0
-        drawn.setdefault(found, feeds)
-        if found == 2:
-            break
-    return drawn[max(drawn)]
+def _fits(model: ir.Model, rounding: Rounding, reference: Side) -> Callable[[Arrays], int]:
+    """Tells how the model takes a sample: 2 if it computes something, 1 if nothing or NaN, 0 if it fails."""
+
+    def fit(feed: Arrays) -> int:
+        if rounding.reason or not dynamic(model.graph):
+            return 2
+        found = rounding.fit(feed)
+        return found if found and _runs(reference, feed) else 0
+
+    return fit
 
 
 def _runs(side: Side, feed: Arrays) -> bool:
@@ -164,11 +160,6 @@ def _runs(side: Side, feed: Arrays) -> bool:
     except VerificationError:
         return False
     return True
-
-
-def _grows(graph: ir.Graph) -> bool:
-    """Whether an input has a dynamic dimension."""
-    return any(not isinstance(d, int) for v in graph.inputs for d in v.shape or ())
 
 
 def _run(side: Side, feed: Arrays) -> Mapping[str, Any]:

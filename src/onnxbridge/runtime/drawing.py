@@ -1,0 +1,63 @@
+"""Which samples a verification draws: those of sizes that the model computes something of.
+
+Nothing in a model says which sizes it takes: a network that halves images needs large ones, one that reads lines of text takes a
+single height, and a dimension without a name may have to be as large as another one. So sizes are tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge.runtime.inputs import LEAST, Bounds, samples_for
+
+Feeds = dict[str, Any]
+BOTH, ONE, NOTHING, FAILS = 3, 2, 1, 0
+"""How well samples do: of both sizes the model computes something, of one, of none, or it fails."""
+_MANY = 3
+
+
+def drawn(
+    graph: ir.Graph, samples: int, seed: int, bounds: Bounds | None, fit: Callable[[Feeds], int]
+) -> tuple[list[Feeds], list[str]]:
+    """Seeded samples at the least sizes of which the model computes something, and what is to be noted of them.
+
+    `fit` tells how the model takes a sample: 2 if it computes something, 1 if nothing, 0 if it fails.
+    """
+    best, found = -1, samples_for(graph, samples, seed, bounds)
+    for short in _shorts(graph):
+        for batch, least in itertools.product((2, 1), LEAST):
+            feeds = samples_for(graph, samples, seed, bounds, least, batch, short)
+            fits = [fit(feed) for feed in feeds[:2]]
+            how = BOTH if min(fits) == 2 else ONE if max(fits) == 2 else max(fits)
+            if how > best:
+                turn = fits.index(2) if how == ONE else None
+                best, found = how, feeds if turn is None else samples_for(graph, samples, seed, bounds, least, batch, short, turn)
+            elif best == ONE:
+                break  # larger ones do no better
+            if best == BOTH:
+                return found, []
+        if best == ONE:
+            return found, ["the inputs are of one size only, since the model fails at the others that were tried"]
+    return found, []
+
+
+def dynamic(graph: ir.Graph) -> bool:
+    """Whether an input has a dynamic dimension."""
+    return any(not isinstance(d, int) for v in graph.inputs for d in v.shape or ())
+
+
+def _shorts(graph: ir.Graph) -> Iterator[frozenset[str]]:
+    """Dynamic dimensions past the first that may be as short as a batch is: at first none, then some, then all."""
+    named = {d.value for v in graph.inputs for d in (v.shape or ())[:1] if not isinstance(d, int)}
+    keys: Sequence[str] = list(dict.fromkeys(
+        d.value or f"{v.name}.{axis}"
+        for v in graph.inputs for axis, d in enumerate(v.shape or ())
+        if axis and not isinstance(d, int) and (d.value is None or d.value not in named)
+    ))  # fmt: skip
+    yield frozenset()
+    for count in range(1, len(keys) + 1) if len(keys) <= _MANY else (1, len(keys)):
+        yield from map(frozenset, itertools.combinations(keys, count))

@@ -130,6 +130,7 @@ def verify_sides(
             found.setdefault(name, []).append(compare(name, value, got[name], _chosen(name, derived.get(name), rtol, atol)))
     if rounding is not None and rounding.reason:
         notes.append(f"the tolerance is a default, since {rounding.reason}")
+    notes += rounding.notes() if rounding is not None else []
     return Report(
         reference.title,
         candidate.title,

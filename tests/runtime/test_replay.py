@@ -109,6 +109,15 @@ def test_values_that_depend_on_an_input_are_not_frozen():
         same(executor, {"x": draw(6, 8), "from": np.array([k]), "to": np.array([k + 2])})
 
 
+def test_numbers_that_are_fed_are_not_frozen():
+    proto = model("""agraph (float[2,4,5,5] x, int64[2] axes) => (float[a,b,c,d] y) { u = Relu(x) y = ReduceMean(u, axes) }""")
+    executor = Executor(proto)
+    for axes in ([2, 3], [2, 3], [2, 3], [1, 2], [3, 2], [0, 1]):
+        x = draw(2, 4, 5, 5)
+        (y,) = executor.run(None, {"x": x, "axes": np.array(axes)})
+        np.testing.assert_allclose(y, np.maximum(x, 0).mean(tuple(axes), keepdims=True), rtol=1e-5, atol=1e-6)
+
+
 @pytest.fixture
 def crew(monkeypatch):
     """Three threads, and pieces so small that every kernel is shared out."""

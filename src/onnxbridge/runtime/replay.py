@@ -105,13 +105,14 @@ def record(
             here.add(notes.buffers)
             targets = [t for t in step.targets if t > 0]
             known = not step.bodies and not step.op.startswith(_CHANCE)
+            settled = all(step.sources[i] in fixed for i, _, _ in step.forms)  # what a kernel takes as numbers, not as an array
             data = step.sources[0] if step.sources else NOTHING
             runs = "once"
             if known and (read <= fixed or step.op in _SHAPES):
                 fixed.update(targets)
                 for t in targets:
                     frame[t] = made.frame[t] = here.apart(frame[t])
-            elif step.native and notes.calls and not notes.beside and all(here.holds(frame[t]) for t in targets):
+            elif step.native and settled and notes.calls and not notes.beside and all(here.holds(frame[t]) for t in targets):
                 runs = "machine code"
                 if not items or not isinstance(items[-1], _Row):
                     items.append(_Row())

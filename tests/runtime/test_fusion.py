@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -242,15 +244,49 @@ def test_a_normalization_of_another_axis_stays_right():
     agrees(proto, {"x": draw(3, 5, 37)}, "LayerNormalization", depth=5)
 
 
-@pytest.mark.parametrize("step", ["Sqrt(x)", "Reciprocal(x)", "Abs(x)", "Neg(x)", "Floor(x)", "Pow(x, two)", "Pow(x, three)"])
+CURVES = ["Sqrt(x)", "Reciprocal(x)", "Abs(x)", "Neg(x)", "Floor(x)", "Pow(x, two)", "Pow(x, three)", "Elu<alpha = 0.7>(x)",
+          "Selu(x)", "Mish(x)", "Softplus(x)", "Log(x)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", CURVES)
 def test_curves_by_themselves(step):
     proto = model(f"agraph (float[3,50] x) => (float[3,50] y) {{ y = {step} }}", two=np.float32(2), three=np.int64(3))
     x = draw(3, 50)
-    x = np.abs(x) if "Sqrt" in step else x
-    agrees(proto, {"x": x}, step.split("(")[0], depth=4)
+    x = np.abs(x) if step.startswith(("Sqrt", "Log")) else x
+    agrees(proto, {"x": x}, re.split("[(<]", step)[0], depth=4)
     special = np.array([[np.inf, -np.inf, np.nan, 0.0, -0.0] * 10] * 3, np.float32)
     executor = Executor(proto)
     np.testing.assert_array_equal(executor.run(None, {"x": special})[0], executor.run(["y"], {"x": special})[0])
+
+
+@pytest.mark.parametrize("shape", [(2, 24, 9, 7), (3, 24, 300)])
+@pytest.mark.parametrize("step", ["InstanceNormalization", "GroupNormalization<num_groups = 6>", "BatchNormalization"])
+def test_norms_of_channels(step, shape):
+    more = ", m, v" if step.startswith("Batch") else ""
+    sizes = ",".join(map(str, shape))
+    text = f"agraph (float[{sizes}] x) => (float[{sizes}] y) {{ u = Relu(x) y = {step}(u, s, b{more}) }}"
+    proto = model(text, s=draw(24), b=draw(24), m=draw(24), v=np.abs(draw(24)) + np.float32(0.1))
+    agrees(proto, {"x": draw(*shape) * 3 + 7}, "Relu", re.split("[(<]", step)[0], depth=100)
+    if len(shape) == 4:
+        x = draw(shape[0], 9, 7, 24).transpose(0, 3, 1, 2)  # channels last
+        agrees(proto, {"x": x}, "Relu", re.split("[(<]", step)[0], depth=100)
+
+
+@pytest.mark.parametrize("step", ["GlobalAveragePool(x)", "ReduceMean(x, axes)"])
+def test_means_of_many_pixels(step):
+    proto = model(f"agraph (float[1,5,150,140] x) => (float[1,5,1,1] y) {{ y = {step} }}", axes=np.array([2, 3]))
+    x = draw(1, 5, 150, 140) + 1000
+    executor = Executor(proto)
+    exact = x.astype(np.float64).mean((2, 3), keepdims=True)
+    for _ in range(2):
+        assert np.abs(executor.run(None, {"x": x})[0] - exact).max() <= 8 * EPS * 1000
+    assert executor._compiled._recording.quiet
+
+
+def test_norms_of_rows():
+    proto = model("agraph (float[9,33] x) => (float[9,33] y) { u = Relu(x) y = BatchNormalization(u, s, b, m, v) }",
+                  s=draw(33), b=draw(33), m=draw(33), v=np.abs(draw(33)) + np.float32(0.1))  # fmt: skip
+    agrees(proto, {"x": draw(9, 33)}, "Relu", "BatchNormalization", depth=4)
 
 
 @pytest.mark.parametrize("keep", [0, 1])

@@ -38,7 +38,7 @@ def activation(draft: Draft, step: Step) -> Ending | None:
              "Tanh": Ending(curve="Tanh"), "Erf": Ending(curve="Erf"), "Exp": Ending(curve="Exp")}  # fmt: skip
     if step.op in plain:
         return plain[step.op]
-    if step.op in ("Sqrt", "Reciprocal", "Abs", "Neg", "Floor"):
+    if step.op in ("Sqrt", "Reciprocal", "Abs", "Neg", "Floor", "Mish", "Softplus", "Log"):
         return Ending(curve=step.op)
     if step.op == "Pow":
         power = draft.constant(step.sources[1])
@@ -46,6 +46,8 @@ def activation(draft: Draft, step: Step) -> Ending | None:
         return Ending(curve=_POWERS[float(power)]) if known else None
     if step.op == "HardSigmoid":
         return Ending(curve="HardSigmoid", a=attrs["alpha"], b=attrs["beta"])
+    if step.op in ("Elu", "Selu"):
+        return Ending(curve="Elu", a=attrs["alpha"], b=attrs.get("gamma", 1.0))
     if step.op == "LeakyRelu":
         return Ending(curve="LeakyRelu", a=attrs["alpha"])
     if step.op == "Swish":

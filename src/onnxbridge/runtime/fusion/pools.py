@@ -68,7 +68,7 @@ def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
         if axes == (X.ndim - 1,) and X.dtype == np.float32 and X.size and X.shape[-1] <= _SUMMED:
             y = means(X, pool)
             return y if kept else y.reshape(X.shape[:-1])
-        if not _usual(X) or X.shape[2] * X.shape[3] > _SUMMED or (step.op == "ReduceMean" and sorted(axes) != [2, 3]):
+        if not _usual(X) or (step.op == "ReduceMean" and sorted(axes) != [2, 3]):
             return plain(X, *more, **attrs)
         y = native.means(X, pool)
         return y if kept else y.reshape(y.shape[:2])
@@ -103,6 +103,9 @@ def _affine(draft: Draft, i: int, step: Step, found: tuple[Any, Any], pool: Pool
     def run(X: Any) -> Any:
         if _usual(X):
             return native.affine(X, scale, shift, low, high, pool)
+        if X.dtype == np.float32 and X.size and X.ndim in (2, 3):  # rows, or lines: pictures of one row
+            picture = X[:, :, None, None] if X.ndim == 2 else X[:, :, None]
+            return native.affine(picture, scale, shift, low, high, pool).reshape(X.shape)
         beside()
         each = (-1, *(1,) * (X.ndim - 2))
         return np.clip(X * scale.reshape(each) + shift.reshape(each), np.float32(low), np.float32(high))

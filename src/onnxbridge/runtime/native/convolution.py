@@ -23,7 +23,7 @@ BLOCK_BYTES = 448 << 10  # of input rows that are multiplied with all columns be
 SLAB = 768  # of a product's depth
 CURVES = (
     "", "HardSwish", "HardSigmoid", "Sigmoid", "Swish", "Gelu", "Gelu tanh", "Tanh", "LeakyRelu", "Exp", "Erf",
-    "Sqrt", "Square", "Cube", "Reciprocal", "Abs", "Neg", "Floor",
+    "Sqrt", "Square", "Cube", "Reciprocal", "Abs", "Neg", "Floor", "Elu", "Mish", "Softplus", "Log",
 )  # fmt: skip
 MINIMAL = 16  # channels on both sides from which a 3x3 kernel is worth transforming
 _UNFOLDED = 16  # input channels below which a row of the kernel is taken as one tap

@@ -7,7 +7,7 @@ import numpy as np
 from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import tile
-from onnxbridge.runtime.native.address import Array, address, plain
+from onnxbridge.runtime.native.address import Array, address, first, last, plain
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.convolution import whole
 from onnxbridge.runtime.native.drive import threads
@@ -32,6 +32,22 @@ def normalized(x: Array, add: Array | None, scale: Array, shift: Array | None, e
         address(keep(scale)), 0 if shift is None else address(keep(shift)), epsilon, units=units,
     )  # fmt: skip
     return y, total
+
+
+def grouped(x: Array, groups: int, scale: Array, shift: Array, epsilon: float, pool: Pool) -> Array:
+    """(N, C, H, W) with each group of channels of a sample normalized, times a scale and plus a shift for each channel."""
+    data = last(x, pool)
+    n, h, w, c = data.shape
+    y = pool.empty(data.shape)
+    each = c // groups
+    chunk, units = chunks(groups, 3 * h * w * each)
+    held, room = pool.scratch(4 * 3 * chunk * each * threads())
+    spec, where = numbers(h * w, c, each, chunk, 3 * chunk * each)
+    loop("channels", "normalize")(
+        address(data), address(y), address(keep(scale)), address(keep(shift)), room, where, epsilon, units=n * units
+    )
+    del held  # it had to live until here
+    return first(y)
 
 
 def means(x: Array, pool: Pool) -> Array:

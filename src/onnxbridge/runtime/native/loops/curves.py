@@ -32,6 +32,57 @@ def exp(x):
     return p * first * second
 
 
+def expm1(x):
+    """exp(x) - 1, near 0 without the difference."""
+    p = _F(1.9875691500e-4) * x + _F(1.3981999507e-3)
+    p = p * x + _F(8.3334519073e-3)
+    p = p * x + _F(4.1665795894e-2)
+    p = p * x + _F(1.6666665459e-1)
+    p = p * x + _F(5.0000001201e-1)
+    near = p * x * x + x
+    return near if abs(x) < _F(0.34657359) else exp(x) - _F(1.0)
+
+
+def log1p(u):
+    """log(1 + u) for u in [0, 1], as twice the inverse hyperbolic tangent of u / (2 + u)."""
+    s = u / (_F(2.0) + u)
+    q = s * s
+    p = _F(6.6666667e-2) * q + _F(7.6923077e-2)
+    p = p * q + _F(9.0909091e-2)
+    p = p * q + _F(1.1111111e-1)
+    p = p * q + _F(1.4285714e-1)
+    p = p * q + _F(0.2)
+    p = p * q + _F(3.3333333e-1)
+    return _F(2.0) * s * (p * q) + _F(2.0) * s
+
+
+def log(x):
+    """The exponent times log(2), plus a polynomial in the fraction."""
+    small = x < _F(1.17549435e-38)
+    t = x * _F(33554432.0) if small else x  # 2^25, so that subnormal numbers have an exponent too
+    bits = t.view(np.int32)
+    m = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F000000)).view(np.float32)
+    e = _F((bits >> np.int32(23)) - np.int32(126))
+    e = e - _F(25.0) if small else e
+    low = m < _F(0.70710678)
+    e = e - _F(1.0) if low else e
+    r = m + m - _F(1.0) if low else m - _F(1.0)
+    p = _F(7.0376836292e-2) * r - _F(1.1514610310e-1)
+    p = p * r + _F(1.1676998740e-1)
+    p = p * r - _F(1.2420140846e-1)
+    p = p * r + _F(1.4249322787e-1)
+    p = p * r - _F(1.6668057665e-1)
+    p = p * r + _F(2.0000714765e-1)
+    p = p * r - _F(2.4999993993e-1)
+    p = p * r + _F(3.3333331174e-1)
+    z = r * r
+    y = p * r * z - e * _F(2.12194440e-4) - _F(0.5) * z
+    y = r + y + e * _F(0.693359375)
+    y = _F(-np.inf) if x == _F(0.0) else y
+    y = x if x > _F(3.4e38) else y
+    return y if x >= _F(0.0) else _F(np.nan)
+
+
 def sigmoid(x):
     return _F(1.0) / (_F(1.0) + exp(-x))
 
@@ -130,6 +181,23 @@ def run(kind, y, count, a, b):
     elif kind == 17:
         for i in range(count):
             v[i] = np.floor(v[i])
+    elif kind == 18:
+        for i in range(count):
+            t = v[i]
+            v[i] = b * (t if t > _F(0.0) else a * expm1(t))
+    elif kind == 19:
+        for i in range(count):
+            t = v[i]
+            e = exp(_F(20.0) if t > _F(20.0) else t)
+            e = e * (e + _F(2.0))
+            v[i] = t if t > _F(20.0) else t * (e / (e + _F(2.0)))
+    elif kind == 20:
+        for i in range(count):
+            t = v[i]
+            v[i] = (t if t > _F(0.0) else _F(0.0)) + log1p(exp(-abs(t)))
+    elif kind == 21:
+        for i in range(count):
+            v[i] = log(v[i])
 
 
 @entry("ippiiffffu")

@@ -201,6 +201,39 @@ def test_categories_are_drawn_by_their_probabilities():
     np.testing.assert_allclose(np.bincount(drawn.astype(int).ravel(), minlength=3) / 20000, [0.2, 0.5, 0.3], atol=0.02)
 
 
+SCALARS = {
+    "reduce": lambda b: b.add_reduce_sum("r", "x", "y", axes=[0], keepdims=False),
+    "reduce_all": lambda b: b.add_reduce_max("r", "x", "y", reduce_all=True, keepdims=False),
+    "argmax": lambda b: b.add_argmax("r", "x", "y", axis=0, keepdims=False),
+    "gather_nd": lambda b: (b.add_load_constant_nd("i", "i", np.float32([2]), [1]), b.add_gather_nd("r", ["x", "i"], "y")),
+    "slice": lambda b: b.add_slice_static("r", "x", "y", [1], [2], [1], [False], [False], squeeze_masks=[True]),
+}
+
+
+@pytest.mark.parametrize(("case", "want"), [("reduce", 6), ("reduce_all", 5), ("argmax", 1), ("gather_nd", 3), ("slice", 5)])
+def test_no_blob_has_rank_0(case, want):
+    found = computed(SCALARS[case], exact=True, x=np.float32([-2, 5, 3]))
+    assert found.tolist() == [want]
+
+
+def test_nothing_is_squeezed_to_rank_0():
+    assert computed(lambda b: b.add_squeeze("r", "x", "y", squeeze_all=True), exact=True, x=np.float32([[7]])).tolist() == [7]
+
+
+@pytest.mark.parametrize(("first", "second", "shape"), [
+    ((3,), (3,), (1, 1)), ((4, 3), (3,), (4, 1)), ((3,), (3, 2), (1, 2)), ((3,), (5, 3, 2), (5, 1, 2)),
+])  # fmt: skip
+def test_vectors_are_matrices_in_a_product(first, second, shape):
+    a, b = draw(*first), draw(*second)
+    features = [("a", datatypes.Array(*first)), ("b", datatypes.Array(*second))]
+    builder = NeuralNetworkBuilder(features, [("y", None)], disable_rank5_shape_mapping=True)
+    builder.add_batched_mat_mul("m", ["a", "b"], "y")
+    found = Interpreter(builder.spec).run({"a": a, "b": b})
+    agrees(builder.spec, {"a": a, "b": b}, found)
+    assert found["y"].shape == shape
+    np.testing.assert_allclose(found["y"], np.matmul(a, b).reshape(shape), rtol=1e-4, atol=1e-5)
+
+
 def test_sums_along_an_axis_that_a_blob_tells():
     features = [("x", datatypes.Array(3, 4)), ("axis", datatypes.Array(1))]
     builder = NeuralNetworkBuilder(features, [("y", None)], disable_rank5_shape_mapping=True)

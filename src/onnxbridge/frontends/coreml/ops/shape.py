@@ -53,6 +53,17 @@ def squeeze(op, x, axes: Ints | None = None):
     return op.Squeeze(x, [a for a in (a % rank(x) for a in axes) if not isinstance(x.shape[a], int) or x.shape[a] == 1])
 
 
+@rule("at_least_rank")
+def at_least_rank(op, x, rank: Int, behind: Bool = False):
+    if x.shape is None:
+        shape = op.Shape(x)
+        ones = op.Expand(op.constant(np.int64(1)), op.Reshape(op.Max(op.Sub(np.int64(rank), op.Size(shape)), np.int64(0)), [1]))
+        return op.Reshape(x, op.Concat(*((shape, ones) if behind else (ones, shape)), axis=0))
+    have = len(x.shape)
+    missing = range(rank - have)
+    return op.Unsqueeze(x, [have + i for i in missing] if behind else list(missing)) if missing else x
+
+
 @rule("flatten2d")
 def flatten2d(op, x, axis: Int = 1):
     return op.Flatten(x, axis=axis)

@@ -45,6 +45,13 @@ def squeeze(x, axes: Ints | None = None):
     return np.squeeze(x, tuple(a for a in axes if x.shape[a] == 1))
 
 
+@rule("at_least_rank")
+def at_least_rank(x, rank: Int, behind: Bool = False):
+    """With axes of size 1 in front, or behind, up to a rank: no operator of MIL's, but what networks do, which have no rank 0."""
+    missing = range(rank - x.ndim)
+    return np.expand_dims(x, [x.ndim + i for i in missing] if behind else list(missing))
+
+
 @rule("flatten2d")
 def flatten2d(x, axis: Int = 1):
     axis = axis + x.ndim if axis < 0 else axis

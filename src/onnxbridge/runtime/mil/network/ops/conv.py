@@ -103,10 +103,11 @@ def batched_matmul(
     hasBias=False, weights=None, bias=None, int8DynamicQuantize=False,
 ):  # fmt: skip
     if y is not None:
+        x, y = mil.at_least_rank(x=x, rank=2), mil.at_least_rank(x=y, rank=2, behind=True)
         return mil.matmul(x=x, y=y, transpose_x=transposeA, transpose_y=transposeB)
     rows, columns = int(weightMatrixFirstDimension), int(weightMatrixSecondDimension)
     weight = mil.weight(stored.read(weights, (columns, rows)).T, "weight")
-    product = mil.matmul(x=x, y=weight, transpose_x=transposeA)
+    product = mil.matmul(x=x, y=weight)
     return mil.add(x=product, y=_bias(mil, hasBias, bias, columns)) if hasBias else product
 
 

@@ -27,19 +27,21 @@ def slice_(mil, x, *, startIndex=0, endIndex=0, stride=1, axis="CHANNEL_AXIS"):
 
 @rule("sliceStatic")
 def slice_static(mil, x, *, beginIds, beginMasks=(), endIds, endMasks=(), strides=(), squeezeMasks=()):
-    return mil.slice_by_index(
+    found = mil.slice_by_index(
         x=x, begin=np.array(beginIds), end=np.array(endIds), stride=np.array(strides) if len(strides) else None,
         begin_mask=_flags(beginMasks), end_mask=_flags(endMasks), squeeze_mask=_flags(squeezeMasks),
     )  # fmt: skip
+    return mil.at_least_rank(x=found, rank=1)
 
 
 @rule("sliceDynamic", limits="strides and masks in the file")
 def slice_dynamic(mil, x, begin, end=None, *, beginMasks=(), endIds=(), endMasks=(), strides=(), squeezeMasks=()):
-    return mil.slice_by_index(
+    found = mil.slice_by_index(
         x=x, begin=whole(mil, begin), end=np.array(endIds) if end is None else whole(mil, end),
         stride=np.array(strides) if len(strides) else None, begin_mask=_flags(beginMasks), end_mask=_flags(endMasks),
         squeeze_mask=_flags(squeezeMasks),
     )  # fmt: skip
+    return mil.at_least_rank(x=found, rank=1)
 
 
 @rule("gather")
@@ -49,7 +51,7 @@ def gather(mil, x, indices, *, axis=0):
 
 @rule("gatherND")
 def gather_nd(mil, x, indices):
-    return mil.gather_nd(x=x, indices=whole(mil, indices))
+    return mil.at_least_rank(x=mil.gather_nd(x=x, indices=whole(mil, indices)), rank=1)
 
 
 @rule("gatherAlongAxis")

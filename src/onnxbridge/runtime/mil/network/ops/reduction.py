@@ -26,7 +26,7 @@ def _reduction(layer, op):
     @rule(layer)
     def reduce(mil, x, *, axes=(), keepDims=False, reduceAll=False):
         given = {} if reduceAll else {"axes": np.array(axes)}
-        return mil.emit(op, x=x, keep_dims=bool(keepDims), **given)
+        return mil.at_least_rank(x=mil.emit(op, x=x, keep_dims=bool(keepDims), **given), rank=1)
 
 
 for _name, _op in {
@@ -36,14 +36,18 @@ for _name, _op in {
     _reduction(f"reduce{_name}", f"reduce_{_op}")
 
 
+def _place(mil, found):
+    return mil.cast(x=mil.at_least_rank(x=found, rank=1), dtype="fp32")
+
+
 @rule("argMax")
 def arg_max(mil, x, *, axis=0, removeDim=False):
-    return mil.cast(x=mil.reduce_argmax(x=x, axis=axis, keep_dims=not removeDim), dtype="fp32")
+    return _place(mil, mil.reduce_argmax(x=x, axis=axis, keep_dims=not removeDim))
 
 
 @rule("argMin")
 def arg_min(mil, x, *, axis=0, removeDim=False):
-    return mil.cast(x=mil.reduce_argmin(x=x, axis=axis, keep_dims=not removeDim), dtype="fp32")
+    return _place(mil, mil.reduce_argmin(x=x, axis=axis, keep_dims=not removeDim))
 
 
 @rule("cumSum")

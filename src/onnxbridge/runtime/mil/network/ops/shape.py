@@ -112,7 +112,7 @@ def get_shape(mil, x):
 
 @rule("squeeze")
 def squeeze(mil, x, *, axes=(), squeezeAll=False):
-    return mil.squeeze(x=x) if squeezeAll else mil.squeeze(x=x, axes=np.array(axes))
+    return mil.at_least_rank(x=mil.squeeze(x=x) if squeezeAll else mil.squeeze(x=x, axes=np.array(axes)), rank=1)
 
 
 @rule("expandDims")

@@ -289,6 +289,35 @@ def test_norms_of_rows():
     agrees(proto, {"x": draw(9, 33)}, "Relu", "BatchNormalization", depth=4)
 
 
+RESIZED = [
+    ('mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"', "scales", [1, 1, 2, 3]),
+    ('mode = "nearest", axes = [3, 2]', "sizes", [5, 11]),
+    ('mode = "linear"', "scales", [1, 1, 2, 1.5]),
+    ('mode = "linear", coordinate_transformation_mode = "align_corners"', "sizes", [2, 20, 4, 13]),
+    ('mode = "linear", antialias = 1', "sizes", [2, 20, 4, 3]),
+    ('mode = "cubic", coordinate_transformation_mode = "pytorch_half_pixel"', "sizes", [2, 20, 18, 1]),
+    ('mode = "cubic", exclude_outside = 1, keep_aspect_ratio_policy = "not_larger", axes = [2, 3]', "sizes", [18, 15]),
+]
+
+
+@pytest.mark.parametrize(("attributes", "given", "numbers"), RESIZED)
+def test_resized_pictures(attributes, given, numbers):
+    inputs = "u, , s" if given == "scales" else "u, , , s"
+    text = f"agraph (float[2,20,9,7] x) => (float[a,b,c,d] y) {{ u = Relu(x) y = Resize<{attributes}>({inputs}) }}"
+    proto = model(text, s=np.array(numbers, np.float32 if given == "scales" else np.int64))
+    for x in (draw(2, 20, 9, 7), draw(2, 9, 7, 20).transpose(0, 3, 1, 2)):
+        agrees(proto, {"x": x}, "Relu", "Resize", depth=8)
+    executor = Executor(proto)
+    executor.run(None, {"x": x})
+    assert executor._compiled._recording.quiet
+
+
+def test_resizing_channels_stays_right():
+    proto = model("agraph (float[2,4,3,3] x) => (float[a,b,c,d] y) { u = Relu(x) y = Resize(u, , s) }",
+                  s=np.array([1, 2, 2, 2], np.float32))  # fmt: skip
+    agrees(proto, {"x": draw(2, 4, 3, 3)}, "Relu", "Resize")
+
+
 @pytest.mark.parametrize("keep", [0, 1])
 def test_root_mean_squares(keep):
     text = f"""agraph (float[3,5,37] x) => (float[3,5,37] y, float[a,b] m) {{ q = Mul(x, x) v = ReduceMean(q, axes)

@@ -24,6 +24,7 @@ from onnxbridge.runtime.fusion import (
     products,
     quant,
     recurrent,
+    resampling,
     trees,
 )
 from onnxbridge.runtime.fusion.draft import Draft
@@ -32,7 +33,9 @@ from onnxbridge.runtime.native.presence import available
 from onnxbridge.runtime.plan import Plan
 
 # Those that look for what others would take apart come first.
-_FAMILIES = (gelu, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, layout, quant, elementwise)
+_FAMILIES = (
+    gelu, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, resampling, layout, quant, elementwise,
+)  # fmt: skip
 
 
 def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:

@@ -14,6 +14,7 @@ from onnxbridge.hub.limits import claim, current
 from onnxbridge.rules import Floats, Int, Ints
 from onnxbridge.runtime.numpy.dtypes import is_float, widened
 from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.numpy.resampling import cubic, mixed, nearest, scales_and_sizes, source_points
 
 
 @rule("Resize")
@@ -35,7 +36,7 @@ def resize(
     nearest_mode="round_prefer_floor",
 ):
     axes = list(range(X.ndim)) if axes is None else [a % X.ndim for a in axes]
-    scales, sizes = _scales_and_sizes([X.shape[a] for a in axes], scales, sizes, keep_aspect_ratio_policy)
+    scales, sizes = scales_and_sizes([X.shape[a] for a in axes], scales, sizes, keep_aspect_ratio_policy)
     full = list(X.shape)
     for a, n in zip(axes, sizes, strict=True):
         if n < 0:
@@ -48,18 +49,27 @@ def resize(
         if n == X.shape[a] and scale == 1 and coordinate_transformation_mode != "tf_crop_and_resize":
             continue
         region = (roi[i], roi[i + len(axes)]) if roi else (0.0, 1.0)
-        points = _source_points(n, X.shape[a], scale, coordinate_transformation_mode, region)
+        points = source_points(n, X.shape[a], scale, coordinate_transformation_mode, region)
         if coordinate_transformation_mode == "tf_crop_and_resize":
             beyond = (points < 0) | (points > X.shape[a] - 1)
             outside = outside | beyond.reshape([-1 if d == a else 1 for d in range(X.ndim)])
         if mode == "nearest":
-            y = np.take(y, _nearest(points, X.shape[a], nearest_mode), a)
+            y = np.take(y, nearest(points, X.shape[a], nearest_mode), a)
         else:
-            taps = _taps(points, mode, min(scale, 1.0) if antialias else 1.0, cubic_coeff_a)
-            y = _weighted(y, a, *taps, bool(exclude_outside))
+            taps = mixed(points, X.shape[a], mode, min(scale, 1.0) if antialias else 1.0, cubic_coeff_a, bool(exclude_outside))
+            y = _weighted(y, a, *taps)
     if outside.any():
         y = np.where(outside, extrapolation_value, y)
     return _as_type(y, X.dtype)
+
+
+def _weighted(x, axis, index, weights):
+    """Mix elements along an axis."""
+    shape = [-1 if d == axis else 1 for d in range(x.ndim)]
+    total = 0
+    for i, w in zip(index, weights, strict=True):
+        total = total + np.take(x, i, axis) * w.astype(x.dtype).reshape(shape)
+    return total
 
 
 def _as_type(y, dtype):
@@ -68,88 +78,6 @@ def _as_type(y, dtype):
         info = np.iinfo(dtype)
         y = np.clip(y, info.min, info.max)
     return y.astype(dtype, copy=False)
-
-
-def _scales_and_sizes(lengths, scales, sizes, policy):
-    """The factor and the output size of each axis."""
-    if scales:
-        # In float32, as shape inference computes it.
-        return scales, [int(np.floor(np.float32(n) * np.float32(s))) for n, s in zip(lengths, scales, strict=True)]
-    if not sizes:
-        raise ValueError("neither scales nor sizes are given")
-    ratios = [s / n if n else 1.0 for s, n in zip(sizes, lengths, strict=True)]
-    if policy == "stretch":
-        return ratios, list(sizes)
-    if policy not in ("not_larger", "not_smaller"):
-        raise Unsupported(f"keep_aspect_ratio_policy {policy!r}")
-    one = min(ratios) if policy == "not_larger" else max(ratios)
-    return [one] * len(lengths), [math.floor(one * n + 0.5) for n in lengths]
-
-
-def _source_points(n, length, scale, mode, region):
-    """Where each of n output elements lies in an axis of the input, in elements."""
-    x = np.arange(n, dtype=np.float64)
-    width = scale * length
-    if mode == "half_pixel":
-        return (x + 0.5) / scale - 0.5
-    if mode == "half_pixel_symmetric":
-        return length / 2 * (1 - n / width) + (x + 0.5) / scale - 0.5
-    if mode == "pytorch_half_pixel":
-        return (x + 0.5) / scale - 0.5 if n > 1 else np.zeros(n)
-    if mode == "align_corners":  # the length of the result is a fraction here, as the standard's own cases have it
-        return x * (length - 1) / (width - 1) if width != 1 else np.zeros(n)
-    if mode == "asymmetric":
-        return x / scale
-    if mode == "tf_crop_and_resize":
-        start, end = region
-        if n == 1:
-            return np.full(n, 0.5 * (start + end) * (length - 1))
-        return start * (length - 1) + x * (end - start) * (length - 1) / (width - 1)
-    raise Unsupported(f"coordinate_transformation_mode {mode!r}")
-
-
-_ROUNDING = {
-    "round_prefer_floor": lambda p: np.ceil(p - 0.5),
-    "round_prefer_ceil": lambda p: np.floor(p + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
-
-
-def _nearest(points, length, mode):
-    return np.clip(_ROUNDING[mode](points), 0, length - 1).astype(np.intp)
-
-
-def _cubic(distance, a):
-    """Keys' cubic kernel."""
-    d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0))
-
-
-def _taps(points, mode, shrink, a):
-    """The elements that each point is mixed from, and their weights, both (taps, points); shrinking widens the kernel."""
-    if mode not in ("linear", "cubic"):
-        raise Unsupported(f"mode {mode!r}")
-    reach = math.ceil((1 if mode == "linear" else 2) / shrink)
-    index = np.floor(points).astype(np.intp) + np.arange(1 - reach, 1 + reach)[:, None]
-    distance = (index - points) * shrink
-    weights = np.maximum(1 - np.abs(distance), 0) if mode == "linear" else _cubic(distance, a)
-    return index, weights / weights.sum(0) if shrink != 1 else weights
-
-
-def _weighted(x, axis, index, weights, exclude_outside):
-    """Mix elements along an axis; beyond the ends the last element counts on, or nothing does."""
-    length = x.shape[axis]
-    if exclude_outside:
-        weights = np.where((index >= 0) & (index < length), weights, 0)
-        weights = weights / weights.sum(0)
-    shape = [-1 if d == axis else 1 for d in range(x.ndim)]
-    total = 0
-    for i, w in zip(np.clip(index, 0, length - 1), weights, strict=True):
-        total = total + np.take(x, i, axis) * w.astype(x.dtype).reshape(shape)
-    return total
 
 
 @rule("GridSample")
@@ -186,7 +114,7 @@ def _grid_taps(p, n, mode, padding_mode, align_corners):
         part = p - low
         weighted = [(low, 1 - part), (low + 1, part)]
     elif mode == "cubic":
-        weighted = [(low + i, _cubic(p - low - i, -0.75)) for i in range(-1, 3)]
+        weighted = [(low + i, cubic(p - low - i, -0.75)) for i in range(-1, 3)]
     else:
         raise Unsupported(f"mode {mode!r}")
     return [_tap(at, w, n, padding_mode, align_corners) for at, w in weighted]

@@ -9,13 +9,13 @@ import layers  # noqa: F401  registers its operators
 import nested  # noqa: F401
 import numpy as np
 import onnx
+import rarely  # noqa: F401
 from draw import Draw
+from forms import Node, array_of, code, older, retyped
 from onnx import helper
 from operators import SPECS, Held
 
 from onnxbridge.runtime import Executor
-
-OPSET = 24
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Graph:
     held: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     error: Exception | None = None
+    opset: int = 24
 
     def model(self, nodes: list[onnx.NodeProto] | None = None) -> onnx.ModelProto:
         """All nodes with every result an output, or some of them with what they read as inputs."""
@@ -37,7 +38,7 @@ class Graph:
         weights = [onnx.numpy_helper.from_array(v, n) for n, v in self.held.items() if any(n in c.input for c in chosen)]
         outputs = [helper.make_value_info(o, onnx.TypeProto()) for o in made]
         graph = helper.make_graph(chosen, "g", inputs, outputs, weights)
-        imports = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", 3)]
+        imports = [helper.make_opsetid("", self.opset), helper.make_opsetid("ai.onnx.ml", 3)]
         return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
     def inputs_of(self, model: onnx.ModelProto) -> dict[str, Any]:
@@ -46,47 +47,34 @@ class Graph:
 
 def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
     if isinstance(value, list):
-        return helper.make_tensor_sequence_value_info(name, _kind(value[0]), None)
-    return helper.make_tensor_value_info(name, _kind(value), value.shape)
+        return helper.make_tensor_sequence_value_info(name, code(value[0]), None)
+    return helper.make_tensor_value_info(name, code(value), value.shape)
 
 
-def _allowed(d: Draw) -> tuple[str, list[Any], dict[str, Any], int]:
-    """A node whose inputs have types that the operator takes."""
+def _allowed(d: Draw, opset: int) -> Node:
+    """A node that the version of the standard has, with inputs of types that the operator takes."""
     while True:
-        op, inputs, attrs, outputs = d.pick(SPECS)(d)
-        domain, _, kind = op.rpartition("::")
-        formals = onnx.defs.get_schema(kind, 3 if domain else OPSET, domain).inputs
-        arrays = [i.array if isinstance(i, Held) else i for i in inputs]
-        texts = ["" if a is None else _text(a) for a in arrays]
-        if all(not t or t in formals[min(i, len(formals) - 1)].types for i, t in enumerate(texts)):
-            return op, inputs, attrs, outputs
-
-
-def _text(value: Any) -> str:
-    """The type of a value as the schemas write it."""
-    if isinstance(value, list):
-        return f"seq({_text(value[0])})"
-    return f"tensor({onnx.TensorProto.DataType.Name(_kind(value)).lower()})"
-
-
-def _kind(array: np.ndarray) -> int:
-    return onnx.TensorProto.STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
+        node = older(d.pick(SPECS)(d), opset)
+        if node is None:
+            continue
+        changed = older(retyped(d, node, opset), opset) if d.chance(0.3) else node
+        return changed or node
 
 
 def drawn(seed: int, most: int = 4) -> Graph:
     """The graph of a seed; a graph ends where our executor raises, and keeps the error."""
-    d, graph = Draw(seed), Graph()
+    d = Draw(seed)
+    graph = Graph(opset=d.whole(7, 26) if d.chance(0.3) else d.pick((24, 26)))
     names: dict[int, str] = {}
     for at in range(d.whole(1, most)):
-        op, inputs, attrs, outputs = _allowed(d)
-        while inputs and inputs[-1] is None:
-            inputs.pop()
+        op, inputs, attrs, outputs = _allowed(d, graph.opset)
         labels = []
         for i, item in enumerate(inputs):
             if item is None:
                 labels.append("")
                 continue
-            array = item.array if isinstance(item, Held) else item
+            array = array_of(item)
+            array = np.asarray(array) if isinstance(array, np.generic) else array
             if id(array) not in names:
                 names[id(array)] = name = f"{'w' if isinstance(item, Held) else 'x'}{at}_{i}"
                 graph.values[name] = array

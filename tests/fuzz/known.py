@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from graphs import Graph
 from judge import Disagreement
@@ -21,13 +22,13 @@ def _not_a_number(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) 
 
 
 def _floating(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype.kind == "f"
+    return isinstance(x, np.ndarray) and (x.dtype.kind == "f" or x.dtype == ml_dtypes.bfloat16)
 
 
 def _extreme(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     """A number so large that its products, powers or sums leave the type."""
     def beyond(x: Any) -> bool:
-        return bool((~np.isfinite(x) | (np.abs(x.astype(float)) > np.sqrt(float(np.finfo(x.dtype).max)))).any())
+        return bool((~np.isfinite(x) | (np.abs(x.astype(float)) > np.sqrt(float(ml_dtypes.finfo(x.dtype).max)))).any())
 
     return any(_floating(x) and beyond(x) for x in inputs)
 
@@ -41,11 +42,11 @@ def _same_pads(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> 
 
 
 def _align_corners(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    return attrs["coordinate_transformation_mode"] == b"align_corners"
+    return attrs.get("coordinate_transformation_mode") == b"align_corners"
 
 
 def _nearest(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    return attrs["mode"] == b"nearest"
+    return attrs.get("mode", b"nearest" if "nearest_mode" in attrs or "axes" in attrs else b"linear") == b"nearest"
 
 
 def _of_bool(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
@@ -64,7 +65,7 @@ def _overflowing(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -
 
 def _subnormal(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     """A number below the least that has all its digits."""
-    return any(_floating(x) and ((x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny)).any() for x in inputs)
+    return any(_floating(x) and ((x != 0) & (np.abs(x) < ml_dtypes.finfo(x.dtype).tiny)).any() for x in inputs)
 
 
 def _floors(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
@@ -79,6 +80,43 @@ def _every_node(graph: Any) -> Any:
             yield from _every_node(attribute.g)
 
 
+def _of_whole_numbers(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return isinstance(inputs[0], np.ndarray) and inputs[0].dtype.kind in "iu"
+
+
+def _policy_from_the_end(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return "keep_aspect_ratio_policy" in attrs and any(a < 0 for a in attrs.get("axes", ()))
+
+
+def _same_size(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return attrs.get("coordinate_transformation_mode") == b"tf_crop_and_resize" and inputs[0].shape == outputs[0].shape
+
+
+def _one_place(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return attrs.get("align_corners") == 1 and 1 in inputs[1][2:]
+
+
+def _clipped(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return "clip" in attrs
+
+
+def _unbounded(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return b"Softplus" in attrs.get("activations", ())
+
+
+def _one_causal_query(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return attrs.get("is_causal") == 1 and inputs[0].shape[-2] == 1 < inputs[1].shape[-2]
+
+
+def _cancelling(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """Terms that leave nothing or nearly nothing of each other."""
+    return bool(np.abs(inputs[0].astype(float)).max(initial=0) > 0 and any((o < -8).any() for o in outputs))
+
+
+def _far_below_zero(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return bool((inputs[0].astype(float) < -4).any())
+
+
 def _always(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return True
 
@@ -87,16 +125,22 @@ REDUCTIONS = {f"Reduce{n}" for n in ("Sum", "Mean", "Max", "Min", "Prod", "L1", 
 
 # (with whom, operators, when, the number of the table's row)
 ROWS: list[tuple[str, set[str], Reads, str]] = [
+    ("ort", {"Resize"}, _policy_from_the_end, "Resize: a policy and axes from the end"),
     ("ort", {"Resize"}, _align_corners, "Resize: a fraction of a length"),
     ("ort", {"Resize"}, _nearest, "Resize: a point between two"),
+    ("ort", {"Resize", "GridSample"}, _of_whole_numbers, "Resize, GridSample: whole numbers"),
+    ("expansion", {"Resize", "GridSample"}, _of_whole_numbers, "Resize, GridSample: whole numbers"),
+    ("ort", {"Resize"}, _same_size, "Resize: a region of the same size"),
+    ("ort", {"AffineGrid"}, _one_place, "AffineGrid: an axis of one place"),
     ("expansion", {"Resize"}, _nearest, "Resize: a point between two"),
     ("ort", {"LogSoftmax", "Softmax", *REDUCTIONS}, _not_a_number, "Reductions of NaN"),
     ("ort", {"ScatterElements", "ScatterND", "Clip", "Unique"}, _not_a_number, "The order of NaN"),
-    ("ort", {"Hardmax", "ArgMax", "ArgMin", "TopK"}, _not_a_number, "The order of NaN"),
+    ("ort", {"Hardmax", "ArgMax", "ArgMin", "TopK", "Sign"}, _not_a_number, "The order of NaN"),
     ("ort", {"LogSoftmax", "Softmax"}, _extreme, "Reductions of NaN"),
     ("expansion", {"Sign", "Hardmax", "Unique"}, _not_a_number, "The order of NaN"),
     ("expansion", {"Hardmax"}, _empty, "Reductions of nothing"),
     ("ort", {"DynamicQuantizeLinear", "QuantizeLinear"}, _extreme, "Whole numbers of NaN"),
+    ("ort", {"DynamicQuantizeLinear"}, _subnormal, "Subnormal numbers"),
     ("ort", {"Clip"}, _extreme, "Clip: an end that is not given"),
     ("ort", {"StringSplit"}, _always, "StringSplit: the empty text"),
     ("ort", {"Cast"}, _of_bool, "Cast: truth as text"),
@@ -110,10 +154,16 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("ort", {"MaxPool", "LpPool", "AveragePool", "ConvTranspose"}, _same_pads, "Auto pads: the size of the result"),
     ("ort", {"GridSample"}, _nearest, "GridSample: rounding and folding"),
     ("ort", {"Elu", "Celu", "Selu"}, _subnormal, "Subnormal numbers"),
+    ("ort", {"LSTM"}, _clipped, "LSTM: a clip of the cell"),
+    ("ort", {"LSTM", "GRU", "RNN"}, _unbounded, "Squares and products out of range"),
+    ("ort", {"Attention"}, _one_causal_query, "Attention: one query"),
+    ("ort", {"Dropout"}, _always, "Dropout: the mask"),
+    *((whom, {"ReduceLogSum"}, _cancelling, "A step behind a rounding") for whom in ("ort", "float64", "expansion")),
+    *((whom, {"Gelu"}, _far_below_zero, "A step behind a rounding") for whom in ("ort", "float64", "expansion")),
+    ("expansion", REDUCTIONS, _large_whole, "Whole numbers out of range"),
     ("float64", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
     ("expansion", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
     ("ort", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
-    ("expansion", {"Gemm"}, _extreme, "Gemm: nothing times infinity"),
     ("expansion", {"Acosh", "Asinh", "Cosh", "Sinh", "Celu", "Softplus"}, _extreme, "Squares and products out of range"),
 ]
 

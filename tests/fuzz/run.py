@@ -30,10 +30,10 @@ def work(pipe: Any) -> None:
             try:
                 graph = graphs.drawn(seed)
                 found, skipped = judge.compare(graph)
+                told = [(d.whom, d.node.op_type, d.what, known.reason(d, graph)) for d in found]
             except Exception:  # a fault of the fuzzer itself
                 pipe.send(f"seed {seed}: {traceback.format_exc()}")
                 continue
-            told = [(d.whom, d.node.op_type, d.what, known.reason(d, graph)) for d in found]
             pipe.send((len(graph.nodes), told, skipped))
 
 
@@ -49,14 +49,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=120, help="that one graph may take")
     parser.add_argument("--skipped", action="store_true", help="print what could not be compared too")
     args = parser.parse_args()
     kinds: dict[Any, list[int]] = collections.defaultdict(list)
     skips: collections.Counter[str] = collections.Counter()
-    nodes, agree, ended = 0, 0, []
+    nodes, agree, ended, late, faults = 0, 0, [], [], []
     child, pipe = start()
     for seed in range(args.seed, args.seed + args.count):
         pipe.send(seed)
+        if not pipe.poll(args.seconds):
+            late.append(seed)
+            child.kill()
+            child, pipe = start()
+            continue
         try:
             answer = pipe.recv()
         except EOFError:
@@ -64,7 +70,8 @@ def main() -> None:
             child, pipe = start()
             continue
         if isinstance(answer, str):
-            raise SystemExit(answer)
+            faults.append(answer)
+            continue
         count, told, skipped = answer
         nodes += count
         agree += not told
@@ -72,10 +79,12 @@ def main() -> None:
         for kind in told:
             kinds[kind].append(seed)
     pipe.send(None)
-    print(f"{args.count} graphs, {nodes} nodes: {agree} agree throughout; the process ended on {ended}")
+    print(f"{args.count} graphs, {nodes} nodes: {agree} agree throughout; the process ended on {ended}, was too slow on {late}")
     for (whom, op, what, why), seeds in sorted(kinds.items(), key=lambda i: (i[0][3], -len(i[1]))):
         print(f"{len(seeds):5} {whom} {op}: {what} [{why or 'UNEXPLAINED'}] seeds {seeds[:4]}")
     print(f"not compared: {sum(skips.values())} nodes")
+    if faults:
+        raise SystemExit("\n".join(["faults of the fuzzer itself:", *faults]))
     if args.skipped:
         for text, count in skips.most_common():
             print(f"{count:5} {text}")

@@ -21,6 +21,8 @@ def _flattened(name):
         rank = input.shape and len(input.shape)
         if rank and axis in (-1, rank - 1):
             return op.call(name, input, axis=-1)
+        if rank and 0 in input.shape:
+            return op.Identity(input)  # a Reshape takes the 0 for a size that is kept
         return op.Reshape(op.call(name, op.Flatten(input, axis=axis), axis=-1), op.Shape(input))
 
     return softmax

@@ -124,6 +124,8 @@ class Walk:
                 self._node(graph, node, version)
         elif node.domain == ML and self._ml is not None:
             self._node(graph, node, ml_version)
+        elif node.domain == ML:
+            complete(node, ml_version)  # what stays as it is tells its readers what it gives
 
     def _goal(self, node: ir.Node) -> int:
         return self._ml if node.domain == ML and self._ml is not None else self._to

@@ -117,3 +117,15 @@ def _biased(op, given, bias):
         v if w is None else op.Add(v, op.Slice(bias, [int(a)], [int(b)], [0]))
         for v, w, a, b in zip(given, widths, ends, ends[1:], strict=False)
     ]
+
+
+@contrib(MICROSOFT + "GatedRelativePositionBias")
+def gated_relative_position_bias(op, query_layer, query_bias, rel_pos, weight, bias, eco_a, token_offset=None, *, num_heads):
+    """A bias of positions that each query weighs by two gates, sums of the halves of a projection."""
+    if token_offset is not None:
+        raise Unsupported("packed rows", "optimize the model without packing mode")
+    rows = heads(op, op.Add(query_layer, query_bias), num_heads)
+    both = op.Add(op.MatMul(rows, weight), bias)
+    halves = op.Split(both, axis=-1, num_outputs=2, outputs=2)
+    u, r = (op.Sigmoid(op.ReduceSum(half, [-1], keepdims=1)) for half in halves)
+    return op.Mul(op.Add(op.Mul(u, op.Sub(op.Mul(r, eco_a), 1.0)), 2.0), rel_pos)

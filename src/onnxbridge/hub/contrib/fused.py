@@ -147,7 +147,7 @@ def bias_softmax(op, data, bias, *, axis=1, is_inner_broadcast):
     total = op.Add(data, bias)
     if axis % rank == rank - 1:
         return op.Softmax(total, axis=-1)
-    return op.Reshape(op.Softmax(op.Flatten(total, axis=axis % rank), axis=-1), op.Shape(data))
+    return op.Reshape(op.Softmax(op.Flatten(total, axis=axis % rank), axis=-1), op.Shape(data), allowzero=1)
 
 
 @contrib(MICROSOFT + "BiasDropout")

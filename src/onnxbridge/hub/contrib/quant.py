@@ -51,7 +51,7 @@ def qlinear_softmax(op, X, X_scale, x_zero_point=None, y_scale=None, y_zero_poin
     rank = rank_of(X)
     x = _real(op, X, X_scale, x_zero_point)
     if opset < 13 and axis % rank != rank - 1:
-        y = op.Reshape(op.Softmax(op.Flatten(x, axis=axis % rank), axis=-1), op.Shape(x))
+        y = op.Reshape(op.Softmax(op.Flatten(x, axis=axis % rank), axis=-1), op.Shape(x), allowzero=1)
     else:
         y = op.Softmax(x, axis=axis)
     return _coded(op, y, y_scale, y_zero_point, X)
@@ -165,3 +165,8 @@ def mat_mul_integer_to_float(op, A, B, a_scale, b_scale, a_zero_point=None, b_ze
 def dynamic_quantize_mat_mul(op, A, B, b_scale, b_zero_point=None, bias=None):
     codes, scale, zero = op.DynamicQuantizeLinear(A, outputs=3)
     return mat_mul_integer_to_float(op, codes, B, scale, b_scale, zero, b_zero_point, bias)
+
+
+@contrib(MICROSOFT + "MatMulInteger16")
+def mat_mul_integer16(op, A, B):
+    return op.MatMul(op.Cast(A, to=6), op.Cast(B, to=6))

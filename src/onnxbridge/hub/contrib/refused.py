@@ -30,9 +30,8 @@ _REASONS: dict[tuple[str, str], str] = {
     _PADDING: "PackedAttention PackedMultiHeadAttention RemovePadding RestorePadding VarlenCausalConvWithState "
     "VarlenNGramHashMapping",
     _RARE: "BifurcationDetector AttnLSTM WordConvEmbedding DynamicTimeWarping SparseToDenseMatMul MurmurHash3 "
-    "NGramHashMapping GemmaRotaryEmbedding MatMulInteger16",
-    _BODY: "GatedDeltaNet GatedRelativePositionBias RelativePositionBias Rfft Irfft HyperConnectionPostMix HyperConnectionPreMix "
-    "EngramGate LinearAttention CausalConvWithState MoE QMoE Tokenizer",
+    "NGramHashMapping",
+    _BODY: "GatedDeltaNet RelativePositionBias Tokenizer",
 }
 REFUSED: dict[str, tuple[str, str]] = {f"com.microsoft::{op}": why for why, ops in _REASONS.items() for op in ops.split()}
 

@@ -60,3 +60,10 @@ def mrotary_embedding(
         input, mixed(cos_cache), mixed(sin_cache), interleaved=interleaved, num_heads=_heads_of(input, cos_cache, num_heads),
         rotary_embedding_dim=rotary_embedding_dim,
     )  # fmt: skip
+
+
+@contrib(MICROSOFT + "GemmaRotaryEmbedding")
+def gemma_rotary_embedding(op, emb, q, q_rot, k, k_rot):
+    """Queries and keys, with those whose halves were exchanged, turned by angles in float32."""
+    cos, sin = (op.Unsqueeze(op.CastLike(v, q), [1]) for v in (op.Cos(emb), op.Sin(emb)))
+    return tuple(op.Add(op.Mul(x, cos), op.Mul(turned, sin)) for x, turned in ((q, q_rot), (k, k_rot)))

@@ -42,7 +42,8 @@ def blocked(op, packed, scales, zero_points, group_of, K, N, bits, block_size):
         apart = codes[:, :K].astype(np.int16) - np.take(zeros, at, 1)
         held = op.constant(apart.astype(np.int8) if bits < 8 else apart)
         return op.Mul(op.CastLike(held, table), op.Gather(table, at, axis=1))
-    whole = op.DequantizeLinear(_small(op, codes, bits), table, _small(op, zeros, bits), axis=1, block_size=block_size)
+    numbers, middle = (packed_constant(op, v, bits) for v in (codes, zeros))
+    whole = op.DequantizeLinear(numbers, table, middle, axis=1, block_size=block_size)
     return op.Slice(whole, [0], [K], [1]) if blocks * block_size > K else whole
 
 
@@ -53,7 +54,8 @@ def _between(op, codes, table, zeros, group_of, block_size):
     return op.Mul(apart, op.Gather(table, at, axis=1))
 
 
-def _small(op, array, bits):
+def packed_constant(op, array, bits):
+    """Whole numbers as a constant of so many bits each."""
     kind = ir.DataType[HELD[bits]]
     return op.constant(ir.tensor(array.astype(kind.numpy()), dtype=kind))
 

@@ -29,9 +29,9 @@ def acos(op, input):
 
 @expand("Sinh")
 def sinh(op, input):
-    """Near zero the exponentials cancel; there it is a quotient of hyperbolic tangents of half the angle."""
-    half = op.Tanh(op.Mul(input, 0.5))
-    small = op.Div(op.Mul(half, 2.0), op.Sub(1.0, op.Mul(half, half)))
+    """Near zero the exponentials cancel; there it is the tangent over the secant, which keeps subnormal numbers too."""
+    t = op.Tanh(input)
+    small = op.Div(t, op.Sqrt(op.Mul(op.Sub(1.0, t), op.Add(t, 1.0))))
     return op.Where(op.Less(op.Abs(input), 1.0), small, op.Sub(*_halves(op, input)))
 
 

@@ -11,7 +11,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.expand import expand
 from onnxbridge.hub.expand.axis import scalar
 from onnxbridge.hub.expand.image import cubic
-from onnxbridge.hub.values import cast, rank
+from onnxbridge.hub.values import cast, is_integer, rank
 
 _INT64 = ir.DataType.INT64
 
@@ -19,7 +19,10 @@ _INT64 = ir.DataType.INT64
 @expand("GridSample")
 def grid_sample(op, X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
     """Any number of axes: each output mixes 1, 2 or 4 neighbours of its point in each."""
-    space = rank(X) - 2
+    space, dtype = rank(X) - 2, X.dtype
+    if is_integer(X) and mode != "nearest":
+        X = op.Cast(X, to=ir.DataType.DOUBLE)  # the weights are fractions
+    grid = cast(op, grid, X.dtype if X.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT)
     sizes = [scalar(op, op.size(X, d + 2)) for d in range(space)]
     axes = []
     for d, size in enumerate(sizes):
@@ -41,9 +44,9 @@ def grid_sample(op, X, grid, *, align_corners=0, mode="linear", padding_mode="ze
         index = op.Reshape(place, op.dims([batch, 1, -1]))
         picked = op.GatherElements(flat, op.Expand(index, op.dims([1, channels, 1])), axis=2)
         if weight is not None:
-            picked = op.Mul(picked, cast(op, op.Reshape(weight, op.dims([batch, 1, -1])), X.dtype))
+            picked = op.Mul(cast(op, picked, grid.dtype), op.Reshape(weight, op.dims([batch, 1, -1])))
         total = picked if total is None else op.Add(total, picked)
-    return op.Reshape(total, op.dims([batch, channels, *points]))
+    return cast(op, op.Reshape(total, op.dims([batch, channels, *points])), dtype)
 
 
 def _taps(op, p, n, mode, padding_mode, align_corners):

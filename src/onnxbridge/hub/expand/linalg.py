@@ -118,7 +118,7 @@ def gemm(op, A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     a, b = (op.Transpose(v, perm=[1, 0]) if turned else v for v, turned in ((A, transA), (B, transB)))
     y = op.MatMul(a, b)
     y = y if alpha == 1.0 else op.Mul(y, alpha)
-    return y if C is None else op.Add(y, C if beta == 1.0 else op.Mul(C, beta))
+    return y if C is None or beta == 0 else op.Add(y, C if beta == 1.0 else op.Mul(C, beta))
 
 
 _UNROLLED = 8

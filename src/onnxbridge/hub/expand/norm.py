@@ -53,9 +53,16 @@ def batch_normalization(op, X, scale, B, input_mean, input_var, *, epsilon=1e-5,
         apart = op.Sub(X, whole)
         mean, variance = (op.Reshape(v, [-1]) for v in (whole, op.ReduceMean(op.Mul(apart, apart), axes)))
         mean, variance = cast(op, mean, input_mean.dtype), cast(op, variance, input_var.dtype)
-    factor = op.Div(scale, cast(op, op.Sqrt(op.Add(variance, epsilon)), scale.dtype))
-    factor, offset, middle = (cast(op, _by_channel(op, v, X), X.dtype) for v in (factor, B, mean))
-    y = op.Add(op.Mul(op.Sub(X, middle), factor), offset)
+    if len({v.dtype for v in (X, scale, B, mean, variance)}) == 1:
+        factor = op.Div(scale, op.Sqrt(op.Add(variance, epsilon)))
+        factor, offset, middle = (_by_channel(op, v, X) for v in (factor, B, mean))
+        y = op.Add(op.Mul(op.Sub(X, middle), factor), offset)
+    else:  # in the widest type, so that nothing is rounded on the way
+        width = max((v.dtype for v in (X, scale, B, mean, variance, op.constant(np.float32(0)))), key=lambda t: t.bitwidth)
+        x, scale, offset, middle, spread = (cast(op, v, width) for v in (X, scale, B, mean, variance))
+        factor = op.Div(scale, op.Sqrt(op.Add(spread, epsilon)))
+        factor, offset, middle = (_by_channel(op, v, X) for v in (factor, offset, middle))
+        y = cast(op, op.Add(op.Mul(op.Sub(x, middle), factor), offset), X.dtype)
     if not training_mode:
         return y
     kept = [op.Add(op.Mul(old, momentum), op.Mul(new, 1 - momentum)) for old, new in ((input_mean, mean), (input_var, variance))]

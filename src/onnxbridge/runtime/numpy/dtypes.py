@@ -34,15 +34,14 @@ def wide(x: Any) -> Any:
 
 
 def widened(function: F) -> F:
-    """Compute with float16 and bfloat16 inputs in float32, and round the float results once, to the first such input's type."""
+    """Compute with float16 and bfloat16 inputs in float32, and round the float results once, to the first input's type."""
 
     @functools.wraps(function)
     def run(*args: Any, **attrs: Any) -> Any:
-        narrow = next((a.dtype for a in args if getattr(a, "dtype", None) in NARROW), None)
-        if narrow is None:
-            result = function(*args, **attrs)
-            return _settled(result, getattr(args[0], "dtype", None)) if args else result
+        narrow = getattr(args[0], "dtype", None) if args else None
         result = function(*map(wide, args), **attrs)
+        if narrow not in NARROW:
+            return _settled(result, narrow)
         if isinstance(result, tuple):
             return tuple(_narrowed(r, narrow) for r in result)
         return _narrowed(result, narrow)

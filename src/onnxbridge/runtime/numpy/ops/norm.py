@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.hub.limits import claim
 from onnxbridge.runtime.numpy.dtypes import FLOAT, dtype_of, wide, widened
 from onnxbridge.runtime.numpy.ops import rule
 
@@ -95,8 +96,10 @@ def _length(x, axis):
 @widened
 def lrn(X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
     channels = X.shape[1]
-    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
-    squares = np.zeros((X.shape[0], channels + size - 1, *X.shape[2:]), X.dtype)
+    before, after = (min(reach, max(channels - 1, 0)) for reach in ((size - 1) // 2, size - 1 - (size - 1) // 2))
+    padded = (X.shape[0], channels + before + after, *X.shape[2:])
+    claim(padded, X.dtype)
+    squares = np.zeros(padded, X.dtype)
     np.square(X, out=squares[:, before : before + channels])
     total = np.zeros_like(X)
     for i in range(before + after + 1):

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from onnxbridge.hub.limits import claim
+from onnxbridge.hub.limits import claim, current
 from onnxbridge.rules import Ints, Outputs
 from onnxbridge.runtime.kernels import pooling as kernels
 from onnxbridge.runtime.kernels.windows import out_sizes
@@ -127,8 +127,10 @@ def max_unpool(X, I, output_shape: Ints | None = None, *, kernel_shape, pads=Non
 def max_roi_pool(X, rois, *, pooled_shape, spatial_scale=1.0):
     """Regions are rounded to whole elements, both ends included, and divided into bins that may overlap."""
     height, width = X.shape[2:]
+    claim((rois.shape[0], X.shape[1], *pooled_shape), X.dtype)
     y = np.zeros((rois.shape[0], X.shape[1], *pooled_shape), X.dtype)
     for r, roi in enumerate(rois.astype(np.float64)):
+        current().tick()
         left, top, right, bottom = (int(np.floor(v * spatial_scale + 0.5)) for v in roi[1:])
         rows = _bins(top, bottom, pooled_shape[0], height)
         columns = _bins(left, right, pooled_shape[1], width)

@@ -71,12 +71,13 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
 
 @rule("DynamicQuantizeLinear")
 def dynamic_quantize_linear(x):
-    low, high = min(x.min(initial=0), x.dtype.type(0)), max(x.max(initial=0), x.dtype.type(0))
+    """Of the numbers among the elements; one that is none is 0."""
+    low, high = np.fmin.reduce(x, axis=None, initial=0), np.fmax.reduce(x, axis=None, initial=0)
     scale = np.asarray((high - low) / x.dtype.type(255), x.dtype)
     if scale == 0:
         scale = np.ones((), x.dtype)  # all zeros: any scale will do
-    zero = np.rint(np.clip(-low / scale, 0, 255))
-    y = _saturated(np.rint(x / scale) + zero, np.dtype(np.uint8))
+    zero = np.nan_to_num(np.rint(np.clip(-low / scale, 0, 255)))
+    y = _saturated(np.nan_to_num(np.rint(x / scale) + zero), np.dtype(np.uint8))
     return y, scale, np.asarray(zero).astype(np.uint8)
 
 

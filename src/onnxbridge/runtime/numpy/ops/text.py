@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from onnxbridge.errors import LimitError
-from onnxbridge.hub.limits import claim, claim_broadcast
+from onnxbridge.hub.limits import claim, claim_broadcast, current
 from onnxbridge.runtime.numpy.ops import rule
 from onnxbridge.runtime.numpy.patterns import repeats_repeats
 
@@ -101,7 +101,8 @@ def tf_idf_vectorizer(
 
 def _occurrences(row, grams, shortest, longest, most_skipped):
     for n in range(shortest, longest + 1):
-        for step in range(1, 2 if n == 1 else most_skipped + 2):
+        for step in range(1, 2 if n == 1 else min(most_skipped + 2, len(row))):
+            current().tick()
             for start in range(len(row) - (n - 1) * step):
                 found = grams.get(tuple(row[start : start + n * step : step]))
                 if found is not None:

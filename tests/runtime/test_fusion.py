@@ -289,6 +289,23 @@ def test_norms_of_rows():
     agrees(proto, {"x": draw(9, 33)}, "Relu", "BatchNormalization", depth=4)
 
 
+SWISHES = {
+    "Swish": "s = Sigmoid(c) y = Mul(c, s)", "Swish scaled": "k = Mul(a, c) s = Sigmoid(k) y = Mul(s, c)",
+    "HardSwish": "s = HardSigmoid<alpha = 0.16666667, beta = 0.5>(c) y = Mul(c, s)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SWISHES)
+def test_swish_written_out(name):
+    text = f"agraph (float[2,20,5,4] x) => (float[2,18,5,4] y) {{ c = Conv(x, w) {SWISHES[name]} }}"
+    agrees(model(text, w=draw(18, 20, 1, 1), a=np.float32(1.702)), {"x": draw(2, 20, 5, 4)}, f"Conv+{name.split()[0]}", depth=20)
+    half = f"agraph (float16[2,18] c) => (float16[2,18] y) {{ {SWISHES[name]} }}"
+    proto, x = model(half, a=np.float16(1.702)), draw(2, 18).astype(np.float16)
+    executor = Executor(proto)
+    for _ in range(2):
+        np.testing.assert_allclose(executor.run(None, {"c": x})[0], executor.run(["y"], {"c": x})[0], rtol=2e-3, atol=1e-3)
+
+
 RESIZED = [
     ('mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"', "scales", [1, 1, 2, 3]),
     ('mode = "nearest", axes = [3, 2]', "sizes", [5, 11]),

@@ -25,6 +25,7 @@ from onnxbridge.runtime.fusion import (
     quant,
     recurrent,
     resampling,
+    swish,
     trees,
 )
 from onnxbridge.runtime.fusion.draft import Draft
@@ -34,7 +35,8 @@ from onnxbridge.runtime.plan import Plan
 
 # Those that look for what others would take apart come first.
 _FAMILIES = (
-    gelu, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, resampling, layout, quant, elementwise,
+    gelu, swish, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, resampling, layout, quant,
+    elementwise,
 )  # fmt: skip
 
 

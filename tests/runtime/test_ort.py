@@ -120,3 +120,26 @@ def test_the_fusion_that_is_wrong_is_off():
     x = -np.ones((1, 1, 3, 3), np.float32)
     y = ort.run(ort.session(proto, "cpu"), {"x": x})["y"]
     assert y[0, 0].tolist() == [[0, 0, 0], [0, -1, 0], [0, 0, 0]]
+
+
+def test_a_model_whose_results_hang_on_threads_is_run_by_one():
+    """ONNX Runtime shares the rows of a batch among its threads, and each quantizes its own."""
+    rng = np.random.default_rng(0)
+    sizes = {"W": (1, 4, 32), "R": (1, 8, 32)}
+    weights = [numpy_helper.from_array(rng.integers(-128, 128, s).astype(np.int8), n) for n, s in sizes.items()]
+    for name in sizes:
+        weights.append(numpy_helper.from_array(np.full(1, 0.01, np.float32), f"{name}_scale"))
+        weights.append(numpy_helper.from_array(np.zeros(1, np.int8), f"{name}_zero"))
+    names = ["x", "W", "R", "", "", "", "", "", "W_scale", "W_zero", "R_scale", "R_zero"]
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", hidden_size=8)
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3, "N", 4])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3, 1, "N", 8])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "net", [x], [y], weights), opset_imports=opsets, ir_version=8)
+    started = ort.session(model, "cpu")
+    assert started.get_session_options().intra_op_num_threads == 1
+    assert ort.session(model, "cpu", threads=2).get_session_options().intra_op_num_threads == 2
+    given = rng.standard_normal((3, 8, 4)).astype(np.float32)
+    given[:, 4:] *= 100  # rows of other sizes, whose codes are coarse for the others
+    whole = ort.run(started, {"x": given})["y"]
+    assert not np.allclose(whole[:, :, :4], ort.run(started, {"x": given[:, :4]})["y"], atol=1e-3)

@@ -243,3 +243,27 @@ def test_what_is_chosen_otherwise_is_counted_and_the_rest_is_compared_closely():
     assert "beyond the rest" in str(swap)
     assert swap.outputs[0].tolerance.atol < 0.4 and not report(lambda n, v: v + np.float32(0.5)).passed
     assert not report(lambda n, v: v[::-1].copy()).passed
+
+
+def coded(width=96):
+    """Products whose results are rounded to codes, whichever of two a number that lies between them gets."""
+    op = Builder()
+    rng = np.random.default_rng(0)
+    weights = [op.constant((rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32), f"w{i}") for i in range(3)]
+    x = h = op.input("x", FLOAT, [64, width])
+    for weight in weights:
+        codes, scale, zero = op.DynamicQuantizeLinear(op.MatMul(h, weight), outputs=3)
+        h = op.DequantizeLinear(codes, scale, zero)
+    return op.model([x], [op.output(h, "y")])
+
+
+def test_codes_that_rounding_changes_pass_and_other_codes_do_not():
+    model = coded()
+    wide = side(model, "float64", lambda name, v: v.astype(np.float32), precision="float64")
+    reports = [verify_sides(model, side(model), wide, samples=1, seed=seed) for seed in range(8)]
+    assert all(r.passed for r in reports)
+    largest = [r.outputs[0].max_abs for r in reports]
+    assert max(largest) > 100 * min(largest), "some changed a code, others none"
+    assert all(r.outputs[0].tolerance.atol < 0.3 for r in reports), "numbers up to 4, two or three codes of 1/40"
+    wrong = side(model, change=lambda name, v: v * np.float32(1.1))
+    assert not any(verify_sides(model, side(model), wrong, samples=1, seed=seed).passed for seed in range(8))

@@ -43,7 +43,9 @@ class Compiled:
     The first recording is kept for later processes where `known` tells which file the model is.
     """
 
-    def __init__(self, model: Any, wide: bool, limits: Limits, known: Identity | None = None) -> None:
+    def __init__(
+        self, model: Any, wide: bool, limits: Limits, known: Identity | None = None, expanded: frozenset[str] = frozenset()
+    ) -> None:
         self._wide, self._limits, self._known = wide, limits, known
         self._since = time.time()
         read = model if isinstance(model, ir.Model) else _read(model)
@@ -53,7 +55,7 @@ class Compiled:
         self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
         self._defaults = [name for name, v in self._inputs.items() if v.const_value is not None]
         self.output_names = [str(v.name) for v in graph.outputs]
-        self._settings = _settings(self._wide)
+        self._settings = _settings(self._wide, expanded)
         compiler = Compiler(self._settings)
         self._plan = compiler.compile(list(graph.inputs), list(calls.of(graph)), [Ref(v) for v in graph.outputs])
         self._all_steps = compiler.steps
@@ -256,7 +258,7 @@ def _hub(model: ir.Model, given: bool) -> ir.Model:
     return hub
 
 
-def _settings(wide: bool) -> Settings:
+def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
     from onnxbridge.hub.expand import body_of
     from onnxbridge.runtime.numpy.ops import rule
 
@@ -269,7 +271,7 @@ def _settings(wide: bool) -> Settings:
         array = array_of(key.const_value)
         return _widened(array) if wide else array
 
-    return Settings(rule, constant, expand, _widen_step if wide else None, _widened if wide else None)
+    return Settings(rule, constant, expand, _widen_step if wide else None, _widened if wide else None, expanded)
 
 
 def _widened(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxbridge.errors import UsageError
@@ -26,7 +26,8 @@ class Executor:
     """A model, compiled once and run as often as wanted.
 
     `precision="float64"` computes everything that the model declares as float32, float16 or bfloat16 in float64: the reference
-    against which rounding is judged. `limits` bounds what one run may take.
+    against which rounding is judged. `limits` bounds what one run may take. Operators named in `expanded` are run by their
+    expansions, operator by operator.
 
     A file that an earlier process ran is run by what that one kept, without being read as a model; it is compiled when
     something else is asked of it.
@@ -41,16 +42,18 @@ class Executor:
         *,
         precision: str | None = None,
         limits: Limits | None = None,
+        expanded: Collection[str] = (),
     ) -> None:
         if precision not in (None, "float64"):
             raise UsageError(f"precision is {precision!r}, it may be 'float64' or nothing")
         self._model, self._wide, self._limits = model, precision == "float64", limits or Limits()
+        self._expanded = frozenset(expanded)
         self._compiling = threading.Lock()
         self._compiled_model: Compiled | None = None
         self._recording: Recording | None = None
         self._known = self._entry = None
         here = placed.possible() and presence.available() and store.folder() is not None
-        if here and isinstance(model, str | os.PathLike) and not self._wide:
+        if here and isinstance(model, str | os.PathLike) and not self._wide and not self._expanded:
             self._known = identity.of(model, store.most())
         if self._known is not None:
             self._entry = entry.find(self._known)
@@ -69,7 +72,7 @@ class Executor:
                     model, there = known.path, identity.of(known.path, store.most())
                     if there is None or there.content != known.content:
                         raise UsageError(f"{model}: was changed since this executor was made; make another one.")
-                self._compiled_model = Compiled(model, self._wide, self._limits, known)
+                self._compiled_model = Compiled(model, self._wide, self._limits, known, self._expanded)
             return self._compiled_model
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, coarse: Coarse | None = None) -> list[Any]:

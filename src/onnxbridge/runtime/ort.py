@@ -25,6 +25,8 @@ PROVIDERS = {
 _AUTO = ("cuda", "rocm", "directml", "cpu")
 # This fusion folds a zero Pad into a MaxPool, which pads with -inf: wrong values (onnxruntime 1.31).
 _WRONG = ["Pad_Fusion"]
+# Their rows are shared among the threads, and each thread quantizes its own.
+_BY_THREAD = frozenset({"DynamicQuantizeLSTM"})
 
 
 def devices() -> list[str]:
@@ -60,11 +62,19 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> Ses
 
     A path is read by onnxbridge first, so a file that reaches outside its folder is refused; the session never opens one. Large
     weights are handed over where they lie in memory, so they are not copied, and may be of any size.
+
+    A model whose results hang on the number of threads is run by one, unless told.
     """
+    from onnxbridge.hub import io
+
+    if not isinstance(model, (bytes, onnx.ModelProto, ir.Model)):
+        model = io.read(model)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised; the log would only repeat them
     # Products with weights in few bits are computed in float32 as the model says, not in 8 bits as it does by default.
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    if threads is None and _hangs_on_threads(model):
+        threads = 1
     if threads is not None:
         options.intra_op_num_threads = threads
     chosen = providers(device)
@@ -76,12 +86,8 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> Ses
         return start(model)
     if isinstance(model, onnx.ModelProto) and model.ByteSize() < 1 << 30:
         return start(model.SerializeToString())
-    from onnxbridge.hub import io
-
     if isinstance(model, onnx.ModelProto):
         model = io.from_proto(model, keep_maps=True)
-    elif not isinstance(model, ir.Model):
-        model = io.read(model)
     message, large = io.detached(model)
     native = {name: t for name, t in large.items() if t.dtype.numpy().kind in "biuf"}
     if len(native) < len(large):  # bfloat16 and its like have no array of their own that ONNX Runtime takes
@@ -91,6 +97,13 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> Ses
     started = start(message)
     started.weights = tuple(arrays.values())
     return started
+
+
+def _hangs_on_threads(model: Any) -> bool:
+    """Whether ONNX Runtime quantizes what each of its threads computes by a scale of its own."""
+    if isinstance(model, onnx.ModelProto):
+        return any(node.op_type in _BY_THREAD for node in model.graph.node)
+    return isinstance(model, ir.Model) and any(node.op_type in _BY_THREAD for node in model.graph)
 
 
 def run(started: onnxruntime.InferenceSession, feeds: Any) -> dict[str, np.ndarray[Any, Any]]:

@@ -83,7 +83,10 @@ class Plan:
 
 
 class Settings:
-    """What all plans of a model share: the rules, how constants are made, and what is done to steps and results."""
+    """What all plans of a model share: the rules, how constants are made, and what is done to steps and results.
+
+    Operators in `expanded` are run by their expansions, whatever rules there are.
+    """
 
     def __init__(
         self,
@@ -92,8 +95,10 @@ class Settings:
         expand: Callable[[Call], Body | None],
         adapt_step: Callable[[Call, Step], None] | None = None,
         adapt_result: Convert | None = None,
+        expanded: frozenset[str] = frozenset(),
     ) -> None:
         self.rules = rules
+        self.expanded = expanded
         self.constant = constant
         self.expand = expand
         self.adapt_step = adapt_step
@@ -155,7 +160,7 @@ class Compiler:
         return NOTHING if found is None else found
 
     def _add(self, call: Call) -> None:
-        rule = self.settings.rules.get(call.op)
+        rule = None if call.op in self.settings.expanded else self.settings.rules.get(call.op)
         try:
             if rule is not None:
                 self.steps.append(self._step(rule, call))

@@ -6,6 +6,10 @@ in coarser numbers, the model is run in such numbers too, a few times: float16's
 and not a multiple of what float32 lost. Source and target are never asked, so an error in a conversion cannot widen its own
 tolerance.
 
+Where the model rounds to codes, what rounding moved a little before a code moves it by the whole of one, or by nothing: no run
+shows what another one has lost. Such a model is run with all the noise that is granted, so that codes change as they may, and
+what comes of it is taken as it is.
+
 Where the model chooses (the largest, the boxes that are kept), rounding moves most elements a little and some by as much as there
 is. Those that jump are no measure for the others: they are counted, and as large a share may be beyond the tolerance.
 """
@@ -42,8 +46,14 @@ ULPS = 4
 # Libraries compute it as 1/2 plus a polynomial: near 0 its error is that of 1/2, however small the result.
 _OF_ONE = frozenset({"Sigmoid"})
 _CARRIERS = frozenset({"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat", "Split"})
+# Where the noise that is granted was put in, each of the two sides may be as far off as the runs were.
+SIDES = 2
+_TO_CODES = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Round"})
+_INSIDE = frozenset({"com.microsoft::DynamicQuantizeLSTM", "QLinearConv", "QLinearMatMul"})
+"""Operators that make codes inside, where noise is put in as it is between others."""
 SECONDS = 20.0
-"""How long the rounding of further samples is measured; past that, the largest measured so far stands for them."""
+"""The CPU time for which the rounding of further samples is measured; past that, the largest so far stands for them. What the
+machine does beside must not decide what passes."""
 
 _FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
 
@@ -70,7 +80,8 @@ class Rounding:
 
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
         self._unit = unit
-        self._coarse = Coarse(unit) if unit else None
+        self._coded = unit is None and any(map(_makes_codes, model.graph.all_nodes()))
+        self._coarse = Coarse(unit) if unit else Coarse(ORDERS * 2.0**-24) if self._coded else None
         self._spent = 0.0
         self._of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
         self._fine: dict[str, _Noise] = {}
@@ -79,6 +90,7 @@ class Rounding:
         try:
             self._own = Executor(model)
             self._exact = Executor(model, precision="float64")
+            self._rougher = Executor(model, expanded=_INSIDE) if self._coded else self._own
         except ConversionError as e:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])
             self.reason = f"the executor has no rule for {names}"
@@ -106,7 +118,7 @@ class Rounding:
         """
         if self.reason or (self._spent >= SECONDS and self._fine):
             return
-        start = time.perf_counter()
+        start = time.process_time()
         rng = np.random.default_rng(0)
         taken = self._taken(feeds)
         moved = {k: _moved(np.asarray(v), rng) for k, v in taken.items()}
@@ -115,8 +127,8 @@ class Rounding:
             if self._coarse is None:
                 runs.append(self._exact.run(None, moved))
             rough: list[Any] = []
-            while self._coarse and len(rough) < RUNS and (not rough or time.perf_counter() - start < SECONDS / 2):
-                rough.append(self._own.run(None, taken, coarse=self._coarse))
+            while self._coarse and len(rough) < RUNS and (not rough or time.process_time() - start < SECONDS / 2):
+                rough.append(self._rougher.run(None, taken, coarse=self._coarse))
         except OnnxbridgeError:
             raise
         except Exception as e:  # the two sides are to say whether the inputs are at fault
@@ -124,9 +136,10 @@ class Rounding:
             return
         for i, name in enumerate(self._own.output_names):
             own, exact, *near = (run[i] for run in runs)
-            self._fine[name] = _noise(exact, [own, *near]).joined(self._fine.get(name, _Noise()))
-            self._rough[name] = _noise(exact, [run[i] for run in rough]).joined(self._rough.get(name, _Noise()))
-        self._spent += time.perf_counter() - start
+            self._fine[name] = _noise(exact, [own, *near], self._coded).joined(self._fine.get(name, _Noise()))
+            rougher = _noise(exact, [run[i] for run in rough], self._coded)
+            self._rough[name] = rougher.joined(self._rough.get(name, _Noise()))
+        self._spent += time.process_time() - start
 
     def _taken(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in feeds.items() if k in self._own.input_names}
@@ -154,7 +167,16 @@ class Rounding:
         scale = max(fine.scale, 1.0) if name in self._of_one else fine.scale
         # a coarser side rounds by that much more at every step
         last = ULPS * max(eps, 2 * self._unit if self._unit else 0.0)
-        return Tolerance(max(ORDERS * fine.apart, PLACES * rough.apart) + last * scale, last, share, origin="derived")
+        apart = max(ORDERS * fine.apart, PLACES * rough.apart)
+        if self._coded:
+            apart = SIDES * max(fine.apart, rough.apart)
+        return Tolerance(apart + last * scale, last, share, origin="derived")
+
+
+def _makes_codes(node: ir.Node) -> bool:
+    """Whether a node rounds to whole numbers that stand for others."""
+    kind = node.op_type
+    return kind in _TO_CODES or kind.startswith(("QLinear", "QGemm", "QAttention", "DynamicQuantize"))
 
 
 def _has_errors_of_one(value: ir.Value) -> bool:
@@ -187,8 +209,8 @@ def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
     return np.asarray(wide * (1 + eps * rng.choice([-0.5, 0.5], wide.shape)))
 
 
-def _noise(exact: Any, others: Sequence[Any]) -> _Noise:
-    """How far other runs lie from the exact one."""
+def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:
+    """How far other runs lie from the exact one, those elements included that jump where `whole` says so."""
     a = np.asarray(exact)
     runs = [np.asarray(other) for other in others]
     found = _Noise(resized=any(run.shape != a.shape for run in runs))
@@ -206,6 +228,6 @@ def _noise(exact: Any, others: Sequence[Any]) -> _Noise:
     usual = min((float(np.quantile(d[at], 0.1)) for d, at in zip(apart, places, strict=True) if at.size), default=0.0)
     for d, at in zip(apart, places, strict=True):
         moved = d[at]
-        jumps = (moved > JUMP * usual) & (moved > OF_ITSELF * np.abs(a[at])) & (moved > OF_LARGEST * scale)
+        jumps = (moved > JUMP * usual) & (moved > OF_ITSELF * np.abs(a[at])) & (moved > OF_LARGEST * scale) & (not whole)
         found = found.joined(_Noise(float(moved[~jumps].max(initial=0.0)), scale, float(jumps.sum()) / a.size))
     return found

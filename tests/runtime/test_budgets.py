@@ -46,6 +46,20 @@ BOMBS = {
     "Attention": "s = Constant<value_ints=[1,1,4194304,1]>() r = Reshape(one, four) k = Expand(r, s) y = Attention(k, k, k)",
     "TfIdfVectorizer": 'y = TfIdfVectorizer<max_gram_length=1, min_gram_length=1, max_skip_count=0, mode="TF", ngram_counts=[0], '
     f"ngram_indexes=[{HUGE}], pool_int64s=[1]>(o)",
+    "MaxRoiPool": "r = Reshape(one, four) b = Constant<value_floats=[0.,0.,0.,1.,1.]>() s = Constant<value_ints=[1,5]>() "
+    "t = Reshape(b, s) y = MaxRoiPool<pooled_shape=[65536,65536]>(r, t)",
+    "GridSample": "r = Reshape(one, four) s = Constant<value_ints=[1,16384,16384,2]>() "
+    "z = ConstantOfShape<value=float16[1] {0}>(s) g = Cast<to=1>(z) y = GridSample(r, g)",
+    "EyeLike": "s = Constant<value_ints=[8192,8192]>() z = ConstantOfShape<value=bool[1] {0}>(s) y = EyeLike<dtype=1>(z)",
+    "Einsum": "s = Constant<value_ints=[64]>() v = Constant<value_float=1.>() e = Expand(v, s) "
+    'y = Einsum<equation="a,b,c,d,e,f,g->abcdefg">(e, e, e, e, e, e, e)',
+    "CenterCropPad": f"s = Constant<value_ints=[{HUGE},1]>() y = CenterCropPad(one, s)",
+    "Resize": "r = Reshape(one, four) s = Constant<value_floats=[1.,1.,100000.,100000.]>() y = Resize<mode=\"linear\">(r, , s)",
+    "a loop that doubles": "z = Constant<value_int=4611686018427387904>() y = Loop(z, , one) <body = t "
+    "(int64 i, bool g, float[a,b] s) => (bool k, float[c,b] u) { k = Identity(g) u = Concat<axis=0>(s, s) }>",
+    "a loop that adds dimensions": "z = Constant<value_int=4611686018427387904>() y = Loop(z, , one) <body = t "
+    "(int64 i, bool g, float[a,b] s) => (bool k, float u) "
+    "{ k = Identity(g) h = Constant<value_ints=[0]>() u = Unsqueeze(s, h) }>",
     "LSTM": "r = Reshape(one, three) s = Constant<value_ints=[4194304,1,1]>() x = Expand(r, s) "
     "u = Constant<value_ints=[1,65536,1]>() "
     "w = Expand(r, u) v = Constant<value_ints=[1,65536,16384]>() k = Expand(r, v) y, h, c = LSTM<hidden_size=16384>(x, w, k)",
@@ -118,6 +132,28 @@ def test_a_function_that_calls_itself_is_refused():
         Executor(parser.parse_model(text))
 
 
+def laughing(depth: int) -> onnx.ModelProto:
+    """Functions each of which calls the one before it twice."""
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
+    functions = [helper.make_function("mine", "f0", ["v"], ["w"], [helper.make_node("Neg", ["v"], ["w"])], imports)]
+    for i in range(1, depth):
+        twice = [helper.make_node(f"f{i - 1}", [a], [b], domain="mine") for a, b in ("va", "aw")]
+        functions.append(helper.make_function("mine", f"f{i}", ["v"], ["w"], twice, imports))
+    value = helper.make_tensor_value_info
+    call = helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="mine")
+    graph = helper.make_graph([call], "g", [value("x", 1, [2])], [value("y", 1, [2])])
+    return helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=10)
+
+
+def test_functions_that_double_are_bounded():
+    x = np.array([1, 2], np.float32)
+    np.testing.assert_array_equal(Executor(laughing(4)).run(None, {"x": x})[0], x)
+    begin = time.process_time()
+    with pytest.raises(LimitError, match="549755813888 nodes"):
+        Executor(laughing(40))
+    assert time.process_time() - begin < 1
+
+
 def test_what_a_loop_gathers_is_bounded():
     text = f"""{HEAD} agraph (int64 n, float[1024] x) => (float[k,1024] y) {{
         y = Loop(n, ) <body = step (int64 i, bool go) => (bool keep, float[1024] seen) {{ keep = Identity(go) seen = Neg(x) }}>
@@ -151,6 +187,18 @@ def test_strides_without_end_are_no_loop():
     text = f"{HEAD} agraph () => (float[n] y) <{HELD}, float[1,1,1,1] w = {{1}}> {{ {body} }}"
     with pytest.raises(LimitError, match="budget"):
         Executor(parser.parse_model(text)).run(None, {})
+
+
+def test_grams_that_skip_almost_everything_stop_in_time():
+    body = "x = ConstantOfShape<value=int64[1] {1}>(m) y = TfIdfVectorizer<max_gram_length=2, min_gram_length=2, "
+    body += 'max_skip_count=4000000000, mode="TF", ngram_counts=[0,0], ngram_indexes=[0], pool_int64s=[1,1]>(x)'
+    with pytest.raises(LimitError, match=r"0\.2 seconds"):
+        Executor(model(body), limits=Limits(seconds=0.2)).run(None, {})
+
+
+def test_a_window_of_channels_that_are_not_there_is_no_loop():
+    executor = Executor(model(f"r = Reshape(one, four) y = LRN<size={HUGE + 1}>(r)"))
+    assert executor.run(None, {})[0].shape == (1, 1, 1, 1)
 
 
 MALFORMED = {

@@ -7,12 +7,14 @@ import logging
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxbridge.errors import UnsafeFileError
+from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub.passes.identities import DropIdentities
 from onnxbridge.hub.passes.infer import infer
 from onnxbridge.hub.passes.reshapes import SettleReshapes
 
 __all__ = ["clean", "infer", "inline"]
+
+MOST_NODES = 250_000  # of a model whose functions are written out: each may call another twice, and that one the next
 
 
 def inline(model: ir.Model) -> ir.Model:
@@ -20,11 +22,39 @@ def inline(model: ir.Model) -> ir.Model:
 
     Raises:
         UnsafeFileError: if a function calls itself, however far around.
+        LimitError: if there would be more nodes than any model has.
     """
+    if (count := _written_out(model)) > MOST_NODES:
+        raise LimitError(f"the model's functions are {count} nodes when they are written out, and the budget is {MOST_NODES}")
     try:
         return common.InlinePass()(model).model if model.functions else model
     except ir.passes.PreconditionError as e:
         raise UnsafeFileError(f"the model's functions call each other in a circle: {e}") from e
+
+
+def _written_out(model: ir.Model) -> int:
+    """The number of nodes that the model has once its functions are written out; calls in a circle count once."""
+    counts: dict[ir.OperatorIdentifier, int] = {}
+    open_: set[ir.OperatorIdentifier] = set()
+
+    def total(graph: ir.Graph | ir.Function) -> int:
+        nodes = [n for g in (graph, *graph.subgraphs()) for n in g]
+        return sum(counts.get(n.op_identifier(), 1) for n in nodes)
+
+    waiting = list(model.functions)
+    while waiting:
+        name = waiting[-1]
+        function = model.functions[name]
+        inside = {n.op_identifier() for g in (function, *function.subgraphs()) for n in g}
+        missing = [] if name in open_ else [n for n in inside if n in model.functions and n not in counts and n not in open_]
+        if missing:
+            open_.add(name)
+            waiting += missing
+            continue
+        waiting.pop()
+        if name not in counts:
+            counts[name] = total(function)
+    return total(model.graph)
 
 
 def clean(model: ir.Model) -> ir.Model:

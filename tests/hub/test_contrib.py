@@ -169,6 +169,8 @@ QUANTIZED: list[tuple[str, list[Any], dict[str, Any]]] = [
      [codes(1, 6, 7, 3), S, Z, Fixed(codes(4, 3, 3, 3)), T, ZT, Fixed(np.array(2.0, np.float32)), Z], {"channels_last": 1}),
     ("QuantizeLinear", [normal(3, 4), np.array(0.02, np.float32), np.array(100, np.uint8)], {}),
     ("QGemm", [codes(3, 4), S, Z, codes(4, 5), T, ZT, None, S, Z], {}),
+    ("QGemm", [codes(3, 4), S, Z, Fixed(RNG.integers(-99, 99, (5, 4)).astype(np.int8)),
+               Fixed(np.float32([0.01, 0.02, 0.03, 0.04, 0.05])), Fixed(np.zeros(5, np.int8)), None, S, Z], {"transB": 1}),
 ]  # fmt: skip
 
 

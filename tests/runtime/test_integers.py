@@ -80,6 +80,46 @@ def test_convolutions(case, kind, weight, each):
     check(f"{kind}[{n},{c},{h},{w}] x", kind, body, weights, {"x": draw(kind, n, c, h, w)}, "Bytes+Conv")
 
 
+def stated(text, inputs, exact, weights, feeds, op):
+    """A step that states its scales gives the exact result rounded, as bytes from the first run on."""
+    executor = Executor(model(f"agraph ({inputs} x) => ({text}", **weights))
+    zero, reach = weights["yz"], np.iinfo(weights["yz"].dtype)
+    wanted = np.clip(exact / np.float64(weights["ys"]) + int(zero), reach.min, reach.max)
+    for _ in range(2):
+        (found,) = executor.run(None, feeds)
+        assert (found.dtype, found.shape) == (zero.dtype, wanted.shape)
+        assert np.abs(found - wanted).max() <= 0.5 + 2.0**-10
+    if integers.available():
+        assert [(s.op, s.native) for s in executor._compiled._joined.steps] == [(op, True)]
+        assert executor._compiled._recording.quiet
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_a_convolution_that_states_its_scales(kind, biased):
+    w, b = draw("int8", 18, 10, 3, 3), rng.integers(-5000, 5000, 18).astype(np.int32)
+    ws = (rng.random(18) * 0.01 + 0.001).astype(np.float32)
+    weights = {"xs": np.float32(0.05), "xz": np.array(3, kind), "w": w, "ws": ws, "wz": np.zeros(18, np.int8),
+               "ys": np.float32(6), "yz": np.array(1, kind)} | ({"b": b} if biased else {})  # fmt: skip
+    text = f"{kind}[a,c,d,e] y) {{ y = QLinearConv<pads = [1,1,1,1]>(x, xs, xz, w, ws, wz, ys, yz{', b' if biased else ''}) }}"
+    x = draw(kind, 2, 10, 7, 8)
+    wide = np.pad((x - np.float64(3)) * np.float64(weights["xs"]), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
+    exact = np.einsum("nchwij,mcij->nmhw", windows, w * ws.astype(np.float64).reshape(-1, 1, 1, 1))
+    exact += (b * np.float64(weights["xs"]) * ws).reshape(-1, 1, 1) if biased else 0
+    stated(text, f"{kind}[2,10,7,8]", exact, weights, {"x": x}, "QLinearConv")
+
+
+def test_a_product_that_states_its_scales():
+    w, ws = draw("uint8", 33, 18), np.float32(0.01)
+    weights = {"xs": np.float32([0.05]), "xz": np.uint8([9]), "w": w, "ws": ws, "wz": np.uint8(128), "ys": np.float32(0.9),
+               "yz": np.uint8(100)}  # fmt: skip
+    x = draw("uint8", 2, 5, 33)
+    exact = (x - np.float64(9)) * np.float64(np.float32(0.05)) @ ((w - np.float64(128)) * np.float64(ws))
+    text = "uint8[a,b,c] y) { y = QLinearMatMul(x, xs, xz, w, ws, wz, ys, yz) }"
+    stated(text, "uint8[2,5,33]", exact, weights, {"x": x}, "QLinearMatMul")
+
+
 @pytest.mark.parametrize("turned", [0, 1])
 def test_gemm(turned):
     body = f"""xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear<axis = {1 - turned}>(w, ws, wz)
@@ -100,6 +140,15 @@ def test_matmul_with_a_sum_after_it():
         "b": rng.standard_normal(18).astype(np.float32), "ys": np.float32(0.4), "yz": np.uint8(100),
     }  # fmt: skip
     check("int8[2,5,33] x", "uint8", body, weights, {"x": draw(np.int8, 2, 5, 33)}, "Bytes+MatMul")
+
+
+def test_a_sum_with_a_constant():
+    body = "xf = DequantizeLinear(x, xs, xz) zf = DequantizeLinear(z, zs, zz) v = Add(zf, xf)"
+    weights = {
+        "xs": np.float32(0.05), "xz": np.uint8(9), "z": draw("int8", 7), "zs": np.float32(0.03), "zz": np.int8(0),
+        "ys": np.float32(0.06), "yz": np.uint8(30),
+    }  # fmt: skip
+    check("uint8[2,5,6,7] x", "uint8", body, weights, {"x": draw(np.uint8, 2, 5, 6, 7)}, "Bytes+Add")
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 6, 7), (5, 1, 1)])

@@ -5,7 +5,6 @@ A parameter has None as its default also where the operator needs it, if one bef
 
 from __future__ import annotations
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.hub.contrib import MICROSOFT, contrib, rank_of
 from onnxbridge.hub.contrib.layout import to_first, to_last
 
@@ -144,9 +143,10 @@ def qgemm(
     op, A, a_scale, a_zero_point, B, b_scale, b_zero_point, C=None, y_scale=None, y_zero_point=None, *, alpha=1.0, transA=0,
     transB=0,
 ):  # fmt: skip
-    """The bias is of whole numbers, whose scale is that of the product with alpha; without a scale for it the result is real."""
-    if transB and rank_of(b_scale) == 1 and b_scale.shape[0] != 1:
-        raise Unsupported("a scale for each column of weights that are transposed")
+    """The bias is of whole numbers, whose scale is that of the product with alpha; without a scale for it the result is real.
+
+    Scales of B are those of the result's columns, whether B is transposed or not.
+    """
     a, b = (op.Transpose(v, perm=[1, 0]) if turned else v for v, turned in ((A, transA), (B, transB)))
     total = op.MatMulInteger(a, b, a_zero_point, b_zero_point)
     total = total if C is None else op.Add(total, C)

@@ -20,7 +20,7 @@ from onnxbridge.runtime.kernels.windows import out_sizes
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import integers as native
 from onnxbridge.runtime.native.integers import BYTES, Result
-from onnxbridge.runtime.native.tape import beside
+from onnxbridge.runtime.native.tape import beside, keep
 from onnxbridge.runtime.numpy.padding import window
 from onnxbridge.runtime.plan import NOTHING, Step
 
@@ -31,6 +31,8 @@ def join(draft: Draft, pool: Pool) -> None:
         return
     for i, step in draft.steps("Conv", "MatMul", "Gemm"):
         _products(draft, i, step, pool)
+    for i, step in draft.steps("QLinearConv", "QLinearMatMul"):
+        _stated(draft, i, step, pool)
     for i, step in draft.steps("Add"):
         _sums(draft, i, step, pool)
     for i, step in draft.steps("MaxPool"):
@@ -70,10 +72,15 @@ def _weights(draft: Draft, slot: int, axis: int) -> tuple[Any, Any] | None:
     if made is None or made[1].op != "DequantizeLinear":
         return None
     w, found = draft.constant(made[1].sources[0]), _scales(draft, made[1])
-    if found is None or not isinstance(w, np.ndarray) or w.dtype not in BYTES or found[1].dtype != w.dtype:
+    if found is None or not isinstance(w, np.ndarray):
         return None
-    scale, zero = found
-    if scale.size > 1 and (made[1].attrs["axis"] % w.ndim != axis or scale.shape != (w.shape[axis],)):
+    if found[0].size > 1 and made[1].attrs["axis"] % w.ndim != axis:
+        return None
+    return _less(w, *found, axis)
+
+
+def _less(w: Any, scale: Any, zero: Any, axis: int) -> tuple[Any, Any] | None:
+    if w.dtype not in BYTES or zero.dtype != w.dtype or (scale.size > 1 and scale.shape != (w.shape[axis],)):
         return None
     each = [1] * w.ndim
     each[axis] = -1
@@ -173,6 +180,41 @@ def _products(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     draft.join([*chain, *places], names, run, [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
 
 
+def _stated(draft: Draft, i: int, step: Step, pool: Pool) -> None:
+    """The operators that say themselves by which scales their inputs and their result are quantized."""
+    conv = step.op == "QLinearConv"
+    x_scale, x_zero, w, scale, zero, y_scale, y_zero = (draft.constant(s) for s in step.sources[1:8])
+    bias = draft.constant(step.sources[8]) if len(step.sources) > 8 and step.sources[8] != NOTHING else None
+    known = all(isinstance(v, np.ndarray) for v in (x_scale, x_zero, w, scale, zero, y_scale, y_zero))
+    if not known or (bias is None and len(step.sources) > 8 and step.sources[8] != NOTHING) or w.ndim != (4 if conv else 2):
+        return
+    if not all(single(v) and (v > 0).all() and np.isfinite(v).all() for v in (x_scale, scale, y_scale)):
+        return
+    if x_scale.size != 1 or y_scale.size != 1 or scale.ndim > 1 or zero.size not in (1, scale.size):
+        return
+    if x_zero.size != 1 or y_zero.size != 1 or not {x_zero.dtype, y_zero.dtype} <= set(BYTES):
+        return
+    weights = _less(w, scale, zero, 0 if conv else 1)
+    if weights is None:
+        return
+    less, by = weights
+    offset = np.zeros(len(by), np.int64) if bias is None else bias.reshape(-1).astype(np.int64)
+    out, reach = float(y_scale.reshape(())), np.iinfo(y_zero.dtype)
+    factors = by * float(x_scale.reshape(())) / out
+    result = Result(y_zero.dtype, factors, np.zeros(len(by)), int(y_zero.reshape(())), float(reach.min), float(reach.max))
+    begin = x_zero.reshape(())
+    if conv:
+        groups = step.attrs["group"]
+        if groups < 1 or less.shape[0] % groups or tuple(step.attrs["kernel_shape"] or less.shape[2:]) != less.shape[2:]:
+            return
+        dense = set(step.attrs["dilations"] or (1,)) == {1}
+        run = native.convolution(less, begin, offset, moves_of(step, less.shape[2:]), groups, result, pool, dense)
+        draft.join([i], step.op, run, step.sources[:1], step.targets, how=run.how)  # type: ignore[attr-defined]
+    else:
+        run = native.convolution(np.ascontiguousarray(less.T)[:, :, None, None], begin, offset, still, 1, result, pool)
+        draft.join([i], step.op, functools.partial(as_rows, run), step.sources[:1], step.targets, how=run.how)  # type: ignore[attr-defined]
+
+
 def still(x: Any) -> Any:
     """The window of one position."""
     return window(x, (1, 1), None, None, None, "NOTSET")
@@ -193,8 +235,12 @@ def _sums(draft: Draft, i: int, step: Step, pool: Pool) -> None:
     (p, a, u), (q, b, v) = left, right
     places, slot, (out, zero, low, high) = end
     shift = -(int(u) * a + int(v) * b) / out
+    constant = [draft.constant(slot) is not None for slot in (p, q)]
+    spread: dict[Any, Any] = {}  # constants in the shape of what they are added to
 
     def run(x: Any, y: Any) -> Any:
+        if x.shape != y.shape and any(constant):
+            x, y = (_spread(v, w, spread) if c else v for v, w, c in ((x, y, constant[0]), (y, x, constant[1])))
         dense = x.flags.c_contiguous or (x.ndim == 4 and x.transpose(0, 2, 3, 1).flags.c_contiguous)
         if x.shape == y.shape and x.strides == y.strides and dense and x.size and (x.dtype, y.dtype) == (u.dtype, v.dtype):
             return native.combined(x, y, a / out, b / out, shift, zero, low, high, pool)
@@ -203,6 +249,18 @@ def _sums(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         return np.clip(np.rint(total) + int(zero), low, high).astype(zero.dtype)
 
     draft.join([*_makers(draft, i, step), i, *places], "Bytes+Add", run, [p, q], [slot], how=("bytes", 2))
+
+
+def _spread(value: Any, like: Any, known: dict[Any, Any]) -> Any:
+    """A constant in the shape and the memory order of another array, where it broadcasts to that."""
+    key = (like.shape, like.strides)
+    if key not in known:
+        try:
+            known[key] = np.empty_like(like, value.dtype)
+            known[key][...] = value
+        except ValueError:
+            known[key] = value
+    return keep(known[key])
 
 
 def _maxima(draft: Draft, i: int, step: Step, pool: Pool) -> None:

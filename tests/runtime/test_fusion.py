@@ -289,6 +289,17 @@ def test_norms_of_rows():
     agrees(proto, {"x": draw(9, 33)}, "Relu", "BatchNormalization", depth=4)
 
 
+@pytest.mark.parametrize("shape", [(5, 20), (20,), (2, 5, 20)])
+def test_a_bias_of_two_axes(shape):
+    sizes = ",".join(map(str, shape))
+    proto = model(f"agraph (float[{sizes}] x) => (float[...] y) {{ m = MatMul(x, w) b = Add(m, k) y = Relu(b) }}".replace(
+        "[...]", "[a,b,c]" if len(shape) == 3 else "[a,b]"), w=draw(20, 7), k=draw(1, 7))  # fmt: skip
+    agrees(proto, {"x": draw(*shape)}, "MatMul+Relu", depth=20)
+    executor = Executor(proto)
+    executor.run(None, {"x": draw(*shape)})
+    assert executor._compiled._recording.quiet
+
+
 SWISHES = {
     "Swish": "s = Sigmoid(c) y = Mul(c, s)", "Swish scaled": "k = Mul(a, c) s = Sigmoid(k) y = Mul(s, c)",
     "HardSwish": "s = HardSigmoid<alpha = 0.16666667, beta = 0.5>(c) y = Mul(c, s)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from onnxbridge.runtime.fusion.draft import Draft
@@ -17,13 +18,13 @@ def join(draft: Draft, pool: Pool) -> None:
         begun = _weights(draft, step)
         if begun is None:
             continue
-        w, bias = begun
+        (w, bias), least = begun, 1
         chain, slot = [i], step.targets[0]
         follow = draft.user(slot)
         if bias is None and follow is not None and follow[1].op == "Add":
             value = draft.constant(other(follow[1], slot))
-            if single(value) and value.ndim >= 1 and value.size == value.shape[-1] == w.shape[1] and value.ndim == 1:
-                bias = value
+            if single(value) and value.ndim in (1, 2) and value.size == value.shape[-1] == w.shape[1]:
+                bias, least = value.reshape(-1), value.ndim
                 chain.append(follow[0])
                 slot = follow[1].targets[0]
                 follow = draft.user(slot)
@@ -39,7 +40,13 @@ def join(draft: Draft, pool: Pool) -> None:
             slot, ending = follow[1].targets[0], found
             names.append(follow[1].op)
         run = product(w, bias, ending, pool)
-        draft.join(chain, "+".join(names), run, sources, [slot], how=run.how)  # type: ignore[attr-defined]
+        joined = run if least == 1 else _of_rows(run)
+        draft.join(chain, "+".join(names), joined, sources, [slot], how=run.how)  # type: ignore[attr-defined]
+
+
+def _of_rows(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A product whose bias has two axes, which a vector gets by it."""
+    return lambda x, *more: run(x[None] if x.ndim == 1 else x, *more)
 
 
 def _weights(draft: Draft, step: Step) -> tuple[Any, Any] | None:

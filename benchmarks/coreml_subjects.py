@@ -263,7 +263,7 @@ def calibrated(module: Any, *inputs: Any) -> Any:
 def _vision() -> Iterator[Subject]:
     yield Subject("ResNet-50", lambda: _known("ResNet-50"))
     yield Subject("ViT-B/16", lambda: _known("ViT-B/16"))
-    for name, side in (("mobilenet_v3_large", 224), ("efficientnet_b0", 224), ("swin_t", 224)):
+    for name, side in (("mobilenet_v2", 224), ("mobilenet_v3_large", 224), ("efficientnet_b0", 224), ("swin_t", 224)):
         yield Subject(name, lambda n=name, s=side: _torchvision(n, s))
     yield Subject("UNet", _unet)
     yield Subject("detector with NMS", _yolo)
@@ -354,8 +354,10 @@ def _with_nms(model: Any) -> Any:
 
 def _language() -> Iterator[Subject]:
     yield Subject("MiniLM", lambda: _known("MiniLM"))
-    for name in ("BERT", "GPT-2 with a cache", "LSTM"):
+    for name in ("BERT", "GPT-2 with a cache", "Llama with a cache", "LSTM"):
         yield Subject(name, lambda n=name: _family(n))
+    for name in ("GPT-2", "Llama"):
+        yield Subject(f"{name} with a state", lambda n=name: _stateful(n), {"minimum_deployment_target": "iOS18"})
     yield Subject("Whisper encoder", _whisper)
 
 
@@ -364,6 +366,26 @@ def _family(name: str) -> Made:
 
     module, inputs = next(f for f in families() if f.name.startswith(name)).build()
     return module, {"inputs": inputs}
+
+
+def _stateful(name: str) -> Made:
+    """A decoder whose cache grows, as ONNX; the keys and values are Core ML states, which are float16 whatever the rest is."""
+    import torch
+    from families import families
+
+    import onnxbridge
+
+    family = next(f for f in families() if f.name == f"{name} with a cache")
+    module, inputs = family.build()
+    hub = onnxbridge.convert(module, "onnx", inputs=inputs, dynamic=family.dynamic, verify=False).model
+    names = [v.name for v in hub.graph.input]
+    pasts = [n for n in names if "past" in n]
+    news = [v.name for v in hub.graph.output][1:]
+    size = {d.dim_param for v in hub.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}
+    bounds = [f"{s}={'1..1' if s == 'batch' else '1..31'}" for s in sorted(size) if s.isidentifier()]
+    assert len(pasts) == len(news), (pasts, news)
+    torch.manual_seed(0)
+    return hub, {"dynamic": bounds, "state": [f"{past}={new}" for past, new in zip(pasts, news, strict=True)]}
 
 
 def _whisper() -> Made:

@@ -258,6 +258,33 @@ def test_choices_are_made_in_float32():
     assert not any("choice" in note for note in backend.from_hub(free, compute_precision="fp16").notes)
 
 
+def test_whole_numbers_and_angles_stay_in_float32():
+    """The sum of 600 products of bytes, and the turn that is left of position 5001, are beyond what float16 tells apart."""
+    rng = np.random.default_rng(3)
+    bytes_ = rng.integers(0, 256, (600, 4)).astype(np.uint8)
+    turns = np.float32([1, 0.3, 0.01])
+
+    def write(op, x, at):
+        product = op.MatMulInteger(x, bytes_)
+        angle = op.Mul(op.Unsqueeze(op.Cast(at, to=1), [1]), turns)
+        return product, op.Cos(op.Concat(angle, angle, axis=1))
+
+    made = model(write, ("x", ir.DataType.UINT8, [2, 600]), ("at", ir.DataType.INT64, [2]), names=("product", "cos"))
+    feeds = {"x": rng.integers(0, 256, (2, 600)).astype(np.uint8), "at": np.array([5001, 3])}
+    artifact = backend.from_hub(made, compute_precision="fp16")
+    found, wanted = artifact.run(feeds), ort.run(ort.session(made), feeds)
+    assert np.array_equal(found["product"], wanted["product"])
+    assert np.abs(found["cos"] - wanted["cos"]).max() < 1e-3
+    assert any("since it reads whole numbers" in note for note in artifact.notes)
+    told = {line.op: line for line in backend.explain(made, compute_precision="fp16")}
+    assert (told["Cos"].dtype, told["Cos"].note) == ("fp32", "stays in float32: it reads whole numbers")
+    # what is scaled and goes elsewhere is free again
+    free = model(lambda op, x: op.Tanh(op.MatMul(op.Mul(op.Cast(x, to=1), np.float32(1 / 255)), WEIGHTS[0])),
+                 ("x", ir.DataType.UINT8, [1, 4]))  # fmt: skip
+    told = {line.op: line.dtype for line in backend.explain(free, compute_precision="fp16")}
+    assert told["Mul"] == "fp32" and told["MatMul"] == told["Tanh"] == "fp16"
+
+
 def test_mixed_precision_keeps_what_float16_cannot_hold():
     def write(op, x):
         large = op.Mul(x, np.float32(300))

@@ -143,14 +143,16 @@ def _line(call: Call, expanded: bool, made: list[Any], precision: str, wide: Hal
         return Line(call.op, call.where, "folded")
     names = tuple(o.op_type for o in live)
     how = "expanded" if expanded else "native" if len(live) == 1 else "composed"
-    stays = set() if wide is None else {*wide.measured, *wide.constants, *wide.choosing}
+    stays = set() if wide is None else {*wide.measured, *wide.constants, *wide.choosing, *wide.counting}
     kept = [name for name in (o.outputs[0].name for o in live) if name in stays]
     dtype = _dtype(live, "fp32" if precision == "fp32" or kept else "fp16")
     note = ""
     if kept:
         largest = max((wide.measured.get(k, 0.0) for k in kept), default=0.0) if wide is not None else 0.0
         chosen = wide is not None and any(name in wide.choosing for name in kept)
-        small = "a choice hangs on it" if chosen else "a constant that float16 cannot hold"
+        counted = wide is not None and any(name in wide.counting for name in kept)
+        small = "it reads whole numbers" if counted else "a constant that float16 cannot hold"
+        small = "a choice hangs on it" if chosen else small
         why = f"magnitude {largest:.3g}" if largest else small
         note = f"stays in float32: {why}"
     return Line(call.op, call.where, how, names, dtype, _units(live, dtype), note)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.backends.coreml.integers import Integers
 from onnxbridge.backends.coreml.types import is_float
 
 LARGEST = float(np.finfo(np.float16).max)
@@ -35,7 +36,8 @@ class HalfPrecision:
     softmax of a row that is all masked), and so does everything fed by it as far as the next operator whose results are bounded.
     A constant below float16 (the 1e-10 in a logarithm that must not be of 0) keeps its operator and those that read the result.
     With `ranges`, the largest magnitude of each value by name, it stays too where a measured number comes near to the end.
-    `choices` are the names of the operators that choose, and of what makes their scores (`choices.py`), which stay.
+    What computes with whole numbers stays (`integers.py`), and so do those that choose, and what makes the scores that they
+    choose by: `choices` are their names (`choices.py`).
     """
 
     def __init__(self, ranges: Mapping[str, float] | None = None, choices: AbstractSet[str] = frozenset()) -> None:
@@ -50,6 +52,9 @@ class HalfPrecision:
         """Names of the operators that stayed for the numbers that were measured, with the largest magnitude."""
         self.choosing: list[str] = []
         """Names of the operators that stayed because something is chosen by what they make."""
+        self._integers = Integers()
+        self.counting: list[str] = []
+        """Names of the operators that stayed because they read whole numbers."""
 
     def __call__(self, op: Any) -> bool:
         inputs = [v for value in op.inputs.values() for v in (value if isinstance(value, (list, tuple)) else [value])]
@@ -59,8 +64,12 @@ class HalfPrecision:
         wide = wide or self._tiny[id(op)] or any(self._after(v.op, self._tiny) for v in inputs)
         self._seen.append(op)  # keeps the object alive, so that no other one gets its id
         name = op.outputs[0].name
+        counts = self._integers.reads(op)
         if name in self._choices:
             self.choosing.append(name)
+            return False
+        if counts:
+            self.counting.append(name)
             return False
         if not any(is_float(o) for o in op.outputs):
             return not wide
@@ -99,6 +108,8 @@ class HalfPrecision:
             said.append(f"stays in float32 for the magnitude that was measured: {_few(each)}")
         if self.choosing:
             said.append(f"stays in float32, since a choice hangs on it: {_few(list(dict.fromkeys(self.choosing)))}")
+        if self.counting:
+            said.append(f"stays in float32, since it reads whole numbers: {_few(list(dict.fromkeys(self.counting)))}")
         if self._ranges is not None and not self.measured:
             most = max(self._ranges.values(), default=0.0)
             said.append(f"the largest of {len(self._ranges)} measured values is {most:.3g}; float16 ends at {LARGEST:.0f}")

@@ -121,6 +121,9 @@ def test_tables():
     compare("LabelEncoder", [words], keys_strings=["a", "b", "c"], values_int64s=[4, 5, 6], default_int64=9)
     compare("LabelEncoder", [words], keys_strings=["a", "b"], values_strings=["x", "y"])
     numbers = np.array([1.5, np.nan, 3.0], np.float32)
+    twice = {"keys_floats": [3.0, float("nan"), 1.0, -0.0, 3.0, float("inf")], "values_int64s": [1, 2, 3, 4, 5, 6]}
+    many = np.array([[3, 1], [np.nan, 0], [7, np.inf], [-np.inf, -3], [-0.0, 2.5]], np.float32)
+    compare("LabelEncoder", [many], version=4, default_int64=-7, **twice)
     compare("LabelEncoder", [numbers], version=4, keys_floats=[1.5, float("nan")], values_floats=[7.0, 8.0], default_float=0.25)
     compare("CategoryMapper", [words], cats_strings=["a", "b"], cats_int64s=[3, 4])
     compare("OneHotEncoder", [np.array([2, 7, 3], np.int64)], cats_int64s=[1, 2, 3])

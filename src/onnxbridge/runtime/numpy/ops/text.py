@@ -130,7 +130,7 @@ def label_encoder(
     values_strings=None,
     values_tensor=None,
 ):
-    """Looks every element up; NaN finds NaN."""
+    """Looks every element up; NaN finds NaN, and the first of equal keys counts, as in ONNX Runtime."""
     keys = _first(keys_floats, keys_int64s, keys_strings, keys_tensor)
     if keys_floats is not None:
         keys = np.asarray(keys, np.float32)
@@ -144,10 +144,24 @@ def label_encoder(
     else:
         values, dtype, other = values_floats, np.dtype(np.float32), default_float
     other = np.asarray(other, dtype).reshape(-1)[0]
-    table = {_key(k): v for k, v in zip(np.asarray(keys).tolist(), np.asarray(values, dtype), strict=True)}
+    keys, values = np.asarray(keys), np.asarray(values, dtype)
+    if keys.size and keys.size == values.size and X.dtype.kind in "iuf" and keys.dtype.kind in "iuf":
+        return _looked_up(X, keys.reshape(-1), values.reshape(-1), other)
+    table = {_key(k): v for k, v in zip(keys.tolist()[::-1], values[::-1], strict=True)}
     found = np.empty(X.size, dtype)
     found[:] = [table.get(_key(item), other) for item in X.reshape(-1).tolist()]
     return found.reshape(X.shape)
+
+
+def _looked_up(x, keys, values, other):
+    """The value of each number's key; NaN lies behind all others."""
+    order = np.argsort(keys, kind="stable")
+    there = keys[order]
+    at = np.minimum(np.searchsorted(there, x), len(keys) - 1)
+    hit = (there[at] == x) | ((there[at] != there[at]) & (x != x))
+    found = values[order][at]
+    found[~hit] = other
+    return found
 
 
 def _key(item):

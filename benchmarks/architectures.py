@@ -3,8 +3,9 @@
     python benchmarks/architectures.py [NAME ...] [--fixed] [--fast]
 
 Weights are random and nothing is downloaded. The nodes of a model of fixed sizes, and with its batch normalizations folded
-(`fold_batch_norm=True`) where there are any, stand beside what torch.onnx.export writes where onnxscript is installed; the cost is the CPU time of `convert(verify=False)` over that of `torch.export.export` alone (medians of
-three runs after a first). Architectures whose library is not installed are left out. `--fixed` verifies at fixed sizes only,
+(`fold_batch_norm=True`) where there are any, stand beside what torch.onnx.export writes where onnxscript is installed; the cost
+is the CPU time of `convert(verify=False)` over that of `torch.export.export` alone (medians of three runs after a first).
+Architectures whose library is not installed are left out. `--fixed` verifies at fixed sizes only,
 `--fast` leaves out torch.onnx's nodes and the times.
 """
 
@@ -102,7 +103,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     torchvision_operators.ensure()
-    print("| architecture | verified, largest difference | varies | nodes / fixed / folded | torch.onnx's | CPU s: ours / torch.export |")
+    print("| architecture | verified, largest difference | varies | nodes / fixed / folded | torch.onnx | CPU s / torch.export |")
     print("|---|---|---|---|---|---|")
     for family in families():
         if asked.names and not any(name.lower() in family.name.lower() for name in asked.names):

@@ -96,7 +96,7 @@ def _raft() -> tuple[nn.Module, dict[str, Any]]:
 
 
 def calibrated(module: nn.Module, *inputs: Any) -> nn.Module:
-    """In evaluation mode, batch normalisations with the statistics of these inputs, so that deep layers stay away from 0 and 1."""
+    """In evaluation mode, batch normalisations with the statistics of these inputs: deep layers do not vanish."""
     for m in module.modules():
         if isinstance(m, nn.modules.batchnorm._BatchNorm):
             m.momentum = 1.0
@@ -141,17 +141,13 @@ def _detectors() -> Iterator[Family]:
 def _detector(name: str) -> tuple[nn.Module, dict[str, Any]]:
     make = getattr(importlib.import_module("torchvision").models.detection, name)
     torch.manual_seed(0)
-    net = Detector(make(weights=None, weights_backbone=None, num_classes=5, **_SIZES.get(name, {"min_size": 128, "max_size": 160})))
+    sizes = {} if "320" in name or "300" in name else {"min_size": 128, "max_size": 160}
+    net = Detector(make(weights=None, weights_backbone=None, num_classes=5, **sizes))
     for path, weight in net.named_parameters():
         if "cls_logits" in path:  # as they are made they find nothing
             nn.init.zeros_(weight) if path.endswith("bias") else nn.init.normal_(weight, std=0.03)
     calibrated(net.net.eval(), [torch.rand(3, 120, 160), torch.rand(3, 120, 160)])
     return net.eval(), {"image": torch.rand(3, 120, 160)}
-
-
-_SIZES: dict[str, dict[str, Any]] = {
-    "ssd300_vgg16": {}, "ssdlite320_mobilenet_v3_large": {}, "fasterrcnn_mobilenet_v3_large_320_fpn": {},
-}  # fmt: skip
 
 
 # transformers

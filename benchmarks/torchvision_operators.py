@@ -1,6 +1,7 @@
-"""torchvision, where PyTorch has no CUDA: the wheel's compiled operators do not load there, so these stand in for what detectors call.
+"""torchvision's operators that detectors call, for where its own do not load: its wheel is compiled for PyTorch with CUDA.
 
-They are written from the operators' definitions, apart from the rules that they judge. `ensure()` comes before torchvision is imported.
+They are written from the operators' definitions, apart from the rules that they judge. Call `ensure()` before torchvision is
+imported.
 """
 
 from __future__ import annotations

@@ -13,12 +13,15 @@ from onnxbridge.lowering import Call, bind
 
 FOLDED_ELEMENTS = 1 << 16
 """Nodes on constants are folded up to this many elements of output; larger results stay a node, and the file small."""
-FEW_BITS = 2048
-"""Weights in few bits that are dequantized: from so many elements on they stay as they are stored."""
-
 # These only look at their data in another way, so they fold at any size: a kernel's layout is changed once, not at every run.
 _VIEWS = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
-_NEVER = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"})
+# Weights in few bits stay as they are stored: written out they are larger, and ONNX Runtime rounds floating-point weights between
+# quantized tensors to eight bits of its own choice.
+_NEVER = frozenset(
+    {
+        "DequantizeLinear", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
+    }
+)  # fmt: skip
 
 
 def static(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
@@ -40,18 +43,17 @@ def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:
         return None
     if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
         return None
-    most = FEW_BITS if node.op_type == "DequantizeLinear" else FOLDED_ELEMENTS
-    if node.op_type not in _VIEWS and not all(_small(o, most) for o in node.outputs):
+    if node.op_type not in _VIEWS and not all(_small(o) for o in node.outputs):
         return None
     return evaluate(node, arrays)
 
 
-def _small(value: ir.Value, most: int) -> bool:
+def _small(value: ir.Value) -> bool:
     shape = value.shape
     if shape is None or not isinstance(value.type, ir.TensorType):
         return False
     dims = [d for d in shape if isinstance(d, int)]
-    return len(dims) == len(shape) and int(np.prod(dims, dtype=object)) <= most
+    return len(dims) == len(shape) and int(np.prod(dims, dtype=object)) <= FOLDED_ELEMENTS
 
 
 def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import logging
 import os
 import re
@@ -16,8 +17,8 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import aliasing, naming, norms, script, writes
-from onnxbridge.frontends.pytorch.detection import one_way
+from onnxbridge.frontends.pytorch import aliasing, naming, norms, script, script_quantized, writes
+from onnxbridge.frontends.pytorch.detection import one_way, symbolic_lengths
 from onnxbridge.frontends.pytorch.examples import Example, example
 from onnxbridge.frontends.pytorch.packed import packed_sequences
 from onnxbridge.hub.paths import quoted
@@ -71,6 +72,9 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
         raise UsageError(f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(_required(opened))}")
     given = example(opened, inputs, dynamic)
     naming.remember_path(source, opened)
+    if script_quantized.is_converted(opened):
+        with quiet(), evaluating(opened):
+            opened = script.recorded(opened, given.args, given.kwargs)
     if script.is_scripted(opened) and script.keeps_state(opened):
         with quiet():
             opened = script.settled(opened, given.args, given.kwargs)
@@ -197,15 +201,31 @@ def _required(module: Any) -> list[str]:
 
 def _export(module: Any, given: Example) -> Any:
     torch = frameworks.torch()
+
+    def trace(strict: bool) -> Any:
+        with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints the graph of a trace that failed
+            return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=strict)
+
     with quiet(), evaluating(module), whole_layers(), packed_sequences(), one_way(), torch.no_grad():
         try:
-            return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=False)
+            return trace(strict=False)
         except Exception as error:
-            try:
-                return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=True)
-            except Exception:
-                text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-                raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}") from error
+            if _asks_for_size(error):
+                with contextlib.suppress(Exception), symbolic_lengths():
+                    return trace(strict=False)
+            with contextlib.suppress(Exception):
+                return trace(strict=True)
+            text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            more = _asks_for_size(error) and not script.is_scripted(module)
+            way = "; give torch.jit.script of the module, which keeps choices that depend on data" if more else ""
+            raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}{way}") from error
+
+
+def _asks_for_size(error: Exception) -> bool:
+    """Whether a trace ended where Python code wanted to know what only data decides."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return isinstance(error, GuardOnDataDependentSymNode) or "data-dependent" in str(error)
 
 
 def _functional(program: Any, own: bool) -> Any:

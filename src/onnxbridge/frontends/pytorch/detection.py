@@ -1,7 +1,8 @@
-"""Keeps torchvision's detectors traceable: where they choose between two ways to the same result by the number of boxes."""
+"""Keeps code traceable whose sizes depend on data, as detectors' do: counts of boxes stay symbols where Python wants numbers."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -34,3 +35,24 @@ def one_way() -> Iterator[None]:
         yield
     finally:
         boxes.batched_nms = kept
+
+
+@contextlib.contextmanager
+def symbolic_lengths() -> Iterator[None]:
+    """While inside, `len` of a tensor is its first size, also where that is known only when the model runs.
+
+    Python's own `len` asks such a size for a number, which ends the trace.
+    """
+    torch = frameworks.torch()
+    kept = builtins.len
+
+    def length(x: Any, /) -> Any:
+        if isinstance(x, torch.Tensor) and x.dim() and not isinstance(x.shape[0], int):
+            return x.shape[0]
+        return kept(x)
+
+    builtins.len = length
+    try:
+        yield
+    finally:
+        builtins.len = kept

@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import script_flow, script_values
+from onnxbridge.frontends.pytorch import script_flow, script_quantized, script_values
 
 
 class NotTraceable(Exception):
@@ -22,13 +22,17 @@ class NotTraceable(Exception):
 
 
 class Objects:
-    """What the modules of one script share: attributes written during a call, and stand-ins for tensors inside a subgraph."""
+    """What the modules of one script share: attributes written during a call, stand-ins for tensors inside a subgraph, the names
+    of attributes that hold packed weights and of those that code assigns, and the numbers of tensors that stay what they are."""
 
     def __init__(self) -> None:
         self.written: dict[tuple[Any, str], Any] = {}
         self.instead: dict[int, Any] = {}
         self.read: list[Any] | None = None
         self.inside = 0
+        self.packed: frozenset[str] = frozenset()
+        self.assigned: frozenset[str] = frozenset()
+        self.numbers: dict[int, tuple[Any, Any]] = {}
 
 
 @functools.cache
@@ -44,6 +48,8 @@ def _module_class() -> type[Any]:
             torch = frameworks.torch()
             object.__setattr__(self, "script", script)
             object.__setattr__(self, "objects", objects)
+            object.__setattr__(self, "packed", {})
+            object.__setattr__(self, "numbers", {})
             outermost = not known
             known[id(script)] = self
             self.training = bool(getattr(script, "training", False))
@@ -52,6 +58,8 @@ def _module_class() -> type[Any]:
                 self.register_parameter(name, parameter if own else nn.Parameter(parameter, requires_grad=False))
             for name, buffer in script.named_buffers(recurse=False):
                 self.register_buffer(name, buffer)
+                if buffer.numel() == 1 and name not in objects.assigned:
+                    self.numbers[name] = buffer.item()
             for name, child in script.named_children():
                 found = known.get(id(child))
                 self.add_module(name, found if found is not None else Scripted(child, objects, known))
@@ -59,6 +67,9 @@ def _module_class() -> type[Any]:
                 value = getattr(script, name, None)
                 if isinstance(value, torch.Tensor) and name not in self._parameters and name not in self._buffers:
                     self.register_buffer(name, value)
+            for name in sorted(objects.packed):
+                if script._c.hasattr(name):
+                    self.packed[name] = script_quantized.unpacked(self, name, script._c.getattr(name))
             self.forward = _entry(self) if outermost else functools.partial(call, self, "forward")
 
     return Scripted
@@ -74,7 +85,31 @@ def is_scripted(module: Any) -> bool:
 
 def traceable(script: Any) -> Any:
     """A script module as one that torch.export can trace."""
-    return _module_class()(script, Objects(), {})
+    objects = Objects()
+    graphs = [m._c._get_method(name).graph for m in script.modules() for name in m._c._method_names()]
+    nodes = [node for graph in graphs for node in script_flow.every_node(graph)]
+    objects.packed = frozenset(script_quantized.packed_attributes(nodes))
+    objects.assigned = frozenset(node.s("name") for node in nodes if node.kind() == "prim::SetAttr")
+    return _module_class()(script, objects, {})
+
+
+def recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A module with packed weights as one that torch.export can trace: scripted, or recorded where its code is no TorchScript.
+
+    Raises:
+        UsageError: where it is neither.
+    """
+    torch = frameworks.torch()
+    with torch.no_grad():
+        try:
+            script = torch.jit.script(module)
+        except Exception:
+            try:
+                script = torch.jit.trace(module, args, example_kwarg_inputs=dict(kwargs) or None, strict=False, check_trace=False)
+            except Exception as error:
+                text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                raise UsageError(f"torch.jit can neither script nor trace {type(module).__name__}: {text}") from error
+    return traceable(script)
 
 
 def _assigned(script: Any) -> list[str]:
@@ -200,7 +235,12 @@ class _Attributes:
             return self._met(self.objects.written[holder, name])
         for table in (holder._parameters, holder._buffers, holder._modules):
             if name in table:
-                return self._met(table[name])
+                met = self._met(table[name])
+                if name in holder.numbers:
+                    self.objects.numbers[id(met)] = met, holder.numbers[name]
+                return met
+        if holder.packed.get(name) is not None:
+            return holder.packed[name]
         value = holder.script._c.getattr(name)
         if isinstance(value, torch.Tensor):
             holder.register_buffer(name, value, persistent=False)
@@ -213,6 +253,11 @@ class _Attributes:
                 self.objects.read.append(value)
             return self.objects.instead.get(id(value), value)
         return value
+
+    def number(self, x: Any) -> Any:
+        """The number in a buffer of one element that no code assigns; None for any other tensor."""
+        tensor, found = self.objects.numbers.get(id(x), (None, None))
+        return found if tensor is x else None
 
     def set(self, holder: Any, name: str, value: Any) -> None:
         if self.objects.inside:

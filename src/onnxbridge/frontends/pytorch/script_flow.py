@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch import script_values
+from onnxbridge.frontends.pytorch import script_quantized, script_values
 from onnxbridge.frontends.pytorch.script_values import Instance
 
 _MOST_TURNS = 4096  # of a loop whose count is known: it is unrolled
+_NUMBERS = {"aten::Float": float, "aten::FloatImplicit": float, "aten::Int": int, "aten::IntImplicit": int}
 _REACHING = re.compile(r"aten::(from_file|save|load|set_|_cuda\w*|record_stream)\b|(rpc|prim)::(rpc|fork|awaitable)")
 
 
@@ -62,8 +63,12 @@ def _plain(node: Any, kind: str, args: list[Any], attributes: Any) -> Any:
         raise NotTraceable(f"the script raises: {args[0]}")
     if kind == "prim::TupleSlice":
         return [args[0][node.i("beg") : node.i("end")]]
+    if script_quantized.takes(kind, args):
+        return _results(node, script_quantized.call(kind, args, lambda real: _plain(node, kind, real, attributes)[0]))
     if kind == "aten::to":
         return [script_values.moved(node.schema(), args)]
+    if kind in _NUMBERS and (number := attributes.number(args[0])) is not None:
+        return [_NUMBERS[kind](number)]
     if kind in script_values.ANY:
         return _results(node, script_values.ANY[kind](*args))
     if kind in script_values.PLAIN and _is_plain(args):

@@ -113,7 +113,7 @@ def _rounding_down(name, version):
     def pool(
         op, X, *, ceil_mode=0, kernel_shape, strides=None, pads=None, dilations=None, auto_pad="NOTSET", outputs: Outputs, **more
     ):  # fmt: skip
-        if dilations is not None and all(d == 1 for d in dilations):
+        if version < 10 and dilations is not None and all(d == 1 for d in dilations):
             dilations = None
         if ceil_mode and auto_pad == "NOTSET":
             counted = more.get("count_include_pad", 0)

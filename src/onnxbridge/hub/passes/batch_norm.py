@@ -16,14 +16,15 @@ Array = np.ndarray[Any, Any]
 class FoldBatchNorm(ir.passes.InPlacePass):
     """Folds every BatchNormalization into the Conv, ConvTranspose or Gemm whose result nobody else reads, in subgraphs too.
 
-    Such a layer computes the same but for rounding: the sums are those of weights that were multiplied before instead of after. The
-    new weights are computed in float64 and rounded once; what would not be finite stays as it is. They have names of their own,
-    since they are no longer the parameters of the model.
+    Such a layer computes the same but for rounding: weights are multiplied before the sum instead of after. The new weights are
+    computed in float64 and rounded once; what would not be finite stays as it is. They have names of their own, since they are no
+    longer the parameters of the model.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         norms = [node for node in model.graph.all_nodes() if node.op_type == "BatchNormalization" and not node.domain]
-        return ir.passes.PassResult(model, modified=any([_folded(node) for node in norms]))
+        folded = [_folded(node) for node in norms]
+        return ir.passes.PassResult(model, modified=any(folded))
 
 
 def _folded(norm: ir.Node) -> bool:

@@ -1,0 +1,175 @@
+"""Modules that torch.ao.quantization converted in eager mode: their packed weights and quantized operators as QDQ."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.ao import quantization
+from torch.ao.nn.quantized import QFunctional
+
+import onnxbridge
+from onnxbridge.errors import ConversionError
+
+warnings.filterwarnings("ignore", module="torch")
+ENGINE = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+    torch.backends.quantized.engine = ENGINE
+
+
+class Between(nn.Module):
+    """A part between the stubs that PyTorch's workflow asks for."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.enter, self.inner, self.leave = quantization.QuantStub(), inner, quantization.DeQuantStub()
+
+    def forward(self, x):
+        return self.leave(self.inner(self.enter(x)))
+
+
+def quantized(inner, x, fuse=()):
+    net = Between(inner).eval()
+    net = quantization.fuse_modules(net, [list(names) for names in fuse]) if fuse else net
+    net.qconfig = quantization.get_default_qconfig(ENGINE)
+    prepared = quantization.prepare(net)
+    for _ in range(3):
+        prepared(torch.randn_like(x))
+    return quantization.convert(prepared)
+
+
+def kinds(made):
+    return [n.op_type for n in made.model.graph.node]
+
+
+def one_code(net, x, step=0.0, **options):
+    """The ONNX model, which differs from PyTorch by one step of the last grid at most, and almost nowhere.
+
+    PyTorch multiplies by the reciprocal of a scale where ONNX divides by it, so that what lies between two codes goes to either.
+    """
+    import onnxruntime
+
+    made = onnxbridge.convert(net, "onnx", inputs={"x": x}, verify=False, **options)
+    session = onnxruntime.InferenceSession(made.model.SerializeToString(), disabled_optimizers=["Pad_Fusion"])
+    for scale in (1.0, 0.3, 3.0):
+        (got,) = session.run(None, {"x": (x * scale).numpy()})
+        wanted = net(x * scale).detach().numpy()
+        away = np.abs(got - wanted)
+        step = step or float(np.diff(np.unique(wanted)).min())
+        assert away.max() <= 1.01 * step and (away > 0.5 * step).mean() <= 0.1
+    return made
+
+
+LAYERS = {
+    "Linear": (nn.Linear(8, 6), (4, 8)),
+    "Conv1d": (nn.Conv1d(4, 6, 3, stride=2, padding=1), (2, 4, 9)),
+    "Conv2d": (nn.Conv2d(4, 6, 3, groups=2, dilation=2, bias=False), (2, 4, 9, 8)),
+    "Conv3d": (nn.Conv3d(2, 3, 2), (1, 2, 4, 4, 4)),
+    "BatchNorm2d": (nn.BatchNorm2d(3), (2, 3, 5, 5)),
+    "Hardswish": (nn.Hardswish(), (2, 5)),
+    "ELU": (nn.ELU(), (2, 30)),
+    "LeakyReLU": (nn.LeakyReLU(0.1), (2, 30)),
+    "Sigmoid": (nn.Sigmoid(), (2, 30)),
+    "LayerNorm": (nn.LayerNorm(12), (3, 12)),
+    "GroupNorm": (nn.GroupNorm(2, 4), (2, 4, 6, 6)),
+    "InstanceNorm2d": (nn.InstanceNorm2d(3, affine=True), (2, 3, 6, 6)),
+    "ReLU6": (nn.ReLU6(), (2, 30)),
+    "MaxPool2d": (nn.MaxPool2d(2), (1, 2, 6, 6)),
+    "AvgPool2d": (nn.AvgPool2d(2), (1, 2, 6, 6)),
+    "Upsample": (nn.Upsample(scale_factor=2), (1, 2, 3, 3)),
+    "views": (nn.Sequential(nn.Flatten(1), nn.Unflatten(1, (3, 4))), (2, 12)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer(name):
+    layer, shape = LAYERS[name]
+    x = torch.randn(shape)
+    net = quantized(layer, x)
+    made = one_code(net, x)
+    assert {"QuantizeLinear", "DequantizeLinear"} <= set(kinds(made))
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_transposed_convolutions(rank):
+    kind = (nn.ConvTranspose1d, nn.ConvTranspose2d)[rank - 1]
+    layer = kind(4, 6, 3, stride=2, output_padding=1)
+    layer.qconfig = quantization.QConfig(quantization.default_observer, quantization.default_weight_observer)
+    x = torch.randn(2, 4, *[5] * rank)
+    net = Between(layer).eval()
+    net.qconfig = layer.qconfig
+    prepared = quantization.prepare(net)
+    prepared(x)
+    net = quantization.convert(prepared)
+    one_code(net, x)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.relu = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()
+        self.sum, self.joined, self.linear = nn.quantized.FloatFunctional(), nn.quantized.FloatFunctional(), nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = self.relu(self.norm(self.conv(x)))
+        y = self.joined.cat([self.sum.add_relu(y, x), y], 1)
+        return self.linear(nn.functional.adaptive_avg_pool2d(y, 1).flatten(1))
+
+
+def test_a_network_of_any_batch():
+    x = torch.randn(3, 4, 6, 6)
+    net = quantized(Residual(), x, [("inner.conv", "inner.norm", "inner.relu")])
+    made = one_code(net, x, float(net.inner.linear.scale), dynamic={"x": {0: "batch"}})
+    assert made.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    weights = {i.name: i.data_type for i in made.model.graph.initializer}
+    assert weights["inner.conv.weight"] == 3  # int8, as it is packed
+    assert [kinds(made).count(kind) for kind in ("Conv", "Gemm", "Add", "Concat")] == [1, 1, 1, 1]
+
+
+def test_weights_quantized_and_activations_when_they_come():
+    net = quantization.quantize_dynamic(Plain().eval(), {nn.Linear}, dtype=torch.qint8)
+    x = torch.randn(5, 8)
+    step = float(x.max() - x.min()) / 127 * 0.5  # a code of what comes in, times the largest weight
+    assert kinds(one_code(net, x, step)).count("QuantizeLinear") == 2
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())
+
+
+class Numbers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.f = QFunctional()
+
+    def forward(self, x):
+        return self.f.mul_scalar(self.f.add_scalar(x, 0.5), -2.0)
+
+
+def test_numbers_beside_quantized_tensors():
+    net = Between(nn.Identity()).eval()
+    net.enter = torch.ao.nn.quantized.Quantize(0.02, 120, torch.quint8)
+    net.inner, net.leave = Numbers(), torch.ao.nn.quantized.DeQuantize()
+    net.pack = torch.ao.nn.quantized.Linear(2, 2)  # packed weights of its own, not called
+    x = torch.randn(4, 9)
+    made = onnxbridge.convert(net, "onnx", inputs=(x,))
+    assert made.report is not None and made.report.passed
+
+
+def test_what_has_no_counterpart_is_refused_by_name():
+    net = quantization.quantize_dynamic(nn.Sequential(nn.LSTM(4, 4)), {nn.LSTM}, dtype=torch.qint8).eval()
+    with pytest.raises(ConversionError, match="quantized_lstm"):
+        onnxbridge.convert(net, "onnx", inputs=(torch.randn(3, 1, 4),))

@@ -289,6 +289,28 @@ def test_norms_of_rows():
     agrees(proto, {"x": draw(9, 33)}, "Relu", "BatchNormalization", depth=4)
 
 
+VOLUMES = [
+    ((20, 8, 3, 3, 3), "pads = [1,1,1,1,1,1]", True), ((20, 8, 3, 3, 3), "pads = [1,0,1,1,1,2], strides = [2,1,2]", True),
+    ((20, 8, 2, 1, 3), "dilations = [2,1,1]", True), ((16, 4, 3, 3, 3), "group = 2, pads = [2,1,1,0,1,1]", True),
+    ((20, 8, 3, 3, 3), 'auto_pad = "SAME_UPPER"', False), ((20, 8, 2, 3, 3), "pads = [1,1,1,1,1,1]", False),
+]
+
+
+@pytest.mark.parametrize(("shape", "attributes", "native"), VOLUMES)
+def test_convolutions_of_volumes(shape, attributes, native):
+    text = f"""agraph (float[2,8,6,9,7] x) => (float[a,b,c,d,e] y) {{ u = Conv<{attributes}>(x, w, k)
+        v = BatchNormalization(u, s, t, m, o) r = Relu(v) z = Add(r, r) p = GlobalAveragePool(z) y = Mul(z, p) }}"""
+    maps = shape[0]
+    weights = {name: draw(maps) for name in "kstm"} | {"w": draw(*shape), "o": np.abs(draw(maps)) + np.float32(0.1)}
+    proto = model(text, **weights)
+    names = ["Conv+Relu"] if native else ["Conv", "BatchNormalization+Relu"]
+    agrees(proto, {"x": draw(2, 8, 6, 9, 7)}, *names, "Add", "GlobalAveragePool", "Mul", depth=30 * int(np.prod(shape[1:])))
+    if native:
+        executor = Executor(proto)
+        executor.run(None, {"x": draw(2, 8, 6, 9, 7)})
+        assert executor._compiled._recording.quiet
+
+
 @pytest.mark.parametrize("shape", [(5, 20), (20,), (2, 5, 20)])
 def test_a_bias_of_two_axes(shape):
     sizes = ",".join(map(str, shape))

@@ -13,6 +13,7 @@ from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.address import Array
 from onnxbridge.runtime.native.convolution import Ending, convolution
 from onnxbridge.runtime.native.transposed import transposed
+from onnxbridge.runtime.native.volume import inside, volume
 from onnxbridge.runtime.numpy.padding import Window, spread, window
 from onnxbridge.runtime.plan import NOTHING, Step
 
@@ -20,10 +21,10 @@ _MOST_PLACES = 16  # between two inputs on an axis; each is a convolution of its
 
 
 def join(draft: Draft, pool: Pool) -> None:
-    """Put native convolutions in the place of those in float32 over one or two dimensions, transposed ones too."""
+    """Put native convolutions in the place of those in float32 over up to three dimensions, transposed ones over two."""
     for i, step in draft.steps("Conv", "ConvTranspose"):
         w, bias = (draft.constant(s) for s in (*step.sources[1:], NOTHING)[:2])
-        known = single(w) and w.ndim in (3, 4) and w.size
+        known = single(w) and w.ndim in ((3, 4) if step.op == "ConvTranspose" else (3, 4, 5)) and w.size
         known = known and (len(step.sources) < 3 or step.sources[2] == NOTHING or single(bias))
         groups, back = step.attrs["group"], step.op == "ConvTranspose"
         if not known or groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
@@ -34,6 +35,9 @@ def join(draft: Draft, pool: Pool) -> None:
             w = _by_map(w, groups)
         kernel, line = w.shape[2:], w.ndim == 3
         w = w[:, :, None] if line else w  # a line is a picture of one row
+        deep = len(kernel) == 3
+        if deep and _begin(step, w.shape[2]) is None:
+            continue
         chain, slot, scale, shift = [i], step.targets[0], np.ones(w.shape[0]), np.zeros(w.shape[0])
         if bias is not None:
             shift = bias.astype(np.float64)
@@ -43,7 +47,7 @@ def join(draft: Draft, pool: Pool) -> None:
             slot = follow[1].targets[0]
         sources = [step.sources[0]]
         follow = draft.user(slot)
-        with_sum = not back and not line
+        with_sum = not back and not line and not deep
         if with_sum and follow is not None and follow[1].op in ("Add", "Sum") and (more := other(follow[1], slot)) != NOTHING:
             chain.append(follow[0])
             slot = follow[1].targets[0]
@@ -54,17 +58,30 @@ def join(draft: Draft, pool: Pool) -> None:
             chain.append(follow[0])
             slot, ending = follow[1].targets[0], found
             names.append(follow[1].op)
-        weights = w if (scale == 1).all() else (w * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
-        if back:
+        weights = w if (scale == 1).all() else (w * scale.reshape(-1, *(1,) * (w.ndim - 1))).astype(np.float32)
+        if deep:
+            unit = all(set((step.attrs[name] or (1,))[-2:]) == {1} for name in ("strides", "dilations"))
+            begin = _begin(step, w.shape[2]) or 0
+            run = volume(weights, shift.astype(np.float32), moves_of(step, kernel), groups, ending, pool, unit, begin)
+        elif back:
             strides = (1, *(step.attrs["strides"] or (1,) * len(kernel)))[-2:]
             run = transposed(weights, shift.astype(np.float32), _spread_of(step, kernel), strides, groups, ending, pool)
         else:
             unit = all(set(step.attrs[name] or (1,)) == {1} for name in ("strides", "dilations"))
             run = convolution(weights, shift.astype(np.float32), moves_of(step, kernel), groups, ending, pool, unit)
         checked = _single_only(_of_lines(run) if line else run, w.shape[1] * groups, len(kernel))
-        if not back and not line:
+        if not back and len(kernel) == 2:
             checked.shape_of = run.shape_of  # type: ignore[attr-defined]
         draft.join(chain, "+".join(names), checked, sources, [slot], how=run.how)  # type: ignore[attr-defined]
+
+
+def _begin(step: Step, depth: int) -> int | None:
+    """The slice of a kernel over three axes that its convolution begins with, None where the rule has to do it."""
+    a = step.attrs
+    pads = a["pads"] or (0,) * 6
+    if a["auto_pad"] not in ("NOTSET", "VALID") or len(pads) != 6:
+        return None
+    return inside(depth, (0, 0) if a["auto_pad"] == "VALID" else (pads[0], pads[3]), (a["dilations"] or (1,))[0])
 
 
 def _by_map(w: Array, groups: int) -> Array:
@@ -103,7 +120,7 @@ def _of_lines(run: Callable[..., Array]) -> Callable[..., Array]:
 
 def _picture(w: Window) -> Window:
     """The window over pictures that lines are taken for."""
-    return w if len(w.kernel) == 2 else Window((1, *w.kernel), (1, *w.strides), (1, *w.dilations), ((0, 0), *w.pads))
+    return w if len(w.kernel) > 1 else Window((1, *w.kernel), (1, *w.strides), (1, *w.dilations), ((0, 0), *w.pads))
 
 
 def moves_of(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], Window]:
@@ -111,7 +128,7 @@ def moves_of(step: Step, kernel: tuple[int, ...]) -> Callable[[Array], Window]:
     a = step.attrs
 
     def moves(x: Array) -> Window:
-        seen = x if len(kernel) == 2 else x[:, :, 0]
+        seen = x[:, :, 0] if len(kernel) == 1 else x
         return _picture(window(seen, kernel, a["strides"], a["pads"], a["dilations"], a["auto_pad"]))
 
     return moves

@@ -68,7 +68,7 @@ def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
         if axes == (X.ndim - 1,) and X.dtype == np.float32 and X.size and X.shape[-1] <= _SUMMED:
             y = means(X, pool)
             return y if kept else y.reshape(X.shape[:-1])
-        if not _usual(X) or (step.op == "ReduceMean" and sorted(axes) != [2, 3]):
+        if X.dtype != np.float32 or not X.size or X.ndim < 4 or (step.op == "ReduceMean" and sorted(axes) != [*range(2, X.ndim)]):
             return plain(X, *more, **attrs)
         y = native.means(X, pool)
         return y if kept else y.reshape(y.shape[:2])
@@ -101,7 +101,7 @@ def _affine(draft: Draft, i: int, step: Step, found: tuple[Any, Any], pool: Pool
     scale, shift = scale.astype(np.float32), shift.astype(np.float32)
 
     def run(X: Any) -> Any:
-        if _usual(X):
+        if X.dtype == np.float32 and X.size and X.ndim > 3:
             return native.affine(X, scale, shift, low, high, pool)
         if X.dtype == np.float32 and X.size and X.ndim in (2, 3):  # rows, or lines: pictures of one row
             picture = X[:, :, None, None] if X.ndim == 2 else X[:, :, None]

@@ -57,22 +57,26 @@ def _merged(x: Array, y: Array) -> list[tuple[int, int, int]]:
 
 
 def last(x: Array, pool: Pool) -> Array:
-    """(N, C, H, W) as contiguous (N, H, W, C): a view where the memory is laid out so already."""
-    seen = x.transpose(0, 2, 3, 1)
+    """(N, C, *D) as contiguous (N, *D, C): a view where the memory is laid out so already."""
+    seen = x.transpose(0, *range(2, x.ndim), 1)
     if seen.flags.c_contiguous:
         return seen
     y = pool.empty(seen.shape, x.dtype)
     if x.flags.c_contiguous and x.dtype == np.float32:
-        samples, channels, height, width = x.shape
-        chunk, units = chunks(height * width, 2 * channels)
-        loop("layout", "channels_last")(
-            address(x), address(y), samples, channels, height * width, chunk, units=samples * units
-        )
+        samples, channels, *sizes = x.shape
+        pixels = math.prod(sizes)
+        chunk, units = chunks(pixels, 2 * channels)
+        loop("layout", "channels_last")(address(x), address(y), samples, channels, pixels, chunk, units=samples * units)
     else:
         copy(seen, y)
     return y
 
 
 def first(y: Array) -> Array:
-    """(N, H, W, C) seen as (N, C, H, W)."""
-    return y.transpose(0, 3, 1, 2)
+    """(N, *D, C) seen as (N, C, *D)."""
+    return y.transpose(0, y.ndim - 1, *range(1, y.ndim - 1))
+
+
+def swapped(x: Array) -> bool:
+    """Whether an array of channels and space lies in memory with its channels last."""
+    return x.ndim > 3 and not x.flags.c_contiguous and x.transpose(0, *range(2, x.ndim), 1).flags.c_contiguous

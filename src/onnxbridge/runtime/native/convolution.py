@@ -12,7 +12,7 @@ import numpy as np
 from onnxbridge.hub.limits import claim, claim_broadcast
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import minimal, tile
-from onnxbridge.runtime.native.address import Array, address, first, last, plain
+from onnxbridge.runtime.native.address import Array, address, first, last, plain, swapped
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.drive import threads
 from onnxbridge.runtime.native.machine import lanes
@@ -52,14 +52,14 @@ class Ending:
 
 def bent(x: Array, ending: Ending, pool: Pool) -> Array:
     """An ending, elementwise, in the memory order of x."""
-    swapped = x.ndim == 4 and not x.flags.c_contiguous
-    data = last(x, pool) if swapped else plain(x, pool)
+    inside = swapped(x)
+    data = last(x, pool) if inside else plain(x, pool)
     y = pool.empty(data.shape)
     chunk, units = chunks(y.size, 4)
     loop("curves", "apply")(
         ending.kind, address(data), address(y), y.size, chunk, ending.low, ending.high, ending.a, ending.b, units=units
     )
-    return first(y) if swapped else y
+    return first(y) if inside else y
 
 
 def packed(*weights: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.address import Array, address
+from onnxbridge.runtime.native.address import Array, address, first, swapped
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.share import chunks
 from onnxbridge.runtime.native.tape import numbers
@@ -53,10 +53,10 @@ def _run(op: str, x: Array, y: Array, z: Array, axes: Any, dx: int, dy: int, dz:
 
 def room(x: Array, pool: Pool, dtype: Any = np.float32) -> Array:
     """Room for a result in the memory order of x."""
-    if x.flags.c_contiguous or x.ndim != 4 or not x.transpose(0, 2, 3, 1).flags.c_contiguous:
+    if not swapped(x):
         return pool.empty(x.shape, dtype)
-    n, c, h, w = x.shape
-    return pool.empty((n, h, w, c), dtype).transpose(0, 3, 1, 2)
+    n, c, *sizes = x.shape
+    return first(pool.empty((n, *sizes, c), dtype))
 
 
 def _merged(*arrays: Array) -> list[tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from onnxbridge.runtime.memory import Pool
@@ -25,12 +26,13 @@ def pooled(x: Array, w: Window, out: Sequence[int], largest: bool, include: bool
 
 
 def means(x: Array, pool: Pool) -> Array:
-    """The mean over all positions: (N, C, 1, 1)."""
-    n, c, height, width = x.shape
-    data, y = last(x, pool), pool.empty((n, 1, 1, c))
-    chunk, units = chunks(c, height * width)
+    """The mean over all positions: (N, C, 1, ...)."""
+    n, c, *sizes = x.shape
+    data, y = last(x, pool), pool.empty((n, *(1 for _ in sizes), c))
+    pixels = math.prod(sizes)
+    chunk, units = chunks(c, pixels)
     held, room = pool.scratch(4 * chunk * threads())
-    loop("channels", "average")(address(data), address(y), room, height * width, c, chunk, units=n * units)
+    loop("channels", "average")(address(data), address(y), room, pixels, c, chunk, units=n * units)
     del held  # it had to live until here
     return first(y)
 

@@ -49,6 +49,7 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("MultiHeadAttention", [QKV, QKV, QKV, BIAS, ones(2, 5, 5)], 1, {"num_heads": 2}),
     ("MultiHeadAttention", [QKV, QKV, QKV, BIAS, ones(2, 5), normal(1, 2, 5, 5)], 1, {"num_heads": 2, "scale": 0.3}),
     ("MultiHeadAttention", [QKV, HEADS, normal(2, 2, 4, 4)], 1, {"num_heads": 2}),
+    ("MultiHeadAttention", [QKV, normal(2, 7, 8), normal(2, 7, 8)], 1, {"num_heads": 2, "unidirectional": 1}),
     ("MultiHeadAttention", [QKV, QKV, QKV, None, None, None, SIDE, normal(2, 2, 3, 4)], 3, {"num_heads": 2, "unidirectional": 1}),
     ("MultiHeadAttention", [QKV, QKV, QKV, BIAS, ones(2, 8), None, SIDE, SIDE], 3, {"num_heads": 2}),
     ("RotaryEmbedding", [QKV, LONG, *angles(9, 2)], 1, {}),

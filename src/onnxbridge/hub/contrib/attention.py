@@ -12,17 +12,22 @@ from onnxbridge.hub.contrib.quant import mat_mul_integer_to_float
 from onnxbridge.rules import Outputs
 
 
-def _attend(op, q, k, v, mask, bias, *, unidirectional, filter_value, scale):
+def _attend(op, q, k, v, mask, bias, *, past, unidirectional, filter_value, scale):
     """Attention of (batch, heads, sequence, size) as ONNX Runtime has it: what is masked gets a large negative number."""
     scores = op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 3, 2])), factor(op, q, scale))
     keys = count(op, k, 2)
     if mask is not None:
         scores = op.Add(scores, padding(op, mask, q, keys, filter_value))
     if unidirectional:
-        scores = op.Add(scores, causal(op, count(op, q, 2), keys, filter_value, q))
+        scores = op.Add(scores, causal(op, count(op, q, 2), keys, _length(op, past), filter_value, q))
     if bias is not None:
         scores = op.Add(scores, bias)
     return joined(op, attended(op, scores, v))
+
+
+def _length(op, past):
+    """How many keys (batch, heads, keys, size) were kept, none without them."""
+    return np.array(0, np.int64) if past is None else count(op, past, 2)
 
 
 def _self_attention(op, product, mask, past, bias, outputs, *, num_heads, sizes=None, **how):
@@ -30,10 +35,11 @@ def _self_attention(op, product, mask, past, bias, outputs, *, num_heads, sizes=
     widths = op.constant(np.array(sizes, np.int64)) if sizes else None
     parts = op.Split(product, widths, axis=-1, outputs=3, num_outputs=None if sizes else 3)
     q, k, v = (heads(op, p, num_heads) for p in parts)
+    before = [None, None]
     if past is not None:
         before = [op.Squeeze(p, [0]) for p in op.Split(past, axis=0, num_outputs=2, outputs=2)]
         k, v = op.Concat(before[0], k, axis=2), op.Concat(before[1], v, axis=2)
-    y = _attend(op, q, k, v, mask, bias, **how)
+    y = _attend(op, q, k, v, mask, bias, past=before[0], **how)
     return (y, op.Concat(op.Unsqueeze(k, [0]), op.Unsqueeze(v, [0]), axis=0)) if len(outputs) > 1 else y
 
 
@@ -85,8 +91,9 @@ def multi_head_attention(
     if past_key is not None:
         k, v = op.Concat(past_key, k, axis=2), op.Concat(past_value, v, axis=2)
     y = _attend(
-        op, q, k, v, key_padding_mask, attention_bias, unidirectional=unidirectional, filter_value=mask_filter_value, scale=scale
-    )
+        op, q, k, v, key_padding_mask, attention_bias, past=past_key, unidirectional=unidirectional,
+        filter_value=mask_filter_value, scale=scale,
+    )  # fmt: skip
     return (y, k, v) if len(outputs) > 1 else y
 
 

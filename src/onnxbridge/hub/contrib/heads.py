@@ -43,9 +43,13 @@ def hidden(op, seen, filter_value, like):
     return op.Where(seen, op.CastLike(0.0, like), op.CastLike(filter_value, like))
 
 
-def causal(op, queries, keys, filter_value, like):
-    """What hides the keys behind each query; the queries are the last of the keys."""
-    at = op.Unsqueeze(places(op, op.Sub(keys, queries), keys), [1])
+def causal(op, queries, keys, past, filter_value, like):
+    """What hides the keys behind each query; the first of the queries has the place behind the `past` keys.
+
+    The last of them sees all keys in ONNX Runtime: its own place, but where there are more keys or fewer.
+    """
+    at = places(op, past, op.Add(past, queries))
+    at = op.Unsqueeze(op.Where(op.Equal(at, op.Sub(op.Add(past, queries), 1)), op.Sub(keys, 1), at), [1])
     seen = op.LessOrEqual(op.Unsqueeze(places(op, np.array(0, np.int64), keys), [0]), at)
     return hidden(op, seen, filter_value, like)
 

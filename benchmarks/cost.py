@@ -1,7 +1,8 @@
 """What a conversion costs: CPU seconds and memory of reading a model into ONNX, beside the framework's own work.
 
-    python benchmarks/cost.py pytorch       PyTorch to ONNX, beside torch.export.export alone
-    python benchmarks/cost.py keras         Keras ResNet50 to ONNX, with the memory it takes beside its weights
+    python benchmarks/cost.py pytorch [NAME ...]   PyTorch to ONNX, beside torch.export.export alone: the usual three networks,
+                                                   or those of architectures.py whose names hold one of these
+    python benchmarks/cost.py keras                Keras ResNet50 to ONNX, with the memory it takes beside its weights
 
 Each figure is the median of five runs after one warm-up, of process CPU time; conversions end with the ModelProto in memory.
 """
@@ -46,19 +47,29 @@ def forget_peak() -> float:
     return resident("VmRSS")
 
 
-def pytorch() -> None:
+def pytorch(*names: str) -> None:
     import torch
-    from networks import examples
+    import torchvision_operators
+    from families import families
 
-    def convert(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> onnxbridge.Conversion:
+    torchvision_operators.ensure()
+
+    def convert(module: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> onnxbridge.Conversion:
         return onnxbridge.convert(module, "onnx", inputs=inputs, verify=False)
 
-    for name, example in examples().items():
+    wanted = [name.lower() for name in names or ("ResNet-50", "ViT-B/16", "MiniLM")]
+    for family in families():
+        if not any(name in family.name.lower() for name in wanted):
+            continue
+        module, inputs = family.build()
         with torch.no_grad():
-            alone = seconds(partial(torch.export.export, *example, strict=False))
-            ours = seconds(partial(convert, *example))
-            whole = seconds(lambda example=example: convert(*example).model)
-        print(f"{name:10} torch.export {alone:.2f} s, convert {ours:.2f} s = {ours / alone:.2f}x, with the message {whole:.2f} s")
+            alone = seconds(partial(torch.export.export, module, (), inputs, strict=False))
+            ours = seconds(partial(convert, module, inputs))
+            whole = seconds(lambda module=module, inputs=inputs: convert(module, inputs).model)
+        print(
+            f"{family.name:10} torch.export {alone:.2f} s, convert {ours:.2f} s = {ours / alone:.2f}x, with the message {whole:.2f} s",
+            flush=True,
+        )
 
 
 def keras() -> None:
@@ -82,4 +93,4 @@ def keras() -> None:
 
 
 if __name__ == "__main__":
-    {"pytorch": pytorch, "keras": keras}[sys.argv[1]]()
+    {"pytorch": pytorch, "keras": keras}[sys.argv[1]](*sys.argv[2:])

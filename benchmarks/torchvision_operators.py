@@ -37,8 +37,12 @@ def ensure() -> None:
     torch.library.register_fake("torchvision::roi_align", _roi_align_shape, lib=declared)
     importlib.import_module("torchvision.ops")
     for module in (extension, sys.modules["torchvision.ops.roi_align"]):
-        setattr(module, "_has_ops", lambda: True)  # noqa: B010  # mypy reads the module's own definition
+        setattr(module, "_has_ops", _has_ops)  # noqa: B010  # mypy reads the module's own definition
     _made.extend((declared, kernels))
+
+
+def _has_ops() -> bool:
+    return True
 
 
 def _loads() -> bool:

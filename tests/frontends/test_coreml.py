@@ -9,9 +9,10 @@ import onnx
 import pytest
 
 import onnxbridge
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
+from onnxbridge.runtime import ort
 
 ct = coremltools()
 from coremltools.converters.mil import Builder as mb  # noqa: E402
@@ -65,6 +66,16 @@ def test_a_classifier_gives_its_probabilities_and_keeps_its_classes(tmp_path):
     assert json.loads(made.hub.metadata_props["class_labels"]) == ["ant", "bee", "cat"]
 
 
+def test_a_label_that_is_a_number_is_an_output(tmp_path):
+    config = ct.ClassifierConfig([30, 10, 20])
+    path = saved(tmp_path, lambda x: mb.softmax(x=x, name="p"), shape=(1, 3), classifier_config=config)
+    made = onnxbridge.convert(path, "onnx")
+    assert made.report.passed
+    label, shares = made.hub.graph.outputs
+    found = ort.run(ort.session(made.hub, "cpu"), {"x": np.float32([[0, 1, 5]])})
+    assert found[label.name] == 20 and found[shares.name].shape == (3,)
+
+
 def counter():
     placeholder = {"x": mb.placeholder((1,), dtype=types.fp16), "total": mb.state_tensor_placeholder((1,), dtype=types.fp16)}
     with Function(placeholder, opset_version=ct.target.iOS18) as function:
@@ -111,3 +122,44 @@ def test_the_sizes_that_a_model_allows_are_told(tmp_path):
     listed = saved(tmp_path / "other", lambda x: mb.relu(x=x, name="y"), shape=(symbol, 3),
                    inputs=[ct.TensorType("x", shape=ct.EnumeratedShapes([(1, 3), (4, 3)]))])  # fmt: skip
     assert "sizes 1x3 or 4x3" in CliRunner().invoke(group, ["inspect", str(listed)]).output
+
+
+def damaged(tmp_path, change):
+    """A saved program whose specification is changed."""
+    path = saved(tmp_path, lambda x: mb.add(x=mb.linear(x=x, weight=np.ones((64, 3), np.float32)), y=1.0, name="y"))
+    (file,) = path.rglob("*.mlmodel")
+    spec = ct.models.utils.load_spec(str(path))
+    change(spec, spec.mlProgram.functions["main"])
+    file.write_bytes(spec.SerializeToString())
+    return path
+
+
+def block(function):
+    return function.block_specializations[function.opset]
+
+
+DAMAGE = {
+    "opset": (lambda spec, main: main.ClearField("opset"), "no block for its opset"),
+    "constant": (lambda spec, main: block(main).operations[0].ClearField("outputs"), "a constant without a name"),
+    "value": (lambda spec, main: block(main).operations[0].attributes["val"].ClearField("type"), "cannot be read"),
+    "binding": (lambda spec, main: block(main).operations[-1].inputs["x"].arguments[0].ClearField("name"), "cannot be read"),
+    "nothing": (lambda spec, main: block(main).operations[-1].inputs["x"].ClearField("arguments"), "has no value"),
+    "input": (lambda spec, main: spec.description.ClearField("input"), "does not describe the input x"),
+    "unknown": (lambda spec, main: block(main).outputs.__setitem__(0, "nowhere"), "uses nowhere before it exists"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damaged_programs_are_told(tmp_path, case):
+    change, said = DAMAGE[case]
+    path = damaged(tmp_path, change)
+    with pytest.raises(UnsafeFileError, match=said):
+        frontend.to_hub(path)
+
+
+def test_a_weight_file_that_ends_too_early_is_told(tmp_path):
+    path = damaged(tmp_path, lambda spec, main: None)
+    (weights,) = path.rglob("weight.bin")
+    weights.write_bytes(weights.read_bytes()[:200])
+    with pytest.raises(UnsafeFileError, match="cannot be read"):
+        frontend.to_hub(path)

@@ -129,6 +129,23 @@ def test_logistic_regression_of_one_class_against_the_rest(convert):
         np.testing.assert_allclose(list(table.values()), model.predict_proba(row[None])[0], rtol=1e-9)
 
 
+def test_neighbours_that_count_by_their_distance(convert):
+    labels = KINDS[:, 0].astype(int)
+    model = neighbors.KNeighborsClassifier(5, weights=lambda far: 1 / far**2).fit(X[:40], labels)
+    spec = convert(neighbors.KNeighborsClassifier(5).fit(X[:40], labels))
+    spec.kNearestNeighborsClassifier.inverseDistanceWeighting.SetInParent()
+    spec.description.predictedProbabilitiesName = "shares"
+    spec.description.output.add(name="shares").type.dictionaryType.int64KeyType.SetInParent()
+    for row in X[40:46]:
+        found = both(spec, row)
+        assert found["classLabel"] == model.predict(row[None])[0]
+        table = next(v for v in found.values() if isinstance(v, dict))
+        want = dict(zip(model.classes_.tolist(), model.predict_proba(row[None])[0], strict=True))
+        assert table == pytest.approx(want, rel=1e-4)
+    sample = np.array(spec.kNearestNeighborsClassifier.nearestNeighborsIndex.floatSamples[3].vector)
+    assert both(spec, sample)["classLabel"] == labels[3]
+
+
 PREPARED = {
     "scaler": (preprocessing.StandardScaler(), X), "imputer": (SimpleImputer(), HOLES),
     "one_hot": (preprocessing.OneHotEncoder(), KINDS),
@@ -174,6 +191,71 @@ def test_a_category_that_is_not_known_ends_the_run_or_is_nowhere():
         ort.run(ort.session(model, "cpu"), {"x": np.array([7.0])})
     spec.oneHotEncoder.handleUnknown = 1
     assert both(spec, np.array([7.0]))["y"].tolist() == [0, 0, 0]
+
+
+def texts(kind, output="multiArrayType", **given):
+    """A specification of one model from a text, or from what `x` says, to y."""
+    spec = described(kind, 1, output, **{k: v for k, v in given.items() if k != "x"})
+    getattr(spec.description.input[0].type, given.get("x", "stringType")).SetInParent()
+    return spec
+
+
+def test_categories_that_are_texts():
+    spec = texts("oneHotEncoder")
+    spec.oneHotEncoder.stringCategories.vector.extend(["red", "green", "blue"])
+    assert both(spec, np.array("green", object))["y"].tolist() == [0, 1, 0]
+    with pytest.raises(OnnxbridgeError, match="gather"):
+        Interpreter(spec).run({"x": "pink"})
+    spec.oneHotEncoder.handleUnknown = 1
+    assert both(spec, np.array("pink", object))["y"].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("default", [None, 7])
+def test_texts_are_mapped_to_numbers(default):
+    spec = texts("categoricalMapping", "int64Type")
+    spec.categoricalMapping.stringToInt64Map.map.update({"a": 4, "b": -9})
+    if default is not None:
+        spec.categoricalMapping.int64Value = default
+    assert [both(spec, np.array(x, object))["y"] for x in "ab"] == [4, -9]
+    if default is None:
+        with pytest.raises(OnnxbridgeError, match="gather"):
+            Interpreter(spec).run({"x": "c"})
+    else:
+        assert both(spec, np.array("c", object))["y"] == 7
+
+
+def test_numbers_are_mapped_to_texts():
+    spec = texts("categoricalMapping", "stringType", x="int64Type", strValue="none")
+    spec.categoricalMapping.int64ToStringMap.map.update({4: "a", -9: "b"})
+    run = Interpreter(spec)
+    session = ort.session(passes.clean(frontend.to_hub(spec)), "cpu")
+    for x, want in ((4, "a"), (-9, "b"), (0, "none")):
+        assert run.run({"x": x}) == {"y": want}
+        (found,) = ort.run(session, {"x": np.array(x)}).values()
+        assert found.item() == want
+    assert onnxbridge.convert(spec, "onnx").report.passed
+
+
+def test_a_dictionary_is_a_vector_by_the_place_of_its_keys(tmp_path):
+    """A vectorizer and a linear model behind it, as scikit-learn has them."""
+    spec = ct.proto.Model_pb2.Model(specificationVersion=1)
+    first, second = spec.pipelineRegressor.pipeline.models.add(), spec.pipelineRegressor.pipeline.models.add()
+    first.CopyFrom(texts("dictVectorizer", x="dictionaryType"))
+    first.dictVectorizer.stringToIndex.vector.extend(["a", "c", "b"])
+    first.description.output[0].name = "v"
+    second.CopyFrom(described("glmRegressor", 3, offset=[0.5]))
+    second.description.input[0].name = "v"
+    second.glmRegressor.weights.add(value=[1.0, 10.0, 100.0])
+    spec.description.input.add().CopyFrom(first.description.input[0])
+    spec.description.output.add().CopyFrom(second.description.output[0])
+    run = Interpreter(spec)
+    assert run.run({"x": {"a": 4, "c": 8}})["y"] == 84.5 and run.run({"x": {"b": 1}})["y"] == 100.5
+    with pytest.raises(UsageError, match="no key 'z'; its keys are a, c, b"):
+        run.run({"x": {"z": 1}})
+    (value,) = frontend.to_hub(spec).graph.inputs
+    assert list(value.shape) == [3] and value.metadata_props["onnxbridge.keys"] == '["a", "c", "b"]'
+    assert both(spec, np.array([4.0, 8.0, 0.0]))["y"] == 84.5
+    assert onnxbridge.convert(spec, "onnx").report.passed
 
 
 @pytest.mark.parametrize("norm", ["LMax", "L1", "L2"])

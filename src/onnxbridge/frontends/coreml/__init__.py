@@ -77,7 +77,8 @@ class CoreML:
             for name, state in interpreter.states.items():
                 state.value = np.asarray(rest.pop(named.states[name][0]))
             results = interpreter.run({takes.get(name, name): value for name, value in rest.items()})
-            found = {named.outputs[k]: _tensor(v) for k, v in results.items() if not isinstance(v, str)}
+            labelled = interpreter.classes is not None  # its label, a text, is not in the hub
+            found = {named.outputs[k]: _tensor(v) for k, v in results.items() if not (labelled and isinstance(v, str))}
             return found | {named.states[name][1]: state.value for name, state in interpreter.states.items()}
 
         return run
@@ -85,7 +86,9 @@ class CoreML:
 
 def _tensor(value: Any) -> np.ndarray[Any, Any]:
     """An output as the hub has it: of a classifier's dictionary the probabilities, in the order of the classes."""
-    return np.asarray(list(value.values()), np.float32) if isinstance(value, Mapping) else np.asarray(value)
+    if isinstance(value, Mapping):
+        return np.asarray(list(value.values()), np.float32)
+    return np.asarray(value, dtype=object if isinstance(value, str) else None)
 
 
 def _split(source: Any) -> tuple[Any, str]:

@@ -15,13 +15,15 @@ from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
-from onnxbridge.runtime.mil.program import BLOCKS, Block, Feature, Function, Operation, Slot
+from onnxbridge.runtime.mil.program import BLOCKS, Block, Feature, Function, Slot, classes
 
 # MIL's parameters that take a tuple of values; every other one takes one.
 TUPLES = frozenset({"values", "loop_vars", "elem_shape", "ref_tensors", "begins", "ends", "end_masks"})
 WRITES = frozenset({"write_state", "coreml_update_state"})
 SIZES = "onnxbridge.sizes"
 """Under this key an input's metadata tells the sizes that the model allows."""
+KEYS = "onnxbridge.keys"
+"""Under this one, the keys of a dictionary whose values, in their order, are the input's."""
 Specs = Mapping[str, tuple[int | str | None, ...]]
 
 
@@ -49,12 +51,14 @@ def hub_model(
     described = {f.name: f for f in inputs}
     made = []
     for slot in function.block.inputs:
-        if slot.name not in described or slot.type is None:
-            raise UnsafeFileError(f"the model does not describe the input {slot.name} of its program")
+        if slot.type is None:
+            raise UnsafeFileError(f"the input {slot.name} of the program is no tensor")
         name = names.inputs[slot.name]
         value = op.input(name, _outer(slot, described[slot.name]), shapes.get(name) or _shape(slot, name))
         if described[slot.name].allowed:
             value.metadata_props[SIZES] = described[slot.name].allowed
+        if described[slot.name].keys:
+            value.metadata_props[KEYS] = json.dumps(described[slot.name].keys)
         made.append(value)
         own = _dtype(slot)
         values[slot.index] = value if value.dtype == own else op.Cast(value, to=own)
@@ -82,7 +86,7 @@ def hub_model(
         given.append(_sized(op.output(result, names.outputs[feature.name])))
     given += [op.output(held.value, names.states[name][1]) for name, held in states.items()]
     model = op.model(made, given)
-    labels = _labels(function)
+    labels = classes(function)
     if labels is not None:
         model.metadata_props["class_labels"] = json.dumps(labels)
     return model
@@ -141,6 +145,8 @@ def _calls(block: Block, values: _Values, slots: dict[Hashable, Slot], *, inner:
 
 def _argument(name: str, items: list[Any], values: _Values) -> Any:
     found = tuple(values.named(v) if isinstance(v, Slot) else values.literal(v) for v in items)
+    if not found and name not in TUPLES:
+        raise UnsafeFileError(f"the parameter {name} of an operator has no value")
     return found if name in TUPLES else found[0]
 
 
@@ -169,13 +175,3 @@ def _declared(slot: Slot | None) -> tuple[str, ir.DataType | None, list[int | st
         return slot.name, None, None
     shape: list[int | str | None] | None = None if slot.type.shape is None else list(slot.type.shape)
     return slot.name, _dtype(slot), shape
-
-
-def _labels(function: Function) -> list[Any] | None:
-    """The names of a classifier's classes."""
-    found: Operation | None = next((o for o in function.block.operations if o.op == "classify"), None)
-    if found is None:
-        return None
-    (classes,) = found.inputs["classes"]
-    known = function.constants.get(classes.index) if isinstance(classes, Slot) else classes
-    return [c.item() if isinstance(c, np.ndarray | np.generic) else c for c in (known if known is not None else [])]

@@ -18,13 +18,21 @@ def take(feature: Feature, slot: Slot, feeds: Mapping[str, Any]) -> Any:
     value = feeds[feature.name]
     if feature.kind == "imageType" and not isinstance(value, np.ndarray):
         value = _pixels(value, feature)
-    array = np.asarray(value)
+    array = _placed(feature, value) if feature.keys and isinstance(value, Mapping) else np.asarray(value)
     if slot.type is None:
         return array
     array = _converted(feature, _converted(feature, array, feature.dtype), slot.type.dtype)
     if not slot.type.fits(array.shape):
         raise UsageError(f"the input {feature.name} has shape {array.shape}, the model takes {slot.type.shape}")
     return array
+
+
+def _placed(feature: Feature, table: Mapping[Any, Any]) -> Array:
+    """The values of a dictionary by the place of their keys, 0 for a key that it has not."""
+    unknown = sorted(set(table) - set(feature.keys), key=str)
+    if unknown:
+        raise UsageError(f"the input {feature.name} has no key {unknown[0]!r}; its keys are {', '.join(map(str, feature.keys))}")
+    return np.array([table.get(key, 0) for key in feature.keys], np.float64)
 
 
 def _converted(feature: Feature, array: Array, dtype: np.dtype[Any] | None) -> Array:
@@ -61,4 +69,6 @@ def give(feature: Feature, by_name: Mapping[str, Any], results: list[Any], posit
         return np.asarray(value).astype(feature.dtype, copy=False)
     if feature.kind == "doubleType":
         return float(value)
+    if feature.kind == "stringType" and isinstance(value, np.ndarray):
+        return str(value.item())
     return value

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, UnsafeFileError, Unsupported, UsageError, merge
+from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, UsageError, merge
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime.mil.features import give, take
 from onnxbridge.runtime.mil.ops import rule as rules
-from onnxbridge.runtime.mil.program import BLOCKS, Block, Operation, Slot
+from onnxbridge.runtime.mil.program import BLOCKS, Block, Operation, Slot, classes
 from onnxbridge.runtime.mil.reader import read
 from onnxbridge.runtime.mil.state import State
 
@@ -62,14 +62,13 @@ class Interpreter:
     """A Core ML program, ready to run: an .mlpackage, an `MLModel`, its specification or a MIL program in memory.
 
     `function` is one of a model of several; without it the model's default. Raises `ConversionError` with every operator
-    that has no rule. `states` are zero at first and kept between runs; `reset` makes them zero again.
+    that has no rule. `classes` are the names of a classifier's classes. `states` are zero at first and kept between runs;
+    `reset` makes them zero again.
     """
 
     def __init__(self, source: Any, *, function: str = "") -> None:
         self._function, self.inputs, self.outputs = read(source, function)
-        undescribed = {slot.name for slot in self._function.block.inputs} - {f.name for f in self.inputs}
-        if undescribed:
-            raise UnsafeFileError(f"the model does not describe the input {', '.join(sorted(undescribed))} of its program")
+        self.classes = classes(self._function)
         problems = merge(_problems(self._function.block))
         if problems:
             raise ConversionError(DIRECTION, problems)

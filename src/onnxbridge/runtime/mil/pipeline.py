@@ -49,7 +49,7 @@ def joined(parts: Iterable[Part], inputs: list[Feature], outputs: list[Feature])
 
 def _linked(given: Slot, taken: Slot) -> Operation:
     """What one model gives in the type that a later one takes it in."""
-    if taken.type is None:
+    if taken.type is None or taken.type.dtype == object:
         return Operation("identity", taken.name, {"x": [given]}, (taken,))
     return Operation("cast", taken.name, {"x": [given], "dtype": [TYPES[taken.type.dtype.name]]}, (taken,))
 

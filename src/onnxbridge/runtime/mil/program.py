@@ -71,12 +71,23 @@ class Function:
     slots: int
 
 
+def classes(function: Function) -> list[Any] | None:
+    """The names of a classifier's classes, None for what is no classifier."""
+    found = next((o for o in function.block.operations if o.op == "classify"), None)
+    if found is None:
+        return None
+    (names,) = found.inputs["classes"]
+    known = function.constants.get(names.index) if isinstance(names, Slot) else names
+    return [c.item() if isinstance(c, np.ndarray | np.generic) else c for c in (known if known is not None else [])]
+
+
 @dataclass(frozen=True)
 class Feature:
     """What a model's description says about one of its inputs or outputs.
 
     `kind` is the description's own word (multiArrayType, imageType, ...), `default` the value of an optional input, `allowed`
-    the sizes that it may have where they are not fixed: "1..64, 3" or "1x3x224x224 or 1x3x256x256".
+    the sizes that it may have where they are not fixed: "1..64, 3" or "1x3x224x224 or 1x3x256x256". `keys` are those of a
+    dictionary whose values are a vector in the program, in their order.
     """
 
     name: str
@@ -87,3 +98,4 @@ class Feature:
     default: float | None = None
     color: str = ""
     allowed: str = ""
+    keys: tuple[Any, ...] = ()

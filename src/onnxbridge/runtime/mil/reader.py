@@ -23,6 +23,9 @@ WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
 def read(source: Any, function: str = "") -> tuple[Function, list[Feature], list[Feature]]:
     """A function of a program, and the features that the model takes and gives (of its inputs and outputs if it is bare)."""
     found, inputs, outputs = _read(source, function)
+    undescribed = {slot.name for slot in found.block.inputs} - {f.name for f in inputs}
+    if undescribed:
+        raise UnsafeFileError(f"the model does not describe the input {', '.join(sorted(undescribed))} of its program")
     tables = [f.name for f in outputs if f.kind == "dictionaryType"]
     if tables and not any(o.op == "classify" for o in found.block.operations):
         raise UsageError(f"the output {tables[0]} is a dictionary, which is not a tensor")
@@ -102,6 +105,8 @@ def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[F
     if function not in functions:
         raise UsageError(f"the program has no function {function!r}; it has {', '.join(sorted(functions))}")
     stored, scope = functions[function], _Scope()
+    if stored.opset not in stored.block_specializations:
+        raise UnsafeFileError(f"the function {function} has no block for its opset {stored.opset!r}")
     slots = {v.name: scope.new(v.name, _declared(v.type)) for v in stored.inputs}
     states = {v.name: slots[v.name] for v in stored.inputs if v.type.WhichOneof("type") == "stateType"}
     block = _block(stored.block_specializations[stored.opset], scope, Values(weights))
@@ -132,6 +137,8 @@ def _estimator(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
     if spec.WhichOneof("Type") is None:
         raise UnsafeFileError("the model is of a kind that this version of coremltools does not know, or empty")
     inputs, outputs = ([_feature(d) for d in described] for described in (spec.description.input, spec.description.output))
+    keys = estimators.keys(spec)
+    inputs = [replace(f, keys=keys) if f.kind == "dictionaryType" else f for f in inputs]
     return estimators.function(spec, inputs, outputs), inputs, outputs
 
 
@@ -140,8 +147,10 @@ def _pipeline(spec: Any, stored: Any, weights: str) -> tuple[Function, list[Feat
 
     models = getattr(stored, "pipeline", stored).models
     inputs, outputs = ([_feature(d) for d in described] for described in (spec.description.input, spec.description.output))
-    parts = [_from_spec(model, weights, "")[::2] for model in models]
-    whole = joined([(function, gives) for function, gives in parts], inputs, outputs)
+    parts = [_from_spec(model, weights, "") for model in models]
+    keys = {f.name: f.keys for _, takes, _ in parts for f in takes if f.keys}
+    inputs = [replace(f, keys=keys.get(f.name, ())) for f in inputs]
+    whole = joined([(function, gives) for function, _, gives in parts], inputs, outputs)
     taken, given = whole.block.inputs, whole.block.outputs
     return whole, list(map(_as_computed, inputs, taken)), list(map(_as_computed, outputs, given))
 
@@ -176,6 +185,8 @@ def _block(stored: Any, scope: _Scope, values: Values) -> Block:
     block = Block(tuple(scope.new(v.name, _declared(v.type)) for v in stored.inputs))
     for op in stored.operations:
         if op.type == "const":
+            if not op.outputs or "val" not in op.attributes:
+                raise UnsafeFileError("the program has a constant without a name or a value")
             scope.constant(op.outputs[0].name, values.read(op.attributes["val"]))
             continue
         # before iOS18, what compresses weights (constexpr_...) has its parameters among the attributes

@@ -75,7 +75,8 @@ class Values:
         """The constant in a Value message: an array, a str, a list or a dict."""
         try:
             return self._read(value)
-        except (ValueError, IndexError, RuntimeError) as error:  # the weight reader raises the last
+        except (ValueError, IndexError, RuntimeError, TypeError, AttributeError, KeyError) as error:
+            # the weight reader raises RuntimeError, and what a message leaves out is None
             raise UnsafeFileError(f"a constant of the program cannot be read: {error}") from error
 
     def _read(self, value: Any) -> Any:

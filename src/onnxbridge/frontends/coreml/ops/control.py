@@ -58,7 +58,7 @@ def classify(op, probabilities, classes):
     """The most probable class, where classes are numbers, and the probability of each. The name of a class follows from it, and
     is a text, which other frameworks do not have; the names are in the model's metadata."""
     probabilities = op.Reshape(probabilities, [-1])
-    if not all(isinstance(c, int | np.integer) for c in classes):
+    names = np.array([np.asarray(c).item() for c in classes])
+    if names.dtype.kind not in "iu":
         return None, probabilities
-    names = np.array([int(c) for c in classes], np.int64)
-    return op.Gather(op.constant(names), op.ArgMax(probabilities, axis=0, keepdims=0), axis=0), probabilities
+    return op.Gather(op.constant(names.astype(np.int64)), op.ArgMax(probabilities, axis=0, keepdims=0), axis=0), probabilities

@@ -3,6 +3,6 @@
 So the interpreter runs them, the frontend converts them, and a pipeline holds them beside networks, all by one set of rules.
 """
 
-from onnxbridge.runtime.mil.estimators.reader import REFUSED, function
+from onnxbridge.runtime.mil.estimators.reader import REFUSED, function, keys
 
-__all__ = ["REFUSED", "function"]
+__all__ = ["REFUSED", "function", "keys"]

@@ -19,8 +19,6 @@ REFUSED = {
     "customModel": "its code is in the app, not in the file",
     "linkedModel": "it is in another file, which the app finds",
     "classConfidenceThresholding": "it holds curves for people to choose thresholds by, and computes nothing",
-    "categoricalMapping": "it maps texts to numbers or back, and texts are not tensors in every framework",
-    "dictVectorizer": "it takes dictionaries, which are not tensors",
     "textClassifier": "its network is Apple's own, in a format that is not documented",
     "wordTagger": "its network is Apple's own, in a format that is not documented",
     "visionFeaturePrint": "its network is in the operating system, not in the file",
@@ -31,6 +29,8 @@ REFUSED = {
     "serializedModel": "what it holds is another library's",
 }
 """The kinds of models that are not read, and why."""
+TEXTS = ("categoricalMapping", "oneHotEncoder")
+"""The kinds that take texts."""
 
 
 def function(spec: Any, inputs: list[Feature], outputs: list[Feature]) -> Function:
@@ -67,10 +67,21 @@ def _type(kind: str, feature: Feature) -> Type:
     """The type of an input. What is a dictionary between the models of a pipeline is a vector here, of the values by place."""
     if feature.kind == "dictionaryType" and kind == "featureVectorizer":
         return Type(np.dtype(np.float64), (None,))
+    if feature.keys:
+        return Type(np.dtype(np.float64), (len(feature.keys),))
+    if feature.kind == "stringType" and kind in TEXTS:
+        return Type(np.dtype(object), ())
     if feature.dtype is None:
         problem = Problem(kind, f"the input {feature.name} is a {feature.kind}, which is not a tensor of numbers")
         raise ConversionError(Target.direction, [problem])
     return Type(feature.dtype, tuple(n or None for n in feature.shape))
+
+
+def keys(spec: Any) -> tuple[Any, ...]:
+    """The keys of the dictionary that a model takes, in the order of the vector that they become."""
+    stored = spec.dictVectorizer
+    kind = stored.WhichOneof("Map") if spec.WhichOneof("Type") == "dictVectorizer" else None
+    return tuple(getattr(stored, kind).vector) if kind else ()
 
 
 def _names(kind: str, inputs: list[Feature], outputs: list[Feature]) -> dict[str, Any]:

@@ -52,6 +52,12 @@ class Writer:
         self.constants[slot.index] = array
         return slot
 
+    def texts(self, values: list[Any], name: str) -> Slot:
+        """A constant list of texts, or of numbers that are names."""
+        slot = self.new(f"{self._name}.{name}")
+        self.constants[slot.index] = values
+        return slot
+
     @contextmanager
     def named(self, name: str) -> Iterator[None]:
         """Operators written inside carry the name."""

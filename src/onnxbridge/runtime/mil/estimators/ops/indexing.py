@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
-from onnxbridge.errors import UnsafeFileError, Unsupported
+from onnxbridge.errors import UnsafeFileError
 from onnxbridge.runtime.mil.estimators.ops import rule
 from onnxbridge.runtime.mil.estimators.ops.scores import vector
+from onnxbridge.runtime.mil.estimators.ops.text import placed
 
 
 @rule("arrayFeatureExtractor")
@@ -34,8 +35,10 @@ def one_hot_encoder(
     A sparse output, a dictionary of the places that are not 0, is dense: `reader` refuses it where it leaves the model.
     """
     if stringCategories is not None:
-        raise Unsupported("categories that are texts")
-    names = np.array(int64Categories.vector, np.int64)
+        x = placed(mil, x, list(stringCategories.vector), -1)
+        names = np.arange(len(stringCategories.vector))
+    else:
+        names = np.array(int64Categories.vector, np.int64)
     same = mil.equal(x=mil.reshape(x=mil.cast(x=x, dtype="int64"), shape=np.array([1])), y=mil.weight(names, "categories"))
     found = mil.cast(x=same, dtype="fp64")
     if handleUnknown == "IgnoreUnknown":
@@ -55,17 +58,28 @@ def k_nearest_neighbors_classifier(
     mil, x, *, nearestNeighborsIndex, numberOfNeighbors, defaultStringLabel=None, defaultInt64Label=None,
     uniformWeighting=None, inverseDistanceWeighting=None, classes,
 ):  # fmt: skip
-    """The shares of the classes among the nearest samples, by the squares of distances. `classes` has one of each sample."""
+    """The shares of the classes among the nearest samples, by the squares of distances. `classes` has one of each sample.
+
+    Weighted by distance, a sample counts by 1 / distance, the square, which is the only distance that a file can name. Samples
+    that are no distance away count alone.
+    """
     samples = np.array([list(v.vector) for v in nearestNeighborsIndex.floatSamples], np.float64)
     if samples.ndim != 2 or len(samples) != len(classes):
         raise UnsafeFileError(f"{len(classes)} classes of {len(samples)} samples")
-    if inverseDistanceWeighting is not None:
-        raise Unsupported("inverseDistanceWeighting, whose formula is not documented")
     names = list(dict.fromkeys(classes))
     member = np.eye(len(names))[[names.index(c) for c in classes]]
     apart = mil.sub(x=mil.weight(samples, "samples"), y=vector(mil, [x]))
     far = mil.reduce_sum(x=mil.square(x=apart), axes=np.array([1]), keep_dims=False)
     near = min(int(numberOfNeighbors.defaultValue), len(samples))
-    _, places = mil.topk(x=far, k=near, axis=0, ascending=True, outputs=2)
+    distances, places = mil.topk(x=far, k=near, axis=0, ascending=True, outputs=2)
     votes = mil.gather(x=mil.weight(member, "member"), indices=places, axis=0)
-    return mil.reduce_mean(x=votes, axes=np.array([0]), keep_dims=False)
+    if inverseDistanceWeighting is None:
+        return mil.reduce_mean(x=votes, axes=np.array([0]), keep_dims=False)
+    here = mil.equal(x=distances, y=np.float64(0))
+    count = mil.cast(x=here, dtype="fp64")
+    some = mil.greater(x=mil.reduce_max(x=count, axes=np.array([0]), keep_dims=True), y=np.float64(0))
+    near_by = mil.real_div(x=np.float64(1), y=mil.select(cond=here, a=mil.weight(np.ones(1), "one"), b=distances))
+    weights = mil.expand_dims(x=mil.select(cond=some, a=count, b=near_by), axes=np.array([1]))
+    total = mil.reduce_sum(x=weights, axes=np.array([0, 1]), keep_dims=False)
+    shares = mil.reduce_sum(x=mil.mul(x=votes, y=weights), axes=np.array([0]), keep_dims=False)
+    return mil.real_div(x=shares, y=total)

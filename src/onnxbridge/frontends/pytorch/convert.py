@@ -101,6 +101,7 @@ def to_hub(captured: Captured) -> ir.Model:
         lower(calls.of(program.graph, names), rule, values, target)
     results = _user_results(program, calls.results_of(program.graph, names))
     outputs = []
+    held = {naming.after(v.name or ""): v.dtype for v in inputs}
     labels += [naming.after(name) for name in _written(program, user)]
     labels += [naming.after(s.target) for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"]
     for label, result in zip(labels, results, strict=True):
@@ -108,6 +109,8 @@ def to_hub(captured: Captured) -> ir.Model:
             [value] = resolve([result], values)
             value = complex.joined(op, value) if isinstance(value, complex.Complex) else value
             value = value if isinstance(value, ir.Value) else op.constant(value)
+            if label in left and value.dtype != held[label]:  # PyTorch's own norms compute statistics of halves in float32
+                value = op.Cast(value, to=held[label])
             reason = _undetermined(value)
             if reason:
                 raise _refused(label, reason)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from onnxbridge import frameworks
+from onnxbridge.frontends.pytorch import aliasing, writes
 
 # they write running statistics when they train; what their rules refuse must not come in by their parts, without the writes
 _STATEFUL = frozenset(
@@ -147,6 +148,25 @@ def _graph_of(leaf: Any) -> Any:
     return held if isinstance(held, torch.fx.GraphModule) else None
 
 
+def _open_transforms(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with Fourier transforms as PyTorch's references have them: its kernels' shapes take sizes for numbers."""
+    torch = frameworks.torch()
+    from torch._refs import fft
+    from torch.overrides import TorchFunctionMode
+
+    references = {getattr(torch.fft, name): getattr(fft, name) for name in fft.__all__ if hasattr(torch.fft, name)}
+
+    class Transforms(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return references.get(function, function)(*args, **(kwargs or {}))
+
+    def inside(*given: Any) -> Any:
+        with Transforms():
+            return run(*given)
+
+    return inside
+
+
 def _traced(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) -> tuple[Any, list[Any]] | None:
     torch = frameworks.torch()
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -172,12 +192,15 @@ def _traced(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) -
     try:
         with mode, torch.no_grad():
             if is_library(operator_of(node)):
+                run = _open_transforms(run)
                 run(*values)  # which stops where the code asks for numbers; under functionalisation it would get any
             made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
     except Exception:  # PyTorch's own code, which cannot take these values: the operator counts as one without decomposition
         return None
     if not all(_about_one(g.expr) or _said(g.expr, names) for g in guards[before:]):
         return None  # it holds only for sizes like the example's
+    if aliasing.needs_functionalisation(made.graph) and not writes.rewrite(made.graph):
+        return None  # it writes into a view of what it makes, in a way that would be lost
     made.graph.eliminate_dead_code()
     if any(n.target is node.target for n in made.graph.nodes):
         return None

@@ -93,6 +93,11 @@ def cast(op: Any, x: Any, dtype: ir.DataType) -> Any:
         return op.constant(np.asarray(x).astype(dtype.numpy()))
 
 
+def is_half(value: Any) -> bool:
+    """Whether a value is floating point of 16 bits, which runtimes have fewer operators for."""
+    return value.dtype in (D.FLOAT16, D.BFLOAT16)
+
+
 def together(op: Any, *operands: Any) -> list[Any]:
     """The operands in their common dtype."""
     dtype = common(*operands)

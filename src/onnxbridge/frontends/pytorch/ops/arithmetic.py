@@ -5,10 +5,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.activation import clip, expm1, log1p
-from onnxbridge.frontends.pytorch.promotion import cast, category, common, floating, is_float, together
+from onnxbridge.frontends.pytorch.promotion import cast, common, floating, is_float, together
 
 D = ir.DataType
 LN2, LN10 = math.log(2), math.log(10)
@@ -78,7 +77,7 @@ def floor_divide(op, self, other):
     q = op.Div(a, b)
     uneven = op.Not(op.Equal(op.Mul(q, b), a))
     signs_differ = op.Xor(op.Less(a, 0), op.Less(b, 0))
-    return op.Sub(q, op.Cast(op.And(uneven, signs_differ), to=a.dtype)) if a.dtype not in _UNSIGNED else q
+    return op.Sub(q, op.Cast(op.And(uneven, signs_differ), to=a.dtype)) if a.dtype not in UNSIGNED else q
 
 
 def _nearest(op, x):
@@ -86,7 +85,7 @@ def _nearest(op, x):
     return op.Where(op.Greater(op.Sub(x, f), 0.5), op.Add(f, 1.0), f)
 
 
-_UNSIGNED = (D.UINT8, D.UINT16, D.UINT32, D.UINT64)
+UNSIGNED = (D.UINT8, D.UINT16, D.UINT32, D.UINT64)
 
 
 @rule("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
@@ -106,6 +105,8 @@ def fmod(op, self, other):
 
 @rule("aten::neg", "aten::negative")
 def neg(op, self):
+    if self.dtype in UNSIGNED:  # it wraps
+        return op.Add(op.BitwiseNot(self), 1)
     return op.Neg(self)
 
 
@@ -219,21 +220,6 @@ def frac(op, self):
     return op.Sub(self, trunc(op, self))
 
 
-@rule("aten::pow.Tensor_Scalar", "aten::pow.Tensor_Tensor", "aten::pow.Scalar")
-def pow_(op, self, exponent):
-    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool) and is_float(self):
-        if exponent == 2:
-            return op.Mul(self, self)
-        if exponent == 0.5:
-            return op.Sqrt(self)
-        if exponent == 1:
-            return self
-    a, b = together(op, self, exponent)
-    if a.dtype == D.BOOL:
-        return op.Or(a, op.Not(b))
-    return op.Pow(a, b)
-
-
 @rule("aten::float_power.Tensor_Tensor", "aten::float_power.Tensor_Scalar", "aten::float_power.Scalar")
 def float_power(op, self, exponent):
     return op.Pow(cast(op, self, D.DOUBLE), cast(op, exponent, D.DOUBLE))
@@ -332,29 +318,3 @@ def xlogy(op, self, other):
     a, b = floating(op, self, other)
     y = op.Where(op.Equal(a, 0.0), 0.0, op.Mul(a, op.Log(b)))
     return op.Where(op.IsNaN(b), b, y)
-
-
-@rule("aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar", "aten::__lshift__.Scalar",
-      "aten::__lshift__.Tensor", "aten::bitwise_left_shift.Scalar_Tensor")  # fmt: skip
-def shift_left(op, self, other):
-    a, b = together(op, self, other)
-    if category(a.dtype) != 1:
-        raise Unsupported("shifts of floating point numbers")
-    if a.dtype in _UNSIGNED:
-        return op.BitShift(a, b, direction="LEFT")
-    over = op.Or(op.GreaterOrEqual(b, a.dtype.bitwidth), op.Less(b, 0))
-    return op.Where(over, 0, op.Mul(a, op.Pow(op.constant(np.asarray(2, a.dtype.numpy())), op.Where(over, 0, b))))
-
-
-@rule("aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar", "aten::__rshift__.Scalar",
-      "aten::__rshift__.Tensor", "aten::bitwise_right_shift.Scalar_Tensor")  # fmt: skip
-def shift_right(op, self, other):
-    a, b = together(op, self, other)
-    if category(a.dtype) != 1:
-        raise Unsupported("shifts of floating point numbers")
-    if a.dtype in _UNSIGNED:
-        return op.BitShift(a, b, direction="RIGHT")
-    bits = a.dtype.bitwidth
-    over = op.Or(op.GreaterOrEqual(b, bits - 1), op.Less(b, 0))
-    power = op.Pow(op.constant(np.asarray(2, a.dtype.numpy())), op.Where(over, 0, b))
-    return op.Where(over, op.Neg(op.Cast(op.Less(a, 0), to=a.dtype)), floor_divide(op, a, power))

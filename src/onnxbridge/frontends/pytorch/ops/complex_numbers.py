@@ -10,6 +10,7 @@ from onnxbridge.frontends.pytorch.ops import (
     image,
     indexing,
     linalg,
+    masking,
     reduction,
     rule,
     shape,
@@ -25,7 +26,8 @@ _ALIKE = {
         "unsqueeze squeeze squeeze.dim squeeze.dims cat concat concatenate stack split.Tensor split_with_sizes split.sizes chunk "
         "tensor_split.sections tensor_split.indices unbind.int roll flip fliplr flipud atleast_1d atleast_2d atleast_3d"
     ),
-    indexing: "slice.Tensor narrow select.int index_select gather take take_along_dim index.Tensor diagonal masked_select",
+    indexing: "slice.Tensor narrow select.int index_select gather take take_along_dim index.Tensor masked_select",
+    masking: "diagonal",
     reduction: "sum sum.dim_IntList mean mean.dim cumsum",
     creation: "clone contiguous detach alias lift_fresh lift_fresh_copy positive resolve_neg resolve_conj zeros_like empty_like",
     arithmetic: "neg negative",
@@ -114,6 +116,16 @@ def square(op, self):
     return times(op, self, self)
 
 
+@rule("complex::sym_size.int")
+def sym_size(op, self, dim):
+    return shape.sym_size(op, self.real, dim)
+
+
+@rule("complex::sym_numel", "complex::numel")
+def sym_numel(op, self):
+    return shape.sym_numel(op, self.real)
+
+
 @rule("complex::conj", "complex::_conj", "complex::conj_physical", "complex::_conj_physical")
 def conj(op, self):
     return Complex(self.real, op.Neg(self.imag))
@@ -187,7 +199,7 @@ def root(op, x):
     small = op.Div(op.Abs(x.imag), op.Mul(op.Where(op.Equal(large, 0.0), 1.0, large), 2.0))
     left = op.Less(x.real, 0.0)
     real, imag = op.Where(left, small, large), op.Where(left, large, small)
-    return Complex(real, op.Where(op.Less(x.imag, 0.0), op.Neg(imag), imag))
+    return Complex(real, op.Where(arithmetic.signbit(op, x.imag), op.Neg(imag), imag))  # of -0 too: there the branches meet
 
 
 def sine(op, x, hyperbolic):
@@ -338,7 +350,7 @@ def ones(op, size, *, dtype=None):
 
 @rule("complex::full_like", "complex::fill.Scalar")
 def full_like(op, self, fill_value, *, dtype=None):
-    return full(op, shape.sizes(op, self), fill_value, dtype=dtype or self.dtype)
+    return full(op, shape.sizes(op, self.real if isinstance(self, Complex) else self), fill_value, dtype=dtype or self.dtype)
 
 
 @rule("complex::ones_like")

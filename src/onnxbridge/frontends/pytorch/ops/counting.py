@@ -7,9 +7,10 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.indexing import kept, scattered
 from onnxbridge.frontends.pytorch.ops.reduction import norm_of
 from onnxbridge.frontends.pytorch.ops.shape import rank, sizes
-from onnxbridge.frontends.pytorch.promotion import cast, is_float
+from onnxbridge.frontends.pytorch.promotion import cast, is_float, is_half
 
 D = ir.DataType
 _UNIQUE = (D.FLOAT, D.DOUBLE, D.INT64, D.INT8)
@@ -47,7 +48,7 @@ def unique_consecutive(op, self, return_inverse=False, return_counts=False, dim=
     if others:
         differ = op.Cast(op.ReduceMax(op.Cast(differ, to=D.INT32), others, keepdims=0), to=D.BOOL)
     first = op.Concat(op.constant(np.array([True])), differ, axis=0)
-    values = op.Compress(x, first, axis=axis)
+    values = kept(op, x, first, axis)
     inverse = op.Sub(op.CumSum(op.Cast(first, to=D.INT64), np.int64(0)), 1)
     starts = op.reshape(op.NonZero(first), [-1])
     ends = op.Concat(op.Slice(starts, [1], [2**63 - 1]), op.dims([op.size(x, axis)]), axis=0)
@@ -62,7 +63,7 @@ def counted(op, places, weights, bins, inside=None):
         weights = op.Where(inside, weights, 0)
         places = op.Where(inside, places, 0)
     start = op.Expand(op.constant(np.zeros(1, weights.dtype.numpy())), op.dims([bins]))
-    return op.ScatterElements(start, places, weights, axis=0, reduction="add")
+    return scattered(op, start, 0, places, weights, "add")
 
 
 @rule("aten::bincount")
@@ -217,7 +218,7 @@ def segment_reduce(op, data, reduce, *, lengths=None, indices=None, offsets=None
 @rule("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
 def embedding_bag(op, weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
                   include_last_offset=False, padding_idx=-1):  # fmt: skip
-    bags = op.size(offsets, 0)
+    bags, dtype = op.size(offsets, 0), weight.dtype
     if include_last_offset:
         bags = op.Sub(bags, 1) if isinstance(bags, ir.Value) else bags - 1
         offsets = op.Slice(offsets, [0], [-1])
@@ -227,21 +228,22 @@ def embedding_bag(op, weight, indices, offsets, scale_grad_by_freq=False, mode=0
     begun = op.LessOrEqual(op.Unsqueeze(offsets, [0]), op.Unsqueeze(places, [1]))
     bag = op.Sub(op.ReduceSum(op.Cast(begun, to=D.INT64), [1], keepdims=1), 1)
     rows = op.Gather(weight, indices)
-    kept = op.Not(op.Equal(indices, padding_idx)) if padding_idx >= 0 else op.GreaterOrEqual(indices, 0)
-    kept = op.Unsqueeze(kept, [1])
+    used = op.Not(op.Equal(indices, padding_idx)) if padding_idx >= 0 else op.GreaterOrEqual(indices, 0)
+    used = op.Unsqueeze(used, [1])
     if per_sample_weights is not None:
         rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, weight.dtype), [1]))
     least = -math.inf if mode == 2 else 0.0
+    weight, rows = (op.Cast(v, to=D.FLOAT) if is_half(v) else v for v in (weight, rows))  # runtimes do not reduce in half
     shape = op.dims([bags, op.size(weight, 1)])
     start = op.Expand(op.CastLike(least, weight), shape)
-    y = op.ScatterND(start, bag, op.Where(kept, rows, least), reduction="max" if mode == 2 else "add")
+    y = op.ScatterND(start, bag, op.Where(used, rows, least), reduction="max" if mode == 2 else "add")
     if mode == 2:
         y = op.Where(op.Equal(y, -math.inf), 0.0, y)
     elif mode == 1:
         ones = op.Expand(op.CastLike(0.0, weight), op.dims([bags, 1]))
-        count = op.ScatterND(ones, bag, op.Cast(kept, to=weight.dtype), reduction="add")
+        count = op.ScatterND(ones, bag, op.Cast(used, to=weight.dtype), reduction="add")
         y = op.Div(y, op.Max(count, 1.0))
-    return y, None, None, None  # the others are there for gradients only
+    return cast(op, y, dtype), None, None, None  # the others are there for gradients only
 
 
 @rule("aten::_cdist_forward")

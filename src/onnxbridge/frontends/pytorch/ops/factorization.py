@@ -124,14 +124,14 @@ def linalg_lu_solve(op, LU, pivots, B, *, left=True, adjoint=False):
     return turned(op, matrices.solve_factored(op, LU, order, turned(op, B), adjoint=not adjoint))
 
 
-def _is_vector(a, b):
+def is_vector(a, b):
     """Whether a right side is a batch of vectors, as torch.linalg.solve decides."""
     return len(b.shape) == 1 or (len(b.shape) == len(a.shape) - 1 and list(b.shape) == list(a.shape)[:-1])
 
 
 @rule("aten::_linalg_solve_ex")
 def linalg_solve_ex(op, A, B, *, left=True, check_errors=False):
-    vector = _is_vector(A, B)
+    vector = is_vector(A, B)
     b = matrices.upright(op, B) if vector else B
     b = b if left or vector else turned(op, b)
     packed, _, order, info = matrices.lu(op, A if left else turned(op, A))

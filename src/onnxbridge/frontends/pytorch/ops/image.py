@@ -7,6 +7,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, rank
 
+D = ir.DataType
 _NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 _NEAREST_EXACT = {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
 
@@ -19,6 +20,9 @@ def smooth(mode, align_corners):
 
 def resize(op, x, output_size, scales, attrs):
     """Resize to a size, or by the scales that were given, which then also place the samples."""
+    if x.dtype == D.UINT8 and attrs["mode"] != "nearest":
+        corners = attrs["coordinate_transformation_mode"] == "align_corners"
+        return _bytes(op, x, output_size, scales, attrs["mode"] == "cubic", corners)
     if scales and not all(s is None for s in scales):
         if any(s is None for s in scales) or any(isinstance(s, ir.Value) for s in scales):
             raise Unsupported("scales of which some are not known")
@@ -88,20 +92,59 @@ def _weights(size, count, scale, cubic):
     return matrix
 
 
-def antialiased(op, x, output_size, align_corners, factors, cubic):
-    sizes = list(x.shape)[2:]
-    if output_size is None:
-        if not all(isinstance(n, int) for n in sizes):
-            raise Unsupported("antialiased resampling of a dynamic size", "fix the spatial sizes")
+def _between(size, count, scale, cubic, align_corners):
+    """One axis of resampling as a matrix: each pixel from the 2 or 4 around it, a border's for those beyond."""
+    at = scale * np.arange(count) if align_corners else scale * (np.arange(count) + 0.5) - 0.5
+    at = at if cubic else np.clip(at, 0, size - 1)
+    low = np.floor(at)
+    t = at - low
+    if cubic:  # Keys' filter with a = -0.75
+        far, near = (lambda d: ((-0.75 * d + 3.75) * d - 6) * d + 3), (lambda d: (1.25 * d - 2.25) * d * d + 1)
+        taps = {-1: far(t + 1), 0: near(t), 1: near(1 - t), 2: far(2 - t)}
+    else:
+        taps = {0: 1 - t, 1: t}
+    matrix = np.zeros((count, size))
+    for step, weights in taps.items():
+        np.add.at(matrix, (np.arange(count), np.clip(low + step, 0, size - 1).astype(int)), weights)
+    return matrix
+
+
+def _steps(sizes, output_size, factors, align_corners):
+    """The sizes before and after, and how far apart in the source the pixels are that follow each other, by axis."""
+    if output_size is None and all(isinstance(n, int) for n in sizes):
         output_size = [int(n * f) for n, f in zip(sizes, factors, strict=True)]
-    if not all(isinstance(n, int) for n in [*sizes, *output_size]):
-        raise Unsupported("antialiased resampling of a dynamic size", "fix the spatial sizes")
-    matrices = []
+    if output_size is None or not all(isinstance(n, int) for n in [*sizes, *output_size]):
+        raise Unsupported("antialiased resampling, or of bytes, of a dynamic size", "fix the spatial sizes")
     for n, m, factor in zip(sizes, output_size, factors or (None, None), strict=True):
         between_corners = (n - 1) / (m - 1) if m > 1 else 0.0
-        scale = between_corners if align_corners else 1 / factor if factor else n / m
-        matrices.append(_weights(n, m, scale, cubic).astype(x.dtype.numpy()))
-    return op.MatMul(op.MatMul(matrices[0], x), np.ascontiguousarray(matrices[1].T))
+        yield n, m, between_corners if align_corners else 1 / factor if factor else n / m
+
+
+def antialiased(op, x, output_size, align_corners, factors, cubic):
+    matrices = [_weights(n, m, scale, cubic) for n, m, scale in _steps(list(x.shape)[2:], output_size, factors, align_corners)]
+    if x.dtype == D.UINT8:
+        return _in_bytes(op, x, matrices)
+    rows, columns = (m.astype(x.dtype.numpy()) for m in matrices)
+    return op.MatMul(op.MatMul(rows, x), np.ascontiguousarray(columns.T))
+
+
+def _bytes(op, x, output_size, factors, cubic, align_corners):
+    steps = _steps(list(x.shape)[2:], output_size, factors, align_corners)
+    return _in_bytes(op, x, [_between(n, m, scale, cubic, align_corners) for n, m, scale in steps])
+
+
+def _in_bytes(op, x, matrices):
+    """Both axes by matrices, the last first, in whole numbers as PyTorch's kernels: weights of 15 bits, each axis rounded."""
+    y = op.Cast(x, to=D.INT32)
+    for last, matrix in ((True, matrices[1]), (False, matrices[0])):
+        if matrix.shape[0] == matrix.shape[1]:
+            continue
+        bits = next(b for b in range(23) if b == 22 or int(0.5 + matrix.max() * 2.0 ** (b + 1)) >= 1 << 15)
+        whole = np.trunc(matrix * 2.0**bits + np.copysign(0.5, matrix)).astype(np.int32)
+        y = op.MatMul(y, np.ascontiguousarray(whole.T)) if last else op.MatMul(whole, y)
+        y = op.Div(op.Max(op.Add(y, 1 << (bits - 1)), 0), 1 << bits)
+        y = op.Min(y, 255)
+    return op.Cast(y, to=D.UINT8)
 
 
 def _antialiased(cubic):
@@ -223,12 +266,12 @@ def unfold(op, self, dimension, size, step):
     if rank(self) == 0:
         return op.reshape(self, [1])
     axis = dimension % rank(self)
-    length = self.shape[axis]
-    if not isinstance(length, int):
-        raise Unsupported("unfold of a dynamic size", "fix that size")
-    count = (length - size) // step + 1
-    places = np.arange(count)[:, None] * step + np.arange(size)[None]
-    y = op.Gather(self, places.astype(np.int64), axis=axis)
+    length = op.size(self, axis)
+    if isinstance(length, int):
+        starts = np.arange((length - size) // step + 1, dtype=np.int64)[:, None] * step
+    else:
+        starts = op.Unsqueeze(op.Range(np.int64(0), op.Add(op.Sub(length, size), 1), np.int64(step)), [1])
+    y = op.Gather(self, op.Add(op.constant(starts), np.arange(size, dtype=np.int64)), axis=axis)
     order = [i for i in range(rank(self) + 1) if i != axis + 1]
     return op.Transpose(y, perm=[*order, axis + 1])
 

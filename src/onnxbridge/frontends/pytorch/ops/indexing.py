@@ -8,7 +8,7 @@ from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.reduction import whole_shape
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
-from onnxbridge.frontends.pytorch.promotion import cast, together
+from onnxbridge.frontends.pytorch.promotion import cast, category, is_half, together
 
 D = ir.DataType
 
@@ -104,7 +104,14 @@ def argwhere(op, self):
 def masked_select(op, self, mask):
     shape = op.Shape(op.And(op.Expand(False, whole_shape(op, self)), mask))
     data, mask = op.Expand(self, shape), op.Expand(mask, shape)
-    return op.Compress(op.reshape(data, [-1]), op.reshape(mask, [-1]), axis=0)
+    return kept(op, op.reshape(data, [-1]), op.reshape(mask, [-1]), 0)
+
+
+def kept(op, x, mask, axis):
+    """What lies where a vector is true along an axis."""
+    if x.dtype == D.BFLOAT16:  # which Compress does not take
+        return op.Gather(x, op.reshape(op.NonZero(mask), [-1]), axis=axis)
+    return op.Compress(x, mask, axis=axis)
 
 
 def integer_indices(op, x, indices):
@@ -186,7 +193,9 @@ def index_put(op, self, indices, values, accumulate=False):
     updates = op.Expand(values, shape)
     if self.dtype == D.BOOL and accumulate:
         raise Unsupported("accumulating into bool")
-    y = op.ScatterND(front, places, updates, reduction="add" if accumulate else None)
+    if accumulate and is_half(self):
+        front, updates = op.Cast(front, to=D.FLOAT), op.Cast(updates, to=D.FLOAT)
+    y = cast(op, op.ScatterND(front, places, updates, reduction="add" if accumulate else None), self.dtype)
     return op.Transpose(y, perm=[order.index(i) for i in range(rank(self))]) if moved else y
 
 
@@ -206,6 +215,9 @@ def scattered(op, x, dim, index, src, reduction=None):
         src = op.Slice(src, [0] * rank(src), ends, list(range(rank(src)))) if rank(src) else op.Expand(src, ends)
     if x.dtype == D.BOOL and reduction:
         raise Unsupported("reducing into bool")
+    if reduction and is_half(x):  # which runtimes do not reduce in
+        wide = op.Cast(x, to=D.FLOAT), index, op.Cast(src, to=D.FLOAT)
+        return op.Cast(op.ScatterElements(*wide, axis=dim, reduction=reduction), to=x.dtype)
     return op.ScatterElements(x, index, src, axis=dim, reduction=reduction)
 
 
@@ -254,7 +266,7 @@ def scatter_reduce(op, self, dim, index, src, reduce, *, include_self=True):
         return y
     ones = op.Expand(cast(op, 1, self.dtype), whole_shape(op, index))
     base = op.Expand(cast(op, 1 if include_self else 0, self.dtype), whole_shape(op, self))
-    count = op.Max(op.ScatterElements(base, index, ones, axis=dim, reduction="add"), 1)
+    count = op.Max(scattered(op, base, dim, index, ones, "add"), 1)
     if self.dtype in (D.INT64, D.INT32):
         from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide
 
@@ -263,10 +275,10 @@ def scatter_reduce(op, self, dim, index, src, reduce, *, include_self=True):
 
 
 def _lowest(dtype, highest):
-    kind = dtype.numpy()
-    if kind.kind == "f":
+    if category(dtype) == 2:
         return np.inf if highest else -np.inf
-    return np.iinfo(kind).max if highest else np.iinfo(kind).min
+    limits = np.iinfo(dtype.numpy())
+    return limits.max if highest else limits.min
 
 
 @rule("aten::index_add")
@@ -326,19 +338,6 @@ def masked_scatter(op, self, mask, source):
     order = op.Sub(op.CumSum(op.Cast(flat, to=D.INT64), np.int64(0)), 1)
     taken = op.Gather(op.reshape(source, [-1]), op.Max(order, 0))
     return op.Where(mask, op.Reshape(taken, shape), self)
-
-
-@rule("aten::diagonal", "aten::diagonal_copy")
-def diagonal(op, self, offset=0, dim1=0, dim2=1):
-    a, b = axis_of(self, dim1), axis_of(self, dim2)
-    rows, columns = self.shape[a], self.shape[b]
-    if not (isinstance(rows, int) and isinstance(columns, int)):
-        raise Unsupported("the diagonal of a matrix of dynamic size", "fix these sizes")
-    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    rest = [i for i in range(rank(self)) if i not in (a, b)]
-    x = op.reshape(op.Transpose(self, perm=[*rest, a, b]), [*(op.size(self, i) for i in rest), rows * columns])
-    places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
-    return op.Gather(x, places.astype(np.int64), axis=-1)
 
 
 @rule("aten::searchsorted.Tensor")

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import plus, times
 from onnxbridge.frontends.pytorch.ops.creation import fill
-from onnxbridge.frontends.pytorch.promotion import is_float
+from onnxbridge.frontends.pytorch.promotion import cast, is_float
 
 D = ir.DataType
 
@@ -94,7 +94,9 @@ def baddbmm(op, self, batch1, batch2, *, beta=1, alpha=1):
 
 @rule("aten::addbmm")
 def addbmm(op, self, batch1, batch2, *, beta=1, alpha=1):
-    return combine(op, self, op.ReduceSum(product(op, batch1, batch2), [0], keepdims=0), beta, alpha)
+    products = product(op, batch1, batch2)
+    wide = products if is_float(products) or products.dtype.bitwidth > 16 else op.Cast(products, to=D.INT32)
+    return combine(op, self, cast(op, op.ReduceSum(wide, [0], keepdims=0), products.dtype), beta, alpha)
 
 
 @rule("aten::addmv")

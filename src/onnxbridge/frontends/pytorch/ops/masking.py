@@ -1,4 +1,4 @@
-"""Indexing under masks, diagonals that are written, and results of a size that is asked for."""
+"""Indexing under masks, diagonals that are read and written, and results of a size that is asked for."""
 
 import numpy as np
 import onnx_ir as ir
@@ -7,7 +7,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.indexing import index, index_put, nonzero
-from onnxbridge.frontends.pytorch.ops.shape import axis_of, rank, sizes
+from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
 from onnxbridge.frontends.pytorch.promotion import cast
 
 D = ir.DataType
@@ -39,6 +39,30 @@ def unsafe_masked_index_put(op, self, mask, indices, values):
         return self
     values = op.Where(cast(op, mask, D.BOOL), cast(op, values, self.dtype), cast(op, 0, self.dtype))
     return index_put(op, self, _clamped(op, self, indices), values, accumulate=True)
+
+
+@rule("aten::diagonal", "aten::diagonal_copy")
+def diagonal(op, self, offset=0, dim1=0, dim2=1):
+    a, b = axis_of(self, dim1), axis_of(self, dim2)
+    rows, columns = self.shape[a], self.shape[b]
+    rest = [i for i in range(rank(self)) if i not in (a, b)]
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        return _open_diagonal(op, op.Transpose(self, perm=[*rest, a, b]), offset)
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    x = op.reshape(op.Transpose(self, perm=[*rest, a, b]), [*(op.size(self, i) for i in rest), rows * columns])
+    places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
+    return op.Gather(x, places.astype(np.int64), axis=-1)
+
+
+def _open_diagonal(op, x, offset):
+    """The diagonal of the last two axes, of which a size is not known."""
+    start, far = op.dims([max(-offset, 0), max(offset, 0)]), [INT64_MAX, INT64_MAX]
+    x = op.Slice(x, start, far, [-2, -1])
+    count = op.Min(op.size(x, -2), op.size(x, -1))
+    x = op.Slice(x, [0, 0], op.dims([count, count]), [-2, -1])
+    places = op.Range(np.int64(0), count, np.int64(1))
+    index = op.Expand(op.Unsqueeze(places, [1]), op.Concat(op.Shape(x, end=-1), [1], axis=0))
+    return op.Squeeze(op.GatherElements(x, index, axis=-1), [-1])
 
 
 @rule("aten::diagonal_scatter")

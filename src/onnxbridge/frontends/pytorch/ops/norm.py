@@ -1,10 +1,13 @@
 """Normalisations."""
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.frontends.pytorch.promotion import cast, is_half
+
+D = ir.DataType
 
 
 def filled(op, value, size, like):
@@ -43,7 +46,9 @@ def batch_norm_functional(op, input, weight, bias, running_mean, running_var, tr
     if not training:
         y, nothing, _ = batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps)
         return y, nothing, nothing, running_mean, running_var
-    axes = [i for i in range(len(input.shape)) if i != 1]
+    dtype, axes = input.dtype, [i for i in range(len(input.shape)) if i != 1]
+    if is_half(input):
+        input, weight, bias = (None if v is None else cast(op, v, D.FLOAT) for v in (input, weight, bias))
     mean = op.ReduceMean(input, axes, keepdims=1)
     centred = op.Sub(input, mean)
     variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
@@ -53,10 +58,10 @@ def batch_norm_functional(op, input, weight, bias, running_mean, running_var, tr
     count = op.Cast(op.Div(op.Size(input), op.size(input, 1)), to=variance.dtype)
     unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
     moved = [
-        op.Add(op.Mul(old, 1 - momentum), op.Mul(cast(op, new, old.dtype), momentum))
+        op.Add(op.Mul(cast(op, old, new.dtype), 1 - momentum), op.Mul(new, momentum))
         for old, new in ((running_mean, mean), (running_var, unbiased))
     ]
-    return y, mean, scale, *moved
+    return *(cast(op, v, dtype) for v in (y, mean, scale)), *moved
 
 
 @rule("aten::_batch_norm_with_update_functional")

@@ -1,4 +1,4 @@
-"""What numbers are made of: common divisors, signs, exponents, neighbours, bits."""
+"""What numbers are made of: common divisors, signs, powers, exponents, neighbours, bits."""
 
 import math
 
@@ -7,8 +7,10 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide
-from onnxbridge.frontends.pytorch.promotion import cast, floating, together
+from onnxbridge.frontends.pytorch.ops.arithmetic import UNSIGNED, floor_divide
+from onnxbridge.frontends.pytorch.ops.shape import rank
+from onnxbridge.frontends.pytorch.promotion import cast, category, floating, is_float, together
+from onnxbridge.hub import fold
 
 D = ir.DataType
 
@@ -109,3 +111,83 @@ def hash_tensor(op, self, dim=(), *, keepdim=False, mode=0):
         if size == 0:
             raise Unsupported("the hash of an empty tensor")
     return bits if keepdim or not axes else op.Squeeze(bits, axes)
+
+
+@rule("aten::pow.Tensor_Scalar", "aten::pow.Tensor_Tensor", "aten::pow.Scalar")
+def pow_(op, self, exponent):
+    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool) and is_float(self):
+        if exponent == 2:
+            return op.Mul(self, self)
+        if exponent == 0.5:
+            return op.Sqrt(self)
+        if exponent == 1:
+            return self
+    a, b = together(op, self, exponent)
+    if a.dtype == D.BOOL:
+        return op.Or(a, op.Not(b))
+    return op.Pow(a, b) if is_float(a) else _whole_power(op, a, b)
+
+
+def _whole_power(op, a, b):
+    """Integers to the power of integers, by squares: exact, where runtimes go through floating point, and wrapping."""
+    dtype, known = a.dtype, fold.static(b)
+    if dtype.bitwidth < 32:
+        a, b = (op.Cast(v, to=D.INT32) for v in (a, b))
+    if known is not None and rank(b) == 0 and int(known) >= 0:
+        return cast(op, _fixed_power(op, a, int(known)), dtype)
+    one, zero = (op.constant(np.asarray(v, a.dtype.numpy())) for v in (1, 0))
+    y, square, rest = one, a, op.Max(b, zero)
+    for _ in range(int(known.max(initial=0)).bit_length() if known is not None else dtype.bitwidth):
+        half = op.Div(rest, 2)
+        y = op.Mul(y, op.Where(op.Equal(op.Mul(half, 2), rest), one, square))
+        square, rest = op.Mul(square, square), half
+    if a.dtype in UNSIGNED:
+        return cast(op, y, dtype)
+    # a negative power is a fraction, of which only those of 1 and -1 are left
+    sign = op.Where(op.Equal(op.Mod(b, 2), 0), one, -1)
+    fraction = op.Where(op.Equal(op.Abs(a), 1), op.Where(op.Equal(a, 1), one, sign), zero)
+    return cast(op, op.Where(op.Less(b, 0), fraction, y), dtype)
+
+
+def _fixed_power(op, a, exponent):
+    y = None
+    while exponent:
+        if exponent & 1:
+            y = a if y is None else op.Mul(y, a)
+        exponent >>= 1
+        a = op.Mul(a, a) if exponent else a
+    return op.Add(op.Mul(a, 0), 1) if y is None else y
+
+
+def _shifted(op, a, b, right):
+    """a shifted by b bits; by more than it has, and by less than none, all bits go."""
+    if category(a.dtype) != 1:
+        raise Unsupported("shifts of floating point numbers")
+    dtype, known, signed = a.dtype, fold.static(b), a.dtype not in UNSIGNED
+    most = dtype.bitwidth - int(signed and right)
+    b, over = op.Cast(b, to=D.INT64) if signed else b, None
+    if known is None or known.size == 0 or known.min() < 0 or known.max() >= most:
+        over = op.GreaterOrEqual(b, most)
+        over = op.Or(over, op.Less(b, 0)) if signed else over
+        b = op.Where(over, 0, b)
+    if not signed:
+        y, rest = op.BitShift(a, b, direction="RIGHT" if right else "LEFT"), 0
+    else:
+        wide = max(dtype, D.INT32, key=lambda d: d.bitwidth)  # runtimes have fewer operators for narrower ones
+        a, power = cast(op, a, wide), op.BitShift(np.uint64(1), op.Cast(b, to=D.UINT64), direction="LEFT")
+        power = op.Cast(power, to=wide)
+        y = floor_divide(op, a, power) if right else op.Mul(a, power)
+        rest = op.Neg(op.Cast(op.Less(a, 0), to=wide)) if right else 0
+    return cast(op, y if over is None else op.Where(over, rest, y), dtype)
+
+
+@rule("aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar", "aten::__lshift__.Scalar",
+      "aten::__lshift__.Tensor", "aten::bitwise_left_shift.Scalar_Tensor")  # fmt: skip
+def shift_left(op, self, other):
+    return _shifted(op, *together(op, self, other), right=False)
+
+
+@rule("aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar", "aten::__rshift__.Scalar",
+      "aten::__rshift__.Tensor", "aten::bitwise_right_shift.Scalar_Tensor")  # fmt: skip
+def shift_right(op, self, other):
+    return _shifted(op, *together(op, self, other), right=True)

@@ -1,5 +1,7 @@
 """Pooling windows, in PyTorch's reading of ceil_mode: a last window must begin inside the input or its left padding."""
 
+import math
+
 import numpy as np
 import onnx_ir as ir
 
@@ -112,10 +114,8 @@ def _adaptive(x, rank, output_size):
     output_size = per_axis(output_size, rank)
     sizes = list(x.shape)[-rank:]
     wanted = [n if o is None else o for n, o in zip(sizes, output_size, strict=True)]
-    if not all(isinstance(w, int) for w in wanted):
+    if not all(isinstance(w, int) for w, o in zip(wanted, output_size, strict=True) if o is not None):
         raise Unsupported("adaptive pooling to a size that is not known")
-    if any(not isinstance(n, int) and w != 1 for n, w in zip(sizes, wanted, strict=True)):
-        raise Unsupported("adaptive pooling of a dynamic size to more than 1", "fix the spatial sizes")
     return sizes, wanted
 
 
@@ -133,7 +133,7 @@ def _adaptive_avg(rank):
             return batched(op, self, rank, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
         y = self
         for axis, n, w in zip(range(-rank, 0), sizes, wanted, strict=True):
-            if n != w:
+            if isinstance(w, int) and n != w:
                 y = _mean_of_parts(op, y, axis, n, w)
         return y
 
@@ -143,7 +143,7 @@ def _adaptive_avg(rank):
 def _mean_of_parts(op, x, axis, size, count):
     """The means over the parts of one axis, as a product with a matrix."""
     if not isinstance(size, int):
-        return op.ReduceMean(x, [axis], keepdims=1)
+        return op.ReduceMean(x, [axis], keepdims=1) if count == 1 else _mean_of_open_parts(op, x, axis, count)
     matrix = np.zeros((size, count), x.dtype.numpy())
     for i, (start, end) in enumerate(_parts(size, count)):
         matrix[start:end, i] = 1 / (end - start)
@@ -155,6 +155,25 @@ def _mean_of_parts(op, x, axis, size, count):
         return op.MatMul(np.ascontiguousarray(matrix.T), x)
     flat = op.reshape(x, [*lead, size, behind[0] * behind[1]])
     return op.reshape(op.MatMul(np.ascontiguousarray(matrix.T), flat), [*lead, count, *behind])
+
+
+def _mean_of_open_parts(op, x, axis, count):
+    """The means over the parts of an axis whose size is not known."""
+    member = op.Cast(_inside(op, op.size(x, axis), count), to=x.dtype)
+    share = op.Div(member, op.ReduceSum(member, [1], keepdims=1))
+    order = list(range(len(x.shape)))
+    order[axis], order[-1] = order[-1], order[axis]
+    flipped = op.MatMul(op.Transpose(x, perm=order), op.Transpose(share, perm=[1, 0]))
+    return op.Transpose(flipped, perm=order)
+
+
+def _inside(op, size, count):
+    """Which elements of an axis, given as its size, each of so many parts has: [parts, elements]."""
+    parts = np.arange(count, dtype=np.int64)[:, None]
+    places = op.Unsqueeze(op.Range(np.int64(0), size, np.int64(1)), [0])
+    start = op.Div(op.Mul(size, parts), count)
+    end = op.Div(op.Add(op.Mul(size, parts + 1), count - 1), count)
+    return op.And(op.GreaterOrEqual(places, start), op.Less(places, end))
 
 
 def _adaptive_max(rank):
@@ -171,7 +190,9 @@ def _adaptive_max(rank):
 def _max_of_parts(op, x, rank, sizes, wanted):
     """Maxima and their places in the plane, window by window."""
     if not all(isinstance(n, int) for n in sizes):
-        raise Unsupported("adaptive pooling of a dynamic size with indices", "fix the spatial sizes")
+        if not all(isinstance(w, int) for w in wanted):
+            raise Unsupported("adaptive pooling of one axis beside one of dynamic size, with indices", "fix the spatial sizes")
+        return _max_of_open_parts(op, x, rank, wanted)
     windows = [[]]
     for n, w in zip(sizes, wanted, strict=True):
         windows = [[*front, part] for front in windows for part in _parts(n, w)]
@@ -189,6 +210,28 @@ def _max_of_parts(op, x, rank, sizes, wanted):
         places.append(op.Gather(op.constant(np.ascontiguousarray(inside)), index))
     shape = [*(op.size(x, i) for i in range(len(lead))), *wanted]
     return op.reshape(op.Concat(*values, axis=-1), shape), op.reshape(op.Concat(*places, axis=-1), shape)
+
+
+def _max_of_open_parts(op, x, rank, wanted):
+    """The same where sizes are not known, axis by axis from the last: of each part over all of the axis, of equals the first."""
+    width = len(x.shape)
+    places = None  # in the plane of the axes dealt with, those behind being the faster ones
+    behind = op.constant(np.int64(1))
+    for axis in range(width - 1, width - rank - 1, -1):
+        size, count = op.size(x, axis), wanted[axis - width]
+        size = op.constant(np.int64(size)) if isinstance(size, int) else size
+        # [..., parts, elements, ...], all but the axis as they are
+        member = op.reshape(_inside(op, size, count), [count, -1, *[1] * (width - 1 - axis)])
+        spread = op.Where(member, op.Unsqueeze(x, [axis]), -math.inf)
+        spread = op.Where(op.And(member, op.IsNaN(op.Unsqueeze(x, [axis]))), math.inf, spread)
+        own = op.ArgMax(spread, axis=axis + 1, keepdims=1)
+        x = op.Squeeze(op.GatherElements(op.Expand(op.Unsqueeze(x, [axis]), op.Shape(spread)), own, axis=axis + 1), [axis + 1])
+        before = op.Squeeze(own, [axis + 1])
+        if places is not None:
+            open_ = op.Expand(op.Unsqueeze(places, [axis]), op.Shape(spread))
+            before = op.Add(op.Mul(before, behind), op.Squeeze(op.GatherElements(open_, own, axis=axis + 1), [axis + 1]))
+        places, behind = before, op.Mul(behind, size)
+    return x, places
 
 
 for _rank in (1, 2, 3):

@@ -118,8 +118,8 @@ def all_dim(op, self, dim, keepdim=False):
 
 def extreme(op, name, x, dim, keepdim=False):
     """The largest or smallest element; NaN where there is one, bool as integers."""
-    if x.dtype == D.BOOL:
-        return op.Cast(reduced(op, name, op.Cast(x, to=D.INT32), dim, keepdim), to=D.BOOL)
+    if x.dtype in (D.BOOL, D.INT16, D.UINT16):  # which ONNX does not reduce
+        return op.Cast(reduced(op, name, op.Cast(x, to=D.INT32), dim, keepdim), to=x.dtype)
     return reduced(op, name, x, dim, keepdim)
 
 
@@ -162,9 +162,9 @@ def place_of(op, x, dim, keepdim, largest):
     """Where the first extreme element lies along an axis."""
     if len(x.shape) == 0:
         return op.constant(np.int64(0))
+    x = op.Cast(x, to=D.INT32) if x.dtype in (D.BOOL, D.INT8, D.UINT8, D.INT16, D.UINT16) else x
     if x.dtype in (D.FLOAT, D.DOUBLE, D.INT32):
         return op.call("ArgMax" if largest else "ArgMin", x, axis=dim, keepdims=int(keepdim))
-    x = op.Cast(x, to=D.INT32) if x.dtype == D.BOOL else x
     _, index = op.TopK(x, [1], axis=dim, largest=int(largest), outputs=2)
     return index if keepdim else op.Squeeze(index, [dim])
 

@@ -294,13 +294,15 @@ def roll(op, self, shifts, dims=()):
         return op.reshape(roll(op, flat, shifts, [0]), sizes(op, self))
     x = self
     for shift, dim in zip(shifts, dims, strict=True):
-        size = self.shape[dim] if rank(self) else 1
-        if isinstance(size, int) and size:
-            shift %= size
-        elif not isinstance(size, int):
-            raise Unsupported("rolling an axis of dynamic size", "fix that size")
-        if shift and size:
-            x = op.Concat(op.Slice(x, [-shift], [INT64_MAX], [dim]), op.Slice(x, [0], [-shift], [dim]), axis=dim)
+        size = op.size(self, dim) if rank(self) else 1
+        if isinstance(size, int) and isinstance(shift, int):
+            start = -shift % size if size else 0
+            if start == 0:
+                continue
+        else:
+            start = op.Mod(-shift if isinstance(shift, int) else op.Neg(shift), size)
+        ends = op.dims([start])
+        x = op.Concat(op.Slice(x, ends, [INT64_MAX], [dim]), op.Slice(x, [0], ends, [dim]), axis=dim)
     return x
 
 
@@ -373,9 +375,7 @@ def pixel_unshuffle(op, self, downscale_factor):
 @rule("aten::channel_shuffle", "aten::native_channel_shuffle")
 def channel_shuffle(op, self, groups):
     n, c, *rest = sizes(op, self)
-    if not isinstance(c, int):
-        raise Unsupported("channel_shuffle of a dynamic number of channels")
-    x = op.reshape(self, [n, groups, c // groups, *rest])
+    x = op.reshape(self, [n, groups, c // groups if isinstance(c, int) else op.Div(c, groups), *rest])
     order = [0, 2, 1, *range(3, 3 + len(rest))]
     return op.reshape(op.Transpose(x, perm=order), [n, c, *rest])
 

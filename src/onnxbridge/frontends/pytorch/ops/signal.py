@@ -24,7 +24,7 @@ def _size(op, x, axes):
         return float(math.prod(found))
     total = op.constant(np.float64(1))
     for a in axes:
-        n = op.size(x, a)
+        n = op.size(x.real if isinstance(x, Complex) else x, a)
         total = op.Mul(total, op.Cast(n, to=D.DOUBLE) if isinstance(n, ir.Value) else float(n))
     return total
 
@@ -85,14 +85,14 @@ def fft_r2c(op, self, dim, normalization, onesided):
 @rule("complex::_fft_c2r")
 def fft_c2r(op, self, dim, normalization, last_dim_size):
     axes, n = _axes(self, dim), last_dim_size
-    if not isinstance(n, int):
-        raise Unsupported("an inverse real transform to a dynamic size", "fix that size")
     last = axes[-1]
+    known = isinstance(n, int)
+    half, middle = (n // 2 + 1, (n - 1) // 2) if known else (op.Add(op.Div(n, 2), 1), op.Div(op.Sub(n, 1), 2))
     x = _transformed(op, self, axes[:-1], forward=False) if axes[:-1] else self
-    x = by_parts(lambda op, x: op.Slice(x, [0], [n // 2 + 1], [last]))(op, x)
+    x = by_parts(lambda op, x: op.Slice(x, [0], op.dims([half]), [last]))(op, x)
     # the other half mirrors this one
-    mirrored = by_parts(lambda op, x: op.Slice(x, [(n - 1) // 2], [0], [last], [-1]))(op, x)
-    whole = x if n < 3 else Complex(
+    mirrored = by_parts(lambda op, x: op.Slice(x, op.dims([middle]), [0], [last], [-1]))(op, x)
+    whole = x if known and n < 3 else Complex(
         op.Concat(x.real, mirrored.real, axis=last), op.Concat(x.imag, op.Neg(mirrored.imag), axis=last)
     )  # fmt: skip
     y = _transformed(op, whole, [last], forward=False).real

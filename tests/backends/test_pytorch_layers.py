@@ -54,6 +54,21 @@ class Steps(nn.Module):
         return z, state, last, cell[2:]
 
 
+class Sketch(nn.Module):
+    """Layers whose weights ONNX has in another form, and pictures of any size."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.InstanceNorm2d(3, affine=True)
+        self.slope, self.slopes = nn.PReLU(), nn.PReLU(3)
+        self.up = nn.Upsample(scale_factor=2, mode="bilinear")
+        self.rows = nn.GRU(3, 4, num_layers=2, bidirectional=True)
+
+    def forward(self, x):
+        y = self.up(self.slopes(self.slope(self.norm(x))))
+        return y, self.rows(y.mean(3).permute(2, 0, 1))[0]
+
+
 def cases():
     ids = torch.arange(14).reshape(2, 7)
     states = torch.randn(4, 2, 5), torch.randn(4, 2, 5)
@@ -61,6 +76,7 @@ def cases():
         "image": (Image, (torch.randn(2, 3, 16, 16),), {"x": {0: "N"}}),
         "text": (Text, (ids,), None),
         "steps": (Steps, (torch.randn(2, 7, 6), *states), None),
+        "sketch": (Sketch, (torch.randn(2, 3, 6, 8),), {"x": {0: "N"}}),
     }
 
 
@@ -92,7 +108,7 @@ def test_layers_are_layers_again(trip):
     module, _, back = trip
     kinds = (
         nn.Conv2d, nn.ConvTranspose2d, nn.BatchNorm2d, nn.GroupNorm, nn.Linear, nn.LayerNorm, nn.Embedding, nn.LSTM, nn.GRU,
-        nn.RNN, nn.ReLU,
+        nn.RNN, nn.ReLU, nn.InstanceNorm2d, nn.PReLU,
     )  # fmt: skip
     for name, layer in module.named_modules():
         if type(layer) in kinds and "self_attn" not in name:
@@ -178,3 +194,17 @@ def test_any_name_of_a_weight(name):
     node = helper.make_node("Gemm", ["input", name, "b"], ["y"], transB=1)
     made = onnxbridge.convert(graph([node], {name: numbers(3, 4), "b": numbers(3)}, {"input": [2, 4]}), "pytorch")
     assert made.report.passed and len(list(made.model.parameters())) == 2
+
+
+@pytest.mark.parametrize("how", [{"mode": "bilinear"}, {"mode": "nearest"}, {"mode": "bicubic"}])
+def test_pictures_of_any_size_are_enlarged_by_pytorch_itself(how, tmp_path):
+    net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Upsample(scale_factor=2, **how))
+    x = torch.randn(2, 3, 6, 10)
+    dynamic = {"input": {0: "N", 2: "H", 3: "W"}}
+    onnxbridge.convert(net.eval(), inputs=(x,), dynamic=dynamic, verify=False, output=tmp_path / "net.onnx")
+    conversion = onnxbridge.convert(tmp_path / "net.onnx", "pytorch", output=tmp_path / "net.pt2")
+    assert [n.target for n in conversion.model.graph.nodes if n.op == "call_function"] == [nn.functional.interpolate]
+    loaded = torch.export.load(tmp_path / "net.pt2").module()
+    for size in ((2, 3, 6, 10), (1, 3, 5, 4)):
+        x = torch.randn(size)
+        torch.testing.assert_close(loaded(x), net(x))

@@ -135,11 +135,30 @@ def group_norm(
     return Layer(nn.GroupNorm, given, (input,), _named(weight=weight, bias=bias))
 
 
+@finder(nn.functional.instance_norm)
+def instance_norm(
+    node: fx.Node, input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, **rest: Any
+) -> Layer | None:
+    kind = {3: nn.InstanceNorm1d, 4: nn.InstanceNorm2d, 5: nn.InstanceNorm3d}.get(rank(input) or 0)
+    if kind is None or weight is None or bias is None:
+        return None
+    given = {"num_features": shape(weight)[0], "eps": eps, "affine": True}
+    return Layer(kind, given, (input,), _named(weight=weight, bias=bias))
+
+
+@finder(torch.prelu)
+def prelu(node: fx.Node, input: Any, weight: Any) -> Layer | None:
+    if not isinstance(weight, fx.Node):
+        return None
+    return Layer(nn.PReLU, {"num_parameters": shape(weight)[0]}, (input,), {"weight": weight})
+
+
 def _activation(kind: type[nn.Module], *names: str, **fixed: Any) -> Finder:
     def find(node: fx.Node, input: Any, *args: Any, **kwargs: Any) -> Layer | None:
         given = {**fixed, **dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k in names}}
         known = set(kwargs) <= {*names, "inplace"} and not kwargs.get("inplace")
-        plain = all(isinstance(v, (int, float, str)) for v in given.values())
+        given = {k: _one(v) if isinstance(v, (list, tuple)) else v for k, v in given.items()}
+        plain = all(isinstance(i, (int, float, str)) for v in given.values() for i in (v if isinstance(v, tuple) else (v,)))
         return Layer(kind, given, (input,)) if known and plain else None
 
     return find
@@ -152,6 +171,7 @@ for _target, _find in {
     torch._C._nn.gelu: _activation(nn.GELU, "approximate"), nn.functional.elu: _activation(nn.ELU, "alpha"),
     nn.functional.leaky_relu: _activation(nn.LeakyReLU, "negative_slope"), nn.functional.celu: _activation(nn.CELU, "alpha"),
     torch.softmax: _activation(nn.Softmax, "dim"), torch.log_softmax: _activation(nn.LogSoftmax, "dim"),
+    torch.selu: _activation(nn.SELU), nn.functional.selu: _activation(nn.SELU),
 }.items():  # fmt: skip
     finder(_target)(_find)
 

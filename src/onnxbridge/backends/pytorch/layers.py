@@ -157,7 +157,7 @@ class Layers:
                 made._buffers[name] = tensor.detach()
             else:
                 made._parameters[name] = self._parameter(tensor)
-        if "num_batches_tracked" in made._buffers:
+        if made._buffers.get("num_batches_tracked") is not None:
             made._buffers["num_batches_tracked"] = torch.zeros((), dtype=torch.int64)
         return made
 
@@ -206,7 +206,7 @@ class Layers:
         return next((n for n in names if self.weights.is_free(n, own)), None) or self.weights.unused(names[0])
 
 
-_VIEWS = ("t", torch.cat, operator.getitem)
+_VIEWS = ("t", "reshape", torch.cat, operator.getitem)
 
 
 def _scope(path: str, name: str) -> str:

@@ -66,11 +66,16 @@ def chains(graph: fx.Graph) -> list[list[_Step]]:
 def _follows(last: _Step, step: _Step) -> bool:
     outputs = last.result(0)
     return (
-        outputs == [step.input] and len(outputs[0].users) == 1
+        outputs == [step.input] and all(u is step.node or _sizes_states(u) for u in outputs[0].users)
         and last.node.target is step.node.target and bool(place(step.node)) and place(last.node) == place(step.node)
         and (last.biased, last.both, last.batch_first) == (step.biased, step.both, step.batch_first)
         and _hidden(last) == _hidden(step)
     )  # fmt: skip
+
+
+def _sizes_states(node: fx.Node) -> bool:
+    """Whether a node is a size that only first states are brought to."""
+    return node.target == "size" and all(user.target == "expand" for user in node.users)
 
 
 def _hidden(step: _Step) -> int:

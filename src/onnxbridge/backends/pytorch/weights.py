@@ -22,6 +22,8 @@ _SETTINGS = {
 }  # fmt: skip
 _LAYERS = {"LSTM": (1, 2, 3, 7), "GRU": (1, 2, 3), "RNN": (1, 2, 3)}
 """Inputs that are weights by what the operator is, also where a frontend had to put them together and they have no name."""
+_VIEWED = (".reshape", ".transpose")
+"""What the frontends call a weight of which the model takes a view."""
 _MADE = re.compile(r"constant(_\d+)?(\..*)?")
 """Names of constants that the builder made, not the user."""
 
@@ -109,7 +111,7 @@ class Weights:
 
     def keeps(self, path: str) -> bool:
         """Whether a weight's name is the source's own, and what users load a `state_dict` by."""
-        return self.kept and path == self._names.get(path)
+        return self.kept and path == self._names.get(path) and not path.endswith(_VIEWED)
 
     def is_free(self, path: str, own: Sequence[str]) -> bool:
         """Whether a layer can be at `path`: nothing is there but the weights `own`."""

@@ -33,7 +33,8 @@ def resize(
     y = op.Cast(X, to=1) if whole and mode != "nearest" else X
     for i in reversed(range(len(axes))):
         factor, same = static(factors[i]), static(results[i])
-        if factor is not None and factor.item() == 1.0 and not crop and same is not None and same.item() == lengths[i]:
+        kept = sizes is None or (same is not None and same.item() == lengths[i])
+        if factor is not None and factor.item() == 1.0 and not crop and kept:
             continue
         ends = None if roi is None else [element(op, op.Cast(roi, to=_DOUBLE), j) for j in (i, i + len(axes))]
         place = _places(op, coordinate_transformation_mode, factors[i], lengths[i], results[i], ends)

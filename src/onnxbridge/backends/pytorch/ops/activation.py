@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -22,6 +24,8 @@ def celu(X, *, alpha=1.0):
 
 @rule("Selu")
 def selu(X, *, alpha=1.6732631921768188, gamma=1.0507010221481323):
+    if (alpha, gamma) == (1.6732631921768188, 1.0507010221481323):
+        return F.selu(X)
     return gamma * torch.where(X > 0, X, alpha * torch.expm1(X))
 
 
@@ -52,6 +56,12 @@ def log_softmax(input, *, axis=-1):
 
 @rule("PRelu")
 def p_relu(X, slope):
+    """PyTorch has one slope, or one for each channel."""
+    known = X.is_known and slope.is_known
+    shape = [int(n) if isinstance(n, int) else 0 for n in slope.shape] if known else []
+    channels = X.shape[1] if known and X.ndim > 1 else None
+    if known and (math.prod(shape) == 1 or (len(shape) == X.ndim - 1 and math.prod(shape) == shape[0] == channels)):
+        return torch.prelu(X, slope.reshape(-1) if len(shape) != 1 else slope)
     return torch.where(X < 0, X * slope, X)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -30,6 +32,9 @@ def batch_normalization(
 
 @rule("InstanceNormalization")
 def instance_normalization(input, scale, B, *, epsilon=9.999999747378752e-06):
+    places = input.shape[2:]
+    if all(isinstance(n, int) for n in places) and math.prod(places) > 1:  # PyTorch normalizes no single place
+        return F.instance_norm(input, weight=scale, bias=B, eps=written(epsilon))
     return torch.group_norm(input, scale.shape[0], scale, B, written(epsilon))
 
 

@@ -76,6 +76,12 @@ def test_a_dynamic_batch_of_any_example_size(batch):
     assert [list(v.shape) for v in (*model.graph.inputs, *model.graph.outputs)] == [["batch", 4], ["batch", 3]]
 
 
+def test_names_beside_inputs_of_fixed_sizes():
+    given, other = ((torch.randn(n, 4), torch.randn(7)) for n in (2, 9))
+    model = agrees(Net().eval(), given, {"x": {0: "rows"}, "unused": None}, [other])
+    assert [list(v.shape) for v in model.graph.inputs] == [["rows", 4], [7]]
+
+
 def test_torchs_own_dynamic_shapes():
     shapes = {"x": {0: torch.export.Dim("rows", min=1, max=64)}}
     model = agrees(Net().eval(), (torch.randn(2, 4),), shapes, [(torch.randn(9, 4),)])

@@ -154,11 +154,14 @@ def _named_axes(dynamic: Any) -> dict[str, dict[int, str]] | None:
     """`dynamic` where it is of our own form, {input: {axis: name}}; None where it is torch's, which passes through."""
     if not dynamic:
         return {} if dynamic is not None and not isinstance(dynamic, (tuple, list)) else None
-    if not isinstance(dynamic, Mapping) or not all(isinstance(axes, Mapping) for axes in dynamic.values()):
+    if not isinstance(dynamic, Mapping):
         return None
-    if not all(isinstance(k, int) and isinstance(v, str) for axes in dynamic.values() for k, v in axes.items()):
+    given = {str(name): {} if axes is None else axes for name, axes in dynamic.items()}
+    if not all(isinstance(axes, Mapping) for axes in given.values()):
         return None
-    return {str(name): dict(axes) for name, axes in dynamic.items()}
+    if not all(isinstance(k, int) and isinstance(v, str) for axes in given.values() for k, v in axes.items()):
+        return None
+    return {name: dict(axes) for name, axes in given.items()}
 
 
 def _torch_names(signature: inspect.Signature, dynamic: Any, names: list[str]) -> dict[str, dict[int, str]]:

@@ -29,7 +29,7 @@ def test_every_kind_of_layer_is_read():
 # of a loop the network of the condition comes under the name of the blob that it computes
 WHOLE = {"loop": {"conditionNetwork"}}
 # sums, products and extremes are one rule, of which the first two add a number; a loop is told whether its body may leave it
-MORE = {"conditionVar", "alpha", "leaving"}
+MORE = {"conditionVar", "alpha", "leaving", "outputs"}
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) & set(rule)))
@@ -191,6 +191,52 @@ def test_embeddings_of_quantized_weights():
     got = computed(add, exact=True, x=np.float32([[5], [0], [7]]))
     want = steps * np.float32([0.5, 1, 2])[:, None] + np.float32([0, 1, 2])[:, None]
     np.testing.assert_allclose(got, want.T[[5, 0, 7]], rtol=1e-6)
+
+
+def way(x, h, c, w, r, b, inner, cell, outer):
+    """The outputs of an LSTM at each step, and its last cell; Core ML's builder stacks input, forget, output, new."""
+    shown = []
+    for step in x:
+        i, f, o, new = np.split(w @ step + r @ h + b, 4)
+        c = inner(f) * c + inner(i) * cell(new)
+        h = inner(o) * outer(c)
+        shown.append(h)
+    return np.stack(shown), c
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_lstm_with_other_activations_backward(whole):
+    x, h, c, h_back, c_back = draw(5, 1, 3, 1, 1), *(draw(1, 1, 2, 1, 1) for _ in range(4))
+    (w, w_back), (r, r_back), (b, b_back) = draw(2, 8, 3), draw(2, 8, 2), draw(2, 8)
+    features = {"x": x, "h": h, "c": c, "h_back": h_back, "c_back": c_back}
+    names = ["y", "h1", "c1", "h2", "c2"]
+    builder = NeuralNetworkBuilder(
+        [(k, datatypes.Array(*v.shape)) for k, v in features.items()], [(n, None) for n in names],
+        disable_rank5_shape_mapping=True,
+    )  # fmt: skip
+    gates = [[np.split(v, 4) for v in side] for side in ((r, w, b), (r_back, w_back, b_back))]
+    builder.add_bidirlstm("l", *gates[0], *gates[1], 2, 3, list(features), names, output_all=whole)
+    for activation in builder.spec.neuralNetwork.layers[0].biDirectionalLSTM.activationsBackwardLSTM[1:]:
+        activation.ReLU.SetInParent()
+    found = Interpreter(builder.spec).run(features)
+    agrees(builder.spec, features, found)
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    relu = lambda v: np.maximum(v, 0)  # noqa: E731
+    steps, first = x[:, 0, :, 0, 0], [v.ravel() for v in (h, c, h_back, c_back)]
+    there, end = way(steps, *first[:2], w, r, b, sigmoid, np.tanh, np.tanh)
+    back, end_back = way(steps[::-1], *first[2:], w_back, r_back, b_back, sigmoid, relu, relu)
+    want = np.concatenate([there, back[::-1]], 1) if whole else np.concatenate([there[-1:], back[-1:]], 1)
+    np.testing.assert_allclose(found["y"][:, 0, :, 0, 0], want, rtol=1e-4, atol=1e-5)
+    for name, value in zip(names[1:], (there[-1], end, back[-1], end_back), strict=True):
+        np.testing.assert_allclose(found[name].ravel(), value, rtol=1e-4, atol=1e-5)
+
+
+def test_a_number_of_parts_that_is_not_that_of_the_outputs_is_told():
+    builder = NeuralNetworkBuilder([("x", datatypes.Array(4, 2))], [("a", None), ("b", None)], disable_rank5_shape_mapping=True)
+    builder.add_split_nd("s", "x", ["a", "b"], axis=0, num_splits=2)
+    builder.spec.neuralNetwork.layers[0].splitND.numSplits = 1 << 40
+    with pytest.raises(UnsafeFileError, match="2 outputs splits into 1099511627776"):
+        Interpreter(builder.spec)
 
 
 def test_categories_are_drawn_by_their_probabilities():

@@ -142,12 +142,24 @@ def bi_directional_lstm(
     mil, x, h=None, c=None, h_back=None, c_back=None, *, inputVectorSize, outputVectorSize, activationsForwardLSTM,
     activationsBackwardLSTM, params, weightParams,
 ):  # fmt: skip
-    """MIL has the states of both directions side by side."""
+    """MIL has the states of both directions side by side, and the same activations: with others they are two layers."""
     size, width, x = int(outputVectorSize), int(inputVectorSize), _entered(mil, x)
-    settings = _lstm_settings(params, activationsForwardLSTM)
-    if settings != _lstm_settings(params, activationsBackwardLSTM):
-        raise Unsupported("other activations backward than forward")
+    settings, other = (_lstm_settings(params, names) for names in (activationsForwardLSTM, activationsBackwardLSTM))
     there, back = weightParams
+    if settings != other:
+        ways = []
+        for direction, kind, (h0, c0), stored_weights in (
+            ("forward", settings, (h, c), there), ("reverse", other, (h_back, c_back), back),
+        ):  # fmt: skip
+            ways.append(mil.lstm(
+                x=x, initial_h=_state(mil, h0, x, size), initial_c=_state(mil, c0, x, size), direction=direction, **kind,
+                **_lstm_weights(mil, params, stored_weights, width, size, ""),
+            ))  # fmt: skip
+        (y, h, c), (y_back, h_back, c_back) = ways
+        if params.sequenceOutput:  # what runs backward gives its last step first
+            y_back = mil.reverse(x=y_back, axes=np.array([0]))
+        y = mil.concat(values=[y, y_back], axis=2)
+        return _left(mil, y), *(_state_blob(mil, v) for v in (h, c, h_back, c_back))
     first = [mil.concat(values=[_state(mil, v, x, size) for v in pair], axis=1) for pair in ((h, h_back), (c, c_back))]
     y, *last = mil.lstm(
         x=x, initial_h=first[0], initial_c=first[1], direction="bidirectional", **settings,

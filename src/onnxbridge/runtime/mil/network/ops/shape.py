@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
+from onnxbridge.errors import UnsafeFileError, Unsupported
+from onnxbridge.rules import Outputs
 from onnxbridge.runtime.mil.network import weights as stored
 from onnxbridge.runtime.mil.network.ops import rule
 from onnxbridge.runtime.mil.network.ops.arithmetic import number
@@ -83,7 +84,9 @@ def split(mil, x, *, nOutputs):
 
 
 @rule("splitND")
-def split_nd(mil, x, *, axis=0, numSplits=0, splitSizes=()):
+def split_nd(mil, x, *, axis=0, numSplits=0, splitSizes=(), outputs: Outputs):
+    if (len(splitSizes) or numSplits) != len(outputs):
+        raise UnsafeFileError(f"a layer of {len(outputs)} outputs splits into {len(splitSizes) or numSplits} parts")
     if len(splitSizes):
         sizes = [int(n) for n in splitSizes]
         return _several(mil.split(x=x, axis=axis, split_sizes=np.array(sizes), outputs=len(sizes)))

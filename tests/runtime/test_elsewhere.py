@@ -1,0 +1,62 @@
+"""On systems that recordings and object files are not loaded on by us: models run all the same, and nothing is kept of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from onnxbridge.runtime import Executor
+
+NET = """<ir_version: 10, opset_import: ["" : 26]> agraph (float[n,3,12,12] x) => (float[n,8,12,12] y, float[n,4] z) {
+    a = Conv<pads = [1,1,1,1]>(x, w) b = Relu(a) t = Tanh(b) y = Mul(t, b) m = GlobalAveragePool(y) f = Flatten(m)
+    z = Gemm(f, v) }"""
+RUN = """
+import platform, sys
+import numpy as np, onnx, onnx_ir, ml_dtypes
+{pretend}
+from onnxbridge.runtime import Executor
+executor = Executor(sys.argv[1])
+x = np.load(sys.argv[2])
+runs = [executor.run(None, {{"x": v}}) for v in (x, x, x[::-1].copy(), x)]
+executor = Executor(sys.argv[1])
+runs.append(executor.run(None, {{"x": x}}))
+from onnxbridge.runtime.kept import write
+write.finish()
+np.savez(sys.argv[3], *[a for run in runs for a in run])
+"""
+SYSTEMS = {
+    "another processor": "platform.machine = lambda: 'aarch64'",
+    "another system": "import llvmlite.binding; sys.platform = 'darwin'",  # its library is that of this system
+    "without llvmlite": "sys.modules['llvmlite'] = None",
+}
+
+
+@pytest.mark.parametrize("kind", SYSTEMS)
+def test_models_run_all_the_same(tmp_path, kind):
+    if "llvmlite" in SYSTEMS[kind]:
+        pytest.importorskip("llvmlite")
+    rng = np.random.default_rng(2)
+    net = parser.parse_model(NET)
+    weights = {"w": rng.standard_normal((8, 3, 3, 3)), "v": rng.standard_normal((8, 4))}
+    net.graph.initializer.extend(numpy_helper.from_array(a.astype(np.float32), k) for k, a in weights.items())
+    onnx.save(net, tmp_path / "net.onnx")
+    x = rng.standard_normal((2, 3, 12, 12)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    files = [str(tmp_path / name) for name in ("net.onnx", "x.npy", "found.npz")]
+    command = [sys.executable, "-c", RUN.format(pretend=SYSTEMS[kind]), *files]
+    subprocess.run(command, env={**os.environ, "ONNXBRIDGE_CACHE": str(cache)}, check=True, timeout=300)
+    found = [a for _, a in np.load(files[2]).items()]
+    straight, turned = (Executor(net, precision="float64").run(None, {"x": v}) for v in (x, x[::-1]))
+    for got, expected in zip(found, [*straight, *straight, *turned, *straight, *straight], strict=True):
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    kept = cache / "runs"
+    assert not kept.exists() or not list(kept.iterdir())

@@ -128,7 +128,7 @@ def convert(
             candidate = started(writer.title, lambda: writer.runner(artifact, device), unit)
             conversion.report = verify_sides(
                 hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
-                bounds=bounds, rtol=rtol, atol=atol, progress=progress,
+                bounds={**bounds, **getattr(artifact, "sizes", {})}, rtol=rtol, atol=atol, progress=progress,
             )  # fmt: skip
         except VerificationError as e:  # one of the two cannot be run
             failure = str(e)

@@ -80,7 +80,7 @@ class Backend(Protocol):
         """The artifact. The model is not changed. It has no functions, unless the backend says `keeps_functions = True`.
 
         An artifact may carry `notes`, what a user should know of it (a clamped bound, a rewritten name), and `unit_roundoff`, of
-        its arithmetic where that is coarser than the hub model's.
+        its arithmetic where that is coarser than the hub model's, and `sizes`, bounds of dynamic sizes that it was made for.
 
         Raises:
             ConversionError: with every operator that is in the way.

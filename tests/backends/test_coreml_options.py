@@ -234,6 +234,21 @@ def test_states_that_do_not_grow_behind_themselves_alone():
     assert error(two, feeds, bounds={"N": (1, 1)}, **STATE)[1] < 2e-3
 
 
+def test_samples_have_a_shape_that_the_model_takes():
+    made = ir.to_proto(classifier("N", 3, "H", "W"))
+    for options in ({}, {"compute_precision": "mixed"}, {"image": ["x:RGB,scale=1/255"]}):
+        result = onnxbridge.convert(made, "coreml", shapes=["x:1x3x16x16,1x3x8x24"], samples=2, **options)
+        assert result.report.passed and {s["x"] for s in result.report.sizes} == {(1, 3, 16, 16)}
+
+
+def test_pruned_weights_are_verified_as_they_were():
+    weights = np.random.default_rng(4).standard_normal((64, 64)).astype(np.float32)
+    made = ir.to_proto(model(lambda op, x: op.MatMul(x, weights), ("x", FLOAT, [1, 64])))
+    result = onnxbridge.convert(made, "coreml", compress="sparse50", samples=1)
+    assert result.report.passed and any("is the model before that" in note for note in result.notes)
+    assert "constexpr_sparse_to_dense" in operators(result.artifact)
+
+
 def test_choices_are_made_in_float32():
     """Of sure scores float16 makes ties, and of the areas of large boxes infinity."""
     rng = np.random.default_rng(7)

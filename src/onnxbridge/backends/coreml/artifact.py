@@ -70,6 +70,7 @@ class CoreMLModel:
             says how much of it is filled.
         images: the inputs that take pictures, and what happens to a pixel.
         labels: of a classifier, whose scores are the last output.
+        sizes: bounds of the sizes that the inputs have by default, where they take only some: a sample has these.
         notes: what is not as in the hub model: types that Core ML has not, bounds that were chosen, names that were rewritten.
         unit_roundoff: of the arithmetic, where it is not the hub's own.
     """
@@ -86,7 +87,8 @@ class CoreMLModel:
     labels: tuple[str | int, ...] = ()
     kind: str = "mlprogram"
     program: Any = field(default=None, repr=False, compare=False)
-    """The MIL program of a neural network, which is what runs where there is no Core ML."""
+    """What runs where there is no Core ML: the MIL program of a neural network, or the model before its weights were pruned."""
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     _engine: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -97,7 +99,7 @@ class CoreMLModel:
         unit = max(HALF if asked.precision != "fp32" or states else 0.0, STEPS.get(asked.compress, 0.0)) or None
         made = cls(
             model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), unit, states, interface.growths,
-            interface.positions, asked.images, asked.labels, asked.kind, program,
+            interface.positions, asked.images, asked.labels, asked.kind, program, asked.sizes(hub.graph),
         )  # fmt: skip
         described = {"short_description": hub.doc_string or hub.graph.doc_string or ""}
         for key, value in (hub.metadata_props | dict(asked.metadata)).items():

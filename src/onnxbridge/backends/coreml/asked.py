@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 
@@ -68,6 +69,20 @@ class Asked:
     compress: str = ""
     samples: Sequence[Mapping[str, Any]] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def sizes(self, graph: ir.Graph) -> dict[str, tuple[int, int]]:
+        """Bounds by which samples have the default shapes of the inputs that have only some. A size without a name is "x.2"."""
+        found = {}
+        for value in graph.inputs:
+            few, image = self.shapes.get(value.name or ""), self.images.get(value.name or "")
+            if few is None:
+                continue
+            batch, *rest = few[0]
+            default = (batch, *rest[1:], rest[0]) if image is not None and image.layout == "NHWC" else few[0]
+            for axis, (dim, size) in enumerate(zip(value.shape or (), default, strict=True)):
+                if not isinstance(dim, int):
+                    found[dim.value or f"{value.name}.{axis}"] = (size, size)
+        return found
 
 
 def images(texts: Sequence[str]) -> dict[str, Image]:

@@ -148,7 +148,13 @@ def convert(model: ir.Model, asked: Asked) -> CoreMLModel:
     """
     program, interface = build(model, asked)
     made = package(program, interface, model)
-    return CoreMLModel.make(made, interface, model, program if asked.kind == "neuralnetwork" else None)
+    runs = program if asked.kind == "neuralnetwork" else None
+    if asked.compress:
+        whole, made = made, compressed(made, asked.compress, interface.notes)
+        if asked.compress.startswith("sparse"):
+            interface.notes.append("what is verified is the model before that, since zeros for weights have no bound")
+            runs = whole
+    return CoreMLModel.make(made, interface, model, runs)
 
 
 def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = MilTarget) -> tuple[Program, Interface]:
@@ -208,7 +214,7 @@ def package(program: Program, interface: Interface, model: ir.Model) -> Any:
         raise ConversionError(DIRECTION, _too_high(model, str(e))) from e
     if half is not None:
         interface.notes += half.notes()
-    return compressed(made, asked.compress, interface.notes) if asked.compress else made
+    return made
 
 
 def _too_high(model: ir.Model, message: str) -> list[Problem]:

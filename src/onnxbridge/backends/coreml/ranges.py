@@ -23,7 +23,7 @@ def ranges(program: Any, interface: Interface, model: ir.Model) -> dict[str, flo
     function = program.functions["main"]
     samples = interface.asked.samples
     if samples is None:
-        samples = samples_for(model.graph, bounds=interface.asked.bounds)
+        samples = samples_for(model.graph, bounds={**interface.asked.bounds, **interface.asked.sizes(model.graph)})
     watched: dict[str, Any] = {v.name: v for v in function.inputs.values() if _watchable(v)}
     for op in function.operations:
         if op.op_type != "const":

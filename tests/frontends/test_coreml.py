@@ -13,6 +13,7 @@ from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
 from onnxbridge.runtime import ort
+from onnxbridge.runtime.mil.ops import rule as mil
 
 ct = coremltools()
 from coremltools.converters.mil import Builder as mb  # noqa: E402
@@ -122,6 +123,11 @@ def test_the_sizes_that_a_model_allows_are_told(tmp_path):
     listed = saved(tmp_path / "other", lambda x: mb.relu(x=x, name="y"), shape=(symbol, 3),
                    inputs=[ct.TensorType("x", shape=ct.EnumeratedShapes([(1, 3), (4, 3)]))])  # fmt: skip
     assert "sizes 1x3 or 4x3" in CliRunner().invoke(group, ["inspect", str(listed)]).output
+
+
+def test_every_operator_of_the_interpreter_is_converted():
+    """And the interpreter has every operator that coremltools registers (test_mil_rules)."""
+    assert set(frontend.rules) == set(mil)
 
 
 def damaged(tmp_path, change):

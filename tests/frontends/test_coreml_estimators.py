@@ -7,10 +7,12 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn import ensemble, linear_model, neighbors, pipeline, preprocessing, svm, tree
 from sklearn.impute import SimpleImputer
 
 import onnxbridge
+from onnxbridge.cli import group
 from onnxbridge.errors import ConversionError, OnnxbridgeError, UnsafeFileError, UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
@@ -254,6 +256,9 @@ def test_a_dictionary_is_a_vector_by_the_place_of_its_keys(tmp_path):
         run.run({"x": {"z": 1}})
     (value,) = frontend.to_hub(spec).graph.inputs
     assert list(value.shape) == [3] and value.metadata_props["onnxbridge.keys"] == '["a", "c", "b"]'
+    path = tmp_path / "net.mlmodel"
+    ct.models.utils.save_spec(spec, str(path))
+    assert "input   x: double[3]  keys a, c, b" in CliRunner().invoke(group, ["inspect", str(path)]).output
     assert both(spec, np.array([4.0, 8.0, 0.0]))["y"] == 84.5
     assert onnxbridge.convert(spec, "onnx").report.passed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
     for kind in ("inputs", "outputs"):
         for v in found[kind]:
             sizes = f"  sizes {v['sizes']}" if v["sizes"] else ""
+            sizes += f"  keys {', '.join(map(str, v['keys']))}" if v["keys"] else ""
             shell.say(f"{kind[:-1]:7} {v['name']}: {v['dtype']}[{', '.join(map(str, v['shape']))}]{sizes}")
     w = found["weights"]
     shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
@@ -74,8 +76,9 @@ def describe(model: Any) -> dict[str, Any]:
 
     def value(v: Any) -> dict[str, Any]:
         shape = [d if isinstance(d, int) else d.value for d in v.shape] if v.shape is not None else None
-        sizes = v.metadata_props.get("onnxbridge.sizes", "")
-        return {"name": v.name, "dtype": v.dtype.name.lower() if v.dtype else None, "shape": shape or [], "sizes": sizes}
+        sizes, keys = v.metadata_props.get("onnxbridge.sizes", ""), json.loads(v.metadata_props.get("onnxbridge.keys", "[]"))
+        dtype = v.dtype.name.lower() if v.dtype else None
+        return {"name": v.name, "dtype": dtype, "shape": shape or [], "sizes": sizes, "keys": keys}
 
     lowest = opset.lowest(model)
     weights = [v.const_value for v in model.graph.initializers.values() if v.const_value is not None]

@@ -62,6 +62,35 @@ def test_an_unknown_device_is_a_usage_error():
         ort.providers("abacus")
 
 
+class Started:
+    """What a session is asked for; `works` are the providers that start."""
+
+    works: tuple[str, ...] = (CPU,)
+
+    def __init__(self, message, options, *, providers, provider_options, disabled_optimizers):
+        self.asked = providers, provider_options
+
+    def get_providers(self):
+        return [p for p in self.asked[0] if p in self.works]
+
+
+@pytest.mark.parametrize("device", ALL)
+def test_a_device_that_does_not_start_is_told(there, model, monkeypatch, device):
+    """ONNX Runtime itself goes on with the CPU in silence."""
+    there(*ALL)
+    monkeypatch.setattr(ort, "Session", Started)
+    with pytest.raises(UsageError, match=f"does not start on this machine, so '{device}' is not there"):
+        ort.session(model(), device)
+    assert ort.session(model(), "auto").get_providers() == [CPU]
+    monkeypatch.setattr(Started, "works", (ALL[device], CPU))
+    started = ort.session(model(), device, provider_options={"device_id": 1})
+    assert started.asked == ([ALL[device], CPU], [{"device_id": "1"}, {}])
+
+
+def test_the_cpu_takes_its_options(model):
+    assert ort.session(model(), "cpu", provider_options={}).get_providers() == [CPU]
+
+
 @pytest.fixture
 def model():
     def build(kind=np.float32) -> onnx.ModelProto:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,19 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
     weights: tuple[np.ndarray[Any, Any], ...] = ()
 
 
-def session(model: Any, device: str = "auto", threads: int | None = None) -> Session:
+def session(
+    model: Any, device: str = "auto", threads: int | None = None, provider_options: Mapping[str, Any] | None = None
+) -> Session:
     """An ONNX Runtime session of a path, an `onnx.ModelProto`, bytes or an `onnx_ir.Model`.
 
     A path is read by onnxbridge first, so a file that reaches outside its folder is refused; the session never opens one. Large
     weights are handed over where they lie in memory, so they are not copied, and may be of any size.
 
-    A model whose results hang on the number of threads is run by one, unless told.
+    A model whose results hang on the number of threads is run by one, unless told. `provider_options` are the device's own,
+    as {"device_id": 1}.
+
+    Raises:
+        UsageError: for a device without a provider here, or one that was asked for by its name and does not start.
     """
     from onnxbridge.hub import io
 
@@ -78,9 +85,16 @@ def session(model: Any, device: str = "auto", threads: int | None = None) -> Ses
     if threads is not None:
         options.intra_op_num_threads = threads
     chosen = providers(device)
+    own = [{k: str(v) for k, v in (provider_options or {}).items()}, {}][: len(chosen)]
 
     def start(message: bytes) -> Session:
-        return Session(message, options, providers=chosen, disabled_optimizers=_WRONG)
+        started = Session(message, options, providers=chosen, provider_options=own, disabled_optimizers=_WRONG)
+        if device != "auto" and chosen[0] not in started.get_providers():  # it goes on with the CPU and says nothing
+            raise UsageError(
+                f"{chosen[0]} does not start on this machine, so {device!r} is not there; its libraries and its driver must fit "
+                "this onnxruntime. The device 'cpu' is"
+            )
+        return started
 
     if isinstance(model, bytes):
         return start(model)

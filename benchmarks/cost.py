@@ -66,10 +66,8 @@ def pytorch(*names: str) -> None:
             alone = seconds(partial(torch.export.export, module, (), inputs, strict=False))
             ours = seconds(partial(convert, module, inputs))
             whole = seconds(lambda module=module, inputs=inputs: convert(module, inputs).model)
-        print(
-            f"{family.name:10} torch.export {alone:.2f} s, convert {ours:.2f} s = {ours / alone:.2f}x, with the message {whole:.2f} s",
-            flush=True,
-        )
+        cost = f"torch.export {alone:.2f} s, convert {ours:.2f} s = {ours / alone:.2f}x, with the message {whole:.2f} s"
+        print(f"{family.name:10} {cost}", flush=True)
 
 
 def keras() -> None:

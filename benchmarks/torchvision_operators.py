@@ -18,6 +18,7 @@ _SCHEMAS = (
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, int sampling_ratio, "
     "bool aligned) -> Tensor",
+    "box_iou_rotated(Tensor boxes1, Tensor boxes2) -> Tensor",  # torch.jit.script looks for it, nothing here calls it
 )
 _made: list[Any] = []
 

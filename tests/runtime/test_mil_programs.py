@@ -73,6 +73,31 @@ def test_lists():
     assert picked.tolist() == [[3, 4], [0, 0], [1, 2]]
 
 
+@pytest.mark.parametrize("turns", [1, 4])
+def test_a_list_of_elements_of_unknown_size_grows_in_a_loop(turns):
+    def build(x, n):
+        def turn(i, ls):
+            return mb.add(x=i, y=1), mb.list_write(ls=ls, index=i, value=mb.mul(x=x, y=mb.cast(x=i, dtype="fp32")))
+
+        count = mb.squeeze(x=n)
+        ls = mb.make_list(init_length=1, elem_shape=("a", "b"), dtype="fp32", dynamic_length=True)
+        _, ls = mb.while_loop(_cond=lambda i, ls: mb.less(x=i, y=count), _body=turn, loop_vars=(np.int32(0), ls))
+        return mb.list_length(ls=ls), mb.list_gather(ls=ls, indices=mb.range_1d(start=0, end=count, step=1))
+
+    x = np.arange(6, dtype=F).reshape(2, 3)
+    length, rows = compute(build, x=x, n=np.array([turns], np.int32))
+    assert length == turns
+    np.testing.assert_array_equal(rows, x * np.arange(turns, dtype=F)[:, None, None])
+
+
+def test_a_list_whose_length_only_a_run_tells():
+    def build(x, n):
+        ls = mb.make_list(init_length=mb.squeeze(x=n), elem_shape=(2,), dtype="fp32", dynamic_length=False)
+        return mb.list_length(ls=mb.list_write(ls=ls, index=1, value=x))
+
+    assert compute(build, x=np.array([8, 9], F), n=np.array([5], np.int32)) == 5
+
+
 def counter():
     """A program that adds its input to a state and gives the state."""
     inputs = {"x": mb.placeholder(shape=(2,), dtype=types.fp16)}

@@ -97,8 +97,8 @@ def only_core() -> Iterator[None]:
 
     core = {op: r for op, r in rule.items() if op not in expand}
 
-    def settings(wide: bool) -> Settings:
-        made = _plain(wide)
+    def settings(*how: Any) -> Settings:
+        made = _plain(*how)
         return Settings(core, made.constant, body_of)  # type: ignore[arg-type]
 
     _plain = compiled._settings

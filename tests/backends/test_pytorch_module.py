@@ -289,3 +289,16 @@ def test_what_a_rank_decides_that_only_a_run_tells_is_saved(tmp_path):
             torch.testing.assert_close(a, b)
     x = x[..., :1]
     torch.testing.assert_close(conversion.model(x)[0].shape, torch.Size([1, 3, 2]))
+
+
+def test_a_size_that_the_model_asks_for_is_not_the_one_that_is_saved(tmp_path):
+    """Three is the size that is tried first."""
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", "T"])
+    y = op.If(op.Equal(op.size(x, 1), np.array(3)), then_branch=lambda: op.Neg(x), else_branch=lambda: op.Abs(x))
+    module, loaded = saved(op.model([x], [op.output(y, "y")]), tmp_path)
+    for count, steps in ((2, 5), (4, 64)):
+        given = torch.randn(count, steps)
+        assert torch.equal(loaded(given), module(given))
+    with pytest.raises(Exception, match=r"(?i)guard|constraint|violated|!= 3|size"):
+        loaded(torch.randn(2, 3))

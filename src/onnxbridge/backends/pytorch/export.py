@@ -48,7 +48,11 @@ def _out(value: Any, dtype: ir.DataType | None) -> Any:
 
 
 _TRIES = 2
-"""How many sizes are tried of a module that torch.export refuses: one may have met a case that is special only there."""
+"""How many sizes are tried of a module that torch.export refuses.
+
+What the model asks of its sizes is decided by those that are tried. A size of which it asks whether it is just that one gives a
+program for that one alone, which is no dynamic size and is refused; any other size gives the program for all but that one.
+"""
 
 
 def exported(artifact: Any) -> Any:

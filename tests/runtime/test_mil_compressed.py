@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mil_build import ct, mb, program, run
+from mil_build import compute, ct, mb, program, run
 
 from onnxbridge.runtime.mil import Interpreter
 from onnxbridge.runtime.mil.values import unpack
@@ -181,6 +181,16 @@ def test_narrow_integers_are_read_from_a_saved_program(name, size, tmp_path):
     model.save(str(tmp_path / "m.mlpackage"))
     (got,) = Interpreter(tmp_path / "m.mlpackage").run({"x": x}).values()
     np.testing.assert_array_equal(got, numbers)
+
+
+def test_a_quantization_of_one_scale_before_several():
+    x, scale = np.array([[[3, -7], [11, 2]]], np.float32), np.array([0.5, 0.25], np.float32)
+
+    def build(x):
+        whole = mb.quantize(input=x, scale=np.float32(1), output_dtype="int8")
+        return mb.dequantize(input=whole, scale=scale, axis=-2)
+
+    np.testing.assert_array_equal(compute(build, x=x), x * scale[:, None])
 
 
 def test_quantize_and_dequantize_along_an_axis():

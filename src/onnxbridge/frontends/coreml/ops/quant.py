@@ -28,7 +28,9 @@ def quantize(op, input, scale, output_dtype: Str, zero_point=None, axis: Int | N
 
 @rule("dequantize")
 def dequantize(op, input, scale, zero_point=None, axis: Int | None = None):
-    zero = None if zero_point is None else _spread(op, zero_point, scale)
+    # written out, since ONNX Runtime's optimizer joins it with a quantization before, and misses one that is left out
+    zero = op.constant(np.zeros((), input.dtype.numpy())) if zero_point is None else zero_point
+    zero = _spread(op, zero, scale)
     return op.DequantizeLinear(input, scale, zero, axis=_axis(input, axis))
 
 

@@ -249,6 +249,15 @@ def test_pruned_weights_are_verified_as_they_were():
     assert "constexpr_sparse_to_dense" in operators(result.artifact)
 
 
+@pytest.mark.parametrize("write", [
+    lambda op, x: op.HardSigmoid(x, alpha=0.25), lambda op, x: op.Elu(x, alpha=0.5), lambda op, x: op.LeakyRelu(x, alpha=0.1),
+    lambda op, x: op.ThresholdedRelu(x, alpha=0.3), lambda op, x: op.Clip(x, -0.5, 0.75), lambda op, x: op.Selu(x),
+])  # fmt: skip
+def test_parameters_of_activations_reach_neural_networks(write):
+    made = ir.to_proto(model(write, ("x", FLOAT, [1, 3, 4, 4])))
+    assert onnxbridge.convert(made, "coreml", convert_to="neuralnetwork", samples=1).report.passed
+
+
 def test_choices_are_made_in_float32():
     """Of sure scores float16 makes ties, and of the areas of large boxes infinity."""
     rng = np.random.default_rng(7)

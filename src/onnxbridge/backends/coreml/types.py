@@ -93,7 +93,8 @@ def numpy_type(x: Any) -> Any:
 
 def like(x: Any, value: Any) -> Any:
     """A number or array as a constant of the type that `x` has."""
-    return np.asarray(value, numpy_type(x))
+    array = np.asarray(value, numpy_type(x))
+    return array if array.ndim else array[()]  # layers of a neural network take no arrays of rank 0
 
 
 def cast(x: Any, dtype: Any) -> Any:

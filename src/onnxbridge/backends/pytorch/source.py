@@ -215,11 +215,12 @@ class _Writer:
 
     def _call(self, node: fx.Node, names: dict[fx.Node, str]) -> str:
         args = [self._value(a, names) for a in node.args]
-        given = ", ".join([*args, *(f"{k}={self._value(v, names)}" for k, v in node.kwargs.items())])
+        named = {k: v for k, v in node.kwargs.items() if not _is_default(node.target, k, v)}
+        given = ", ".join([*args, *(f"{k}={self._value(v, names)}" for k, v in named.items())])
         if node.op == "call_module":
             return f"{self._path(str(node.target))}({given})"
         if node.op == "call_method":
-            return f"{args[0]}.{node.target}({given.partition(', ')[2] if len(args) + len(node.kwargs) > 1 else ''})"
+            return f"{args[0]}.{node.target}({given.partition(', ')[2] if len(args) + len(named) > 1 else ''})"
         if node.target in _INFIX and len(args) == 2:
             return f"{args[0]} {_INFIX[node.target]} {args[1]}"
         if node.target is operator.getitem:
@@ -264,6 +265,14 @@ class _Writer:
         if value is None or value is Ellipsis or isinstance(value, (bool, int, float, str)):
             return ascii(value)
         raise Unsupported(f"source text with a {type(value).__name__}")
+
+
+def _is_default(function: Any, name: str, value: Any) -> bool:
+    """Whether a function has None, True or False for an argument that is not given."""
+    if not inspect.isfunction(function) or not (value is None or isinstance(value, bool)):
+        return False
+    there = inspect.signature(function).parameters.get(name)
+    return there is not None and there.default is value
 
 
 def _import_order(line: str) -> tuple[bool, str, bool]:

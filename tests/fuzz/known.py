@@ -55,7 +55,7 @@ def _of_bool(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bo
 
 def _large_whole(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     """Whole numbers whose sum or product may leave the type, or that float64 does not hold."""
-    return inputs[0].dtype.kind in "iu" and float(np.prod(np.abs(inputs[0].astype(float)) + 1)) > 2**31
+    return inputs[0].dtype.kind in "iu" and float(np.prod(np.abs(inputs[0].astype(float)) + 1)) >= 2**31
 
 
 def _overflowing(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
@@ -82,6 +82,10 @@ def _every_node(graph: Any) -> Any:
 
 def _of_whole_numbers(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return isinstance(inputs[0], np.ndarray) and inputs[0].dtype.kind in "iu"
+
+
+def _of_texts(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return bool(inputs[0].dtype == object and attrs.get("axis", 0) < 0)
 
 
 def _policy_from_the_end(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
@@ -149,6 +153,9 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("ort", REDUCTIONS, _empty, "Reductions of nothing"),
     ("ort", {"ReduceProd", "ReduceL2", "ReduceSumSquare"}, _extreme, "Squares and products out of range"),
     ("ort", {"Normalizer", "LpNormalization"}, _extreme, "Squares and products out of range"),
+    ("ort", {"ReduceLogSum", "ReduceLogSumExp", "Normalizer"}, _of_whole_numbers, "Whole numbers out of range"),
+    ("ort", {"Gather"}, _of_texts, "Gather: texts by an axis from the end"),
+    ("expansion", {"CumProd"}, _extreme, "Squares and products out of range"),
     ("ort", {"ReduceProd"}, _overflowing, "Squares and products out of range"),
     ("ort", {"MatMul", "Gemm"}, _empty, "Products of nothing"),
     ("ort", {"MaxPool", "LpPool", "AveragePool", "ConvTranspose"}, _same_pads, "Auto pads: the size of the result"),

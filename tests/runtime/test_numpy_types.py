@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 from onnxbridge.runtime import Executor
+from onnxbridge.runtime.numpy.ops import rule
 
 
 def cases() -> Iterator[Any]:
@@ -61,3 +62,9 @@ def test_every_type_that_is_allowed(case, schema, constraint, names):
         for formal, got in zip(schema.outputs, results, strict=False):
             if formal.type_str == constraint.type_param_str and isinstance(got, np.ndarray):
                 assert got.dtype == dtype
+
+
+@pytest.mark.parametrize("op", sorted(op for op in rule if op.startswith("Reduce")))
+def test_no_axes_to_reduce_keep_the_type(op):
+    data = np.array([1, 4, 9], np.int32)
+    assert rule[op].lower(data, None, keepdims=0, noop_with_empty_axes=1).dtype == np.int32

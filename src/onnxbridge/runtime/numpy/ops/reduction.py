@@ -17,7 +17,7 @@ def reduction(op):
         def reduce(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
             if not axes:
                 if noop_with_empty_axes:
-                    return NOOP.get(op, lambda x: x)(data)
+                    return np.asarray(NOOP.get(op, lambda x: x)(data)).astype(data.dtype, copy=False)
                 axes = range(data.ndim)
             axes = tuple(a % data.ndim for a in axes)
             result = f(data, axis=axes, keepdims=bool(keepdims))

@@ -105,7 +105,13 @@ def _clipped(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bo
 
 
 def _unbounded(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    return b"Softplus" in attrs.get("activations", ())
+    grown = any(isinstance(o, np.ndarray) and not np.isfinite(o.astype(float)).all() for o in outputs)
+    return grown or b"Softplus" in attrs.get("activations", ())
+
+
+def _in_few_digits(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """States that are rounded after each step of each turn."""
+    return inputs[0].dtype.itemsize == 2
 
 
 def _one_causal_query(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
@@ -163,6 +169,8 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("ort", {"Elu", "Celu", "Selu"}, _subnormal, "Subnormal numbers"),
     ("ort", {"LSTM"}, _clipped, "LSTM: a clip of the cell"),
     ("ort", {"LSTM", "GRU", "RNN"}, _unbounded, "Squares and products out of range"),
+    ("expansion", {"LSTM", "GRU", "RNN"}, _in_few_digits, "A step behind a rounding"),
+    ("ort", {"ReduceL2"}, _subnormal, "Subnormal numbers"),
     ("ort", {"Attention"}, _one_causal_query, "Attention: one query"),
     ("ort", {"Dropout"}, _always, "Dropout: the mask"),
     *((whom, {"ReduceLogSum"}, _cancelling, "A step behind a rounding") for whom in ("ort", "float64", "expansion")),

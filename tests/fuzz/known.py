@@ -85,7 +85,7 @@ def _of_whole_numbers(attrs: dict[str, Any], inputs: list[Any], outputs: list[An
 
 
 def _of_texts(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    return bool(inputs[0].dtype == object and attrs.get("axis", 0) < 0)
+    return bool(inputs[0].dtype == object and inputs[0].ndim > 1)
 
 
 def _policy_from_the_end(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
@@ -160,7 +160,7 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("ort", {"ReduceProd", "ReduceL2", "ReduceSumSquare"}, _extreme, "Squares and products out of range"),
     ("ort", {"Normalizer", "LpNormalization"}, _extreme, "Squares and products out of range"),
     ("ort", {"ReduceLogSum", "ReduceLogSumExp", "Normalizer"}, _of_whole_numbers, "Whole numbers out of range"),
-    ("ort", {"Gather"}, _of_texts, "Gather: texts by an axis from the end"),
+    ("ort", {"Gather"}, _of_texts, "Gather: rows of texts"),
     ("expansion", {"CumProd"}, _extreme, "Squares and products out of range"),
     ("ort", {"ReduceProd"}, _overflowing, "Squares and products out of range"),
     ("ort", {"MatMul", "Gemm"}, _empty, "Products of nothing"),

@@ -110,7 +110,8 @@ def test_a_model_that_takes_one_height_only_is_given_that():
 
 def test_a_dimension_without_a_name_may_be_the_batch():
     def build(op, x, state):
-        return op.Concat(op.Gather(x, np.array([40]), axis=1), op.ReduceSum(op.Squeeze(op.Slice(state, [0], [1]), [0]), [1]), axis=1)
+        summed = op.ReduceSum(op.Squeeze(op.Slice(state, [0], [1]), [0]), [1])
+        return op.Concat(op.Gather(x, np.array([40]), axis=1), summed, axis=1)
 
     graph = graph_of((ir.DataType.FLOAT, [None, None]), (ir.DataType.FLOAT, [2, None, 4]), build=build)
     samples, notes = drawn(graph, 3, 0, None, fitting(graph))

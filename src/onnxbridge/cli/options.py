@@ -57,7 +57,7 @@ def chosen(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class BackendCommand(click.Command):
-    """A command that takes the options of every installed plugin too, as backends' `from_hub` and frontends' `to_hub` declare them."""
+    """A command that takes the options of every installed plugin too, as its `from_hub` or `to_hub` declares them."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)

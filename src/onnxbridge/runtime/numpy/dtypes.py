@@ -38,7 +38,7 @@ def widened(function: F) -> F:
 
     @functools.wraps(function)
     def run(*args: Any, **attrs: Any) -> Any:
-        narrow = getattr(args[0], "dtype", None) if args else None
+        narrow: Any = getattr(args[0], "dtype", None) if args else None
         result = function(*map(wide, args), **attrs)
         if narrow not in NARROW:
             return _settled(result, narrow)

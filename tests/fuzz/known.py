@@ -127,6 +127,18 @@ def _far_below_zero(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]
     return bool((inputs[0].astype(float) < -4).any())
 
 
+def _on_the_border(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A region that has a point on the first or the last element, to within float32's rounding."""
+    if attrs.get("coordinate_transformation_mode") != b"tf_crop_and_resize" or not outputs:
+        return False
+    roi = next(np.asarray(v, np.float64) for v in inputs[1:] if v is not None and v.size == 2 * inputs[0].ndim)
+    for length, n, begin, end in zip(inputs[0].shape, outputs[0].shape, roi, roi[len(roi) // 2 :], strict=False):
+        points = begin * (length - 1) + np.arange(n) * (end - begin) * (length - 1) / max(1, n - 1)
+        if (begin, end) != (0, 1) and (np.minimum(np.abs(points), np.abs(points - length + 1)) < 1e-5 * length).any():
+            return True
+    return False
+
+
 def _always(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return True
 
@@ -141,6 +153,7 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("ort", {"Resize", "GridSample"}, _of_whole_numbers, "Resize, GridSample: whole numbers"),
     ("expansion", {"Resize", "GridSample"}, _of_whole_numbers, "Resize, GridSample: whole numbers"),
     ("ort", {"Resize"}, _same_size, "Resize: a region of the same size"),
+    ("ort", {"Resize"}, _on_the_border, "Resize: a point on the border"),
     ("ort", {"AffineGrid"}, _one_place, "AffineGrid: an axis of one place"),
     ("expansion", {"Resize"}, _nearest, "Resize: a point between two"),
     ("ort", {"LogSoftmax", "Softmax", *REDUCTIONS}, _not_a_number, "Reductions of NaN"),

@@ -62,14 +62,17 @@ def bent(x: Array, ending: Ending, pool: Pool) -> Array:
     return first(y) if inside else y
 
 
-def packed(*weights: Array) -> Array:
-    """Weights (taps, depth, columns) of any strides as panels for the tiles, one after the other."""
+def packed(*weights: Array, slab: int = 0) -> Array:
+    """Weights (taps, depth, columns) of any strides as panels for the tiles, one after the other.
+
+    Those of one tap may be cut into slabs of the depth, each with all panels.
+    """
     pack = loop("convolution", "pack")
     sizes = [w.shape[0] * w.shape[1] * whole(w.shape[2]) for w in weights]
     y = np.empty(sum(sizes), np.float32)
     at = address(y)
     for w, size in zip(weights, sizes, strict=True):
-        pack(address(w), at, *w.shape, *(s // 4 for s in w.strides))
+        pack(address(w), at, *w.shape, *(s // 4 for s in w.strides), slab or max(1, w.shape[1]))
         at += 4 * size
     return y
 
@@ -243,7 +246,7 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
     """The function of (x, what is added) for constant weights (K, N): x (..., K) gives (..., N)."""
     depth, columns = w.shape
     slab = -(-depth // max(1, round(depth / SLAB)))
-    weights = packed(*(w[None, k : k + slab] for k in range(0, depth, slab)))
+    weights = packed(w[None], slab=slab)
     biases, zeros = filled(bias, 1, columns), np.zeros(whole(columns), np.float32)
     where = (address(weights), address(biases), address(zeros))
     run = loop("convolution", "multiply")

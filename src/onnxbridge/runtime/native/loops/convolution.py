@@ -185,28 +185,35 @@ def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, uni
         finish(kind, to, n, wide, columns, a, b)
 
 
-@entry("ppiiiiii")
-@shared("ppiiiiii")
-def pack(source, target, taps, depth, columns, tapstep, step, across):
-    """Weights (taps, depth, columns) at these distances into panels, filled up with zeros."""
+@entry("ppiiiiiii")
+@shared("ppiiiiiii")
+def pack(source, target, taps, depth, columns, tapstep, step, across, slab):
+    """Weights (taps, depth, columns) at these distances into panels, filled up with zeros.
+
+    Slabs of the depth lie behind each other, each with all panels; there is one only where there are several taps. A panel's
+    slabs are written one after the other all the same, since the weights of a column mostly lie close together.
+    """
     y = floats(target)
-    at = 0
+    lines = (columns + LANES - 1) // LANES * LANES
     for j in range(0, columns, PANEL):
         left = columns - j
         wide = PANEL if left > LANES else LANES
         full = min(left, wide)
-        for tap in range(taps):
-            x = floats(source + 4 * (tap * tapstep + j * across))
-            if across == 1:
-                for k in range(depth):
-                    for c in range(full):
-                        y[at + k * wide + c] = x[k * step + c]
-            else:  # in pieces of a cache line along the depth, which is where such weights lie close together
-                for k in range(0, depth, 16):
-                    for c in range(full):
-                        for i in range(k, min(k + 16, depth)):
-                            y[at + i * wide + c] = x[i * step + c * across]
-            for k in range(depth):
-                for c in range(full, wide):
-                    y[at + k * wide + c] = 0.0
-            at += depth * wide
+        for begin in range(0, depth, slab):
+            deep = min(slab, depth - begin)
+            at = begin * lines + j * taps * deep
+            for tap in range(taps):
+                x = floats(source + 4 * (tap * tapstep + begin * step + j * across))
+                if across == 1:
+                    for k in range(deep):
+                        for c in range(full):
+                            y[at + k * wide + c] = x[k * step + c]
+                else:  # in pieces of a cache line along the depth
+                    for k in range(0, deep, 16):
+                        for c in range(full):
+                            for i in range(k, min(k + 16, deep)):
+                                y[at + i * wide + c] = x[i * step + c * across]
+                for k in range(deep):
+                    for c in range(full, wide):
+                        y[at + k * wide + c] = 0.0
+                at += deep * wide

@@ -125,8 +125,8 @@ def attend(query, key, value, mask, target, room, zeros, spec, factor, unit, par
     infinite = _F(np.inf)
     b, h = unit // heads, unit % heads
     held = h // shared
-    pack(key + 4 * (b * s[9] + held * s[10]), keys, 1, depth, columns, 0, s[11], s[12])
-    pack(value + 4 * (b * s[13] + held * s[14]), values, 1, columns, wide, 0, s[15], s[16])
+    pack(key + 4 * (b * s[9] + held * s[10]), keys, 1, depth, columns, 0, s[11], s[12], depth)
+    pack(value + 4 * (b * s[13] + held * s[14]), values, 1, columns, wide, 0, s[15], s[16], columns)
     for start in range(0, rows, block):
         n = min(block, rows - start)
         for r in range(n):

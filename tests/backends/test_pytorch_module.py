@@ -302,3 +302,15 @@ def test_a_size_that_the_model_asks_for_is_not_the_one_that_is_saved(tmp_path):
         assert torch.equal(loaded(given), module(given))
     with pytest.raises(Exception, match=r"(?i)guard|constraint|violated|!= 3|size"):
         loaded(torch.randn(2, 3))
+
+
+def test_a_batch_that_comes_second_is_saved(tmp_path):
+    """Nothing tells that the state's second size is the batch: neither a name nor its place."""
+    op = Builder()
+    x, state = op.input("x", ir.DataType.FLOAT, [None, None]), op.input("state", ir.DataType.FLOAT, [2, None, 4])
+    rows = op.ReduceSum(x, [1], keepdims=1)
+    y = op.Concat(op.Squeeze(op.Slice(state, [0], [1], [0]), [0]), rows, axis=1)
+    module, loaded = saved(op.model([x, state], [op.output(y, "y")]), tmp_path)
+    for count, steps in ((3, 7), (5, 64)):
+        given = torch.randn(count, steps), torch.randn(2, count, 4)
+        assert torch.equal(loaded(*given), module(*given))

@@ -7,7 +7,7 @@ single height, and a dimension without a name may have to be as large as another
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -17,6 +17,8 @@ from onnxbridge.runtime.inputs import LEAST, Bounds, samples_for
 Feeds = dict[str, Any]
 BOTH, ONE, NOTHING, FAILS = 3, 2, 1, 0
 """How well samples do: of both sizes the model computes something, of one, of none, or it fails."""
+BATCHES = (2, 1)
+"""What to try as the size of a batch; that of 1 is for models that take no other."""
 _MANY = 3
 
 
@@ -28,8 +30,8 @@ def drawn(
     `fit` tells how the model takes a sample: 2 if it computes something, 1 if nothing, 0 if it fails.
     """
     best, found = -1, samples_for(graph, samples, seed, bounds)
-    for short in _shorts(graph):
-        for batch, least in itertools.product((2, 1), LEAST):
+    for short in shorts({v.name or "": [d if isinstance(d, int) else d.value for d in v.shape or ()] for v in graph.inputs}):
+        for batch, least in itertools.product(BATCHES, LEAST):
             feeds = samples_for(graph, samples, seed, bounds, least, batch, short)
             fits = [fit(feed) for feed in feeds[:2]]
             how = BOTH if min(fits) == 2 else ONE if max(fits) == 2 else max(fits)
@@ -50,13 +52,16 @@ def dynamic(graph: ir.Graph) -> bool:
     return any(not isinstance(d, int) for v in graph.inputs for d in v.shape or ())
 
 
-def _shorts(graph: ir.Graph) -> Iterator[frozenset[str]]:
-    """Dynamic dimensions past the first that may be as short as a batch is: at first none, then some, then all."""
-    named = {d.value for v in graph.inputs for d in (v.shape or ())[:1] if not isinstance(d, int)}
+def shorts(inputs: Mapping[str, Sequence[int | str | None]]) -> Iterator[frozenset[str]]:
+    """Dynamic dimensions past the first that may be as short as a batch is: at first none, then some, then all.
+
+    Those without a name are called by their input and axis, as in "state.1".
+    """
+    firsts = {d for dims in inputs.values() for d in dims[:1] if isinstance(d, str)}
     keys: Sequence[str] = list(dict.fromkeys(
-        d.value or f"{v.name}.{axis}"
-        for v in graph.inputs for axis, d in enumerate(v.shape or ())
-        if axis and not isinstance(d, int) and (d.value is None or d.value not in named)
+        d or f"{name}.{axis}"
+        for name, dims in inputs.items() for axis, d in enumerate(dims)
+        if axis and not isinstance(d, int) and (d is None or d not in firsts)
     ))  # fmt: skip
     yield frozenset()
     for count in range(1, len(keys) + 1) if len(keys) <= _MANY else (1, len(keys)):

@@ -16,6 +16,7 @@ import torch
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.errors import ConversionError, Problem, Source
 from onnxbridge.frameworks import quiet
+from onnxbridge.runtime.drawing import BATCHES, shorts
 from onnxbridge.runtime.inputs import LEAST
 from onnxbridge.whole_layers import whole_layers
 
@@ -86,24 +87,29 @@ def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], 
     """
     grows = any(not isinstance(d, int) for _, dims in artifact.input_types for d in dims or ())
     empty, found = [], False
-    for batch in (LEAST[0], 1):
-        for least in LEAST if grows else LEAST[:1]:
-            examples, dynamic = _examples(artifact, least, batch)
-            made = _computes(artifact, examples)
-            if made:
-                found = True
-                yield examples, dynamic, batch
-            elif made is not None:
-                empty.append((examples, dynamic, batch))
-        if found:
-            return
+    inputs = {name: dims or () for name, (_, dims) in zip(artifact.input_names, artifact.input_types, strict=True)}
+    for short in shorts(inputs):
+        for batch in BATCHES:
+            for least in LEAST if grows else LEAST[:1]:
+                examples, dynamic = _examples(artifact, least, batch, short)
+                made = _computes(artifact, examples)
+                if made:
+                    found = True
+                    yield examples, dynamic, batch
+                elif made is not None:
+                    empty.append((examples, dynamic, batch))
+            if found:
+                return
     yield from empty
 
 
-def _examples(artifact: Any, least: int, batch: int = LEAST[0]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _examples(
+    artifact: Any, least: int, batch: int = BATCHES[0], short: frozenset[str] = frozenset()
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Inputs of zeros, each dynamic size its own, those past the first at least `least`; and what torch.export is told.
 
-    A dynamic size that comes first is at least `batch`; a batch of 1 stays one.
+    A dynamic size that comes first is at least `batch`; a batch of 1 stays one. Where others are named in `short`, they and the
+    first ones are all as large as the batch.
     """
     examples, dynamic = [], []
     found: dict[str, Any] = {}
@@ -117,9 +123,10 @@ def _examples(artifact: Any, least: int, batch: int = LEAST[0]) -> tuple[tuple[A
             if isinstance(d, int):
                 sizes.append(d)
                 continue
-            key = d or f"{name}_{axis}"
+            key = d or f"{name}.{axis}"
             if key not in found:
-                size = least + step * len(found) if axis else 1 if batch == 1 else batch + len(found)
+                of_batch = batch if batch == 1 or short else batch + len(found)
+                size = least + step * len(found) if axis and key not in short else of_batch
                 found[key] = (torch.export.Dim.DYNAMIC if size > 1 else torch.export.Dim.STATIC, size)
             axes[axis], size = found[key]
             sizes.append(size)

@@ -69,6 +69,41 @@ def test_verified_with_it():
     assert report.passed and [o.name for o in report.outputs] == ["output", "kept.next"]
 
 
+class Router(nn.Module):
+    """Both results of one operator are read after one of them has been written, whole or through a view."""
+
+    def forward(self, x):
+        values, places = x.topk(2)
+        values /= values.sum(-1, keepdim=True)
+        ordered, order = values.sort(descending=True)
+        column = ordered[:, 0]
+        column.add_(1)
+        back = torch.empty_like(order)
+        back[:, :1] = order[:, 1:]
+        back[:, 1:] = order[:, :1]
+        return values, places + 1, ordered, order, column, back
+
+
+def test_results_of_one_operator_are_in_memory_of_their_own(monkeypatch):
+    """Which spares the second trace of PyTorch's functionalisation."""
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", None)
+    agrees(Router(), (torch.rand(3, 4),), {"x": {0: "n"}}, [(torch.rand(5, 4),)])
+
+
+class Parts(nn.Module):
+    """The parts that chunks are, which do lie in one memory."""
+
+    def forward(self, x):
+        whole = x * 2
+        first, second = whole.chunk(2, 1)
+        first.add_(second)
+        return whole, first, second
+
+
+def test_parts_of_one_tensor_share_its_memory():
+    agrees(Parts(), (torch.randn(3, 4),))
+
+
 class Trains(nn.Module):
     """Running statistics in the caller's hands, which PyTorch's schema does not say are written."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 from onnxbridge import frameworks
@@ -50,6 +51,24 @@ def aliased(target: Any) -> tuple[int, ...] | None:
     return tuple(i for i, a in enumerate(schema.arguments) if a.alias_info is not None)
 
 
+@functools.cache
+def _makes_each(target: Any) -> bool:
+    """Whether an operator returns several tensors, each in memory of its own; composite ones may say so and return views."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or len(schema.returns) < 2 or any(str(r.type) != "Tensor" for r in schema.returns):
+        return False
+    implicit = frameworks.torch()._C.DispatchKey.CompositeImplicitAutograd
+    return aliased(target) == () and not target.has_kernel_for_dispatch_key(implicit)
+
+
+def sole(node: Any) -> bool:
+    """Whether a node takes one result of an operator that returns several, and shares its memory with no other node."""
+    if node.op != "call_function" or node.target is not operator.getitem or not _makes_each(node.args[0].target):
+        return False
+    source, index = node.args
+    return not any(n is not node and n.target is operator.getitem and n.args[1] == index for n in source.users)
+
+
 def needs_functionalisation(graph: Any) -> bool:
     """Whether an in-place write is seen through another tensor afterwards (a view, a buffer): renaming is not enough then."""
     order = {node: i for i, node in enumerate(graph.nodes)}
@@ -64,7 +83,9 @@ def needs_functionalisation(graph: Any) -> bool:
         if node.op == "call_function":
             sources = [a for a in node.all_input_nodes if a in group]
             places = aliased(node.target)
-            if places is not None:
+            if sole(node):
+                sources = []
+            elif places is not None:
                 sources = [s for s in sources if any(_holds(node.args[i], s) for i in places if i < len(node.args))]
             if len({group[s] for s in sources}) > 1 and _writes(node.target):
                 return True

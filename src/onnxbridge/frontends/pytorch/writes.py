@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.aliasing import aliased, functional
+from onnxbridge.frontends.pytorch.aliasing import aliased, functional, sole
 
 Put = Callable[[Any, Any, Any], Any]
 
@@ -101,7 +101,7 @@ def _groups(graph: Any) -> tuple[dict[Any, _Group], dict[Any, Any]] | None:
 
 def _shared(node: Any) -> list[Any]:
     """The inputs whose memory a node's result may share."""
-    places = aliased(node.target)
+    places = () if sole(node) else aliased(node.target)
     if places is None:
         return list(node.all_input_nodes)
     inside = (node.args[i] for i in places if i < len(node.args))

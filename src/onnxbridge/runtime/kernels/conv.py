@@ -22,8 +22,8 @@ def conv(
     out = out_sizes(x.shape[2:], kernel, strides, pads, dilations)
     x = pad(x, pads)
     if math.prod(kernel) == 1:
-        met: Any = (..., *(slice(0, (n - 1) * s + 1, s) for n, s in zip(out, strides, strict=True)))
-        cols = x[met].reshape(batch, groups, channels // groups, -1)
+        met: Any = (..., *(slice(0, n * s, s) for n, s in zip(out, strides, strict=True)))
+        cols = x[met].reshape(batch, groups, channels // groups, math.prod(out))
         y: Array = np.matmul(w.reshape(groups, maps // groups, -1), cols)
     elif channels == groups:
         y = _depthwise(x, w, out, strides, dilations)
@@ -64,8 +64,9 @@ def _unfolded(x: Array, w: Array, out: Ints, strides: Ints, dilations: Ints, gro
     y: Array = np.empty((batch, groups, maps // groups, out[0], row), np.result_type(x, w))
     for n in range(batch):
         for top in range(0, out[0], slab):
-            cols = view[n, :, top : top + slab].transpose(order).reshape(groups, depth, -1)
-            y[n, :, :, top : top + slab] = np.matmul(weight, cols).reshape(groups, maps // groups, -1, row)
+            high = min(slab, out[0] - top)
+            cols = view[n, :, top : top + high].transpose(order).reshape(groups, depth, high * row)
+            y[n, :, :, top : top + high] = np.matmul(weight, cols).reshape(groups, maps // groups, high, row)
     return y
 
 
@@ -88,7 +89,7 @@ def conv_transpose(
     batch, channels, sizes = x.shape[0], x.shape[1], x.shape[2:]
     maps, kernel = w.shape[1] * groups, w.shape[2:]
     weight = w.reshape(groups, channels // groups, -1).swapaxes(1, 2)
-    cols = np.matmul(weight, x.reshape(batch, groups, channels // groups, -1))
+    cols = np.matmul(weight, x.reshape(batch, groups, channels // groups, math.prod(sizes)))
     cols = cols.reshape(batch, maps, math.prod(kernel), *sizes)
     full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(sizes, strides, kernel, dilations, strict=True)]
     y: Array = np.zeros((batch, maps, *full), cols.dtype)

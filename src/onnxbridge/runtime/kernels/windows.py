@@ -62,7 +62,7 @@ def shifts(x: Array, kernel: Ints, out: Ints, strides: Ints, dilations: Ints) ->
     """For each position of the kernel, the view of (padded) x that this position meets: shape (..., *out)."""
     for position in itertools.product(*map(range, kernel)):
         start = [p * d for p, d in zip(position, dilations, strict=True)]
-        cut: Any = (..., *(slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(start, out, strides, strict=True)))
+        cut: Any = (..., *(slice(b, b + n * s, s) for b, n, s in zip(start, out, strides, strict=True)))
         yield position, x[cut]
 
 

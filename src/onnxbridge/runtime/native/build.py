@@ -38,7 +38,9 @@ class Loop:
         self._pack = struct.Struct("=" + "".join(_KINDS[kind] for kind in signature if kind != "u")).pack
 
     def __call__(self, *values: Any, units: int = 1) -> None:
-        """Run every piece of the work, and note the call where a run is being recorded."""
+        """Run every piece of the work, if there is any, and note the call where a run is being recorded."""
+        if units == 0:
+            return
         packed = self._pack(*values)
         if units == 1 or drive.threads() == 1:
             drive.pieces()(self.address, packed, units)

@@ -24,8 +24,10 @@ def cut(rows: int, columns: int, panel: int, work: int, block: int, tall: int) -
     """A product's pieces: rows of each, columns cut into so many, columns of each, and the number of pieces.
 
     `work` is in multiplications, `block` the most rows for the cache, `panel` and `tall` what a tile has. For few rows it is
-    reading the weights that takes the time.
+    reading the weights that takes the time. No rows make no pieces: a place among them would be a division by zero.
     """
+    if rows == 0:
+        return block, 1, columns, 0
     work *= max(1, _READ // max(1, rows))
     pieces = min(_EACH * threads(), work // _WORTH) if threads() > 1 else 1
     blocks = max(1, -(-rows // block))

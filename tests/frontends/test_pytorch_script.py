@@ -177,3 +177,25 @@ def test_from_the_command_line(tmp_path):
     assert "PASSED" in result.output and (tmp_path / "net.onnx").exists()
     result = CliRunner().invoke(group, [*asked[:2], "--to", "onnx", "--inputs", "x:float32[n,32]"])
     assert isinstance(result.exception, UsageError) and "rate" in str(result.exception)
+
+
+class Chooses(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x + 1
+        return x * 2
+
+
+class ChoosesByPython(nn.Module):
+    def forward(self, x):
+        return {True: x + 1, False: x * 2}[bool(eval("x.sum() > 0"))]
+
+
+def test_scripting_is_advised_where_it_helps():
+    x = torch.ones(3)
+    with pytest.raises(UsageError, match="cannot trace Chooses: .*give torch.jit.script of the module"):
+        converted(Chooses(), (x,))
+    agrees(torch.jit.script(Chooses()), (x,), None, [(-x,)])
+    with pytest.raises(UsageError, match="cannot trace ChoosesByPython") as refused:
+        converted(ChoosesByPython(), (x,))
+    assert "torch.jit.script" not in str(refused.value)

@@ -215,10 +215,21 @@ def _export(module: Any, given: Example) -> Any:
                     return trace(strict=False)
             with contextlib.suppress(Exception):
                 return trace(strict=True)
-            text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            more = _asks_for_size(error) and not script.is_scripted(module)
-            way = "; give torch.jit.script of the module, which keeps choices that depend on data" if more else ""
-            raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}{way}") from error
+            failure = error
+    text = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
+    helps = _asks_for_size(failure) and not script.is_scripted(module) and _traced_as_script(module, given)
+    way = "; give torch.jit.script of the module, which keeps choices that depend on data" if helps else ""
+    raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}{way}") from failure
+
+
+def _traced_as_script(module: Any, given: Example) -> bool:
+    """Whether a module that cannot be traced as it is can be as TorchScript."""
+    with contextlib.suppress(Exception):
+        with quiet(), evaluating(module):
+            scripted = script.traceable(frameworks.torch().jit.script(module))
+        _export(scripted, given)
+        return True
+    return False
 
 
 def _asks_for_size(error: Exception) -> bool:

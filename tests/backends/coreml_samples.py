@@ -457,6 +457,7 @@ CONTROL = {
     "If": [
         lambda op, t: _if(op, t(np.array(True)), t(f(3))),
         lambda op, t: _if(op, t(np.array(False)), t(f(3))),
+        lambda op, t: _if_of_sizes(op, t(np.array(False)), t(f(3))),
         lambda op, t: _if_of_sequences(op, t(np.array(True)), t(f(3)), t(f(3))),
     ],
     "Loop": [
@@ -481,6 +482,12 @@ def _scan(op, start, rows, **attrs):
     for result in results:
         result.type = ir.TensorType(ir.DataType.FLOAT)
     return results
+
+
+def _if_of_sizes(op, cond, x):
+    """The first branch fixes the size, the second leaves it to the running model, where it is another one."""
+    picked = lambda: op.Cast(op.Squeeze(op.NonZero(op.Greater(x, op.ReduceMin(x))), [0]), to=ir.DataType.FLOAT)  # noqa: E731
+    return op.Relu(op.If(cond, then_branch=lambda: op.Neg(x), else_branch=picked))
 
 
 def _if_of_sequences(op, cond, x, y):

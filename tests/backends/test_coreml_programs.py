@@ -155,6 +155,35 @@ def test_sequences_of_a_length_that_only_the_running_model_knows(write, dtype, r
         backend.from_hub(model(write, ("x", ir.DataType.FLOAT, [3]), ("n", dtype, [])))
 
 
+def _growing(op, x, count):
+    def body(trip, going, state):
+        new = op.Concat(state, x, axis=0)
+        return [going, new, new]
+
+    return op.Loop(count, True, x, body=body, outputs=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("write", "dtype", "reason"),
+    [
+        (
+            lambda op, x, c: op.If(c, then_branch=lambda: op.Neg(x), else_branch=lambda: op.Concat(x, x, axis=0)),
+            ir.DataType.BOOL,
+            r"shapes \[3\] and \[6\]",
+        ),
+        (
+            lambda op, x, c: op.If(c, then_branch=lambda: op.Neg(x), else_branch=lambda: op.Unsqueeze(x, [0])),
+            ir.DataType.BOOL,
+            r"shapes \[3\] and \[1, 3\]",
+        ),
+        (_growing, ir.DataType.INT64, "change from trip to trip"),
+    ],
+)
+def test_control_flow_whose_results_have_no_one_shape(write, dtype, reason):
+    with pytest.raises(ConversionError, match=reason):
+        backend.from_hub(model(write, ("x", FLOAT, [3]), ("n", dtype, [])))
+
+
 def test_every_problem_is_reported_at_once():
     def write(op, x, s):
         return op.ImageDecoder(op.Cast(x, to=ir.DataType.UINT8)), op.Identity(s)

@@ -3,6 +3,7 @@
 import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
+from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import fixed, size
@@ -34,22 +35,52 @@ def _gathered(made, lengths):
     return tuple(next(rest) if n is None else [next(rest) for _ in range(n)] for n in lengths)
 
 
-@rule("If", limits="sequences out of both branches are of one length")
+@rule("If", limits="both branches give tensors of one rank and size, and sequences of one length")
 def if_(cond, *, then_branch, else_branch):
+    """Core ML gives the results the first branch's type: where only that branch fixes a size, the other one is written first."""
     if cond.val is not None:
         return then_branch() if bool(np.asarray(cond.val).reshape(())) else else_branch()
+    pred = _scalar(cond)
+    made, wider = _cond(pred, then_branch, else_branch)
+    if not wider:
+        return made
+    made, wider = _cond(mb.logical_not(x=pred), else_branch, then_branch)
+    if wider:
+        raise Unsupported("each branch fixes a size that the other leaves to the running model",
+                          "give both branches results of the same sizes, or make the condition a constant")  # fmt: skip
+    return made
+
+
+def _cond(pred, first, second):
+    """The results, and whether one of them has a size that is fixed in the first branch and unknown in the second."""
     seen = []
 
     def written(branch):
         values = branch()
-        seen.append(_lengths(values))
-        if seen[0] != seen[-1]:
-            then, other = (", ".join(str(n) for n in lengths if n is not None) or "no" for lengths in seen)
-            raise Unsupported(f"a sequence of {then} elements out of one branch, of {other} out of the other", "give as many")
-        return _kept(values)
+        kept = _kept(values)
+        seen.append((_lengths(values), [tuple(v.shape) for v in kept]))
+        if len(seen) == 2:
+            _agree(*seen)
+        return kept
 
-    made = mb.cond(pred=_scalar(cond), _true_fn=lambda: written(then_branch), _false_fn=lambda: written(else_branch))
-    return _gathered(made if isinstance(made, (tuple, list)) else [made], seen[0])
+    made = mb.cond(pred=pred, _true_fn=lambda: written(first), _false_fn=lambda: written(second))
+    (lengths, sizes), (_, others) = seen
+    wider = any(is_symbolic(b) and not is_symbolic(a) for shape, other in zip(sizes, others, strict=True)
+                for a, b in zip(shape, other, strict=True))  # fmt: skip
+    return _gathered(made if isinstance(made, (tuple, list)) else [made], lengths), wider
+
+
+def _agree(first, second):
+    """Refuses branches whose results no single type holds."""
+    if first[0] != second[0]:
+        one, other = (", ".join(str(n) for n in lengths if n is not None) or "no" for lengths, _ in (first, second))
+        raise Unsupported(f"a sequence of {one} elements out of one branch, of {other} out of the other", "give as many")
+    for one, other in zip(first[1], second[1], strict=True):
+        clash = any(a != b and not is_symbolic(a) and not is_symbolic(b) for a, b in zip(one, other, strict=False))
+        if clash or len(one) != len(other):
+            shapes = " and ".join(f"[{', '.join('?' if is_symbolic(n) else str(n) for n in shape)}]" for shape in (one, other))
+            raise Unsupported(f"its branches give results of shapes {shapes}, and Core ML's cond has one rank and size for both",
+                              "reshape both to one shape, or make an initializer of the input that decides it")  # fmt: skip
 
 
 def _stacked(values, axis=0):
@@ -122,6 +153,9 @@ def _while(M, cond, v_initial, body):
         carried, held = rest[: len(states)], rest[len(states) :]
         flag, *results = body(trip, going, *carried)
         new, made = results[: len(states)], results[len(states) :]
+        if any(tuple(v.shape) != tuple(p.shape) for v, p in zip(made, probe, strict=True)):
+            raise Unsupported("stacks results whose size depends on what the loop carries, which may change from trip to trip",
+                              f"carry values of fixed sizes, or give a constant number of trips, {UNROLLED} at most")  # fmt: skip
         held = [
             mb.list_write(ls=ls, index=trip, value=v if v.rank else mb.expand_dims(x=v, axes=[0]))
             for ls, v in zip(held, made, strict=True)

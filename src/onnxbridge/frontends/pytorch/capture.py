@@ -217,8 +217,11 @@ def _export(module: Any, given: Example) -> Any:
                 return trace(strict=True)
             failure = error
     text = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
-    helps = _asks_for_size(failure) and not script.is_scripted(module) and _traced_as_script(module, given)
-    way = "; give torch.jit.script of the module, which keeps choices that depend on data" if helps else ""
+    way = ""
+    if _asks_for_size(failure):
+        way = "; Python code asks for what only data decides: write that part with torch's operators (masks, torch.cond)"
+        if not script.is_scripted(module) and _traced_as_script(module, given):
+            way = "; give torch.jit.script of the module, which keeps choices that depend on data"
     raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}{way}") from failure
 
 

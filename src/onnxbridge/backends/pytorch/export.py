@@ -21,10 +21,10 @@ from onnxbridge.runtime.inputs import LEAST
 from onnxbridge.whole_layers import whole_layers
 
 
-def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """The module on the given inputs, by the hub's names."""
+def run(artifact: Any, feeds: Mapping[str, Any], module: Any = None) -> dict[str, np.ndarray[Any, Any]]:
+    """The module, or what was written of it, on the given inputs, by the hub's names."""
     with quiet(), torch.no_grad():  # torch.fx prints where a graph fails, beside raising it
-        results = artifact(*[_in(feeds.get(name)) for name in artifact.input_names])
+        results = (module or artifact)(*[_in(feeds.get(name)) for name in artifact.input_names])
     results = results if isinstance(results, tuple) else (results,)
     return {
         name: _out(r, dtype)

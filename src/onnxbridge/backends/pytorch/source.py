@@ -12,6 +12,7 @@ import math
 import operator
 import re
 import struct
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,20 @@ def save(artifact: fx.GraphModule, path: Path) -> list[Path]:
     code.write_text(text, encoding="ascii")
     weights.write_bytes(body)
     return [code, weights]
+
+
+def loaded(artifact: fx.GraphModule) -> nn.Module:
+    """The module that the written files give: what is verified is what a user gets.
+
+    Raises:
+        ConversionError: where the module uses something that is not written as text.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        code, _ = save(artifact, Path(folder, "net.py"))
+        found: dict[str, Any] = {"__name__": "net", "__file__": str(code)}
+        exec(compile(code.read_text(encoding="ascii"), str(code), "exec"), found)
+        module: nn.Module = found["load"]()
+    return module
 
 
 def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:
@@ -139,7 +154,7 @@ class _Writer:
         layers: dict[str, tuple[type[nn.Module], dict[str, Any]]] = self.artifact.meta["layers"]
         seen: dict[int, str] = {}
         done: list[str] = []
-        for path, module in self.artifact.named_modules(remove_duplicate=False):
+        for path, module in self._modules("", self.artifact):
             if any(path.startswith(f"{d}.") for d in done) or isinstance(module, fx.GraphModule) and path:
                 continue
             if path in layers:
@@ -158,6 +173,13 @@ class _Writer:
                     self.stored[full] = tensor
                 if path not in layers:
                     yield self._holder(full, module, name, tensor, literal)
+
+    def _modules(self, path: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+        """A module and those in it; what is in a list by its place there, whatever the order in which it came to be."""
+        yield path, module
+        within = [(name, child) for name, child in module._modules.items() if child is not None]
+        for name, child in sorted(within, key=lambda m: int(m[0])) if path in self.lists else within:
+            yield from self._modules(f"{path}.{name}" if path else name, child)
 
     def _holder(self, full: str, module: nn.Module, name: str, tensor: torch.Tensor, literal: str | None) -> str:
         value = literal or f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"

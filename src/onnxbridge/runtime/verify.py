@@ -98,6 +98,7 @@ def verify_sides(
         rtol, atol: override the derived tolerance, one number or one for each output.
     """
     start = time.perf_counter()
+    progress("drawing samples" if feeds is None else "verifying")
     given = feeds is not None
     units = [side.unit for side in (reference, candidate) if side.unit]
     measured = Rounding(model, max(units) if units else None)

@@ -38,6 +38,8 @@ def test_an_unknown_name_lists_what_there_is():
 
 
 def test_a_source_that_nobody_takes(tmp_path):
+    with pytest.raises(UsageError, match="takes net.pth with module:factory: a second file holds the weights .* comes after it"):
+        plugins.frontend_for(("net.pth", "module:factory"))
     with pytest.raises(UsageError, match="no frontend takes a builtins.dict"):
         plugins.frontend_for({})
 

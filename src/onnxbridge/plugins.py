@@ -199,6 +199,11 @@ def frontend_for(source: Any) -> Frontend:
         from onnxbridge.hub.recognise import recognise, wrong_kind
 
         raise wrong_kind(source, recognise(source), "a model that an installed frontend takes")
+    if isinstance(source, tuple) and all(isinstance(part, (str, os.PathLike)) for part in source):
+        raise UsageError(
+            f"no frontend takes {' with '.join(map(str, source))}: a second file holds the weights of net-symbol.json or of "
+            "module:factory, and comes after it"
+        )
     raise UsageError(
         f"no frontend takes a {type(source).__module__}.{type(source).__qualname__}; "
         f"name one with frontend=... ({', '.join(installed('frontend'))})"

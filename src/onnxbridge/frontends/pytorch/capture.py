@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import logging
 import os
 import re
 import sys
@@ -23,6 +22,7 @@ from onnxbridge.frontends.pytorch.examples import Example, example
 from onnxbridge.frontends.pytorch.packed import packed_sequences
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
+from onnxbridge.hushed import hushed
 from onnxbridge.whole_layers import whole_layers
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -69,7 +69,11 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
         _check_inputs(opened, inputs)
         return Captured(_functional(opened, own=False), _by_place(opened))
     if inputs is None and _required(opened):
-        raise UsageError(f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(_required(opened))}")
+        names = _required(opened)
+        raise UsageError(
+            f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(names)}; "
+            f'give tensors, or text such as "{names[0]}:float32[N,3,224,224]" (--inputs, once for each), where a name is a dynamic size'
+        )
     given = example(opened, inputs, dynamic)
     naming.remember_path(source, opened)
     if script_quantized.is_converted(opened):
@@ -283,18 +287,6 @@ def evaluating(module: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without PyTorch's warnings and log lines."""
-    logger = logging.getLogger("torch")
-    level, handlers = logger.level, logger.disabled
-    noisy = [logging.getLogger(n) for n in list(logging.root.manager.loggerDict) if n.startswith("torch.")]
-    levels = [n.disabled for n in noisy]
-    try:
-        logger.disabled = True
-        for n in noisy:
-            n.disabled = True
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.level, logger.disabled = level, handlers
-        for n, was in zip(noisy, levels, strict=True):
-            n.disabled = was
+    with hushed("torch"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -72,7 +72,7 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
         names = _required(opened)
         raise UsageError(
             f"{type(opened).__name__} needs example inputs: its forward takes {', '.join(names)}; "
-            f'give tensors, or text such as "{names[0]}:float32[N,3,224,224]" (--inputs, once for each), where a name is a dynamic size'
+            f'give tensors, or text such as "{names[0]}:float32[N,3,224,224]" (--inputs), where a name is a dynamic size'
         )
     given = example(opened, inputs, dynamic)
     naming.remember_path(source, opened)

@@ -69,6 +69,29 @@ def test_the_tolerance_grows_with_what_rounding_explains():
     assert 1e-7 < calm < 1e-5 and chaotic > 3 * calm
 
 
+def attention_scores(masked, added):
+    """Scores of which some stand for minus infinity, put in their places or added to them."""
+    op = Builder()
+    x = op.input("x", FLOAT, [8, 16])
+    weight = (np.random.default_rng(0).standard_normal((16, 8)) / 4).astype(np.float32)
+    mask = np.triu(np.ones((8, 8), bool), 1)
+    scores = op.MatMul(x, weight)
+    shown = op.Add(scores, np.where(mask, masked, 0).astype(np.float32)) if added else op.Where(mask, np.float32(masked), scores)
+    return op.model([x], [op.output(shown, "y")])
+
+
+@pytest.mark.parametrize("masked", [-1e9, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("added", [False, True])
+def test_what_stands_for_infinity_does_not_hide_errors_elsewhere(masked, added):
+    model = attention_scores(masked, added)
+    wide = side(model, "float64", lambda name, v: v.astype(np.float32), precision="float64")
+    report = verify_sides(model, side(model), wide)
+    assert report.passed and 0 < report.outputs[0].tolerance.atol < 1e-4
+    wrong = side(model, change=lambda name, v: v + np.float32(1e-3) * (v > -100))
+    assert not verify_sides(model, side(model), wrong).passed
+    assert not verify_sides(model, side(model), side(model, change=lambda name, v: np.where(v < -100, v / 2, v))).passed
+
+
 def test_given_tolerances_win():
     model = network()
     off = side(model, change=lambda n, v: v + np.float32(1e-3) if n == "y" else v)

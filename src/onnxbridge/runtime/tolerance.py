@@ -39,6 +39,9 @@ RUNS = 3
 # An element jumps if it moves this many times as far as a tenth of those that move, in the run that moved them least, and by such
 # parts of itself and of the largest.
 JUMP, OF_ITSELF, OF_LARGEST = 32, 1 / 32, 1 / 256
+# Elements this many times as large as 1 and as all others stand for infinity, as those of an attention mask do: float32 has 24
+# bits, so in a sum with them next to nothing of the others would be left. Each kind has a tolerance of its own.
+MASKED = 2.0**20
 # Where one in a hundred hangs on rounding, more than this share is not rounding, unless twice as many as were measured are.
 FEW = 0.1
 # What a chain of exact operators may lose, such as one last division rounded another way.
@@ -61,11 +64,13 @@ _FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
 @dataclass(frozen=True)
 class _Noise:
     """What was measured of one output: how far its elements moved, its largest magnitude, and the share that jumped or, of whole
-    numbers, that moved at all. `resized` says that its size hangs on rounding."""
+    numbers, that moved at all; of those that stand for infinity, how far they moved for their size. `resized` says that the
+    output's size hangs on rounding."""
 
     apart: float = 0.0
     scale: float = 0.0
     share: float = 0.0
+    masked: float = 0.0
     resized: bool = False
 
     def joined(self, other: _Noise) -> _Noise:
@@ -170,7 +175,7 @@ class Rounding:
         apart = max(ORDERS * fine.apart, PLACES * rough.apart)
         if self._coded:
             apart = SIDES * max(fine.apart, rough.apart)
-        return Tolerance(apart + last * scale, last, share, origin="derived")
+        return Tolerance(apart + last * scale, max(last, ORDERS * fine.masked, PLACES * rough.masked), share, origin="derived")
 
 
 def _makes_codes(node: ir.Node) -> bool:
@@ -222,6 +227,12 @@ def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:
     a = a.astype(np.float64).reshape(-1)
     with np.errstate(invalid="ignore"):
         apart = [np.abs(a - run.astype(np.float64).reshape(-1)) for run in runs]
+    masked = _masked(np.abs(a))
+    for d in apart:
+        with np.errstate(invalid="ignore"):
+            relative = d[masked] / np.abs(a[masked])
+        found = found.joined(_Noise(masked=float(relative[np.isfinite(relative)].max(initial=0.0))))
+    a, apart = a[~masked], [d[~masked] for d in apart]
     scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
     found = found.joined(_Noise(scale=scale))
     places = [np.flatnonzero(np.isfinite(d) & (d > 0)) for d in apart]
@@ -229,5 +240,12 @@ def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:
     for d, at in zip(apart, places, strict=True):
         moved = d[at]
         jumps = (moved > JUMP * usual) & (moved > OF_ITSELF * np.abs(a[at])) & (moved > OF_LARGEST * scale) & (not whole)
-        found = found.joined(_Noise(float(moved[~jumps].max(initial=0.0)), scale, float(jumps.sum()) / a.size))
+        found = found.joined(_Noise(float(moved[~jumps].max(initial=0.0)), scale, float(jumps.sum()) / masked.size))
     return found
+
+
+def _masked(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which elements stand for infinity."""
+    ordered = np.unique(sizes[np.isfinite(sizes)])
+    beyond = np.flatnonzero(ordered[1:] >= MASKED * np.maximum(ordered[:-1], 1.0))
+    return sizes >= ordered[beyond[0] + 1] if beyond.size else np.zeros(sizes.shape, bool)

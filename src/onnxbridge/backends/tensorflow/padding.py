@@ -8,32 +8,16 @@ from typing import Any
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, size
+from onnxbridge.hub.padding import Pads, explicit
 
 
 def larger(a: Any, b: Any) -> Any:
     return max(a, b) if is_fixed(a, b) else tf.maximum(a, b)
 
 
-def same_pads(totals: Sequence[Any], upper: bool) -> tuple[list[Any], list[Any]]:
-    """Padding in two halves; of an odd one the rest goes behind for `upper`, otherwise in front."""
-    less = [t // 2 for t in totals]
-    more = [t - half for t, half in zip(totals, less, strict=True)]
-    return (less, more) if upper else (more, less)
-
-
-def pads_of(
-    auto_pad: str, pads: Any, sizes: Sequence[Any], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[list[Any], list[Any]]:
+def pads_of(auto_pad: str, pads: Any, sizes: Sequence[Any], kernel: Any, strides: Any, dilations: Any) -> Pads:
     """The padding before and after each spatial dimension."""
-    count = len(kernel)
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [
-            larger((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-            for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
-        ]
-        return same_pads(totals, auto_pad == "SAME_UPPER")
-    given = pads if pads and auto_pad != "VALID" else (0,) * (2 * count)
-    return list(given[:count]), list(given[count:])
+    return explicit(auto_pad, pads, sizes, kernel, strides, dilations, larger)
 
 
 def padded(x: Any, before: Sequence[Any], after: Sequence[Any], value: Any = 0, start: int = 2) -> Any:

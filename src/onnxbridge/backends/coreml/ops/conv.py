@@ -3,10 +3,11 @@
 from coremltools.converters.mil import Builder as mb
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.padding import explicit, extent, flat
+from onnxbridge.backends.coreml.padding import extent, flat, pads_of
 from onnxbridge.backends.coreml.sizes import fixed, numbers
 from onnxbridge.backends.coreml.types import like
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.padding import halves
 
 
 def _spatial(X):
@@ -25,7 +26,7 @@ def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_sha
     dilations, strides = dilations or (1,) * space, strides or (1,) * space
     if W.val is None and max(dilations) > 1:
         raise Unsupported("dilation with weights that are computed", "make the weights constant")
-    pads = explicit(auto_pad, pads, X, numbers(W, "the kernel")[2:], strides, dilations)
+    pads = pads_of(auto_pad, pads, X, numbers(W, "the kernel")[2:], strides, dilations)
     held = B is None or B.val is not None
     y = mb.conv(
         x=X,
@@ -76,5 +77,5 @@ def _cuts(X, span, auto_pad, extra, output_shape, pads, strides):
     else:
         raise Unsupported("output_shape with a dynamic input", "give the input a fixed shape")
     totals = [max(0, t + e) for t, e in zip(surplus, extra, strict=True)]
-    begins = [t // 2 if auto_pad == "SAME_UPPER" else t - t // 2 for t in totals]
+    begins, _ = halves(totals, auto_pad)
     return begins, [t - b for t, b in zip(surplus, begins, strict=True)]

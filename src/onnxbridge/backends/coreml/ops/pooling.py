@@ -7,7 +7,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.padding import explicit, extent, flat
+from onnxbridge.backends.coreml.padding import extent, flat, pads_of
 from onnxbridge.backends.coreml.sizes import along, fixed, numbers
 from onnxbridge.backends.coreml.types import cast, is_float, like, narrow
 from onnxbridge.errors import Unsupported
@@ -20,7 +20,7 @@ def _window(X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides):
     if X.rank != space + 2 or not 1 <= space <= 3:
         raise Unsupported(f"{X.rank - 2} spatial axes; Core ML has 1 to 3")
     strides, dilations = strides or (1,) * space, dilations or (1,) * space
-    begins, ends = explicit(auto_pad, pads, X, kernel_shape, strides, dilations)
+    begins, ends = pads_of(auto_pad, pads, X, kernel_shape, strides, dilations)
     more = [0] * space
     if ceil_mode and max(strides) > 1:
         if not fixed(X, range(2, X.rank)):

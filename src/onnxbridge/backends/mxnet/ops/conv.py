@@ -10,20 +10,14 @@ from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.shape import padded
 from onnxbridge.backends.mxnet.ops.types import cast, fixed
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.padding import explicit, halves
 
 
 def window_pads(x, kernel, strides, dilations, pads, auto_pad):
     """Padding before and behind each axis, where ONNX only says that the size stays the same."""
-    count = len(kernel)
-    if auto_pad in ("NOTSET", ""):
-        return list(pads or (0,) * (2 * count))
-    if auto_pad == "VALID":
-        return [0] * (2 * count)
-    spare = []
-    for n, k, s, d in zip(fixed(x, range(2, 2 + count)), kernel, strides, dilations, strict=True):
-        spare.append(max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0))
-    less, more = [p // 2 for p in spare], [p - p // 2 for p in spare]
-    return less + more if auto_pad == "SAME_UPPER" else more + less
+    sizes = [n if isinstance(n, int) else None for n in x.shape[2:]]
+    before, after = explicit(auto_pad, pads, sizes, kernel, strides, dilations)
+    return before + after
 
 
 def symmetric(sym, x, pads, value=0.0):
@@ -101,7 +95,7 @@ def _target_pads(x, kernel, strides, dilations, extra, output_shape, auto_pad):
         s * (n - 1) + e + (k - 1) * d + 1 - t
         for n, k, s, d, e, t in zip(sizes, kernel, strides, dilations, extra, target[-len(kernel) :], strict=True)
     ]
-    less, more = [p // 2 for p in total], [p - p // 2 for p in total]
-    return less + more if auto_pad == "SAME_UPPER" else more + less
+    before, after = halves(total, auto_pad)
+    return before + after
 
 

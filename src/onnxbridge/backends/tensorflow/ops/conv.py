@@ -5,9 +5,10 @@ from __future__ import annotations
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.ops import rule
-from onnxbridge.backends.tensorflow.padding import padded, pads_of, same_pads
+from onnxbridge.backends.tensorflow.padding import padded, pads_of
 from onnxbridge.backends.tensorflow.sizes import packed, rank, size, sizes
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.padding import halves
 
 
 def last(x):
@@ -108,7 +109,7 @@ def conv_transpose(
     if output_shape or auto_pad.startswith("SAME"):
         wanted = output_shape[-spatial:] if output_shape else [n * s for n, s in zip(inside, strides, strict=True)]
         totals = [f + e - w for f, e, w in zip(full, extra, wanted, strict=True)]
-        before, after = same_pads(totals, auto_pad == "SAME_UPPER")
+        before, after = halves(totals, auto_pad)
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * spatial)
         before, after = pads[:spatial], pads[spatial:]

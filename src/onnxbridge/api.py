@@ -103,7 +103,7 @@ def convert(
         device: where ONNX Runtime runs: "auto", "cpu", "cuda", ...
         progress: called with the name of each stage.
         backend_options: what the backend takes, such as minimum_deployment_target="iOS17" for "coreml", and what the frontend
-            takes, such as fold_batch_norm=True for models of PyTorch.
+            takes, such as fold_batch_norm=False for models of PyTorch.
 
     Raises:
         ConversionError: with every operator that is in the way.
@@ -128,7 +128,8 @@ def convert(
             candidate = started(writer.title, lambda: writer.runner(artifact, device), unit)
             conversion.report = verify_sides(
                 hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
-                bounds={**bounds, **getattr(artifact, "sizes", {})}, rtol=rtol, atol=atol, progress=progress,
+                bounds=bounds, sizes=getattr(artifact, "sizes", ()), ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol,
+                progress=progress,
             )  # fmt: skip
         except VerificationError as e:  # one of the two cannot be run
             failure = str(e)

@@ -238,7 +238,44 @@ def test_samples_have_a_shape_that_the_model_takes():
     made = ir.to_proto(classifier("N", 3, "H", "W"))
     for options in ({}, {"compute_precision": "mixed"}, {"image": ["x:RGB,scale=1/255"]}):
         result = onnxbridge.convert(made, "coreml", shapes=["x:1x3x16x16,1x3x8x24"], samples=2, **options)
-        assert result.report.passed and {s["x"] for s in result.report.sizes} == {(1, 3, 16, 16)}
+        assert result.report.passed
+        assert [s["x"] for s in result.report.sizes] == [(1, 3, 16, 16)] * 2 + [(1, 3, 8, 24)]
+
+
+def test_several_inputs_with_a_few_shapes():
+    made = model(lambda op, x, z: (op.Relu(x), op.Neg(z)), ("x", FLOAT, ["N", "H"]), ("z", FLOAT, ["N"]), names=("y", "r"))
+    together = {"shapes": ["x:1x4,3x5", "z:1,3"]}
+    with pytest.raises(UsageError, match="x, z each have a few; before iOS18"):
+        backend.from_hub(made, **together)
+    with pytest.raises(UsageError, match="give as many for each"):
+        backend.from_hub(made, shapes=["x:1x4,3x5", "z:1,2,3"], minimum_deployment_target="iOS18")
+    result = onnxbridge.convert(ir.to_proto(made), "coreml", samples=1, minimum_deployment_target="iOS18", **together)
+    assert [tuple(s.values()) for s in result.report.sizes] == [((1, 4), (1,)), ((3, 5), (3,))]
+
+
+def test_the_ends_of_ranges_are_verified():
+    made = ir.to_proto(model(lambda op, x: op.Relu(x), ("x", FLOAT, ["N", "L"])))
+    report = onnxbridge.convert(made, "coreml", dynamic=["N=1..64", "L=1..9"], samples=1).report
+    assert [s["x"] for s in report.sizes] == [(2, 2), (1, 1), (64, 9)]
+    # of a shape that is one of a few, the bounds say nothing
+    few = onnxbridge.convert(made, "coreml", dynamic=["N=1..64"], shapes="x:2x3,5x4", samples=1).report
+    assert [s["x"] for s in few.sizes] == [(2, 3), (5, 4)]
+    # a kernel of 3 takes no image of 1, and 3000 images are more than it takes to see whether all is well
+    wide = KERNEL.repeat(200, axis=0)
+    made = ir.to_proto(model(lambda op, x: op.Conv(x, wide), ("x", FLOAT, ["N", 3, "H", 4])))
+    report = onnxbridge.convert(made, "coreml", dynamic=["N=1..3000", "H=1..40"], samples=1).report
+    assert "not verified at N=1, H=1, where the source itself does not run" in report.notes
+    assert any("not verified at N=3000, H=40, where the inputs are" in note for note in report.notes)
+
+
+def test_mixed_precision_measures_what_the_model_takes():
+    """Sizes of which a network computes something, and each of the shapes that it has."""
+    deep = model(lambda op, x: op.Conv(op.MaxPool(x, kernel_shape=[4, 4]), KERNEL), ("x", FLOAT, [1, 3, "H", "W"]))
+    (note,) = backend.from_hub(deep, compute_precision="mixed", bounds={"H": (1, 40), "W": (1, 40)}).notes
+    assert "measured values is" in note and "is 0;" not in note
+    summed = model(lambda op, x: op.ReduceSum(op.Mul(x, x), [0, 1]), ("x", FLOAT, ["N", "L"]))
+    few = backend.from_hub(summed, compute_precision="mixed", shapes="x:2x2,300x300")
+    assert any("magnitude that was measured" in note for note in few.notes)
 
 
 def test_pruned_weights_are_verified_as_they_were():

@@ -20,6 +20,8 @@ BOTH, ONE, NOTHING, FAILS = 3, 2, 1, 0
 BATCHES = (2, 1)
 """What to try as the size of a batch; that of 1 is for models that take no other."""
 _MANY = 3
+_LARGER, _WORK = 8, 1 << 32
+"""Inputs of the largest sizes are run where they are at most so much larger, or where a product with every weight is so few."""
 
 
 def drawn(
@@ -45,6 +47,39 @@ def drawn(
         if best == ONE:
             return found, ["the inputs are of one size only, since the model fails at the others that were tried"]
     return found, []
+
+
+def at_ends(
+    graph: ir.Graph, usual: Sequence[Feeds], seed: int, bounds: Bounds, ends: Sequence[Bounds], runs: Callable[[Feeds], bool]
+) -> tuple[list[Feeds], list[str]]:
+    """A sample of the least and of the largest sizes, where they are not much larger than the usual, and what is to be noted.
+
+    A size may be one that the model itself does not take, which `runs` tells: its bounds are wider than the model then.
+    """
+    weights = sum(v.const_value.size for v in graph.initializers.values() if v.const_value is not None)
+    most = max(map(_elements, usual), default=0)
+    found: list[Feeds] = []
+    notes = []
+    for end in ends:
+        told = ", ".join(f"{name}={low}" for name, (low, _) in end.items())
+        (feed,) = samples_for(graph, 1, seed, {**bounds, **end})
+        if any(_shapes(feed) == _shapes(other) for other in (*usual, *found)):
+            continue
+        if _elements(feed) > _LARGER * most and _elements(feed) * weights > _WORK:
+            notes.append(f"not verified at {told}, where the inputs are {_elements(feed) / max(most, 1):.0f} times as large")
+        elif not runs(feed):
+            notes.append(f"not verified at {told}, where the source itself does not run")
+        else:
+            found.append(feed)
+    return found, notes
+
+
+def _elements(feed: Feeds) -> int:
+    return sum(v.size for v in feed.values())
+
+
+def _shapes(feed: Feeds) -> list[tuple[int, ...]]:
+    return [v.shape for v in feed.values()]
 
 
 def dynamic(graph: ir.Graph) -> bool:

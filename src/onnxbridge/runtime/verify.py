@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError, VerificationError
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
-from onnxbridge.runtime.drawing import drawn, dynamic
-from onnxbridge.runtime.inputs import Bounds
+from onnxbridge.runtime.drawing import at_ends, drawn, dynamic
+from onnxbridge.runtime.inputs import Bounds, samples_for
 from onnxbridge.runtime.tolerance import Rounding
 
 Arrays = Mapping[str, Any]
@@ -85,6 +85,8 @@ def verify_sides(
     samples: int = 3,
     seed: int = 0,
     bounds: Bounds | None = None,
+    sizes: Sequence[Bounds] = (),
+    ends: Sequence[Bounds] = (),
     rtol: Tolerances = None,
     atol: Tolerances = None,
     progress: Callable[[str], None] = lambda stage: None,
@@ -95,6 +97,10 @@ def verify_sides(
         model: the hub model, which tells the inputs and how far rounding can move each output.
         first: the user's example, run before the seeded samples.
         feeds: the user's own inputs, in place of seeded samples.
+        bounds: of dynamic sizes by name.
+        sizes: where the candidate takes some sizes only, bounds of those that samples have, and of others, each of which one more
+            sample has.
+        ends: bounds of the least and the largest sizes, of which one more sample has each that the reference takes.
         rtol, atol: override the derived tolerance, one number or one for each output.
     """
     start = time.perf_counter()
@@ -106,7 +112,12 @@ def verify_sides(
     told: Sequence[Arrays] = feeds or []
     notes: list[str] = []
     if feeds is None:
-        told, notes = drawn(model.graph, samples, seed, bounds, _fits(model, measured, reference))
+        usual, *others = sizes or [{}]
+        bounds = {**(bounds or {}), **usual}
+        made, notes = drawn(model.graph, samples, seed, bounds, _fits(model, measured, reference))
+        made += [samples_for(model.graph, 1, seed, {**bounds, **other})[0] for other in others]
+        more, left_out = at_ends(model.graph, made, seed, bounds, ends, lambda feed: _runs(reference, feed))
+        told, notes = [*made, *more], notes + left_out
     told = told if first is None else [first, *told]
     found: dict[str, list[Comparison]] = {}
     for i, feed in enumerate(told):

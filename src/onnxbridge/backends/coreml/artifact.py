@@ -70,7 +70,8 @@ class CoreMLModel:
             says how much of it is filled.
         images: the inputs that take pictures, and what happens to a pixel.
         labels: of a classifier, whose scores are the last output.
-        sizes: bounds of the sizes that the inputs have by default, where they take only some: a sample has these.
+        sizes: bounds of the sizes that the inputs have by default, where they take only some, and of each of the others.
+        ends: bounds of the least and the largest sizes that the user asked for.
         notes: what is not as in the hub model: types that Core ML has not, bounds that were chosen, names that were rewritten.
         unit_roundoff: of the arithmetic, where it is not the hub's own.
     """
@@ -88,7 +89,8 @@ class CoreMLModel:
     kind: str = "mlprogram"
     program: Any = field(default=None, repr=False, compare=False)
     """What runs where there is no Core ML: the MIL program of a neural network, or the model before its weights were pruned."""
-    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    sizes: Sequence[Mapping[str, tuple[int, int]]] = ()
+    ends: Sequence[Mapping[str, tuple[int, int]]] = ()
     _engine: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -100,6 +102,7 @@ class CoreMLModel:
         made = cls(
             model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), unit, states, interface.growths,
             interface.positions, asked.images, asked.labels, asked.kind, program, asked.sizes(hub.graph),
+            asked.ends(hub.graph, {g.label for g in interface.growths.values()}),
         )  # fmt: skip
         described = {"short_description": hub.doc_string or hub.graph.doc_string or ""}
         for key, value in (hub.metadata_props | dict(asked.metadata)).items():

@@ -70,19 +70,36 @@ class Asked:
     samples: Sequence[Mapping[str, Any]] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
 
-    def sizes(self, graph: ir.Graph) -> dict[str, tuple[int, int]]:
-        """Bounds by which samples have the default shapes of the inputs that have only some. A size without a name is "x.2"."""
-        found = {}
+    def sizes(self, graph: ir.Graph) -> tuple[dict[str, tuple[int, int]], ...]:
+        """Bounds by which a sample has the shapes of the inputs that have only some: the default ones, then each of the others.
+
+        Several inputs change their shapes together. A size without a name is "x.2".
+        """
+        found: list[dict[str, tuple[int, int]]] = [{} for _ in range(max(map(len, self.shapes.values()), default=0))]
         for value in graph.inputs:
             few, image = self.shapes.get(value.name or ""), self.images.get(value.name or "")
-            if few is None:
-                continue
-            batch, *rest = few[0]
-            default = (batch, *rest[1:], rest[0]) if image is not None and image.layout == "NHWC" else few[0]
-            for axis, (dim, size) in enumerate(zip(value.shape or (), default, strict=True)):
-                if not isinstance(dim, int):
-                    found[dim.value or f"{value.name}.{axis}"] = (size, size)
-        return found
+            for turn, sizes in enumerate(found if few is not None else ()):
+                assert few is not None
+                given = few[min(turn, len(few) - 1)]
+                batch, *rest = given
+                laid = (batch, *rest[1:], rest[0]) if image is not None and image.layout == "NHWC" else given
+                for axis, (dim, size) in enumerate(zip(value.shape or (), laid, strict=True)):
+                    if not isinstance(dim, int):
+                        sizes[dim.value or f"{value.name}.{axis}"] = (size, size)
+        return tuple(found)
+
+    def ends(self, graph: ir.Graph, empty: Container[str] = ()) -> tuple[dict[str, tuple[int, int]], ...]:
+        """Bounds by which a sample has the least and the largest of the sizes that the user bounded, where `shapes` says nothing.
+
+        Args:
+            empty: names of the sizes that may be 0.
+        """
+        settled = {name for sizes in self.sizes(graph) for name in sizes}
+        bounds = {name: ends for name, ends in self.bounds.items() if name not in settled}
+        least = {name: max(low, 0 if name in empty else 1) for name, (low, _) in bounds.items()}
+        low = {name: (size, size) for name, size in least.items()}
+        high = low | {name: (n, n) for name, (_, n) in bounds.items() if n is not None}
+        return tuple(dict(ends) for ends in dict.fromkeys(tuple(e.items()) for e in (low, high)) if ends)
 
 
 def images(texts: Sequence[str]) -> dict[str, Image]:

@@ -59,6 +59,13 @@ class Interface:
             for name in names:
                 if name not in known:
                     raise UsageError(f"{what}: the model has no input {name!r}; it has {', '.join(sorted(map(str, known)))}")
+        several = [name for name, few in self.asked.shapes.items() if len(few) > 1]
+        if len(several) > 1:
+            if self.asked.kind == "mlprogram" and ct.target[self.asked.target] < ct.target.iOS18:
+                raise UsageError(f"shapes: {', '.join(several)} each have a few; before iOS18 only one input may, "
+                                 "minimum_deployment_target='iOS18'")  # fmt: skip
+            if len({len(self.asked.shapes[name]) for name in several}) > 1:
+                raise UsageError(f"shapes: {', '.join(several)} change theirs together, so give as many for each")
         sized = sorted({d.value for v in graph.inputs for d in v.shape or () if isinstance(d, ir.SymbolicDim) and d.value})
         for name in self.asked.bounds:
             if name not in sized and not any(size.startswith(f"{name} + ") for size in sized):

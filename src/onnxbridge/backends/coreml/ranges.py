@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnxbridge.backends.coreml.artifact import fed, filled, stored
 from onnxbridge.backends.coreml.interface import Interface
 from onnxbridge.backends.coreml.types import is_float
 from onnxbridge.errors import UsageError
+from onnxbridge.runtime.drawing import drawn, dynamic
 from onnxbridge.runtime.inputs import samples_for
 from onnxbridge.runtime.mil import Interpreter
 
@@ -21,9 +23,6 @@ def ranges(program: Any, interface: Interface, model: ir.Model) -> dict[str, flo
     The program is as it was before: its own outputs are put back.
     """
     function = program.functions["main"]
-    samples = interface.asked.samples
-    if samples is None:
-        samples = samples_for(model.graph, bounds={**interface.asked.bounds, **interface.asked.sizes(model.graph)})
     watched: dict[str, Any] = {v.name: v for v in function.inputs.values() if _watchable(v)}
     for op in function.operations:
         if op.op_type != "const":
@@ -32,22 +31,52 @@ def ranges(program: Any, interface: Interface, model: ir.Model) -> dict[str, flo
     function.set_outputs(list(watched.values()))
     try:
         engine = Interpreter(program)
+        samples = interface.asked.samples
+        if samples is None:
+            samples = _drawn(interface, model, lambda sample: _magnitudes(engine, interface, sample))
         found = dict.fromkeys(watched, 0.0)
         for sample in samples:
             missing = [p.hub for p in (*interface.inputs, *interface.states) if p.hub not in sample]
             if missing:
                 raise UsageError(f"calibration: the input {', '.join(missing)} is missing")
-            for port in interface.states:
-                engine.states[port.coreml].value = stored(np.asarray(sample[port.hub]), interface.growths.get(port.hub))
-            images = interface.asked.images
-            given = {p.coreml: fed(np.asarray(sample[p.hub]), p, images.get(p.hub)) for p in interface.inputs}
-            given |= filled(interface.states, sample, interface.growths, interface.positions)
-            for name, value in engine.run(given).items():
-                array = np.abs(np.asarray(value, np.float64))
-                found[name] = max(found[name], float(array[np.isfinite(array)].max(initial=0.0)))
+            for name, most in _magnitudes(engine, interface, sample).items():
+                found[name] = max(found[name], most)
     finally:
         function.set_outputs(own)
     return found
+
+
+def _magnitudes(engine: Interpreter, interface: Interface, sample: Mapping[str, Any]) -> dict[str, float]:
+    """The largest magnitude of each value on one sample."""
+    for port in interface.states:
+        engine.states[port.coreml].value = stored(np.asarray(sample[port.hub]), interface.growths.get(port.hub))
+    images = interface.asked.images
+    given = {p.coreml: fed(np.asarray(sample[p.hub]), p, images.get(p.hub)) for p in interface.inputs}
+    given |= filled(interface.states, sample, interface.growths, interface.positions)
+    return {name: _largest(np.asarray(value, np.float64)) for name, value in engine.run(given).items()}
+
+
+def _largest(array: np.ndarray[Any, Any]) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
+
+
+def _drawn(
+    interface: Interface, model: ir.Model, run: Callable[[Mapping[str, Any]], Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Samples of sizes that the program runs at, and one of each other size that was asked for."""
+
+    def fit(sample: Mapping[str, Any]) -> int:
+        try:
+            return 2 if any(run(sample).values()) else 1
+        except Exception:  # an image too small for what halves it fails in whatever operator is last
+            return 0
+
+    usual, *others = interface.asked.sizes(model.graph) or ({},)
+    bounds = {**interface.asked.bounds, **usual}
+    if not dynamic(model.graph):
+        return samples_for(model.graph, bounds=bounds)
+    found, _ = drawn(model.graph, 3, 0, bounds, fit)
+    return found + [samples_for(model.graph, 1, bounds={**bounds, **other})[0] for other in others]
 
 
 def _watchable(value: Any) -> bool:

@@ -11,6 +11,7 @@ from onnxbridge.runtime.mil import Interpreter
 
 from coremltools.models import datatypes  # isort: skip
 from coremltools.models.neural_network import NeuralNetworkBuilder  # isort: skip
+from coremltools.models.neural_network.utils import make_image_input  # isort: skip
 
 rng = np.random.default_rng(11)
 
@@ -153,3 +154,20 @@ def test_a_pipeline_runs_its_models_one_after_the_other():
     found = Interpreter(pipeline.spec).run({"x": x})
     np.testing.assert_allclose(found["y"], np.maximum(np.tanh(x), 0), rtol=1e-6)
     agrees(pipeline.spec, {"x": x}, found)
+
+
+@pytest.mark.parametrize(("layout", "shape"), [("NCHW", (3, 2, 4)), ("NHWC", (2, 4, 3))])
+def test_an_output_has_the_axes_of_its_description_where_an_image_brings_one_more(layout, shape):
+    builder = NeuralNetworkBuilder(
+        [("data", datatypes.Array(*shape))], [("out", datatypes.Array(*shape))], disable_rank5_shape_mapping=True
+    )
+    builder.add_activation("linear", "LINEAR", "data", "out")
+    made = make_image_input(
+        ct.models.MLModel(builder.spec, skip_model_load=True), "data", red_bias=-5, green_bias=-6, blue_bias=-2.5, scale=10.0,
+        image_format=layout,
+    ).get_spec()  # fmt: skip
+    pixels = rng.integers(0, 256, (1, 3, 2, 4)).astype(np.float32)
+    want = pixels[0] * 10 + np.array([-5, -6, -2.5], np.float32).reshape(3, 1, 1)
+    found = Interpreter(made).run({"data": pixels})
+    np.testing.assert_array_equal(found["out"], want if layout == "NCHW" else want.transpose(1, 2, 0))
+    agrees(made, {"data": pixels}, found)

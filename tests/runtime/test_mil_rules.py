@@ -14,7 +14,7 @@ CONSTANTS = {"const", "_const_symbolic"}
 # what a saved program has for coremltools' coreml_update_state, and that itself
 STATES = {"write_state", "coreml_update_state"}
 # what the layers of networks, and categories of classical models, need beside MIL's operators
-OURS = {"at_least_rank", "category", "name_of"}
+OURS = {"as_described", "at_least_rank", "category", "name_of"}
 
 
 def inputs(op):

@@ -1,5 +1,7 @@
 """Shapes: reshaping, transposing, joining, splitting, padding and filling."""
 
+import math
+
 import numpy as np
 import onnx_ir as ir
 
@@ -64,6 +66,14 @@ def at_least_rank(op, x, rank: Int, behind: Bool = False):
     return op.Unsqueeze(x, [have + i for i in missing] if behind else list(missing)) if missing else x
 
 
+@rule("as_described")
+def as_described(op, x, shape: Ints):
+    known = x.shape is not None and all(isinstance(n, int) for n in x.shape)
+    if not known or len(x.shape) == len(shape) or math.prod(x.shape) != math.prod(shape):
+        return x
+    return op.Reshape(x, list(shape))
+
+
 @rule("flatten2d")
 def flatten2d(op, x, axis: Int = 1):
     return op.Flatten(x, axis=axis)
@@ -71,7 +81,8 @@ def flatten2d(op, x, axis: Int = 1):
 
 @rule("transpose")
 def transpose(op, x, perm: Ints):
-    return op.Transpose(x, perm=[p % rank(x) for p in perm])
+    lead = rank(x) - len(perm)
+    return op.Transpose(x, perm=[*range(lead), *(lead + p % len(perm) for p in perm)])
 
 
 def flipped(op, x, axes):

@@ -42,7 +42,8 @@ def function(spec: Any, inputs: list[Feature], outputs: list[Feature]) -> Functi
         raise UnsafeFileError(
             f"no layer writes the output {', '.join(sorted(missing))}" + (f"; the last one writes {last}" if last else "")
         )
-    results = [_left(writer, blobs, f) for f in outputs if f.name in blobs]
+    fixed = all(0 not in f.shape and not f.allowed for f in inputs)
+    results = [_left(writer, blobs, f, fixed) for f in outputs if f.name in blobs]
     if kind == "neuralNetworkClassifier":
         results += _classified(writer, network, blobs, described)
     writer.block.inputs, writer.block.outputs = tuple(taken), tuple(results)
@@ -85,11 +86,13 @@ def _normalised(writer: Writer, slot: Slot, feature: Feature, prepared: Any) -> 
     return moved
 
 
-def _left(writer: Writer, blobs: dict[Hashable, Any], feature: Feature) -> Slot:
-    """An output with the axes that the description gives it."""
+def _left(writer: Writer, blobs: dict[Hashable, Any], feature: Feature, fixed: bool) -> Slot:
+    """An output with the axes that the description gives it. `fixed`: no input leaves a size open, so that one holds always."""
     found = blobs[feature.name]
     with writer.named(feature.name):
         rank = len(feature.shape)
+        if writer.exact and fixed and feature.kind == "multiArrayType" and feature.shape and min(feature.shape) > 0:
+            found = writer.as_described(x=found, shape=np.array(feature.shape))
         if not writer.exact and feature.kind == "multiArrayType" and rank in (1, 3):
             found = writer.reshape(x=found, shape=np.array([-1])) if rank == 1 else writer.squeeze(x=found, axes=np.array([0]))
         return _named(writer, found, feature.name)

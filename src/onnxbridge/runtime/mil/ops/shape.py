@@ -52,6 +52,13 @@ def at_least_rank(x, rank: Int, behind: Bool = False):
     return np.expand_dims(x, [x.ndim + i for i in missing] if behind else list(missing))
 
 
+@rule("as_described")
+def as_described(x, shape: Ints):
+    """With the axes that a network's description gives its output, of an image (C, H, W) and not (1, C, H, W); a description of
+    another number of elements says nothing of the axes."""
+    return x.reshape(shape) if x.ndim != len(shape) and x.size == math.prod(shape) else x
+
+
 @rule("flatten2d")
 def flatten2d(x, axis: Int = 1):
     axis = axis + x.ndim if axis < 0 else axis
@@ -60,7 +67,9 @@ def flatten2d(x, axis: Int = 1):
 
 @rule("transpose")
 def transpose(x, perm: Ints):
-    return np.transpose(x, perm)
+    """Axes in front of those that `perm` counts stay: coremltools turns (C, H, W) where a network's image has a batch, too."""
+    lead = x.ndim - len(perm)
+    return np.transpose(x, [*range(lead), *(lead + p % len(perm) for p in perm)])
 
 
 @rule("reverse")

@@ -35,7 +35,8 @@ def subjects(wheels: Path | None) -> Iterator[Subject]:
 
 # trained: ONNX files. Sizes that a file leaves open are given where it takes only some.
 
-RATE = np.array(16000, np.int64)
+RATE = 16000
+"""What networks of voice activity that know two rates are fixed to: the other one takes sounds of other lengths."""
 FILES: dict[str, dict[str, Any]] = {
     "basic_pitch/*/nmp.onnx": {},
     "ddddocr/*/common.onnx": {"inputs": "input1:float32[1,1,64,160]"},

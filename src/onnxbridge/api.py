@@ -17,7 +17,7 @@ from onnxbridge import plugins, settings
 from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
 from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
-from onnxbridge.sides import paired, runnable, started
+from onnxbridge.sides import completed, paired, runnable, started
 
 Progress = Callable[[str], None]
 
@@ -48,10 +48,11 @@ class Conversion:
     def notes(self) -> tuple[str, ...]:
         """What is not as in the source, as the backend says it."""
         from onnxbridge.hub import provenance
+        from onnxbridge.hub.passes import fixed
 
         sizes = self.hub.metadata_props.get(provenance.SIZES)
         own = [f"holds for {sizes} only: the source's code takes another way at other sizes"] if sizes else []
-        return (*own, *getattr(self.artifact, "notes", ()))
+        return (*own, *fixed.notes(self.hub), *getattr(self.artifact, "notes", ()))
 
     @cached_property
     def model(self) -> Any:
@@ -93,7 +94,7 @@ def convert(
         to: a backend: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or one that a package adds.
         frontend: the frontend's name where it cannot be told from the source.
         inputs: example arrays or tensors (tuple or dict), specs ("x:float32[N,3,224,224]" or {name: (shape, dtype)}), or what
-            the framework itself takes (tf.TensorSpec).
+            the framework itself takes (tf.TensorSpec). A number ("rate=16000" or {name: 16000}) fixes an input for good.
         dynamic: {input: {axis: "name"}}, bounds ("N=1..64"), or for PyTorch what torch.export takes as dynamic_shapes.
         opset: the version of ai.onnx to write, for the target "onnx".
         output: where to save; a model that fails its verification is saved there with `.failed` added.
@@ -149,11 +150,17 @@ def _to_hub(
 ) -> ir.Model:
     """The frontend's model, cleaned."""
     from onnxbridge.hub import passes
+    from onnxbridge.hub.passes.fixed import fix, is_number
 
-    numbers = [name for name, given in inputs.items() if isinstance(given, (int, float))] if isinstance(inputs, dict) else []
-    if numbers and reader.name != "pytorch":
-        raise UsageError(f"{numbers[0]}={inputs[numbers[0]]}: only programs of PyTorch take numbers beside tensors")
-    return passes.clean(reader.to_hub(source, inputs, dynamic, **(options or {})))
+    numbers = {}
+    if isinstance(inputs, Mapping) and reader.name != "pytorch":  # whose programs take numbers beside tensors themselves
+        numbers = {name: given for name, given in inputs.items() if is_number(given)}
+    if numbers:
+        inputs = {name: given for name, given in inputs.items() if name not in numbers} or None
+    model = reader.to_hub(source, inputs, dynamic, **(options or {}))
+    if numbers:
+        fix(model, numbers)
+    return passes.clean(model)
 
 
 def _for(writer: plugins.Backend, hub: ir.Model) -> ir.Model:
@@ -188,7 +195,7 @@ def _example(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
     if isinstance(inputs, (tuple, list)):
         inputs = dict(zip(names, inputs, strict=False))
     given = inputs if isinstance(inputs, Mapping) else {}
-    arrays = {name: _as_array(value) for name, value in given.items()}
+    arrays = {name: _as_array(value) for name, value in given.items() if not isinstance(value, (int, float))}
     fits = bool(names) and set(arrays) == set(names) and all(a is not None for a in arrays.values())
     return arrays if fits else None
 
@@ -218,7 +225,7 @@ def _bounded(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) ->
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
     """What the converted model is judged by: the source framework where it runs here, else ONNX Runtime on the hub model."""
     if reader.runs_here():
-        return started(reader.title, lambda: reader.runner(source, device))
+        return completed(started(reader.title, lambda: reader.runner(source, device)), hub)
     return _by_ort(hub, device)
 
 
@@ -249,6 +256,8 @@ def verify(
         reference, candidate: live models or paths; inputs and outputs are paired by name, or by position where names differ.
         inputs: {name: array} or a list of these to run on, or specs as for `convert`; seeded samples are drawn for specs.
     """
+    from onnxbridge.hub.passes.fixed import fixed
+
     specs, feeds = _inputs(inputs), None
     if isinstance(inputs, Mapping) and inputs and all(isinstance(v, np.ndarray) for v in inputs.values()):
         feeds = [inputs]
@@ -261,9 +270,11 @@ def verify(
         try:
             return _to_hub(reader, source, specs, dims)
         except UsageError:
-            if specs is not None or first.hub is None:
+            settled = fixed(first.hub)  # a converted model has these inputs no more
+            left = {name: s for name, s in specs.items() if name not in settled} if isinstance(specs, Mapping) else specs
+            if first.hub is None or (left == specs and specs is not None):
                 raise
-            return _to_hub(reader, source, _specs_of(first.hub), dims)  # one that does not tell its sizes takes the reference's
+            return _to_hub(reader, source, left or _specs_of(first.hub), dims)  # one that tells no sizes takes the reference's
 
     second = runnable(candidate, read, device=device)
     hub = first.hub or second.hub

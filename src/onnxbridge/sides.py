@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,7 +52,7 @@ def runnable(
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
-    return Runnable(started(reader.title, lambda: reader.runner(source, device)), *names, hub)
+    return Runnable(completed(started(reader.title, lambda: reader.runner(source, device)), hub), *names, hub)
 
 
 def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.Model | None:
@@ -76,6 +76,14 @@ def started(title: str, start: Callable[[], Run], unit: float | None = None) -> 
             raise
         line = (str(e).strip() or "no message").splitlines()[0]
         raise VerificationError(f"{title} does not take the model: {type(e).__name__}: {line}") from e
+
+
+def completed(side: Side, hub: ir.Model | None) -> Side:
+    """The source's side with the inputs that are constants of the hub model."""
+    from onnxbridge.hub.passes.fixed import fixed
+
+    constants = fixed(hub)
+    return replace(side, run=lambda feeds: side.run({**feeds, **constants})) if constants else side
 
 
 def paired(reference: Runnable, candidate: Runnable) -> Side:

@@ -1,7 +1,7 @@
 """Inputs: the texts in which users describe them, and seeded samples for verification.
 
 A text is "x:float32[N,3,224,224]"; several are separated by spaces or commas outside brackets. A name in place of a size is a
-dynamic dimension, "N=1..64" bounds it. "rate=16000" gives a number that is no input of the model but a choice in its code.
+dynamic dimension, "N=1..64" bounds it. "rate=16000" fixes an input, or a choice in a model's code, to a number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnxbridge.errors import UsageError
 Shape = tuple[int | str | None, ...]
 Bounds = Mapping[str, tuple[int, int | None]]
 _SPEC = re.compile(r"^(?P<name>.+?):(?P<dtype>[a-z]\w*)(?:\[(?P<shape>[^\]]*)\])?$")
-_NUMBER = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|True|False)$")
+_NUMBER = re.compile(r"^(?P<name>[A-Za-z_][\w.:/]*)=(?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|True|False)$")
 _BOUNDS = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<low>\d+)\.\.(?P<high>\d+)?$")
 _DTYPES = {d.name.lower(): d for d in ir.DataType} | {"float32": ir.DataType.FLOAT, "float64": ir.DataType.DOUBLE}
 

@@ -119,7 +119,12 @@ def _agree(shape: Sequence[Any], declared: ir.Shape | None) -> None:
     if not same_rank or any(
         isinstance(h, int) and isinstance(d, (int, np.integer)) and h != d for d, h in zip(shape, declared, strict=True)
     ):
-        raise TypeError(f"the result has shape {tuple(shape)}, the hub says {list(declared)}")
+        told = f"[{', '.join(str(d) if isinstance(d, int) else '?' for d in declared)}]"
+        if curr_block().outer_op is None:
+            raise TypeError(f"the result has shape {list(shape)}, the hub says {told}")
+        raise Unsupported(f"in this branch inputs of these sizes give a result of shape {list(shape)}, the model says {told}",
+                          "give sizes that all branches take, or fix the input that decides between them to a number: "
+                          "--inputs NAME=16000, inputs={'NAME': 16000}")  # fmt: skip
 
 
 class _Values(dict[Hashable, Any]):

@@ -8,6 +8,7 @@ a `Literal` one of these, a bool nothing, a `Sequence[str]` one at a time, a `Pa
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -45,9 +46,19 @@ def _method(plugin: Any) -> Any:
     return plugin.from_hub if hasattr(plugin, "from_hub") else plugin.to_hub
 
 
-def options(plugin: Any) -> dict[str, Option]:
+def options(plugin: Any) -> Mapping[str, Option]:
     """The options that a plugin declares, by name."""
+    return _declared(_function(plugin))
+
+
+def _function(plugin: Any) -> Any:
+    """What is one and the same for every object of a plugin's class."""
     method = _method(plugin)
+    return getattr(method, "__func__", method)
+
+
+@functools.cache
+def _declared(method: Any) -> Mapping[str, Option]:
     names = getattr(method, "__globals__", {})
     found = {}
     for p in inspect.signature(method).parameters.values():
@@ -76,8 +87,13 @@ def takes(plugin: Any, name: str) -> bool:
     return name in _keywords(plugin)
 
 
-def _keywords(plugin: Any) -> list[str]:
-    return [p.name for p in inspect.signature(_method(plugin)).parameters.values() if p.kind is p.KEYWORD_ONLY]
+def _keywords(plugin: Any) -> tuple[str, ...]:
+    return _keywords_of(_function(plugin))
+
+
+@functools.cache
+def _keywords_of(method: Any) -> tuple[str, ...]:
+    return tuple(p.name for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY)
 
 
 def of_source(frontend: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

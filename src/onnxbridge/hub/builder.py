@@ -25,6 +25,8 @@ from onnxbridge.hub import fold, inference, places
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import schema_of, version_of
 
+_PLAIN = (np.ndarray, np.generic, bool, int, float, str, list, tuple)
+"""What is no tensor of the hub at a glance; to ask for a protocol looks at every attribute."""
 _NO_NOTES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -97,7 +99,7 @@ class Builder:
         """A constant value. Arrays and tensors are held by reference; small nameless ones are one value if they are equal."""
         if isinstance(value, ir.Value):
             return value
-        if isinstance(value, ir.TensorProtocol):
+        if not isinstance(value, _PLAIN) and isinstance(value, ir.TensorProtocol):
             return self._constant_value(value, name)
         array = np.asarray(value, dtype=dtype.numpy() if dtype else None)
         key: tuple[Any, ...] | None = None
@@ -105,7 +107,7 @@ class Builder:
             key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
             if key in self._constants:
                 return self._constants[key]
-        made = self._constant_value(_texts(array) if array.dtype.kind in "OU" else ir.tensor(array, dtype=dtype), name)
+        made = self._constant_value(_texts(array) if array.dtype.kind in "OU" else ir.Tensor(array, dtype=dtype), name)
         if key is not None:
             self._constants[key] = made
         return made

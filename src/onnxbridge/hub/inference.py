@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -34,15 +35,37 @@ def type_str(value: ir.Value) -> str | None:
     return f"tensor({ {'float': 'float', 'double': 'double'}.get(name, name)})"
 
 
-def _formals(schema: onnx.defs.OpSchema, count: int) -> Iterator[onnx.defs.OpSchema.FormalParameter]:
-    formal = None
-    for i in range(count):
-        if i < len(schema.inputs):
-            formal = schema.inputs[i]
-        elif formal is None or formal.option != onnx.defs.OpSchema.FormalParameterOption.Variadic:
-            raise TypeError(f"{schema.name} takes {len(schema.inputs)} inputs, not {count}")
-        assert formal is not None
-        yield formal
+@dataclass(frozen=True)
+class Formal:
+    """A parameter as a schema declares it, read once: each look at the schema's own copies all of it."""
+
+    name: str
+    type_str: str
+    types: frozenset[str]
+    homogeneous: bool
+    variadic: bool
+
+
+_read: dict[tuple[str, str, int], tuple[Formal, ...]] = {}
+
+
+def _declared(schema: onnx.defs.OpSchema) -> tuple[Formal, ...]:
+    key = schema.domain, schema.name, schema.since_version
+    if key not in _read:
+        variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
+        _read[key] = tuple(
+            Formal(f.name, f.type_str, frozenset(f.types), f.is_homogeneous, f.option == variadic) for f in schema.inputs
+        )
+    return _read[key]
+
+
+def _formals(schema: onnx.defs.OpSchema, count: int) -> list[Formal]:
+    known = _declared(schema)
+    if count <= len(known):
+        return list(known[:count])
+    if not known or not known[-1].variadic:
+        raise TypeError(f"{schema.name} takes {len(known)} inputs, not {count}")
+    return [*known, *[known[-1]] * (count - len(known))]
 
 
 def promote(
@@ -57,7 +80,7 @@ def promote(
     given = list(inputs)
     while given and given[-1] is None:
         given.pop()
-    formals = list(_formals(schema, len(given)))
+    formals = _formals(schema, len(given))
     if len(given) < schema.min_input:
         raise TypeError(f"{schema.name} needs {schema.min_input} inputs, not {len(given)}")
     bound: dict[str, ir.DataType] = {}
@@ -68,9 +91,9 @@ def promote(
             text = type_str(item) if isinstance(item, ir.Value) else f"tensor({dtype.name.lower()})" if dtype else None
             if text is not None and text not in allowed:
                 raise TypeError(f"{schema.name} does not take {text} as {formal.name!r}")
-            if dtype is not None and formal.type_str not in bound and formal.is_homogeneous:
+            if dtype is not None and formal.type_str not in bound and formal.homogeneous:
                 bound[formal.type_str] = dtype
-            elif dtype is not None and formal.is_homogeneous and bound[formal.type_str] != dtype:
+            elif dtype is not None and formal.homogeneous and bound[formal.type_str] != dtype:
                 raise TypeError(
                     f"{schema.name}: {formal.name!r} is {dtype.name}, its other operand is {bound[formal.type_str].name}"
                 )
@@ -301,7 +324,7 @@ def _infer_trees(node: ir.Node) -> None:
 def by_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
     """Where inference is silent, an output has the type of the input that shares its type variable, or its one fixed type."""
     inputs = zip(_formals(schema, len(node.inputs)), node.inputs, strict=True)
-    bound = {f.type_str: v.type for f, v in inputs if v is not None and f.is_homogeneous}
+    bound = {f.type_str: v.type for f, v in inputs if v is not None and f.homogeneous}
     for i, v in enumerate(node.outputs):
         if v.dtype is not None:
             continue

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -43,12 +44,17 @@ def sha256(path: str | os.PathLike[str]) -> str:
 def stamp(model: ir.Model, sources: Sequence[str | os.PathLike[str]] = (), frameworks: Iterable[str] = ()) -> None:
     """Write which files the model was made from, and by which versions of which installed packages."""
     notes = model.metadata_props
-    notes[PREFIX + "version"] = importlib.metadata.version("onnxbridge")
+    notes[PREFIX + "version"] = _own_version()
     if sources:
         notes[PREFIX + "source"] = ", ".join(os.path.basename(os.path.normpath(named(s))) for s in sources)
         notes[PREFIX + "source.sha256"] = ", ".join(map(sha256, sources))
     for name in sorted(frameworks):
         notes[f"{PREFIX}framework.{name}"] = _version(name)
+
+
+@functools.cache
+def _own_version() -> str:
+    return importlib.metadata.version("onnxbridge")
 
 
 def _version(name: str) -> str:

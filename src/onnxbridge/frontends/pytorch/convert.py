@@ -93,7 +93,7 @@ def to_hub(captured: Captured) -> ir.Model:
                 target.mark(node, values[node])
                 inputs.append(values[node])
     inputs.sort(key=lambda v: v.name in state.values())  # the state behind what the user gives
-    labels = naming.outputs(program.call_spec.out_spec, [v.name or "" for v in inputs])
+    labels = naming.outputs(program.module_call_graph[0].signature.out_spec, [v.name or "" for v in inputs])
     left = [naming.after(name) for name in (*_written(program, user), *state.values())]
     for label in (*labels, *left):
         op.reserve(label)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import onnx_ir as ir
 from onnx_ir.passes import common
 
@@ -11,6 +9,7 @@ from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub.passes.identities import DropIdentities
 from onnxbridge.hub.passes.infer import infer
 from onnxbridge.hub.passes.reshapes import SettleReshapes
+from onnxbridge.hushed import hushed
 
 __all__ = ["clean", "infer", "inline"]
 
@@ -69,10 +68,5 @@ def clean(model: ir.Model) -> ir.Model:
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )
-    log = logging.getLogger("onnx_ir")
-    level = log.level
-    log.setLevel(logging.ERROR)  # these passes remark on each weight that they leave as it is
-    try:
+    with hushed("onnx_ir"):  # these passes remark on each weight that they leave as it is
         return passes(model).model
-    finally:
-        log.setLevel(level)

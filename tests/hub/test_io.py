@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError, UsageError
 from onnxbridge.hub import io, provenance, wire
+from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.ir_version import lowest_ir_version
 
 WEIGHT = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
@@ -601,3 +602,17 @@ def test_weights_of_a_message_are_taken_over_once():
     assert weight.numpy() is weight.numpy() and not weight.numpy().flags.owndata
     np.testing.assert_array_equal(weight.numpy(), WEIGHT)
     assert proto.SerializeToString() == before and io.to_proto(model).graph.initializer[0].raw_data == WEIGHT.tobytes()
+
+
+def test_weights_types_are_told_once(tmp_path):
+    """ONNX Runtime's quantizer turns a Gemm's weight over, and refuses a file that tells its shape beside it."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", 8])
+    y = op.Gemm(x, op.constant(np.ones((5, 8), np.float32), "weight"), op.constant(np.ones(5, np.float32), "bias"), transB=1)
+    model = op.model([x], [op.output(y, "y")])
+    io.write(model, tmp_path / "net.onnx")
+    quantize_dynamic(tmp_path / "net.onnx", tmp_path / "quantized.onnx")
+    assert "MatMulInteger" in {n.op_type for n in onnx.load(tmp_path / "quantized.onnx").graph.node}
+    assert not io.to_proto(model).graph.value_info

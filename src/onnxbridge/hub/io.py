@@ -184,7 +184,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     if total > LARGEST_FILE:
         raise LimitError(f"the model has {total} bytes of weights and a message holds 2 GB; write it to a file instead.")
     with _as_written(model, lambda number, tensor: tensor):
-        return ir.to_proto(model)
+        return _message(model)
 
 
 def write(
@@ -238,8 +238,22 @@ def detached(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
         return _serialised(model, "the model"), taken
 
 
-def _serialised(model: ir.Model, target: str) -> bytes:
+def _message(model: ir.Model) -> onnx.ModelProto:
+    """The model as a message that tells the types of its weights once, with their numbers.
+
+    ONNX Runtime's quantizer turns weights over, and finds what else is told of them to contradict it.
+    """
     message = ir.to_proto(model)
+    held = {tensor.name for tensor in message.graph.initializer}
+    told = [value for value in message.graph.value_info if value.name not in held or value.metadata_props]
+    if len(told) < len(message.graph.value_info):
+        message.graph.ClearField("value_info")
+        message.graph.value_info.extend(told)
+    return message
+
+
+def _serialised(model: ir.Model, target: str) -> bytes:
+    message = _message(model)
     if message.ByteSize() > LARGEST_FILE:
         raise LimitError(f"{target}: the graph alone would have {message.ByteSize()} bytes, and an ONNX file holds 2 GB.")
     return bytes(message.SerializeToString(deterministic=True))

@@ -212,8 +212,9 @@ def build(model: ir.Model) -> fx.GraphModule:
     plain = len(outputs) == 1 and isinstance(graph.outputs[0].type, ir.TensorType)
     recorder.graph.output(outputs[0].node if plain else tuple(o.node for o in outputs))
     tidy(recorder.graph)
+    weights.prune(_used(recorder.graph))  # what only told sizes takes no layer's name
     Layers(root, recorder.graph, weights).find()
-    weights.prune({str(n.target) for n in recorder.graph.nodes if n.op in ("get_attr", "call_module")})
+    weights.prune(_used(recorder.graph))
     root.graph = recorder.graph
     root.meta["layers"] = weights.layers
     root.input_names = tuple(v.name for v in inputs)
@@ -221,6 +222,10 @@ def build(model: ir.Model) -> fx.GraphModule:
     root.output_types = tuple(v.dtype for v in graph.outputs)
     root.input_types = tuple((v.dtype, None if v.shape is None else tuple(_dims(v))) for v in inputs)
     return root.eval()
+
+
+def _used(graph: fx.Graph) -> set[str]:
+    return {str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")}
 
 
 def _is_from_pytorch(model: ir.Model) -> bool:

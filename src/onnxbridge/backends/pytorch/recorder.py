@@ -18,9 +18,10 @@ import onnx_ir as ir
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch._subclasses.fake_tensor import FakeTensorMode, disable_fake_tensor_cache
+from torch.fx.experimental.symbolic_shapes import DimDynamic
 
+from onnxbridge.backends.pytorch.comparisons import Sizes
 from onnxbridge.errors import Source, Unsupported
 from onnxbridge.whole_layers import whole_layers
 
@@ -169,7 +170,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         self.root = root
         self.graphs = [self.graph]
         self.captured: list[dict[fx.Node, fx.Node]] = [{}]
-        self.shape_env = ShapeEnv()
+        self.shape_env = Sizes()
         self.mode = FakeTensorMode(shape_env=self.shape_env)
         self._sizes: dict[str, Any] = {}
         self._attributes: dict[str, fx.Node] = {}
@@ -288,9 +289,12 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         try:
             # without the dispatcher some functions take a symbolic size for its example
             with self.mode, enable_python_dispatcher(), whole_layers() if node.target in _OVER_STEPS else nullcontext():
-                if node.op == "call_method":
-                    return getattr(args[0], node.target)(*args[1:], **kwargs)
-                return node.target(*args, **kwargs)
+                function = getattr(args[0], node.target) if node.op == "call_method" else node.target
+                given = args[1:] if node.op == "call_method" else args
+                if not any(map(_is_symbolic, metas)):
+                    return function(*given, **kwargs)
+                with disable_fake_tensor_cache(self.mode):  # which would answer without comparing anything
+                    return self.shape_env.settled(lambda: function(*given, **kwargs))
         except Exception as e:
             if any(_is_symbolic(m) for m in metas) or _is_about_data(e):
                 return Unknown(e)

@@ -1,0 +1,89 @@
+"""Sizes that are decided when the module runs, not by those that it was recorded with."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import torch
+
+from onnxbridge.backends.pytorch import backend
+from onnxbridge.hub import passes
+from onnxbridge.hub.builder import Builder
+from onnxbridge.runtime import ort
+
+TABLE = np.arange(64, dtype=np.float32).reshape(1, 64)
+
+
+def rows_of_a_table(op, x):
+    return op.Slice(op.constant(TABLE, "table"), [0], op.Shape(x, start=1, end=2), [1])
+
+
+def first(count):
+    return lambda op, x: op.Slice(x, [0], [count], [1])
+
+
+def last(count):
+    return lambda op, x: op.Slice(x, [-count], [1 << 40], [1])
+
+
+def every(step):
+    return lambda op, x: op.Slice(x, [1], [7], [1], [step])
+
+
+def pooled(op, x):
+    return op.MaxPool(op.Unsqueeze(x, [0]), kernel_shape=[3], strides=[2], ceil_mode=1)
+
+
+def averaged(op, x):
+    return op.AveragePool(op.Unsqueeze(x, [0]), kernel_shape=[3], strides=[3], ceil_mode=1, pads=[1, 1])
+
+
+def centre(op, x):
+    return op.CenterCropPad(x, [4], axes=[1])
+
+
+def halves(op, x):
+    return op.Split(x, axis=1, num_outputs=2, outputs=2)[0]
+
+
+def padded(op, x):
+    return op.Pad(x, [0, -1, 0, 2])
+
+
+def largest(op, x):
+    return op.TopK(x, op.Min(op.Shape(x, start=1, end=2), np.array([5])), outputs=2)[0]
+
+
+CUTS = {
+    "rows of a table": rows_of_a_table, "first 2": first(2), "first 4": first(4), "last 2": last(2), "last 4": last(4),
+    "every third": every(3), "pooled": pooled, "averaged": averaged, "centre": centre, "halves": halves, "padded": padded,
+    "largest": largest,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_a_cut_is_as_long_as_the_input_lets_it(cut):
+    """The shape of what is cut is an output, and goes into arithmetic and a reshape."""
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", "L"])
+    part = cut(op, x)
+    shape = op.Shape(part)
+    mean = op.Div(op.ReduceSum(part, keepdims=0), op.Cast(op.ReduceProd(shape, keepdims=0), to=1))
+    flat = op.Reshape(part, op.Concat(op.Reshape(op.ReduceProd(shape, keepdims=0), [1]), [1], axis=0))
+    hub = op.model([x], [op.output(v, n) for v, n in ((shape, "shape"), (mean, "mean"), (flat, "flat"))])
+    passes.infer(hub)
+    module, session = backend.from_hub(hub), ort.session(hub, "cpu")
+    for length in (4, 2, 3, 5, 8, 64, 70):
+        feeds = {"x": np.random.default_rng(length).standard_normal((2, length)).astype(np.float32)}
+        expected = ort.run(session, feeds)
+        for name, value in backend.runner(module)(feeds).items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6, err_msg=f"{name} at {length}")
+
+
+def test_one_of_two_is_not_two():
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N"])
+    shape = op.Shape(op.Slice(x, [0], [2], [0]))
+    module = backend.from_hub(op.model([x], [op.output(shape, "shape")]))
+    assert [module(torch.ones(n)).item() for n in (0, 1, 2, 3)] == [0, 1, 2, 2]

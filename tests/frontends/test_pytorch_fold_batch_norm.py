@@ -1,13 +1,20 @@
-"""Batch normalisations put into the weights before them: asked for, exact to rounding, and only where nothing else changes."""
+"""Batch normalisations put into the weights before them: exact to rounding, computed late, where nothing else changes."""
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import nn
 
 import onnxbridge
+from onnxbridge.cli import group
 from onnxbridge.errors import UsageError
+from onnxbridge.frontends.pytorch import frontend
+from onnxbridge.hub.passes import clean
 
 
 def settled(module):
@@ -40,36 +47,88 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_norm_goes_into_the_layer(name):
     layer, norm, shape = LAYERS[name]
-    net, x = nn.Sequential(layer, norm), torch.randn(shape)
-    assert "BatchNormalization" in kinds(net, x)[0]
-    found, made = kinds(net, x, fold_batch_norm=True)
+    net, x, before = nn.Sequential(layer, norm), torch.randn(shape), layer.weight.clone()
+    assert "BatchNormalization" in kinds(net, x, fold_batch_norm=False)[0]
+    found, made = kinds(net, x)
     assert found == [name.split()[0]]
-    initializers = {i.name for i in made.model.graph.initializer}
-    assert initializers == {"0.weight/folded", "0.weight/folded_bias"}
+    assert {i.name for i in made.model.graph.initializer} == {"0.weight", "0.bias"}
+    assert torch.equal(net[0].weight, before), "the module keeps its own weights"
+
+
+class Read(nn.Module):
+    """A result that is read beside its norm, and a norm that trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.norm = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        y = self.first(x)
+        trained = nn.functional.batch_norm(self.second(x[:, :1] + y), None, None, training=True)
+        return self.norm(y) + y, trained
 
 
 class Shared(nn.Module):
-    """One result is read beside its norm, and one weight is used twice."""
+    """One convolution before two norms: folded, its weights would be there twice."""
 
     def __init__(self):
         super().__init__()
         self.layer, self.first, self.second = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.BatchNorm2d(4)
 
     def forward(self, x):
-        y = self.layer(x)
-        return self.first(y) + y, self.second(self.layer(x * 2))
+        return self.first(self.layer(x)), self.second(self.layer(x * 2))
 
 
 def test_what_is_read_elsewhere_stays():
-    found, made = kinds(Shared(), torch.randn(1, 3, 4, 4), fold_batch_norm=True)
-    assert found.count("BatchNormalization") == 1 and found.count("Conv") == 2
-    assert {"layer.weight", "layer.weight/folded"} <= {i.name for i in made.model.graph.initializer}
+    found, made = kinds(Read(), torch.randn(1, 3, 4, 4))
+    assert found.count("BatchNormalization") == 1 and found.count("Conv") == 2 and "ReduceMean" in found
+    assert {"first.weight", "second.weight"} <= {i.name for i in made.model.graph.initializer}
+
+
+def test_a_layer_that_is_used_twice_stays():
+    found, made = kinds(Shared(), torch.randn(1, 3, 4, 4))
+    assert found.count("BatchNormalization") == 2 and found.count("Conv") == 2
+    assert sum(len(i.dims) == 4 for i in made.model.graph.initializer) == 1
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))
+        self.other = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return {"layer.0.bias": self.other(self.layer(x))}
+
+
+def test_names_that_are_taken_stay_with_their_values():
+    found, made = kinds(Named(), torch.randn(1, 3, 4, 4))
+    assert found == ["Conv", "Conv"] and [o.name for o in made.model.graph.output] == ["layer.0.bias"]
+    assert {i.name for i in made.model.graph.initializer} >= {"layer.0.weight", "layer.0.bias_1"}
+
+
+def test_nothing_is_computed_before_it_is_written():
+    net = settled(nn.Sequential(nn.Conv2d(8, 64, 3), nn.BatchNorm2d(64)))
+    model = frontend.to_hub(net, (torch.randn(1, 8, 5, 5),))
+    weight = clean(model).graph.initializers["0.weight"].const_value
+    assert isinstance(weight, ir.LazyTensor)
+    factor = net[1].weight / (net[1].running_var + net[1].eps).sqrt()
+    np.testing.assert_allclose(weight.numpy(), (net[0].weight * factor[:, None, None, None]).detach().numpy(), rtol=1e-6)
+
+
+def test_the_way_back_has_the_norms_where_they_were_not_folded(tmp_path):
+    net, x = settled(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())), torch.randn(2, 3, 6, 6)
+    path = onnxbridge.convert(net, "onnx", inputs=(x,), fold_batch_norm=False, output=tmp_path / "net.onnx").paths[0]
+    back = onnxbridge.convert(path, "pytorch").model
+    assert any(isinstance(m, nn.BatchNorm2d) for m in back.modules())
+    back.load_state_dict(net.state_dict())
+    torch.testing.assert_close(back(x), net(x))
 
 
 def test_what_would_not_be_finite_stays():
     net = settled(nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2, eps=0.0)))
     net[1].running_var.zero_()
-    made = onnxbridge.convert(net, "onnx", inputs=(torch.randn(1, 2, 3, 3),), fold_batch_norm=True, verify=False)
+    made = onnxbridge.convert(net, "onnx", inputs=(torch.randn(1, 2, 3, 3),), verify=False)
     assert [n.op_type for n in made.model.graph.node] == ["Conv", "BatchNormalization"]
 
 
@@ -81,3 +140,16 @@ def test_other_sources_and_names_are_refused(tmp_path):
     with pytest.raises(UsageError, match="fold_batch_norm"):
         onnxbridge.convert(path, "onnx", fold_batch_norm=True)
     assert onnxbridge.check(net, "onnx", inputs=(torch.randn(1, 1, 2, 2),), fold_batch_norm=True) == []
+
+
+def test_the_command_line_has_both_ways(tmp_path, monkeypatch):
+    lines = ["import torch", "from torch.nn import *", "def net():", "    torch.manual_seed(0)"]
+    lines += ["    return Sequential(Conv2d(1, 2, 1), BatchNorm2d(2)).eval()", ""]
+    (tmp_path / "folding_net.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    for flags, wanted in (([], 1), (["--no-fold-batch-norm"], 2), (["--fold-batch-norm"], 1)):
+        path = tmp_path / f"{len(flags)}{wanted}.onnx"
+        command = ["convert", "folding_net:net", "--to", "onnx", "--inputs", "input:float32[1,1,2,2]", "-o", str(path), *flags]
+        ran = CliRunner().invoke(group, command)
+        assert ran.exit_code == 0, ran.output
+        assert len(onnx.load(path).graph.node) == wanted

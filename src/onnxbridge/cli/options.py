@@ -85,5 +85,6 @@ def _written(option: Any, users: str) -> click.Option:
     flag = "--" + option.name.replace("_", "-")
     help = f"For {users}: {option.help}"
     if option.kind is bool:
-        return click.Option([flag], is_flag=True, default=None, help=help)
+        both = f"{flag}/--no-{flag.removeprefix('--')}"
+        return click.Option([both if option.default else flag], is_flag=True, default=None, help=help)
     return click.Option([flag, option.name], type=kind, multiple=option.many, metavar=option.metavar or None, help=help)

@@ -36,16 +36,15 @@ def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:
     sizes = _known_sizes(node)
     if sizes is not None:
         return [sizes]
-    arrays = [static(v) for v in node.inputs]
     if not node.inputs and node.op_type != "Constant":
         return None
-    if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)) or node.op_type in _NEVER:
+    if any(v is not None and v.const_value is None for v in node.inputs) or node.op_type in _NEVER:
         return None
     if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
         return None
     if node.op_type not in _VIEWS and not all(_small(o) for o in node.outputs):
         return None
-    return evaluate(node, arrays)
+    return evaluate(node, [static(v) for v in node.inputs])
 
 
 def _small(value: ir.Value) -> bool:

@@ -59,8 +59,8 @@ class _Frontend:
         dynamic: Any = None,
         *,
         fold_batch_norm: Annotated[
-            bool, Setting("put batch normalizations into the weights before them, which then are no longer the parameters.")
-        ] = False,
+            bool, Setting("put batch normalizations into the weights before them. Without it the parameters stay as they are.")
+        ] = True,
     ) -> ir.Model:
         from onnxbridge.frontends.pytorch.capture import capture
         from onnxbridge.frontends.pytorch.convert import to_hub

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.fold import static
+from onnxbridge.hub.schemas import array_of
 
 Array = np.ndarray[Any, Any]
 
@@ -16,47 +18,56 @@ Array = np.ndarray[Any, Any]
 class FoldBatchNorm(ir.passes.InPlacePass):
     """Folds every BatchNormalization into the Conv, ConvTranspose or Gemm whose result nobody else reads, in subgraphs too.
 
-    Such a layer computes the same but for rounding: weights are multiplied before the sum instead of after. The new weights are
-    computed in float64 and rounded once; what would not be finite stays as it is. They have names of their own, since they are no
-    longer the parameters of the model.
+    Such a layer computes the same but for rounding: weights are multiplied before the sum instead of after. The products are
+    computed in float64 and rounded once, each time that somebody asks for them: until then there is nothing but the parameters.
+    Weights keep their names; a layer without a bias gets one beside its weight. What would not be finite stays as it is, and so
+    do weights that something else reads, since they would have to be written twice.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         norms = [node for node in model.graph.all_nodes() if node.op_type == "BatchNormalization" and not node.domain]
-        folded = [_folded(node) for node in norms]
+        taken = set(_names(model)) if norms else set()
+        folded = [_folded(node, taken) for node in norms]
         return ir.passes.PassResult(model, modified=any(folded))
 
 
-def _folded(norm: ir.Node) -> bool:
+def _names(model: ir.Model) -> Iterator[str]:
+    for graph in (model.graph, *model.graph.subgraphs()):
+        yield from graph.initializers
+        yield from (str(v.name) for v in graph.inputs)
+        yield from (str(o.name) for node in graph for o in node.outputs)
+
+
+def _folded(norm: ir.Node, taken: set[str]) -> bool:
     value = norm.inputs[0]
     layer = value.producer() if value is not None else None
-    if layer is None or value is None or layer.domain or layer.op_type not in _SCALED or layer.graph is not norm.graph:
+    if layer is None or value is None or layer.domain or layer.op_type not in _AXES or layer.graph is not norm.graph:
         return False
     if len(value.uses()) != 1 or value.is_graph_output() or any(o.uses() for o in norm.outputs[1:]):
         return False
     if (mode := norm.attributes.get("training_mode")) is not None and mode.as_int():
         return False
-    statistics = [static(v) for v in norm.inputs[1:5]]
     weight = layer.inputs[1]
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
-    w, b = static(weight), static(bias)
-    if weight is None or w is None or (bias is not None and b is None) or any(s is None for s in statistics):
+    if weight is None or weight.const_value is None or len(weight.uses()) != 1 or weight.is_graph_output():
+        return False
+    statistics, b = [static(v) for v in norm.inputs[1:5]], static(bias)
+    if (bias is not None and b is None) or any(s is None for s in statistics):
         return False
     eps = norm.attributes.get("epsilon")
     with np.errstate(all="ignore"):
         gain, shift, mean, variance = (np.asarray(s, np.float64) for s in statistics)
         factor = gain / np.sqrt(variance + (eps.as_float() if eps is not None else 1e-5))
         before = _bias(layer, b, len(factor))
-        scaled = _SCALED[layer.op_type](layer, w.astype(np.float64), factor)
-        if before is None or scaled is None:
+        places = _AXES[layer.op_type](layer, list(weight.const_value.shape.numpy()), factor)
+        if before is None or places is None:
             return False
-        arrays = [scaled.astype(w.dtype), ((before - mean) * factor + shift).astype(w.dtype)]
-    if not all(np.isfinite(a.astype(np.float64)).all() for a in arrays):
+        moved = ((before - mean) * factor + shift).astype(weight.const_value.dtype.numpy())
+    if not np.isfinite(moved.astype(np.float64)).all() or not _stays_finite(weight.const_value, *places):
         return False
-    made = [_constant(norm, a, f"{weight.name}/folded{'' if i == 0 else '_bias'}", weight.dtype) for i, a in enumerate(arrays)]
+    weight.const_value = _product(weight.const_value, *places)
     layer.resize_inputs(3)
-    layer.replace_input_with(1, made[0])
-    layer.replace_input_with(2, made[1])
+    layer.replace_input_with(2, _put(layer, bias, moved, weight, taken))
     if "beta" in layer.attributes:
         del layer.attributes["beta"]
     name = norm.outputs[0].name
@@ -76,41 +87,73 @@ def _bias(layer: ir.Node, bias: Array | None, channels: int) -> Array | None:
     return np.broadcast_to(bias.astype(np.float64).reshape(-1) * (beta.as_float() if beta is not None else 1.0), channels)
 
 
-def _conv(layer: ir.Node, weight: Array, factor: Array) -> Array | None:
-    return weight * factor.reshape(-1, *[1] * (weight.ndim - 1)) if len(weight) == len(factor) else None
+def _conv(layer: ir.Node, shape: list[int], factor: Array) -> tuple[list[int], Array] | None:
+    return (shape, factor.reshape(-1, *[1] * (len(shape) - 1))) if shape[0] == len(factor) else None
 
 
-def _conv_transpose(layer: ir.Node, weight: Array, factor: Array) -> Array | None:
+def _conv_transpose(layer: ir.Node, shape: list[int], factor: Array) -> tuple[list[int], Array] | None:
     """The channels that come out are the second axis, once for each group of those that go in."""
     group = layer.attributes.get("group")
     groups = group.as_int() if group is not None else 1
-    if weight.shape[1] * groups != len(factor):
+    if shape[1] * groups != len(factor) or shape[0] % groups:
         return None
-    parts = weight.reshape(groups, -1, *weight.shape[1:])
-    return (parts * factor.reshape(groups, 1, -1, *[1] * (weight.ndim - 2))).reshape(weight.shape)
+    return [groups, shape[0] // groups, *shape[1:]], factor.reshape(groups, 1, -1, *[1] * (len(shape) - 2))
 
 
-def _gemm(layer: ir.Node, weight: Array, factor: Array) -> Array | None:
+def _gemm(layer: ir.Node, shape: list[int], factor: Array) -> tuple[list[int], Array] | None:
     turned = layer.attributes.get("transB")
-    if weight.shape[0 if turned is not None and turned.as_int() else 1] != len(factor):
-        return None
-    return weight * (factor[:, None] if turned is not None and turned.as_int() else factor)
+    rows = turned is not None and bool(turned.as_int())
+    return (shape, factor[:, None] if rows else factor) if shape[0 if rows else 1] == len(factor) else None
 
 
-_SCALED: dict[str, Callable[[ir.Node, Array, Array], Array | None]] = {
+_AXES: dict[str, Callable[[ir.Node, list[int], Array], tuple[list[int], Array] | None]] = {
     "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm,
 }  # fmt: skip
+"""The shape in which a layer's weight is seen, and the factors of its channels as they broadcast to that."""
 
 
-def _constant(norm: ir.Node, array: Array, name: str, dtype: ir.DataType | None) -> ir.Value:
-    """A weight of the graph that the norm is in, under a name that is free there."""
-    graph = norm.graph
+def _scaled(weight: ir.TensorProtocol, view: list[int], factor: Array) -> Array:
+    """The products in the weight's type, rounded once from float64, without a copy of the whole in it."""
+    array = array_of(weight).reshape(view)
+    made = np.empty(view, array.dtype)
+    with np.errstate(all="ignore"):
+        np.multiply(array, factor, out=made, casting="unsafe", dtype=np.float64)
+    return made.reshape(weight.shape.numpy())
+
+
+def _stays_finite(weight: ir.TensorProtocol, view: list[int], factor: Array) -> bool:
+    """Whether all products are finite; the largest weight mostly tells."""
+    array = array_of(weight)
+    if not array.size:
+        return True
+    reach = max(abs(float(array.max())), abs(float(array.min()))) * float(np.abs(factor).max())
+    limit = float(ml_dtypes.finfo(array.dtype).max)  # type: ignore[no-untyped-call]
+    return reach < limit or bool(np.isfinite(_scaled(weight, view, factor).astype(np.float64)).all())
+
+
+def _product(weight: ir.TensorProtocol, view: list[int], factor: Array) -> ir.LazyTensor:
+    def computed() -> ir.TensorProtocol:
+        return ir.Tensor(_scaled(weight, view, factor), weight.dtype, name=weight.name)
+
+    return ir.LazyTensor(computed, weight.dtype, ir.Shape(weight.shape.numpy()), name=weight.name)
+
+
+def _put(layer: ir.Node, bias: ir.Value | None, moved: Array, weight: ir.Value, taken: set[str]) -> ir.Value:
+    """The layer's bias with new numbers: its own where nobody else reads it, otherwise one that is called after the weight."""
+    kind = weight.const_value.dtype  # type: ignore[union-attr]  # it has numbers
+    own = bias is not None and len(bias.uses()) == 1 and not bias.is_graph_output() and bias.shape == moved.shape
+    if bias is not None and own:
+        bias.const_value = ir.Tensor(moved, kind, name=bias.name)
+        return bias
+    graph, name = layer.graph, str(weight.name)
     assert isinstance(graph, ir.Graph)
-    label, n = name, 0
-    while label in graph.initializers:
+    wanted = f"{name.removesuffix('weight')}bias" if name.endswith("weight") else f"{name}_bias"
+    label, n = wanted, 0
+    while label in taken:
         n += 1
-        label = f"{name}_{n}"
-    tensor = ir.Tensor(array, dtype, name=label)
-    made = ir.Value(name=label, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
+        label = f"{wanted}_{n}"
+    taken.add(label)
+    tensor = ir.Tensor(moved, kind, name=label)
+    made = ir.Value(name=label, type=ir.TensorType(kind), shape=ir.Shape(moved.shape), const_value=tensor)
     graph.register_initializer(made)
     return made

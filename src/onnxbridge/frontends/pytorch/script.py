@@ -6,6 +6,7 @@ Attributes that the code assigns are state: the tensors among them become buffer
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -96,14 +97,21 @@ def traceable(script: Any) -> Any:
 def recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """A module with packed weights as one that torch.export can trace: scripted, or recorded where its code is no TorchScript.
 
+    Code that asks whether it is scripted may give other results then: such a module is recorded too.
+
     Raises:
         UsageError: where it is neither.
     """
     torch = frameworks.torch()
+    from torch.utils import _pytree as pytree
+
     with torch.no_grad():
-        try:
-            script = torch.jit.script(module)
-        except Exception:
+        script = None
+        with contextlib.suppress(Exception):
+            found = torch.jit.script(module)
+            if pytree.tree_structure(found(*args, **kwargs)) == pytree.tree_structure(module(*args, **kwargs)):
+                script = found
+        if script is None:
             try:
                 script = torch.jit.trace(module, args, example_kwarg_inputs=dict(kwargs) or None, strict=False, check_trace=False)
             except Exception as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxbridge import frameworks
@@ -393,7 +393,8 @@ def _number_of(x: Quantized) -> int:
 # what code asks of a quantized tensor
 _ASKED: dict[str, Callable[[Quantized], Any]] = {
     "q_scale": lambda x: x.scale, "q_zero_point": lambda x: x.zero_point, "int_repr": lambda x: x.ints,
-    "is_quantized": lambda x: True, "dtype": _number_of, "contiguous": lambda x: x, "detach": lambda x: x, "clone": lambda x: x,
+    "is_quantized": lambda x: True, "dtype": _number_of, "detach": lambda x: x, "clone": lambda x: x,
+    "contiguous": lambda x: replace(x, ints=x.ints.contiguous()),
 }  # fmt: skip
 
 # results whose grid PyTorch fixes: scale and zero point

@@ -2,9 +2,9 @@
 
     python benchmarks/architectures.py [NAME ...] [--fixed] [--fast]
 
-Weights are random and nothing is downloaded. The nodes of a model of fixed sizes, and with its batch normalizations folded
-(`fold_batch_norm=True`) where there are any, stand beside what torch.onnx.export writes where onnxscript is installed; the cost
-is the CPU time of `convert(verify=False)` over that of `torch.export.export` alone (medians of three runs after a first).
+Weights are random and nothing is downloaded. The nodes of a model of fixed sizes stand beside what torch.onnx.export writes where
+onnxscript is installed; the cost is the CPU time of `convert(verify=False)` over that of `torch.export.export` alone (medians of
+three runs after a first).
 Architectures whose library is not installed are left out. `--fixed` verifies at fixed sizes only,
 `--fast` leaves out torch.onnx's nodes and the times.
 """
@@ -80,8 +80,7 @@ def row(family: Family, at_fixed: bool, fast: bool) -> tuple[str, ...]:
     count, other, cost = str(nodes(made.model)), "", ""
     if not fast:
         fixed = nodes(onnxbridge.convert(module, "onnx", inputs=inputs, verify=False).model)
-        folded = nodes(onnxbridge.convert(module, "onnx", inputs=inputs, verify=False, fold_batch_norm=True).model)
-        count += f" / {fixed}" + (f" / {folded}" if folded != fixed else "")
+        count += f" / {fixed}"
         other = theirs(module, inputs)
         alone = seconds(lambda: exported(module, inputs))
         ours = seconds(lambda: onnxbridge.convert(module, "onnx", inputs=inputs, verify=False))
@@ -103,7 +102,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     torchvision_operators.ensure()
-    print("| architecture | verified, largest difference | varies | nodes / fixed / folded | torch.onnx | CPU s / torch.export |")
+    print("| architecture | verified, largest difference | varies | nodes / fixed | torch.onnx | CPU s / torch.export |")
     print("|---|---|---|---|---|---|")
     for family in families():
         if asked.names and not any(name.lower() in family.name.lower() for name in asked.names):

@@ -28,11 +28,46 @@ def test_pad_grows_with_a_value_and_crops():
     assert windows.pad(x, [(0, 0), (0, 0)]) is x
 
 
-def test_a_convolution_larger_than_the_column_buffer_is_done_in_slabs(monkeypatch):
+def test_a_convolution_larger_than_a_block_is_done_in_blocks(monkeypatch):
     x, w = draw(2, 3, 9, 8), draw(4, 3, 3, 3)
     whole = conv.conv(x, w, strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1])
-    monkeypatch.setattr(conv, "COLUMN_BYTES", 1)
-    np.testing.assert_array_equal(conv.conv(x, w, strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1]), whole)
+    for size in (1, 3000):
+        monkeypatch.setattr(conv, "BLOCK_BYTES", size)
+        close(conv.conv(x, w, strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1]), whole)
+
+
+def test_blocks_cover_an_array_once_in_memory_order():
+    for most in (1, 2, 4, 7, 12, 100):
+        cuts = list(windows.blocks((2, 3, 4), most))
+        there = np.arange(24).reshape(2, 3, 4)
+        assert np.concatenate([there[cut].ravel() for cut in cuts]).tolist() == list(range(24))
+        assert all(there[cut].size <= most for cut in cuts)
+    assert list(windows.blocks((0, 3), 5)) == []
+
+
+WIDE = [
+    ((2, 3, 24, 23), (20, 3, 3, 3), 1, (1, 1), ((1, 2), (0, 1)), (1, 1)),  # few channels: a row of the kernel is one tap
+    ((1, 18, 30, 31), (33, 18, 3, 2), 1, (1, 2), ((1, 1), (2, 0)), (2, 1)),
+    ((1, 12, 26, 25), (12, 1, 3, 3), 12, (1, 1), ((1, 1), (1, 1)), (1, 2)),  # each channel by itself
+    ((2, 12, 26, 25), (8, 6, 1, 3), 2, (1, 1), ((0, 0), (1, 1)), (1, 1)),
+    ((1, 6, 26, 25), (12, 1, 2, 2), 6, (1, 1), ((0, 0), (0, 0)), (1, 1)),
+    ((1, 5, 1200), (7, 5, 4), 1, (2,), ((3, 1),), (1,)),
+    ((1, 17, 30, 30), (5, 17, 1, 1), 1, (1, 1), ((-1, 0), (0, -2)), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(("x", "w", "groups", "strides", "pads", "dilations"), WIDE)
+def test_convolutions_in_float64(x, w, groups, strides, pads, dilations, native, monkeypatch):
+    monkeypatch.setenv("ONNXBRIDGE_NATIVE", str(int(native)))
+    monkeypatch.setattr(conv, "_ROWS", 0)
+    x, w, bias = (rng.standard_normal(shape) for shape in (x, w, w[0]))
+    got = conv.conv(x, w, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
+    padded = F.pad(torch.tensor(x), [n for pair in reversed(pads) for n in pair])
+    function = F.conv2d if x.ndim == 4 else F.conv1d
+    want = function(padded, torch.tensor(w), torch.tensor(bias), strides, 0, dilations, groups).numpy()
+    assert got.dtype == np.float64 and got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
 
 
 def test_convolution_of_integers_is_exact():

@@ -57,6 +57,35 @@ def test_small_errors_fail(error):
     assert "FAILED" in str(report) and "FAIL y" in str(report)
 
 
+def test_what_was_run_to_find_the_sizes_is_not_run_again():
+    model = network()
+    candidate, inner = side(model), side(model)
+    seen = []
+
+    def run(feeds):
+        seen.append(id(feeds))
+        return inner.run(feeds)
+
+    report = verify_sides(model, Side("counted", run), candidate)
+    assert report.passed and report.samples == 3
+    assert len(seen) == len(set(seen)) == 3
+
+
+def test_rounding_of_further_samples_is_measured_while_there_is_time(monkeypatch):
+    model = network()
+    feeds = [{"x": np.full((n, 32), 0.5, np.float32)} for n in (1, 2, 3)]
+    for seconds, many in ((60.0, 3), (0.0, 1)):
+        monkeypatch.setattr("onnxbridge.runtime.tolerance.SECONDS", seconds)
+        ran = []
+        run = Executor.run
+        monkeypatch.setattr(Executor, "run", lambda *given, run=run, ran=ran, **more: ran.append(0) or run(*given, **more))
+        rounding = Rounding(model)
+        for feed in feeds:
+            rounding.measure(feed)
+        monkeypatch.undo()
+        assert len(ran) == 3 * many
+
+
 def test_the_tolerance_grows_with_what_rounding_explains():
     feeds = {"x": np.random.default_rng(1).standard_normal((3, 32)).astype(np.float32)}
 

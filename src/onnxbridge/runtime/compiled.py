@@ -19,7 +19,7 @@ from onnxbridge.hub.limits import Budget, Limits, limited
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import array_of
 from onnxbridge.lowering import Body, Call, Ref
-from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.memory import Pool, lending
 from onnxbridge.runtime.native.tape import recording
 from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
 from onnxbridge.runtime.recording import Recording, apart, kinds, owned, quieted
@@ -101,7 +101,7 @@ class Compiled:
 
     def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
         """The outputs, one step after the other."""
-        with quieted():
+        with quieted(), lending(self._pool):
             results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
         self._used = self._used.joined(budget.used())
         return owned(results, (*inputs.values(), *plan.frame))

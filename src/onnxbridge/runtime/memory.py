@@ -6,9 +6,11 @@ the pool gave is an ordinary one; it is never given out twice while anybody hold
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ Array = np.ndarray[Any, Any]
 
 _ALIGNED = 64
 _SMALL = 1 << 12  # bytes below which the allocator is as fast
+_LARGE = 1 << 20  # bytes from which it asks the system each time
 
 
 class _Lease:
@@ -73,3 +76,35 @@ def _class(size: int) -> int:
     """The size rounded up by an eighth at most, so that results of nearly the same size share buffers."""
     step = 1 << max(10, size.bit_length() - 4)
     return -(-size // step) * step
+
+
+class _Lent(threading.local):
+    pool: Pool | None = None
+
+
+_lent = _Lent()
+
+
+@contextlib.contextmanager
+def lending(pool: Pool) -> Iterator[None]:
+    """Let this thread's rules take the memory of large results from a pool."""
+    before, _lent.pool = _lent.pool, pool
+    try:
+        yield
+    finally:
+        _lent.pool = before
+
+
+def empty(shape: Sequence[int], dtype: Any) -> Array:
+    """An uninitialized array in C order, of the pool that is lent if there is one."""
+    large = _lent.pool is not None and math.prod(shape) * np.dtype(dtype).itemsize >= _LARGE
+    return _lent.pool.empty(shape, dtype) if large and _lent.pool is not None else np.empty(shape, dtype)
+
+
+def room(x: Array) -> Array | None:
+    """Memory for a result of the type, sizes and memory order of x; None where NumPy may take its own."""
+    if _lent.pool is None or x.nbytes < _LARGE:
+        return None
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    y = _lent.pool.empty([x.shape[axis] for axis in order], x.dtype)
+    return y.transpose([order.index(axis) for axis in range(x.ndim)])

@@ -2,71 +2,98 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.kernels.windows import Array, Ints, Pads, out_sizes, pad, shifts, windows
+from onnxbridge.runtime.kernels.windows import Array, Ints, Pads, blocks, out_sizes, pad, shifts
+from onnxbridge.runtime.native import presence
 
-COLUMN_BYTES = 64 << 20  # how much of the unfolded input may exist at a time
+BLOCK_BYTES = 2 << 20  # of unfolded input and results at a time, which stay in the cache
+_ROWS = 512  # output positions from which packing weights for machine code is worth its time
 
 
-def conv(
-    x: Array, w: Array, bias: Array | None = None, *, strides: Ints, pads: Pads, dilations: Ints, groups: int = 1
-) -> Array:
+def conv(x: Array, w: Array, bias: Array | None = None, *, strides: Ints, pads: Pads, dilations: Ints, groups: int = 1) -> Array:
     """Correlate x (N, C, *D) with w (M, C/groups, *K): (N, M, *out). `pads` holds (before, after) for each dimension."""
     batch, channels = x.shape[:2]
     maps, kernel = w.shape[0], w.shape[2:]
     out = out_sizes(x.shape[2:], kernel, strides, pads, dilations)
+    if _worth_compiling(x, w, out):
+        return _compiled(x, w, bias, strides, pads, dilations, groups)
     x = pad(x, pads)
     if math.prod(kernel) == 1:
         met: Any = (..., *(slice(0, n * s, s) for n, s in zip(out, strides, strict=True)))
         cols = x[met].reshape(batch, groups, channels // groups, math.prod(out))
-        y: Array = np.matmul(w.reshape(groups, maps // groups, -1), cols)
-    elif channels == groups:
+        y: Array = np.matmul(w.reshape(groups, maps // groups, -1), cols).reshape(batch, maps, *out)
+    elif channels == groups > 1:
         y = _depthwise(x, w, out, strides, dilations)
     else:
         y = _unfolded(x, w, out, strides, dilations, groups)
-    y = y.reshape(batch, maps, *out)
     if bias is not None:
         y += bias.reshape(-1, *(1 for _ in out))
     return y
 
 
+def _worth_compiling(x: Array, w: Array, out: Ints) -> bool:
+    """Whether machine code is the faster way: it is there for float64, which is what judges the others."""
+    wide = x.dtype == w.dtype == np.float64 and len(out) < 3 and w.size > 0
+    return wide and len(x) * math.prod(out) > _ROWS and presence.available()
+
+
+def _compiled(x: Array, w: Array, bias: Array | None, strides: Ints, pads: Pads, dilations: Ints, groups: int) -> Array:
+    """In float64 by machine code, a line as a picture of one row."""
+    from onnxbridge.runtime.native.wide import convolution
+
+    if x.ndim == 4:
+        return convolution(x, w, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
+    found = convolution(
+        x[:, :, None], w[:, :, None], bias,
+        strides=(1, *strides), pads=((0, 0), *pads), dilations=(1, *dilations), groups=groups,
+    )  # fmt: skip
+    return found[:, :, 0]
+
+
 def _depthwise(x: Array, w: Array, out: Ints, strides: Ints, dilations: Ints) -> Array:
-    """Each channel with its own kernels: a multiply-add for each kernel position, without unfolding."""
+    """Each channel with its own kernels: a multiply-add for each kernel position, without unfolding, some channels at a time."""
     batch, channels, kernel = x.shape[0], x.shape[1], w.shape[2:]
     many = w.shape[0] // channels
     per_channel = w.reshape(channels, many, *kernel)
     y: Array = np.zeros((batch, channels, many, *out), np.result_type(x, w))
-    term = np.empty_like(y)
-    for position, part in shifts(x, kernel, out, strides, dilations):
-        at: Any = (slice(None), slice(None), *position)
-        factor = per_channel[at].reshape(channels, many, *(1 for _ in out))
-        np.multiply(part[:, :, None], factor, out=term)
-        y += term
-    return y
+    some = min(channels, max(1, BLOCK_BYTES // (4 * max(1, many * math.prod(out)) * y.itemsize)))
+    term = np.empty((some, many, *out), y.dtype)
+    parts = list(shifts(x, kernel, out, strides, dilations))
+    for n, c in itertools.product(range(batch), range(0, channels, some)):
+        here = slice(c, min(c + some, channels))
+        part_of_y, part_of_term = y[n, here], term[: here.stop - c]
+        for position, part in parts:
+            at: Any = (here, slice(None), *position)
+            factor = per_channel[at].reshape(here.stop - c, many, *(1 for _ in out))
+            np.multiply(part[n, here, None], factor, out=part_of_term)
+            part_of_y += part_of_term
+    return y.reshape(batch, channels * many, *out)
 
 
 def _unfolded(x: Array, w: Array, out: Ints, strides: Ints, dilations: Ints, groups: int) -> Array:
-    """Unfold the input into columns, a slab of output rows of one sample at a time, and multiply."""
+    """Unfold the input into columns, a block of output positions of one sample at a time, and multiply."""
     batch, channels = x.shape[:2]
     maps, kernel = w.shape[0], w.shape[2:]
-    depth = channels // groups * math.prod(kernel)
+    taps = math.prod(kernel)
+    depth = channels // groups * taps
     weight = w.reshape(groups, maps // groups, depth)
-    view = windows(x, kernel, out, strides, dilations)
-    space = len(out)
-    order = (0, *range(1 + space, 1 + 2 * space), *range(1, 1 + space))
-    row = math.prod(out[1:])
-    slab = max(1, COLUMN_BYTES // max(1, channels * math.prod(kernel) * row * x.itemsize))
-    y: Array = np.empty((batch, groups, maps // groups, out[0], row), np.result_type(x, w))
-    for n in range(batch):
-        for top in range(0, out[0], slab):
-            high = min(slab, out[0] - top)
-            cols = view[n, :, top : top + high].transpose(order).reshape(groups, depth, high * row)
-            y[n, :, :, top : top + high] = np.matmul(weight, cols).reshape(groups, maps // groups, high, row)
+    most = max(1, BLOCK_BYTES // max(1, (channels * taps + maps) * x.itemsize))
+    parts = [part for _, part in shifts(x, kernel, out, strides, dilations)]
+    y: Array = np.empty((batch, maps, *out), np.result_type(x, w))
+    room = np.empty(channels * taps * min(most, math.prod(out)), x.dtype)
+    for n, cut in itertools.product(range(batch), blocks(out, most)):
+        sizes = [s.stop - s.start for s in cut]
+        count, at = math.prod(sizes), (n, slice(None), *cut)
+        cols = room[: channels * taps * count].reshape(channels, taps, *sizes)
+        for k, part in enumerate(parts):
+            cols[:, k] = part[at]
+        y[at] = np.matmul(weight, cols.reshape(groups, depth, count)).reshape(maps, *sizes)
     return y
 
 

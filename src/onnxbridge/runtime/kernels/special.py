@@ -42,7 +42,8 @@ _BLOCK = 1 << 14  # elements that stay in the cache over all steps
 
 
 def _ratio(over: Sequence[float], under: Sequence[float], x: Array) -> Array:
-    found: Array = np.polyval(over, x) / np.polyval(under, x)
+    found = _horner(over, x)
+    found /= _horner(under, x)
     return found
 
 
@@ -50,20 +51,28 @@ def erf(x: Array) -> Array:
     """The error function in the type of x, at most 8 units in the last place off."""
     if x.dtype == np.float32:
         return _single_erf(x)
-    wide = np.atleast_1d(x).astype(np.float64)
-    size = np.abs(wide)
-    y = np.where(np.isnan(wide), np.nan, np.sign(wide))
-    near = size <= 0.46875
-    y[near] = wide[near] * _ratio(_NEAR, _NEAR_OVER, wide[near] ** 2)
-    middle = (size > 0.46875) & (size <= 4)
+    flat = np.ascontiguousarray(x).reshape(-1)
+    y = np.empty_like(flat)
+    for start in range(0, flat.size, _BLOCK):
+        y[start : start + _BLOCK] = _double_erf(flat[start : start + _BLOCK].astype(np.float64))
+    return y.reshape(x.shape)
+
+
+def _double_erf(x: Array) -> Array:
+    size = np.abs(x)
+    y = np.where(np.isnan(x), np.nan, np.sign(x))
+    near = np.flatnonzero(size <= 0.46875)
+    s = x[near]
+    y[near] = s * _ratio(_NEAR, _NEAR_OVER, s * s)
+    middle = np.flatnonzero((size > 0.46875) & (size <= 4))
     s = size[middle]
     y[middle] *= 1 - np.exp(-s * s) * _ratio(_MIDDLE, _MIDDLE_OVER, s)
-    far = (size > 4) & (size < 6)
+    far = np.flatnonzero((size > 4) & (size < 6))
     s = size[far]
     inverse = 1 / (s * s)
     tail = (1 / math.sqrt(math.pi) - inverse * _ratio(_FAR, _FAR_OVER, inverse)) / s
     y[far] *= 1 - np.exp(-s * s) * tail
-    return y.astype(x.dtype).reshape(x.shape)
+    return y
 
 
 _ONE = np.float32(3.925)  # from here on float32 has no number nearer to erf than 1
@@ -88,5 +97,5 @@ def _horner(coefficients: Sequence[float], x: Array) -> Array:
     y = np.full_like(x, coefficients[0])
     for c in coefficients[1:]:
         y *= x
-        y += np.float32(c)
+        y += x.dtype.type(c)
     return y

@@ -75,3 +75,16 @@ def windows(x: Array, kernel: Ints, out: Ints, strides: Ints, dilations: Ints) -
     return np.lib.stride_tricks.as_strided(
         x, (*lead, *out, *kernel), (*x.strides[: x.ndim - space], *stride, *dilated), writeable=False
     )
+
+
+def blocks(sizes: Ints, most: int) -> Iterator[tuple[slice, ...]]:
+    """Cuts an array of these sizes into boxes of at most `most` elements that lie together in memory, one slice for each axis."""
+    axis, inner = len(sizes) - 1, 1
+    while axis > 0 and inner * sizes[axis] <= most:
+        inner *= sizes[axis]
+        axis -= 1
+    step = max(1, most // max(1, inner))
+    rest = [slice(0, n) for n in sizes[axis + 1 :]]
+    for front in itertools.product(*map(range, sizes[:axis])):
+        for begin in range(0, sizes[axis], step):
+            yield (*(slice(f, f + 1) for f in front), slice(begin, min(begin + step, sizes[axis])), *rest)

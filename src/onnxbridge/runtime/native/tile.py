@@ -3,11 +3,14 @@
 A tile is a block of `rows` output rows by one panel of output columns, held in registers from beginning to end. Where its
 input rows lie is looked up in a table of addresses, one line of the table for each tap of the kernel: a matrix product has
 one tap, a convolution as many as its kernel has positions, and no input is ever unfolded.
+
+All that is said of float32 here is also there for float64 (`wide.py` asks for it), with half as many elements in a vector.
 """
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded, registers, sources
 
@@ -26,26 +29,66 @@ def panel() -> int:
 
 PIXELS = 6  # of a depthwise tile
 
+
+
+@dataclass(frozen=True)
+class Real:
+    """The numbers that a tile computes with: LLVM's name, the ending of its functions, and how many a register holds."""
+
+    name: str
+    ending: str
+    lanes: int
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.lanes} x {self.name}>"
+
+    @property
+    def fma(self) -> str:
+        return f"@llvm.fma.v{self.lanes}{self.ending}"
+
+    @property
+    def load(self) -> str:
+        return f"@llvm.masked.load.v{self.lanes}{self.ending}.p0"
+
+    @property
+    def store(self) -> str:
+        return f"@llvm.masked.store.v{self.lanes}{self.ending}.p0"
+
+    @property
+    def declared(self) -> list[str]:
+        w, v = self.lanes, self.vector
+        return [
+            f"declare {v} {self.fma}({v}, {v}, {v})",
+            f"declare {v} {self.load}(ptr, i32, <{w} x i1>, {v})",
+            f"declare void {self.store}({v}, ptr, i32, <{w} x i1>)",
+        ]
+
+
 _ARGUMENTS = (
     "i64 %which, i64 %taps, i64 %depth, i64 %table, i64 %step, i64 %weight, i64 %bias, i64 %add, i64 %addstep, "
     "i64 %out, i64 %outstep, i64 %columns, float %low, float %high"
 )
 
 
-def _store(height: int, width: int, w: int, sums: dict[tuple[int, int], str]) -> list[str]:
+def _store(height: int, width: int, real: Real, sums: dict[tuple[int, int], str]) -> list[str]:
     """Add the bias and (unless its address is 0) what shall be added, clip (NaN stays), and store the valid columns."""
-    vector = f"<{w} x float>"
+    w, vector = real.lanes, real.vector
     iota = ", ".join(f"i64 {i}" for i in range(w))
     o = [f" %n0 = insertelement <{w} x i64> poison, i64 %columns, i32 0"]
     o += [f" %nn = shufflevector <{w} x i64> %n0, <{w} x i64> poison, <{w} x i32> zeroinitializer"]
     for name in ("low", "high"):
-        o += [f" %{name}0 = insertelement {vector} poison, float %{name}, i32 0"]
+        given = f"%{name}"
+        if real.name != "float":
+            o += [f" {given}e = fpext float {given} to {real.name}"]
+            given += "e"
+        o += [f" %{name}0 = insertelement {vector} poison, {real.name} {given}, i32 0"]
         o += [f" %{name}v = shufflevector {vector} %{name}0, {vector} poison, <{w} x i32> zeroinitializer"]
     o += [" %biasp = inttoptr i64 %bias to ptr", " %outp = inttoptr i64 %out to ptr", " %addp = inttoptr i64 %add to ptr"]
     for v in range(width):
         o += [f" %iota{v} = add <{w} x i64> <{iota}>, splat (i64 {v * w})"]
         o += [f" %mask{v} = icmp slt <{w} x i64> %iota{v}, %nn"]
-        o += [f" %bp{v} = getelementptr float, ptr %biasp, i64 {v * w}", f" %bv{v} = load {vector}, ptr %bp{v}, align 4"]
+        o += [f" %bp{v} = getelementptr {real.name}, ptr %biasp, i64 {v * w}", f" %bv{v} = load {vector}, ptr %bp{v}, align 4"]
     o += [" %plain = icmp eq i64 %add, 0", f" %whole = icmp sge i64 %columns, {width * w}"]
     o += [" br i1 %whole, label %full, label %part"]
     o += ["full:", " br i1 %plain, label %fullwithout, label %fullwith"]
@@ -55,17 +98,17 @@ def _store(height: int, width: int, w: int, sums: dict[tuple[int, int], str]) ->
         o += [f"{label}:"]
         for r in range(height):
             p = f"{label}{r}"
-            o += [f" %{p}o = mul i64 %outstep, {r}", f" %{p}p = getelementptr float, ptr %outp, i64 %{p}o"]
+            o += [f" %{p}o = mul i64 %outstep, {r}", f" %{p}p = getelementptr {real.name}, ptr %outp, i64 %{p}o"]
             if added:
-                o += [f" %{p}ao = mul i64 %addstep, {r}", f" %{p}a = getelementptr float, ptr %addp, i64 %{p}ao"]
+                o += [f" %{p}ao = mul i64 %addstep, {r}", f" %{p}a = getelementptr {real.name}, ptr %addp, i64 %{p}ao"]
             for v in range(width):
                 q = f"{p}_{v}"
                 o += [f" %{q}b = fadd {vector} {sums[r, v]}, %bv{v}"]
                 last = f"%{q}b"
                 if added:
-                    o += [f" %{q}ap = getelementptr float, ptr %{p}a, i64 {v * w}"]
+                    o += [f" %{q}ap = getelementptr {real.name}, ptr %{p}a, i64 {v * w}"]
                     o += [
-                        f" %{q}av = call {vector} @llvm.masked.load.v{w}f32.p0"
+                        f" %{q}av = call {vector} {real.load}"
                         f"(ptr %{q}ap, i32 4, <{w} x i1> %mask{v}, {vector} zeroinitializer)"
                         if masked
                         else f" %{q}av = load {vector}, ptr %{q}ap, align 4"
@@ -76,9 +119,9 @@ def _store(height: int, width: int, w: int, sums: dict[tuple[int, int], str]) ->
                 o += [f" %{q}l = select <{w} x i1> %{q}lc, {vector} %lowv, {vector} {last}"]
                 o += [f" %{q}hc = fcmp ogt {vector} %{q}l, %highv"]
                 o += [f" %{q}h = select <{w} x i1> %{q}hc, {vector} %highv, {vector} %{q}l"]
-                o += [f" %{q}sp = getelementptr float, ptr %{p}p, i64 {v * w}"]
+                o += [f" %{q}sp = getelementptr {real.name}, ptr %{p}p, i64 {v * w}"]
                 o += [
-                    f" call void @llvm.masked.store.v{w}f32.p0({vector} %{q}h, ptr %{q}sp, i32 4, <{w} x i1> %mask{v})"
+                    f" call void {real.store}({vector} %{q}h, ptr %{q}sp, i32 4, <{w} x i1> %mask{v})"
                     if masked
                     else f" store {vector} %{q}h, ptr %{q}sp, align 4"
                 ]
@@ -95,30 +138,30 @@ def _pointers(height: int) -> list[str]:
     return o
 
 
-def _steps(cells: list[tuple[int, int]], width: int, w: int, k: int, at: str, old: str, new: str) -> list[str]:
+def _steps(cells: list[tuple[int, int]], width: int, real: Real, k: int, at: str, old: str, new: str) -> list[str]:
     """One element of the depth, `k` after %{at}: the accumulators `old` (format strings of row and vector) become `new`."""
-    vector, o = f"<{w} x float>", [f" %{at}k{k} = add i64 %{at}, {k}"]
+    w, vector, o = real.lanes, real.vector, [f" %{at}k{k} = add i64 %{at}, {k}"]
     for v in range(width):
-        o += [f" %{at}wp{v}_{k} = getelementptr float, ptr %{at}wk, i64 {(k * width + v) * w}"]
+        o += [f" %{at}wp{v}_{k} = getelementptr {real.name}, ptr %{at}wk, i64 {(k * width + v) * w}"]
         o += [f" %{at}w{v}_{k} = load {vector}, ptr %{at}wp{v}_{k}, align 4"]
     for r in range(1 + max(r for r, _ in cells)):
-        o += [f" %{at}q{r}_{k} = getelementptr float, ptr %p{r}, i64 %{at}k{k}"]
-        o += [f" %{at}l{r}_{k} = load float, ptr %{at}q{r}_{k}, align 4"]
-        o += [f" %{at}m{r}_{k} = insertelement {vector} poison, float %{at}l{r}_{k}, i32 0"]
+        o += [f" %{at}q{r}_{k} = getelementptr {real.name}, ptr %p{r}, i64 %{at}k{k}"]
+        o += [f" %{at}l{r}_{k} = load {real.name}, ptr %{at}q{r}_{k}, align 4"]
+        o += [f" %{at}m{r}_{k} = insertelement {vector} poison, {real.name} %{at}l{r}_{k}, i32 0"]
         o += [f" %{at}a{r}_{k} = shufflevector {vector} %{at}m{r}_{k}, {vector} poison, <{w} x i32> zeroinitializer"]
     for r, v in cells:
         a, b = f"{vector} %{at}a{r}_{k}", f"{vector} %{at}w{v}_{k}"
-        o += [f" %{new.format(r, v)} = call {vector} @llvm.fma.v{w}f32({a}, {b}, {vector} %{old.format(r, v)})"]
+        o += [f" %{new.format(r, v)} = call {vector} {real.fma}({a}, {b}, {vector} %{old.format(r, v)})"]
     return o
 
 
-def _product(height: int, width: int, w: int) -> str:
+def _product(height: int, width: int, real: Real) -> str:
     """out[r, :] = sum over taps and depth of row[tap, r][k] * weight[tap, k, :].
 
     A tile of too few rows to keep the multipliers busy takes several elements of the depth at once, each with sums of its own:
     as many for the last columns as for the others, so that all columns of a row are rounded alike.
     """
-    vector = f"<{w} x float>"
+    w, vector = real.lanes, real.vector
     cells = [(r, v) for r in range(height) for v in range(width)]
     sets = {1: 4, 2: 2}.get(height, 1)
     each = [(r, v, u) for r, v in cells for u in range(sets)]
@@ -132,8 +175,8 @@ def _product(height: int, width: int, w: int) -> str:
     o += ["many:", " %i = phi i64 [0, %tap], [%i1, %many]", " %iwk = phi ptr [%wt, %tap], [%iwn, %many]"]
     o += [f" %x{r}_{v}_{u} = phi {vector} [%s{r}_{v}_{u}, %tap], [%y{r}_{v}_{u}, %many]" for r, v, u in each]
     for u in range(sets):
-        o += _steps(cells, width, w, u, "i", f"x{{}}_{{}}_{u}", f"y{{}}_{{}}_{u}")
-    o += [f" %iwn = getelementptr float, ptr %iwk, i64 {sets * width * w}", f" %i1 = add i64 %i, {sets}"]
+        o += _steps(cells, width, real, u, "i", f"x{{}}_{{}}_{u}", f"y{{}}_{{}}_{u}")
+    o += [f" %iwn = getelementptr {real.name}, ptr %iwk, i64 {sets * width * w}", f" %i1 = add i64 %i, {sets}"]
     o += [" %more = icmp slt i64 %i1, %most", " br i1 %more, label %many, label %rest"]
     o += ["rest:", " %jb = phi i64 [0, %tap], [%i1, %many]", " %jw = phi ptr [%wt, %tap], [%iwn, %many]"]
     o += [f" %b{r}_{v}_{u} = phi {vector} [%s{r}_{v}_{u}, %tap], [%y{r}_{v}_{u}, %many]" for r, v, u in each]
@@ -141,8 +184,8 @@ def _product(height: int, width: int, w: int) -> str:
         o += [" %left = icmp slt i64 %jb, %depth", " br i1 %left, label %element, label %tapend"]
         o += ["element:", " %j = phi i64 [%jb, %rest], [%j1, %element]", " %jwk = phi ptr [%jw, %rest], [%jwn, %element]"]
         o += [f" %c{r}_{v} = phi {vector} [%b{r}_{v}_0, %rest], [%d{r}_{v}, %element]" for r, v in cells]
-        o += _steps(cells, width, w, 0, "j", "c{}_{}", "d{}_{}")
-        o += [f" %jwn = getelementptr float, ptr %jwk, i64 {width * w}", " %j1 = add i64 %j, 1"]
+        o += _steps(cells, width, real, 0, "j", "c{}_{}", "d{}_{}")
+        o += [f" %jwn = getelementptr {real.name}, ptr %jwk, i64 {width * w}", " %j1 = add i64 %j, 1"]
         o += [" %morej = icmp slt i64 %j1, %depth", " br i1 %morej, label %element, label %tapend"]
         o += ["tapend:", " %wn = phi ptr [%jw, %rest], [%jwn, %element]"]
         o += [
@@ -162,12 +205,12 @@ def _product(height: int, width: int, w: int) -> str:
             o += [f" {name}{k} = fadd {vector} {a}, {b}" for k, (a, b) in enumerate(pairs)]
             parts = [f"{name}{k}" for k in range(len(pairs))]
         finals[(r, v)] = parts[0]
-    return "\n".join([*o, *_store(height, width, w, finals), "}"])
+    return "\n".join([*o, *_store(height, width, real, finals), "}"])
 
 
-def _channelwise(height: int, w: int) -> str:
+def _channelwise(height: int, real: Real) -> str:
     """out[r, c] = sum over taps of row[tap, r][c] * weight[tap, c], for one vector of channels; `depth` is a tap's weights."""
-    vector = f"<{w} x float>"
+    w, vector = real.lanes, real.vector
     o = [f"define internal void @channelwise_{height}({_ARGUMENTS}) {{", "entry:"]
     o += [" %weightp = inttoptr i64 %weight to ptr", " %tablep = inttoptr i64 %table to ptr"]
     # The addresses are those of channel 0; %taps comes with the first channel's offset in its upper half.
@@ -179,16 +222,16 @@ def _channelwise(height: int, w: int) -> str:
     o += [" %t = phi i64 [0, %entry], [%t1, %tap]", " %wt = phi ptr [%weightp, %entry], [%wn, %tap]"]
     o += [f" %x{r} = phi {vector} [zeroinitializer, %entry], [%y{r}_0, %tap]" for r in range(height)]
     o += _pointers(height)
-    o += [f" %w0 = load {vector}, ptr %wt, align 4", " %wn = getelementptr float, ptr %wt, i64 %depth"]
+    o += [f" %w0 = load {vector}, ptr %wt, align 4", f" %wn = getelementptr {real.name}, ptr %wt, i64 %depth"]
     for r in range(height):
-        o += [f" %q{r} = getelementptr float, ptr %p{r}, i64 %first"]
+        o += [f" %q{r} = getelementptr {real.name}, ptr %p{r}, i64 %first"]
         o += [
-            f" %a{r} = call {vector} @llvm.masked.load.v{w}f32.p0"
+            f" %a{r} = call {vector} {real.load}"
             f"(ptr %q{r}, i32 4, <{w} x i1> %inside, {vector} zeroinitializer)"
         ]
-        o += [f" %y{r}_0 = call {vector} @llvm.fma.v{w}f32({vector} %a{r}, {vector} %w0, {vector} %x{r})"]
+        o += [f" %y{r}_0 = call {vector} {real.fma}({vector} %a{r}, {vector} %w0, {vector} %x{r})"]
     o += [" %t1 = add i64 %t, 1", " %moret = icmp slt i64 %t1, %count", " br i1 %moret, label %tap, label %done", "done:"]
-    return "\n".join([*o, *_store(height, 1, w, {(r, 0): f"%y{r}_0" for r in range(height)}), "}"])
+    return "\n".join([*o, *_store(height, 1, real, {(r, 0): f"%y{r}_0" for r in range(height)}), "}"])
 
 
 def _chosen(name: str, parts: list[tuple[int, str]]) -> str:
@@ -200,27 +243,38 @@ def _chosen(name: str, parts: list[tuple[int, str]]) -> str:
     return "\n".join([*o, "none:", " ret void", "}"])
 
 
-def text() -> str:
-    """The module: `onnxbridge_product(rows * 4 + vectors, ...)` and `onnxbridge_channelwise(rows, ...)`."""
-    w = lanes()
-    vector = f"<{w} x float>"
+def single() -> Real:
+    """float32."""
+    return Real("float", "f32", lanes())
+
+
+def double() -> Real:
+    """float64."""
+    return Real("double", "f64", lanes() // 2)
+
+
+def text(real: Real, name: str) -> str:
+    """The module: `onnxbridge_{name}product(rows * 4 + vectors, ...)` and `onnxbridge_{name}channelwise(rows, ...)`."""
     products = [(r * 4 + v, f"product_{r}_{v}") for r in range(1, rows() + 1) for v in range(1, VECTORS + 1)]
     channels = [(r, f"channelwise_{r}") for r in range(1, PIXELS + 1)]
     return "\n".join(
         [
-            *(_product(i // 4, i % 4, w) for i, _ in products),
-            *(_channelwise(r, w) for r, _ in channels),
-            _chosen("onnxbridge_product", products),
-            _chosen("onnxbridge_channelwise", channels),
-            f"declare {vector} @llvm.fma.v{w}f32({vector}, {vector}, {vector})",
-            f"declare {vector} @llvm.masked.load.v{w}f32.p0(ptr, i32, <{w} x i1>, {vector})",
-            f"declare void @llvm.masked.store.v{w}f32.p0({vector}, ptr, i32, <{w} x i1>)",
+            *(_product(i // 4, i % 4, real) for i, _ in products),
+            *(_channelwise(r, real) for r, _ in channels),
+            _chosen(f"onnxbridge_{name}product", products),
+            _chosen(f"onnxbridge_{name}channelwise", channels),
+            *real.declared,
         ]
     )
+
+
+def make(real: Real, name: str) -> None:
+    """Make or load the module, and let loops name its functions."""
+    image = kept(f"{name}tile", sources("tile.py"), lambda: assembled(text(real, name), finished=True))
+    loaded(image, f"onnxbridge_{name}product", f"onnxbridge_{name}channelwise")
 
 
 @functools.cache
 def load() -> None:
     """Make both functions known to the loops that call them."""
-    image = kept("tile", sources("tile.py"), lambda: assembled(text(), finished=True))
-    loaded(image, "onnxbridge_product", "onnxbridge_channelwise")
+    make(single(), "")

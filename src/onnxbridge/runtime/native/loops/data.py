@@ -10,6 +10,9 @@ ROWS, LANES, PANEL, PIXELS = tile.rows(), machine.lanes(), tile.panel(), tile.PI
 
 product = Extern("onnxbridge_product", "iiiiiiiiiiiiff", "tile")
 channelwise = Extern("onnxbridge_channelwise", "iiiiiiiiiiiiff", "tile")
+WIDE_LANES = tile.double().lanes
+wide_product = Extern("onnxbridge_wide_product", "iiiiiiiiiiiiff", "wide")
+wide_channelwise = Extern("onnxbridge_wide_channelwise", "iiiiiiiiiiiiff", "wide")
 byte_product = Extern("onnxbridge_bytes", "iiiiiii", "quantized")
 spread = Extern("onnxbridge_spread", "iiii", "minimal")
 gather = Extern("onnxbridge_gather", "iiiiiiff", "minimal")

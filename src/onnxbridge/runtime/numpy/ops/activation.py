@@ -9,13 +9,14 @@ import numpy as np
 
 from onnxbridge.hub.limits import claim_broadcast
 from onnxbridge.runtime.kernels.special import erf
+from onnxbridge.runtime.memory import room
 from onnxbridge.runtime.numpy.dtypes import widened
 from onnxbridge.runtime.numpy.ops import rule
 
 
 @rule("Relu")
 def relu(X):
-    return np.maximum(X, X.dtype.type(0))
+    return np.maximum(X, X.dtype.type(0), out=room(X))
 
 
 @rule("LeakyRelu")

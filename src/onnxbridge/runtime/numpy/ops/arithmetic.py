@@ -10,17 +10,24 @@ import numpy as np
 
 from onnxbridge.hub.limits import claim_broadcast
 from onnxbridge.runtime.kernels.special import erf
+from onnxbridge.runtime.memory import room
 from onnxbridge.runtime.numpy import cast as types
 from onnxbridge.runtime.numpy.dtypes import dtype_of, is_float, widened
 from onnxbridge.runtime.numpy.ops import rule
 
 
-def broadcast(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, asked for no more than the budget allows when it broadcasts its arguments."""
+def broadcast(function: Callable[..., Any], place: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+    """The function, asked for no more than the budget allows when it broadcasts its arguments.
+
+    `place` gives memory for a result that is like the first argument.
+    """
 
     @functools.wraps(function)
     def run(*arrays: Any) -> Any:
         claim_broadcast(*arrays)
+        out = None if place is None else place(arrays[0])
+        if out is not None and all(a.dtype == out.dtype and np.broadcast_shapes(a.shape, out.shape) == out.shape for a in arrays):
+            return function(*arrays, out=out)
         return function(*arrays)
 
     return run
@@ -53,7 +60,7 @@ rule.table(
     Tanh=np.tanh,
 )
 rule.table(
-    Add=broadcast(np.add),
+    Add=broadcast(np.add, room),
     And=broadcast(np.logical_and),
     BitwiseAnd=broadcast(np.bitwise_and),
     BitwiseOr=broadcast(np.bitwise_or),
@@ -63,9 +70,9 @@ rule.table(
     GreaterOrEqual=broadcast(np.greater_equal),
     Less=broadcast(np.less),
     LessOrEqual=broadcast(np.less_equal),
-    Mul=broadcast(np.multiply),
+    Mul=broadcast(np.multiply, room),
     Or=broadcast(np.logical_or),
-    Sub=broadcast(np.subtract),
+    Sub=broadcast(np.subtract, room),
     Where=broadcast(np.where),
     Xor=broadcast(np.logical_xor),
 )

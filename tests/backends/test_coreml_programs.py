@@ -107,6 +107,20 @@ def test_types_of_inputs_and_outputs(dtype, array, target):
     assert y.dtype == array.dtype and y.tolist() == [*array.tolist(), *array.tolist()]
 
 
+def test_bfloat16_is_held_as_float32_everywhere():
+    """In inputs, in one operator, in what it is expanded in, and in the middle; the notes say so."""
+    half = ir.DataType.BFLOAT16
+    written = (lambda op, x: op.Relu(x), lambda op, x: op.Mish(x), lambda op, x: op.Swish(x), lambda op, x: op.LogSoftmax(x))
+    for write in written:
+        artifact, _ = run(model(write, ("x", half, [2])))
+        assert "x is bfloat16 in the source and float32 in Core ML" in artifact.notes
+    made = model(lambda op, x: op.Cast(op.Exp(op.Cast(x, to=half)), to=FLOAT), ("x", FLOAT, [2]))
+    artifact, call = run(made)
+    (note,) = artifact.notes
+    assert note.startswith("bfloat16 is computed in float32 in Core ML, from ")
+    np.testing.assert_allclose(call({"x": np.float32([0.3, -1])})["y"], np.exp(np.float32([0.3, -1])), rtol=1e-6)
+
+
 def test_scalars_are_wrapped():
     artifact, call = run(model(lambda op, x: op.Mul(x, 2.0), ("x", FLOAT, [])))
     assert list(artifact.model.get_spec().description.input[0].type.multiArrayType.shape) == [1]
@@ -351,3 +365,13 @@ def test_the_frames_of_a_spectrogram_follow_from_its_shape():
     expected = np.fft.rfft(frames)
     # sums of 16 products of numbers up to 127
     assert np.allclose(y[0, ..., 0] + 1j * y[0, ..., 1], expected, atol=16 * 127 * 2**-23)
+
+
+@pytest.mark.parametrize("size", [2, 8, 1 << 20])
+def test_a_window_of_channels_may_be_even_and_wider_than_they_are(size):
+    x = np.random.default_rng(0).standard_normal((2, 5, 3)).astype(np.float32)
+    _, call = run(model(lambda op, x: op.LRN(x, size=size, alpha=0.5, bias=1.0), ("x", FLOAT, [2, 5, 3])))
+    before, after = (size - 1) // 2, size // 2
+    squares = np.float64(x) ** 2
+    total = np.stack([squares[:, max(0, c - before) : c + after + 1].sum(1) for c in range(5)], axis=1)
+    np.testing.assert_allclose(call({"x": x})["y"], x / (1 + 0.5 / size * total) ** 0.75, rtol=1e-6)

@@ -24,7 +24,7 @@ from onnxbridge.backends.coreml.ops import rule as rules
 from onnxbridge.backends.coreml.precision import HalfPrecision
 from onnxbridge.backends.coreml.quiet import quiet
 from onnxbridge.backends.coreml.ranges import ranges
-from onnxbridge.backends.coreml.types import DECLARED, NARROW, cast, held, is_float, narrow, wrapped
+from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
 from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
 from onnxbridge.hub import calls, expand, fold
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
@@ -50,6 +50,8 @@ class MilTarget:
         self._expanded: Call | None = None
         self.choosing: set[str] = set()
         """Names of MIL operators that choose, for one of ONNX's that is several of them."""
+        self.lossy: dict[ir.DataType, str] = {}
+        """The first value of each float type that Core ML has not, and computes with in float32."""
 
     def constant(self, value: ir.Value) -> Any:
         """A constant of the hub; coremltools keeps the array itself where its type can stay as it is."""
@@ -92,6 +94,8 @@ class MilTarget:
         """Hold the result to what the hub says of it, and give it the hub's name."""
         if isinstance(key.type, ir.TensorType) and key.dtype is not None:
             want = held(key.dtype)
+            if key.dtype in LOSSY and key.dtype.is_floating_point():
+                self.lossy.setdefault(key.dtype, key.name or call.op)
             if result.dtype != want and is_float(result) and want in (types.fp16, types.fp32):
                 result = cast(result, want)
             if result.dtype != want:
@@ -190,6 +194,9 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
             function.set_outputs(interface.give(model.graph, resolve([Ref(v) for v in model.graph.outputs], values), function))
         if interface.problems:
             raise ConversionError(DIRECTION, merge(interface.problems))
+    outside = {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)}
+    interface.notes += [f"{dtype.name.lower()} is computed in {LOSSY[dtype]} in Core ML, from {name} on"
+                        for dtype, name in mil.lossy.items() if dtype not in outside]  # fmt: skip
     program = Program()
     program.add_function("main", function)
     interface.choosing = choices.of(program, mil.choosing)

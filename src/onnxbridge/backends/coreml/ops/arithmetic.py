@@ -135,18 +135,16 @@ def is_inf(X, *, detect_negative=1, detect_positive=1):
     return mb.logical_and(x=above, y=below)
 
 
-@rule("Cast", limits="no strings, no bfloat16, no float8")
+@rule("Cast", limits="no strings, no float8; bfloat16 is held as float32")
 def cast_(input, *, to, saturate=1, round_mode="up"):
     dtype = ir.DataType(to)
     want = held(dtype)
-    if dtype == ir.DataType.BFLOAT16:
-        raise Unsupported("rounding to bfloat16, which Core ML has not")
     if want == types.bool and input.dtype != types.bool:
         return mb.not_equal(x=input, y=like(input, 0))
     return cast(input, want)
 
 
-@rule("CastLike", limits="no strings, no bfloat16, no float8")
+@rule("CastLike", limits="no strings, no float8; bfloat16 is held as float32")
 def cast_like(input, target_type, *, saturate=1, round_mode="up"):
     if target_type.dtype == types.bool and input.dtype != types.bool:
         return mb.not_equal(x=input, y=like(input, 0))

@@ -5,7 +5,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import reshaped, sizes
+from onnxbridge.backends.coreml.sizes import fixed, reshaped, sizes
 from onnxbridge.backends.coreml.types import cast, like, numpy_type
 from onnxbridge.rules import Outputs
 
@@ -102,11 +102,13 @@ def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size):
     if size % 2 and 3 <= X.rank <= 4:
         return mb.local_response_norm(x=X, size=size, alpha=like(X, alpha), beta=like(X, beta), k=like(X, bias))
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    if fixed(X, [1]):  # beyond the channels there is nothing to add
+        before, after = min(before, int(X.shape[1]) - 1), min(after, int(X.shape[1]) - 1)
     pads = [0, 0, before, after] + [0, 0] * (X.rank - 2)
     squares = mb.pad(x=mb.square(x=X), pad=pads, mode="constant", constant_val=like(X, 0))
     total = None
-    for i in range(size):
-        end = i - size + 1
+    for i in range(before + 1 + after):
+        end = i - before - after
         part = mb.slice_by_index(
             x=squares, begin=[0, i, *[0] * (X.rank - 2)], end=[0, end, *[0] * (X.rank - 2)],
             begin_mask=[a != 1 for a in range(X.rank)], end_mask=[a != 1 or end == 0 for a in range(X.rank)],

@@ -146,3 +146,32 @@ def test_as_coremltools_folds_it(op, inputs, parameters):
 @pytest.mark.parametrize("opset", [ct.target.iOS15, ct.target.iOS16, ct.target.iOS17])
 def test_older_opsets_run_too(opset):
     np.testing.assert_array_equal(run("topk", opset, {"k": 2}, x=X)[1], np.argsort(-X, -1)[..., :2])
+
+
+def halved(found):
+    """Every float32 of a table's entry as float16."""
+    return {k: v.astype(np.float16) if getattr(v, "dtype", None) == np.float32 else v for k, v in found.items()}
+
+
+def widened(found):
+    return {k: v.astype(np.float32) if getattr(v, "dtype", None) == np.float16 else v for k, v in found.items()}
+
+
+HALVES = [c for c in CASES if any(np.asarray(v).dtype == np.float32 for v in c[1].values()) and c[0] != "cast"]
+
+
+@pytest.mark.parametrize(("op", "inputs", "parameters"), [pytest.param(*c, id=f"{c[0]}-{i}") for i, c in enumerate(HALVES)])
+def test_float16_is_what_float32_makes_of_the_same_numbers_rounded(op, inputs, parameters):
+    """Core ML's CPU adds up in float32; the result is the nearest float16, or its neighbour where float32 was on the border."""
+    inputs, parameters = halved(inputs), halved(parameters)
+    if op == "log":  # its default, 1e-45, is 0 in float16
+        parameters |= {"epsilon": np.float16(0)}
+    found = run(op, parameters=parameters, **inputs)
+    want = run(op, parameters=widened(parameters), hub=False, **widened(inputs))
+    for a, b in zip(*(v if isinstance(v, list) else [v] for v in (found, want)), strict=True):
+        if a.dtype != np.float16:
+            np.testing.assert_array_equal(a, b)
+            continue
+        near = b.astype(np.float16)
+        assert np.all(np.abs(a.astype(float) - near.astype(float)) <= np.spacing(np.abs(near)).astype(float))
+        assert np.mean(a == near) > 0.99

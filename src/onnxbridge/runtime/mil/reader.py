@@ -321,7 +321,8 @@ def _live_type(var: Any) -> Type | None:
         return Type(dtype)
     if types.symbolic.any_variadic(kind.get_shape()):
         return Type(dtype, None)
-    return Type(dtype, tuple(int(n) if isinstance(n, int | np.integer) else None for n in kind.get_shape()))
+    # a size below 0 is what coremltools writes for topk's k of -1, which takes them all
+    return Type(dtype, tuple(int(n) if isinstance(n, int | np.integer) and n >= 0 else None for n in kind.get_shape()))
 
 
 def _live_value(var: Any) -> Any:

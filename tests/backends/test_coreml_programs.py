@@ -198,6 +198,20 @@ def test_control_flow_whose_results_have_no_one_shape(write, dtype, reason):
         backend.from_hub(model(write, ("x", FLOAT, [3]), ("n", dtype, [])))
 
 
+def test_a_loop_that_ends_by_what_it_carries():
+    def counted(op, x):
+        def body(trip, going, count, state):
+            count = op.Add(count, 1)
+            return [op.Less(count, 40), count, op.Add(state, x)]
+
+        return op.Loop(None, True, op.constant(np.int64(0)), x, body=body, outputs=2)[1]
+
+    x = np.array([1.0, -2.0, 0.5], np.float32)
+    made = backend.from_hub(model(counted, ("x", FLOAT, [3])))
+    assert "while_loop" in operators(made)
+    np.testing.assert_array_equal(made.run({"x": x})["y"], 41 * x)
+
+
 def test_every_problem_is_reported_at_once():
     def write(op, x, s):
         return op.ImageDecoder(op.Cast(x, to=ir.DataType.UINT8)), op.Identity(s)

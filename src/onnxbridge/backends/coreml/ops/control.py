@@ -144,7 +144,7 @@ def _while(M, cond, v_initial, body):
         )
     limit = None if M is None else _scalar(M)
     going = mb.const(val=np.bool_(True)) if cond is None else _scalar(cond)
-    states = [mb.identity(x=v) for v in v_initial]
+    states = [_changing(v) for v in v_initial]
 
     def more(trip, going, *rest):
         return going if limit is None else mb.logical_and(x=going, y=mb.less(x=trip, y=limit))
@@ -163,7 +163,7 @@ def _while(M, cond, v_initial, body):
         return [mb.add(x=trip, y=np.int32(1)), mb.identity(x=_scalar(flag)), *_kept(new), *held]
 
     trip, _, *rest = mb.while_loop(
-        _cond=more, _body=step, loop_vars=(mb.identity(x=np.int32(0)), mb.identity(x=going), *states, *lists)
+        _cond=more, _body=step, loop_vars=(_changing(np.int32(0)), _changing(going), *states, *lists)
     )
     places = None
     outputs = list(rest[: len(states)])
@@ -173,6 +173,13 @@ def _while(M, cond, v_initial, body):
         stack = mb.list_gather(ls=ls, indices=places)
         outputs.append(stack if value.rank else mb.squeeze(x=stack, axes=[1]))
     return tuple(outputs)
+
+
+def _changing(value):
+    """A value that a loop carries: what it is at first says nothing of later trips, which coremltools looks at twice at most."""
+    made = mb.identity(x=value)
+    made._sym_val = None
+    return made
 
 
 def _name(dtype):

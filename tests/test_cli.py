@@ -89,7 +89,17 @@ def test_a_converted_file_says_where_it_comes_from(cli, network_file, tmp_path):
 
 
 def test_check(cli, network_file):
-    assert cli("check", network_file, "--to", "onnx").out.startswith("nothing is in the way")
+    ran = cli("check", network_file, "--to", "onnx")
+    assert ran.code == 0 and ran.out.startswith("nothing is in the way")
+
+
+def test_check_exits_with_3_where_something_is_in_the_way(cli, tmp_path):
+    from onnx import parser, save
+
+    texts = '<ir_version: 8, opset_import: ["" : 17]> g (string[2] x) => (string[2] y) { y = Identity (x) }'
+    save(parser.parse_model(texts), tmp_path / "texts.onnx")
+    ran = cli("check", tmp_path / "texts.onnx", "--to", "coreml")
+    assert ran.code == 3 and "Core ML has no tensors of string" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,7 @@ Item = TypeVar("Item")
 def run(group: click.Group) -> None:
     """Call the command line and leave with its exit code."""
     try:
-        group(standalone_mode=False)
-        code = 0
-    except click.exceptions.Exit as e:
-        code = e.exit_code
+        code = group(standalone_mode=False) or 0  # what `Exit` was raised with; commands return nothing
     except click.Abort:
         click.echo("interrupted", err=True)
         code = 130

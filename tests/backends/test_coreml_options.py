@@ -449,6 +449,17 @@ def test_what_becomes_of_each_operator():
     assert "ImageDecoder" in backend.table(refused)
 
 
+def test_what_is_beside_a_refused_input_is_no_constant():
+    """Empty inputs and texts have nothing in their place; a high rank does, and what reads it is looked at."""
+    made = model(
+        lambda op, x, s, e, h: (op.Relu(x), op.Identity(s), op.Neg(e), op.Sigmoid(h)), ("x", FLOAT, [2]),
+        ("s", ir.DataType.STRING, [1]), ("e", FLOAT, [0, 2]), ("h", FLOAT, [1] * 6), names=tuple("abcd"),
+    )  # fmt: skip
+    told = sorted((line.op, line.how) for line in backend.explain(made))
+    assert told[:4] == [("Identity", "unseen"), ("Neg", "unseen"), ("Relu", "native"), ("Sigmoid", "native")]
+    assert told[4:] == [("input", "refused")] * 3
+
+
 def test_a_backend_declares_its_options_once():
     found = settings.options(backend)
     assert found["compute_precision"].choices == ("fp32", "fp16", "mixed") and found["image"].many

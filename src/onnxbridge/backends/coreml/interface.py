@@ -19,7 +19,6 @@ from onnxbridge.backends.coreml.growth import LARGEST, Grown, bounds_of, growth
 from onnxbridge.backends.coreml.names import Names
 from onnxbridge.backends.coreml.types import DECLARED, LOSSY, cast, held
 from onnxbridge.errors import Problem, Source, Unsupported, UsageError
-from onnxbridge.lowering import FAILED
 
 RANK = 5
 
@@ -302,9 +301,9 @@ def _dims(value: ir.Value) -> tuple[int | str | None, ...]:
 
 
 def stand_in(value: ir.Value) -> Any:
-    """Something in an input's place, so that the operators behind a refused input are still looked at."""
+    """A placeholder in an input's place, so that what is behind a refused one is looked at too; None where none is like it."""
+    dims = [d if isinstance(d, int) else 1 for d in value.shape or ()]
     try:
-        dims = [d if isinstance(d, int) else 1 for d in value.shape or ()]
-        return mb.fill(shape=dims or [1], value=np.zeros((), types.nptype_from_builtin(held(value.dtype)))[()])
-    except (Unsupported, ValueError):
-        return FAILED
+        return None if 0 in dims else mb.placeholder(shape=dims or [1], dtype=held(value.dtype))
+    except Unsupported:
+        return None

@@ -27,7 +27,7 @@ from onnxbridge.backends.coreml.ranges import ranges
 from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
 from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
 from onnxbridge.hub import calls, expand, fold
-from onnxbridge.lowering import Body, Call, Ref, lower, resolve
+from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
 
 DIRECTION = "ONNX to Core ML"
 # The operators that can leave the range of an integer narrower than 32 bits.
@@ -179,13 +179,15 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
     interface = Interface(asked)
     interface.take(model.graph)
     refused = bool(interface.problems)
-    with Function({} if refused else interface.placeholders, version) as function:
+    stands = {f"stand_in_{i}": stand_in(v) for i, v in enumerate(model.graph.inputs)} if refused else {}
+    placeholders = {k: v for k, v in stands.items() if v is not None} if refused else interface.placeholders
+    with Function(placeholders, version) as function:
         values = _Values(mil)
         if not refused:
             names = {p.hub: p.coreml for p in (*interface.inputs, *interface.states)}
             values |= {v: interface.inside(function.inputs[names[v.name or ""]], v, function) for v in model.graph.inputs}
         else:  # the operators are looked at all the same
-            values |= {v: stand_in(v) for v in model.graph.inputs}
+            values |= {v: function.inputs.get(k, FAILED) for v, k in zip(model.graph.inputs, stands, strict=True)}
         try:
             lower(map(deduce.known, calls.of(model.graph)), rules, values, mil)
         except ConversionError as e:

@@ -389,3 +389,17 @@ def test_a_window_of_channels_may_be_even_and_wider_than_they_are(size):
     squares = np.float64(x) ** 2
     total = np.stack([squares[:, max(0, c - before) : c + after + 1].sum(1) for c in range(5)], axis=1)
     np.testing.assert_allclose(call({"x": x})["y"], x / (1 + 0.5 / size * total) ** 0.75, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_inverse_hyperbolic_functions_from_the_smallest_to_the_largest(dtype):
+    kind = ir.DataType.from_numpy(np.dtype(dtype))
+    info = np.finfo(dtype)
+    x = np.array([0, info.tiny, 1e-3, 0.5, 0.999, 1, 1.001, 3, 300, info.max / 3, info.max], dtype)
+    x = np.concatenate([-x[::-1], x, dtype([np.inf, -np.inf, np.nan])])
+    _, call = run(model(lambda op, x: (op.Asinh(x), op.Acosh(x)), ("x", kind, [len(x)]), names=("asinh", "acosh")))
+    found = call({"x": x})
+    with np.errstate(invalid="ignore"):
+        wanted = {"asinh": np.arcsinh(x.astype(np.float64)), "acosh": np.arccosh(x.astype(np.float64))}
+    for name, value in wanted.items():  # a handful of roundings
+        np.testing.assert_allclose(found[name], value, rtol=8 * info.eps, atol=0)

@@ -153,16 +153,27 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
 
 @rule("Asinh")
 def asinh(input):
-    """By the size first, so that large negative numbers lose nothing: sign(x) * log(|x| + sqrt(x^2 + 1))."""
+    """Of small numbers atanh(x / sqrt(x^2 + 1)), which keeps their digits; of others sign(x) * log(|x| + sqrt(x^2 + 1)).
+
+    The logarithm is that of both terms over |x| and of |x|, so that no square leaves the type.
+    """
+    one = like(input, 1)
     size = mb.abs(x=input)
-    root = mb.sqrt(x=mb.add(x=mb.square(x=input), y=like(input, 1)))
-    return mb.mul(x=mb.log(x=mb.add(x=size, y=root), epsilon=like(input, 0)), y=mb.sign(x=input))
+    small = mb.less(x=size, y=one)
+    inside = mb.select(cond=small, a=input, b=like(input, 0))
+    below = mb.atanh(x=mb.real_div(x=inside, y=mb.sqrt(x=mb.add(x=mb.square(x=inside), y=one))))
+    part = mb.real_div(x=one, y=mb.maximum(x=size, y=one))
+    factor = mb.add(x=mb.sqrt(x=mb.add(x=mb.square(x=part), y=one)), y=one)
+    none = like(input, 0)
+    above = mb.add(x=mb.log(x=mb.maximum(x=size, y=one), epsilon=none), y=mb.log(x=factor, epsilon=none))
+    return mb.select(cond=small, a=below, b=mb.mul(x=above, y=mb.sign(x=input)))
 
 
 @rule("Acosh")
 def acosh(input):
-    root = mb.sqrt(x=mb.sub(x=mb.square(x=input), y=like(input, 1)))
-    return mb.log(x=mb.add(x=input, y=root), epsilon=like(input, 0))
+    """asinh(sqrt(x^2 - 1)), by two roots: the square loses what x has beyond 1, and leaves the type sooner."""
+    one = like(input, 1)
+    return asinh(mb.mul(x=mb.sqrt(x=mb.sub(x=input, y=one)), y=mb.sqrt(x=mb.add(x=input, y=one))))
 
 
 def _width(x):

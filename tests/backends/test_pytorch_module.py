@@ -230,6 +230,17 @@ def test_a_branch_that_the_input_decides_is_saved(tmp_path):
         torch.testing.assert_close(loaded(x), module(x))
 
 
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_padding_in_a_branch_is_saved(mode, tmp_path):
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", "T"])
+    more = op.Greater(op.ReduceSum(x, keepdims=0), 0.0)
+    y = op.If(more, then_branch=lambda: op.Pad(x, [0, 2, 0, 1], mode=mode), else_branch=lambda: op.Pad(x, [0, 1, 0, 2], mode=mode))
+    module, loaded = saved(op.model([x], [op.output(y, "y")]), tmp_path)
+    for given in (torch.rand(2, 3), -torch.rand(4, 5)):
+        assert torch.equal(loaded(given), module(given))
+
+
 def test_sizes_that_are_scaled_stay_sizes(tmp_path):
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, [1, 1, "H", 4])

@@ -43,6 +43,20 @@ def gather(data, indices, *, axis=0):
     return found.reshape([*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]])
 
 
+@leaf
+def features(X, Y):
+    """The columns that `Y` names, of one row without a dimension for rows too."""
+    found = X.index_select(-1, Y.to(torch.int64).reshape(-1))
+    return found.unsqueeze(0) if X.ndim == 1 else found
+
+
+@rule("ai.onnx.ml::ArrayFeatureExtractor")
+def array_feature_extractor(X, Y):
+    if X.hub == ir.DataType.STRING:
+        raise Unsupported("features that are texts")
+    return features(X, Y)
+
+
 @rule("GatherElements")
 def gather_elements(data, indices, *, axis=0):
     return torch.gather(data, axis, wrapped(indices, data.shape[axis]))

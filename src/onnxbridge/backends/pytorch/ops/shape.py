@@ -263,7 +263,7 @@ def counted(start, limit, delta, dtype):
     """Evenly spaced numbers; the three may be tensors, read when the module runs."""
     start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
     if dtype.is_floating_point:
-        count = max(math.ceil((limit - start) / delta), 0)
+        count = torch.sym_max(math.ceil((limit - start) / delta), 0)
         return (start + torch.arange(count, dtype=torch.float64) * delta).to(dtype)
     return torch.arange(start, limit, delta, dtype=dtype)
 
@@ -333,6 +333,8 @@ def padded(data, before, after, axes, mode, value):
         each = [pads.get(d, (0, 0)) for d in range(data.ndim)]
         return F.pad(data, reach([b for b, _ in each], [a for _, a in each]), value=value)
     for axis, (b, a) in pads.items():
+        if isinstance(b, int) and isinstance(a, int) and b == a == 0:
+            continue
         size = data.shape[axis]
         index = torch.arange(-b, size + a, device=data.device)
         if mode == "edge":
@@ -340,7 +342,8 @@ def padded(data, before, after, axes, mode, value):
         elif mode == "wrap":
             index = torch.remainder(index, size)
         else:
-            index = torch.remainder(index, max(2 * (size - 1), 1))
+            # Python's max of sizes becomes the least inside the branches of a program
+            index = torch.remainder(index, torch.sym_max(2 * (size - 1), 1))
             index = torch.where(index >= size, 2 * (size - 1) - index, index)
         data = data.index_select(axis, index)
     return data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pytorch_judge import agrees
 from torch import nn
 
 import onnxbridge
@@ -34,6 +35,17 @@ def test_a_python_loop_over_it_is_refused_with_the_way_out(capfd):
     with pytest.raises(UsageError, match=r"cannot trace Walked: .*; Python code asks for what only data decides: .*torch\.cond"):
         onnxbridge.convert(Walked(), "onnx", inputs=(torch.rand(4, 2),))
     assert capfd.readouterr() == ("", "")
+
+
+class Flattened(nn.Module):
+    def forward(self, x):
+        kept = x[x[:, 0, 0] > 0]
+        return kept.flatten(1), kept[:, None].flatten(2), kept.exp().view(kept.shape[0], x.shape[1] * 4)
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {1: "h"}}], ids=["fixed", "dynamic"])
+def test_nothing_is_selected(dynamic):
+    agrees(Flattened(), (torch.rand(5, 3, 4),), dynamic, [(torch.zeros(5, 3, 4),), (torch.rand(5, 3, 4) - 0.5,)])
 
 
 def test_pools_are_written_at_the_lowest_opset_that_has_them():

@@ -8,6 +8,7 @@ from pytorch_judge import agrees, converted, judge, ran, same
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+import onnxbridge
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.pytorch import frontend
 from onnxbridge.frontends.pytorch.eager import outputs_of
@@ -95,3 +96,12 @@ def test_projections(options):
             return self.rnn(x)
 
     agrees(Projected(), (torch.randn(3, 5, 4),), {"x": {0: "a", 1: "b"}}, [(torch.randn(4, 2, 4),)])
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_lengths_are_drawn_that_pytorch_takes(in_order):
+    """From 1 to the number of steps, the longest first where the program does not sort them."""
+    inputs = (torch.randn(3, 7, 4), torch.tensor([7, 5, 2]))
+    dynamic = {"x": {0: "batch", 1: "time"}, "lengths": {0: "batch"}}
+    made = onnxbridge.convert(Packed(total=True, in_order=in_order).eval(), inputs=inputs, dynamic=dynamic)
+    assert made.report.passed

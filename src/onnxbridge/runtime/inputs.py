@@ -90,21 +90,23 @@ def samples_for(
     Each dynamic dimension takes two sizes in turns, or only that of the given `turn`: those past an input's first at least
     `least`, the first, and those named in `short`, at least `batch` (one of 1 stays 1, for models that take no other). Floats
     are normally distributed; the last sample holds edge values (zeros of both signs, ones, small and large magnitudes) among
-    them. Integers stay inside what the graph indexes with them, and are what it compares them with now and then.
+    them. Integers stay inside what the graph indexes with them, are lengths where it takes them so, and are what it compares them
+    with now and then.
     """
     rng = np.random.default_rng(seed)
     feeds = []
     for i in range(count):
         sizes: dict[str, int] = {}
-        feed = {}
         time = i if turn is None else turn
-        for value in graph.inputs:
-            shape = [
+        shapes = [
+            [
                 _pick(d, time, bounds or {}, sizes, f"{value.name}.{axis}", batch, least if axis else batch, short)
                 for axis, d in enumerate(value.shape or ())
             ]
-            feed[value.name or ""] = _draw(rng, value, shape, i, edges=count > 1 and i == count - 1)
-        feeds.append(feed)
+            for value in graph.inputs
+        ]
+        edges = count > 1 and i == count - 1
+        feeds.append({v.name or "": _draw(rng, v, s, i, edges, sizes) for v, s in zip(graph.inputs, shapes, strict=True)})
     return feeds
 
 
@@ -130,15 +132,19 @@ def _pick(
     return sizes.setdefault(name, first if sample % 2 == 0 else second)
 
 
-def _draw(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], turn: int, edges: bool) -> np.ndarray[Any, Any]:
+def _draw(
+    rng: np.random.Generator, value: ir.Value, shape: Sequence[int], turn: int, edges: bool, sizes: Mapping[str, int]
+) -> np.ndarray[Any, Any]:
     dtype = value.dtype or ir.DataType.FLOAT
     if dtype == ir.DataType.BOOL:
         return rng.random(shape) < 0.5
     if dtype == ir.DataType.STRING:
         return np.array([f"text {i}" for i in range(int(np.prod(shape)))], dtype=object).reshape(shape)
     if dtype.is_integer():
-        low, high = _index_range(value)
+        low, high = _index_range(value, sizes)
         whole: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
+        if low and whole.ndim and not any(node.op_type == "TopK" for node, _ in _uses(value)):
+            whole[::-1].sort(axis=0)  # programs that do not order sequences by their lengths themselves may want them so
         asked = _asked_for(value)
         if asked:  # in every other place, so that both answers occur
             flat = whole.reshape(-1)
@@ -154,7 +160,9 @@ def _draw(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], turn:
 
 
 # Operators through which an index passes unchanged on its way to where it is used.
-_CARRIERS = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Expand", "Slice", "Split"})
+_CARRIERS = frozenset(
+    {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Expand", "Slice", "Split", "TopK", "Gather"}
+)
 
 
 def _uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
@@ -167,14 +175,33 @@ def _uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
         seen.add(id(v))
         for use in v.uses():
             if use.node.op_type in _CARRIERS and use.idx == 0:
-                todo += use.node.outputs
+                todo += use.node.outputs[: 1 if use.node.op_type == "TopK" else None]
             yield use.node, use.idx
 
 
-def _index_range(value: ir.Value) -> tuple[int, int]:
-    """The integers that an input may hold: what the graph indexes with it, else 0 and 1, which suit masks and counts."""
-    sizes = [size for node, i in _uses(value) if (size := _indexed_size(node, i)) is not None]
-    return (0, max(1, min(sizes))) if sizes else (0, 2)
+def _index_range(value: ir.Value, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The integers that an input may hold: what the graph indexes with it, lengths from 1 on of what it measures, else 0 and 1,
+    which suit masks and counts."""
+    uses = list(_uses(value))
+    ends = [size for node, i in uses if (size := _indexed_size(node, i)) is not None]
+    steps = [axis for node, i in uses if (axis := _measured(node, i)) is not None]
+    if steps and not ends:
+        known = [n for d in steps if (n := d if isinstance(d, int) else sizes.get(d.value or "")) is not None]
+        return 1, min(known, default=1) + 1
+    return (0, max(1, min(ends))) if ends else (0, 2)
+
+
+def _measured(node: ir.Node, i: int) -> int | ir.SymbolicDim | None:
+    """The size of the axis along which the node's input `i` tells how long each sequence is; None where it tells no length."""
+    if node.inputs[0] is None or node.inputs[0].shape is None:
+        return None
+    if node.op_type in ("LSTM", "GRU", "RNN") and i == 4:
+        layout = node.attributes.get("layout")
+        return node.inputs[0].shape[layout.as_int() if layout is not None else 0]
+    if node.op_type == "ReverseSequence" and i == 1:
+        axis = node.attributes.get("time_axis")
+        return node.inputs[0].shape[axis.as_int() if axis is not None else 0]
+    return None
 
 
 def _asked_for(value: ir.Value) -> list[int]:

@@ -1,14 +1,18 @@
 """Shapes: views, joins, cuts and orders of the same elements."""
 
+import functools
 import math
+import re
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.promotion import cast, common, together
 from onnxbridge.rules import Outputs
 
+D = ir.DataType
 INT64_MAX = 2**63 - 1
 
 
@@ -26,9 +30,23 @@ def sizes(op, x):
     return [op.size(x, i) for i in range(rank(x))]
 
 
+def may_be_none(dim):
+    """Whether a size is one that data decides, which may be 0 in any run."""
+    return not isinstance(dim, int) and re.search(r"\bu\d+\b", str(dim)) is not None
+
+
 @rule("aten::view", "aten::_unsafe_view", "aten::view_copy")
 def view(op, self, size):
     return reshape(op, self, size)
+
+
+@rule("aten::view.dtype", "aten::view_copy.dtype")
+def view_dtype(op, self, dtype):
+    if dtype == self.dtype:
+        return self
+    if dtype.bitwidth != self.dtype.bitwidth or D.BOOL in (dtype, self.dtype):
+        raise Unsupported(f"the bits of {self.dtype.name} as {dtype.name}, which are of another width")
+    return op.BitCast(self, to=dtype)
 
 
 @rule("aten::reshape")
@@ -61,7 +79,9 @@ def flatten(op, self, start_dim=0, end_dim=-1):
     shape = sizes(op, self)
     middle = shape[start : end + 1]
     whole = math.prod(middle) if all(isinstance(m, int) for m in middle) else -1
-    if whole == -1 and any(isinstance(s, int) and s == 0 for s in shape):
+    if whole == -1 and any(may_be_none(d) for i, d in enumerate(self.shape) if not start <= i <= end):
+        whole = functools.reduce(op.Mul, middle)  # nothing tells ONNX what -1 is where there is no element
+    elif whole == -1 and any(isinstance(s, int) and s == 0 for s in shape):
         raise Unsupported("flattening an empty tensor of dynamic shape")
     return op.reshape(self, [*shape[:start], whole, *shape[end + 1 :]])
 
@@ -364,12 +384,12 @@ def pixel_unshuffle(op, self, downscale_factor):
     if rank(self) < 3:
         raise Unsupported("pixel_unshuffle of fewer than 3 axes")
     *lead, c, h, w = sizes(op, self)
-    if not all(isinstance(v, int) for v in (c, h, w)):
-        raise Unsupported("pixel_unshuffle of a dynamic size", "fix channels, height and width")
+    channels = c * r * r if isinstance(c, int) else op.Mul(c, r * r)
+    down, across = (v // r if isinstance(v, int) else op.Div(v, r) for v in (h, w))
     n = len(lead)
-    x = op.reshape(self, [*lead, c, h // r, r, w // r, r])
+    x = op.reshape(self, [*lead, c, down, r, across, r])
     x = op.Transpose(x, perm=[*range(n), n, n + 2, n + 4, n + 1, n + 3])
-    return op.reshape(x, [*lead, c * r * r, h // r, w // r])
+    return op.reshape(x, [*lead, channels, down, across])
 
 
 @rule("aten::channel_shuffle", "aten::native_channel_shuffle")

@@ -85,9 +85,13 @@ class Budget:
     def _release(self, key: int) -> None:
         self.live -= self._held.pop(key)[1]
 
-    def trip(self) -> None:
-        """Count one more iteration of a loop."""
-        self._trips += 1
+    def left(self) -> int:
+        """How many more iterations of loops are allowed."""
+        return self.limits.trips - self._trips
+
+    def trip(self, many: int = 1) -> None:
+        """Count more iterations of a loop."""
+        self._trips += many
         if self._trips > self.limits.trips:
             raise LimitError(f"{self._who()} goes beyond {self.limits.trips} loop iterations, which is the budget")
 

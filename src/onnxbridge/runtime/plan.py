@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,6 +17,10 @@ from onnxbridge.hub.limits import Budget
 from onnxbridge.lowering import Body, Call, Ref, same, to_form
 from onnxbridge.rules import REQUIRED, Param, Rule, Rules
 from onnxbridge.runtime.numpy.ops.activation import softmax_in_steps
+
+if TYPE_CHECKING:
+    from onnxbridge.runtime.again import Again
+    from onnxbridge.runtime.course import Course, Trips
 
 DIRECTION = "ONNX to NumPy"
 NOTHING = 0  # the slot of an omitted input, always None
@@ -60,6 +64,7 @@ class Plan:
     captured: list[tuple[int, int]] = field(default_factory=list)
     declared: tuple[tuple[Any, list[int]], ...] = ()
     frees: list[tuple[int, ...]] = field(default_factory=list)
+    again: Again | None = None  # of a body that is run many times: what is known of it by now
 
     def pruned(self, outputs: tuple[int, ...]) -> Plan:
         """The part that these outputs need; a slot is freed after its last use."""
@@ -325,14 +330,31 @@ class Subgraph:
         return [((self._adapt(e) if self._adapt else e).dtype, shape) for e, shape in empty]
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        frame, again = self._filled(inputs), self._plan.again
+        who = self._budget.operator
+        if again is None:
+            results = execute(self._plan, frame, self._budget, self._adapt)
+        else:
+            results = again.run(self._plan, frame, self._budget)
+        self._budget.operator = who
+        return results
+
+    @property
+    def ready(self) -> bool:
+        """Whether several trips may be taken at once."""
+        return self._plan.again is not None and self._plan.again.ready
+
+    def many(self, inputs: Sequence[Any], course: Course, trips: int) -> Trips | None:
+        """Several trips at once, the first with these inputs; None where they have to be taken one by one."""
+        again = self._plan.again
+        return None if again is None else again.many(self._plan, self._filled(inputs), course, trips, self._budget)
+
+    def _filled(self, inputs: Sequence[Any]) -> list[Any]:
         frame = self._frame.copy()
         for place, value in zip(self._plan.inputs, inputs, strict=True):
             if place > 0:
                 frame[place] = value
-        who = self._budget.operator
-        results = execute(self._plan, frame, self._budget, self._adapt)
-        self._budget.operator = who
-        return results
+        return frame
 
 
 def _declared(item: Any) -> tuple[Any, list[int]]:

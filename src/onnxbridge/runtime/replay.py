@@ -95,6 +95,7 @@ def record(
                 found.append((origin, given.get(origin) or address(frame[slot]), *extent(frame[slot])))
         return found
 
+    around = tape.recording()  # of the graph in which this one is a body
     tape.record(notes)
     try:
         for step, dead in zip(plan.steps, plan.frees, strict=True):
@@ -145,7 +146,7 @@ def record(
             for i in dead:
                 frame[i] = None
     finally:
-        tape.record(None)
+        tape.record(around)
     made.items = [Calls.of(item.rows, item.patches, item.frees) if isinstance(item, _Row) else item for item in items]
     made.settled = fixed - constant
     return tuple(frame[i] for i in plan.outputs), made

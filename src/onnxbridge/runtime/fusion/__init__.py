@@ -12,6 +12,7 @@ from typing import Any
 
 from onnxbridge.runtime.fusion import (
     attention,
+    bodies,
     constants,
     convolutions,
     dynamic,
@@ -25,6 +26,7 @@ from onnxbridge.runtime.fusion import (
     quant,
     recurrent,
     resampling,
+    sums,
     swish,
     trees,
 )
@@ -35,7 +37,7 @@ from onnxbridge.runtime.plan import Plan
 
 # Those that look for what others would take apart come first.
 _FAMILIES = (
-    gelu, swish, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, resampling, layout, quant,
+    gelu, swish, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, sums, resampling, layout, quant,
     elementwise,
 )  # fmt: skip
 
@@ -52,4 +54,5 @@ def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
     if available():
         for family in _FAMILIES:
             family.join(draft, pool)
+        bodies.join(draft, pool)
     return draft.plan()

@@ -117,6 +117,12 @@ class Draft:
         assert step is not None
         self._steps[i] = replace(step, run=run, native=True, algorithm=how[0], work=how[1])
 
+    def rebody(self, i: int, bodies: tuple[tuple[str, Plan], ...]) -> None:
+        """Let a step have other bodies, which look at the same values around them."""
+        step = self._steps[i]
+        assert step is not None
+        self._steps[i] = replace(step, bodies=bodies)
+
     def known(self, i: int, step: Step) -> Step:
         """The step with those inputs that are constants by now in the form that its rule wants."""
         sources, forms = list(step.sources), []

@@ -13,12 +13,10 @@ from onnxbridge.runtime.fusion.endings import activation
 from onnxbridge.runtime.kernels.windows import out_sizes
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native import pooling as native
-from onnxbridge.runtime.native.normalization import means
+from onnxbridge.runtime.native.normalization import MANY, means
 from onnxbridge.runtime.native.tape import beside, unrecorded
 from onnxbridge.runtime.numpy.padding import claim_output, window
 from onnxbridge.runtime.plan import Step
-
-_SUMMED = 1 << 12  # elements that may be summed one by one; NumPy sums more of them with less rounding
 
 
 def join(draft: Draft, pool: Pool) -> None:
@@ -65,7 +63,7 @@ def _everywhere(step: Step, pool: Pool) -> Callable[..., Any]:
     def run(X: Any, *more: Any, **attrs: Any) -> Any:
         axes = tuple(a % X.ndim for a in more[0]) if more and more[0] and X.ndim else ()
         kept = attrs.get("keepdims", 1)
-        if axes == (X.ndim - 1,) and X.dtype == np.float32 and X.size and X.shape[-1] <= _SUMMED:
+        if axes == (X.ndim - 1,) and X.dtype == np.float32 and X.size and X.shape[-1] <= MANY:
             y = means(X, pool)
             return y if kept else y.reshape(X.shape[:-1])
         if X.dtype != np.float32 or not X.size or X.ndim < 4 or (step.op == "ReduceMean" and sorted(axes) != [*range(2, X.ndim)]):

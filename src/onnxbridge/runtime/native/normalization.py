@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxbridge.hub.limits import claim
@@ -57,6 +59,21 @@ def means(x: Array, pool: Pool) -> Array:
     y = pool.empty((*x.shape[:-1], 1))
     chunk, units = chunks(y.size, columns)
     loop("rows", "average")(address(data), address(y), y.size, columns, chunk, units=units)
+    return y
+
+
+MANY = 1 << 12  # elements that may be summed one by one; NumPy sums more of them with less rounding
+OF = {"ReduceSum": (0, 0), "ReduceSumSquare": (1, 0), "ReduceL1": (2, 0), "ReduceL2": (1, 1)}
+
+
+def sums(op: str, x: Array, axis: int, count: int, pool: Pool) -> Array:
+    """One of `OF` over `count` elements, those of the axes from this one on: what is before by what is behind."""
+    data = plain(x, pool)
+    outer = math.prod(x.shape[:axis])
+    inner = x.size // (outer * count)
+    y = pool.empty((outer, inner))
+    chunk, units = chunks(outer, count * inner)
+    loop("sums", "total")(*OF[op], address(data), address(y), outer, count, inner, chunk, units=units)
     return y
 
 

@@ -136,7 +136,7 @@ again:
  %long = icmp sgt i64 %spins1, 2000
  br i1 %long, label %rest, label %wait
 fetch:
- call void @fetch(ptr %gate, i64 %i1)
+ call void @place(ptr %gate, i64 %i1, i64 1)
  call void @onnxbridge_yield()
  br label %wait
 rest:
@@ -145,7 +145,7 @@ rest:
 finish:
  br i1 %leads, label %free, label %next
 free:
- call void @return(ptr %gate)
+ call void @place(ptr %gate, i64 0, i64 0)
  br label %next
 next:
  br label %loop
@@ -153,18 +153,28 @@ done:
  ret void
 }
 
-; Helpers that are at a row (0: anywhere in the list) come to the leader's processor, where they are not kept waiting.
-define internal void @fetch(ptr %gate, i64 %row) {
+; With 1, helpers that are at a row (0: anywhere in the list) come to the leader's processor, where they are not kept waiting.
+; With 0, all that came go back to the other processors.
+define internal void @place(ptr %gate, i64 %row, i64 %near) {
 entry:
  %countp = getelementptr i64, ptr %gate, i64 1
- %maskp = getelementptr i64, ptr %gate, i64 2
+ %which = sub i64 3, %near
+ %maskp = getelementptr i64, ptr %gate, i64 %which
  %anyp = getelementptr i64, ptr %gate, i64 4
+ %any = load i64, ptr %anyp
+ %asked = or i64 %any, %near
+ %some = icmp ne i64 %asked, 0
+ br i1 %some, label %begin, label %done
+begin:
  %count = load i64, ptr %countp
  %mask = load i64, ptr %maskp
+ %kept = and i64 %any, %near
+ store i64 %kept, ptr %anyp
+ %back = icmp eq i64 %near, 0
  %all = icmp eq i64 %row, 0
  br label %loop
 loop:
- %k = phi i64 [0, %entry], [%k1, %next]
+ %k = phi i64 [0, %begin], [%k1, %next]
  %k1 = add i64 %k, 1
  %more = icmp slt i64 %k, %count
  br i1 %more, label %look, label %done
@@ -178,52 +188,14 @@ look:
  %here = icmp eq i64 %at, %row
  %inside = icmp ne i64 %at, 0
  %held = select i1 %all, i1 %inside, i1 %here
+ %meant = or i1 %held, %back
  %there = load atomic i64, ptr %called monotonic, align 8
- %not = icmp eq i64 %there, 0
- %now = and i1 %held, %not
+ %not = icmp ne i64 %there, %near
+ %now = and i1 %meant, %not
  br i1 %now, label %move, label %next
 move:
- store atomic i64 1, ptr %called monotonic, align 8
- store i64 1, ptr %anyp
- %thread = load i64, ptr %threadp
- call void @onnxbridge_place(i64 %thread, i64 128, i64 %mask)
- br label %next
-next:
- br label %loop
-done:
- ret void
-}
-
-; They go back to the other processors.
-define internal void @return(ptr %gate) {
-entry:
- %countp = getelementptr i64, ptr %gate, i64 1
- %maskp = getelementptr i64, ptr %gate, i64 3
- %anyp = getelementptr i64, ptr %gate, i64 4
- %any = load i64, ptr %anyp
- %some = icmp ne i64 %any, 0
- br i1 %some, label %begin, label %done
-begin:
- %count = load i64, ptr %countp
- %mask = load i64, ptr %maskp
- store i64 0, ptr %anyp
- br label %loop
-loop:
- %k = phi i64 [0, %begin], [%k1, %next]
- %k1 = add i64 %k, 1
- %more = icmp slt i64 %k, %count
- br i1 %more, label %look, label %done
-look:
- %ro = add i64 %k, 2
- %ri = mul i64 %ro, 16
- %report = getelementptr i64, ptr %gate, i64 %ri
- %threadp = getelementptr i64, ptr %report, i64 1
- %called = getelementptr i64, ptr %report, i64 2
- %there = load atomic i64, ptr %called monotonic, align 8
- %yes = icmp ne i64 %there, 0
- br i1 %yes, label %move, label %next
-move:
- store atomic i64 0, ptr %called monotonic, align 8
+ store atomic i64 %near, ptr %called monotonic, align 8
+ store i64 %near, ptr %anyp
  %thread = load i64, ptr %threadp
  call void @onnxbridge_place(i64 %thread, i64 128, i64 %mask)
  br label %next
@@ -251,14 +223,14 @@ look:
  %late = icmp sgt i64 %waited, PATIENCE
  br i1 %late, label %fetch, label %again
 fetch:
- call void @fetch(ptr %gate, i64 0)
+ call void @place(ptr %gate, i64 0, i64 1)
  call void @onnxbridge_yield()
  br label %wait
 again:
  call void @PAUSE
  br label %wait
 done:
- call void @return(ptr %gate)
+ call void @place(ptr %gate, i64 0, i64 0)
  ret void
 }
 

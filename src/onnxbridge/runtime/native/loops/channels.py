@@ -14,24 +14,11 @@ _F = np.float32
 SOME = 128  # pixels whose sum is taken by itself
 
 
-def summed(source, total, some, pixels, channels, width):
-    """The sum over pixels of `width` of the channels; `some` is room for as many."""
-    y, t = floats(total), floats(some)
-    for i in range(width):
-        y[i] = _F(0.0)
-    for first in range(0, pixels, SOME):
-        for i in range(width):
-            t[i] = _F(0.0)
-        for p in range(first, min(pixels, first + SOME)):
-            x = floats(source + 4 * p * channels)
-            for i in range(width):
-                t[i] += x[i]
-        for i in range(width):
-            y[i] += t[i]
+def summed(source, total, some, mean, pixels, channels, width):
+    """The sum over pixels of `width` of the channels, or of the squared distances from each channel's mean (0 for none).
 
-
-def scattered(source, total, some, mean, pixels, channels, width):
-    """The sum over pixels of the squared distances from each channel's mean."""
+    `some` is room for as many numbers.
+    """
     y, t, m = floats(total), floats(some), floats(mean)
     for i in range(width):
         y[i] = _F(0.0)
@@ -40,9 +27,13 @@ def scattered(source, total, some, mean, pixels, channels, width):
             t[i] = _F(0.0)
         for p in range(first, min(pixels, first + SOME)):
             x = floats(source + 4 * p * channels)
-            for i in range(width):
-                d = x[i] - m[i]
-                t[i] += d * d
+            if mean == 0:
+                for i in range(width):
+                    t[i] += x[i]
+            else:
+                for i in range(width):
+                    d = x[i] - m[i]
+                    t[i] += d * d
         for i in range(width):
             y[i] += t[i]
 
@@ -54,7 +45,7 @@ def average(source, target, room, pixels, channels, chunk, unit, part):
     n, begin = unit // pieces, unit % pieces * chunk
     width = min(channels, begin + chunk) - begin
     to = target + 4 * (n * channels + begin)
-    summed(source + 4 * (n * pixels * channels + begin), to, room + 4 * part * chunk, pixels, channels, width)
+    summed(source + 4 * (n * pixels * channels + begin), to, room + 4 * part * chunk, 0, pixels, channels, width)
     y = floats(to)
     for i in range(width):
         y[i] /= _F(pixels)
@@ -76,7 +67,7 @@ def normalize(source, target, scale, shift, room, spec, epsilon, unit, part):
     some, mean = total + 4 * width, total + 8 * width
     sums, means = floats(total), floats(mean)
     count = _F(pixels * each)
-    summed(x, total, some, pixels, channels, width)
+    summed(x, total, some, 0, pixels, channels, width)
     for g in range(0, width, each):
         whole = _F(0.0)
         for i in range(g, g + each):
@@ -84,7 +75,7 @@ def normalize(source, target, scale, shift, room, spec, epsilon, unit, part):
         whole = whole / count
         for i in range(g, g + each):
             means[i] = whole
-    scattered(x, total, some, mean, pixels, channels, width)
+    summed(x, total, some, mean, pixels, channels, width)
     a, b = floats(scale + 4 * begin), floats(shift + 4 * begin)
     for g in range(0, width, each):
         whole = _F(0.0)

@@ -235,7 +235,8 @@ def test_padding_in_a_branch_is_saved(mode, tmp_path):
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N", "T"])
     more = op.Greater(op.ReduceSum(x, keepdims=0), 0.0)
-    y = op.If(more, then_branch=lambda: op.Pad(x, [0, 2, 0, 1], mode=mode), else_branch=lambda: op.Pad(x, [0, 1, 0, 2], mode=mode))
+    pads = [lambda: op.Pad(x, [0, 2, 0, 1], mode=mode), lambda: op.Pad(x, [0, 1, 0, 2], mode=mode)]
+    y = op.If(more, then_branch=pads[0], else_branch=pads[1])
     module, loaded = saved(op.model([x], [op.output(y, "y")]), tmp_path)
     for given in (torch.rand(2, 3), -torch.rand(4, 5)):
         assert torch.equal(loaded(given), module(given))

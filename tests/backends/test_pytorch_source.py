@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 import subprocess
 import sys
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 import standard_cases
 import torch
@@ -16,39 +19,60 @@ from small_networks import countdown, image_classifier
 import onnxbridge
 from onnxbridge.backends.pytorch import backend, source
 from onnxbridge.errors import UsageError, VerificationError
+from onnxbridge.hub.builder import Builder
 
-FRESH = """
-import sys
-sys.path.insert(0, {folder!r})
-import net, torch
-inputs, expected = torch.load({kept!r})
-module = net.load()
-with torch.no_grad():
-    got = module(*inputs)
-    again = net.load({weights!r})(*inputs)
-for results in (got, again):
-    for a, b in zip(results if isinstance(results, tuple) else (results,), expected, strict=True):
-        assert torch.equal(a, b)
-assert sorted(module.state_dict()) == {keys!r}
-assert not [m for m in sys.modules if m.partition(".")[0] in ("onnx", "onnx_ir", "onnxbridge", "safetensors")]
-assert len(list(module.parameters())) == {count}
-print("same")
+ALONE = """
+import importlib.util, json, sys, traceback
+import torch
+
+def check(folder, keys, count):
+    spec = importlib.util.spec_from_file_location("net", folder + "/net.py")
+    net = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(net)
+    inputs, expected = torch.load(folder + "/kept.pt")
+    module = net.load()
+    with torch.no_grad():
+        got = module(*inputs)
+        again = net.load(folder + "/net.safetensors")(*inputs)
+    for results in (got, again):
+        for a, b in zip(results if isinstance(results, tuple) else (results,), expected, strict=True):
+            assert torch.equal(a, b)
+    assert sorted(module.state_dict()) == keys
+    assert not [m for m in sys.modules if m.partition(".")[0] in ("onnx", "onnx_ir", "onnxbridge", "safetensors")]
+    assert len(list(module.parameters())) == count
+
+for line in sys.stdin:
+    try:
+        check(*json.loads(line))
+        print(json.dumps("same"), flush=True)
+    except BaseException:
+        print(json.dumps(traceback.format_exc()), flush=True)
 """
 
 
-def runs_alone(module, inputs, folder):
+@pytest.fixture(scope="module")
+def alone():
+    """Asks a process that has nothing but torch whether what a folder holds computes what was kept there."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", ALONE], stdin=pipe, stdout=pipe, text=True) as process:
+
+        def ask(*question):
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield ask
+        process.stdin.close()
+
+
+def runs_alone(module, inputs, folder, alone):
     """Write a module as `net.py` and run it in a process of its own."""
     (code, weights) = source.save(module, folder / "net.pt2")
     assert (code.name, weights.name) == ("net.py", "net.safetensors")
     with torch.no_grad():
         expected = module(*inputs)
     torch.save((inputs, expected if isinstance(expected, tuple) else (expected,)), folder / "kept.pt")
-    script = FRESH.format(
-        folder=str(folder), kept=str(folder / "kept.pt"), weights=str(weights), keys=sorted(module.state_dict()),
-        count=len(list(module.parameters())),
-    )  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout == "same\n", done.stderr
+    assert alone(str(folder), sorted(module.state_dict()), len(list(module.parameters()))) == "same"
     return code.read_text()
 
 
@@ -60,15 +84,15 @@ def imported(module, folder):
     return found["load"](), code.read_text()
 
 
-def test_a_classifier(tmp_path):
+def test_a_classifier(alone, tmp_path):
     module = backend.from_hub(image_classifier())
-    text = runs_alone(module, (torch.randn(3, 3, 12, 12),), tmp_path)
+    text = runs_alone(module, (torch.randn(3, 3, 12, 12),), tmp_path, alone)
     assert "self.stem.conv = nn.Conv2d(3, " in text and "def forward(self, image):" in text
 
 
-def test_control_flow(tmp_path):
+def test_control_flow(alone, tmp_path):
     module = backend.from_hub(countdown())
-    text = runs_alone(module, (torch.tensor([1.0, 2.0, 3.0]), torch.tensor(3)), tmp_path)
+    text = runs_alone(module, (torch.tensor([1.0, 2.0, 3.0]), torch.tensor(3)), tmp_path, alone)
     assert "@staticmethod" in text
 
 
@@ -84,10 +108,10 @@ class Tagger(torch.nn.Module):
         return self.out(self.rnn(self.words(ids))[0])
 
 
-def test_tied_weights_stay_one(tmp_path):
+def test_tied_weights_stay_one(alone, tmp_path):
     ids = torch.arange(8).reshape(2, 4)
     made = onnxbridge.convert(Tagger().eval(), "pytorch", inputs=(ids,), verify=False, emit="source")
-    assert "nonlinearity='relu'" in runs_alone(made.model, (ids,), tmp_path)
+    assert "nonlinearity='relu'" in runs_alone(made.model, (ids,), tmp_path, alone)
     from safetensors.torch import load_file
 
     held = load_file(tmp_path / "net.safetensors")
@@ -105,10 +129,10 @@ class Block(torch.nn.Module):
         return x + self.layers(x)
 
 
-def test_the_places_in_a_list(tmp_path):
+def test_the_places_in_a_list(alone, tmp_path):
     x = torch.randn(2, 4)
     made = onnxbridge.convert(Block().eval(), "pytorch", inputs=(x,), emit="source")
-    text = runs_alone(made.model, (x,), tmp_path)
+    text = runs_alone(made.model, (x,), tmp_path, alone)
     assert text.index("nn.Linear(4, 8)") < text.index("nn.GELU()") < text.index("nn.Linear(8, 4)")
 
 
@@ -117,6 +141,59 @@ def test_verification_runs_what_is_written(monkeypatch):
     monkeypatch.setattr(source, "_LOAD", wrong)
     with pytest.raises(VerificationError):
         onnxbridge.convert(Block().eval(), "pytorch", inputs=(torch.randn(2, 4),), emit="source")
+
+
+def saw(shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 3 - 1
+
+
+def test_values_that_are_needed_later_stay(tmp_path):
+    """Variables for what only the next statement needs are used again, under the name of an input too."""
+    op = Builder()
+    x, y = op.input("x", ir.DataType.FLOAT, ["N", 3]), op.input("y", ir.DataType.FLOAT, ["N", 3])
+    kept = op.Relu(op.Neg(op.Exp(x)))
+    turned = op.Sub(op.Sub(kept, op.Sub(y, x)), op.Mul(op.Add(kept, x), op.Add(op.Tanh(y), op.Pow(op.Neg(kept), 2.0))))
+    module = backend.from_hub(op.model([x, y], [op.output(op.Div(turned, op.Add(op.Abs(y), 1.0)), "z")]))
+    loaded, text = imported(module, tmp_path)
+    given = torch.from_numpy(saw((4, 3))), torch.from_numpy(saw((4, 3)) + 0.5)
+    assert torch.equal(loaded(*given), module(*given))
+    assert re.findall(r"^ +x = ", text, re.MULTILINE)
+
+
+def test_arithmetic_of_sizes_and_slices(tmp_path):
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", "L"])
+    rows, columns = op.size(x, 0), op.size(x, 1)
+    count = op.Sub(op.Mul(op.Add(rows, columns), op.Sub(columns, 1)), op.Sub(rows, op.Sub(columns, rows)))
+    part = op.Slice(op.Slice(x, [1, -2], [1 << 62, (1 << 63) - 1], [0, 1]), [0], [9], [1], [2])
+    results = [op.Range(np.array(0), count, np.array(1)), op.Reshape(part, op.Concat(op.Shape(part), [1], axis=0))]
+    module = backend.from_hub(op.model([x], [op.output(v, f"y{i}") for i, v in enumerate(results)]))
+    loaded, _ = imported(module, tmp_path)
+    for given in (torch.rand(2, 3), torch.rand(5, 7)):
+        assert all(torch.equal(a, b) for a, b in zip(loaded(given), module(given), strict=True))
+
+
+@pytest.mark.parametrize("name", ["391_quantized", "a.0", "b.2", "b.1.weight"])
+def test_names_that_begin_with_a_digit(name, tmp_path):
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, [2])
+    held = op.constant(np.array([3, 4], np.int8), name)
+    module = backend.from_hub(op.model([x], [op.output(op.Add(x, op.Cast(held, to=1)), "y")]))
+    loaded, _ = imported(module, tmp_path)
+    assert loaded(torch.ones(2)).tolist() == [4, 5] and loaded.state_dict().keys() == module.state_dict().keys()
+
+
+def test_what_functions_have_by_default_is_left_out(tmp_path):
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            pool, weight = torch.nn.functional.max_pool2d, torch.ones(3, 1, 2, 2)
+            y = pool(x, 2)
+            return pool(y, 2, stride=1, padding=1), torch.nn.functional.conv2d(y, weight, groups=3)
+
+    made = onnxbridge.convert(Net().eval(), "pytorch", inputs=(torch.randn(2, 3, 8, 8),), emit="source").model
+    _, text = imported(made, tmp_path)
+    assert "F.max_pool2d(x, 2)" in text and "2, stride=1, padding=1)" in text and "groups=3)" in text
+    assert not re.search(r"dilation|ceil_mode|return_indices", text)
 
 
 HOSTILE = [

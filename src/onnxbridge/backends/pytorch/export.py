@@ -187,7 +187,7 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
     a, b = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (a, b))
     finite = a[torch.isfinite(a)].abs()
     scale = finite.max().item() if finite.numel() else 0.0
-    return torch.allclose(a, b, rtol=1e-3, atol=1e-3 * scale, equal_nan=True)
+    return bool(torch.allclose(a, b, rtol=1e-3, atol=1e-3 * scale, equal_nan=True))
 
 
 def _refused(reason: str, place: Source | None = None) -> ConversionError:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import keyword
-import math
-import operator
 import re
 import struct
 import tempfile
@@ -20,15 +18,11 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from onnxbridge.backends.pytorch.expressions import Expressions
 from onnxbridge.backends.pytorch.inlined import PACKAGE, Inlined
+from onnxbridge.backends.pytorch.statements import function
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 
-_INFIX = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//", operator.mod: "%",
-    operator.pow: "**", operator.and_: "&", operator.or_: "|", operator.xor: "^", operator.lt: "<", operator.le: "<=",
-    operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=", operator.rshift: ">>", operator.lshift: "<<",
-    operator.matmul: "@",
-}  # fmt: skip
 _LITERAL = 16
 """The most elements of a constant that is written out; larger ones lie with the weights."""
 
@@ -118,11 +112,12 @@ class _Writer:
         self.inlined = Inlined()
         self.inlined.imports.update(("import json", "import os", "import struct", "import torch", "from torch import nn"))
         self.stored: dict[str, torch.Tensor] = {}
-        self.lists = {
-            path for path, m in artifact.named_modules()
-            if type(m) is nn.Module and [n for n, _ in m.named_children()] and not _tensors(m)
-            and sorted(n for n, _ in m.named_children()) == sorted(map(str, range(len(m._modules))))
+        numbered = {
+            path: set(m._modules) for path, m in artifact.named_modules()
+            if path and type(m) is nn.Module and m._modules and not _tensors(m) and all(map(_is_place, m._modules))
         }  # fmt: skip
+        self.lists = {path for path, places in numbered.items() if places == set(map(str, range(len(places))))}
+        self.dicts = set(numbered) - self.lists
 
     def text(self) -> tuple[str, dict[str, torch.Tensor]]:
         name = re.sub(r"\W", "", type(self.artifact).__name__, flags=re.ASCII)
@@ -161,7 +156,7 @@ class _Writer:
                 yield self._assign(path, _constructor(*layers[path]))
                 done.append(path)
             elif path:
-                yield self._assign(path, "nn.ModuleList()" if path in self.lists else "nn.Module()")
+                yield self._assign(path, f"nn.Module{'List' if path in self.lists else 'Dict' if path in self.dicts else ''}()")
             for name, tensor in _tensors(module).items():
                 full = f"{path}.{name}" if path else name
                 if isinstance(tensor, nn.Parameter) and id(tensor) in seen:
@@ -194,7 +189,7 @@ class _Writer:
         scope, _, name = path.rpartition(".")
         if scope in self.lists:
             return f"{self._path(scope)}.append({value})"
-        if not _plain(name):
+        if scope not in self.dicts and not _plain(name):
             return f"setattr({self._path(scope)}, {ascii(name)}, {value})"
         return f"{self._path(path)} = {value}"
 
@@ -204,6 +199,8 @@ class _Writer:
         for part in path.split(".") if path else []:
             if at in self.lists and part.isdigit():
                 text += f"[{part}]"
+            elif at in self.dicts:
+                text += f"[{ascii(part)}]"
             else:
                 text = f"{text}.{part}" if _plain(part) else f"getattr({text}, {ascii(part)})"
             at = f"{at}.{part}" if at else part
@@ -215,86 +212,8 @@ class _Writer:
         for node in graph.nodes:  # before variables get their names: no variable may hide a function
             if node.op == "call_function" and inspect.unwrap(node.target).__module__.startswith(PACKAGE):
                 self.inlined.name(node.target)
-        taken = {*self.inlined.taken, "torch", "nn", "F", "math", "np", "re", "io", "os", "json", "struct", "self"}
-        names: dict[fx.Node, str] = {}
-        lines: list[str] = []
-        for node in graph.nodes:
-            if node.op == "output":
-                lines.append(f"    return {self._value(node.args[0], names)}")
-                continue
-            if node.op == "get_attr":
-                names[node] = self._path(str(node.target))
-                continue
-            wanted = re.sub(r"\W", "_", str(node.target) if node.op == "placeholder" else node.name, flags=re.ASCII)
-            while wanted in taken or keyword.iskeyword(wanted) or not wanted.isidentifier():
-                wanted = f"{wanted}_" if wanted.isidentifier() else f"_{wanted}"
-            taken.add(wanted)
-            if node.op != "placeholder":
-                lines.append(f"    {wanted} = {self._call(node, names)}")
-            names[node] = wanted
-        parameters = [names[n] + (f"={ascii(n.args[0])}" if n.args else "") for n in graph.nodes if n.op == "placeholder"]
-        return [f"def {name}({', '.join([first, *parameters] if first else parameters)}):", *lines]
-
-    def _call(self, node: fx.Node, names: dict[fx.Node, str]) -> str:
-        args = [self._value(a, names) for a in node.args]
-        named = {k: v for k, v in node.kwargs.items() if not _is_default(node.target, k, v)}
-        given = ", ".join([*args, *(f"{k}={self._value(v, names)}" for k, v in named.items())])
-        if node.op == "call_module":
-            return f"{self._path(str(node.target))}({given})"
-        if node.op == "call_method":
-            return f"{args[0]}.{node.target}({given.partition(', ')[2] if len(args) + len(named) > 1 else ''})"
-        if node.target in _INFIX and len(args) == 2:
-            return f"{args[0]} {_INFIX[node.target]} {args[1]}"
-        if node.target is operator.getitem:
-            return f"{args[0]}[{args[1]}]"
-        return f"{self._named(node.target)}({given})"
-
-    def _named(self, function: Any) -> str:
-        name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", "") or "")
-        if inspect.unwrap(function).__module__.startswith(PACKAGE):
-            return self.inlined.name(function)
-        if function is getattr:
-            return "getattr"
-        homes = {"F": nn.functional, "torch": torch, "torch.linalg": torch.linalg, "torch.fft": torch.fft}
-        for prefix, home in homes.items():
-            found = next((n for n in (name, *dir(home)) if getattr(home, n, None) is function), None)  # F.max_pool2d is a "fn"
-            if found:
-                if prefix == "F":
-                    self.inlined.imports.add("import torch.nn.functional as F")
-                return f"{prefix}.{found}"
-        if module in ("_operator", "operator"):
-            self.inlined.imports.add("import operator")
-            return f"operator.{name}"
-        if module == "math":
-            self.inlined.imports.add("import math")
-            return f"math.{name}"
-        raise Unsupported(f"source text that calls {module}.{name}")
-
-    def _value(self, value: Any, names: dict[fx.Node, str]) -> str:
-        if isinstance(value, fx.Node):
-            return names[value]
-        if isinstance(value, (list, tuple)):
-            items = ", ".join(self._value(v, names) for v in value)
-            return f"[{items}]" if isinstance(value, list) else f"({items},)" if len(value) == 1 else f"({items})"
-        if isinstance(value, slice):
-            return f"slice({', '.join(self._value(v, names) for v in (value.start, value.stop, value.step))})"
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{self._value(k, names)}: {self._value(v, names)}" for k, v in value.items()) + "}"
-        if isinstance(value, float) and not math.isfinite(value):
-            return f'float("{value}")'
-        if isinstance(value, (torch.dtype, torch.device)):
-            return str(value) if isinstance(value, torch.dtype) else f"torch.device({str(value)!r})"
-        if value is None or value is Ellipsis or isinstance(value, (bool, int, float, str)):
-            return ascii(value)
-        raise Unsupported(f"source text with a {type(value).__name__}")
-
-
-def _is_default(function: Any, name: str, value: Any) -> bool:
-    """Whether a function has None, True or False for an argument that is not given."""
-    if not inspect.isfunction(function) or not (value is None or isinstance(value, bool)):
-        return False
-    there = inspect.signature(function).parameters.get(name)
-    return there is not None and there.default is value
+        taken = {*self.inlined.taken, "torch", "nn", "F", "math", "np", "re", "io", "os", "json", "struct", "operator", "self"}
+        return function(name, graph, first, Expressions(self.inlined, self._path), self._path, taken)
 
 
 def _import_order(line: str) -> tuple[bool, str, bool]:
@@ -317,6 +236,11 @@ def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 def _plain(name: str) -> bool:
     """Whether a class's code can have the name as an attribute: it would change one that begins with two underscores."""
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
+
+
+def _is_place(name: str) -> bool:
+    """Whether a name is the place of an element, as lists of modules have it."""
+    return name.isascii() and name.isdigit() and str(int(name)) == name
 
 
 def _literal(tensor: torch.Tensor) -> str | None:

@@ -13,13 +13,17 @@ from onnxbridge.backends.pytorch.sizes import known_ints
 from onnxbridge.errors import Unsupported
 
 
+@leaf
+def from_the_end(indices, size):
+    """Indices of so many elements, the negative ones counted from the end."""
+    return torch.where(indices < 0, indices + size, indices)
+
+
 def wrapped(indices, size):
     """Indices as int64, negative ones counted from the end."""
     known = known_ints(indices)
     indices = indices.to(torch.int64)
-    if isinstance(known, tuple) and all(i >= 0 for i in known):
-        return indices
-    return torch.where(indices < 0, indices + size, indices)
+    return indices if isinstance(known, tuple) and all(i >= 0 for i in known) else from_the_end(indices, size)
 
 
 @at_run_time

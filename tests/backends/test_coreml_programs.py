@@ -286,6 +286,22 @@ def test_a_constant_below_half_precision_keeps_the_logarithm_that_it_is_for():
     assert "Add" in note and "Log" in note and "Relu" not in note
 
 
+def test_small_numbers_on_their_way_to_a_logarithm_stay_in_float32():
+    filters = np.random.default_rng(0).random((8, 4)).astype(np.float32)
+
+    def spectrum(op, x):
+        mel = op.MatMul(op.Mul(x, x), op.constant(filters))
+        return op.Log(op.Add(mel, 1e-10)), op.Mul(op.Relu(x), op.Relu(x))
+
+    half = backend.from_hub(model(spectrum, ("x", FLOAT, [2, 8]), names=("mel", "square")), compute_precision="fp16")
+    assert any("logarithm spreads out" in note for note in half.notes)
+    assert not any("square" in note for note in half.notes if "stays" in note)
+    x = np.array([np.linspace(1e-4, 1e-3, 8), np.linspace(0.1, 1, 8)], np.float32)
+    found = half.run({"x": x})["mel"]
+    # 1e-8 is 0 in float16, and the logarithm of 1e-10 is -23 instead of -17
+    np.testing.assert_allclose(found, np.log((x * x) @ filters + 1e-10), rtol=2e-3)
+
+
 def test_options_are_checked():
     made = model(lambda op, x: op.Relu(x), ("x", FLOAT, [1]))
     with pytest.raises(UsageError, match="minimum_deployment_target='iOS12' is none of iOS15"):

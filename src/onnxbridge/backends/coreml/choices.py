@@ -30,10 +30,10 @@ def of(program: Any, choosing: set[str]) -> set[str]:
         choosing: names of operators that choose, beside those that do by their type.
     """
     found = set(choosing)
-    operators = list(_all(program.functions["main"].operations))
+    operators = list(walk(program.functions["main"].operations))
     scored: set[int] = set()  # what comes out of a sigmoid or a softmax, and what is only moved or combined since then
     for op in operators:
-        if op.op_type in SATURATING or (op.op_type in PASSING | CHOOSING and any(id(v.op) in scored for v in _inputs(op))):
+        if op.op_type in SATURATING or (op.op_type in PASSING | CHOOSING and any(id(v.op) in scored for v in read_by(op))):
             scored.add(id(op))
     leading: set[int] = set()  # what chooses, and what is handed to it
     for op in reversed(operators):
@@ -49,16 +49,18 @@ def of(program: Any, choosing: set[str]) -> set[str]:
 
 def names(operators: Iterable[Any]) -> set[str]:
     """The names of operators and of all in their blocks."""
-    return {op.outputs[0].name for op in _all(operators)}
+    return {op.outputs[0].name for op in walk(operators)}
 
 
-def _all(operators: Iterable[Any]) -> Iterator[Any]:
+def walk(operators: Iterable[Any]) -> Iterator[Any]:
+    """Operators and those in their blocks, the constants left out."""
     for op in operators:
         for inner in op.blocks:
-            yield from _all(inner.operations)
+            yield from walk(inner.operations)
         if op.outputs and op.op_type != "const":
             yield op
 
 
-def _inputs(op: Any) -> list[Any]:
+def read_by(op: Any) -> list[Any]:
+    """The values that an operator reads."""
     return [v for value in op.inputs.values() for v in (value if isinstance(value, (list, tuple)) else [value])]

@@ -121,7 +121,7 @@ def explain(backend: Any, model: ir.Model, options: Mapping[str, Any]) -> list[L
         problems, wide = [], None
         if asked.precision != "fp32":
             measured = ranges(program, interface, model) if asked.precision == "mixed" else None
-            wide = HalfPrecision(measured, interface.choosing)
+            wide = HalfPrecision(measured, interface.choosing, interface.spread)
             for op in program.functions["main"].operations:
                 wide(op)
     written = watching[0].written if watching else []
@@ -143,16 +143,19 @@ def _line(call: Call, expanded: bool, made: list[Any], precision: str, wide: Hal
         return Line(call.op, call.where, "folded")
     names = tuple(o.op_type for o in live)
     how = "expanded" if expanded else "native" if len(live) == 1 else "composed"
-    stays = set() if wide is None else {*wide.measured, *wide.constants, *wide.choosing, *wide.counting}
+    stays = set() if wide is None else {*wide.measured, *wide.constants, *wide.choosing, *wide.counting, *wide.spreading}
     kept = [name for name in (o.outputs[0].name for o in live) if name in stays]
     dtype = _dtype(live, "fp32" if precision == "fp32" or kept else "fp16")
     note = ""
     if kept:
         largest = max((wide.measured.get(k, 0.0) for k in kept), default=0.0) if wide is not None else 0.0
-        chosen = wide is not None and any(name in wide.choosing for name in kept)
-        counted = wide is not None and any(name in wide.counting for name in kept)
-        small = "it reads whole numbers" if counted else "a constant that float16 cannot hold"
-        small = "a choice hangs on it" if chosen else small
+        small = "a constant that float16 cannot hold"
+        reasons = {} if wide is None else {
+            "a logarithm spreads out small numbers": wide.spreading, "it reads whole numbers": wide.counting,
+            "a choice hangs on it": wide.choosing,
+        }  # fmt: skip
+        for reason, names_of in reasons.items():
+            small = reason if any(name in names_of for name in kept) else small
         why = f"magnitude {largest:.3g}" if largest else small
         note = f"stays in float32: {why}"
     return Line(call.op, call.where, how, names, dtype, _units(live, dtype), note)

@@ -35,6 +35,7 @@ class Interface:
         notes: what is not as in the hub model.
         problems: what Core ML cannot hold.
         choosing: names of MIL operators that choose or make what is chosen by.
+        spread: names of MIL operators between small numbers and their logarithm.
     """
 
     asked: Asked
@@ -48,6 +49,7 @@ class Interface:
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     choosing: set[str] = field(default_factory=set)
+    spread: set[str] = field(default_factory=set)
     _names: Names = field(default_factory=Names)
     _symbols: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
 

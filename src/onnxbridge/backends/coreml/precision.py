@@ -37,12 +37,17 @@ class HalfPrecision:
     A constant below float16 (the 1e-10 in a logarithm that must not be of 0) keeps its operator and those that read the result.
     With `ranges`, the largest magnitude of each value by name, it stays too where a measured number comes near to the end.
     What computes with whole numbers stays (`integers.py`), and so do those that choose, and what makes the scores that they
-    choose by: `choices` are their names (`choices.py`).
+    choose by: `choices` are their names (`choices.py`). So does what lies between small numbers and their logarithm: `spread`
+    (`logarithms.py`).
     """
 
-    def __init__(self, ranges: Mapping[str, float] | None = None, choices: AbstractSet[str] = frozenset()) -> None:
+    def __init__(
+        self, ranges: Mapping[str, float] | None = None, choices: AbstractSet[str] = frozenset(),
+        spread: AbstractSet[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self._ranges = ranges
         self._choices = choices
+        self._spread = spread
         self._wide: dict[int, bool] = {}
         self._tiny: dict[int, bool] = {}
         self._seen: list[Any] = []
@@ -52,6 +57,8 @@ class HalfPrecision:
         """Names of the operators that stayed for the numbers that were measured, with the largest magnitude."""
         self.choosing: list[str] = []
         """Names of the operators that stayed because something is chosen by what they make."""
+        self.spreading: list[str] = []
+        """Names of the operators that stayed because a logarithm spreads out the small numbers that they make."""
         self._integers = Integers()
         self.counting: list[str] = []
         """Names of the operators that stayed because they read whole numbers."""
@@ -70,6 +77,9 @@ class HalfPrecision:
             return False
         if counts:
             self.counting.append(name)
+            return False
+        if name in self._spread:
+            self.spreading.append(name)
             return False
         if not any(is_float(o) for o in op.outputs):
             return not wide
@@ -108,6 +118,9 @@ class HalfPrecision:
             said.append(f"stays in float32 for the magnitude that was measured: {_few(each)}")
         if self.choosing:
             said.append(f"stays in float32, since a choice hangs on it: {_few(list(dict.fromkeys(self.choosing)))}")
+        if self.spreading:
+            names = _few(list(dict.fromkeys(self.spreading)))
+            said.append(f"stays in float32, since a logarithm spreads out its small numbers: {names}")
         if self.counting:
             said.append(f"stays in float32, since it reads whole numbers: {_few(list(dict.fromkeys(self.counting)))}")
         if self._ranges is not None and not self.measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import coremltools as ct
@@ -14,10 +14,11 @@ from coremltools.converters.mil.mil import Function, Program, types
 from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.var import Var
 
-from onnxbridge.backends.coreml import choices, deduce
+from onnxbridge.backends.coreml import choices, deduce, logarithms
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.asked import Asked
 from onnxbridge.backends.coreml.compress import compressed
+from onnxbridge.backends.coreml.faithful import Key, check, originals
 from onnxbridge.backends.coreml.interface import RANK, Interface, stand_in
 from onnxbridge.backends.coreml.names import Names, written
 from onnxbridge.backends.coreml.ops import rule as rules
@@ -154,16 +155,17 @@ def convert(model: ir.Model, asked: Asked) -> CoreMLModel:
 
     Raises:
         ConversionError: with every operator, input and output that Core ML cannot hold.
+        VerificationError: if compressed weights are not what they should be.
     """
     program, interface = build(model, asked)
     made = package(program, interface, model)
     runs = program if asked.kind == "neuralnetwork" else None
+    before: Mapping[Key, Any] = {}
     if asked.compress:
-        whole, made = made, compressed(made, asked.compress, interface.notes)
-        if asked.compress.startswith("sparse"):
-            interface.notes.append("what is verified is the model before that, since zeros for weights have no bound")
-            runs = whole
-    return CoreMLModel.make(made, interface, model, runs)
+        before = originals(made)
+        made = compressed(made, asked.compress)
+        check(made, before, asked.compress, interface.notes)
+    return CoreMLModel.make(made, interface, model, runs, before)
 
 
 def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = MilTarget) -> tuple[Program, Interface]:
@@ -202,6 +204,7 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
     program = Program()
     program.add_function("main", function)
     interface.choosing = choices.of(program, mil.choosing)
+    interface.spread = logarithms.of(program)
     return program, interface
 
 
@@ -214,7 +217,7 @@ def package(program: Program, interface: Interface, model: ir.Model) -> Any:
         given["minimum_deployment_target"] = ct.target[asked.target]
         if asked.precision != "fp32":
             measured = ranges(program, interface, model) if asked.precision == "mixed" else None
-            half = HalfPrecision(measured, interface.choosing)
+            half = HalfPrecision(measured, interface.choosing, interface.spread)
         given["compute_precision"] = ct.precision.FLOAT32 if half is None else ct.transform.FP16ComputePrecision(op_selector=half)
     if asked.labels:
         given["classifier_config"] = ct.ClassifierConfig(

@@ -197,7 +197,14 @@ def _example(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
     given = inputs if isinstance(inputs, Mapping) else {}
     arrays = {name: _as_array(value) for name, value in given.items() if not isinstance(value, (int, float))}
     fits = bool(names) and set(arrays) == set(names) and all(a is not None for a in arrays.values())
-    return arrays if fits else None
+    return {str(v.name): _in_parts(arrays[str(v.name)], v) for v in hub.graph.inputs} if fits else None
+
+
+def _in_parts(array: Any, value: ir.Value) -> Any:
+    """An array as the hub's input takes it: complex numbers in a last axis of 2 where it is of real ones."""
+    if array.dtype.kind != "c" or value.dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        return array
+    return np.stack([array.real, array.imag], -1)
 
 
 def _as_array(value: Any) -> Any:
@@ -207,7 +214,10 @@ def _as_array(value: Any) -> Any:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
-    return read() if callable(read) else None
+    try:
+        return read() if callable(read) else None
+    except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a view that PyTorch resolves only when it is asked to
+        return None
 
 
 def _dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:
@@ -232,8 +242,8 @@ def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str
 def _by_ort(hub: ir.Model, device: str) -> Side:
     from onnxbridge.runtime import ort
 
-    started = ort.session(hub, device)
-    return Side("ONNX Runtime", lambda feeds: ort.run(started, feeds))
+    run = ort.runner(hub, device)
+    return Side(getattr(run, "by", "ONNX Runtime"), run)
 
 
 def verify(

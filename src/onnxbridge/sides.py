@@ -22,12 +22,14 @@ _OPENED_BY = {"mlpackage": "coreml", "mlmodel": "coreml"}
 
 @dataclass(frozen=True)
 class Runnable:
-    """A model that can be run here: its side, its names, and its hub model where a frontend reads it."""
+    """A model that can be run here: its side, its names, and its hub model where a frontend reads it. `against` prepares the
+    side anew where its maker can tell more of it beside the hub model of its source."""
 
     side: Side
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     hub: ir.Model | None
+    against: Callable[[ir.Model], Side] | None = None
 
 
 def runnable(
@@ -45,10 +47,15 @@ def runnable(
         backend: Any = plugins.backend(opener) if opener in plugins.installed("backend") else None
         if backend is not None and cast(plugins.Opener, backend).made(Path(source)):
             artifact = backend.open(Path(source))
-            unit = getattr(artifact, "unit_roundoff", None)
-            side = started(backend.title, lambda: backend.runner(artifact, device), unit)
             names = tuple(p.hub for p in artifact.inputs), tuple(p.hub for p in artifact.outputs)
-            return Runnable(side, *names, _hub(source, load))
+
+            def opened(artifact: Any) -> Side:
+                unit = getattr(artifact, "unit_roundoff", None)
+                return started(backend.title, lambda: backend.runner(artifact, device), unit)
+
+            against = getattr(backend, "against", None)
+            anew = None if against is None else (lambda hub: opened(against(artifact, hub)))
+            return Runnable(opened(artifact), *names, _hub(source, load), anew)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
@@ -70,12 +77,14 @@ def started(title: str, start: Callable[[], Run], unit: float | None = None) -> 
         VerificationError: if the framework does not take the model.
     """
     try:
-        return Side(title, start(), unit)
+        run = start()
     except Exception as e:
         if isinstance(e, OnnxbridgeError) and e.exit_code != OnnxbridgeError.exit_code:
             raise
         line = (str(e).strip() or "no message").splitlines()[0]
         raise VerificationError(f"{title} does not take the model: {type(e).__name__}: {line}") from e
+    by = getattr(run, "by", "")
+    return Side(f"{title} ({by})" if by else title, run, unit)
 
 
 def completed(side: Side, hub: ir.Model | None) -> Side:
@@ -96,12 +105,13 @@ def paired(reference: Runnable, candidate: Runnable) -> Side:
     """
     inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
     outputs = _pairs(candidate.outputs, reference.outputs, "outputs")
+    side = candidate.side if candidate.against is None or reference.hub is None else candidate.against(reference.hub)
 
     def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-        results = candidate.side.run({inputs[k]: v for k, v in feeds.items()})
+        results = side.run({inputs[k]: v for k, v in feeds.items()})
         return {outputs[k]: v for k, v in results.items()}
 
-    return Side(candidate.side.title, run, candidate.side.unit)
+    return Side(side.title, run, side.unit)
 
 
 def _pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import sys
 from pathlib import Path
@@ -303,3 +304,95 @@ def test_sizes_at_which_the_code_takes_another_way_are_told():
     made = onnxbridge.convert(Long(), inputs=(torch.randn(4, 3),), dynamic={"x": {0: "n"}})
     assert made.notes == ("holds for n=1..49 only: the source's code takes another way at other sizes",)
     assert onnxbridge.convert(Net().eval(), inputs=(torch.randn(4, 4),), dynamic={"x": {0: "n"}}).notes == ()
+
+
+@pytest.mark.parametrize(("code", "told"), [
+    (lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3, "(n % 2) == 0"),
+    (lambda x: x * 2 if x.shape[0] // 3 == 2 else x * 3, "(n // 3) == 2"),
+    (lambda x: x * 2 if x.shape[0] != 5 else x * 3, "n != 5"),
+    (lambda x: x * 2 if x.shape[0] * x.shape[0] > 20 else x * 3, "n*n > 20"),
+])  # fmt: skip
+def test_choices_that_are_no_bounds_are_told(code, told):
+    class Chooses(nn.Module):
+        def forward(self, x):
+            return code(x)
+
+    made = onnxbridge.convert(Chooses(), inputs=(torch.randn(6, 3),), dynamic={"x": {0: "n"}}, verify=False)
+    assert made.notes == (f"holds for {told} only: the source's code takes another way at other sizes",)
+
+
+def test_whole_layers_of_attention_are_judged_by_their_own_code():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    net = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    hidden = torch.tensor([[False, True, True], [True, True, True]])  # of the second row nothing is seen
+    given = {"src": torch.randn(2, 3, 8), "src_key_padding_mask": hidden}
+    assert onnxbridge.convert(net, inputs=given).report.passed
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_examples_that_are_complex_or_bfloat16():
+    class Doubled(nn.Module):
+        def forward(self, z):
+            return z * 2
+
+    torch.manual_seed(0)
+    for given in (torch.randn(3, dtype=torch.complex64), torch.randn(3, dtype=torch.complex64).conj(), torch.randn(3).bfloat16()):
+        assert onnxbridge.convert(Doubled(), inputs=(given,)).report.passed
+
+
+def test_a_model_of_bfloat16_is_verified():
+    net = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2)).bfloat16().eval()
+    report = onnxbridge.convert(net, inputs=(torch.randn(2, 4).bfloat16(),)).report
+    assert report.candidate == "ONNX (onnxbridge's executor, since ONNX Runtime's Python interface has no bfloat16)"
+
+
+def test_whole_numbers_of_the_example_where_no_others_are_taken():
+    torch.manual_seed(0)
+    bag = nn.EmbeddingBag(10, 4)
+    report = onnxbridge.convert(bag, inputs=(torch.randint(0, 10, (7,)), torch.tensor([0, 2, 2, 5]))).report
+    assert report.passed and report.samples == 4
+    assert report.notes == ("whole numbers are the example's (input, offsets), since PyTorch fails on others",)
+
+
+@dataclasses.dataclass
+class Inner:
+    """Registered with PyTorch by nobody, like the two others."""
+
+    scale: torch.Tensor
+
+
+@dataclasses.dataclass
+class Given:
+    image: torch.Tensor
+    inner: Inner
+
+
+@dataclasses.dataclass
+class Found:
+    logits: torch.Tensor
+    hidden: Inner
+
+
+def test_dataclasses_go_in_and_come_out():
+    class Net(nn.Module):
+        def forward(self, given):
+            return Found(given.image * given.inner.scale, Inner(given.image.sum(0)))
+
+    made = onnxbridge.convert(Net(), inputs=(Given(torch.randn(2, 3), Inner(torch.randn(3))),))
+    assert [v.name for v in made.model.graph.input] == ["given_image", "given_inner_scale"]
+    assert [v.name for v in made.model.graph.output] == ["logits", "hidden_scale"]
+    assert made.report.passed
+
+
+def test_gradients_inside_a_model():
+    class Slope(nn.Module):
+        def forward(self, x, w):
+            return torch.func.vmap(torch.func.grad(lambda x, w: (x @ w).sin()), in_dims=(0, None))(x, w)
+
+    class Norms(nn.Module):
+        def forward(self, x):
+            return torch.vmap(lambda row: torch.linalg.norm(row) + row.max())(x)
+
+    assert onnxbridge.convert(Slope(), inputs=(torch.randn(3, 5), torch.randn(5))).report.passed
+    assert onnxbridge.convert(Norms(), inputs=(torch.randn(3, 5),)).report.passed  # a trace that failed leaves nothing behind

@@ -8,6 +8,8 @@ from pytorch_judge import agrees
 from torch import nn
 from torch.nn import functional as F
 
+from onnxbridge.errors import ConversionError
+
 real = torch.view_as_real
 CASES = {
     "fftn": (lambda x: real(torch.fft.fftn(x)), [(5, 6, 7), (4, 3, 9)]),
@@ -27,8 +29,23 @@ CASES = {
     "adaptive mean 3": (lambda x: F.adaptive_avg_pool3d(x, (2, 3, 1)), [(2, 4, 5, 6, 7), (2, 3, 7, 9, 4)]),
     "adaptive max 1": (lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True), [(2, 4, 7), (3, 2, 11), (2, 2, 2)]),
     "adaptive max 2": (lambda x: F.adaptive_max_pool2d(x, (4, 3), return_indices=True), [(2, 4, 9, 8), (3, 2, 31, 4)]),
+    "adaptive mean of a share": (lambda x: F.interpolate(x, scale_factor=0.5, mode="area"), [(2, 3, 8, 8), (1, 2, 5, 9)]),
+    "adaptive mean beside": (lambda x: F.adaptive_avg_pool2d(x, (x.shape[2] // 2, 3)), [(2, 3, 8, 8), (1, 2, 5, 9)]),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), [(2, 3, 8, 8), (3, 2, 12, 6)]),
+    "counted ceil": (lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True), [(2, 3, 8, 8), (1, 2, 5, 9)]),
+    "running": (lambda x: (x.cumprod(1), x.logcumsumexp(0)), [(3, 5), (3, 9), (2, 2), (17, 1)]),
+    "running extremes": (lambda x: (x.cummax(1), x.cummin(0)), [(3, 5), (3, 9), (2, 2), (17, 1)]),
+    "any, all": (lambda x: (x.any(0), (x > 0).all(0), x.any(), x.all(), x.any(1)), [(3, 5), (2, 9), (0, 4)]),
+    "diagonal_scatter": (lambda x: x.diagonal_scatter(x.new_ones(2), 1)[:3], [(3, 3), (4, 3), (2, 7)]),
     "adaptive max 3": (lambda x: F.adaptive_max_pool3d(x, (2, 3, 1)), [(2, 4, 5, 6, 7), (2, 3, 7, 9, 4)]),
 }  # fmt: skip
+
+
+def test_the_bits_of_another_type():
+    x = torch.randn(3, 4)
+    agrees(Function(lambda x: (x.view(torch.int32), (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32))), (x,))
+    with pytest.raises(ConversionError, match="the bits of FLOAT as UINT8, which are of another width"):
+        agrees(Function(lambda x: x.view(torch.uint8)), (x,))
 
 
 class Function(nn.Module):

@@ -172,3 +172,32 @@ def test_a_model_whose_results_hang_on_threads_is_run_by_one():
     given[:, 4:] *= 100  # rows of other sizes, whose codes are coarse for the others
     whole = ort.run(started, {"x": given})["y"]
     assert not np.allclose(whole[:, :, :4], ort.run(started, {"x": given[:, :4]})["y"], atol=1e-3)
+
+
+def test_what_onnx_runtime_cannot_run_is_run_by_our_executor():
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])
+    narrow = onnx.TensorProto.BFLOAT16
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=narrow), helper.make_node("Mul", ["a", "a"], ["b"]),
+        helper.make_node("Cast", ["b"], ["y"], to=onnx.TensorProto.FLOAT),
+    ]  # fmt: skip
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    run = ort.runner(model)
+    assert run.by == "onnxbridge's executor, since ONNX Runtime has no kernel here for Mul in its dtypes"
+    given = np.array([1.5, -3.0], np.float32)
+    np.testing.assert_array_equal(run({"x": given, "more": given})["y"], given * given)
+    with pytest.raises(Exception, match="Could not find an implementation for Mul"):
+        ort.runner(model, "cpu")
+
+
+def test_dropout_that_trains_is_kept():
+    """An optimizer of ONNX Runtime takes it away where it is not the first node, whatever its training_mode says."""
+    drop = [numpy_helper.from_array(np.array(v), n) for v, n in ((np.float32(0.5), "ratio"), (True, "train"))]
+    nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Dropout", ["h", "ratio", "train"], ["d"]),
+             helper.make_node("Relu", ["d"], ["y"])]  # fmt: skip
+    ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1000]) for n in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], drop)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    y = ort.run(ort.session(model, "cpu"), {"x": np.ones(1000, np.float32)})["y"]
+    assert 300 < np.count_nonzero(y) < 700

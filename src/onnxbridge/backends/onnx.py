@@ -52,8 +52,7 @@ class OnnxBackend:
     def runner(self, artifact: ir.Model, device: str = "auto") -> Run:
         from onnxbridge.runtime import ort
 
-        started = ort.session(artifact, device)
-        return lambda feeds: ort.run(started, feeds)
+        return ort.runner(artifact, device)
 
     def filename(self, stem: str) -> str:
         return f"{stem}.onnx"

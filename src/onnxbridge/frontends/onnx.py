@@ -59,8 +59,7 @@ class OnnxFrontend:
     def runner(self, source: Any, device: str = "auto") -> Run:
         from onnxbridge.runtime import ort
 
-        started = ort.session(source, device)
-        return lambda feeds: ort.run(started, feeds)
+        return ort.runner(source, device)
 
 
 def _take_weights_from_inputs(graph: ir.Graph) -> None:

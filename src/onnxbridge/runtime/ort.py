@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ PROVIDERS = {
 # minutes or compute in lower precision, so they are taken only when named.
 _AUTO = ("cuda", "rocm", "directml", "cpu")
 # This fusion folds a zero Pad into a MaxPool, which pads with -inf: wrong values (onnxruntime 1.31).
-_WRONG = ["Pad_Fusion"]
+# Another takes Dropout away from between two nodes also where its training_mode is true.
+_WRONG = ["Pad_Fusion", "EliminateDropout"]
 # Their rows are shared among the threads, and each thread quantizes its own.
 _BY_THREAD = frozenset({"DynamicQuantizeLSTM"})
 
@@ -111,6 +113,52 @@ def session(
     started = start(message)
     started.weights = tuple(arrays.values())
     return started
+
+
+class Own:
+    """Runs a model on onnxbridge's executor in ONNX Runtime's place; `by` says so in reports, with the reason."""
+
+    def __init__(self, model: ir.Model | onnx.ModelProto, reason: str) -> None:
+        from onnxbridge.runtime.executor import Executor
+
+        self.by = f"onnxbridge's executor, since {reason}"
+        self._executor = Executor(model)
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        taken = {name: feeds[name] for name in self._executor.input_names if name in feeds}
+        return dict(zip(self._executor.output_names, self._executor.run(None, taken), strict=True))
+
+
+def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], dict[str, np.ndarray[Any, Any]]]:
+    """What runs a model that `session` takes: ONNX Runtime, or where it lacks a kernel or a way to take or give a dtype,
+    onnxbridge's executor."""
+    from onnxbridge.hub import io
+
+    if not isinstance(model, (ir.Model, onnx.ModelProto)):
+        model = io.read(model)
+    foreign = sorted({d.name.lower() for d in _ends(model) if d != ir.DataType.STRING and d.numpy().kind == "V"})
+    if foreign and device == "auto":
+        return Own(model, f"ONNX Runtime's Python interface has no {', '.join(foreign)}")
+    try:
+        started = session(model, device)
+    except _Missing as e:
+        found = _KERNEL.search(str(e))
+        if found is None or device != "auto":
+            raise
+        return Own(model, f"ONNX Runtime has no kernel here for {found[1]} in its dtypes")
+    return lambda feeds: run(started, feeds)
+
+
+def _ends(model: ir.Model | onnx.ModelProto) -> list[ir.DataType]:
+    """The dtypes of what goes into a model and comes out."""
+    if isinstance(model, ir.Model):
+        return [v.dtype for v in (*model.graph.inputs, *model.graph.outputs) if v.dtype is not None]
+    types = [v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)]
+    return [ir.DataType(t) for t in types if t]
+
+
+_Missing = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
+_KERNEL = re.compile(r"Could not find an implementation for (\w+)")
 
 
 def _hangs_on_threads(model: Any) -> bool:

@@ -6,12 +6,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError, VerificationError
+from onnxbridge.runtime.chance import alike, apart, by_chance
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.drawing import at_ends, drawn, dynamic
 from onnxbridge.runtime.inputs import Bounds, samples_for
@@ -122,7 +124,11 @@ def verify_sides(
         made += [samples_for(model.graph, 1, seed, {**bounds, **other})[0] for other in others]
         more, left_out = at_ends(model.graph, made, seed, bounds, ends, lambda feed: _runs(reference, feed, ran))
         told, notes = [*made, *more], notes + left_out
-    told = told if first is None else [first, *told]
+    if first is not None:
+        taken, said = _taken(reference, told, first, ran)
+        told, notes = [first, *taken], notes + said
+    lucky = by_chance(model)
+    luck: dict[str, str] = {}
     found: dict[str, list[Comparison]] = {}
     for i, feed in enumerate(told):
         progress(f"verifying {i + 1}/{len(told)}")
@@ -136,6 +142,9 @@ def verify_sides(
                 raise
             raise VerificationError(f"{e}; describe inputs that it takes (inputs=, --inputs), or give some") from e
         got = _run(candidate, feed)
+        if lucky and not i:
+            sides = (reference, candidate)
+            luck = apart([partial(_run, side, feed) for side in sides], [n for n in wanted if n in lucky and n in got])
         derived = rounding.tolerances(wanted) if rounding else {}
         for name, value in wanted.items():
             if name not in got:
@@ -143,6 +152,9 @@ def verify_sides(
                 tolerance = derived.get(name, Tolerance(0.0, 0.0))
                 missing = Comparison(name, np.shape(value), "missing", np.inf, np.inf, tolerance, False, np.inf)
                 found.setdefault(name, []).append(missing)
+                continue
+            if name in lucky:
+                found.setdefault(name, []).append(alike(name, value, got[name], luck.get(name, "")))
                 continue
             found.setdefault(name, []).append(compare(name, value, got[name], _chosen(name, derived.get(name), rtol, atol)))
     if rounding is not None and rounding.reason:
@@ -170,6 +182,21 @@ def _fits(model: ir.Model, rounding: Rounding, reference: Side, ran: Ran) -> Cal
         return found if found and _runs(reference, feed, ran) else 0
 
     return fit
+
+
+def _taken(reference: Side, drawn: Sequence[Arrays], first: Arrays, ran: Ran) -> tuple[list[Arrays], list[str]]:
+    """The samples, with the whole numbers of the user's example where the reference takes none of those that were drawn."""
+    found = []
+    notes = []
+    for feed in drawn:
+        whole = [name for name, value in feed.items() if np.asarray(value).dtype.kind in "iub" and np.size(first.get(name, ()))]
+        if whole and not any(tried is feed for tried, _ in ran) and not _runs(reference, feed, ran):
+            own = {name: np.resize(first[name], np.shape(feed[name])) for name in whole}
+            if _runs(reference, {**feed, **own}, ran):
+                feed = ran[-1][0]
+                notes = [f"whole numbers are the example's ({', '.join(whole)}), since {reference.title} fails on others"]
+        found.append(feed)
+    return found, notes
 
 
 def _runs(side: Side, feed: Arrays, ran: Ran) -> bool:

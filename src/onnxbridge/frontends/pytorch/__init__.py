@@ -35,7 +35,11 @@ class _Frontend:
         if torch is None:
             return False
         program = getattr(sys.modules.get("torch.export"), "ExportedProgram", ())
-        return isinstance(source, (torch.nn.Module, program))
+        if isinstance(source, (torch.nn.Module, program)):
+            return True
+        from onnxbridge.frontends.pytorch.functions import is_method
+
+        return is_method(source)
 
     @staticmethod
     def _is_factory(source: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import importlib
 import io
 import os
@@ -16,9 +18,11 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import aliasing, naming, norms, script, script_quantized, writes
+from onnxbridge.frontends.pytorch import aliasing, containers, naming, norms, script, script_quantized, writes
+from onnxbridge.frontends.pytorch.choices import choices
 from onnxbridge.frontends.pytorch.detection import one_way, symbolic_lengths
-from onnxbridge.frontends.pytorch.examples import Example, example
+from onnxbridge.frontends.pytorch.examples import Example, example, named_sizes
+from onnxbridge.frontends.pytorch.functions import called
 from onnxbridge.frontends.pytorch.packed import packed_sequences
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
@@ -51,7 +55,7 @@ class Captured:
             low = 1 if low is None or low <= 2 else low  # 2 is where torch.export begins, whatever the code does
             if high is not None or low > 1:
                 found.append(f"{name}={low}..{'' if high is None else high}")
-        return " ".join(found)
+        return " and ".join(filter(None, (" ".join(found), *choices(self.program, self.dims))))
 
 
 def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
@@ -64,10 +68,14 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
     opened = load(source)
     torch = frameworks.torch()
     if isinstance(opened, torch.export.ExportedProgram):
-        if dynamic:
-            raise UsageError("the sizes of an exported program were fixed when it was exported; name them there (dynamic_shapes)")
+        named = named_sizes(inputs, dynamic)
+        if named is None:
+            raise UsageError(
+                "which sizes of an exported program vary was decided when it was exported; give only names for them here, as "
+                '{"x": {0: "batch"}} or "x:float32[batch,3]"'
+            )
         _check_inputs(opened, inputs)
-        return Captured(_functional(opened, own=False), _by_place(opened))
+        return Captured(_functional(opened, own=False), _by_place(opened, named))
     if inputs is None and _required(opened):
         names = _required(opened)
         raise UsageError(
@@ -87,16 +95,35 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
     return Captured(_functional(program, own=True), dims, given.inputs(program))
 
 
-def _by_place(program: Any) -> dict[Any, str]:
-    """Names for an exported program's symbols, since it does not keep the user's: "image_0" for the first size of `image`."""
+def _by_place(program: Any, given: Mapping[str, Mapping[int, str]]) -> dict[Any, str]:
+    """Names for an exported program's symbols, since it does not keep the user's: those given here for sizes of inputs, else
+    "image_0" for the first size of `image`.
+
+    Raises:
+        UsageError: where a name is given to a size that does not vary.
+    """
     names: dict[Any, str] = {}
+    places: dict[Any, str] = {}
     inputs = set(program.graph_signature.user_inputs)
+    unknown = sorted(set(given) - inputs)
+    if unknown:
+        raise UsageError(f"the program has no input {unknown[0]!r}; it has {', '.join(sorted(inputs))}")
     for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in inputs:
-            for axis, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
-                if not isinstance(size, int) and size.node.expr.is_Symbol:
-                    names.setdefault(size.node.expr, f"{node.name}_{axis}")
-    return names
+        if node.op != "placeholder" or node.name not in inputs:
+            continue
+        shape = list(getattr(node.meta.get("val"), "shape", ()))
+        own = {axis + len(shape) if axis < 0 else axis: name for axis, name in given.get(node.name, {}).items()}
+        for axis, name in own.items():
+            if axis >= len(shape) or isinstance(shape[axis], int):
+                size = shape[axis] if axis < len(shape) else "no size"
+                where = f"{name!r} (axis {axis} of {node.name})"
+                raise UsageError(f"{where} does not vary: the program was exported with {size} there")
+        for axis, size in enumerate(shape):
+            if not isinstance(size, int) and size.node.expr.is_Symbol:
+                places.setdefault(size.node.expr, f"{node.name}_{axis}")
+                if axis in own:
+                    names.setdefault(size.node.expr, own[axis])
+    return places | names
 
 
 def _check_inputs(program: Any, inputs: Any) -> None:
@@ -147,7 +174,9 @@ def load(source: Any) -> Any:
         return script.traceable(source)
     if isinstance(source, (torch.nn.Module, torch.export.ExportedProgram)):
         return source
-    raise UsageError(f"a {type(source).__qualname__} is neither a torch.nn.Module nor an ExportedProgram")
+    if callable(source):
+        return called(source)
+    raise UsageError(f"a {type(source).__qualname__} is neither a torch.nn.Module, a function nor an ExportedProgram")
 
 
 def _built(name: str, weights: Any) -> Any:
@@ -206,9 +235,18 @@ def _required(module: Any) -> list[str]:
 def _export(module: Any, given: Example) -> Any:
     torch = frameworks.torch()
 
-    def trace(strict: bool) -> Any:
-        with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints the graph of a trace that failed
-            return torch.export.export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=strict)
+    def trace(strict: bool, pre_dispatch: bool = True) -> Any:
+        from torch.export._trace import _export as after_dispatch
+
+        layers = torch._C._functorch
+        before = layers.get_dynamic_layer_stack_depth()
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints the graph of a trace that failed
+                export = torch.export.export if pre_dispatch else functools.partial(after_dispatch, pre_dispatch=False)
+                return export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=strict)
+        finally:
+            while layers.get_dynamic_layer_stack_depth() > before:  # a trace that failed inside vmap or grad leaves them open
+                layers.pop_dynamic_layer_stack()
 
     with quiet(), evaluating(module), whole_layers(), packed_sequences(), one_way(), torch.no_grad():
         try:
@@ -217,8 +255,12 @@ def _export(module: Any, given: Example) -> Any:
             if _asks_for_size(error):
                 with contextlib.suppress(Exception), symbolic_lengths():
                     return trace(strict=False)
+            elif "not a known type" in str(error) and containers.adopt(copy.deepcopy(module)(*given.args, **given.kwargs)):
+                return trace(strict=False)
             with contextlib.suppress(Exception):
                 return trace(strict=True)
+            with contextlib.suppress(Exception):  # gradients inside the model, which PyTorch traces only in their operators
+                return trace(strict=False, pre_dispatch=False)
             failure = error
     text = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
     way = ""

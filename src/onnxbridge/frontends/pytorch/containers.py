@@ -1,8 +1,9 @@
-"""Objects that hold tensors and that PyTorch's pytrees do not know: the caches of transformers' decoders."""
+"""Objects that hold tensors and that PyTorch's pytrees do not know: the caches of transformers' decoders, dataclasses."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +45,18 @@ def register() -> None:
                     kind, _flatten, _unflatten, flatten_with_keys_fn=_with_keys,
                     serialized_type_name=f"{kind.__module__}.{kind.__qualname__}",
                 )  # fmt: skip
+
+
+def adopt(value: Any) -> bool:
+    """Let PyTorch see the fields of dataclasses that nobody has registered; whether there were any."""
+    from torch.utils import _pytree as pytree
+
+    met = [v for v in pytree.tree_leaves(value) if dataclasses.is_dataclass(v) and not isinstance(v, type)]
+    for kind in {type(v) for v in met}:
+        frameworks.torch().export.register_dataclass(kind)
+    if met:
+        adopt([[getattr(v, f.name) for f in dataclasses.fields(v)] for v in met])
+    return bool(met)
 
 
 def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:

@@ -97,6 +97,7 @@ def to_hub(captured: Captured) -> ir.Model:
     left = [naming.after(name) for name in (*_written(program, user), *state.values())]
     for label in (*labels, *left):
         op.reserve(label)
+    limits = captured.limits()
     with frameworks.torch().no_grad():
         lower(calls.of(program.graph, names), rule, values, target)
     results = _user_results(program, calls.results_of(program.graph, names))
@@ -118,7 +119,6 @@ def to_hub(captured: Captured) -> ir.Model:
     if not outputs:
         raise UsageError("the model returns no tensor")
     model = op.model(inputs, outputs, "main_graph")
-    limits = captured.limits()
     if limits:
         model.metadata_props[provenance.SIZES] = limits
     return model

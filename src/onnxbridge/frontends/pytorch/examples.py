@@ -61,6 +61,7 @@ def example(module: Any, inputs: Any, dynamic: Any) -> Example:
     args, kwargs = _bound(signature, inputs)
     for value in (*args, *kwargs.values()):
         containers.check(value)
+        containers.adopt(value)
     names = _leaf_names(signature, args, kwargs)
     naming.remember(module, names, args, kwargs)
     own = _named_axes(dynamic)
@@ -148,6 +149,16 @@ def _leaf_names(signature: inspect.Signature, args: Any, kwargs: Any) -> list[st
             keys = naming.keys_of(path)
             names.append(naming.label(keys if kind is inspect.Parameter.VAR_KEYWORD else [name, *keys]))
     return names
+
+
+def named_sizes(inputs: Any, dynamic: Any) -> dict[str, dict[int, str]] | None:
+    """The names of sizes in descriptions of inputs and in `dynamic`; None where that is of PyTorch's own form."""
+    own = _named_axes(dynamic)
+    if own is None and dynamic:
+        return None
+    written = {name: value[0] for name, value in inputs.items() if _is_spec(value)} if isinstance(inputs, Mapping) else {}
+    found = {name: {i: s for i, s in enumerate(shape) if isinstance(s, str)} for name, shape in written.items()}
+    return {name: {**found.get(name, {}), **(own or {}).get(name, {})} for name in found | (own or {})}
 
 
 def _named_axes(dynamic: Any) -> dict[str, dict[int, str]] | None:

@@ -95,8 +95,8 @@ def remember(module: Any, names: list[str], args: Any, kwargs: Any) -> None:
 
 
 def _source(module: Any) -> Any:
-    """What stays the same from one reading to the next: the script behind a stand-in, else the module."""
-    return module.__dict__.get("script", module)
+    """What stays the same from one reading to the next: the script or function behind a stand-in, else the module."""
+    return module.__dict__.get("stands_for", module.__dict__.get("script", module))
 
 
 def remember_path(source: Any, module: Any) -> None:

@@ -176,10 +176,10 @@ def tanh(op, self):
     return op.Tanh(*floating(op, self))
 
 
-@rule("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout")
+@rule("aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout")
 def dropout(op, input, p, train):
     if train and p > 0:
-        raise Unsupported("dropout is active", "call eval() before exporting")
+        raise Unsupported("dropout of whole channels, or one that keeps means, is active", "export it with training=False")
     return input
 
 

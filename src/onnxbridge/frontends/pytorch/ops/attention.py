@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.random import dropped
 from onnxbridge.frontends.pytorch.ops.shape import rank, swapped
 from onnxbridge.frontends.pytorch.promotion import cast
 
@@ -16,7 +17,7 @@ D = ir.DataType
 @rule("aten::scaled_dot_product_attention")
 def attention(op, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     if dropout_p:
-        raise Unsupported("dropout is active", "call eval() before exporting")
+        return by_parts(op, query, key, value, attn_mask, is_causal, scale, enable_gqa, dropout_p)
     same_heads = [query.shape[1], key.shape[1]] if rank(query) == rank(key) == rank(value) == 4 else []
     whole = same_heads and (same_heads[0] == same_heads[1] or enable_gqa) and (attn_mask is None or rank(attn_mask) in (2, 4))
     if not whole or list(query.shape)[0] != list(key.shape)[0] or _mixed(query, key, value):
@@ -43,7 +44,8 @@ def _nothing_seen(op, mask, y):
     return op.Where(none, 0.0, y)
 
 
-def by_parts(op, query, key, value, mask, is_causal, scale, enable_gqa):
+def by_parts(op, query, key, value, mask, is_causal, scale, enable_gqa, dropout_p=0.0):
+    left = lambda weights: dropped(op, weights, dropout_p)[0] if dropout_p else weights  # noqa: E731
     if enable_gqa:
         key, value = (_repeated(op, v, query.shape[-3], v.shape[-3]) for v in (key, value))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -56,10 +58,10 @@ def by_parts(op, query, key, value, mask, is_causal, scale, enable_gqa):
         else:
             mask = op.constant(np.tril(np.ones((rows, columns), bool)))
     if mask is None:
-        return op.MatMul(op.Softmax(scores, axis=-1), value)
+        return op.MatMul(left(op.Softmax(scores, axis=-1)), value)
     scores = op.Where(mask, scores, -math.inf) if mask.dtype == D.BOOL else op.Add(scores, cast(op, mask, scores.dtype))
     unseen = op.Equal(op.ReduceMax(scores, [-1], keepdims=1), -math.inf)
-    return op.MatMul(op.Where(unseen, 0.0, op.Softmax(scores, axis=-1)), value)
+    return op.MatMul(left(op.Where(unseen, 0.0, op.Softmax(scores, axis=-1))), value)
 
 
 def _repeated(op, x, heads, own):

@@ -9,6 +9,7 @@ from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.indexing import index, index_put, nonzero
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
 from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.hub import matrices
 
 D = ir.DataType
 
@@ -69,10 +70,11 @@ def _open_diagonal(op, x, offset):
 def diagonal_scatter(op, self, src, offset=0, dim1=0, dim2=1):
     a, b = axis_of(self, dim1), axis_of(self, dim2)
     rows, columns = self.shape[a], self.shape[b]
-    if not (isinstance(rows, int) and isinstance(columns, int)):
-        raise Unsupported("the diagonal of a matrix of dynamic size", "fix these sizes")
     order = [*(i for i in range(rank(self)) if i not in (a, b)), a, b]
     x = op.Transpose(self, perm=order)
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        y = _onto_open_diagonal(op, x, cast(op, src, self.dtype), offset)
+        return op.Transpose(y, perm=[order.index(i) for i in range(rank(self))])
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
     lead = sizes(op, x)[:-2]
@@ -80,6 +82,17 @@ def diagonal_scatter(op, self, src, offset=0, dim1=0, dim2=1):
     index_ = op.Expand(places.astype(np.int64), op.Shape(src))
     y = op.reshape(op.ScatterElements(flat, index_, cast(op, src, self.dtype), axis=-1), [*lead, rows, columns])
     return op.Transpose(y, perm=[order.index(i) for i in range(rank(self))])
+
+
+def _onto_open_diagonal(op, x, src, offset):
+    """Another diagonal in the last two axes, of which a size is not known."""
+    rows, columns = (matrices.count(op, op.size(x, axis)) for axis in (-2, -1))
+    here = op.Equal(op.Add(op.Unsqueeze(rows, [1]), offset), columns)
+    places = op.Max(op.Sub(rows, max(-offset, 0)), 0)
+    # a row without a place on the diagonal looks at what lies behind its end
+    padded = op.Concat(src, op.Expand(op.CastLike(0, src), op.Concat(op.Shape(src, end=-1), [1], axis=0)), axis=-1)
+    taken = op.Gather(padded, op.Min(places, op.size(src, -1)), axis=-1)
+    return op.Where(here, op.Unsqueeze(taken, [-1]), x)
 
 
 @rule("aten::nonzero_static")

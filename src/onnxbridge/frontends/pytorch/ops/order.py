@@ -5,10 +5,11 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.reduction import in_steps
 from onnxbridge.frontends.pytorch.ops.shape import sizes
 from onnxbridge.frontends.pytorch.promotion import cast, is_float
+from onnxbridge.hub import matrices
 
 D = ir.DataType
 
@@ -117,28 +118,29 @@ def _running_extreme(op, x, dim, largest):
     """The extreme of all elements up to each one, and the place of its last occurrence; a NaN stays."""
     if len(x.shape) == 0:
         return x, op.constant(np.int64(0))
-    size = x.shape[dim]
-    if not isinstance(size, int):
-        raise Unsupported("a running extreme over a dynamic size", "fix that size")
+    size = op.size(x, dim)
     wide = x if x.dtype not in (D.BOOL, D.UINT8, D.INT8, D.INT16) else op.Cast(x, to=D.INT32)
     upright = [-1 if i == dim % len(x.shape) else 1 for i in range(len(x.shape))]
-    places = op.Expand(np.arange(size, dtype=np.int64).reshape(upright), op.dims(sizes(op, x)))
+    places = op.Expand(op.reshape(matrices.count(op, size), upright), op.dims(sizes(op, x)))
 
-    def later(values, step, end):
-        return op.Slice(values, [step], [end], [dim])
-
-    step = 1
-    while step < size:
-        early, late = op.Slice(wide, [0], [size - step], [dim]), later(wide, step, size)
+    def joined(wide, places, step, size):
+        """Each with what lies `step` before it; step and size as Slice takes them."""
+        left = op.Sub(size, step) if isinstance(size, ir.Value) else [size[0] - step[0]]
+        early, late = (op.Slice(wide, a, b, [dim]) for a, b in (([0], left), (step, size)))
         taken = op.GreaterOrEqual(late, early) if largest else op.LessOrEqual(late, early)
         if is_float(wide):
             taken = op.Or(op.IsNaN(late), op.And(op.Not(op.IsNaN(early)), taken))
-        both = []
         for values in (wide, places):
-            chosen = op.Where(taken, later(values, step, size), op.Slice(values, [0], [size - step], [dim]))
-            both.append(op.Concat(op.Slice(values, [0], [step], [dim]), chosen, axis=dim))
-        wide, places = both
-        step *= 2
+            chosen = op.Where(taken, op.Slice(values, step, size, [dim]), op.Slice(values, [0], left, [dim]))
+            yield op.Concat(op.Slice(values, [0], step, [dim]), chosen, axis=dim)
+
+    if isinstance(size, int):
+        step = 1
+        while step < size:
+            wide, places = joined(wide, places, [step], [size])
+            step *= 2
+    else:
+        wide, places = in_steps(op, op.reshape(size, [1]), lambda held, step, size: joined(*held, step, size), wide, places)
     return (op.Cast(wide, to=x.dtype) if wide.dtype != x.dtype else wide), places
 
 

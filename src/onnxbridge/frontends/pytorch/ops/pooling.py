@@ -9,6 +9,8 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.conv import batched, per_axis
 from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.hub import matrices
+from onnxbridge.hub.matrices import upright
 
 
 def _windows(x, rank, kernel, stride, padding, dilation, ceil_mode):
@@ -68,7 +70,7 @@ for _rank in (1, 2, 3):
 
 def average(op, x, rank, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
     kernel, stride, padding, _, ends, sizes = _windows(x, rank, kernel_size, stride, padding, 1, ceil_mode)
-    include = bool(count_include_pad or divisor_override)
+    include = bool(count_include_pad and any(padding) or divisor_override)
     y = op.AveragePool(x, kernel_shape=kernel, strides=stride, pads=[*padding, *ends], count_include_pad=int(include))
     if divisor_override:
         return op.Mul(y, float(np.prod(kernel)) / divisor_override)
@@ -111,12 +113,14 @@ def _parts(size, count):
 
 def _adaptive(x, rank, output_size):
     """Input and output sizes of the pooled axes; an output size that is not given stays as it is."""
-    output_size = per_axis(output_size, rank)
     sizes = list(x.shape)[-rank:]
-    wanted = [n if o is None else o for n, o in zip(sizes, output_size, strict=True)]
-    if not all(isinstance(w, int) for w, o in zip(wanted, output_size, strict=True) if o is not None):
-        raise Unsupported("adaptive pooling to a size that is not known")
-    return sizes, wanted
+    return sizes, [n if o is None else o for n, o in zip(sizes, per_axis(output_size, rank), strict=True)]
+
+
+def _divides(sizes, wanted):
+    """Whether all parts are equally long, as those of ordinary windows."""
+    known = all(isinstance(n, int) and isinstance(w, int) for n, w in zip(sizes, wanted, strict=True))
+    return known and all(w and n % w == 0 for n, w in zip(sizes, wanted, strict=True))
 
 
 def _adaptive_avg(rank):
@@ -124,16 +128,18 @@ def _adaptive_avg(rank):
         sizes, wanted = _adaptive(self, rank, output_size)
         if 0 in self.shape:  # of nothing; ONNX Runtime's product of matrices cannot take an empty batch
             return op.reshape(self, [*(op.size(self, i) for i in range(len(self.shape) - rank)), *wanted])
-        if all(w == 1 for w in wanted):
+        if all(isinstance(w, int) and w == 1 for w in wanted):
             if len(self.shape) == rank + 2:
                 return op.GlobalAveragePool(self)
             return op.ReduceMean(self, list(range(-rank, 0)), keepdims=1)
-        if all(isinstance(n, int) and w and n % w == 0 for n, w in zip(sizes, wanted, strict=True)):
+        if _divides(sizes, wanted):
             kernel = [n // w for n, w in zip(sizes, wanted, strict=True)]
             return batched(op, self, rank, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
         y = self
         for axis, n, w in zip(range(-rank, 0), sizes, wanted, strict=True):
-            if isinstance(w, int) and n != w:
+            if isinstance(w, ir.Value):
+                y = _mean_of_open_parts(op, y, axis, w)
+            elif isinstance(w, int) and n != w:
                 y = _mean_of_parts(op, y, axis, n, w)
         return y
 
@@ -169,17 +175,17 @@ def _mean_of_open_parts(op, x, axis, count):
 
 def _inside(op, size, count):
     """Which elements of an axis, given as its size, each of so many parts has: [parts, elements]."""
-    parts = np.arange(count, dtype=np.int64)[:, None]
+    parts = upright(op, matrices.count(op, count))
     places = op.Unsqueeze(op.Range(np.int64(0), size, np.int64(1)), [0])
     start = op.Div(op.Mul(size, parts), count)
-    end = op.Div(op.Add(op.Mul(size, parts + 1), count - 1), count)
+    end = op.Div(op.Add(op.Mul(size, op.Add(parts, 1)), op.Sub(count, 1) if isinstance(count, ir.Value) else count - 1), count)
     return op.And(op.GreaterOrEqual(places, start), op.Less(places, end))
 
 
 def _adaptive_max(rank):
     def lower(op, self, output_size):
         sizes, wanted = _adaptive(self, rank, output_size)
-        if not all(isinstance(n, int) and w and n % w == 0 for n, w in zip(sizes, wanted, strict=True)):
+        if not _divides(sizes, wanted):
             return _max_of_parts(op, self, rank, sizes, wanted)
         kernel = tuple(n // w for n, w in zip(sizes, wanted, strict=True))
         return _max_pool_with_indices(rank)(op, self, kernel, kernel)
@@ -189,10 +195,9 @@ def _adaptive_max(rank):
 
 def _max_of_parts(op, x, rank, sizes, wanted):
     """Maxima and their places in the plane, window by window."""
-    if not all(isinstance(n, int) for n in sizes):
-        if not all(isinstance(w, int) for w in wanted):
-            raise Unsupported("adaptive pooling of one axis beside one of dynamic size, with indices", "fix the spatial sizes")
-        return _max_of_open_parts(op, x, rank, wanted)
+    if not all(isinstance(n, int) for n in (*sizes, *wanted)):
+        counts = [w if isinstance(w, (int, ir.Value)) else op.size(x, i - rank) for i, w in enumerate(wanted)]
+        return _max_of_open_parts(op, x, rank, counts)
     windows = [[]]
     for n, w in zip(sizes, wanted, strict=True):
         windows = [[*front, part] for front in windows for part in _parts(n, w)]

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.comparison import truth
 from onnxbridge.frontends.pytorch.ops.creation import fill
-from onnxbridge.frontends.pytorch.ops.shape import sizes
+from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, sizes
 from onnxbridge.frontends.pytorch.promotion import cast, floating, is_float
 
 D = ir.DataType
@@ -85,9 +84,16 @@ def prod_dim(op, self, dim, keepdim=False, *, dtype=None):
 
 
 def _truth_reduction(name):
+    """Whether any, or all, are true: the greatest, or least, of 0 and 1; where there may be none of them, by their number."""
+
     def over(op, x, dim, keepdim):
-        y = reduced(op, name, op.Cast(truth(op, x), to=D.INT32), dim, keepdim)
-        y = op.Cast(y, to=D.BOOL)
+        axes = axes_of(x, dim)
+        if all(isinstance(x.shape[a], int) and x.shape[a] for a in axes):
+            y = op.Cast(reduced(op, name, op.Cast(truth(op, x), to=D.INT32), dim, keepdim), to=D.BOOL)
+        else:
+            wanted = truth(op, x) if name == "ReduceMax" else op.Not(truth(op, x))
+            met = op.Cast(reduced(op, "ReduceSum", op.Cast(wanted, to=D.INT64), dim, keepdim), to=D.BOOL)
+            y = met if name == "ReduceMax" else op.Not(met)
         return op.Cast(y, to=x.dtype) if x.dtype == D.UINT8 else y
 
     return over
@@ -332,7 +338,7 @@ def _running(op, x, dim, combine):
     """combine over all elements up to each one: after log2(n) steps, each with what lies twice as far back."""
     size = x.shape[dim]
     if not isinstance(size, int):
-        raise Unsupported("a running product or extreme over a dynamic size", "fix that size")
+        return _running_on(op, x, dim, combine)
     step = 1
     while step < size:
         head = op.Slice(x, [0], [step], [dim])
@@ -340,6 +346,31 @@ def _running(op, x, dim, combine):
         x = op.Concat(head, rest, axis=dim)
         step *= 2
     return x
+
+
+def _running_on(op, x, dim, combine):
+    """The same over a size that is not known."""
+
+    def joined(held, step, size):
+        head = op.Slice(held[0], [0], step, [dim])
+        rest = combine(op.Slice(held[0], step, [INT64_MAX], [dim]), op.Slice(held[0], [0], op.Sub(size, step), [dim]))
+        return (op.Concat(head, rest, axis=dim),)
+
+    return in_steps(op, op.reshape(op.size(x, dim), [1]), joined, x)
+
+
+def in_steps(op, size, joined, *start):
+    """What `joined` makes of the values with steps of 1, 2, 4 and so on below a size, which like the step is a list of one."""
+
+    def turn(i, more, step, *held):
+        made = joined(held, step, size)
+        further = op.Mul(step, 2)
+        return op.Squeeze(op.Less(further, size), [0]), further, *made
+
+    one = op.constant(np.ones(1, np.int64))
+    more = op.Squeeze(op.Less(one, size), [0])
+    _, *found = op.Loop(None, more, one, *start, body=turn, outputs=1 + len(start))
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 @rule("aten::logcumsumexp")

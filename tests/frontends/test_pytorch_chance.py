@@ -1,0 +1,60 @@
+"""Random numbers in models of PyTorch: converted, drawn anew at every run, and of the same distribution as PyTorch's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import onnxbridge
+from onnxbridge.errors import VerificationError
+from onnxbridge.runtime import chance
+
+FUNCTIONS = {
+    "dropout": lambda x: F.dropout(x, 0.3, training=True),
+    "channels": lambda x: F.dropout2d(x[None, None], 0.3, True),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.2),
+    "uniform": lambda x: torch.empty_like(x).uniform_(-1, 2),
+    "normal": lambda x: torch.empty_like(x).normal_(1, 2) + torch.normal(x, 2.0),
+    "exponential": lambda x: torch.empty_like(x).exponential_(2.0),
+    "bernoulli": lambda x: torch.bernoulli(x.sigmoid()) + torch.empty_like(x).bernoulli_(0.2),
+    "whole": lambda x: torch.randint(3, 10, (20, 30)) + torch.randint_like(x[:20, :30], 5).long(),
+    "order": lambda x: x[torch.randperm(x.shape[0])].argmax(1),
+    "picks": lambda x: torch.multinomial(x.softmax(1), 7) + torch.multinomial(x.softmax(1), 7, replacement=True),
+    "gumbel": lambda x: F.gumbel_softmax(x, tau=0.5),
+    "tails": lambda x: torch.empty_like(x).log_normal_(0, 0.5) + torch.empty_like(x).geometric_(0.3),
+}
+
+
+class Drawn(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x), x * 2
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_drawn_numbers(name):
+    torch.manual_seed(0)
+    report = onnxbridge.convert(Drawn(FUNCTIONS[name]).eval(), inputs=(torch.randn(30, 40),), samples=1).report
+    assert [o.tolerance.origin for o in report.outputs] == ["by chance", "derived"]
+    assert "mean and spread are compared" in report.outputs[0].notes[0]
+
+
+def test_another_distribution_fails(monkeypatch):
+    torch.manual_seed(0)
+    net = Drawn(lambda x: x + torch.randn_like(x)).eval()
+    told = chance.apart
+
+    def wider(runs, names):
+        reference, candidate = runs
+        return told([reference, lambda: {k: v * np.float32(1.2) for k, v in candidate().items()}], names)
+
+    monkeypatch.setattr("onnxbridge.runtime.verify.apart", wider)
+    with pytest.raises(VerificationError) as failed:
+        onnxbridge.convert(net, inputs=(torch.randn(30, 40),), samples=1)
+    assert "over 16 runs the mean magnitude is" in str(failed.value.report)

@@ -30,3 +30,18 @@ def test_to_pytorch(op):
         model.graph.output.append(onnx.helper.make_tensor_value_info(f"y{i}", dtype, value.shape))
     made = onnxbridge.convert(model, to="pytorch", inputs=inputs_of(case))
     assert made.report.passed
+
+
+@pytest.mark.parametrize(
+    "call", ["Scaler <offset=[1.0, 0.0, 2.0], scale=[2.0, 1.0, 0.5]>", 'Normalizer <norm="L1">', "Imputer <imputed_value_floats=[1.0]>"]
+)  # fmt: skip
+def test_tells_the_shape_behind(call):
+    """onnx infers none of these, and what picks features asks for it."""
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 10, opset_import: ["" : 21, "ai.onnx.ml" : 3]>
+        net (float[n, 3] x) => (float[n, 2] y) <int64[2] places = {{2, 0}}> {{
+            z = ai.onnx.ml.{call} (x)
+            y = ai.onnx.ml.ArrayFeatureExtractor (z, places)
+        }}
+    """)
+    assert onnxbridge.convert(model, to="coreml").report.passed

@@ -232,7 +232,7 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
 
 
 # onnx infers no shape of these, which the standard says is that of their input
-_SHAPED_AS_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+_SHAPED_AS_INPUT = frozenset({"GroupNormalization", "Imputer", "MeanVarianceNormalization", "Normalizer", "Scaler"})
 Told = list[tuple[ir.TypeProtocol | None, list[int | ir.SymbolicDim] | None]]
 _told: dict[Hashable, Told] = {}
 _MOST_TOLD = 8192

@@ -32,9 +32,10 @@ def test_to_pytorch(op):
     assert made.report.passed
 
 
-@pytest.mark.parametrize(
-    "call", ["Scaler <offset=[1.0, 0.0, 2.0], scale=[2.0]>", 'Normalizer <norm="L1">', "Imputer <imputed_value_floats=[1.0]>"]
-)
+SCALER = "Scaler <offset=[1.0, 0.0, 2.0], scale=[2.0, 1.0, 0.5]>"
+
+
+@pytest.mark.parametrize("call", [SCALER, 'Normalizer <norm="L1">', "Imputer <imputed_value_floats=[1.0]>"])
 def test_tells_the_shape_behind(call):
     """onnx infers none of these, and what picks features asks for it."""
     model = onnx.parser.parse_model(f"""

@@ -1,7 +1,8 @@
 """A sample of PyTorch's own operator database: each operator converts and agrees with PyTorch, or is refused for a listed reason.
 
 An operator that is refused must be in `expected_failures/pytorch_opinfo.toml`, and one that is there must be refused: a wrong
-answer is never expected. The listed operators are all tried, of the others every sixth.
+answer is never expected. Those that the file lists as converted otherwise must be right in the way that it says. The listed
+operators are all tried, of the others every sixth.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import tomllib
 import warnings
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from pytorch_judge import converted, feeds_of, judge, ran
+from pytorch_judge import converted, feeds_of
 from torch.utils import _pytree as pytree
 
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.frontends.pytorch.eager import outputs_of
+from onnxbridge.runtime.ort import runner
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -30,14 +33,17 @@ EVERY, SAMPLES = 6, 2
 UNSTABLE = re.compile(
     r"rand|dropout|bernoulli|multinomial|^normal|uniform|exponential|geometric|cauchy|log_normal|^poisson|empty|lowrank|jiterator"
 )
-EXPECTED = tomllib.loads((Path(__file__).parents[1] / "expected_failures" / "pytorch_opinfo.toml").read_text())
+LISTED = tomllib.loads((Path(__file__).parents[1] / "expected_failures" / "pytorch_opinfo.toml").read_text())
+IN_DOUBLE = {"matrix_exp"}
+"""Operators whose float32 results in PyTorch are worse than a rounding apart: they are judged by its float64 ones."""
+EXPECTED, OTHERWISE = LISTED["refused"], LISTED["converted_otherwise"]
 RTOL, ATOL = 1e-3, 1e-5
 """As PyTorch's own exporter is judged: some samples lie where a function is steep, and the two sides use different series."""
 
 
 def chosen():
     for i, op in enumerate(op_db):
-        if i % EVERY and op.full_name not in EXPECTED:
+        if i % EVERY and op.full_name not in EXPECTED | OTHERWISE:
             continue
         if not UNSTABLE.search(op.full_name if hasattr(op, "full_name") else op.name):
             dtypes = op.supported_dtypes("cpu")
@@ -66,8 +72,7 @@ class Call(torch.nn.Module):
 
 
 def usable(*tensors):
-    plain = (t.layout == torch.strided and not t.is_nested and not t.is_quantized for t in tensors)
-    return all(plain) and all(t.dtype is not torch.bfloat16 for t in tensors)  # ONNX Runtime's Python has no bfloat16
+    return all(t.layout == torch.strided and not t.is_nested and not t.is_quantized for t in tensors)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -95,8 +100,10 @@ def test_operator(op, dtype):
                 return
             tried += 1
             feeds = feeds_of(model, call.tensors)
-            got = ran(judge(proto), feeds)
+            got = runner(proto)(feeds)
             left = {name: got.pop(name) for name in list(got) if name.endswith(".next")}  # what the operator leaves in inputs
+            if op.full_name in IN_DOUBLE:
+                wanted = call(*(t.double() for t in call.tensors)).float()
             compare(got, outputs_of(wanted, feeds))
             compare(left, {name: given[int(name.removesuffix(".next").rpartition("_")[2])].numpy() for name in left})
     assert op.full_name not in EXPECTED, "it is no longer refused: take it from the list"
@@ -108,8 +115,10 @@ def compare(got, wanted):
     assert list(got) == list(wanted)
     for name, value in wanted.items():
         assert (got[name].dtype, got[name].shape) == (value.dtype, value.shape), name
-        np.testing.assert_allclose(got[name], value, RTOL, ATOL, equal_nan=True, err_msg=name)
+        rtol = 2.0**-7 if value.dtype == ml_dtypes.bfloat16 else RTOL
+        exact = (got[name], value) if value.dtype.kind != "V" else (got[name].astype(np.float32), value.astype(np.float32))
+        np.testing.assert_allclose(*exact, rtol, ATOL, equal_nan=True, err_msg=name)
 
 
 def test_what_is_expected_to_fail_is_in_the_database():
-    assert {op.full_name for op in op_db} >= set(EXPECTED)
+    assert {op.full_name for op in op_db} >= set(EXPECTED | OTHERWISE)

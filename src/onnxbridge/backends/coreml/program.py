@@ -14,7 +14,7 @@ from coremltools.converters.mil.mil import Function, Program, types
 from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.var import Var
 
-from onnxbridge.backends.coreml import choices, deduce, logarithms
+from onnxbridge.backends.coreml import choices, deduce, highrank, logarithms
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.asked import Asked
 from onnxbridge.backends.coreml.compress import compressed
@@ -112,6 +112,8 @@ class MilTarget:
 
     def expand(self, call: Call) -> Body | None:
         self._expanded = call  # what a rule needs, its expansion does not
+        if isinstance(call, highrank.Rewritten):
+            return call.body
         return deduce.choice(call) or expand.body_of(call)
 
 
@@ -189,7 +191,7 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
         else:  # the operators are looked at all the same
             values |= {v: function.inputs.get(k, FAILED) for v, k in zip(model.graph.inputs, stands, strict=True)}
         try:
-            lower(map(deduce.known, calls.of(model.graph)), rules, values, mil)
+            lower(highrank.rewritten(map(deduce.known, calls.of(model.graph))), rules, values, mil)
         except ConversionError as e:
             raise ConversionError(DIRECTION, merge([*interface.problems, *e.problems])) from e
         if not interface.problems:

@@ -78,6 +78,13 @@ def test_integers_are_held_as_int32_and_come_back():
         call({"x": np.int64([1 << 40, 0])})
 
 
+def test_numbers_outside_of_float32_are_told():
+    _, call = run(model(lambda op, x: op.Neg(x), ("x", ir.DataType.DOUBLE, [2])))
+    assert call({"x": np.array([np.inf, 2.5])})["y"].tolist() == [-np.inf, -2.5]
+    with pytest.raises(UsageError, match="the input x holds a number outside of float32"):
+        call({"x": np.array([1e300, 0])})
+
+
 def test_a_constant_outside_of_int32_is_a_problem():
     made = model(lambda op, x: op.Add(x, np.int64([1 << 40])), ("x", INT64, [1]))
     with pytest.raises(ConversionError, match=r"Add x1: a constant holds 1099511627776"):

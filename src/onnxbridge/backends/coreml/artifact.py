@@ -242,7 +242,7 @@ def fed(array: Array, port: Port, image: Image | None = None) -> Array:
     """An input as Core ML takes it: (1,) for a scalar, int32 for every integer and bool, the pixels behind a picture.
 
     Raises:
-        UsageError: if an integer does not fit.
+        UsageError: if a number does not fit.
     """
     array = array.reshape(1) if array.ndim == 0 else array
     if image is not None:
@@ -253,7 +253,13 @@ def fed(array: Array, port: Port, image: Image | None = None) -> Array:
             raise UsageError(f"the input {port.hub} holds an integer outside of int32, the widest of Core ML")
     if array.dtype.kind in "iub":
         return array.astype(np.int32)
-    return array if array.dtype == np.float16 else array.astype(np.float32)
+    if array.dtype == np.float16:
+        return array
+    with np.errstate(over="ignore"):
+        single = array.astype(np.float32)
+    if not np.array_equal(np.isinf(single), np.isinf(array)):
+        raise UsageError(f"the input {port.hub} holds a number outside of float32, the widest of Core ML")
+    return single
 
 
 def stored(past: Array, growth: Growth | None) -> Array:

@@ -101,6 +101,11 @@ def test_cumsum(exclusive, reverse):
     same(got, tf.cumsum(x, axis=1, exclusive=exclusive, reverse=reverse))
 
 
+def test_an_exclusive_sum_of_small_numbers_beside_large_ones():
+    got = run("cumsum", parameters={"axis": 0, "exclusive": True, "reverse": False}, x=np.float32([0.25, 0.5, 3e38, np.inf]))
+    assert np.asarray(got).tolist() == [0, 0.25, 0.75, np.float32(3e38)]
+
+
 def test_reverse_sequence():
     x, lengths = draw(3, 2, 4), np.array([4, 0, 3], np.int32)
     got = run("reverse_sequence", parameters={"seq_axis": 2, "batch_axis": 0}, x=x, lengths=lengths)

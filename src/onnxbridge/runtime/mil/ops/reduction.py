@@ -48,6 +48,7 @@ def reduce_argmin(x, axis: Int = -1, keep_dims: Bool = False, output_dtype: Str 
 @rule("cumsum")
 def cumsum(x, axis: Int = 0, exclusive: Bool = False, reverse: Bool = False):
     x = np.flip(x, axis) if reverse else x
+    if exclusive:  # what is before each element; taking it off again loses what is small beside it
+        x = np.insert(np.delete(x, -1, axis), 0, 0, axis)
     total = np.cumsum(x, axis, dtype=x.dtype)
-    total = total - x if exclusive else total
     return np.flip(total, axis) if reverse else total

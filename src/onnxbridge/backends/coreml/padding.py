@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxbridge.backends.coreml.sizes import is_symbolic
+from coremltools.converters.mil.mil.types.symbolic import is_symbolic
+
 from onnxbridge.hub.padding import Pads, explicit
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+import onnxbridge
 from onnxbridge.backends.coreml import backend
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.hub.builder import Builder
@@ -76,6 +77,15 @@ def test_integers_are_held_as_int32_and_come_back():
     assert y.dtype == np.int64 and y.tolist() == [6, -7]
     with pytest.raises(UsageError, match="outside of int32"):
         call({"x": np.int64([1 << 40, 0])})
+
+
+def test_float64_is_verified_as_the_float32_that_it_becomes():
+    weights = np.random.default_rng(3).standard_normal((16, 16))
+    for dtype in (ir.DataType.DOUBLE, FLOAT):  # at the input, and on the way
+        made = model(lambda op, x: op.Tanh(op.MatMul(op.Cast(x, to=ir.DataType.DOUBLE), weights)), ("x", dtype, [4, 16]))
+        report = onnxbridge.convert(ir.to_proto(made), "coreml", samples=1).report
+        assert report.passed and 0 < report.outputs[0].max_abs < 1e-5
+        assert report.outputs[0].tolerance.atol < 1e-4
 
 
 def test_numbers_outside_of_float32_are_told():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.backends.coreml.asked import Image
+from onnxbridge.backends.coreml.asked import Asked, Image
 from onnxbridge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 INTERFACE, NOTES = "onnxbridge.interface", "onnxbridge.notes"
-HALF = 2.0**-11
+HALF, SINGLE = 2.0**-11, 2.0**-24
 # How far a weight may move, of the largest beside it: half a step of as many as there are bits. Zeros for weights have no bound.
 STEPS = {"linear8": 2**-8, "palettize8": 2**-8, "palettize6": 2**-6, "linear4": 2**-4, "palettize4": 2**-4, "palettize2": 2**-2}
 DATE = "com.github.apple.coremltools.conversion_date"
@@ -98,7 +98,7 @@ class CoreMLModel:
         """The artifact, with everything that a later reader needs written into the model's own metadata."""
         asked = interface.asked
         states = tuple((p, asked.states[p.hub]) for p in interface.states)
-        unit = max(HALF if asked.precision != "fp32" or states else 0.0, STEPS.get(asked.compress, 0.0)) or None
+        unit = max(_own(asked, bool(states), hub) or 0.0, STEPS.get(asked.compress, 0.0)) or None
         made = cls(
             model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), unit, states, interface.growths,
             interface.positions, asked.images, asked.labels, asked.kind, program, asked.sizes(hub.graph),
@@ -209,6 +209,14 @@ class CoreMLModel:
             state.write_state(name, value)
         predicted = self._engine.predict(feeds, state=state)
         return predicted, {name: np.asarray(state.read_state(name)) for name in kept}
+
+
+def _own(asked: Asked, states: bool, hub: ir.Model) -> float | None:
+    """The unit roundoff of the program's arithmetic, where the source computes in finer numbers."""
+    if asked.precision != "fp32" or states:
+        return HALF
+    made = (v for node in hub.graph.all_nodes() for v in node.outputs)
+    return SINGLE if any(v.dtype == ir.DataType.DOUBLE for v in (*hub.graph.inputs, *made)) else None
 
 
 def _port(held: Mapping[str, Any]) -> Port:

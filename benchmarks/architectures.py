@@ -1,12 +1,12 @@
 """Whole architectures from PyTorch to ONNX: converted, verified against PyTorch, counted and timed, as a Markdown table.
 
-    python benchmarks/architectures.py [NAME ...] [--fixed] [--fast]
+    python benchmarks/architectures.py [NAME ...] [--fixed] [--fast] [--untimed]
 
 Weights are random and nothing is downloaded. The nodes of a model of fixed sizes stand beside what torch.onnx.export writes where
 onnxscript is installed; the cost is the CPU time of `convert(verify=False)` over that of `torch.export.export` alone (medians of
 three runs after a first).
 Architectures whose library is not installed are left out. `--fixed` verifies at fixed sizes only,
-`--fast` leaves out torch.onnx's nodes and the times.
+`--untimed` leaves out the times (for a machine that is busy), `--fast` torch.onnx's nodes too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def theirs(module: torch.nn.Module, inputs: dict[str, Any]) -> str:
     return "none" if made is None else str(nodes(made.model_proto))
 
 
-def row(family: Family, at_fixed: bool, fast: bool) -> tuple[str, ...]:
+def row(family: Family, at_fixed: bool, fast: bool, timed: bool) -> tuple[str, ...]:
     """One line of the table; its second cell begins with "PASSED" or says what went wrong."""
     module, inputs = family.build()
     dynamic = None if at_fixed else family.dynamic
@@ -82,6 +82,7 @@ def row(family: Family, at_fixed: bool, fast: bool) -> tuple[str, ...]:
         fixed = nodes(onnxbridge.convert(module, "onnx", inputs=inputs, verify=False).model)
         count += f" / {fixed}"
         other = theirs(module, inputs)
+    if timed and not fast:
         alone = seconds(lambda: exported(module, inputs))
         ours = seconds(lambda: onnxbridge.convert(module, "onnx", inputs=inputs, verify=False))
         cost = f"{ours:.2f} / {alone:.2f} = {ours / alone:.2f}"
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--fixed", action="store_true")
     parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--untimed", action="store_true")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
@@ -111,7 +113,7 @@ def main() -> None:
             print(f"{family.name}: {family.needs} is not installed", file=sys.stderr)
             continue
         try:
-            cells = row(family, asked.fixed, asked.fast)
+            cells = row(family, asked.fixed, asked.fast, not asked.untimed)
         except Exception as error:  # the other architectures are looked at all the same
             text = (str(error).strip() or "no message").splitlines()[0]
             cells = (family.name, f"ERROR {type(error).__name__}: {text[:300]}", "", "", "", "")

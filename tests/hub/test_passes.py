@@ -93,3 +93,26 @@ def test_what_contradicts_itself_is_the_files_or_the_callers_fault():
         onnxbridge.convert(_parsed(text.format("2,3"), axes=np.array([0])), "onnx", verify=False)
     with pytest.raises(UsageError, match="inputs of these sizes"):
         onnxbridge.convert(_parsed(text.format("a,b"), axes=np.array([0])), "onnx", inputs="x:float32[2,3]", verify=False)
+
+
+def test_transpositions_behind_each_other_are_one():
+    op = Builder()
+    x = op.input("x", FLOAT, [2, 3, 4])
+    back = op.Neg(op.Transpose(op.Transpose(x, perm=[0, 2, 1]), perm=[0, 2, 1]))
+    turned = op.Transpose(op.Transpose(x, perm=[1, 2, 0]))
+    same = op.Transpose(op.Transpose(x))
+    model = op.model([x], [op.output(back, "back"), op.output(turned, "turned"), op.output(same, "same")])
+    cleaned = passes.clean(model.clone())
+    assert sorted(n.op_type for n in cleaned.graph) == ["Identity", "Neg", "Transpose"]
+    feeds = {"x": np.arange(24, dtype=np.float32).reshape(2, 3, 4)}
+    for before, after in zip(Executor(model).run(None, feeds), Executor(cleaned).run(None, feeds), strict=True):
+        assert np.array_equal(before, after)
+
+
+def test_computed_constants_that_are_equal_are_one_and_weights_are_not():
+    op = Builder()
+    x = op.input("x", FLOAT, [1])
+    computed = [op.Mul(x, op.Cast(op.Range(op.constant(0), op.constant(20), op.constant(1)), to=FLOAT)) for _ in range(2)]
+    weights = [op.Mul(x, op.Neg(op.constant(np.zeros(20, np.float32), name))) for name in ("a.weight", "b.weight")]
+    model = passes.clean(op.model([x], [op.output(op.Concat(*computed, *weights, axis=0), "y")]))
+    assert [n.op_type for n in model.graph] == ["Mul", "Mul", "Mul", "Concat"]

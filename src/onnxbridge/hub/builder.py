@@ -74,6 +74,9 @@ class Builder:
                 node.replace_input_with(i, None)
             named = next((v.name for v in values if v is not None and v.name), "")
             results = tuple(self.constant(a, f"{named}.{op_type.lower()}" if named else "") for a in known)
+            if all(v is None or v.meta.get(fold.COMPUTED) for v in values):
+                for result in results:
+                    result.meta[fold.COMPUTED] = True
             return results if outputs > 1 else results[0]
         self.append(node)
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]
@@ -108,6 +111,8 @@ class Builder:
             if key in self._constants:
                 return self._constants[key]
         made = self._constant_value(_texts(array) if array.dtype.kind in "OU" else ir.Tensor(array, dtype=dtype), name)
+        if not name:
+            made.meta[fold.COMPUTED] = True
         if key is not None:
             self._constants[key] = made
         return made

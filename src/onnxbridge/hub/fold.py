@@ -13,6 +13,8 @@ from onnxbridge.lowering import Call, bind
 
 FOLDED_ELEMENTS = 1 << 16
 """Nodes on constants are folded up to this many elements of output; larger results stay a node, and the file small."""
+COMPUTED = "computed"
+"""Marks, in a value's meta, a constant that is no weight and comes from none: it has no name that anybody knows."""
 # These only look at their data in another way, so they fold at any size: a kernel's layout is changed once, not at every run.
 _VIEWS = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 # Weights in few bits stay as they are stored: written out they are larger, and ONNX Runtime rounds floating-point weights between

@@ -6,9 +6,11 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxbridge.errors import LimitError, UnsafeFileError
+from onnxbridge.hub.passes.constants import MergeConstants
 from onnxbridge.hub.passes.identities import DropIdentities
 from onnxbridge.hub.passes.infer import infer
 from onnxbridge.hub.passes.reshapes import SettleReshapes
+from onnxbridge.hub.passes.transposes import JoinTransposes
 from onnxbridge.hushed import hushed
 
 __all__ = ["clean", "infer", "inline"]
@@ -63,7 +65,9 @@ def clean(model: ir.Model) -> ir.Model:
     """
     passes = ir.passes.Sequential(
         common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
+        JoinTransposes(),
         DropIdentities(),
+        MergeConstants(),
         SettleReshapes(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),

@@ -66,7 +66,7 @@ def line(name: str, precision: str, source: Any, options: dict[str, Any], sample
     with tempfile.TemporaryDirectory() as folder:
         (saved,) = made.save(Path(folder, "net.mlpackage"))
         size = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file()) / 2**20
-    scales = _scales(made, options.get("dynamic"))
+    scales = _scales(made, options.get("dynamic"), samples)
     rows = [(o.name, o.max_abs, scales.get(o.name, 0.0), o.tolerance) for o in report.outputs]
     _, error, scale, allowed = max(rows, key=lambda r: r[1] / (r[2] or 1.0))
     bound = f"{allowed.atol + allowed.rtol * scale:.1e}" + (f" or {allowed.mismatches:.2%}" if allowed.mismatches else "")
@@ -76,17 +76,20 @@ def line(name: str, precision: str, source: Any, options: dict[str, Any], sample
     )
 
 
-def _scales(made: Any, dynamic: Any) -> dict[str, float]:
-    """The largest magnitude of each output, on one sample of the verification."""
+def _scales(made: Any, dynamic: Any, samples: int) -> dict[str, float]:
+    """The largest magnitude of each output, on the samples of the verification."""
     from onnxbridge.backends.coreml import backend
     from onnxbridge.runtime.inputs import parse_dynamic, samples_for
 
+    found: dict[str, float] = {}
     try:
         bounds = parse_dynamic(dynamic) if dynamic else None
-        found = backend.runner(made.artifact)(samples_for(made.hub.graph, 1, bounds=bounds)[0])
+        for sample in samples_for(made.hub.graph, samples, bounds=bounds):
+            for name, value in backend.runner(made.artifact)(sample).items():
+                found[name] = max(found.get(name, 0.0), float(np.abs(value[np.isfinite(value)]).max(initial=0.0)))
     except (OnnxbridgeError, LookupError):
-        return {}
-    return {name: float(np.abs(value[np.isfinite(value)]).max(initial=0.0)) for name, value in found.items()}
+        return found
+    return found
 
 
 @dataclass(frozen=True)

@@ -310,13 +310,24 @@ def test_small_numbers_on_their_way_to_a_logarithm_stay_in_float32():
         mel = op.MatMul(op.Mul(x, x), op.constant(filters))
         return op.Log(op.Add(mel, 1e-10)), op.Mul(op.Relu(x), op.Relu(x))
 
-    half = backend.from_hub(model(spectrum, ("x", FLOAT, [2, 8]), names=("mel", "square")), compute_precision="fp16")
-    assert any("logarithm spreads out" in note for note in half.notes)
-    assert not any("square" in note for note in half.notes if "stays" in note)
+    half = backend.from_hub(model(spectrum, ("x", FLOAT, [2, 8]), names=("mel", "gated")), compute_precision="fp16")
+    assert any("to a root or a logarithm" in note for note in half.notes)
+    assert not any("gated" in note for note in half.notes if "stays" in note)
     x = np.array([np.linspace(1e-4, 1e-3, 8), np.linspace(0.1, 1, 8)], np.float32)
     found = half.run({"x": x})["mel"]
     # 1e-8 is 0 in float16, and the logarithm of 1e-10 is -23 instead of -17
     np.testing.assert_allclose(found, np.log((x * x) @ filters + 1e-10), rtol=2e-3)
+
+
+def test_squares_on_their_way_to_a_root_stay_in_float32():
+    def norm(op, x):
+        mean = op.ReduceMean(op.Pow(x, np.float32(2)), [-1], keepdims=1)
+        return op.Mul(x, op.Div(np.float32(1), op.Sqrt(op.Add(mean, np.float32(1e-6)))))
+
+    half = backend.from_hub(model(norm, ("x", FLOAT, [2, 8])), compute_precision="fp16")
+    x = np.array([np.linspace(500, 2000, 8), np.linspace(1e-3, 2e-3, 8)], np.float32)
+    expected = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(half.run({"x": x})["y"], expected, rtol=4e-3)
 
 
 def test_options_are_checked():

@@ -151,7 +151,7 @@ def _line(call: Call, expanded: bool, made: list[Any], precision: str, wide: Hal
         largest = max((wide.measured.get(k, 0.0) for k in kept), default=0.0) if wide is not None else 0.0
         small = "a constant that float16 cannot hold"
         reasons = {} if wide is None else {
-            "a logarithm spreads out small numbers": wide.spreading, "it reads whole numbers": wide.counting,
+            "a root or a logarithm is taken of it": wide.spreading, "it reads whole numbers": wide.counting,
             "a choice hangs on it": wide.choosing,
         }  # fmt: skip
         for reason, names_of in reasons.items():

@@ -35,7 +35,7 @@ class Interface:
         notes: what is not as in the hub model.
         problems: what Core ML cannot hold.
         choosing: names of MIL operators that choose or make what is chosen by.
-        spread: names of MIL operators between small numbers and their logarithm.
+        spread: names of MIL operators between small numbers and their logarithm, or squares and their root.
     """
 
     asked: Asked

@@ -2,8 +2,9 @@
 
 The power of a quiet tone is the square of its amplitude: 1e-4 squared is 1e-8, which float16 tells from 0 no more, and of 1e-6 it
 keeps four bits. In decibels all of them count alike. So between what makes small numbers of ordinary ones (a square, an
-exponential, a share) and the logarithm that spreads them out again, float32 is kept. Everywhere else small numbers stand beside
-large ones, and what they lose is not seen.
+exponential, a share) and the logarithm that spreads them out again, float32 is kept. So it is up to the root of squares, in a
+norm: those of 256 and more are infinite in float16, and what is divided by the root of infinity is 0. Everywhere else small
+numbers stand beside large ones, and what they lose is not seen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from onnxbridge.backends.coreml.choices import read_by, walk
 
-SPREADING = frozenset({"log"})
+SPREADING = frozenset({"log", "sqrt", "rsqrt"})
 SHRINKING = frozenset({"square", "pow", "exp", "exp2", "softmax", "sigmoid", "reduce_sum_square"})
 # What computes with small numbers and leaves them small, the filters of a spectrogram too.
 # fmt: off
@@ -26,7 +27,7 @@ KEEPING = frozenset({
 
 
 def of(program: Any) -> set[str]:
-    """The names of operators, as their first results have them, from what makes small numbers to their logarithm."""
+    """The names of operators, as their first results have them, from what makes small numbers to their logarithm or root."""
     operators = list(walk(program.functions["main"].operations))
     small: set[int] = set()
     for op in operators:

@@ -37,8 +37,8 @@ class HalfPrecision:
     A constant below float16 (the 1e-10 in a logarithm that must not be of 0) keeps its operator and those that read the result.
     With `ranges`, the largest magnitude of each value by name, it stays too where a measured number comes near to the end.
     What computes with whole numbers stays (`integers.py`), and so do those that choose, and what makes the scores that they
-    choose by: `choices` are their names (`choices.py`). So does what lies between small numbers and their logarithm: `spread`
-    (`logarithms.py`).
+    choose by: `choices` are their names (`choices.py`). So does what lies between small numbers and their logarithm, or squares
+    and their root: `spread` (`logarithms.py`).
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class HalfPrecision:
         self.choosing: list[str] = []
         """Names of the operators that stayed because something is chosen by what they make."""
         self.spreading: list[str] = []
-        """Names of the operators that stayed because a logarithm spreads out the small numbers that they make."""
+        """Names of the operators that stayed because a logarithm or a root is taken of what they make."""
         self._integers = Integers()
         self.counting: list[str] = []
         """Names of the operators that stayed because they read whole numbers."""
@@ -120,7 +120,7 @@ class HalfPrecision:
             said.append(f"stays in float32, since a choice hangs on it: {_few(list(dict.fromkeys(self.choosing)))}")
         if self.spreading:
             names = _few(list(dict.fromkeys(self.spreading)))
-            said.append(f"stays in float32, since a logarithm spreads out its small numbers: {names}")
+            said.append(f"stays in float32, on the way from squares or shares to a root or a logarithm: {names}")
         if self.counting:
             said.append(f"stays in float32, since it reads whole numbers: {_few(list(dict.fromkeys(self.counting)))}")
         if self._ranges is not None and not self.measured:

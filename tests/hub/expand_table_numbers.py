@@ -137,6 +137,11 @@ CASES = [
         atol=2e-3,
     ),
     case("RMSNormalization", f(2, 3, 4), f(4)),
+    *(
+        case("MeanVarianceNormalization", f(2, 3, 2, 4).astype(dtype) * (np.arange(3) > 0).reshape(3, 1, 1).astype(dtype), axes=a,
+             judge="executor")
+        for dtype, a in ((np.float16, [0, 2, 3]), (np.float64, [0, 2, 3]), (np.float32, [1]))
+    ),
     # matrices
     case("Gemm", f(3, 4), f(4, 5), f(5)),
     case("Gemm", f(4, 3), f(5, 4), f(3, 1), transA=1, transB=1, alpha=0.5, beta=2.0),

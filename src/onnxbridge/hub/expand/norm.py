@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.hub.expand import expand
 from onnxbridge.hub.values import cast, rank
+
+FLOAT = ir.DataType.FLOAT
+HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _wide(op, X, axis, stash_type):
@@ -29,6 +33,15 @@ def rms_normalization(op, X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
     x, axes = _wide(op, X, axis, stash_type)
     y = op.Div(x, op.Sqrt(op.Add(op.ReduceMean(op.Mul(x, x), axes), epsilon)))
     return op.Mul(y if x is X else op.Cast(y, to=X.dtype), scale)
+
+
+@expand("MeanVarianceNormalization")
+def mean_variance_normalization(op, X, *, axes=(0, 2, 3)):
+    """In every type, and by squares around the mean: the standard's definition takes float32 only, and a root of a difference."""
+    x = op.Cast(X, to=FLOAT) if X.dtype in HALVES else X  # where 1e-9 would be 0
+    centred = op.Sub(x, op.ReduceMean(x, list(axes)))
+    deviation = op.Sqrt(op.ReduceMean(op.Mul(centred, centred), list(axes)))
+    return cast(op, op.Div(centred, op.Add(deviation, 1e-9)), X.dtype)
 
 
 def _by_channel(op, values, x):

@@ -47,7 +47,10 @@ def body_of(call: Call) -> Body | None:
                 user.replace_input_with(index, None)
     graph = ir.Graph(given, list(dict.fromkeys(used)), nodes=nodes, initializers=held, name=call.op, opset_imports={"": at})
     model = opset.to_hub(ir.Model(graph, ir_version=10))
-    passes.infer(model)
+    try:
+        passes.infer(model)
+    except inference.Contradiction as e:
+        raise Unsupported(f"the standard's definition does not hold for these types: {e}") from e
     inside = iter(model.graph.inputs)
     inputs = tuple(None if c is None else next(inside) if c.const_value is None else None for c in copies)
     outside = dict(zip(dict.fromkeys(used), model.graph.outputs, strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import onnx_ir as ir
 
+from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from onnxbridge.backends.coreml.explain import Line
 
 Texts = Sequence[str]
+TARGETS: Mapping[str, int] = {"iOS15": 6, "iOS16": 7, "iOS17": 8, "iOS18": 9}
+"""The versions of the specification that came with them."""
 
 
 class CoreMLBackend:
@@ -134,8 +137,8 @@ class CoreMLBackend:
         return [path]
 
     def runner(self, artifact: CoreMLModel, device: str = "auto") -> Run:
-        """By Core ML itself on a Mac, by our interpreter of ML programs elsewhere."""
-        return artifact.run
+        """By Core ML itself on a Mac, by our interpreter of ML programs elsewhere, with the weights that were compressed."""
+        return artifact.before_compression
 
     def made(self, path: Path) -> bool:
         """Whether the model's metadata have what this backend writes into them."""
@@ -148,6 +151,24 @@ class CoreMLBackend:
         from onnxbridge.backends.coreml.artifact import CoreMLModel
 
         return CoreMLModel.of(coremltools().models.MLModel(str(path), skip_model_load=True))
+
+    def against(self, artifact: CoreMLModel, hub: ir.Model) -> CoreMLModel:
+        """The artifact of a file, whose compressed weights are compared with those of the source, converted again.
+
+        Raises:
+            VerificationError: if they are not what their compression makes of those.
+        """
+        if not artifact.compress:
+            return artifact
+        from onnxbridge.backends.coreml.faithful import originals
+
+        version = artifact.model.get_spec().specificationVersion
+        target = next(name for name, number in TARGETS.items() if number >= version)
+        try:
+            plain = self.from_hub(hub, minimum_deployment_target=target)
+        except (ConversionError, UsageError):  # what it was made from, or with, was another
+            return artifact
+        return artifact.against(originals(plain.model))
 
     def filename(self, stem: str) -> str:
         return f"{stem}.mlpackage"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.coreml.asked import Asked, Image
+from onnxbridge.backends.coreml.faithful import Key, moved, refuse, restored, strayed, told
 from onnxbridge.errors import UsageError
+from onnxbridge.runtime.mil import Interpreter
 
 if TYPE_CHECKING:
     from onnxbridge.backends.coreml.interface import Interface
@@ -73,14 +75,17 @@ class CoreMLModel:
         sizes: bounds of the sizes that the inputs have by default, where they take only some, and of each of the others.
         ends: bounds of the least and the largest sizes that the user asked for.
         notes: what is not as in the hub model: types that Core ML has not, bounds that were chosen, names that were rewritten.
-        unit_roundoff: of the arithmetic, where it is not the hub's own.
+        own_roundoff: of the arithmetic, where it is not the hub's own.
+        before: of a compressed model the weights as they were. With them it is verified where there is no Core ML: outputs cannot
+            tell what the compression should have made of weights, which are compared one by one when they are compressed.
+        compress: how weights are stored, "" for as they are.
     """
 
     model: Any
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     notes: tuple[str, ...] = ()
-    unit_roundoff: float | None = None
+    own_roundoff: float | None = None
     states: tuple[tuple[Port, str], ...] = ()
     growths: Mapping[str, Growth] = field(default_factory=dict)
     positions: Mapping[str, str] = field(default_factory=dict)
@@ -88,21 +93,28 @@ class CoreMLModel:
     labels: tuple[str | int, ...] = ()
     kind: str = "mlprogram"
     program: Any = field(default=None, repr=False, compare=False)
-    """What runs where there is no Core ML: the MIL program of a neural network, or the model before its weights were pruned."""
+    """What runs where there is no Core ML: the MIL program of a neural network."""
     sizes: Sequence[Mapping[str, tuple[int, int]]] = ()
     ends: Sequence[Mapping[str, tuple[int, int]]] = ()
+    before: Mapping[Key, Array] = field(default_factory=dict, repr=False, compare=False)
+    compress: str = ""
     _engine: Any = field(default=None, repr=False, compare=False)
+    _engines: dict[bool, Interpreter] = field(default_factory=dict, repr=False, compare=False)
+    _told: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
-    def make(cls, model: Any, interface: Interface, hub: ir.Model, program: Any = None) -> CoreMLModel:
+    def make(
+        cls, model: Any, interface: Interface, hub: ir.Model, program: Any = None, before: Mapping[Key, Array] | None = None
+    ) -> CoreMLModel:
         """The artifact, with everything that a later reader needs written into the model's own metadata."""
         asked = interface.asked
         states = tuple((p, asked.states[p.hub]) for p in interface.states)
-        unit = max(_own(asked, bool(states), hub) or 0.0, STEPS.get(asked.compress, 0.0)) or None
+        own = _own(asked, bool(states), hub)
         made = cls(
-            model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), unit, states, interface.growths,
+            model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), own, states, interface.growths,
             interface.positions, asked.images, asked.labels, asked.kind, program, asked.sizes(hub.graph),
-            asked.ends(hub.graph, {g.label for g in interface.growths.values()}),
+            asked.ends(hub.graph, {g.label for g in interface.growths.values()}), before or {},
+            asked.compress,
         )  # fmt: skip
         described = {"short_description": hub.doc_string or hub.graph.doc_string or ""}
         for key, value in (hub.metadata_props | dict(asked.metadata)).items():
@@ -116,9 +128,10 @@ class CoreMLModel:
         _describe(model, hub, made)
         model.user_defined_metadata.pop(DATE, None)  # the same model is to give the same bytes tomorrow
         model.user_defined_metadata[INTERFACE] = json.dumps({
-            "inputs": [asdict(p) for p in made.inputs], "outputs": [asdict(p) for p in made.outputs], "unit": unit,
+            "inputs": [asdict(p) for p in made.inputs], "outputs": [asdict(p) for p in made.outputs], "unit": own,
             "states": [[asdict(p), output] for p, output in states], "images": {k: asdict(v) for k, v in made.images.items()},
             "labels": list(made.labels),
+            **({"compress": made.compress} if made.compress else {}),
             **({"growths": {k: asdict(v) for k, v in made.growths.items()}, "positions": made.positions} if made.growths else {}),
         })  # fmt: skip
         if made.notes:
@@ -140,8 +153,14 @@ class CoreMLModel:
             model, inputs, outputs, tuple(json.loads(notes)) if notes else (), held["unit"],
             tuple((_port(p), output) for p, output in held["states"]),
             {k: Growth(**v) for k, v in held.get("growths", {}).items()}, held.get("positions", {}), images,
-            tuple(held["labels"]),
+            tuple(held["labels"]), compress=held.get("compress", ""),
         )  # fmt: skip
+
+    @property
+    def unit_roundoff(self) -> float | None:
+        """Of the arithmetic, where it is not the hub's own, or of weights that are compressed where those before are not here."""
+        at_hand = self.before and sys.platform != "darwin"
+        return max(self.own_roundoff or 0.0, 0.0 if at_hand else STEPS.get(self.compress, 0.0)) or None
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -153,6 +172,13 @@ class CoreMLModel:
 
         A state is set to the input that it stands for, and given out too, so that a run depends on nothing before it.
         """
+        return self._run(feeds, {})
+
+    def before_compression(self, feeds: Mapping[str, Any]) -> dict[str, Array]:
+        """The same with the weights as they were before they were compressed, where these are here and Core ML is not."""
+        return self._run(feeds, {} if sys.platform == "darwin" else self.before)
+
+    def _run(self, feeds: Mapping[str, Any], before: Mapping[Key, Array]) -> dict[str, Array]:
         missing = [p.hub for p in (*self.inputs, *(p for p, _ in self.states)) if p.hub not in feeds]
         if missing:
             raise UsageError(f"the input {', '.join(missing)} is missing")
@@ -160,7 +186,7 @@ class CoreMLModel:
         ports = [p for p, _ in self.states]
         given |= filled(ports, feeds, self.growths, self.positions)
         kept = {p.coreml: stored(np.asarray(feeds[p.hub]), self.growths.get(p.hub)) for p in ports}
-        results, kept = self._predict(given, kept)
+        results, kept = self._predict(given, kept, before)
         found = {p.hub: _given(self._scores(results, p), p) for p in self.outputs}
         return found | {output: _given(self._grown(kept[p.coreml], p, feeds), p) for p, output in self.states}
 
@@ -183,16 +209,36 @@ class CoreMLModel:
         sizes = [n if isinstance(n, int) else 1 for n in port.shape]
         return np.array([by_label[label] for label in self.labels], np.float32).reshape(sizes)
 
-    def _predict(self, feeds: dict[str, Array], kept: dict[str, Array]) -> tuple[Mapping[str, Any], dict[str, Array]]:
+    def _predict(
+        self, feeds: dict[str, Array], kept: dict[str, Array], before: Mapping[Key, Array]
+    ) -> tuple[Mapping[str, Any], dict[str, Array]]:
         if sys.platform == "darwin":
             return self._by_core_ml(feeds, kept)
-        from onnxbridge.runtime.mil import Interpreter
-
-        self._engine = self._engine or Interpreter(self.model if self.program is None else self.program)
+        engine = self._started(before)
         for name, value in kept.items():
-            self._engine.states[name].value = value
-        results: Mapping[str, Any] = self._engine.run(feeds)
-        return results, {name: self._engine.states[name].value for name in kept}
+            engine.states[name].value = value
+        results: Mapping[str, Any] = engine.run(feeds)
+        if before and not kept and not self._told:
+            self._told, self.notes = True, (*self.notes, *moved(self._started({}).run(feeds), results))
+        return results, {name: engine.states[name].value for name in kept}
+
+    def _started(self, before: Mapping[Key, Array]) -> Interpreter:
+        if bool(before) not in self._engines:
+            engine = Interpreter(self.model if self.program is None else self.program)
+            self._engines[bool(before)] = restored(engine, before) if before else engine
+        return self._engines[bool(before)]
+
+    def against(self, before: Mapping[Key, Array]) -> CoreMLModel:
+        """A compressed model of a file with the weights of its source, with which it runs from then on.
+
+        Raises:
+            VerificationError: if the weights of the file are not what their compression makes of those.
+        """
+        program = Interpreter(self.model)
+        if not told(program, before):
+            return self
+        refuse(strayed(program, before, self.compress))
+        return replace(self, before=before, _engines={})
 
     def _by_core_ml(self, feeds: dict[str, Any], kept: dict[str, Array]) -> tuple[Mapping[str, Any], dict[str, Array]]:
         import coremltools as ct

@@ -13,7 +13,7 @@ SMALLEST = 2048
 """Elements; smaller weights stay as they are, since the tables beside them would cost what they save."""
 
 
-def compressed(model: Any, how: str, notes: list[str]) -> Any:
+def compressed(model: Any, how: str) -> Any:
     """The model with its weights stored as asked: "linear8", "palettize4", "sparse50", ...
 
     Raises:
@@ -38,5 +38,4 @@ def compressed(model: Any, how: str, notes: list[str]) -> Any:
         chosen = optimize.OpMagnitudePrunerConfig(target_sparsity=int(number) / 100, weight_threshold=SMALLEST)
         made = optimize.prune_weights(model, optimize.OptimizationConfig(chosen))
     made.user_defined_metadata.update(metadata)
-    notes.append(f"weights of {SMALLEST} elements and more are stored by {how}, which changes their values")
     return made

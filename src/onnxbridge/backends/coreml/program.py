@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import coremltools as ct
@@ -18,6 +18,7 @@ from onnxbridge.backends.coreml import choices, deduce, highrank, logarithms
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.asked import Asked
 from onnxbridge.backends.coreml.compress import compressed
+from onnxbridge.backends.coreml.faithful import Key, check, originals
 from onnxbridge.backends.coreml.interface import RANK, Interface, stand_in
 from onnxbridge.backends.coreml.names import Names, written
 from onnxbridge.backends.coreml.ops import rule as rules
@@ -156,16 +157,17 @@ def convert(model: ir.Model, asked: Asked) -> CoreMLModel:
 
     Raises:
         ConversionError: with every operator, input and output that Core ML cannot hold.
+        VerificationError: if compressed weights are not what they should be.
     """
     program, interface = build(model, asked)
     made = package(program, interface, model)
     runs = program if asked.kind == "neuralnetwork" else None
+    before: Mapping[Key, Any] = {}
     if asked.compress:
-        whole, made = made, compressed(made, asked.compress, interface.notes)
-        if asked.compress.startswith("sparse"):
-            interface.notes.append("what is verified is the model before that, since zeros for weights have no bound")
-            runs = whole
-    return CoreMLModel.make(made, interface, model, runs)
+        before = originals(made)
+        made = compressed(made, asked.compress)
+        check(made, before, asked.compress, interface.notes)
+    return CoreMLModel.make(made, interface, model, runs, before)
 
 
 def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = MilTarget) -> tuple[Program, Interface]:

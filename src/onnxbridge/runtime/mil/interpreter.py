@@ -63,7 +63,7 @@ class Interpreter:
 
     `function` is one of a model of several; without it the model's default. Raises `ConversionError` with every operator
     that has no rule. `classes` are the names of a classifier's classes. `states` are zero at first and kept between runs;
-    `reset` makes them zero again.
+    `reset` makes them zero again. `packed` are the operators that compressed weights are stored in, by the slot of the weight.
     """
 
     def __init__(self, source: Any, *, function: str = "") -> None:
@@ -75,6 +75,7 @@ class Interpreter:
         self._constants: dict[int, Any] = dict(self._function.constants)
         self._wide: dict[int, Any] = {}
         self._plans: dict[int, list[_Step]] = {}
+        self.packed: dict[int, Operation] = {}
         self._unpack_weights(self._function.block)
         self._plan(self._function.block)
         self.reset()
@@ -82,6 +83,21 @@ class Interpreter:
     def reset(self) -> None:
         """Make every state zero."""
         self.states = {name: State.zeros(slot) for name, slot in self._function.states.items()}
+
+    @property
+    def block(self) -> Block:
+        """The operators, without those of compressed weights."""
+        return self._function.block
+
+    def constant(self, slot: int) -> Any:
+        """The constant in a slot, None if the slot holds none."""
+        return self._constants.get(slot)
+
+    def replace(self, constants: Mapping[int, Any]) -> None:
+        """Compute with other constants from now on, by slot, of the same types and shapes."""
+        self._constants |= constants
+        self._wide.clear()
+        self._plan(self._function.block)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the model's outputs from its inputs, both by the names of the model's description.
@@ -114,6 +130,7 @@ class Interpreter:
                 self._unpack_weights(inner)
             if op.op.startswith("constexpr_"):
                 self._apply(self._step(op, ()), values)
+                self.packed[op.outputs[-1].index] = op
             else:
                 left.append(op)
         block.operations = left

@@ -42,7 +42,7 @@ def constexpr_cast(source_val, output_dtype: Str):
     return source_val.astype(DTYPES[output_dtype])
 
 
-def _spread(blocks, shape):
+def spread(blocks, shape):
     """One value for each block, repeated over the block's elements."""
     for axis, (n, size) in enumerate(zip(blocks.shape, shape, strict=False)):
         blocks = np.repeat(blocks, size // n, axis) if n != size else blocks
@@ -53,14 +53,14 @@ def _spread(blocks, shape):
 def constexpr_blockwise_shift_scale(data, scale, offset=None):
     values = data.astype(scale.dtype)
     if offset is not None:
-        values = values - _spread(offset.astype(scale.dtype), data.shape)
-    return values * _spread(scale, data.shape)
+        values = values - spread(offset.astype(scale.dtype), data.shape)
+    return values * spread(scale, data.shape)
 
 
 def _looked_up(indices, lut, vector_axis):
     """Replace each index by its entry of its block's table; an entry that is a vector runs along `vector_axis`."""
     rank = indices.ndim
-    tables = _spread(lut, indices.shape)
+    tables = spread(lut, indices.shape)
     found = np.take_along_axis(tables, indices.astype(np.intp)[..., None, None], rank)[..., 0, :]
     if lut.shape[-1] == 1:
         return found[..., 0]

@@ -1,0 +1,117 @@
+"""Compressed weights: each is what the compression makes of it, and a fault in one entry or scale is found."""
+
+import shutil
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import onnxbridge
+from onnxbridge.backends.coreml import backend, program
+from onnxbridge.errors import VerificationError
+from onnxbridge.frameworks import coremltools
+from onnxbridge.hub.builder import Builder
+
+ct = coremltools()
+WAYS = [
+    ("linear8", "iOS17", "fp32"), ("linear8", "iOS18", "fp16"), ("linear4", "iOS18", "fp32"), ("palettize8", "iOS17", "fp16"),
+    ("palettize4", "iOS18", "fp32"), ("palettize2", "iOS16", "fp16"), ("sparse50", "iOS17", "fp16"),
+    ("sparse75", "iOS18", "fp32"),
+]  # fmt: skip
+PARTS = ("scale", "lut", "nonzero_data")
+"""What holds the numbers of each form, of which one is moved."""
+
+
+def model(write, shape):
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, shape)
+    return op.model([x], [op.output(write(op, x), "y")])
+
+
+def network(seed=4):
+    rng = np.random.default_rng(seed)
+    kernel, weights = (rng.standard_normal(s).astype(np.float32) / 8 for s in ((32, 32, 3, 3), (512, 64)))
+    return model(
+        lambda op, x: op.MatMul(op.Reshape(op.Relu(op.Conv(x, kernel, pads=[1, 1, 1, 1])), [1, 512]), weights), [1, 32, 4, 4]
+    )
+
+
+def plant(package, to, change):
+    """A copy of the package with the change made to the second number of a scale, a palette or what is not zero."""
+    shutil.copytree(package, to)
+    blob = next(to.glob("Data/*/weights/weight.bin"))
+    content = bytearray(blob.read_bytes())
+    block = next(iter(ct.models.utils.load_spec(str(to)).mlProgram.functions["main"].block_specializations.values()))
+    stored = {op.outputs[0].name: op.attributes["val"] for op in block.operations if op.type == "const"}
+    for op in block.operations:
+        for part in PARTS if op.type.startswith("constexpr_") else ():
+            value = op.attributes.get(part)
+            if part in op.inputs:
+                (bound,) = op.inputs[part].arguments
+                value = bound.value if bound.WhichOneof("binding") == "value" else stored[bound.name]
+            if value is not None and value.WhichOneof("value") == "blobFileValue":
+                dtype = {10: np.float16, 11: np.float32}[value.type.tensorType.dataType]
+                at = int.from_bytes(content[value.blobFileValue.offset + 16 : value.blobFileValue.offset + 24], "little")
+                numbers = np.frombuffer(bytes(content[at : at + 2 * dtype().nbytes]), dtype).copy()
+                numbers[1] = change(numbers[1])
+                content[at : at + numbers.nbytes] = numbers.tobytes()
+                blob.write_bytes(content)
+                return op.outputs[0].name
+    raise AssertionError("nothing to change")
+
+
+@pytest.mark.parametrize(("how", "target", "precision"), WAYS)
+def test_a_fault_of_a_twentieth_in_one_scale_or_entry_is_found(how, target, precision, tmp_path):
+    """The outputs are compared to rounding, and the weights by the bounds of their compression: so also from a file."""
+    source = onnxbridge.opset.convert(network(), to=18)
+    options = {"compress": how, "minimum_deployment_target": target, "compute_precision": precision}
+    result = onnxbridge.convert(source, "coreml", samples=1, **options)
+    (output,) = result.report.outputs
+    plain = backend.from_hub(result.hub, **{**options, "compress": None})
+    other = onnxbridge.convert(source, "coreml", samples=1, **{**options, "compress": None}).report.outputs[0]
+    assert output.tolerance == other.tolerance and plain.unit_roundoff == result.artifact.unit_roundoff
+    assert any("is what that makes of it" in note for note in result.notes)
+    assert any("the compression moves" in note for note in result.notes)
+    feed = {"x": np.random.default_rng(1).standard_normal((1, 32, 4, 4)).astype(np.float32)}
+    far = np.abs(next(iter(result.artifact.run(feed).values())) - next(iter(plain.run(feed).values()))).max()
+    assert far > output.tolerance.atol  # what runs is compressed
+    package = tmp_path / "net.mlpackage"
+    result.save(package)
+    assert onnxbridge.verify(source, package, samples=1).passed
+    plant(package, tmp_path / "bad.mlpackage", lambda v: v * 1.05)
+    with pytest.raises(VerificationError, match="the compression of weights is wrong"):
+        onnxbridge.verify(source, tmp_path / "bad.mlpackage", samples=1)
+
+
+@pytest.mark.parametrize(("how", "target", "precision"), WAYS[::2])
+def test_a_fault_of_the_compression_ends_the_conversion(how, target, precision, tmp_path, monkeypatch):
+    compressed = program.compressed
+
+    def wrong(made, way):
+        compressed(made, way).save(str(tmp_path / "good.mlpackage"))
+        plant(tmp_path / "good.mlpackage", tmp_path / "bad.mlpackage", lambda v: v * 0.9)
+        return ct.models.MLModel(str(tmp_path / "bad.mlpackage"), skip_model_load=True)
+
+    monkeypatch.setattr(program, "compressed", wrong)
+    with pytest.raises(VerificationError, match="the compression of weights is wrong"):
+        backend.from_hub(network(), compress=how, minimum_deployment_target=target, compute_precision=precision)
+
+
+def test_weights_of_another_model_are_told(tmp_path):
+    """The packages of two trainings of one network."""
+    result = onnxbridge.convert(onnxbridge.opset.convert(network(), to=18), "coreml", compress="palettize4", verify=False)
+    result.save(tmp_path / "net.mlpackage")
+    with pytest.raises(VerificationError, match="the weight of"):
+        onnxbridge.verify(onnxbridge.opset.convert(network(seed=5), to=18), tmp_path / "net.mlpackage", samples=1)
+
+
+@pytest.mark.parametrize("draw", [
+    lambda r: r.standard_t(2, 4096), lambda r: np.where(np.abs(v := r.standard_normal(4096)) < 0.5, 0, v),
+    lambda r: np.repeat(r.standard_normal(4), 1024),
+])  # fmt: skip
+@pytest.mark.parametrize("how", ["linear4", "palettize8", "palettize2", "sparse50"])
+def test_right_compressions_of_weights_of_every_shape_pass(how, draw):
+    weights = draw(np.random.default_rng(6)).reshape(64, 64).astype(np.float32)
+    made = model(lambda op, x: op.MatMul(x, weights), [1, 64])
+    artifact = backend.from_hub(made, compress=how, minimum_deployment_target="iOS18")
+    assert any("1 of the 1 weights" in note for note in artifact.notes)

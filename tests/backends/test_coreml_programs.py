@@ -61,7 +61,7 @@ def test_an_output_that_is_an_input_or_comes_twice():
     artifact, _ = run(ir.Model(graph, ir_version=10))
     names = [p.coreml for p in artifact.outputs]
     assert len(set(names) | {"x"}) == len(names) + 1
-    found = list(artifact._predict({"x": np.float32([-1, 2])}, {})[0].values())
+    found = list(artifact._predict({"x": np.float32([-1, 2])}, {}, {})[0].values())
     assert [v.tolist() for v in found] == [[-1, 2], [0, 2], [0, 2], [7, 8]]
 
 

@@ -15,6 +15,7 @@ from onnxbridge.runtime.fusion import (
     bodies,
     constants,
     convolutions,
+    counting,
     dynamic,
     elementwise,
     gelu,
@@ -38,7 +39,7 @@ from onnxbridge.runtime.plan import Plan
 # Those that look for what others would take apart come first.
 _FAMILIES = (
     gelu, swish, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, sums, resampling, layout, quant,
-    elementwise,
+    counting, elementwise,
 )  # fmt: skip
 
 

@@ -38,11 +38,18 @@ def _last(x: Any) -> bool:
     return bool(x.ndim == 4 and x.transpose(0, 2, 3, 1).flags.c_contiguous)
 
 
+def _as_bits(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of this type may be moved as one or two of float32 are."""
+    return dtype != np.float32 and dtype.itemsize in (4, 8) and not dtype.hasobject
+
+
 def _concat(step: Step, pool: Pool) -> Callable[..., Any]:
     rule = unrecorded(step.run)
 
     def run(*inputs: Any, axis: int) -> Any:
         x = inputs[0]
+        if _as_bits(x.dtype) and x.size and all(y.dtype == x.dtype and y.flags.c_contiguous and y.ndim for y in inputs):
+            return run(*(y.view(np.float32) for y in inputs), axis=axis).view(x.dtype)
         if any(y.dtype != np.float32 or y.ndim != x.ndim for y in inputs) or not -x.ndim <= axis < x.ndim or not x.size:
             return rule(*inputs, axis=axis)
         axis %= x.ndim

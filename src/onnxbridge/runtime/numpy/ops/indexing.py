@@ -34,6 +34,11 @@ def _wrapped(indices, size):
     Raises:
         IndexError: if one is outside; scattering and gathering would wrap or clamp it otherwise.
     """
+    if indices.size == 1:  # as in loops that take one row after the other
+        at = int(indices.item())
+        if not -size <= at < size:
+            raise IndexError(f"an index is outside of [{-size}, {size - 1}]")
+        return np.full(indices.shape, at + size if at < 0 else at)
     indices = indices.astype(np.int64)
     if indices.size and (indices.min() < -size or indices.max() >= size):
         raise IndexError(f"an index is outside of [{-size}, {size - 1}]")

@@ -163,7 +163,7 @@ class CoreMLBackend:
         from onnxbridge.backends.coreml.faithful import originals
 
         version = artifact.model.get_spec().specificationVersion
-        target = next(name for name, number in TARGETS.items() if number >= version)
+        target: Any = next((name for name, number in TARGETS.items() if number >= version), None)
         try:
             plain = self.from_hub(hub, minimum_deployment_target=target)
         except (ConversionError, UsageError):  # what it was made from, or with, was another

@@ -43,7 +43,7 @@ def join(draft: Draft, pool: Pool) -> None:
                 layer(step.op, w[k], r[k], None if bias is None else bias[k], reverse, pool, relu)
                 for k, reverse in enumerate(ways)
             ]
-            run = _run(step.op, layers, [0 if reverse else -1 for reverse in ways], r.shape[-1], pool)
+            run = _run(step.op, layers, [0 if reverse else -1 for reverse in ways], w.shape[-1], r.shape[-1], pool)
             draft.join([i], step.op, run, [step.sources[0], h, c], step.targets)
     if integers.available():
         for i, step in draft.steps("com.microsoft::DynamicQuantizeLSTM"):
@@ -66,7 +66,8 @@ def _on_bytes(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         if made is None:
             return
         layers.append(made)
-    run = _run("LSTM", layers, [0 if reverse else -1 for reverse in ways], given[1].shape[1], pool)
+    sizes = given[0].shape[1], given[1].shape[1]
+    run = _run("LSTM", layers, [0 if reverse else -1 for reverse in ways], *sizes, pool)
     draft.join([i], "DynamicQuantizeLSTM", run, [x, h, c], step.targets)
 
 
@@ -77,13 +78,16 @@ def _activation(op: str, step: Step, ways: int) -> tuple[str, ...] | None:
     return next((a for a in known if tuple(given[: len(a) * ways]) == a * ways), None)
 
 
-def _run(op: str, layers: list[Layer], ends: list[int], hidden: int, pool: Pool) -> Callable[..., Any]:
-    """The layers of all directions side by side; each has its last step at its own end."""
+def _run(op: str, layers: list[Layer], ends: list[int], width: int, hidden: int, pool: Pool) -> Callable[..., Any]:
+    """The layers of all directions side by side; each has its last step at its own end. Machine code looks at no shapes."""
 
     def run(x: Any, h: Any, c: Any) -> Any:
-        if x.dtype != np.float32 or x.ndim != 3 or not x.size:
-            raise ValueError(f"an {op} over {x.dtype} of {x.shape}")
+        if x.dtype != np.float32 or x.ndim != 3 or x.shape[2] != width or not x.size:
+            raise ValueError(f"{op} of {width} numbers a step over {x.dtype} of {x.shape}")
         steps, batch = x.shape[:2]
+        for name, state in (("initial_h", h), ("initial_c", c)):
+            if state is not None and (state.dtype != np.float32 or state.shape != (len(layers), batch, hidden)):
+                raise ValueError(f"{op}: {name} is {state.dtype} of {state.shape}, not of {(len(layers), batch, hidden)}")
         shape = (steps, len(layers), batch, hidden)
         claim(shape, np.float32)
         y, last, cells = pool.empty(shape), pool.empty(shape[1:]), pool.empty(shape[1:])

@@ -1,5 +1,8 @@
 """Quantization, and the weights that are stored compressed (constexpr_...)."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from onnxbridge.rules import Int, Ints, Str
@@ -42,7 +45,7 @@ def constexpr_cast(source_val, output_dtype: Str):
     return source_val.astype(DTYPES[output_dtype])
 
 
-def spread(blocks, shape):
+def spread(blocks: Any, shape: Sequence[int]) -> Any:
     """One value for each block, repeated over the block's elements."""
     for axis, (n, size) in enumerate(zip(blocks.shape, shape, strict=False)):
         blocks = np.repeat(blocks, size // n, axis) if n != size else blocks

@@ -184,6 +184,16 @@ def test_a_tolerance_wider_than_the_output_is_said():
     assert not notes(0.3) and not notes(1.8, "given")
 
 
+def test_a_wide_tolerance_passes_nothing_that_has_nothing_of_the_reference():
+    tolerance = Tolerance(4.0, 0.0, 1.0, origin="derived")
+    reference = np.random.default_rng(0).standard_normal(100).astype(np.float32)
+    near = compare("y", reference, reference + np.float32(0.3), tolerance)
+    assert near.passed and "agreement proves little" in str(near.notes)
+    for other in (np.zeros_like(reference), -reference, reference[::-1].copy()):
+        lost = compare("y", reference, other, tolerance)
+        assert not lost.passed and lost.excess > 0 and "nothing of it is left" in str(lost.notes)
+
+
 def test_shapes_dtypes_and_exact_outputs():
     assert not one(np.zeros(2), np.zeros((2, 1))).passed
     assert not one(np.zeros(2), np.zeros(2, np.int64)).passed

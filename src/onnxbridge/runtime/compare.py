@@ -87,7 +87,8 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
         notes.append(f"{int(np.sum(~np.isfinite(difference)))} elements are NaN or infinite on one side only")
         return verdict(False, np.inf, np.inf, np.inf)
     finite = np.where(np.isfinite(a), np.abs(a), 0.0)
-    if tolerance.origin == "derived" and 0 < finite.max() <= tolerance.atol:
+    wide_as_output = tolerance.origin == "derived" and 0 < finite.max() <= tolerance.atol
+    if wide_as_output:
         notes.append(f"the tolerance is wider than the output, which is {finite.max():.2g} at most: agreement proves little")
     allowed = tolerance.atol + tolerance.rtol * finite
     excess = float(np.max(difference - allowed))
@@ -95,6 +96,9 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
     if share and tolerance.mismatches:
         notes.append(f"{share:.2%} of the elements are beyond the rest, as far as the model's own choices move them")
     passed = share <= tolerance.mismatches
+    if wide_as_output and _explains_nothing(np.where(np.isfinite(a), a, 0.0), difference):
+        notes.append("the error is as large as all that varies in the reference: nothing of it is left")
+        passed, excess = False, float(difference.max())
     return verdict(passed, float(difference.max()), _relative(difference, finite), 0.0 if passed else max(excess, 0.0))
 
 
@@ -109,6 +113,12 @@ def _relative(difference: np.ndarray[Any, Any], reference: np.ndarray[Any, Any])
     scale = np.abs(reference)
     kept = scale > 1e-3 * scale.max() if scale.size else scale > 0
     return float(np.max(difference[kept] / scale[kept])) if np.any(kept) else 0.0
+
+
+def _explains_nothing(reference: np.ndarray[Any, Any], difference: np.ndarray[Any, Any]) -> bool:
+    """Whether a constant would have been as near to the reference as what is compared with it (R^2 <= 0)."""
+    spread = float(np.mean(np.abs(reference - reference.mean()) ** 2))
+    return spread > 0 and float(np.mean(difference**2)) >= spread
 
 
 def _exact(r: Any, c: Any, tolerance: Tolerance, verdict: Any, notes: list[str]) -> Comparison:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -244,6 +245,20 @@ def test_a_saturated_sigmoid_may_be_off_by_what_is_lost_beside_one_half():
     rounded = side(model, change=lambda name, v: np.round(v / step) * step)
     assert verify_sides(model, side(model), rounded).passed
     assert not verify_sides(model, side(model), side(model, change=lambda name, v: v + np.float32(1e-5))).passed
+
+
+def test_so_may_its_mean_that_a_branch_gives():
+    text = """<ir_version: 10, opset_import: ["" : 21]> agraph (float[8] x, bool some) => (float[1] y) {
+        s = Constant<value = float {15.0}>() d = Sub(x, s)
+        y = If(some) <then_branch = a () => (float[1] u) { p = Sigmoid(d) u = ReduceMean(p) },
+                      else_branch = b () => (float[1] v) { q = Sigmoid(d) v = ReduceMax(q) }> }"""
+    model = ir.serde.deserialize_model(onnx.parser.parse_model(text))
+    step = np.float32(2**-24)
+    rounded = side(model, change=lambda name, v: np.round(v / step) * step)
+    feeds = [{"x": np.linspace(-1, 1, 8, dtype=np.float32), "some": np.array(some)} for some in (True, False)]
+    assert verify_sides(model, side(model), rounded, feeds=feeds).passed
+    wrong = side(model, change=lambda name, v: v + np.float32(1e-5))
+    assert not verify_sides(model, side(model), wrong, feeds=feeds).passed
 
 
 def test_coarse_numbers_are_neighbours_drawn_without_bias():

@@ -49,7 +49,11 @@ FEW = 0.1
 ULPS = 4
 # Libraries compute it as 1/2 plus a polynomial: near 0 its error is that of 1/2, however small the result.
 _OF_ONE = frozenset({"Sigmoid"})
-_CARRIERS = frozenset({"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat", "Split"})
+_CARRIERS = frozenset({
+    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat", "Split", "Gather", "Expand",
+    "ReduceMean", "ReduceMax", "ReduceMin", "AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool",
+})  # fmt: skip
+"""What gives its inputs on with no more than their errors."""
 # Where the noise that is granted was put in, each of the two sides may be as far off as the runs were.
 SIDES = 2
 _TO_CODES = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Round"})
@@ -191,14 +195,22 @@ def _makes_codes(node: ir.Node) -> bool:
 
 
 def _has_errors_of_one(value: ir.Value) -> bool:
-    """Whether the value comes, unchanged, from an operator whose error does not shrink with its result."""
-    todo = [value]
+    """Whether the value comes, unchanged or as a mean, from an operator whose error does not shrink with its result."""
+    todo, seen = [value], {value}
     while todo:
-        node = todo.pop().producer()
-        if node is not None and node.op_type in _OF_ONE:
+        found = todo.pop()
+        node = found.producer()
+        if node is None:
+            continue
+        if node.op_type in _OF_ONE:
             return True
-        if node is not None and node.op_type in _CARRIERS:
-            todo += [v for v in node.inputs if v is not None]
+        before: list[ir.Value | None] = []
+        if node.op_type in _CARRIERS:
+            before = list(node.inputs)
+        elif node.op_type == "If":
+            before = [a.as_graph().outputs[found.index()] for a in node.attributes.values()]  # type: ignore[index]
+        todo += [v for v in dict.fromkeys(before) if v is not None and v not in seen]
+        seen.update(todo)
     return False
 
 

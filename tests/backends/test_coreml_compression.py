@@ -41,7 +41,8 @@ def plant(package, to, change):
     shutil.copytree(package, to)
     blob = next(to.glob("Data/*/weights/weight.bin"))
     content = bytearray(blob.read_bytes())
-    block = next(iter(ct.models.utils.load_spec(str(to)).mlProgram.functions["main"].block_specializations.values()))
+    spec = ct.models.utils.load_spec(str(to))
+    block = next(iter(spec.mlProgram.functions["main"].block_specializations.values()))
     stored = {op.outputs[0].name: op.attributes["val"] for op in block.operations if op.type == "const"}
     for op in block.operations:
         for part in PARTS if op.type.startswith("constexpr_") else ():
@@ -49,14 +50,22 @@ def plant(package, to, change):
             if part in op.inputs:
                 (bound,) = op.inputs[part].arguments
                 value = bound.value if bound.WhichOneof("binding") == "value" else stored[bound.name]
-            if value is not None and value.WhichOneof("value") == "blobFileValue":
-                dtype = {10: np.float16, 11: np.float32}[value.type.tensorType.dataType]
+            if value is None:
+                continue
+            dtype = {10: np.float16, 11: np.float32}[value.type.tensorType.dataType]
+            if value.WhichOneof("value") == "blobFileValue":
                 at = int.from_bytes(content[value.blobFileValue.offset + 16 : value.blobFileValue.offset + 24], "little")
                 numbers = np.frombuffer(bytes(content[at : at + 2 * dtype().nbytes]), dtype).copy()
                 numbers[1] = change(numbers[1])
                 content[at : at + numbers.nbytes] = numbers.tobytes()
                 blob.write_bytes(content)
-                return op.outputs[0].name
+            else:  # a palette of a few numbers is in the program itself
+                held = value.immediateValue.tensor.bytes
+                numbers = np.frombuffer(held.values, dtype).copy()
+                numbers[1] = change(numbers[1])
+                held.values = numbers.tobytes()
+                next(to.glob("Data/*/model.mlmodel")).write_bytes(spec.SerializeToString())
+            return op.outputs[0].name
     raise AssertionError("nothing to change")
 
 

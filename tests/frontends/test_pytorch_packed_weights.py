@@ -54,6 +54,10 @@ EXACT = quantization.QConfig(
 
 
 def quantized(inner, x, fuse=()):
+    with torch.no_grad():  # PyTorch rounds a bias to a grid of sums of codes: one that lies on it stays what it is
+        for name, bias in inner.named_parameters():
+            if name.rpartition(".")[2] == "bias":
+                bias.copy_(torch.round(bias * 64) / 64)
     net = Between(inner).eval()
     net = quantization.fuse_modules(net, [list(names) for names in fuse]) if fuse else net
     net.qconfig = EXACT
@@ -84,6 +88,7 @@ def same_codes(net, x, roundings=0, **options):
     return made
 
 
+torch.manual_seed(0)
 LAYERS = {
     "Linear": (nn.Linear(8, 6), (4, 8)),
     "Conv1d": (nn.Conv1d(4, 6, 3, stride=2, padding=1), (2, 4, 9)),

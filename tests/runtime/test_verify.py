@@ -12,7 +12,7 @@ from onnxbridge.hub.builder import Builder
 from onnxbridge.runtime.coarse import Coarse
 from onnxbridge.runtime.compare import Tolerance, compare
 from onnxbridge.runtime.executor import Executor
-from onnxbridge.runtime.tolerance import Rounding
+from onnxbridge.runtime.tolerance import Rounding, _noise
 from onnxbridge.runtime.verify import Side, verify_sides
 
 FLOAT = ir.DataType.FLOAT
@@ -120,6 +120,13 @@ def test_what_stands_for_infinity_does_not_hide_errors_elsewhere(masked, added):
     wrong = side(model, change=lambda name, v: v + np.float32(1e-3) * (v > -100))
     assert not verify_sides(model, side(model), wrong).passed
     assert not verify_sides(model, side(model), side(model, change=lambda name, v: np.where(v < -100, v / 2, v))).passed
+
+
+def test_what_is_masked_by_choice_is_counted():
+    exact = np.array([1.0, 2.0, -1e9, -1e9])
+    exact = np.append(exact, -np.inf)
+    noise = _noise(exact, [np.array([1.0, 2.0, -1e9, 0.5, -np.inf], np.float32)])
+    assert noise.share == 0.2 and noise.masked == 0.0
 
 
 def test_given_tolerances_win():

@@ -249,7 +249,9 @@ def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:
     for d in apart:
         with np.errstate(invalid="ignore"):
             relative = d[masked] / np.abs(a[masked])
-        found = found.joined(_Noise(masked=float(relative[np.isfinite(relative)].max(initial=0.0))))
+        chosen = (relative > OF_ITSELF) & (not whole)  # whether it is one hangs on rounding
+        still = relative[~chosen & np.isfinite(relative)].max(initial=0.0)
+        found = found.joined(_Noise(share=float(chosen.sum()) / masked.size, masked=float(still)))
     a, apart = a[~masked], [d[~masked] for d in apart]
     scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
     found = found.joined(_Noise(scale=scale))

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.native.machine import assembled, kept, loaded, sources
+from onnxbridge.runtime.native.sharing import ALONE
 
 Array = np.ndarray[Any, Any]
 Move = tuple[int, int]  # where an argument lies, and what is added to it after each trip
 Copy = tuple[int, int, int, int]  # from where, to where, how many bytes, and how much further they go the next time
 
-_TEXT = """
+_TEXT = ALONE.replace("define", "define internal") + """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define void @onnxbridge_repeat(ptr %table, i64 %count, ptr %moves, i64 %nmoves, ptr %copies, i64 %ncopies, i64 %trips) {
@@ -23,34 +24,10 @@ entry:
  br label %trip
 trip:
  %t = phi i64 [0, %entry], [%t1, %again]
- br label %call
-call:
- %i = phi i64 [0, %trip], [%i1, %called]
- %somecalls = icmp slt i64 %i, %count
- br i1 %somecalls, label %row, label %copied
-row:
- %o = mul i64 %i, 3
- %p0 = getelementptr i64, ptr %table, i64 %o
- %p1 = getelementptr i64, ptr %p0, i64 1
- %p2 = getelementptr i64, ptr %p0, i64 2
- %fi = load i64, ptr %p0
- %f = inttoptr i64 %fi to ptr
- %a = load i64, ptr %p1
- %n = load i64, ptr %p2
- br label %piece
-piece:
- %u = phi i64 [0, %row], [%u1, %work]
- %somework = icmp slt i64 %u, %n
- br i1 %somework, label %work, label %called
-work:
- call void %f(i64 %a, i64 %u, i64 0)
- %u1 = add i64 %u, 1
- br label %piece
-called:
- %i1 = add i64 %i, 1
- br label %call
+ call void @onnxbridge_alone(ptr %table, i64 %count)
+ br label %copied
 copied:
- %c = phi i64 [0, %call], [%c1, %copy]
+ %c = phi i64 [0, %trip], [%c1, %copy]
  %somecopies = icmp slt i64 %c, %ncopies
  br i1 %somecopies, label %copy, label %moved
 copy:
@@ -100,7 +77,7 @@ done:
 
 @functools.cache
 def _function() -> Any:
-    (address,) = loaded(kept("repeat", sources("repeat.py"), lambda: assembled(_TEXT)), "onnxbridge_repeat")
+    (address,) = loaded(kept("repeat", sources("repeat.py", "sharing.py"), lambda: assembled(_TEXT)), "onnxbridge_repeat")
     i = ctypes.c_int64
     return ctypes.CFUNCTYPE(None, *([i] * 7))(address)
 

@@ -14,12 +14,7 @@ from __future__ import annotations
 NAMES = ("onnxbridge_pieces", "onnxbridge_alone", "onnxbridge_lead", "onnxbridge_follow")
 _PATIENCE = 50_000  # ticks of the processor's clock: beyond twice the time of a piece, a helper is taken to be stopped
 
-_TEXT = """
-declare void @onnxbridge_yield()
-declare void @onnxbridge_place(i64, i64, i64)
-declare void @PAUSE
-declare i64 @llvm.readcyclecounter()
-
+ALONE = """
 define void @onnxbridge_pieces(i64 %function, ptr %arguments, i64 %units) {
 entry:
  %f = inttoptr i64 %function to ptr
@@ -58,6 +53,13 @@ body:
 done:
  ret void
 }
+"""
+
+_TEXT = """
+declare void @onnxbridge_yield()
+declare void @onnxbridge_place(i64, i64, i64)
+declare void @PAUSE
+declare i64 @llvm.readcyclecounter()
 
 define internal void @share(ptr %table, i64 %count, ptr %state, ptr %gate, i64 %part) {
 entry:
@@ -257,7 +259,7 @@ done:
 
 def text(x86: bool, placing: bool) -> str:
     """The module of NAMES; `placing` if threads can be put on processors."""
-    made = _TEXT.replace("PATIENCE", str(_PATIENCE))
+    made = (ALONE + _TEXT).replace("PATIENCE", str(_PATIENCE))
     if not placing:
         made = made.replace(
             "declare void @onnxbridge_place(i64, i64, i64)",

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from mil_build import compute, ct, mb, run
+from mil_build import compute, ct, mb, program, run
 
 from onnxbridge.errors import ConversionError, OnnxbridgeError
+from onnxbridge.frontends.coreml import frontend
+from onnxbridge.hub import passes
+from onnxbridge.runtime import ort
 
 rng = np.random.default_rng(12)
 FLOAT = np.float32
@@ -286,6 +289,36 @@ def test_a_box_from_its_end_to_its_start_is_refused_where_nothing_says_what_it_g
     parameters = {"target_height": 4, "target_width": 3, "sampling_mode": mode}
     with pytest.raises(ConversionError, match="whose end is before its start"):
         run("crop_resize", parameters=parameters, hub=False, x=x, boxes=box)
+    with pytest.raises(ConversionError, match="whose end is before its start"):
+        frontend.to_hub(program(lambda x: mb.crop_resize(x=x, boxes=box, **parameters), x=x))
+
+
+@pytest.mark.parametrize("mode", ["DEFAULT", "OFFSET_CORNERS", "UNALIGN_CORNERS"])
+@pytest.mark.parametrize("opset", [ct.target.iOS15, ct.target.iOS17])
+def test_a_computed_box_that_nothing_says_of_what_it_gives_is_nan_in_the_hub(opset, mode):
+    """No operator of ONNX can refuse it when the model runs."""
+    x = draw(2, 2, 5, 6)
+    good, turned, outside = [1, 1, 3, 4], [3, 4, 1, 0.5], [1, 1, 3, 7]
+    parameters = {"target_height": 2, "target_width": 3, "sampling_mode": mode}
+
+    def crops(*boxes):
+        given = np.array(boxes, FLOAT)
+        given = {"boxes": given} if opset is ct.target.iOS17 else {"roi": given.reshape(-1, 1, 4, 1, 1)}
+        built = program(lambda x, **v: mb.crop_resize(x=x, **v, **parameters), opset, x=x, **given)
+        return next(iter(ort.run(ort.session(passes.clean(frontend.to_hub(built)), "cpu"), {"x": x, **given}).values()))
+
+    usual, found = crops(good, good), crops(good, turned)
+    assert np.isnan(found[1]).all() and np.array_equal(found[0], usual[0]) and np.isfinite(usual).all()
+    assert np.isnan(crops(good, outside)[1]).all() == (opset is ct.target.iOS15)  # from iOS16 on it is padded
+
+
+def test_a_corner_that_rounding_moved_over_the_edge_is_at_the_edge():
+    x = draw(1, 2, 5, 6)
+    roi = np.array([0, 0, np.nextafter(FLOAT(1), FLOAT(2)), 1], FLOAT).reshape(1, 1, 4, 1, 1)
+    parameters = {
+        "target_height": 5, "target_width": 6, "sampling_mode": "ALIGN_CORNERS", "normalized_coordinates": True,
+    }  # fmt: skip
+    close(run("crop_resize", ct.target.iOS15, parameters, x=x, roi=roi), x[None])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,11 +6,12 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.frontends.coreml.ops.image import ALIGNED
+from onnxbridge.hub import fold
 from onnxbridge.hub.values import cast, fixed, like, rank
 from onnxbridge.rules import Bool, Float, Int, Str
+from onnxbridge.runtime.mil.ops.image import ROUNDED
 
 FLOAT = ir.DataType.FLOAT
-
 
 def _points(op, first, size, count, mode):
     """Where `count` samples lie, for each box (N, 1): rows of samples (N, count)."""
@@ -48,7 +49,8 @@ def crop_resize(
 ):  # fmt: skip
     """From iOS17 on `boxes` with an index each, before that `roi`, where boxes without an index are cut from every image.
 
-    Samples outside the image are `pad_value`; before iOS16, which has none, a box must lie inside.
+    Samples outside the image are `pad_value`; before iOS16, which has none, a box must lie inside. A box of which nothing says
+    what it gives is refused or, where only a run tells it, gives NaN.
     """
     (batch,), (height, width) = fixed(x, [0]), fixed(x, [2, 3])
     every = False
@@ -65,11 +67,18 @@ def crop_resize(
     if normalized_coordinates:
         top, bottom = (op.Mul(v, float(height - 1)) for v in (top, bottom))
         left, right = (op.Mul(v, float(width - 1)) for v in (left, right))
+    beyond = [] if pad_value is not None else _outside(op, ((top, bottom), height), ((left, right), width))
+    turned = [] if sampling_mode in ALIGNED else [op.Less(bottom, top), op.Less(right, left)]
+    unsaid = [
+        _unsaid(op, beyond, "a box that reaches out of the image, before iOS16"),
+        _unsaid(op, turned, f"{sampling_mode} with a box whose end is before its start"),
+    ]
     rows = _points(op, top, op.Add(op.Sub(bottom, top), 1.0), target_height, sampling_mode)
     columns = _points(op, left, op.Add(op.Sub(right, left), 1.0), target_width, sampling_mode)
     if every:  # each box for each image: (box, image)
         indices = np.tile(np.arange(batch), count)
-        rows, columns = (op.Gather(v, np.repeat(np.arange(count), batch), axis=0) for v in (rows, columns))
+        each = np.repeat(np.arange(count), batch)
+        rows, columns, *unsaid = (v and op.Gather(v, each, axis=0) for v in (rows, columns, *unsaid))
     else:
         indices = op.Reshape(box_indices, [-1])
     images = op.Gather(x, indices, axis=0)
@@ -81,9 +90,36 @@ def crop_resize(
             op.And(op.GreaterOrEqual(v, 0.0), op.LessOrEqual(v, float(n - 1))) for v, n in ((down, height), (across, width))
         ]
         crops = op.Where(op.Unsqueeze(op.And(*inside), [1]), crops, pad_value)
+    for wrong in filter(None, unsaid):
+        crops = op.Where(op.Unsqueeze(wrong, [2, 3]), np.nan, crops)
     if roi is None:
         return crops
     return op.Reshape(crops, [count, -1, *fixed(x, [1]), target_height, target_width])
+
+
+def _outside(op, *spans):
+    """Which corners (N, 1) lie outside of their axis, by more than rounding may have moved them."""
+    return [
+        test for corners, size in spans for v in corners
+        for test in (op.Less(v, -ROUNDED), op.Greater(v, size - 1 + ROUNDED))
+    ]  # fmt: skip
+
+
+def _unsaid(op, tests, reason):
+    """Which boxes (N, 1) one of the tests is true of, None where that is known to be none.
+
+    Raises:
+        Unsupported: if it is known to be one.
+    """
+    if not tests:
+        return None
+    found = tests[0]
+    for test in tests[1:]:
+        found = op.Or(found, test)
+    known = fold.static(found)
+    if known is not None and known.any():
+        raise Unsupported(reason)
+    return found if known is None else None
 
 
 PADDING = {"constant": ("zeros", True), "border": ("border", True), "reflection": ("reflection", True),

@@ -106,6 +106,10 @@ def _corners(boxes, mode):
     return boxes
 
 
+ROUNDED = 1e-3
+"""So much of a pixel a corner may lie outside: it was at the edge before it was rounded."""
+
+
 @rule("crop_resize")
 def crop_resize(
     x,
@@ -136,7 +140,7 @@ def crop_resize(
     corners = _corners(np.asarray(boxes, np.float64), box_coordinate_mode) * spatial_scale
     if normalized_coordinates:
         corners = corners * np.tile(size - 1, 2)
-    if pad_value is None and ((corners < 0) | (corners > np.tile(size - 1, 2))).any():
+    if pad_value is None and ((corners < -ROUNDED) | (corners > np.tile(size - 1, 2) + ROUNDED)).any():
         raise Unsupported("a box that reaches out of the image, before iOS16")
     if "ALIGN_CORNERS" not in sampling_mode.replace("UNALIGN", "") and (corners[:, 2:] < corners[:, :2]).any():
         raise Unsupported(f"{sampling_mode} with a box whose end is before its start")

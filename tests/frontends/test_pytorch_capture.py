@@ -187,6 +187,15 @@ def test_nodes_carry_the_users_line_and_the_module():
     assert gemm.metadata_props["onnxbridge.source"].partition(":")[0].endswith(HERE)
 
 
+def test_sizes_are_in_no_module():
+    class Sized(nn.Module):
+        def forward(self, x):
+            return x.reshape(x.shape[0] * 2, 2) + x.shape[0]
+
+    model = frontend.to_hub(Sized(), (torch.randn(3, 4),), {"x": {0: "n"}})
+    assert not [n.metadata_props for n in model.graph if "metadata_hook" in str(n.metadata_props)]
+
+
 def test_nothing_is_printed(capfd):
     torch.export.export(Net().eval(), (torch.randn(2, 4),))  # what PyTorch prints when first used is not ours
     capfd.readouterr()

@@ -30,6 +30,7 @@ def test_cond():
     x = torch.randn(4, 3)
     model = agrees(Chooses(), (x,), {"x": {0: "n"}}, [(x.abs(),), (-x.abs(),), (torch.randn(7, 3),)])
     assert [n.op_type for n in model.graph].count("If") == 2
+    assert "Reshape" not in [n.op_type for n in model.graph.all_nodes()], "conditions are scalars as they come"
 
 
 class Repeats(nn.Module):
@@ -47,6 +48,7 @@ class Repeats(nn.Module):
 def test_while_loop():
     model = agrees(Repeats(), (torch.randn(4, 3),), {"x": {0: "n"}}, [(torch.randn(7, 3) * 100,), (torch.zeros(1, 3),)])
     assert [n.op_type for n in model.graph].count("Loop") == 1
+    assert "Reshape" not in [n.op_type for n in model.graph.all_nodes()], "conditions are scalars as they come"
 
 
 class Scans(nn.Module):

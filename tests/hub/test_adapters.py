@@ -94,3 +94,13 @@ def test_every_adapter_is_crossed_by_a_case(monkeypatch):
             crossed |= converted(case, patched)[2]
     every = {f"up {key}" for key in up} | {f"down {key}" for key in down}
     assert sorted(every - crossed) == []
+
+
+def test_constants_that_become_attributes_are_left_out():
+    text = """<ir_version: 8, opset_import: ["" : 13]> agraph (float[2, 3] x) => (float[2] y)
+        <int64[1] axes = {1}, float[1] idle = {7}> {
+        sum = ReduceSum<keepdims=0>(x, axes)
+        y = Relu(sum)
+    }"""
+    made = onnxbridge.opset.convert(onnx.parser.parse_model(text), 11)
+    assert [held.name for held in made.graph.initializer] == ["idle"], "what the model held without use stays"

@@ -301,7 +301,12 @@ class Builder:
         return joined
 
     def reshape(self, x: ir.Value, sizes: Sequence[Any]) -> ir.Value:
-        """`x` in the given sizes, numbers or scalar values; where just one is a value, ONNX's -1 stands for it."""
+        """`x` in the given sizes, numbers or scalar values; where just one is a value, ONNX's -1 stands for it.
+
+        What is of these sizes already stays as it is.
+        """
+        if x.shape is not None and x.shape.is_static() and x.shape.numpy() == tuple(sizes):
+            return x
         values = [i for i, s in enumerate(sizes) if isinstance(s, ir.Value)]
         if len(values) == 1 and all(isinstance(s, ir.Value) or s > 0 for s in sizes):
             sizes = [-1 if i == values[0] else s for i, s in enumerate(sizes)]

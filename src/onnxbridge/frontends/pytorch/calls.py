@@ -208,6 +208,8 @@ def _outputs(node: Any) -> tuple[Hashable | None, ...]:
     return tuple((node, i) if i in used or whole else None for i in range(len(value)))
 
 
+# what PyTorch's own passes give nodes that they insert where there is no module
+_NO_STACK = "_empty_nn_module_stack_from_metadata_hook"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -229,10 +231,11 @@ def _frame(trace: str) -> tuple[str, int, str]:
 def place(node: Any) -> Source:
     """Where the user wrote the operator."""
     file, line, function = _frame(node.meta.get("stack_trace") or "")
-    stack = node.meta.get("nn_module_stack")
+    stack = node.meta.get("nn_module_stack") or {}
+    named = [entry for key, entry in stack.items() if key != _NO_STACK]
     scope = function
-    if stack:
-        path, kind = next(reversed(stack.values()))
+    if named:
+        path, kind = named[-1]
         kind = kind if isinstance(kind, str) else kind.__name__
         scope = path or f"{kind.rpartition('.')[2]}.{function}"
     return Source(file, line, scope, "" if file else node.name)

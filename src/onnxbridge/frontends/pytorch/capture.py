@@ -268,7 +268,7 @@ def _export(module: Any, given: Example) -> Any:
         way = "; Python code asks for what only data decides: write that part with torch's operators (masks, torch.cond)"
         if not script.is_scripted(module) and _traced_as_script(module, given):
             way = "; give torch.jit.script of the module, which keeps choices that depend on data"
-    raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}{way}") from failure
+    raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}{way}{given.doubt}") from failure
 
 
 def _traced_as_script(module: Any, given: Example) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,17 @@ from onnxbridge.frontends.pytorch import containers, dtypes, naming
 
 @dataclass(frozen=True)
 class Example:
-    """What torch.export is called with; `labels` names the inputs, `named` their dimensions by the input's name and axis."""
+    """What torch.export is called with; `labels` names the inputs, `named` their dimensions by the input's name and axis.
+
+    `doubt` says what was taken for granted about the inputs, for where the code does not take them.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     dynamic: Any = None
     named: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
+    doubt: str = ""
 
     def inputs(self, program: Any) -> dict[str, str]:
         """The inputs' names by those of the program's placeholders."""
@@ -58,7 +62,8 @@ def example(module: Any, inputs: Any, dynamic: Any) -> Example:
     """The inputs bound to the parameters of the module's forward, with sizes at which nothing is fixed by accident."""
     containers.register()
     signature = inspect.signature(module.forward)
-    args, kwargs = _bound(signature, inputs)
+    args, kwargs = _apart(module, *_bound(signature, inputs))
+    doubt = _doubt(signature, inputs)
     for value in (*args, *kwargs.values()):
         containers.check(value)
         containers.adopt(value)
@@ -68,11 +73,11 @@ def example(module: Any, inputs: Any, dynamic: Any) -> Example:
     for name, axes in _spec_axes(inputs).items():
         own = {**(own or {}), name: {**axes, **(own or {}).get(name, {})}}
     if own is None:
-        return Example(args, kwargs, dynamic, _torch_names(signature, dynamic, names), tuple(names))
+        return Example(args, kwargs, dynamic, _torch_names(signature, dynamic, names), tuple(names), doubt)
     unknown = set(own) - set(names)
     if unknown:
-        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(names)}")
-    return _with_dynamic(args, kwargs, names, {n: a for n, a in own.items() if a})
+        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(names)}{doubt}")
+    return replace(_with_dynamic(signature, args, kwargs, names, {n: a for n, a in own.items() if a}), doubt=doubt)
 
 
 def _bound(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -84,14 +89,52 @@ def _bound(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], 
         takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
         strange = [name for name in given if name not in signature.parameters]
         if strange and not takes_any:
-            if len(strange) == len(given) and len(signature.parameters) == 1:
+            if _in_one(signature, given):
                 return (given,), {}
-            takes = ", ".join(signature.parameters)
-            raise UsageError(f"forward has no parameter {', '.join(strange)}; it takes {takes}")
+            takes = ", ".join(str(p).partition(":")[0] for p in signature.parameters.values()) or "nothing"
+            way = ": give a tuple" if any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()) else ""
+            raise UsageError(f"forward has no parameter {', '.join(strange)}; it takes {takes}{way}")
         return _by_signature(signature, (), given)
     if isinstance(inputs, (torch.Tensor, np.ndarray)):
         inputs = (inputs,)
     return _by_signature(signature, tuple(_tensors(v) for v in inputs), {})
+
+
+def _in_one(signature: inspect.Signature, inputs: Mapping[str, Any]) -> bool:
+    """Whether inputs of other names than forward's only parameter may be a dictionary for that one."""
+    only = next(iter(signature.parameters.values()), None)
+    if only is None or len(signature.parameters) > 1 or only.name in inputs:
+        return False
+    if only.kind in (only.VAR_POSITIONAL, only.VAR_KEYWORD):
+        return False
+    return only.annotation not in (frameworks.torch().Tensor, "torch.Tensor", "Tensor")
+
+
+def _doubt(signature: inspect.Signature, inputs: Any) -> str:
+    """What to say of names that are no parameters, where a dictionary was made of them."""
+    if not isinstance(inputs, Mapping) or not _in_one(signature, inputs):
+        return ""
+    [only] = signature.parameters
+    return (
+        f" (forward has no parameter {', '.join(map(repr, inputs))}, so its only one, {only!r}, was given a dictionary of these; "
+        f"call the input {only!r} if it is to be a tensor)"
+    )
+
+
+def _apart(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The inputs with a copy of each tensor that was given before, or is the module's: torch.export would take the two for one."""
+    torch = frameworks.torch()
+    from torch.utils import _pytree as pytree
+
+    met = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in met:
+            met.add(id(leaf))
+            return leaf
+        return leaf.detach().clone()
+
+    return pytree.tree_map(own, (args, kwargs))
 
 
 def _by_signature(signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -193,7 +236,9 @@ def _torch_names(signature: inspect.Signature, dynamic: Any, names: list[str]) -
 _SUM = re.compile(r"([A-Za-z_]\w*) \+ ([0-9]{1,9})")  # a size by another: "past + 1"
 
 
-def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dict[int, str]]) -> Example:
+def _with_dynamic(
+    signature: inspect.Signature, args: Any, kwargs: Any, names: list[str], named: dict[str, dict[int, str]]
+) -> Example:
     """Mark the named axes for torch.export, and give those of size 0 or 1, which it would fix, a size of 2."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
@@ -201,6 +246,11 @@ def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dic
     leaves, spec = pytree.tree_flatten((args, kwargs))
     if not named:
         return Example(args, kwargs, labels=tuple(names))
+    loose = [p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
+    if extra := [k for p in loose for k in signature.bind(*args, **kwargs).arguments.get(p, ())]:
+        raise UsageError(
+            f"torch.export lets no size vary where inputs come as **{loose[0]}: name {', '.join(extra)} in forward's signature"
+        )
     sizes: dict[str, int] = {}
     for name, leaf in zip(names, leaves, strict=True):
         for axis, label in named.get(name, {}).items():
@@ -225,7 +275,7 @@ def _with_dynamic(args: Any, kwargs: Any, names: list[str], named: dict[str, dic
         shapes.append(dict.fromkeys(axes, torch.export.Dim.AUTO) if axes else None)
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     shape_args, shape_kwargs = _in_structure(spec, iter(shapes))
-    dynamic = (*shape_args, *shape_kwargs.values())
+    dynamic = tuple(signature.bind(*shape_args, **shape_kwargs).arguments.values())  # one entry for all of *args or **kwargs
     return Example(args, kwargs, dynamic, normal, tuple(names))
 
 

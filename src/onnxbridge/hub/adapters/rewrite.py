@@ -95,6 +95,19 @@ def keep_constants(owner: ir.Graph, function: bool, names: set[str], node_names:
         node.replace_input_with(i, made[id(home), id(value)])
 
 
+def idle_initializers(graph: ir.Graph) -> set[ir.Value]:
+    """The initializers that nothing uses, in the graphs inside it too; those that a caller may give count as used."""
+    held = [v for g in (graph, *graph.subgraphs()) for v in g.initializers.values()]
+    return {v for v in held if not (v.uses() or v.is_graph_output() or v.is_graph_input())}
+
+
+def drop_initializers(graph: ir.Graph, values: set[ir.Value]) -> None:
+    """Take these initializers out of the graph, and of those inside it."""
+    for part in (graph, *graph.subgraphs()):
+        for name in [name for name, value in part.initializers.items() if value in values]:
+            del part.initializers[name]
+
+
 def _loose(graph: ir.Graph, home: ir.Graph) -> Iterable[tuple[ir.Graph, ir.Node, int, ir.Value]]:
     """Every use of a constant that no graph holds, and the graph that should."""
     for node in graph:

@@ -71,11 +71,13 @@ class Walk:
                 self.direction = trees if trees and version == self._to else ", ".join(filter(None, (opsets, trees)))
             self._writers = {}
             if self._changes(owner, version):
+                idle = rewrite.idle_initializers(owner)
                 if self._to < OPSET < version:  # expansions are written for the hub's versions
                     self._at(OPSET, owner, version)
                     version = OPSET
                 if not self._problems:
                     self.graph(owner, version)
+                rewrite.drop_initializers(owner, rewrite.idle_initializers(owner) - idle)
             if "" in owner.opset_imports or version != self._to:
                 owner.opset_imports[""] = self._to
             if self._ml is not None:

@@ -326,3 +326,31 @@ def test_a_batch_that_comes_second_is_saved(tmp_path):
     for count, steps in ((3, 7), (5, 64)):
         given = torch.randn(count, steps), torch.randn(2, count, 4)
         assert torch.equal(loaded(*given), module(*given))
+
+
+def test_an_axis_that_is_an_input_is_not_saved_and_named(tmp_path):
+    op = Builder()
+    x, axis = op.input("x", ir.DataType.FLOAT, [3, 4]), op.input("axis", ir.DataType.INT64, [])
+    total = op.CumSum(x, axis)
+    total.producer().name = "running"
+    module = backend.from_hub(op.model([x, axis], [op.output(total, "y")]))
+    assert module(torch.ones(3, 4), torch.tensor(1))[0].tolist() == [1, 2, 3, 4]
+    with pytest.raises(ConversionError, match=r"a number that only a run tells(.|\n)*running"):
+        backend.save(module, tmp_path / "net.pt2")
+
+
+def test_a_program_that_takes_no_zeros_is_saved(tmp_path):
+    op = Builder()
+    x, y = op.input("x", ir.DataType.INT32, ["N"]), op.input("y", ir.DataType.INT32, ["N"])
+    module, loaded = saved(op.model([x, y], [op.output(op.Div(x, y), "z")]), tmp_path)
+    given = torch.tensor([7, -7, 9]), torch.tensor([2, 2, 3])
+    assert loaded(*(g.int() for g in given)).tolist() == module(*(g.int() for g in given)).tolist() == [3, -3, 3]
+
+
+def test_a_range_of_floats_is_saved(tmp_path):
+    op = Builder()
+    ends = [op.input(name, ir.DataType.FLOAT, []) for name in ("start", "limit", "delta")]
+    _, loaded = saved(op.model(ends, [op.output(op.Range(*ends), "y")]), tmp_path)
+    for start, limit, delta in ((0, 2, 0.5), (3, -1, -1), (1, 0, 1)):
+        given = [torch.tensor(float(v)) for v in (start, limit, delta)]
+        assert loaded(*given).tolist() == np.arange(start, limit, delta).tolist()

@@ -196,6 +196,19 @@ def test_what_functions_have_by_default_is_left_out(tmp_path):
     assert not re.search(r"dilation|ceil_mode|return_indices", text)
 
 
+def test_functions_of_several_signatures_run(tmp_path):
+    """What goes without a name in one signature has to have one in another: torch.mean's axes and its dtype."""
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", 3, 4])
+    held = [op.constant(np.arange(1, 4, dtype=np.float32) * n, f"s{n}") for n in range(1, 5)]
+    normed = op.BatchNormalization(x, *held, training_mode=1, outputs=3)
+    results = [*normed, op.ReduceSum(x, [1], keepdims=0), op.ReduceMax(x, [1, 2]), op.ArgMax(x, axis=1)]
+    module = backend.from_hub(op.model([x], [op.output(v, f"y{i}") for i, v in enumerate(results)]))
+    loaded, _ = imported(module, tmp_path)
+    x = torch.randn(5, 3, 4)
+    assert all(torch.equal(a, b) for a, b in zip(loaded(x), module(x), strict=True))
+
+
 HOSTILE = [
     "x'); import os; os.abort() #", '"""\nimport os\nos.abort()\n"""', "a\nimport os; os.abort()", "\\", "{name}", "self",
     "torch", "class", "lambda: 0", "è", "\u2028raise", "ﬀ", "load", "forward",

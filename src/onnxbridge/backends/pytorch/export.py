@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -82,22 +83,23 @@ def exported(artifact: Any) -> Any:
                 artifact.notes = ("the program takes a batch of 1 only, as the model computes at no other",)
             return program
     if not refused:
-        raise _refused("the model does not run on zeros, at any of the sizes that were tried")
+        raise _refused("the model runs neither on zeros nor on ones, at any of the sizes that were tried")
     raise _refused(_reason(artifact, refused[0]), _place(artifact, refused[0])) from refused[0]
 
 
 def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
     """Inputs on which the module computes something, with what torch.export is told and the batch.
 
-    Those of a batch of 1 only where it takes no other, and those of which it makes nothing at all only where that is always so.
+    Those of a batch of 1 only where it takes no other, ones only where it takes no zeros (it may divide by them), and those of
+    which it makes nothing at all only where that is always so.
     """
     grows = any(not isinstance(d, int) for _, dims in artifact.input_types for d in dims or ())
     empty, found = [], False
     inputs = {name: dims or () for name, (_, dims) in zip(artifact.input_names, artifact.input_types, strict=True)}
-    for short in shorts(inputs):
-        for batch in BATCHES:
+    for number in (0, 1):
+        for short, batch in itertools.product(shorts(inputs), BATCHES):
             for least in LEAST if grows else LEAST[:1]:
-                examples, dynamic = _examples(artifact, least, batch, short)
+                examples, dynamic = _examples(artifact, least, batch, short, number)
                 made = _computes(artifact, examples)
                 if made:
                     found = True
@@ -106,13 +108,15 @@ def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], 
                     empty.append((examples, dynamic, batch))
             if found:
                 return
+        if empty:
+            break
     yield from empty
 
 
 def _examples(
-    artifact: Any, least: int, batch: int = BATCHES[0], short: frozenset[str] = frozenset()
+    artifact: Any, least: int, batch: int = BATCHES[0], short: frozenset[str] = frozenset(), number: int = 0
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Inputs of zeros, each dynamic size its own, those past the first at least `least`; and what torch.export is told.
+    """Inputs full of one number, each dynamic size its own, those past the first at least `least`; and what torch.export is told.
 
     A dynamic size that comes first is at least `batch`; a batch of 1 stays one. Where others are named in `short`, they and the
     first ones are all as large as the batch.
@@ -136,7 +140,7 @@ def _examples(
                 found[key] = (torch.export.Dim.DYNAMIC if size > 1 else torch.export.Dim.STATIC, size)
             axes[axis], size = found[key]
             sizes.append(size)
-        examples.append(torch.zeros(sizes, dtype=dtypes.outside(dtype)))
+        examples.append(torch.full(sizes, number, dtype=torch.int8).to(dtypes.outside(dtype)))
         dynamic.append(axes)
     return tuple(examples), tuple(dynamic)
 
@@ -205,6 +209,8 @@ def _reason(artifact: Any, error: Exception) -> str:
     if fixed:
         axes = " and ".join(f"axis {axis} of {name}" for name, axis in fixed)
         return f"what the model does with its sizes fixes {axes}, which is dynamic"
+    if "data-dependent expression" in text:
+        return "a number that only a run tells, as an axis, a size or a choice, decides what is computed here"
     told = re.search(r"got \w+\([\"'](.+?)[\"']\)$", text, re.MULTILINE)  # what dynamo met on its way
     return told[1] if told else (text.splitlines() or [type(error).__name__])[0]
 

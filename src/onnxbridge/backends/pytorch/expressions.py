@@ -137,7 +137,7 @@ def one(value: Any) -> Any:
 
 def _without_defaults(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """The arguments without those that the function has by itself; the others that it could do without are by name."""
-    found = next((p for p in _signatures(function) if _takes(p, args, kwargs)), None)
+    found = next((s.parameters for s in _signatures(function) if _takes(s, args, kwargs)), None)
     if found is None:
         return args, kwargs
     given = {**dict(zip(found, args, strict=False)), **kwargs}
@@ -149,12 +149,21 @@ def _without_defaults(function: Any, args: Sequence[Any], kwargs: Mapping[str, A
     return needed, {k: v for k, v in more.items() if not _alike(one(v), one(found[k]))}
 
 
-def _takes(parameters: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+@dataclass(frozen=True)
+class Signature:
+    """A way to call a function: its parameters with their defaults, and how many of them may go without a name."""
+
+    parameters: Mapping[str, Any]
+    positional: int
+
+
+def _takes(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call fits a signature, and has names for all that may be left out."""
+    parameters = signature.parameters
     given = dict(zip(parameters, args, strict=False))
     texts = all(isinstance(v, str) == isinstance(parameters[k], str) for k, v in given.items() if isinstance(parameters[k], str))
     needed = [k for k, default in parameters.items() if default is inspect.Parameter.empty]
-    return texts and len(args) <= len(parameters) and set(kwargs) <= set(parameters) and set(needed) <= {*given, *kwargs}
+    return texts and len(args) <= signature.positional and set(kwargs) <= set(parameters) and set(needed) <= {*given, *kwargs}
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -162,20 +171,23 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 @functools.cache
-def _signatures(function: Any) -> list[dict[str, Any]]:
-    """The parameters of a function with their defaults, for each way to call it."""
+def _signatures(function: Any) -> list[Signature]:
+    """The ways to call a function."""
     return list(_found(function))
 
 
-def _found(function: Any) -> Iterator[dict[str, Any]]:
+def _found(function: Any) -> Iterator[Signature]:
     name = getattr(function, "__name__", "")
     python = getattr(nn.functional, f"_{name}", function) if "pool" in name else function
     if inspect.isfunction(python):
-        kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         parameters = inspect.signature(python).parameters
-        if not any(p.kind in kinds for p in parameters.values()):
-            yield {k: p.default for k, p in parameters.items()}
+        kinds = [p.kind for p in parameters.values()]
+        if inspect.Parameter.VAR_POSITIONAL not in kinds and inspect.Parameter.VAR_KEYWORD not in kinds:
+            named = kinds.count(inspect.Parameter.KEYWORD_ONLY)
+            yield Signature({k: p.default for k, p in parameters.items()}, len(kinds) - named)
         return
     for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}"):
         if "out" not in schema.overload_name:
-            yield {a.name: a.default_value if a.has_default_value() else inspect.Parameter.empty for a in schema.arguments}
+            arguments = schema.arguments
+            defaults = {a.name: a.default_value if a.has_default_value() else inspect.Parameter.empty for a in arguments}
+            yield Signature(defaults, sum(not a.kwarg_only for a in arguments))

@@ -261,10 +261,11 @@ def constant_of_shape(input, *, value=None):
 @leaf
 def counted(start, limit, delta, dtype):
     """Evenly spaced numbers; the three may be tensors, read when the module runs."""
-    start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
     if dtype.is_floating_point:
-        count = torch.sym_max(math.ceil((limit - start) / delta), 0)
-        return (start + torch.arange(count, dtype=torch.float64) * delta).to(dtype)
+        start, limit, delta = (torch.as_tensor(v, dtype=torch.float64) for v in (start, limit, delta))
+        count = torch.sym_max(torch.ceil((limit - start) / delta).to(torch.int64).item(), 0)
+        return (start + torch.arange(count, dtype=torch.float64, device=start.device) * delta).to(dtype)
+    start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
     return torch.arange(start, limit, delta, dtype=dtype)
 
 

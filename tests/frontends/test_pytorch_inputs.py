@@ -34,7 +34,7 @@ class Pair(nn.Module):
 @pytest.mark.parametrize(
     ("module", "inputs", "dynamic", "said"),
     [
-        (nn.Sequential(nn.Linear(3, 3)), ["image"], None, "must be Tensor, not dict .*no parameter 'image'.* call the input 'input'"),
+        (nn.Sequential(nn.Linear(3, 3)), ["image"], None, "not dict .*no parameter 'image'.* call the input 'input'"),
         (nn.Sequential(nn.Linear(3, 3)), ["image"], {"image": {0: "n"}}, "there is no input image; .* call the input 'input'"),
         (Annotated(), ["image"], None, "forward has no parameter image; it takes x$"),
         (Several(), ["a", "b"], None, r"it takes \*xs: give a tuple"),

@@ -122,7 +122,7 @@ def _doubt(signature: inspect.Signature, inputs: Any) -> str:
 
 
 def _apart(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The inputs with a copy of each tensor that was given before, or is the module's: torch.export would take the two for one."""
+    """The inputs with a copy of each tensor that was given before or is the module's: torch.export would take two such for one."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
 
@@ -134,7 +134,8 @@ def _apart(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
             return leaf
         return leaf.detach().clone()
 
-    return pytree.tree_map(own, (args, kwargs))
+    kept: tuple[Any, Any] = pytree.tree_map(own, (args, kwargs))
+    return kept
 
 
 def _by_signature(signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

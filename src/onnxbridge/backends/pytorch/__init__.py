@@ -14,7 +14,7 @@ from onnxbridge.settings import Setting
 
 
 class PytorchBackend:
-    """Makes an `fx.GraphModule`; saves it as a `.pt2` program through torch.export."""
+    """Makes a `Network`, an `fx.GraphModule`; saves it as a `.pt2` program through torch.export."""
 
     name = "pytorch"
     title = "PyTorch"

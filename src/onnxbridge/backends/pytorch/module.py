@@ -15,6 +15,7 @@ from torch import fx
 
 from onnxbridge.backends.pytorch import dtypes, finders, sizes  # noqa: F401 (registers the finders)
 from onnxbridge.backends.pytorch.layers import Layers
+from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value, leaf
 from onnxbridge.backends.pytorch.tidy import tidy
@@ -178,15 +179,13 @@ def _text(recorder: Recorder, array: np.ndarray[Any, Any]) -> Value:
     return made
 
 
-def build(model: ir.Model) -> fx.GraphModule:
+def build(model: ir.Model) -> Network:
     """The hub model as a module in evaluation mode. It returns its tensor, or a tuple of its outputs.
 
     Raises:
         ConversionError: with every operator that is in the way.
     """
-    root = fx.GraphModule(torch.nn.Module(), fx.Graph(), _class_name(model.graph.name))
-    for name in ("input_names", "output_names", "output_types", "input_types", "notes"):
-        setattr(root, name, ())  # so that no weight takes the name
+    root = Network(torch.nn.Module(), fx.Graph(), _class_name(model.graph.name))
     recorder = Recorder(root)
     weights = Weights(root, kept=_is_from_pytorch(model))
     target = _Target(recorder, weights)

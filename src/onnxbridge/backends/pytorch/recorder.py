@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, disable_fake_tensor_ca
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from onnxbridge.backends.pytorch.comparisons import Sizes
+from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.errors import Source, Unsupported
 from onnxbridge.whole_layers import whole_layers
 
@@ -331,7 +332,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         inner.eliminate_dead_code()
         self._bodies += 1
         name = f"body_{self._bodies}"
-        self.root.add_module(name, fx.GraphModule(torch.nn.Module(), inner, name))
+        self.root.add_module(name, Network(torch.nn.Module(), inner, name))
         node = self.graphs[0].get_attr(name)
         node.meta["val"] = Unknown()
         made = Body(node, self)

@@ -129,6 +129,44 @@ def test_what_is_masked_by_choice_is_counted():
     assert noise.share == 0.2 and noise.masked == 0.0
 
 
+def close_scores(gap):
+    """The four best of forty rows by scores of which the first two lie `gap` apart, the others far."""
+    op = Builder()
+    x = op.input("x", FLOAT, [64])
+    rng = np.random.default_rng(0)
+    weight = np.repeat(rng.standard_normal((64, 1)), 40, 1).astype(np.float32)
+    offsets = np.append([0, -gap], -10.0 * np.arange(1, 39)).astype(np.float32)
+    _, best = op.TopK(op.Add(op.MatMul(x, weight), offsets), np.array([4]), outputs=2)
+    table = rng.standard_normal((40, 3)).astype(np.float32)
+    return op.model([x], [op.output(op.Gather(table, best), "y")])
+
+
+def test_of_two_scores_as_near_as_rounding_either_comes_first():
+    feeds = [{"x": np.random.default_rng(n).standard_normal(64).astype(np.float32)} for n in range(2)]
+    near, far = close_scores(2e-6), close_scores(1e-2)
+    swapped = {"change": lambda name, v: v[[1, 0, 2, 3]]}
+    assert not verify_sides(far, side(far), side(far, **swapped), feeds=feeds).passed
+    report = verify_sides(near, side(near), side(near, **swapped), feeds=feeds)
+    assert report.passed and any("own choices" in note for note in report.outputs[0].notes)
+    assert verify_sides(near, side(near), side(near), feeds=feeds).outputs[0].tolerance.mismatches == 0, "as long as they agree"
+    far_off = side(near, change=lambda name, v: v + np.float32(1))
+    assert not verify_sides(near, side(near), far_off, feeds=feeds).passed
+
+
+def test_what_there_was_no_time_to_measure_is_measured_before_it_fails(monkeypatch):
+    monkeypatch.setattr("onnxbridge.runtime.tolerance.SECONDS", 0.0)
+    model = network(30, scale=2.0)
+    rng = np.random.default_rng(0)
+    feeds = [{"x": np.zeros((1, 32), np.float32)}, {"x": rng.standard_normal((64, 32)).astype(np.float32)}]
+    wide = side(model, "float64", lambda name, v: v.astype(np.float32) if name == "y" else v, precision="float64")
+    rounding = Rounding(model)
+    rounding.measure(feeds[0])
+    assert rounding.tolerances({"y": np.zeros((1, 32), np.float32)})["y"].atol == 0, "zeros stay zeros"
+    assert verify_sides(model, side(model), wide, feeds=feeds).passed
+    wrong = side(model, change=lambda name, v: v + np.float32(1e-2) if name == "y" else v)
+    assert not verify_sides(model, side(model), wrong, feeds=feeds).passed
+
+
 def test_given_tolerances_win():
     model = network()
     off = side(model, change=lambda n, v: v + np.float32(1e-3) if n == "y" else v)

@@ -25,10 +25,12 @@ class Coarse:
 
     The nearer neighbour is the likelier one, so that nothing is lost on average and a number that needs no rounding stays what it
     is: 0 and 1 of a mask, sizes, everything that was only moved. Each run draws anew. Of float16 there are the smallest numbers
-    too, but not the largest: what overflows is no rounding.
+    too, but not the largest: what overflows is no rounding. With `single`, float64 arrays stay as they are: next to float32 they
+    are sizes and places.
     """
 
-    def __init__(self, unit: float, seed: int = 0) -> None:
+    def __init__(self, unit: float, seed: int = 0, single: bool = False) -> None:
+        self._kinds = (np.dtype(np.float32),) if single else tuple(_LAYOUTS)
         self._bits = -round(np.log2(unit))
         self._half = unit == HALF
         self._rng = np.random.default_rng(seed)
@@ -37,7 +39,7 @@ class Coarse:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self(item) for item in value]
-        if not isinstance(value, np.ndarray) or value.dtype not in _LAYOUTS or not value.size:
+        if not isinstance(value, np.ndarray) or value.dtype not in self._kinds or not value.size:
             return value
         return self._rounded(value)
 

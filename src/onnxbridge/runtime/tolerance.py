@@ -11,7 +11,9 @@ shows what another one has lost. Such a model is run with all the noise that is 
 what comes of it is taken as it is.
 
 Where the model chooses (the largest, the boxes that are kept), rounding moves most elements a little and some by as much as there
-is. Those that jump are no measure for the others: they are counted, and as large a share may be beyond the tolerance.
+is. Those that jump are no measure for the others: they are counted, and as large a share may be beyond the tolerance. Before
+such a model fails, it is run with all the noise that is granted: of two scores next to each other, either may come first, and
+what the candidate has in the place of an element must be what some run had.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import ConversionError, OnnxbridgeError
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError
 from onnxbridge.runtime.coarse import Coarse
 from onnxbridge.runtime.compare import Tolerance
 from onnxbridge.runtime.executor import Executor
@@ -37,6 +39,8 @@ ORDERS = 16
 PLACES = 6
 RUNS = 3
 """How often the model is run in coarser numbers on each sample; fewer times if that takes long."""
+CHOICES = 8
+"""How often, at most, it is looked at how a model chooses: of two scores that are equal, half of the runs take the other."""
 # An element jumps if it moves this many times as far as a tenth of those that move, in the run that moved them least, and by such
 # parts of itself and of the largest.
 JUMP, OF_ITSELF, OF_LARGEST = 32, 1 / 32, 1 / 256
@@ -62,6 +66,10 @@ _INSIDE = frozenset({"com.microsoft::DynamicQuantizeLSTM", "QLinearConv", "QLine
 SECONDS = 12.0
 """The CPU time in which the rounding of further samples is measured, as many as are expected to end within it; for the others the
 largest so far stands. What the machine does beside must not decide what passes."""
+
+_CHOOSING = frozenset({"Ceil", "Floor", "Hardmax", "Sign"})
+"""Operators that give numbers for numbers and jump from one to another."""
+_OF_SIZES = frozenset({"Shape", "Size"})
 
 _FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
 
@@ -91,12 +99,16 @@ class Rounding:
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
         self._unit = unit
         self._coded = unit is None and any(map(_makes_codes, model.graph.all_nodes()))
+        self._chooses = unit is None and not self._coded and any(map(_chooses, model.graph.all_nodes()))
         self._coarse = Coarse(unit) if unit else Coarse(ORDERS * 2.0**-24) if self._coded else None
         self._spent = self._longest = 0.0
         self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=2)  # the last inputs that `fit` looked at
         self._of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
         self._fine: dict[str, _Noise] = {}
         self._rough: dict[str, _Noise] = {}
+        self._choices: dict[str, _Noise] = {}
+        self._seen: dict[str, list[np.ndarray[Any, Any]]] = {}
+        self._measured: list[Mapping[str, Any]] = []
         self.reason = ""
         try:
             self._own = Executor(model)
@@ -129,8 +141,45 @@ class Rounding:
         Raises:
             LimitError: if a run would take more than the executor's budget.
         """
-        if self.reason or (self._fine and self._spent + self._longest > SECONDS):
-            return
+        if not self.reason and not (self._fine and self._spent + self._longest > SECONDS):
+            self._measure(feeds)
+
+    def closer(self, feeds: Mapping[str, Any]) -> bool:
+        """Measure these inputs if there was no time to, and where the model chooses, how it does with all the noise that is
+        granted; whether that was something new. For inputs on which the two sides differ by more than was thought to be rounding.
+        """
+        if self.reason:
+            return False
+        new = not any(known is feeds for known in self._measured)
+        try:
+            if new:
+                self._measure(feeds)
+            if self._chooses and not self.reason:
+                self._choose(feeds)
+        except LimitError:
+            return False
+        told, self.reason = not self.reason and (new or self._chooses), ""
+        return told
+
+    def _choose(self, feeds: Mapping[str, Any]) -> None:
+        taken, noisy = self._taken(feeds), Coarse(ORDERS * 2.0**-24, single=True)
+        exact = self._exact.run(None, taken)
+        self._choices, self._seen = {}, {}
+        start = time.process_time()
+        for turn in range(CHOICES):
+            if turn and time.process_time() - start > SECONDS / 2:
+                break
+            try:
+                run = self._own.run(None, taken, coarse=noisy)
+            except OnnxbridgeError:
+                raise
+            except Exception:  # a choice that leaves nothing to go on with
+                break
+            for name, a, b in zip(self._own.output_names, exact, run, strict=True):
+                self._choices[name] = _noise(a, [b]).joined(self._choices.get(name, _Noise()))
+                self._seen.setdefault(name, []).extend(np.asarray(v).reshape(-1) for v in (a, b))
+
+    def _measure(self, feeds: Mapping[str, Any]) -> None:
         start = time.process_time()
         rng = np.random.default_rng(0)
         taken = self._taken(feeds)
@@ -153,6 +202,7 @@ class Rounding:
             self._fine[name] = _noise(exact, [own, *near], self._coded).joined(self._fine.get(name, _Noise()))
             rougher = _noise(exact, [run[i] for run in rough], self._coded)
             self._rough[name] = rougher.joined(self._rough.get(name, _Noise()))
+        self._measured.append(feeds)
         took = time.process_time() - start
         self._spent, self._longest = self._spent + took, max(self._longest, took)
 
@@ -165,7 +215,8 @@ class Rounding:
 
     def notes(self) -> list[str]:
         """What a user should know of outputs that rounding decides about."""
-        sized = [name for name, noise in (self._fine | self._rough).items() if noise.resized]
+        sized = [name for found in (self._fine, self._rough, self._choices) for name, n in found.items() if n.resized]
+        sized = list(dict.fromkeys(sized))
         if not sized:
             return []
         return [f"how many elements {', '.join(sized)} has hangs on rounding; other inputs may tell more"]
@@ -176,22 +227,34 @@ class Rounding:
             atol, rtol = _FALLBACK.get(reference.dtype.itemsize, _FALLBACK[4]) if eps else (0.0, 0.0)
             return Tolerance(atol, rtol, origin=f"default, since {self.reason or 'the output is not one of the hub model'}")
         fine, rough = self._fine[name], self._rough.get(name, _Noise())
+        choices = min(SIDES * self._choices.get(name, _Noise()).share, 1.0)
+        seen = np.unique(np.concatenate(self._seen[name]).astype(np.float64)) if choices else np.zeros(0)
         share = min(max(2 * fine.share, 2 * rough.share, min(ORDERS * fine.share, FEW)), 1.0)
         if not eps:
-            return Tolerance(0.0, 0.0, mismatches=share, origin="derived")
+            return Tolerance(0.0, 0.0, mismatches=share, origin="derived", choices=choices, seen=seen)
         scale = max(fine.scale, 1.0) if name in self._of_one else fine.scale
         # a coarser side rounds by that much more at every step
         last = ULPS * max(eps, 2 * self._unit if self._unit else 0.0)
         apart = max(ORDERS * fine.apart, PLACES * rough.apart)
         if self._coded:
             apart = SIDES * max(fine.apart, rough.apart)
-        return Tolerance(apart + last * scale, max(last, ORDERS * fine.masked, PLACES * rough.masked), share, origin="derived")
+        rtol = max(last, ORDERS * fine.masked, PLACES * rough.masked)
+        return Tolerance(apart + last * scale, rtol, share, "derived", choices, seen)
 
 
 def _makes_codes(node: ir.Node) -> bool:
     """Whether a node rounds to whole numbers that stand for others."""
     kind = node.op_type
     return kind in _TO_CODES or kind.startswith(("QLinear", "QGemm", "QAttention", "DynamicQuantize"))
+
+
+def _chooses(node: ir.Node) -> bool:
+    """Whether a node asks which numbers are larger or rounds them to whole ones, so that a little decides about all."""
+    if node.op_type in _CHOOSING or node.op_type in _TO_CODES:
+        return True
+    floating = any(v is not None and v.dtype is not None and v.dtype.is_floating_point() for v in node.inputs)
+    others = [v for v in node.outputs if v.dtype is not None and not v.dtype.is_floating_point()]
+    return floating and bool(others) and node.op_type not in _OF_SIZES
 
 
 def _has_errors_of_one(value: ir.Value) -> bool:

@@ -95,3 +95,41 @@ def test_it_is_traced_and_called_with_other_weights(network):
     for parameter in zeroed.parameters():
         parameter.data.zero_()
     assert same(torch.func.functional_call(module, weights, inputs), zeroed(*inputs))
+
+
+def making():
+    """What is made of sizes alone: ranges, tensors full of a number, sizes as numbers, random numbers, and a loop's turns."""
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", 3])
+    shape, rows = op.Shape(x), op.size(x, 0)
+    counted = op.Cast(op.Range(np.array(0), rows, np.array(1)), to=1)
+    filled = op.ConstantOfShape(shape, value=ir.tensor(np.array([2.0], np.float32)))
+    places = op.Gather(op.constant(np.array([[4, 5, 6]], np.int64), "table"), op.Mod(shape, np.array([3, 3])), axis=1)
+    noise = op.Mul(op.RandomNormal(shape=[1, 3]), op.constant(np.zeros((1, 3), np.float32), "none"))
+    total = op.Sum(x, op.Unsqueeze(counted, [1]), filled, op.EyeLike(x), noise, op.Cast(op.ReduceSum(places), to=1))
+    end = op.Loop(2, True, total, body=lambda i, going, s: [going, op.Mul(s, op.Add(op.Cast(op.Gather(shape, i), to=1), s))])
+    more = op.Expand(x, op.Concat([2], shape, axis=0))
+    return op.model([x], [op.output(v, name) for v, name in ((total, "total"), (end, "end"), (more, "more"))])
+
+
+def test_what_it_makes_is_where_its_inputs_are():
+    """On "meta", which refuses what is elsewhere as other devices do, up to what reads a number."""
+    module = backend.from_hub(making())
+    made = [n for n in module.graph.nodes if getattr(n.target, "makes", False)]
+    assert len(made) >= 5 and all(n.kwargs["device"].target is getattr for n in made)
+    placed = copy.deepcopy(module).to("meta")
+    for node in list(placed.graph.nodes):
+        if node.op == "output":
+            node.args = (node.args[0][:1],)
+    placed.graph.eliminate_dead_code()
+    placed.recompile()
+    assert placed(torch.ones(4, 3, device="meta"))[0].device.type == "meta"
+
+
+def test_a_trace_takes_other_sizes():
+    op = Builder()
+    ids = op.input("ids", ir.DataType.INT64, ["N", "T"])
+    steps = op.Range(np.array(0), op.size(ids, 1), np.array(1))
+    module = backend.from_hub(op.model([ids], [op.output(op.Add(ids, op.Expand(op.Unsqueeze(steps, [0]), op.Shape(ids))), "y")]))
+    traced = torch.jit.trace(module, (torch.zeros(2, 3, dtype=torch.int64),))
+    assert traced(torch.zeros(3, 4, dtype=torch.int64)).tolist() == [[0, 1, 2, 3]] * 3

@@ -36,12 +36,12 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
 
 def looped(
     count: Any, cond: torch.Tensor | None, states: Sequence[torch.Tensor], body: Callable[..., Any], outer: Sequence[Any],
-    scans: int, asks: bool,
+    scans: int, asks: bool, device: Any,
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
     """A loop as `repeat` runs it. What it collects is put into tensors that hold `count` turns, and cut off at the last one."""
-    going = torch.ones((), dtype=torch.bool) if cond is None else cond.reshape([]).to(torch.bool)
+    going = torch.ones((), dtype=torch.bool, device=device) if cond is None else cond.reshape([]).to(torch.bool)
     states = [copied(s) for s in states]
-    turn = torch.zeros((), dtype=torch.int64)
+    turn = torch.zeros((), dtype=torch.int64, device=device)
     _, *first = body(turn, going, *states, *outer)
     for before, after in zip(states, first, strict=False):
         if before.dtype != after.dtype or before.ndim != after.ndim or before.shape != after.shape:
@@ -58,7 +58,7 @@ def looped(
         return going.clone() if count is None else going.logical_and(turn < count)
 
     def step(turn: torch.Tensor, going: torch.Tensor, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        more, *results = body(turn, torch.ones((), dtype=torch.bool), *values[: len(states)], *outer)
+        more, *results = body(turn, torch.ones((), dtype=torch.bool, device=device), *values[: len(states)], *outer)
         more = more.reshape([]).to(torch.bool) if asks else going
         collected = zip(values[len(states) :], results[len(states) :], strict=True)
         filled = [held.index_put((turn.reshape(1),), r.unsqueeze(0)) for held, r in collected]

@@ -7,6 +7,7 @@ FakeTensors, so `dtype`, `ndim` and `shape` are there; a size that is fixed is a
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -149,7 +150,8 @@ class Late:
 def leaf(function: F) -> F:
     """A function that the module calls as it stands, instead of what it does inside.
 
-    For what depends on numbers that are there only when the module runs. It works on tensors just as well.
+    For what depends on numbers that are there only when the module runs. It works on tensors just as well. One that makes tensors
+    has a parameter `device`, and is told where the module's inputs are.
     """
 
     @functools.wraps(function)
@@ -160,6 +162,7 @@ def leaf(function: F) -> F:
             return function(*args, **kwargs)
         return found[0].tracer.create_proxy("call_function", call, args, kwargs)
 
+    call.makes = "device" in inspect.signature(function).parameters  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
@@ -177,6 +180,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         self._attributes: dict[str, fx.Node] = {}
         self._constants = 0
         self._bodies = 0
+        self._placed: fx.Node | None = None
         self._where = Source()
 
     def proxy(self, node: fx.Node) -> Value:
@@ -274,10 +278,22 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: Any = None, type_expr: Any = None,
         proxy_factory_fn: Any = None, *more: Any, **rest: Any,
     ) -> Any:  # fmt: skip
+        if getattr(target, "makes", False) and (device := self._device()) is not None:
+            kwargs = {**kwargs, "device": device}
         made = super().create_proxy(kind, target, args, kwargs, name, type_expr)
         made.node.meta["where"] = self._where
         made.node.meta["val"] = self._evaluate(made.node)
         return made
+
+    def _device(self) -> Value | None:
+        """Where the first tensor is that the module gets."""
+        inputs = [n for n in self.graphs[0].nodes if n.op == "placeholder"]
+        first = next((n for n in inputs if isinstance(n.meta["val"], torch.Tensor)), None)
+        if self._placed is None and first is not None:
+            with self.graphs[0].inserting_after(inputs[-1]):
+                self._placed = self.graphs[0].create_node("call_function", getattr, (first, "device"), name="device")
+            self._placed.meta["val"] = first.meta["val"].device
+        return None if self._placed is None else self.proxy(self._placed)
 
     def _evaluate(self, node: fx.Node) -> Any:
         """What the call gives on FakeTensors."""

@@ -20,7 +20,7 @@ _KINDS: dict[Any, tuple[type[nn.Module], dict[str, Any]]] = {
     torch.lstm: (nn.LSTM, {}), torch.gru: (nn.GRU, {}), torch.rnn_tanh: (nn.RNN, {}),
     torch.rnn_relu: (nn.RNN, {"nonlinearity": "relu"}),
 }  # fmt: skip
-_SHAPED = (broadcast_to, squeezed, unsqueezed, "permute", "reshape", "unsqueeze", "transpose")
+_SHAPED = (broadcast_to, squeezed, unsqueezed, "permute", "reshape", "unsqueeze", "transpose", "expand")
 
 
 @dataclass
@@ -75,7 +75,8 @@ def _follows(last: _Step, step: _Step) -> bool:
 
 def _sizes_states(node: fx.Node) -> bool:
     """Whether a node is a size that only first states are brought to."""
-    return node.target == "size" and all(user.target == "expand" for user in node.users)
+    states = [user for user in node.users if user.target == "expand" and all(u.target in _KINDS for u in user.users)]
+    return node.target == "size" and len(states) == len(node.users)
 
 
 def _hidden(step: _Step) -> int:

@@ -29,10 +29,10 @@ def objects(items: Sequence[Any], scalar: bool = False) -> Elements:
 
 
 @leaf
-def tensor_of(sizes: Sequence[Any], scalar: bool) -> torch.Tensor:
+def tensor_of(sizes: Sequence[Any], scalar: bool, device: Any = None) -> torch.Tensor:
     """Sizes as an int64 tensor, 0-d for a scalar."""
-    made = [torch.scalar_tensor(s, dtype=torch.int64) for s in sizes]
-    return made[0] if scalar else torch.stack(made) if made else torch.zeros(0, dtype=torch.int64)
+    made = [torch.scalar_tensor(s, dtype=torch.int64, device=device) for s in sizes]
+    return made[0] if scalar else torch.stack(made) if made else torch.zeros(0, dtype=torch.int64, device=device)
 
 
 def whole(array: np.ndarray[Any, Any]) -> Elements | None:

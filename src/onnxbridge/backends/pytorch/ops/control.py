@@ -34,18 +34,18 @@ def if_(cond, *, then_branch, else_branch):
 
 
 @at_run_time
-def repeat(count, cond, states, body, outer, scans, asks):
+def repeat(count, cond, states, body, outer, scans, asks, device=None):
     """Runs the body as often as `count` and `cond` allow; both may be None. Gives the last states, then what was collected.
 
     `asks` says whether the body decides if there is another turn.
     """
     if torch.compiler.is_exporting() and (asks or not isinstance(count, int) or count > UNROLLED):
-        return looped(count, cond, states, body, outer, scans, asks)
+        return looped(count, cond, states, body, outer, scans, asks, device)
     states, collected, turn = list(states), [[] for _ in range(scans)], 0
     going = True if cond is None else bool(cond)
     limit = None if count is None else int(count)
     while going and (limit is None or turn < limit):
-        results = body(torch.tensor(turn), torch.tensor(True), *states, *outer)
+        results = body(torch.tensor(turn, device=device), torch.tensor(True, device=device), *states, *outer)
         going, states = not asks or bool(results[0]), list(results[1 : 1 + len(states)])
         for found, result in zip(collected, results[1 + len(states) :], strict=True):
             found.append(result)
@@ -54,11 +54,11 @@ def repeat(count, cond, states, body, outer, scans, asks):
 
 
 @at_run_time
-def stacked(found, shape, dtype):
+def stacked(found, shape, dtype, device=None):
     """What a loop has collected, along a new first axis; of no turn, an empty tensor. A program's loop gives it so."""
     if isinstance(found, torch.Tensor):
         return found
-    return torch.stack(list(found)) if len(found) else torch.zeros([0, *shape], dtype=dtype)
+    return torch.stack(list(found)) if len(found) else torch.zeros([0, *shape], dtype=dtype, device=device)
 
 
 def _collected(found, output):
@@ -103,7 +103,7 @@ def state_meta(tracer, value):
 
 
 @at_run_time
-def scanned(states, sequences, axes, backwards, body, outer, out_axes, out_backwards):
+def scanned(states, sequences, axes, backwards, body, outer, out_axes, out_backwards, device=None):
     """Feeds the body one element of each sequence at a time."""
     length = sequences[0].shape[axes[0]]
     if torch.compiler.is_exporting() and (not isinstance(length, int) or length > UNROLLED):
@@ -114,7 +114,7 @@ def scanned(states, sequences, axes, backwards, body, outer, out_axes, out_backw
             elements = [s.index_select(axis, place.reshape(1)).squeeze(axis) for s, axis, place in parts]
             return going, *body(*states, *elements, *outer)
 
-        made = looped(length, None, states, step, (), len(out_axes), False)
+        made = looped(length, None, states, step, (), len(out_axes), False, device)
         turned = [
             (torch.flip(found, [0]) if back else found).movedim(0, axis)
             for found, axis, back in zip(made[len(states) :], out_axes, out_backwards, strict=True)

@@ -15,15 +15,15 @@ def _source(seed):
 
 
 @leaf
-def normal(like, shape, dtype, mean, scale, seed):
+def normal(like, shape, dtype, mean, scale, seed, device=None):
     shape = like.shape if shape is None else shape
-    return (torch.randn(shape, dtype=torch.float32, generator=_source(seed)) * scale + mean).to(dtype)
+    return (torch.randn(shape, dtype=torch.float32, generator=_source(seed)) * scale + mean).to(device, dtype)
 
 
 @leaf
-def uniform(like, shape, dtype, low, high, seed):
+def uniform(like, shape, dtype, low, high, seed, device=None):
     shape = like.shape if shape is None else shape
-    return (torch.rand(shape, dtype=torch.float32, generator=_source(seed)) * (high - low) + low).to(dtype)
+    return (torch.rand(shape, dtype=torch.float32, generator=_source(seed)) * (high - low) + low).to(device, dtype)
 
 
 def _dtype(input, dtype):

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnxbridge.backends.pytorch import dtypes, sizes
 from onnxbridge.backends.pytorch.ops import rule
@@ -38,7 +39,7 @@ def constant(
 @leaf
 def shape_tensor(data):
     """For a value whose rank is known only when the module runs."""
-    return torch.tensor(list(data.shape), dtype=torch.int64)
+    return torch.tensor(list(data.shape), dtype=torch.int64, device=data.device)
 
 
 def sized(*dims, scalar=False):
@@ -143,9 +144,20 @@ def broadcast_to(data, shape):
     return data.expand(torch.broadcast_shapes(data.shape, shape))
 
 
+def _grows_to(data, wanted):
+    """Whether a value certainly has, in every dimension, the size that is wanted or one element."""
+    wanted = [w.known if isinstance(w, sizes.Value) else w for w in wanted]
+    if not data.is_known or not all(isinstance(w, (int, torch.SymInt)) for w in wanted) or data.ndim > len(wanted):
+        return False
+    pairs = zip(data.known.shape, wanted[len(wanted) - data.ndim :], strict=True)
+    return all(statically_known_true(n == 1) or statically_known_true(n == w) for n, w in pairs)
+
+
 @rule("Expand")
 def expand(input, shape):
     wanted = sizes.elements(shape)
+    if wanted is not None and _grows_to(input, wanted.tolist()):
+        return input.expand(wanted.tolist())
     return broadcast_to(input, shape if wanted is None else wanted.tolist())
 
 
@@ -239,8 +251,8 @@ def tile(input, repeats):
 
 
 @leaf
-def filled(shape, value, dtype):
-    return torch.full(shape if isinstance(shape, list) else read(shape), value, dtype=dtype)
+def filled(shape, value, dtype, device=None):
+    return torch.full(shape if isinstance(shape, list) else read(shape), value, dtype=dtype, device=device)
 
 
 @rule("ConstantOfShape")
@@ -259,14 +271,15 @@ def constant_of_shape(input, *, value=None):
 
 
 @leaf
-def counted(start, limit, delta, dtype):
+def counted(start, limit, delta, dtype, device=None):
     """Evenly spaced numbers; the three may be tensors, read when the module runs."""
     if dtype.is_floating_point:
-        start, limit, delta = (torch.as_tensor(v, dtype=torch.float64) for v in (start, limit, delta))
+        start, limit, delta = (torch.as_tensor(v, dtype=torch.float64, device=device) for v in (start, limit, delta))
         count = torch.sym_max(torch.ceil((limit - start) / delta).to(torch.int64).item(), 0)
-        return (start + torch.arange(count, dtype=torch.float64, device=start.device) * delta).to(dtype)
-    start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
-    return torch.arange(start, limit, delta, dtype=dtype)
+        return (start + torch.arange(count, dtype=torch.float64, device=device) * delta).to(dtype)
+    if not torch.jit.is_tracing():  # where sizes are tensors, and their numbers those of one input
+        start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
+    return torch.arange(start, limit, delta, dtype=dtype, device=device)
 
 
 @rule("Range")
@@ -284,8 +297,8 @@ def range_(start, limit, delta):
 
 
 @leaf
-def eye(rows, columns, k, dtype):
-    return torch.ones(rows, columns, dtype=torch.int8).triu(k).tril(k).to(dtype)
+def eye(rows, columns, k, dtype, device=None):
+    return torch.ones(rows, columns, dtype=torch.int8, device=device).triu(k).tril(k).to(dtype)
 
 
 @rule("EyeLike")

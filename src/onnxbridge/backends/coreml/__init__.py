@@ -140,6 +140,14 @@ class CoreMLBackend:
         """By Core ML itself on a Mac, by our interpreter of ML programs elsewhere, with the weights that were compressed."""
         return artifact.before_compression
 
+    def in_float32(self, artifact: CoreMLModel) -> Run | None:
+        """What runs a program of half precision without its rounding, where its constants before are known.
+
+        Raises:
+            VerificationError: if constants are not those that they were, rounded.
+        """
+        return artifact.in_float32()
+
     def made(self, path: Path) -> bool:
         """Whether the model's metadata have what this backend writes into them."""
         from onnxbridge.backends.coreml.artifact import INTERFACE
@@ -153,14 +161,16 @@ class CoreMLBackend:
         return CoreMLModel.of(coremltools().models.MLModel(str(path), skip_model_load=True))
 
     def against(self, artifact: CoreMLModel, hub: ir.Model) -> CoreMLModel:
-        """The artifact of a file, whose compressed weights are compared with those of the source, converted again.
+        """The artifact of a file with the weights of the source, converted again: those that it has compressed or rounded to
+        float16 are compared with them.
 
         Raises:
             VerificationError: if they are not what their compression makes of those.
         """
-        if not artifact.compress:
+        if not artifact.compress and not artifact.rounds:
             return artifact
         from onnxbridge.backends.coreml.faithful import originals
+        from onnxbridge.runtime.mil import Interpreter
 
         version = artifact.model.get_spec().specificationVersion
         target: Any = next((name for name, number in TARGETS.items() if number >= version), None)
@@ -168,7 +178,9 @@ class CoreMLBackend:
             plain = self.from_hub(hub, minimum_deployment_target=target)
         except (ConversionError, UsageError):  # what it was made from, or with, was another
             return artifact
-        return artifact.against(originals(plain.model))
+        if artifact.rounds:
+            artifact = artifact.rounded_from(Interpreter(plain.model).singles())
+        return artifact.against(originals(plain.model)) if artifact.compress else artifact
 
     def filename(self, stem: str) -> str:
         return f"{stem}.mlpackage"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,17 @@ import onnx_ir as ir
 
 from onnxbridge.backends.coreml.asked import Asked, Image
 from onnxbridge.backends.coreml.faithful import Key, moved, refuse, restored, strayed, told
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import UsageError, VerificationError
+from onnxbridge.plugins import Run
 from onnxbridge.runtime.mil import Interpreter
+from onnxbridge.runtime.mil.wide import Key as Place
 
 if TYPE_CHECKING:
     from onnxbridge.backends.coreml.interface import Interface
 
 Array = np.ndarray[Any, Any]
+
+Predict = Callable[[dict[str, Array], dict[str, Array]], tuple[Mapping[str, Any], dict[str, Array]]]
 
 INTERFACE, NOTES = "onnxbridge.interface", "onnxbridge.notes"
 HALF, SINGLE = 2.0**-11, 2.0**-24
@@ -79,6 +83,7 @@ class CoreMLModel:
         before: of a compressed model the weights as they were. With them it is verified where there is no Core ML: outputs cannot
             tell what the compression should have made of weights, which are compared one by one when they are compressed.
         compress: how weights are stored, "" for as they are.
+        wide: of a program in half precision its constants before they were rounded.
     """
 
     model: Any
@@ -98,14 +103,16 @@ class CoreMLModel:
     ends: Sequence[Mapping[str, tuple[int, int]]] = ()
     before: Mapping[Key, Array] = field(default_factory=dict, repr=False, compare=False)
     compress: str = ""
+    wide: Mapping[Place, Array] = field(default_factory=dict, repr=False, compare=False)
     _engine: Any = field(default=None, repr=False, compare=False)
     _engines: dict[bool, Interpreter] = field(default_factory=dict, repr=False, compare=False)
     _told: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
     def make(
-        cls, model: Any, interface: Interface, hub: ir.Model, program: Any = None, before: Mapping[Key, Array] | None = None
-    ) -> CoreMLModel:
+        cls, model: Any, interface: Interface, hub: ir.Model, program: Any = None, before: Mapping[Key, Array] | None = None,
+        wide: Mapping[Place, Array] | None = None,
+    ) -> CoreMLModel:  # fmt: skip
         """The artifact, with everything that a later reader needs written into the model's own metadata."""
         asked = interface.asked
         states = tuple((p, asked.states[p.hub]) for p in interface.states)
@@ -114,7 +121,7 @@ class CoreMLModel:
             model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), own, states, interface.growths,
             interface.positions, asked.images, asked.labels, asked.kind, program, asked.sizes(hub.graph),
             asked.ends(hub.graph, {g.label for g in interface.growths.values()}), before or {},
-            asked.compress,
+            asked.compress, wide or {},
         )  # fmt: skip
         described = {"short_description": hub.doc_string or hub.graph.doc_string or ""}
         for key, value in (hub.metadata_props | dict(asked.metadata)).items():
@@ -172,21 +179,50 @@ class CoreMLModel:
 
         A state is set to the input that it stands for, and given out too, so that a run depends on nothing before it.
         """
-        return self._run(feeds, {})
+        return self._run(feeds, lambda given, kept: self._predict(given, kept, {}))
 
     def before_compression(self, feeds: Mapping[str, Any]) -> dict[str, Array]:
         """The same with the weights as they were before they were compressed, where these are here and Core ML is not."""
-        return self._run(feeds, {} if sys.platform == "darwin" else self.before)
+        before = {} if sys.platform == "darwin" else self.before
+        return self._run(feeds, lambda given, kept: self._predict(given, kept, before))
 
-    def _run(self, feeds: Mapping[str, Any], before: Mapping[Key, Array]) -> dict[str, Array]:
+    @property
+    def rounds(self) -> bool:
+        """Whether the program computes in half precision."""
+        return self.own_roundoff == HALF and self.kind == "mlprogram"
+
+    def rounded_from(self, singles: Mapping[Place, Array]) -> CoreMLModel:
+        """The artifact of a file, with the constants of its source in float32."""
+        return replace(self, wide=singles, _engines={})
+
+    def in_float32(self) -> Run | None:
+        """What runs a program of half precision without its rounding, None where there is none or not all is known of it.
+
+        Raises:
+            VerificationError: if constants are not those that they were, rounded.
+        """
+        if not self.wide and not self.states:
+            return None
+        engine = Interpreter(self.model)
+        widening = engine.widen(self.wide)
+        if widening.wrong:
+            more = f", and {len(widening.wrong) - 3} more" if len(widening.wrong) > 3 else ""
+            raise VerificationError(f"half precision: {'; '.join(widening.wrong[:3])}{more}")
+        if widening.unknown:
+            self.notes = (*self.notes, f"nothing is computed in float32 beside, since {widening.unknown[0]} is not known before")
+            return None
+        return lambda feeds: self._run(feeds, lambda given, kept: _ran(engine, given, kept), np.float32)
+
+    def _run(self, feeds: Mapping[str, Any], predict: Predict, held: Any = np.float16) -> dict[str, Array]:
+        """`predict` takes the inputs and the states, which are of the type `held`, and gives the outputs and the states."""
         missing = [p.hub for p in (*self.inputs, *(p for p, _ in self.states)) if p.hub not in feeds]
         if missing:
             raise UsageError(f"the input {', '.join(missing)} is missing")
         given = {p.coreml: fed(np.asarray(feeds[p.hub]), p, self.images.get(p.hub)) for p in self.inputs}
         ports = [p for p, _ in self.states]
         given |= filled(ports, feeds, self.growths, self.positions)
-        kept = {p.coreml: stored(np.asarray(feeds[p.hub]), self.growths.get(p.hub)) for p in ports}
-        results, kept = self._predict(given, kept, before)
+        kept = {p.coreml: stored(np.asarray(feeds[p.hub]), self.growths.get(p.hub), held) for p in ports}
+        results, kept = predict(given, kept)
         found = {p.hub: _given(self._scores(results, p), p) for p in self.outputs}
         return found | {output: _given(self._grown(kept[p.coreml], p, feeds), p) for p, output in self.states}
 
@@ -214,13 +250,10 @@ class CoreMLModel:
     ) -> tuple[Mapping[str, Any], dict[str, Array]]:
         if sys.platform == "darwin":
             return self._by_core_ml(feeds, kept)
-        engine = self._started(before)
-        for name, value in kept.items():
-            engine.states[name].value = value
-        results: Mapping[str, Any] = engine.run(feeds)
+        results, after = _ran(self._started(before), feeds, kept)
         if before and not kept and not self._told:
             self._told, self.notes = True, (*self.notes, *moved(self._started({}).run(feeds), results))
-        return results, {name: engine.states[name].value for name in kept}
+        return results, after
 
     def _started(self, before: Mapping[Key, Array]) -> Interpreter:
         if bool(before) not in self._engines:
@@ -316,18 +349,26 @@ def fed(array: Array, port: Port, image: Image | None = None) -> Array:
     return single
 
 
-def stored(past: Array, growth: Growth | None) -> Array:
+def _ran(engine: Interpreter, feeds: Mapping[str, Any], kept: Mapping[str, Array]) -> tuple[Mapping[str, Any], dict[str, Array]]:
+    """What the interpreter gives, and the states after it."""
+    for name, value in kept.items():
+        engine.states[name].value = value
+    results = engine.run(feeds)
+    return results, {name: engine.states[name].value for name in kept}
+
+
+def stored(past: Array, growth: Growth | None, held: Any = np.float16) -> Array:
     """A state's value: the past itself or, for a state that grows, at the front of its whole length.
 
     Raises:
         UsageError: if it is longer than that.
     """
-    past = past.astype(np.float16)
+    past = past.astype(held)
     if growth is None:
         return past
     if past.shape[growth.axis] > growth.length:
         raise UsageError(f"a past of {past.shape[growth.axis]} does not fit the state, which holds {growth.length}")
-    whole: Array = np.zeros([growth.length if a == growth.axis else n for a, n in enumerate(past.shape)], np.float16)
+    whole: Array = np.zeros([growth.length if a == growth.axis else n for a, n in enumerate(past.shape)], held)
     whole[tuple(map(slice, past.shape))] = past
     return whole
 

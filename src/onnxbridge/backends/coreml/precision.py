@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxbridge.backends.coreml.integers import Integers
 from onnxbridge.backends.coreml.types import is_float
+from onnxbridge.runtime.mil.wide import SUFFIX, Key
 
 LARGEST = float(np.finfo(np.float16).max)
 SMALLEST = float(np.finfo(np.float16).smallest_subnormal)
@@ -60,11 +61,15 @@ class HalfPrecision:
         self.spreading: list[str] = []
         """Names of the operators that stayed because a logarithm or a root is taken of what they make."""
         self._integers = Integers()
+        self._made: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
+        self.before: dict[Key, np.ndarray[Any, Any]] = {}
+        """The constants in float32, by the operators that read them: what follows rounds them."""
         self.counting: list[str] = []
         """Names of the operators that stayed because they read whole numbers."""
 
     def __call__(self, op: Any) -> bool:
-        inputs = [v for value in op.inputs.values() for v in (value if isinstance(value, (list, tuple)) else [value])]
+        inputs = [v for value in op.inputs.values() for v in _several(value)]
+        self._keep(op)
         wide = any(_outside(v) or self._carries(v.op) for v in inputs)
         self._wide[id(op)] = wide and op.op_type not in BOUNDED
         self._tiny[id(op)] = any(_vanishes(op.inputs[name]) for name in OPERANDS if name in op.inputs)
@@ -89,6 +94,28 @@ class HalfPrecision:
         elif wide:
             self.constants.append(name)
         return not wide and not largest
+
+    def _keep(self, op: Any) -> None:
+        """What is known of the operator in float32: its constants, and what it makes of them."""
+        for name, value in op.inputs.items():
+            for place, v in enumerate(_several(value)):
+                array = self._exact(v)
+                if array is not None:
+                    self.before[op.name, name, place] = array
+        for place, v in enumerate(op.outputs):
+            if _is_single(v.val):
+                self._made[op.name, place] = np.asarray(v.val)
+
+    def _exact(self, value: Any) -> np.ndarray[Any, Any] | None:
+        """A constant as it was before the pass rounded what it is made of, None for anything else."""
+        behind = value
+        while behind.op is not None and behind.op.op_type == "cast":
+            behind = behind.op.x
+        if behind.op is not None:
+            made = self._made.get((behind.op.name.partition(SUFFIX)[0], behind.op.outputs.index(behind)))
+            if made is not None:
+                return made
+        return np.asarray(value.val) if _is_single(value.val) else None
 
     def _largest(self, op: Any, inputs: list[Any]) -> float:
         """The largest magnitude that the operator meets, 0 where float16 holds it or nothing was measured."""
@@ -127,6 +154,15 @@ class HalfPrecision:
             most = max(self._ranges.values(), default=0.0)
             said.append(f"the largest of {len(self._ranges)} measured values is {most:.3g}; float16 ends at {LARGEST:.0f}")
         return said
+
+
+def _is_single(array: Any) -> bool:
+    return isinstance(array, (np.ndarray, np.generic)) and array.dtype == np.float32
+
+
+def _several(value: Any) -> Any:
+    """The values of a parameter."""
+    return value if isinstance(value, (list, tuple)) else [value]
 
 
 def _few(names: list[str]) -> str:

@@ -29,6 +29,7 @@ from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held
 from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
 from onnxbridge.hub import calls, expand, fold
 from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
+from onnxbridge.runtime.mil.wide import Key as Place
 
 DIRECTION = "ONNX to Core ML"
 # The operators that can leave the range of an integer narrower than 32 bits.
@@ -160,14 +161,14 @@ def convert(model: ir.Model, asked: Asked) -> CoreMLModel:
         VerificationError: if compressed weights are not what they should be.
     """
     program, interface = build(model, asked)
-    made = package(program, interface, model)
+    made, wide = package(program, interface, model)
     runs = program if asked.kind == "neuralnetwork" else None
     before: Mapping[Key, Any] = {}
     if asked.compress:
         before = originals(made)
         made = compressed(made, asked.compress)
         check(made, before, asked.compress, interface.notes)
-    return CoreMLModel.make(made, interface, model, runs, before)
+    return CoreMLModel.make(made, interface, model, runs, before, wide)
 
 
 def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = MilTarget) -> tuple[Program, Interface]:
@@ -210,8 +211,9 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
     return program, interface
 
 
-def package(program: Program, interface: Interface, model: ir.Model) -> Any:
-    """coremltools' passes and serializer, without what they print; what is worth knowing of them goes into the notes."""
+def package(program: Program, interface: Interface, model: ir.Model) -> tuple[Any, Mapping[Place, Any]]:
+    """coremltools' passes and serializer, without what they print; what is worth knowing of them goes into the notes. Beside the
+    model the constants that were rounded to float16, as they were before."""
     asked = interface.asked
     given: dict[str, Any] = {"convert_to": asked.kind, "inputs": interface.flexible or None, "skip_model_load": True}
     half = None
@@ -233,7 +235,7 @@ def package(program: Program, interface: Interface, model: ir.Model) -> Any:
         raise ConversionError(DIRECTION, _too_high(model, str(e))) from e
     if half is not None:
         interface.notes += half.notes()
-    return made
+    return made, {} if half is None else half.before
 
 
 def _too_high(model: ir.Model, message: str) -> list[Problem]:

@@ -16,6 +16,7 @@ from onnxbridge.runtime.mil.ops import rule as rules
 from onnxbridge.runtime.mil.program import BLOCKS, Block, Operation, Slot, classes
 from onnxbridge.runtime.mil.reader import read
 from onnxbridge.runtime.mil.state import State
+from onnxbridge.runtime.mil.wide import Key, Widening, singles, widen
 
 DIRECTION = "Core ML to NumPy"
 
@@ -98,6 +99,16 @@ class Interpreter:
         self._constants |= constants
         self._wide.clear()
         self._plan(self._function.block)
+
+    def singles(self) -> dict[Key, Any]:
+        """The constants in float32, by what reads them."""
+        return singles(self._function.block, self._constants)
+
+    def widen(self, before: Mapping[Key, Any]) -> Widening:
+        """Compute in float32 from now on what is declared float16, with the constants as they were before they were rounded."""
+        found = widen(self._function.block, self._constants, before, self.packed)
+        self._plan(self._function.block)
+        return found
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the model's outputs from its inputs, both by the names of the model's description.

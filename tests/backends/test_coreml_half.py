@@ -1,0 +1,135 @@
+"""Programs in half precision are verified without their rounding too: it would hide what is wrong by less than it."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import helper, numpy_helper
+from torch import nn
+
+import onnxbridge
+from onnxbridge.backends.coreml import artifact as artifacts
+from onnxbridge.backends.coreml.artifact import CoreMLModel
+from onnxbridge.errors import VerificationError
+from onnxbridge.runtime.mil import Interpreter
+from onnxbridge.runtime.mil.wide import rounded
+
+rng = np.random.default_rng(3)
+
+
+def network():
+    """A matrix that is transposed when converting, and a convolution that counts little beside it."""
+    x, y = helper.make_tensor_value_info("x", 1, [1, 4, 6, 6]), helper.make_tensor_value_info("y", 1, [1, 4, 6, 6])
+    constants = {
+        "kernel": rng.standard_normal((4, 4, 3, 3)) / 3000, "bias": rng.standard_normal(4) / 3000,
+        "matrix": rng.standard_normal((6, 6)), "shift": rng.standard_normal((4, 1, 1)),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel", "bias"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Transpose", ["matrix"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "turned"], ["m"]),
+        helper.make_node("Sigmoid", ["m"], ["s"]),
+        helper.make_node("Add", ["c", "s"], ["a"]),
+        helper.make_node("Add", ["a", "shift"], ["y"]),
+    ]
+    return model(nodes, [x], [y], constants)
+
+
+def model(nodes, inputs, outputs, constants):
+    held = [numpy_helper.from_array(np.asarray(v, np.float32), k) for k, v in constants.items()]
+    graph = helper.make_graph(nodes, "half", inputs, outputs, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def planted(monkeypatch, find, change):
+    """Every program that is run has a constant changed: the first that an operator `find` reads as `find` names."""
+
+    class Planted(Interpreter):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            slot = next(op.inputs[find[1]][0].index for op in self.block.operations if op.op == find[0])
+            self.replace({slot: change(self.constant(slot))})
+
+    monkeypatch.setattr(artifacts, "Interpreter", Planted)
+
+
+def fails(**options):
+    with pytest.raises(VerificationError) as told:
+        onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1, **options)
+    return told.value
+
+
+def test_it_is_told_how_far_it_is_off_without_the_rounding():
+    made = onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1)
+    (note,) = (n for n in made.report.notes if n.startswith("computed in float32, y is off by"))
+    assert float(note.split()[7]) < 1e-6 < made.report.outputs[0].max_abs
+
+
+def test_a_place_that_is_wrong_by_less_than_the_rounding_is_seen(monkeypatch):
+    planted(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
+    monkeypatch.setattr(CoreMLModel, "in_float32", lambda self: None)
+    assert onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1).report.passed  # by its outputs alone
+    monkeypatch.undo()
+    planted(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
+    assert fails().report.candidate == "computed in float32"
+
+
+@pytest.mark.parametrize("options", [{}, {"minimum_deployment_target": "iOS15"}])
+def test_a_weight_that_is_not_the_sources_is_named(monkeypatch, options):
+    planted(monkeypatch, ("conv", "weight"), lambda w: (w * np.float32(1.05)).astype(w.dtype))
+    assert "the weight of c_cast_fp16 is not what it was, rounded to float16" in str(fails(**options))
+
+
+def test_a_saved_package_is_verified_so_against_its_source(tmp_path, monkeypatch):
+    onnx.save(network(), tmp_path / "net.onnx")
+    made = onnxbridge.convert(str(tmp_path / "net.onnx"), "coreml", compute_precision="fp16", samples=1)
+    (package,) = made.save(tmp_path / "net.mlpackage")
+    files = str(tmp_path / "net.onnx"), str(package)
+    report = onnxbridge.verify(*files, samples=1)
+    assert report.passed and any("computed in float32" in n for n in report.notes)
+    planted(monkeypatch, ("conv", "weight"), lambda w: (w * np.float32(1.05)).astype(w.dtype))
+    with pytest.raises(VerificationError, match="is not what it was"):
+        onnxbridge.verify(*files, samples=1)
+
+
+def test_states_are_not_rounded_there():
+    past, new = helper.make_tensor_value_info("past", 1, [1, 4]), helper.make_tensor_value_info("new", 1, [1, 4])
+    x, y = helper.make_tensor_value_info("x", 1, [1, 4]), helper.make_tensor_value_info("y", 1, [1, 4])
+    nodes = [
+        helper.make_node("Mul", ["past", "decay"], ["kept"]), helper.make_node("Add", ["kept", "x"], ["new"]),
+        helper.make_node("Tanh", ["new"], ["y"]),
+    ]
+    net = model(nodes, [x, past], [y, new], {"decay": np.full((1, 4), 0.7)})
+    options = {"minimum_deployment_target": "iOS18", "state": ["past=new"], "samples": 1}
+    for precision in ("fp16", "fp32"):  # a state is float16 in both
+        made = onnxbridge.convert(net, "coreml", compute_precision=precision, **options)
+        (note,) = (n for n in made.report.notes if n.startswith("computed in float32"))
+        assert float(note.split()[7]) < 1e-6
+
+
+@pytest.mark.parametrize("precision", ["fp16", "mixed"])
+def test_layers_whose_weights_are_made_by_other_operators_are_all_known(precision):
+    """Weights that the pass has rounded once before it meets their reader, gates of recurrent layers, tables of embeddings."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.rnn = nn.Embedding(300, 8), nn.LSTM(8, 16, 2, batch_first=True, bidirectional=True)
+            self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 4)
+
+        def forward(self, x):
+            return self.head(self.norm(self.rnn(self.table(x))[0])).softmax(-1)
+
+    torch.manual_seed(0)
+    made = onnxbridge.convert(
+        Net().eval(), "coreml", inputs=(torch.randint(0, 300, (2, 5)),), compute_precision=precision, samples=1
+    )
+    assert any(n.startswith("computed in float32") for n in made.report.notes)
+
+
+def test_what_rounding_to_half_precision_makes_of_a_number():
+    own = np.array([1.0, 0.1, 1e-9, 3e-6, -2.5, np.inf], np.float32)
+    assert rounded(own.astype(np.float16), own)
+    assert not rounded((own * np.float32(1.01)).astype(np.float16), own)
+    lifted = np.array([2.0**-14], np.float16)  # coremltools lifts small epsilons, among few
+    assert rounded(lifted, np.array([1e-5], np.float32)) and not rounded(np.repeat(lifted, 500), np.full(500, 1e-5, np.float32))

@@ -50,11 +50,26 @@ def sizes(x: Any) -> list[Any]:
     return [size(x, axis) for axis in range(x.rank)]
 
 
+def _is_size(x: Any) -> bool:
+    """Whether coremltools knows which sizes of the input these numbers are."""
+    return x.val is None and x.sym_val is not None
+
+
+def squeezed(x: Any) -> Any:
+    """The scalar in a vector of one. A size stays known as one, which MIL's squeeze forgets."""
+    return mb.slice_by_index(x=x, begin=[0], end=[1], squeeze_mask=[True]) if _is_size(x) else mb.squeeze(x=x, axes=[0])
+
+
+def unsqueezed(x: Any) -> Any:
+    """A scalar as a vector of one. A size stays known as one, which MIL's expand_dims forgets."""
+    return mb.reshape(x=x, shape=[1]) if _is_size(x) else mb.expand_dims(x=x, axes=[0])
+
+
 def vector(items: Sequence[Any]) -> Any:
     """Numbers and scalar values as one 1-D value: an array where all are numbers."""
     if all(isinstance(i, (int, np.integer)) for i in items):
         return np.array(items, np.int32)
-    parts = [np.array([i], np.int32) if isinstance(i, (int, np.integer)) else mb.expand_dims(x=i, axes=[0]) for i in items]
+    parts = [np.array([i], np.int32) if isinstance(i, (int, np.integer)) else unsqueezed(i) for i in items]
     return parts[0] if len(parts) == 1 else mb.concat(values=parts, axis=0)
 
 

@@ -6,7 +6,7 @@ from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import fixed, size
+from onnxbridge.backends.coreml.sizes import size
 from onnxbridge.errors import Unsupported
 
 UNROLLED = 32
@@ -87,7 +87,7 @@ def _stacked(values, axis=0):
     return mb.stack(values=list(values), axis=axis)
 
 
-@rule("Loop", limits="a loop that is not written out carries tensors of fixed sizes, and stacks only what has a fixed size")
+@rule("Loop", limits="a loop that is not written out carries tensors of fixed sizes, and stacks results of one size in each trip")
 def loop(M=None, cond=None, *v_initial, body):
     count = None if M is None or M.val is None else int(np.asarray(M.val).reshape(()))
     starts = True if cond is None else None if cond.val is None else bool(np.asarray(cond.val).reshape(()))
@@ -132,13 +132,13 @@ def _while(M, cond, v_initial, body):
     scans()
     lists = []
     for value in probe:
-        if not fixed(value) or isinstance(value, list):
-            raise Unsupported("stacks results of a dynamic size", "give the inputs fixed shapes")
+        if isinstance(value, list):
+            raise Unsupported("stacks sequences", "stack tensors")
         lists.append(
             mb.make_list(
                 init_length=1,
                 dynamic_length=True,
-                elem_shape=tuple(int(n) for n in value.shape) or (1,),
+                elem_shape=tuple(str(n) if is_symbolic(n) else int(n) for n in value.shape) or (1,),
                 dtype=_name(value.dtype),
             )
         )
@@ -153,7 +153,8 @@ def _while(M, cond, v_initial, body):
         carried, held = rest[: len(states)], rest[len(states) :]
         flag, *results = body(trip, going, *carried)
         new, made = results[: len(states)], results[len(states) :]
-        if any(tuple(v.shape) != tuple(p.shape) for v, p in zip(made, probe, strict=True)):
+        # a size that only the running model knows is the same in each trip, or ONNX's Loop is not defined
+        if any(_clash(v.shape, p.shape) for v, p in zip(made, probe, strict=True)):
             raise Unsupported("stacks results whose size depends on what the loop carries, which may change from trip to trip",
                               f"carry values of fixed sizes, or give a constant number of trips, {UNROLLED} at most")  # fmt: skip
         held = [
@@ -173,6 +174,12 @@ def _while(M, cond, v_initial, body):
         stack = mb.list_gather(ls=ls, indices=places)
         outputs.append(stack if value.rank else mb.squeeze(x=stack, axes=[1]))
     return tuple(outputs)
+
+
+def _clash(shape, other):
+    """Whether two shapes cannot be one."""
+    known = zip(shape, other, strict=False)
+    return len(shape) != len(other) or any(is_symbolic(a) != is_symbolic(b) or not is_symbolic(a) and a != b for a, b in known)
 
 
 def _changing(value):

@@ -5,9 +5,9 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import numbers, select, size
+from onnxbridge.backends.coreml.sizes import numbers, select, size, squeezed, vector
 from onnxbridge.backends.coreml.types import cast, is_float, like
-from onnxbridge.rules import Int, Ints
+from onnxbridge.rules import Ints
 
 
 def _reduced(function, x, axes, keepdims, noop):
@@ -101,10 +101,17 @@ def arg_min(data, *, axis=0, keepdims=1, select_last_index=0):
     return _arg(mb.reduce_argmin, data, axis, keepdims, select_last_index)
 
 
-@rule("TopK", limits="k must be known")
-def top_k(X, K: Int, *, axis=-1, largest=1, sorted=1):
-    values, indices = mb.topk(x=X, k=K, axis=axis, ascending=not largest)
-    return values, indices
+@rule("TopK")
+def top_k(X, K, *, axis=-1, largest=1, sorted=1):
+    """Where only the running model knows how many, all are sorted, and the first of them taken."""
+    if K.val is not None:
+        return tuple(mb.topk(x=X, k=int(np.asarray(K.val).reshape(())), axis=axis, ascending=not largest))
+    indices = mb.argsort(x=X, axis=axis, ascending=not largest)
+    if np.ravel(K.sym_val)[0] != X.shape[axis]:
+        kept = [a != axis % X.rank for a in range(X.rank)]
+        end = vector([np.int32(0) if keep else squeezed(K) if K.rank else K for keep in kept])
+        indices = mb.slice_by_index(x=indices, begin=[0] * X.rank, end=end, begin_mask=kept, end_mask=kept)
+    return mb.gather_along_axis(x=X, indices=indices, axis=axis), indices
 
 
 @rule("CumSum")

@@ -7,7 +7,20 @@ from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.growth import Grown
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.sizes import broadcast, fixed, known, numbers, product, reshaped, select, size, sizes, vector
+from onnxbridge.backends.coreml.sizes import (
+    broadcast,
+    fixed,
+    known,
+    numbers,
+    product,
+    reshaped,
+    select,
+    size,
+    sizes,
+    squeezed,
+    unsqueezed,
+    vector,
+)  # fmt: skip
 from onnxbridge.backends.coreml.types import cast, held, like, narrow
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Ints, Outputs
@@ -69,7 +82,7 @@ def squeeze(data, axes: Ints | None = None):
     if not len(axes):
         return data
     if fixed(data, axes):
-        return mb.squeeze(x=data, axes=list(axes))
+        return squeezed(data) if data.rank == 1 else mb.squeeze(x=data, axes=list(axes))
     gone = [a in {b % data.rank for b in axes} for a in range(data.rank)]  # MIL's own keeps an axis that may be longer than 1
     return mb.slice_by_index(
         x=data, begin=[0] * data.rank, end=[1] * data.rank, begin_mask=[not g for g in gone], end_mask=[not g for g in gone],
@@ -79,7 +92,9 @@ def squeeze(data, axes: Ints | None = None):
 
 @rule("Unsqueeze")
 def unsqueeze(data, axes: Ints):
-    return mb.expand_dims(x=data, axes=list(axes)) if axes else data
+    if not axes:
+        return data
+    return mb.expand_dims(x=data, axes=list(axes)) if data.rank or len(axes) > 1 else unsqueezed(data)
 
 
 @rule("Transpose")

@@ -445,6 +445,7 @@ RECURRENT = {
         _layer("RNN", 1, 5, 1),
         _layer("RNN", 1, 5, 1, activations=["Relu"], direction="reverse"),
         _layer("RNN", 1, 5, 2, direction="bidirectional"),
+        lambda op, t: _layer("RNN", 1, 5, 2, direction="bidirectional", activations=["Relu", "Tanh"])(op, t, states=1),
     ],
     "GRU by expansion": [
         _layer("GRU", 3, 5, 1),

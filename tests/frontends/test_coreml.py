@@ -59,6 +59,18 @@ def test_the_names_of_the_source_come_back(tmp_path):
     assert onnxbridge.verify(tmp_path / "net.mlpackage", tmp_path / "half.mlpackage").passed
 
 
+def test_sizes_that_the_source_ties_to_each_other_stay_so(tmp_path):
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 22]> g (float[N, past] x, float[N, longer] mask) => (float[N, longer] y)
+        <int64[4] pads = {0, 1, 0, 0}> { more = Pad <mode="edge"> (x, pads) y = Mul (more, mask) }""")
+    for value in (model.graph.input[1], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[1].dim_param = "past + 1"
+    onnxbridge.convert(model, "coreml", dynamic=["N=1..4", "past=1..9"], output=tmp_path / "net.mlpackage")
+    back = onnxbridge.convert(tmp_path / "net.mlpackage", "onnx")
+    assert [str(v.shape) for v in back.hub.graph.inputs] == ["[N,past]", "[N,past + 1]"]
+    assert back.report.passed and all(s["mask"][1] == s["x"][1] + 1 for s in back.report.sizes)
+
+
 def test_a_classifier_gives_its_probabilities_and_keeps_its_classes(tmp_path):
     config = ct.ClassifierConfig(["ant", "bee", "cat"])
     path = saved(tmp_path, lambda x: mb.softmax(x=x, name="p"), shape=(1, 3), classifier_config=config)

@@ -104,6 +104,8 @@ class CoreMLModel:
     before: Mapping[Key, Array] = field(default_factory=dict, repr=False, compare=False)
     compress: str = ""
     wide: Mapping[Place, Array] = field(default_factory=dict, repr=False, compare=False)
+    _opened: bool = field(default=False, repr=False, compare=False)
+    """Whether the source is named by who verifies a file, and need not be the one that it was made from."""
     _engine: Any = field(default=None, repr=False, compare=False)
     _engines: dict[bool, Interpreter] = field(default_factory=dict, repr=False, compare=False)
     _told: bool = field(default=False, repr=False, compare=False)
@@ -193,7 +195,7 @@ class CoreMLModel:
 
     def rounded_from(self, singles: Mapping[Place, Array]) -> CoreMLModel:
         """The artifact of a file, with the constants of its source in float32."""
-        return replace(self, wide=singles, _engines={})
+        return replace(self, wide=singles, _engines={}, _opened=True)
 
     def in_float32(self) -> Run | None:
         """What runs a program of half precision without its rounding, None where there is none or not all is known of it.
@@ -205,6 +207,8 @@ class CoreMLModel:
             return None
         engine = Interpreter(self.model)
         widening = engine.widen(self.wide)
+        if self._opened and 2 * len(widening.wrong) >= widening.known:  # it was made from another model
+            return None
         if widening.wrong:
             more = f", and {len(widening.wrong) - 3} more" if len(widening.wrong) > 3 else ""
             raise VerificationError(f"half precision: {'; '.join(widening.wrong[:3])}{more}")

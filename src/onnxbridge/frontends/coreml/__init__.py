@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
+from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.recognise import recognise
 from onnxbridge.plugins import Arrays, Run
@@ -54,7 +55,7 @@ class CoreML:
         said = metadata(source)
         named = names(said, takes, gives, list(program.states))
         declared = {named.inputs[s.name]: s.type.shape for s in program.block.inputs if s.type is not None}
-        model = capture.hub_model(program, takes, gives, _shapes(declared, inputs, dynamic), named)
+        model = capture.hub_model(program, takes, gives, _shapes(declared, inputs, dynamic, named), named)
         model.metadata_props.update(told(said))
         return model
 
@@ -98,7 +99,7 @@ def _split(source: Any) -> tuple[Any, str]:
     return source, ""
 
 
-def _shapes(declared: Mapping[str, Any], inputs: Any, dynamic: Any) -> dict[str, tuple[int | str | None, ...]]:
+def _shapes(declared: Mapping[str, Any], inputs: Any, dynamic: Any, names: Names) -> dict[str, tuple[int | str | None, ...]]:
     """The shapes of the inputs that the user says something of.
 
     Raises:
@@ -120,7 +121,7 @@ def _shapes(declared: Mapping[str, Any], inputs: Any, dynamic: Any) -> dict[str,
             raise UsageError(f"the input {name} has shape {own}, not {tuple(wanted)}")
         labels = named.get(name, {})
         # what the model leaves open stays open: an example's size is one of many
-        open_sizes = [w if isinstance(w, str) else f"{name}_{a}" for a, w in enumerate(wanted)]
+        open_sizes = [w if isinstance(w, str) else names.open_size(name, a, len(own)) for a, w in enumerate(wanted)]
         found[name] = tuple(
             labels.get(a, open_sizes[a] if not isinstance(item, tuple) or not isinstance(wanted[a], int) else wanted[a])
             if n is None else n for a, n in enumerate(own)

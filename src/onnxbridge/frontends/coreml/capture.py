@@ -54,7 +54,7 @@ def hub_model(
         if slot.type is None:
             raise UnsafeFileError(f"the input {slot.name} of the program is no tensor")
         name = names.inputs[slot.name]
-        value = op.input(name, _outer(slot, described[slot.name]), shapes.get(name) or _shape(slot, name))
+        value = op.input(name, _outer(slot, described[slot.name]), shapes.get(name) or _shape(slot, name, names))
         if described[slot.name].allowed:
             value.metadata_props[SIZES] = described[slot.name].allowed
         if described[slot.name].keys:
@@ -64,7 +64,7 @@ def hub_model(
         values[slot.index] = value if value.dtype == own else op.Cast(value, to=own)
     states = {}
     for name, slot in function.states.items():
-        value = op.input(names.states[name][0], _dtype(slot), _shape(slot, name))
+        value = op.input(names.states[name][0], _dtype(slot), _shape(slot, name, names))
         made.append(value)
         values[slot.index] = states[name] = Held(value)
     for name in names.outputs.values():
@@ -161,10 +161,11 @@ def _outer(slot: Slot, feature: Feature) -> ir.DataType:
     return ir.DataType.from_numpy(feature.dtype) if outside and feature.dtype is not None else _dtype(slot)
 
 
-def _shape(slot: Slot, name: str) -> list[int | str | None] | None:
+def _shape(slot: Slot, name: str, names: Names) -> list[int | str | None] | None:
     if slot.type is None or slot.type.shape is None:
         return None
-    return [f"{name}_{axis}" if n is None else n for axis, n in enumerate(slot.type.shape)]
+    rank = len(slot.type.shape)
+    return [names.open_size(name, axis, rank) if n is None else n for axis, n in enumerate(slot.type.shape)]
 
 
 def _declared(slot: Slot | None) -> tuple[str, ir.DataType | None, list[int | str | None] | None]:

@@ -15,11 +15,19 @@ OURS = ("onnxbridge.", "com.github.apple.coremltools.")
 
 @dataclass
 class Names:
-    """Hub names by Core ML's. An output of an input's name, which ONNX does not allow, has another one."""
+    """Hub names by Core ML's. An output of an input's name, which ONNX does not allow, has another one. `sizes` are those of the
+    source's inputs, by the hub's names: what Core ML leaves open has a name there, which may tie it to another."""
 
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
     states: dict[str, tuple[str, str]] = field(default_factory=dict)
+    sizes: dict[str, tuple[int | str | None, ...]] = field(default_factory=dict)
+
+    def open_size(self, name: str, axis: int, rank: int) -> str:
+        """What the size of an input's axis is called that the model leaves open."""
+        known = self.sizes.get(name, ())
+        label = known[axis] if len(known) == rank else None
+        return label if isinstance(label, str) else f"{name}_{axis}"
 
 
 def names(metadata: Mapping[str, str], inputs: list[Feature], outputs: list[Feature], states: list[str]) -> Names:
@@ -28,6 +36,7 @@ def names(metadata: Mapping[str, str], inputs: list[Feature], outputs: list[Feat
     was = {p["coreml"]: p["hub"] for side in ("inputs", "outputs") for p in held.get(side, ())}
     kept = {p["coreml"]: (p["hub"], output) for p, output in held.get("states", ())}
     found = Names({f.name: was.get(f.name, f.name) for f in inputs})
+    found.sizes = {p["hub"]: tuple(p["shape"]) for p in held.get("inputs", ()) if p["hub"] not in held["images"]}
     found.states = {name: kept.get(name, (name, f"{name}_out")) for name in states}
     taken = {*found.inputs.values(), *(first for first, _ in found.states.values())}
     for feature in outputs:

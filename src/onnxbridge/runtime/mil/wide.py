@@ -28,8 +28,9 @@ FEW = 400
 
 @dataclass
 class Widening:
-    """What came of it: constants whose numbers before are not known, and what is wrong with those that are."""
+    """What came of it: how many constants are known as they were before, what is wrong with those, and which are not known."""
 
+    known: int = 0
     unknown: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -92,6 +93,7 @@ def _constant(
     if own is None or own.shape != np.asarray(value).shape:
         found.unknown.append(told)
         return np.asarray(value, np.float32)
+    found.known += 1
     if not (isinstance(item, Slot) and item.index in packed) and not rounded(np.asarray(value), own):
         found.wrong.append(f"{told} is not what it was, rounded to float16")
     return own

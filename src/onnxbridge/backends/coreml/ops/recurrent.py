@@ -74,15 +74,23 @@ def rnn(
     X, W, R, B=None, sequence_lens=None, initial_h=None, *, activation_alpha=None, activation_beta=None,
     activations=("Tanh", "Tanh"), clip=None, direction="forward", hidden_size=None, layout=0,
 ):  # fmt: skip
-    if direction == "bidirectional":
-        raise Unsupported("two directions")
-    kind = activations[0].lower()
-    w, r, b = _weights(W, R, B, sequence_lens, activations[:1], (kind if kind in ("tanh", "relu") else "tanh",), clip)
+    """MIL has no second direction in one layer, so each is a layer of its own."""
+    ways = ("forward", "reverse") if direction == "bidirectional" else (direction,)
+    kinds = [kind.lower() for kind in activations[: len(ways)]]
+    usual = [kind if kind in ("tanh", "relu") else "tanh" for kind in kinds]
+    w, r, b = _weights(W, R, B, sequence_lens, activations[: len(ways)], usual, clip)
     x = mb.transpose(x=X, perm=[1, 0, 2]) if layout else X
-    h = _state(initial_h, x, 1, r.shape[2], layout)
-    sequence, h = mb.rnn(
-        x=x, initial_h=h, weight_ih=w[0], weight_hh=r[0], bias=b[0], direction=direction, output_sequence=True, activation=kind
-    )
-    if direction == "reverse":
-        sequence = mb.reverse(x=sequence, axes=[0])
-    return _laid_out(sequence, (h,), 1, r.shape[2], layout)
+    hidden = r.shape[2]
+    state = _state(initial_h, x, len(ways), hidden, layout)
+    starts = mb.split(x=state, num_splits=2, axis=1) if len(ways) == 2 else [state]
+    found = []
+    for i, (way, start) in enumerate(zip(ways, starts, strict=True)):
+        sequence, last = mb.rnn(
+            x=x, initial_h=start, weight_ih=w[i], weight_hh=r[i], bias=b[i], direction=way, output_sequence=True,
+            activation=kinds[i],
+        )  # fmt: skip
+        found.append((mb.reverse(x=sequence, axes=[0]) if way == "reverse" else sequence, last))
+    sequences, lasts = (list(v) for v in zip(*found, strict=True))
+    sequence = mb.concat(values=sequences, axis=2) if len(ways) == 2 else sequences[0]
+    last = mb.concat(values=lasts, axis=1) if len(ways) == 2 else lasts[0]
+    return _laid_out(sequence, (last,), len(ways), hidden, layout)

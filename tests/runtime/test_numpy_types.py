@@ -68,3 +68,11 @@ def test_every_type_that_is_allowed(case, schema, constraint, names):
 def test_no_axes_to_reduce_keep_the_type(op):
     data = np.array([1, 4, 9], np.int32)
     assert rule[op].lower(data, None, keepdims=0, noop_with_empty_axes=1).dtype == np.int32
+
+
+def test_whole_factors_of_whole_numbers_wrap():
+    text = """<ir_version: 10, opset_import: ["" : 26]> agraph (uint64[1,1] a, uint64[1] c) => (uint64[1,1] y)
+        { y = Gemm<alpha = -1.0, beta = 2.0>(a, a, c) }"""
+    feeds = {"a": np.array([[3]], np.uint64), "c": np.array([2**64 - 1], np.uint64)}
+    (y,) = Executor(onnx.parser.parse_model(text)).run(None, feeds)
+    assert y.dtype == np.uint64 and int(y[0, 0]) == (-9 + 2 * (2**64 - 1)) % 2**64

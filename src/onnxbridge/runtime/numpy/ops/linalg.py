@@ -27,12 +27,17 @@ def matmul(A, B):
 @rule("Gemm")
 @widened
 def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    y = matmul_claimed(A.T if transA else A, B.T if transB else B)
-    if alpha != 1:
-        y = (y * alpha).astype(A.dtype, copy=False)
-    if C is None or beta == 0:
-        return y
-    return y + (C if beta == 1 else (C * beta).astype(A.dtype, copy=False))
+    y = _scaled(matmul_claimed(A.T if transA else A, B.T if transB else B), alpha)
+    return y if C is None or beta == 0 else y + _scaled(C, beta)
+
+
+def _scaled(x, factor):
+    """Whole numbers times a whole factor wrap as their type does; another factor is multiplied with in floating point."""
+    if factor == 1:
+        return x
+    if x.dtype.kind in "iu" and float(factor).is_integer():
+        return x * np.asarray(int(factor)).astype(x.dtype)
+    return (x * factor).astype(x.dtype, copy=False)
 
 
 @rule("Einsum")

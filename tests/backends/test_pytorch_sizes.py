@@ -55,10 +55,19 @@ def largest(op, x):
     return op.TopK(x, op.Min(op.Shape(x, start=1, end=2), np.array([5])), outputs=2)[0]
 
 
+def halved(op, x):
+    """Half of what may be negative: a quotient towards zero."""
+    size = op.size(x, 1)
+    odd = op.Sub(size, op.Add(op.Mul(op.Div(op.Sub(size, np.array(1)), np.array(2)), np.array(2)), np.array(2)))
+    before = op.Div(odd, np.array(2))
+    pads = [op.Unsqueeze(v, [0]) for v in (np.array(0), before, np.array(0), op.Sub(odd, before))]
+    return op.Pad(op.Concat(x, x, axis=1), op.Concat(*pads, axis=0))
+
+
 CUTS = {
     "rows of a table": rows_of_a_table, "first 2": first(2), "first 4": first(4), "last 2": last(2), "last 4": last(4),
     "every third": every(3), "pooled": pooled, "averaged": averaged, "centre": centre, "halves": halves, "padded": padded,
-    "largest": largest,
+    "largest": largest, "halved": halved,
 }  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def read(tensor: Any) -> list[int]:
 
 
 def numbers(tensor: Any) -> list[int]:
-    return [int(v) for v in tensor.reshape(-1).tolist()]
+    return [int(v) if isinstance(v, (bool, float)) else v for v in tensor.reshape(-1).tolist()]
 
 
 @dataclass(frozen=True)

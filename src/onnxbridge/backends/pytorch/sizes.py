@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from onnxbridge.backends.pytorch.recorder import Value, at_run_time, leaf
 
@@ -80,10 +82,31 @@ def _all_numbers(*arrays: Any) -> bool:
     return not any(isinstance(e, Value) for a in arrays for e in a.reshape(-1))
 
 
+@leaf
+def divided(size: Any, by: int) -> Any:
+    """A quotient towards zero, as the standard has it; Python's own of a negative number is one less."""
+    return torch.sym_max(size, 0) // by - torch.sym_max(-size, 0) // by
+
+
+def _is_negative(size: Value) -> bool:
+    """Whether a number computed from sizes may be negative, where all of these have an element at least."""
+    made = size.known
+    if isinstance(made, int):
+        return made < 0
+    expression, env = made.node.expr, made.node.shape_env
+    ranges = {s: env.var_to_range[s] for s in expression.free_symbols}
+    ranges |= {s: r & ValueRanges(1, int_oo) for s, r in ranges.items() if s in env.backed_var_to_val}
+    return bool(bound_sympy(expression, ranges).lower < 0)
+
+
 def _divide(a: Elements, b: Elements) -> Any:
-    if not _all_numbers(b) or not (b > 0).all() or (_all_numbers(a) and not (a >= 0).all()):
+    if not _all_numbers(b) or not (b > 0).all():
         return None
-    return a // b
+
+    def one(x: Any, y: int) -> Any:
+        return divided(x, y) if (_is_negative(x) if isinstance(x, Value) else x < 0) else x // y
+
+    return np.frompyfunc(one, 2, 1)(a, b)
 
 
 def _gather(data: Elements, indices: Elements, *, axis: int = 0) -> Any:

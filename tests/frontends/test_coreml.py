@@ -59,6 +59,16 @@ def test_the_names_of_the_source_come_back(tmp_path):
     assert onnxbridge.verify(tmp_path / "net.mlpackage", tmp_path / "half.mlpackage").passed
 
 
+def test_an_output_that_is_an_input_stays_so(tmp_path):
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 22]>
+        g (float[2, 3] x, int32[2] n) => (float[2, 3] y, float[2, 3] x, int32[2] n) { y = Relu (x) }""")
+    onnxbridge.convert(model, "coreml", output=tmp_path / "net.mlpackage")
+    for target in ("onnx", "pytorch", "tensorflow", "coreml"):
+        back = onnxbridge.convert(tmp_path / "net.mlpackage", target, samples=1)
+        assert [v.name for v in back.hub.graph.outputs] == ["y", "x", "n"] and back.report.passed
+    assert onnxbridge.verify(model, tmp_path / "net.mlpackage", samples=1).passed
+
+
 def test_sizes_that_the_source_ties_to_each_other_stay_so(tmp_path):
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 22]> g (float[N, past] x, float[N, longer] mask) => (float[N, longer] y)

@@ -67,13 +67,18 @@ def hub_model(
         value = op.input(names.states[name][0], _dtype(slot), _shape(slot, name, names))
         made.append(value)
         values[slot.index] = states[name] = Held(value)
+    passed = {v.name: v for v in made}
     for name in names.outputs.values():
-        op.reserve(name)
+        if name not in passed:
+            op.reserve(name)
     lower(list(_calls(function.block, values, slots, inner=False)), rule, values, target)
     results = resolve([Ref(s.index) for s in function.block.outputs], values)
     by_name = {s.name: r for s, r in zip(function.block.outputs, results, strict=True)}
     given = []
     for position, feature in enumerate(outputs):
+        if names.outputs[feature.name] in passed:
+            given.append(passed[names.outputs[feature.name]])
+            continue
         result = by_name[feature.name] if feature.name in by_name else results[position]
         if result is None:  # the name of a class, which follows from the probabilities
             if len(outputs) == 1:

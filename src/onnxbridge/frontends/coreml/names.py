@@ -15,8 +15,8 @@ OURS = ("onnxbridge.", "com.github.apple.coremltools.")
 
 @dataclass
 class Names:
-    """Hub names by Core ML's. An output of an input's name, which ONNX does not allow, has another one. `sizes` are those of the
-    source's inputs, by the hub's names: what Core ML leaves open has a name there, which may tie it to another."""
+    """Hub names by Core ML's. An output of an input's name has another one, unless it was that input in the source. `sizes` are
+    those of the source's inputs, by the hub's names: what Core ML leaves open has a name there, which may tie it to another."""
 
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -41,7 +41,8 @@ def names(metadata: Mapping[str, str], inputs: list[Feature], outputs: list[Feat
     taken = {*found.inputs.values(), *(first for first, _ in found.states.values())}
     for feature in outputs:
         name = was.get(feature.name, feature.name)
-        found.outputs[feature.name] = f"{name}_out" if name in taken else name
+        same = feature.name in was and name in found.inputs.values()
+        found.outputs[feature.name] = f"{name}_out" if name in taken and not same else name
     return found
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from onnxbridge import api
 from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify import Side
 from onnxbridge.sides import Runnable, paired, started
+
+NAMES = {"int32": "int32", "int64": "int64", "float16": "float16", "float32": "float"}
 
 
 def test_names_that_differ_in_forbidden_characters_are_paired():
@@ -25,6 +28,29 @@ def test_names_that_count_are_paired_by_their_numbers():
     reference = Runnable(Side("a", lambda feeds: {}), ("input",), ("Identity", "Identity_1", "Identity_2"), None)
     found = paired(reference, candidate).run({"input": np.zeros(1)})
     assert [int(found[n][0]) for n in reference.outputs] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("given", "taken", "numbers"), [
+    ("int64", "int32", [1, -7]), ("int32", "int64", [3]), ("float32", "float16", [0.1, 2.5]), ("float16", "float32", [0.1]),
+])  # fmt: skip
+def test_inputs_come_in_the_types_that_the_candidate_takes(given, taken, numbers):
+    def model(dtype):
+        return onnx.parser.parse_model(
+            f'<ir_version: 10, opset_import: ["" : 18]> g ({dtype}[n] x) => (float16[n] y) {{ y = Cast<to = 10>(x) }}'
+        )
+
+    report = api.verify(model(NAMES[given]), model(NAMES[taken]), inputs={"x": np.array(numbers, given)})
+    assert report.passed, report
+
+
+def test_numbers_that_the_candidates_type_does_not_hold_are_not_wrapped():
+    def model(dtype):
+        return onnx.parser.parse_model(
+            f'<ir_version: 10, opset_import: ["" : 18]> g ({dtype}[n] x) => (float[n] y) {{ y = Cast<to = 1>(x) }}'
+        )
+
+    with pytest.raises(VerificationError, match=r"tensor\(int64\)"):
+        api.verify(model("int64"), model("int32"), inputs={"x": np.array([2**40])})
 
 
 def test_a_model_that_the_framework_does_not_take_fails_the_verification():

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import ml_dtypes
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import plugins
@@ -105,7 +107,7 @@ def completed(side: Side, hub: ir.Model | None) -> Side:
 def paired(reference: Runnable, candidate: Runnable) -> Side:
     """The candidate's side, taking and giving the reference's names: the same names where both have them, else those that
     differ only in characters that a framework does not take, else by the numbers with which both sides count theirs, else by
-    position.
+    position. Inputs are given in the types that the candidate takes.
 
     Raises:
         UsageError: if the two have different numbers of inputs or outputs.
@@ -113,15 +115,27 @@ def paired(reference: Runnable, candidate: Runnable) -> Side:
     inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
     outputs = _pairs(candidate.outputs, reference.outputs, "outputs")
     side = candidate.side if candidate.against is None or reference.hub is None else candidate.against(reference.hub)
+    taken = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
 
     def named(side: Side) -> Side:
         def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-            results = side.run({inputs[k]: v for k, v in feeds.items()})
+            results = side.run({inputs[k]: _as_taken(v, taken.get(inputs[k])) for k, v in feeds.items()})
             return {outputs[k]: v for k, v in results.items()}
 
         return replace(side, run=run, finer=side.finer and named(side.finer))
 
     return named(side)
+
+
+def _as_taken(value: Any, dtype: ir.DataType | None) -> Any:
+    """Numbers in the type that a model takes: whole ones where it holds them, as int32 for int64, floats rounded to it."""
+    if not isinstance(value, np.ndarray) or dtype is None or value.dtype == (wanted := dtype.numpy()):
+        return value
+    floats = [np.issubdtype(t, np.floating) or t == ml_dtypes.bfloat16 for t in (value.dtype, wanted)]
+    whole = [t.kind in "iu" for t in (value.dtype, wanted)]
+    with np.errstate(all="ignore"):
+        cast = value.astype(wanted) if all(floats) or all(whole) else value
+    return cast if all(floats) or np.array_equal(cast, value) else value
 
 
 def _pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:

@@ -32,7 +32,8 @@ KINDS = {
     "torchscript": ("a TorchScript archive", _PYTORCH),
     "pytorch-pickle": (
         "a pickle (torch.save), which runs code when it is opened",
-        "load it where you trust it and save the model with torch.export.save, then convert the .pt2 file",
+        "give a state dict together with the function that builds its module (MODULE:FACTORY FILE); "
+        "load a whole module where you trust it and save it with torch.export.save, then convert the .pt2 file",
     ),
     "keras": ("a Keras model", "give it to the TensorFlow frontend (--from tensorflow)"),
     "savedmodel": ("a TensorFlow SavedModel", "give it to the TensorFlow frontend (--from tensorflow)"),
@@ -74,12 +75,17 @@ def recognise(path: str | os.PathLike[str]) -> str:
     return kind
 
 
-def wrong_kind(path: str | os.PathLike[str], kind: str, wanted: str = "an ONNX model") -> OnnxbridgeError:
-    """The error for a file of a kind that is not wanted: pickles and unknown bytes are unsafe, the rest is a mistake."""
-    what, way_out = KINDS[kind]
+def wrong_kind(
+    path: str | os.PathLike[str], kind: str, wanted: str = "an ONNX model", way_out: str | None = None
+) -> OnnxbridgeError:
+    """The error for a file of a kind that is not wanted: pickles and unknown bytes are unsafe, the rest is a mistake.
+
+    `way_out` is what to do where that hangs on what was wanted.
+    """
+    what, usual = KINDS[kind]
     make = UnsafeFileError if kind in ("pytorch-pickle", "unknown") else UsageError
     instead = "" if kind == "unknown" else f", not {wanted}"
-    return make(f"{named(path)}: is {what}{instead}; {way_out}.")
+    return make(f"{named(path)}: is {what}{instead}; {way_out or usual}.")
 
 
 def is_text(head: bytes) -> str:

@@ -218,7 +218,8 @@ def _state(path: Any) -> Mapping[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise wrong_kind(path, kind, "a state dict that loads without running code") from error
+        way_out = "load it where you trust it and save its state_dict()" if kind == "pytorch-pickle" else None
+        raise wrong_kind(path, kind, "a state dict that loads without running code", way_out) from error
     if not isinstance(state, Mapping) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise UsageError(f"{quoted(os.fspath(path))} is not a state dict: it must map names to tensors")
     return state

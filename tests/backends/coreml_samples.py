@@ -404,6 +404,14 @@ QUANT = {
             t(i(3, 4, low=0, high=255, dtype=np.uint8)), t(i(4, 5, low=0, high=255, dtype=np.uint8)), np.uint8(12), np.uint8(7)
         )
     ],
+    "MatMulInteger of constant weights": [
+        lambda op, t: op.MatMulInteger(
+            t(i(3, 40, low=0, high=255, dtype=np.uint8)), i(40, 60, low=-127, high=127, dtype=np.int8), np.uint8(12)
+        ),
+        lambda op, t: op.MatMulInteger(  # longer sums than float32 holds, with zero points of their own
+            t(np.full((1, 2, 700), 255, np.uint8)), np.full((700, 5), 255, np.uint8), np.uint8(0), np.arange(5).astype(np.uint8)
+        ),
+    ],
     "QLinearMatMul": [
         lambda op, t: op.QLinearMatMul(
             t(i(3, 4, low=0, high=255, dtype=np.uint8)), np.float32(0.3), np.uint8(12),
@@ -411,6 +419,19 @@ QUANT = {
         )
     ],
     "ConvInteger": [lambda op, t: op.ConvInteger(t(Q["x"]), t(i(4, 3, 3, 3, low=0, high=255, dtype=np.uint8)), np.uint8(3))],
+    "ConvInteger of constant weights": [
+        lambda op, t: op.ConvInteger(
+            t(np.full((1, 300, 4, 4), 255, np.uint8)), np.full((8, 300, 3, 3), 127, np.int8), pads=[1, 1, 1, 1]
+        ),
+        lambda op, t: op.ConvInteger(
+            t(i(1, 16, 9, 9, low=0, high=255, dtype=np.uint8)), i(16, 16, 3, 3, low=-127, high=127, dtype=np.int8), np.uint8(7),
+            dilations=[2, 2],
+        ),
+        lambda op, t: op.ConvInteger(
+            t(i(1, 4, 5, 5, low=0, high=255, dtype=np.uint8)), i(4, 2, 3, 3, low=0, high=255, dtype=np.uint8), np.uint8(7),
+            np.uint8(3), group=2,
+        ),
+    ],
     "QLinearConv": [
         lambda op, t: op.QLinearConv(
             t(Q["x"]), np.float32(0.3), np.uint8(9), t(Q["w"]), np.float32([0.2, 0.1, 0.3, 0.2]), np.int8([0, 0, 0, 0]),

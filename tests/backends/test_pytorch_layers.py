@@ -184,6 +184,24 @@ def test_a_torch_modules_own_parameter_stays_one():
     assert made.W.shape == (3, 5) and isinstance(made.W, nn.Parameter)
 
 
+def test_weights_that_torch_onnx_computed_are_layers_at_the_modules_place():
+    """Its exporter keeps a bias under its name, a transposed weight under none, and tells the modules around an operator."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "val_3"], ["a"], name="node_linear"),
+        helper.make_node("Add", ["a", "blocks.0.q.bias"], ["c"]),
+        helper.make_node("Mul", ["c", "val_1"], ["d"]), helper.make_node("MatMul", ["d", "val_4"], ["y"], name="node_linear_1"),
+    ]  # fmt: skip
+    weights = {"val_3": numbers(4, 3), "blocks.0.q.bias": numbers(3), "val_1": 0.5, "val_4": numbers(3, 2)}
+    model = graph(nodes, weights, {"x": ["N", 4]}, "pytorch")
+    for node, scopes in ((nodes[0], "['', 'blocks.0', 'blocks.0.q', 'linear']"), (nodes[3], "['', 'out', 'linear_1']")):
+        place = next(n for n in model.graph.node if n.name == node.name)
+        place.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
+    made = onnxbridge.convert(model, "pytorch").model
+    assert repr(made.blocks.get_submodule("0").q) == repr(nn.Linear(4, 3))
+    assert repr(made.out) == repr(nn.Linear(3, 2, bias=False))
+    assert set(dict(made.named_parameters())) == {"blocks.0.q.weight", "blocks.0.q.bias", "out.weight"}
+
+
 def test_a_weight_of_two_layers_stays_one():
     nodes = [helper.make_node("MatMul", ["x", "W"], ["a"]), helper.make_node("MatMul", ["a", "W"], ["y"])]
     made = onnxbridge.convert(graph(nodes, {"W": numbers(3, 3)}, {"x": [2, 3]}), "pytorch").model

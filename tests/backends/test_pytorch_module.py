@@ -347,6 +347,19 @@ def test_a_program_that_takes_no_zeros_is_saved(tmp_path):
     assert loaded(*(g.int() for g in given)).tolist() == module(*(g.int() for g in given)).tolist() == [3, -3, 3]
 
 
+def test_a_program_that_is_only_for_short_inputs_is_made_of_longer_ones(tmp_path):
+    """Of short inputs there is one window, which is all that a program made of them takes."""
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", "T"])
+    padded = op.Pad(x, [0, 8, 0, 8], mode="wrap")
+    starts = op.Range(np.array(0), op.Sub(op.size(padded, 1), np.array(15)), np.array(8))
+    places = op.Add(op.Unsqueeze(starts, [1]), np.arange(16).reshape(1, 16))
+    module, loaded = saved(op.model([x], [op.output(op.Gather(padded, places, axis=1), "y")]), tmp_path)
+    for count, steps in ((2, 40), (3, 128)):
+        given = torch.randn(count, steps)
+        assert torch.equal(loaded(given), module(given))
+
+
 def test_a_range_of_floats_is_saved(tmp_path):
     op = Builder()
     ends = [op.input(name, ir.DataType.FLOAT, []) for name in ("start", "limit", "delta")]

@@ -196,6 +196,17 @@ def test_what_functions_have_by_default_is_left_out(tmp_path):
     assert not re.search(r"dilation|ceil_mode|return_indices", text)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_layers_of_other_types(dtype, tmp_path):
+    parts = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.PReLU(4), torch.nn.Flatten(), torch.nn.Linear(16, 2)]
+    given = (torch.randn(2, 3, 4, 4, dtype=dtype),)
+    net = torch.nn.Sequential(*parts).to(dtype).eval()
+    made = onnxbridge.convert(net, "pytorch", inputs=given, verify=False, fold_batch_norm=False, emit="source").model
+    loaded, text = imported(made, tmp_path)
+    assert torch.equal(loaded(*given), made(*given)) and f"nn.Conv2d(3, 4, 3, dtype={dtype})" in text
+    assert {v.dtype for v in loaded.state_dict().values()} <= {dtype, torch.int64}
+
+
 def test_functions_of_several_signatures_run(tmp_path):
     """What goes without a name in one signature has to have one in another: torch.mean's axes and its dtype."""
     op = Builder()

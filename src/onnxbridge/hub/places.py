@@ -7,12 +7,15 @@ source framework's own name of the operator.
 from __future__ import annotations
 
 import os
+import re
 
 import onnx_ir as ir
 
 from onnxbridge.errors import Source
 
 SOURCE, SCOPE, NODE = "onnxbridge.source", "onnxbridge.scope", "onnxbridge.node"
+_EXPORTED = "pkg.torch.onnx.name_scopes"
+"""Where torch.onnx keeps the paths of the modules around an operator, the outermost first, and then the operator's name."""
 
 
 def write(node: ir.Node, where: Source) -> None:
@@ -26,10 +29,12 @@ def write(node: ir.Node, where: Source) -> None:
 
 
 def read(node: ir.Node) -> Source:
-    """The place that the node carries; nodes of a plain ONNX file have only their name."""
+    """The place that the node carries; nodes of a plain ONNX file have only their name, and what torch.onnx tells of modules."""
     file, _, line = node.metadata_props.get(SOURCE, "").rpartition(":")
     name = node.metadata_props.get(NODE) or node.name or next((o.name for o in node.outputs if o.name), "")
-    return Source(file, int(line) if line.isdigit() else 0, node.metadata_props.get(SCOPE, ""), name or "")
+    around = re.findall(r"'([^']*)'", node.metadata_props.get(_EXPORTED, ""))[:-1]
+    scope = node.metadata_props.get(SCOPE) or (around[-1] if around else "")
+    return Source(file, int(line) if line.isdigit() else 0, scope, name or "")
 
 
 def relative(path: str) -> str:

@@ -55,6 +55,7 @@ _TRIES = 2
 
 What the model asks of its sizes is decided by those that are tried. A size of which it asks whether it is just that one gives a
 program for that one alone, which is no dynamic size and is refused; any other size gives the program for all but that one.
+Likewise a program that does not take the next larger sizes that the module takes gives way to the one that is made of these.
 """
 
 
@@ -65,26 +66,45 @@ def exported(artifact: Any) -> Any:
         ConversionError: if torch.export cannot take the module.
     """
     refused: list[Exception] = []
-    branches = any(isinstance(m, torch.fx.GraphModule) for m in artifact.children())
+    made: list[tuple[Any, int]] = []
     for examples, dynamic, batch in _working(artifact):
-        if branches:
-            torch._dynamo.reset()  # which otherwise traces them at the sizes that it has seen in other programs
+        if made and (made[-1][1] != batch or _takes(made[-1][0], examples)):
+            break
         try:
-            with quiet(), whole_layers(), torch.no_grad():
-                program = torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)
+            program = _program(artifact, examples, dynamic)
         except Exception as e:
             refused.append(e)
-            if len(refused) == _TRIES:
-                break
         else:
             if not _same(artifact, program, examples):
                 raise _refused("the program that torch.export makes of the model computes something else than it")
-            if batch == 1 and any(dims and not isinstance(dims[0], int) for _, dims in artifact.input_types):
-                artifact.notes = ("the program takes a batch of 1 only, as the model computes at no other",)
-            return program
+            made.append((program, batch))
+        if len(refused) == _TRIES or len(made) == _TRIES:
+            break
+    if made:
+        program, batch = made[-1]
+        if batch == 1 and any(dims and not isinstance(dims[0], int) for _, dims in artifact.input_types):
+            artifact.notes = ("the program takes a batch of 1 only, as the model computes at no other",)
+        return program
     if not refused:
         raise _refused("the model runs neither on zeros nor on ones, at any of the sizes that were tried")
     raise _refused(_reason(artifact, refused[0]), _place(artifact, refused[0])) from refused[0]
+
+
+def _program(artifact: Any, examples: tuple[Any, ...], dynamic: tuple[Any, ...]) -> Any:
+    if any(isinstance(m, torch.fx.GraphModule) for m in artifact.children()):
+        torch._dynamo.reset()  # which otherwise traces branches at the sizes that it has seen in other programs
+    with quiet(), whole_layers(), torch.no_grad():
+        return torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)
+
+
+def _takes(program: Any, examples: tuple[Any, ...]) -> bool:
+    """Whether a program takes inputs of these sizes."""
+    try:
+        with quiet(), torch.no_grad():
+            program.module()(*examples)
+    except Exception:
+        return False
+    return True
 
 
 def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:

@@ -191,10 +191,12 @@ class Layers:
         tied = place(node) if shared and not layer.turned and node.meta["where"].scope else ""
         if tied and self.weights.is_free(tied, ()):
             return tied  # another layer of the source on the same parameter
+        fixed = {name: path for name, path in named.items() if path and self.weights.keeps(path)}
         for name, path in named.items():
             scope = _scope(path, name)
             stays = not layer.turned and all(p == f"{scope}.{n}" for n, p in named.items())
-            if scope and (stays or not (shared or self.weights.kept)) and self.weights.is_free(scope, own):
+            moves = not shared and layer.turned not in fixed and all(p == f"{scope}.{n}" for n, p in fixed.items())
+            if scope and (stays or moves) and self.weights.is_free(scope, own):
                 return scope
         if shared or any(map(self.weights.keeps, own)):
             return None

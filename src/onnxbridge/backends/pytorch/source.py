@@ -153,7 +153,7 @@ class _Writer:
             if any(path.startswith(f"{d}.") for d in done) or isinstance(module, fx.GraphModule) and path:
                 continue
             if path in layers:
-                yield self._assign(path, _constructor(*layers[path]))
+                yield self._assign(path, _constructor(*layers[path], _dtype(module)))
                 done.append(path)
             elif path:
                 yield self._assign(path, f"nn.Module{'List' if path in self.lists else 'Dict' if path in self.dicts else ''}()")
@@ -254,7 +254,13 @@ def _literal(tensor: torch.Tensor) -> str | None:
     return f"torch.tensor({tensor.tolist()!r}, dtype={tensor.dtype})"
 
 
-def _constructor(kind: type[nn.Module], arguments: dict[str, Any]) -> str:
+def _dtype(layer: nn.Module) -> torch.dtype | None:
+    """The type of a layer's weights, where it is another than layers have by themselves."""
+    found = {p.dtype for p in layer.parameters()} - {torch.float32}
+    return found.pop() if len(found) == 1 else None
+
+
+def _constructor(kind: type[nn.Module], arguments: dict[str, Any], dtype: torch.dtype | None) -> str:
     """A layer's constructor call; what is as by default is left out."""
     defaults = {"bias": True, "bidirectional": False, "batch_first": False, "num_layers": 1, "nonlinearity": "tanh"}
     for name, p in inspect.signature(kind).parameters.items():
@@ -262,4 +268,5 @@ def _constructor(kind: type[nn.Module], arguments: dict[str, Any]) -> str:
             defaults[name] = p.default
     parts = [repr(v) for k, v in arguments.items() if k not in defaults]
     parts += [f"{k}={v!r}" for k, v in arguments.items() if k in defaults and defaults[k] != v]
+    parts += [f"dtype={dtype}"] if dtype else []
     return f"nn.{kind.__name__}({', '.join(parts)})"

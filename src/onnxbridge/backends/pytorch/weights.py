@@ -26,6 +26,10 @@ _VIEWED = (".reshape", ".transpose")
 """What the frontends call a weight of which the model takes a view."""
 _MADE = re.compile(r"constant(_\d+)?(\..*)?")
 """Names of constants that the builder made, not the user."""
+_COMPUTED = re.compile(r"val_\d+")
+"""What torch.onnx calls constants, and what it computed from parameters, which it does not keep."""
+_PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
+"""Operators that such a parameter is for; everything else of that name is a constant."""
 
 
 def is_trained(value: ir.Value) -> bool:
@@ -36,6 +40,8 @@ def is_trained(value: ir.Value) -> bool:
         return True
     if is_made(value.name or ""):
         return False
+    if _COMPUTED.fullmatch(value.name or ""):
+        return value.shape is not None and len(value.shape) > 1 and any(node.op_type in _PRODUCTS for node, _ in value.uses())
     return any(i not in _SETTINGS.get(node.op_type, ()) for node, i in value.uses())
 
 
@@ -111,7 +117,8 @@ class Weights:
 
     def keeps(self, path: str) -> bool:
         """Whether a weight's name is the source's own, and what users load a `state_dict` by."""
-        return self.kept and path == self._names.get(path) and not path.endswith(_VIEWED)
+        own = path == self._names.get(path) and not path.endswith(_VIEWED) and not _COMPUTED.fullmatch(path)
+        return self.kept and own
 
     def is_free(self, path: str, own: Sequence[str]) -> bool:
         """Whether a layer can be at `path`: nothing is there but the weights `own`."""

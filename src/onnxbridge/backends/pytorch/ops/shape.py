@@ -144,20 +144,26 @@ def broadcast_to(data, shape):
     return data.expand(torch.broadcast_shapes(data.shape, shape))
 
 
-def _grows_to(data, wanted):
-    """Whether a value certainly has, in every dimension, the size that is wanted or one element."""
-    wanted = [w.known if isinstance(w, sizes.Value) else w for w in wanted]
-    if not data.is_known or not all(isinstance(w, (int, torch.SymInt)) for w in wanted) or data.ndim > len(wanted):
-        return False
-    pairs = zip(data.known.shape, wanted[len(wanted) - data.ndim :], strict=True)
-    return all(statically_known_true(n == 1) or statically_known_true(n == w) for n, w in pairs)
+def _grown(data, wanted):
+    """The sizes for `Tensor.expand`, -1 for those that stay, where it is certain which of two sizes is the larger one."""
+    known = [w.known if isinstance(w, sizes.Value) else w for w in wanted]
+    if not data.is_known or not all(isinstance(w, (int, torch.SymInt)) for w in known) or data.ndim > len(wanted):
+        return None
+    first = len(wanted) - data.ndim
+    grown = wanted[:first]
+    for size, to, size_to in zip(data.known.shape, wanted[first:], known[first:], strict=True):
+        stays = statically_known_true(size_to == 1) or statically_known_true(size == size_to)
+        if not stays and not statically_known_true(size == 1):
+            return None
+        grown.append(-1 if stays else to)
+    return grown
 
 
 @rule("Expand")
 def expand(input, shape):
     wanted = sizes.elements(shape)
-    if wanted is not None and _grows_to(input, wanted.tolist()):
-        return input.expand(wanted.tolist())
+    if wanted is not None and (grown := _grown(input, wanted.tolist())) is not None:
+        return input.expand(grown)
     return broadcast_to(input, shape if wanted is None else wanted.tolist())
 
 
@@ -279,6 +285,7 @@ def counted(start, limit, delta, dtype, device=None):
         return (start + torch.arange(count, dtype=torch.float64, device=device) * delta).to(dtype)
     if not torch.jit.is_tracing():  # where sizes are tensors, and their numbers those of one input
         start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
+        limit = torch.sym_max(limit, start) if delta > 0 else torch.sym_min(limit, start)
     return torch.arange(start, limit, delta, dtype=dtype, device=device)
 
 
@@ -289,11 +296,7 @@ def range_(start, limit, delta):
         given = [v if k is None else k.reshape(-1)[0] for k, v in zip(known, (start, limit, delta), strict=True)]
         return counted(*((start, limit, delta) if start.dtype.is_floating_point else given), start.dtype)
     begin, end, step = (k.reshape(-1)[0] for k in known)
-    if isinstance(step, int) and step > 0 and isinstance(begin, int) and begin == 0 and step == 1 and not isinstance(end, int):
-        return counted(begin, end, step, start.dtype)
-    if all(isinstance(v, int) for v in (begin, end, step)):
-        return counted(begin, end if (end - begin) * step > 0 else begin, step, start.dtype)
-    return counted(start, limit, delta, start.dtype)
+    return counted(*((begin, end, step) if isinstance(step, int) else (start, limit, delta)), start.dtype)
 
 
 @leaf

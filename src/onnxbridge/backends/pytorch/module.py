@@ -216,11 +216,12 @@ def build(model: ir.Model) -> Network:
     weights.prune(_used(recorder.graph))
     root.graph = recorder.graph
     root.meta["layers"] = weights.layers
-    root.input_names = tuple(v.name for v in inputs)
-    root.output_names = tuple(v.name for v in graph.outputs)
+    root.input_names = tuple(v.name or "" for v in inputs)
+    root.output_names = tuple(v.name or "" for v in graph.outputs)
     root.output_types = tuple(v.dtype for v in graph.outputs)
     root.input_types = tuple((v.dtype, None if v.shape is None else tuple(_dims(v))) for v in inputs)
-    return root.eval()
+    root.eval()
+    return root
 
 
 def _used(graph: fx.Graph) -> set[str]:

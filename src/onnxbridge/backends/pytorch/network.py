@@ -21,7 +21,7 @@ _BY_GRAPH = ("_graph", "_code", "_lineno_map", "_prologue_start")
 """What a module holds that follows from its graph."""
 
 
-class Network(fx.GraphModule):
+class Network(fx.GraphModule):  # type: ignore[misc]
     """A network, or a body inside one.
 
     Attributes:

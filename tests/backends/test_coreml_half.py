@@ -133,3 +133,16 @@ def test_what_rounding_to_half_precision_makes_of_a_number():
     assert not rounded((own * np.float32(1.01)).astype(np.float16), own)
     lifted = np.array([2.0**-14], np.float16)  # coremltools lifts small epsilons, among few
     assert rounded(lifted, np.array([1e-5], np.float32)) and not rounded(np.repeat(lifted, 500), np.full(500, 1e-5, np.float32))
+
+
+@pytest.mark.parametrize("target", ["iOS16", "iOS18"])
+def test_weights_that_the_source_has_in_few_bits_are_known(target):
+    x, y = helper.make_tensor_value_info("x", 1, [3, 64]), helper.make_tensor_value_info("y", 1, [3, 40])
+    nodes = [
+        helper.make_node("DequantizeLinear", ["bytes", "scale"], ["w"], axis=1), helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Tanh", ["m"], ["y"]),
+    ]
+    net = model(nodes, [x], [y], {"scale": rng.random(40) / 500})
+    net.graph.initializer.append(numpy_helper.from_array(rng.integers(-127, 127, (64, 40)).astype(np.int8), "bytes"))
+    made = onnxbridge.convert(net, "coreml", compute_precision="fp16", minimum_deployment_target=target, samples=1)
+    assert Interpreter(made.artifact.model).packed and any(n.startswith("computed in float32") for n in made.report.notes)

@@ -16,7 +16,7 @@ from onnxbridge.runtime.mil.ops import rule as rules
 from onnxbridge.runtime.mil.program import BLOCKS, Block, Operation, Slot, classes
 from onnxbridge.runtime.mil.reader import read
 from onnxbridge.runtime.mil.state import State
-from onnxbridge.runtime.mil.wide import Key, Widening, singles, widen
+from onnxbridge.runtime.mil.wide import Key, Widening, packed_wide, singles, widen
 
 DIRECTION = "Core ML to NumPy"
 
@@ -106,7 +106,12 @@ class Interpreter:
 
     def widen(self, before: Mapping[Key, Any]) -> Widening:
         """Compute in float32 from now on what is declared float16, with the constants as they were before they were rounded."""
-        found = widen(self._function.block, self._constants, before, self.packed)
+        found = Widening()
+        for op in self.packed.values():
+            wide = packed_wide(op, self._constants, before, found)
+            if wide is not None:
+                self._apply(self._step(wide, ()), self._constants)
+        widen(self._function.block, self._constants, before, self.packed, found)
         self._plan(self._function.block)
         return found
 

@@ -35,15 +35,40 @@ class Widening:
     wrong: list[str] = field(default_factory=list)
 
 
-def widen(block: Block, constants: dict[int, Any], before: Mapping[Key, Array], packed: Collection[int] = ()) -> Widening:
+def widen(
+    block: Block, constants: dict[int, Any], before: Mapping[Key, Array], packed: Collection[int], found: Widening
+) -> None:
     """Change a program's block, and those inside it. `packed` are the constants that were compressed after the rounding, which
     are not compared with what they were."""
-    found = Widening()
     _block(block, constants, before, packed, found)
     for slot, value in constants.items():
         if _is_half(value):
             constants[slot] = value.astype(np.float32)
-    return found
+
+
+def packed_wide(op: Operation, constants: Mapping[int, Any], before: Mapping[Key, Array], found: Widening) -> Operation | None:
+    """The operator that a compressed weight is stored in, with the numbers that it had before they were rounded. None where these
+    are not known: then the weight was compressed after the rounding, or there was none."""
+    inputs = {name: [_held(v, constants) for v in items] for name, items in op.inputs.items()}
+    halves = [(name, i) for name, items in inputs.items() for i, v in enumerate(items) if _is_half(v)]
+    own = {place: before.get((op.name.partition(SUFFIX)[0], *place)) for place in halves}
+    if not halves or any(o is None or o.shape != np.shape(inputs[name][i]) for (name, i), o in own.items()):
+        return None
+    for (name, i), value in own.items():
+        assert value is not None
+        _compared(np.asarray(inputs[name][i]), value, f"the {name} of {op.name}", found)
+        inputs[name][i] = value
+    return replace(op, inputs=inputs, outputs=_slots(op.outputs))
+
+
+def _held(item: Any, constants: Mapping[int, Any]) -> Any:
+    return constants.get(item.index) if isinstance(item, Slot) else item
+
+
+def _compared(value: Array, own: Array, told: str, found: Widening) -> None:
+    found.known += 1
+    if not rounded(value, own):
+        found.wrong.append(f"{told} is not what it was, rounded to float16")
 
 
 def singles(block: Block, constants: Mapping[int, Any]) -> dict[Key, Array]:
@@ -52,7 +77,7 @@ def singles(block: Block, constants: Mapping[int, Any]) -> dict[Key, Array]:
     for op in block.operations:
         for name, items in op.inputs.items():
             for place, item in enumerate(items):
-                value = constants.get(item.index) if isinstance(item, Slot) else item
+                value = _held(item, constants)
                 if isinstance(value, np.ndarray | np.generic) and value.dtype == np.float32:
                     found[op.name, name, place] = np.asarray(value)
         for inner in op.blocks:
@@ -83,7 +108,7 @@ def _constant(
     op: Operation, name: str, place: int, item: Any, constants: Mapping[int, Any], before: Mapping[Key, Array],
     packed: Collection[int], found: Widening,
 ) -> Any:  # fmt: skip
-    value = constants.get(item.index) if isinstance(item, Slot) else item
+    value = _held(item, constants)
     if name == "dtype" and value is not None and str(value) == "fp16":
         return "fp32"
     if not _is_half(value):
@@ -93,9 +118,8 @@ def _constant(
     if own is None or own.shape != np.asarray(value).shape:
         found.unknown.append(told)
         return np.asarray(value, np.float32)
-    found.known += 1
-    if not (isinstance(item, Slot) and item.index in packed) and not rounded(np.asarray(value), own):
-        found.wrong.append(f"{told} is not what it was, rounded to float16")
+    if not (isinstance(item, Slot) and item.index in packed):
+        _compared(np.asarray(value), own, told, found)
     return own
 
 

@@ -1,5 +1,7 @@
 """Quantization in arithmetic, and products of quantized tensors."""
 
+from itertools import pairwise
+
 import numpy as np
 import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
@@ -69,6 +71,8 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
     return cast(mb.mul(x=cast(y, types.fp32), y=cast(scale, types.fp32)), kind)
 
 
+EXACT = 1 << 24
+"""Up to here float32 holds every whole number."""
 WEIGHTS = 2048
 """Elements; fewer are as well kept as floats, which every operator takes as its constants."""
 FEW_BITS = {
@@ -84,10 +88,14 @@ def _stored(x, scale, zero, axis, block_size):
         return None
     data, scales = np.asarray(x.val).astype(kind), np.asarray(scale.val)
     zeros = np.zeros(scales.shape, kind) if zero is None else np.asarray(zero.val).astype(kind)
-    axis %= x.rank
+    return _stored_as(data, scales, zeros, axis % x.rank, block_size)
+
+
+def _stored_as(data, scales, zeros, axis, block_size=0):
+    kind = data.dtype
     if curr_opset_version() >= AvailableTarget.iOS18:
         if scales.ndim < 2:
-            shape = [1] * x.rank
+            shape = [1] * data.ndim
             shape[axis] = scales.size
             scales, zeros = scales.reshape(shape), zeros.reshape(shape)
         if any(n % m for n, m in zip(data.shape, scales.shape, strict=True)):
@@ -122,9 +130,57 @@ def _by_row(v):
     return mb.expand_dims(x=v, axes=[-1]) if v is not None and v.rank == 1 and v.shape[0] > 1 else v
 
 
+def _exact_parts(weights):
+    """Where to cut the products of a sum, weights (products, sums), so that float32 holds the sums of each part exactly, whatever
+    differences of bytes are multiplied with them."""
+    sizes = np.abs(weights).astype(np.int64) * 255
+    ends, count = [0], len(weights)
+    while ends[-1] < count:
+        sums = np.cumsum(sizes[ends[-1] :], axis=0).max(axis=1)
+        ends.append(ends[-1] + int(np.searchsorted(sums, EXACT)))
+        if ends[-1] == ends[-2]:
+            raise Unsupported("a sum that float32 does not hold exactly")
+    return list(pairwise(ends))
+
+
+def _difference(w, zero):
+    """Constant weights less their zero points, None for others."""
+    if w.val is None or (zero is not None and zero.val is None) or declared(w) not in FEW_BITS:
+        return None
+    return np.asarray(w.val).astype(np.int32) - (0 if zero is None else np.asarray(zero.val).astype(np.int32))
+
+
+def _whole(weights, in_bytes=True):
+    """Whole numbers as what float32 products take: in their bytes where the system has an operator for it."""
+    if not in_bytes or weights.size < WEIGHTS or curr_opset_version() < AvailableTarget.iOS16 or np.abs(weights).max() > 127:
+        return mb.const(val=weights.astype(np.float32))
+    return _stored_as(weights.astype(np.int8), np.ones(1, np.float32), np.zeros(1, np.int8), 0)
+
+
+def _summed(x, axis, length, parts, product):
+    """The product with each part of an axis of `x`, added as whole numbers."""
+    total = None
+    for start, end in parts:
+        part = x
+        if end - start < length:
+            begin, stop = ([n if a == axis % x.rank else 0 for a in range(x.rank)] for n in (start, end))
+            whole = [a != axis % x.rank for a in range(x.rank)]
+            part = mb.slice_by_index(x=x, begin=begin, end=stop, begin_mask=whole, end_mask=whole)
+        found = mb.cast(x=product(part, slice(start, end)), dtype="int32")
+        total = found if total is None else mb.add(x=total, y=found)
+    return total
+
+
 def _integer_product(a, a_zero, b, b_zero):
-    """In float32, which is exact as long as the sum stays below 2^24: 258 products of 8-bit numbers at their largest."""
+    """In float32 as far as that is exact: sums of 258 products of bytes at their largest, or of as many as the weights allow,
+    which are added as whole numbers."""
     depth = a.shape[-1]
+    weights = _difference(b, b_zero) if b.rank == 2 and declared(a) in FEW_BITS else None
+    if weights is not None:
+        x = _centred(a, _by_row(a_zero))
+        return _summed(
+            x, -1, len(weights), _exact_parts(weights), lambda part, at: mb.matmul(x=part, y=_whole(weights[at]))
+        )  # fmt: skip
     x, y = mb.sub(x=a, y=_by_row(a_zero)) if a_zero is not None else a, mb.sub(x=b, y=b_zero) if b_zero is not None else b
     if isinstance(depth, (int, np.integer)) and depth * 255 * 255 < 1 << 24:
         return mb.cast(x=mb.matmul(x=cast(x, types.fp32), y=cast(y, types.fp32)), dtype="int32")
@@ -153,22 +209,32 @@ def _per_output(v, w):
     return mb.reshape(x=v, shape=[-1] + [1] * (w.rank - 1)) if v is not None and v.rank == 1 else v
 
 
-@rule("ConvInteger", limits="sums of up to 258 products, the most that float32 holds exactly")
+@rule("ConvInteger", limits="sums of up to 258 products where the weights are computed or in groups")
 def conv_integer(
     x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
     strides=None,
 ):  # fmt: skip
-    if np.prod(numbers(w)[1:], dtype=np.int64) * 255 * 255 >= 1 << 24:
-        raise Unsupported("a sum that float32 does not hold exactly")
-    weight = mb.sub(x=w, y=_per_output(w_zero_point, w)) if w_zero_point is not None else w
-    y = conv(
-        _centred(x, x_zero_point), cast(weight, types.fp32), auto_pad=auto_pad, dilations=dilations, group=group,
-        kernel_shape=kernel_shape, pads=pads, strides=strides,
-    )  # fmt: skip
-    return mb.cast(x=y, dtype="int32")
+    def product(part, weights):
+        weight = _whole(weights, max(dilations or (1,)) == 1) if isinstance(weights, np.ndarray) else weights
+        return conv(
+            part, weight, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+            strides=strides,
+        )  # fmt: skip
+
+    centred, zero = _centred(x, x_zero_point), None if w_zero_point is None else _per_output(w_zero_point, w)
+    weights = _difference(w, zero)
+    if weights is None:
+        if np.prod(numbers(w)[1:], dtype=np.int64) * 255 * 255 >= EXACT:
+            raise Unsupported("a sum that float32 does not hold exactly")
+        return mb.cast(x=product(centred, cast(w if zero is None else mb.sub(x=w, y=zero), types.fp32)), dtype="int32")
+    each = np.abs(weights).reshape(*weights.shape[:2], -1).sum(-1).T  # (channels, outputs)
+    if group > 1:
+        _exact_parts(each.sum(0, keepdims=True))
+        return mb.cast(x=product(centred, weights), dtype="int32")
+    return _summed(centred, 1, len(each), _exact_parts(each), lambda part, at: product(part, weights[:, at]))
 
 
-@rule("QLinearConv", limits="sums of up to 258 products, the most that float32 holds exactly")
+@rule("QLinearConv", limits="sums of up to 258 products where the weights are computed or in groups")
 def qlinear_conv(
     x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *, auto_pad="NOTSET", dilations=None,
     group=1, kernel_shape=None, pads=None, strides=None,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pytorch_judge import agrees
 from test_pytorch_complex import check
+from torch import nn
 from torch.nn import functional as F
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -57,3 +59,12 @@ def test_matrices():
         torch.linalg.pinv(a[:, :2]), torch.matrix_exp(a), torch.linalg.solve_triangular(a, b, upper=True),
         torch.linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True),
     ), A, B, rtol=1e-4)  # fmt: skip
+
+
+class Phase(nn.Module):
+    def forward(self, x):
+        return torch.fft.rfft(x).angle(), torch.stft(x, 6, 3, center=False, return_complex=True).angle(), torch.fft.fft(x).imag[..., 0]
+
+
+def test_the_phase_of_what_is_real_is_0_or_pi():
+    agrees(Phase(), (torch.randn(4, 12, generator=torch.Generator().manual_seed(0)),))

@@ -1,4 +1,5 @@
-"""Factorisations of symmetric matrices that are not positive: the pivots are LAPACK's, and what is solved with them is right."""
+"""Factorisations of symmetric matrices that are not positive: the pivots are LAPACK's, and what is solved with them is right.
+And singular values of matrices that may be wide or tall."""
 
 from __future__ import annotations
 
@@ -50,3 +51,20 @@ def test_any_size():
 def test_nothing_to_factorise():
     """The first block of 0 is told, as LAPACK does."""
     agrees(Factor(), (torch.zeros(2, 3, 3),))
+
+
+class Singular(nn.Module):
+    def forward(self, a):
+        u, s, v = torch.linalg.svd(a, full_matrices=False)
+        full, _, right = torch.linalg.svd(a)
+        k = s.shape[-1]
+        again = (full[..., :k] * s[..., None, :]) @ right[..., :k, :]
+        return torch.linalg.svdvals(a), (u * s[..., None, :]) @ v, again, torch.linalg.pinv(a, atol=0.01)
+
+
+@pytest.mark.parametrize("axes", [{1: "n"}, {0: "m", 1: "n"}])
+def test_singular_values_of_matrices_of_any_sizes(axes):
+    shapes = [(4, 6), *((4 if 0 not in axes else m, 6 if 1 not in axes else n) for m, n in ((9, 6), (4, 3), (2, 7), (8, 8)))]
+    draw = torch.Generator().manual_seed(0)
+    first, *others = [(torch.randn(*shape, generator=draw),) for shape in shapes]
+    agrees(Singular(), first, {"a": axes}, others, rtol=ROUNDING)

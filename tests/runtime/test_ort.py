@@ -151,6 +151,19 @@ def test_the_fusion_that_is_wrong_is_off():
     assert y[0, 0].tolist() == [[0, 0, 0], [0, -1, 0], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("kind", ["proto", "ir"])
+def test_products_of_doubles_are_of_doubles(kind):
+    """Another takes the 1/3 that a product is scaled by for a float32."""
+    value = helper.make_tensor_value_info
+    third = numpy_helper.from_array(np.array(3.0), "three")
+    nodes = [helper.make_node("Div", ["x", "three"], ["h"]), helper.make_node("MatMul", ["h", "h"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value("x", 11, [2, 2])], [value("y", 11, [2, 2])], [third])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    y = ort.run(ort.session(proto if kind == "proto" else ir.serde.deserialize_model(proto), "cpu"), {"x": x})["y"]
+    np.testing.assert_allclose(y, (x / 3) @ (x / 3), 1e-14)
+
+
 def test_a_model_whose_results_hang_on_threads_is_run_by_one():
     """ONNX Runtime shares the rows of a batch among its threads, and each quantizes its own."""
     rng = np.random.default_rng(0)

@@ -28,6 +28,8 @@ _AUTO = ("cuda", "rocm", "directml", "cpu")
 # This fusion folds a zero Pad into a MaxPool, which pads with -inf: wrong values (onnxruntime 1.31).
 # Another takes Dropout away from between two nodes also where its training_mode is true.
 _WRONG = ["Pad_Fusion", "EliminateDropout"]
+# And one keeps the factor of a product in float32, also between matrices of float64.
+_WRONG_IN_DOUBLE = ["MatMulScaleFusion"]
 # Their rows are shared among the threads, and each thread quantizes its own.
 _BY_THREAD = frozenset({"DynamicQuantizeLSTM"})
 
@@ -87,10 +89,11 @@ def session(
     if threads is not None:
         options.intra_op_num_threads = threads
     chosen = providers(device)
+    wrong = _WRONG + (_WRONG_IN_DOUBLE if _in_double(model) else [])
     own = [{k: str(v) for k, v in (provider_options or {}).items()}, {}][: len(chosen)]
 
     def start(message: bytes) -> Session:
-        started = Session(message, options, providers=chosen, provider_options=own, disabled_optimizers=_WRONG)
+        started = Session(message, options, providers=chosen, provider_options=own, disabled_optimizers=wrong)
         if device != "auto" and chosen[0] not in started.get_providers():  # it goes on with the CPU and says nothing
             raise UsageError(
                 f"{chosen[0]} does not start on this machine, so {device!r} is not there; its libraries and its driver must fit "
@@ -155,6 +158,16 @@ def _ends(model: ir.Model | onnx.ModelProto) -> list[ir.DataType]:
         return [v.dtype for v in (*model.graph.inputs, *model.graph.outputs) if v.dtype is not None]
     types = [v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)]
     return [ir.DataType(t) for t in types if t]
+
+
+def _in_double(model: Any) -> bool:
+    """Whether a model takes or holds numbers of float64; of bytes, which are given on as they are, that is not asked."""
+    if isinstance(model, onnx.ModelProto):
+        return any(t.data_type == onnx.TensorProto.DOUBLE for t in model.graph.initializer) or ir.DataType.DOUBLE in _ends(model)
+    if isinstance(model, ir.Model):
+        held = [v.dtype for v in model.graph.initializers.values()]
+        return ir.DataType.DOUBLE in (*held, *_ends(model))
+    return False
 
 
 _Missing = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented

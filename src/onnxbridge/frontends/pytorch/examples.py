@@ -122,7 +122,7 @@ def _doubt(signature: inspect.Signature, inputs: Any) -> str:
 
 
 def _apart(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The inputs with a copy of each tensor that was given before or is the module's: torch.export would take two such for one."""
+    """The inputs with a copy of each tensor that was given before or is the module's: torch.export takes the two for one."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
 

@@ -225,6 +225,10 @@ def linalg_eigh(op, A, UPLO="L", compute_v=True):
 def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
     wide = _wide(op, A)
     values, left, right = matrices.singular(op, _flipped(op, A, wide))
+    if not all(isinstance(d, int) for d in A.shape[-2:]):  # it may be wider than it was taken to be: zeros come last
+        least = op.dims([op.Min(op.size(A, -2), op.size(A, -1))])
+        values, left = (op.Slice(x, [0], least, [-1]) for x in (values, left))
+        right = right if full_matrices else op.Slice(right, [0], least, [-1])
     if not compute_uv:
         nothing = op.constant(np.zeros(0, A.dtype.numpy()))
         return nothing, values, nothing
@@ -266,17 +270,15 @@ def linalg_pinv(op, self, *, atol=None, rtol=None, hermitian=False):
 def _tolerance(op, a, sizes, atol, rtol):
     """Below what a singular value counts as zero, upright beside them."""
     largest = op.ReduceMax(sizes, [-1], keepdims=1)
+    m, n = op.size(a, -2), op.size(a, -1)
+    longest = op.Cast(op.Max(m, n), to=a.dtype) if isinstance(m, ir.Value) or isinstance(n, ir.Value) else float(max(m, n))
+    own = op.Mul(largest, op.Mul(op.constant(np.finfo(a.dtype.numpy()).eps), longest))
     if rtol is None and atol is None:
-        m, n = op.size(a, -2), op.size(a, -1)
-        longest = op.Cast(op.Max(m, n), to=a.dtype) if isinstance(m, ir.Value) or isinstance(n, ir.Value) else float(max(m, n))
-        rtol = op.Mul(op.constant(np.finfo(a.dtype.numpy()).eps), longest)
-        return op.Mul(largest, rtol)
+        return own
     parts = [] if atol is None else [_beside(op, atol, a)]
     if rtol is not None:
         parts.append(op.Mul(largest, _beside(op, rtol, a)))
     else:  # PyTorch's own relative tolerance goes where an absolute one above 0 is given
-        m, n = a.shape[-2:]
-        own = op.Mul(largest, float(np.finfo(a.dtype.numpy()).eps) * max(m, n))
         parts.append(op.Where(op.Greater(parts[0], 0.0), 0.0, own))
     return op.Max(*parts)
 

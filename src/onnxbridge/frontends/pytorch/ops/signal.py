@@ -78,8 +78,19 @@ def fft_r2c(op, self, dim, normalization, onesided):
     last = axes[-1]
     transform = lambda x: op.DFT(x, None, np.int64(last), onesided=int(onesided))  # noqa: E731
     pair = _exactly(op, op.Unsqueeze(self, [-1]), self.shape[last], transform)
-    y = _transformed(op, pairs.split(op, pair), axes[:-1], forward=True) if axes[:-1] else pairs.split(op, pair)
+    y = _with_real_ends(op, pairs.split(op, pair), self.shape[last], last, onesided)
+    y = _transformed(op, y, axes[:-1], forward=True) if axes[:-1] else y
     return _normal(op, y, count, normalization)
+
+
+def _with_real_ends(op, y, size, axis, onesided):
+    """A real signal's transform with what is real in it exactly so, the mean and the fastest wave: of an imaginary part that is
+    only rounding, the sign would decide between the angles pi and -pi."""
+    if not isinstance(size, int):
+        return y
+    real = np.zeros(size // 2 + 1 if onesided else size, bool)
+    real[[0, size // 2] if size % 2 == 0 else [0]] = True
+    return Complex(y.real, op.Where(real.reshape(-1, *[1] * (len(y.imag.shape) - 1 - axis)), 0.0, y.imag))
 
 
 @rule("complex::_fft_c2r")

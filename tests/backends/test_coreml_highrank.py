@@ -83,7 +83,16 @@ def permuted(op, x):
 SHAPES = {upsampled: [(2, 3, 4, 4)], elementwise: [(2, 3, 8, 8), (3, 4, 1, 4, 1)], permuted: [(2, 8, 24)]}
 
 
-@pytest.mark.parametrize("write", [reduced, elementwise, upsampled, picked, multiplied, permuted])
+def placed(op, x):
+    """What folding writes: blocks added where they overlap, at places of several axes; and read from there again."""
+    v = op.Transpose(view(op, x), perm=[2, 3, 4, 5, 0, 1])  # 4, 2, 4, 2 places of 2 x 3
+    rows, columns = np.arange(4)[:, None] + np.arange(2), np.arange(4)[:, None] + np.arange(2)
+    places = np.stack(np.broadcast_arrays(rows[:, :, None, None], columns[None, None]), -1)
+    added = op.ScatterND(np.zeros((5, 5, 2, 3), np.float32), places, v, reduction="add")
+    return added, op.ReduceMax(op.GatherND(added, places), [0, 1, 4], keepdims=0)
+
+
+@pytest.mark.parametrize("write", [reduced, elementwise, upsampled, picked, multiplied, permuted, placed])
 def test_more_than_five_axes_on_the_way(write):
     compared(model(write, *SHAPES.get(write, [BACK])), *SHAPES.get(write, [BACK]))
 

@@ -276,6 +276,20 @@ def _along(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Va
     return op.call(call.op, *map(three, operands), axis=1)  # type: ignore[no-any-return]
 
 
+@_rule("GatherND", "ScatterND")
+def _at_places(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+    """The axes that places are counted along are one, and those of what lies at a place."""
+    data, places = operands[:2]
+    depth = places.sizes[-1]
+    if call.attrs.get("batch_dims", 0) or not 0 < depth < MOST:
+        raise _Cannot
+    count, there = _product(places.sizes[:-1]), _product(data.sizes[depth:])
+    flat = [_shaped(op, data.value, [*data.sizes[:depth], there]), _shaped(op, places.value, [count, depth])]
+    if call.op == "ScatterND":
+        flat.append(_shaped(op, operands[2].value, [count, there]))
+    return op.call(call.op, *flat, **call.attrs)  # type: ignore[no-any-return]
+
+
 @_rule("Slice")
 def _slice(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Each axis that is cut stays one."""

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 import onnxbridge
+from onnxbridge.backends.pytorch import source
 
 
 class Image(nn.Module):
@@ -142,6 +143,41 @@ def test_it_is_compiled(trip):
     with torch.no_grad():
         for ours, theirs in zip(flat(compiled(*inputs)), flat(back(*inputs)), strict=True):
             torch.testing.assert_close(ours, theirs)
+
+
+class Branches(nn.Module):
+    """Lists that are called in their order, with what is not there when a model is used, and one that is not."""
+
+    def __init__(self):
+        super().__init__()
+        within = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.Dropout(0.1), nn.Hardsigmoid(), nn.AvgPool2d(3, 1, 1))
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), within)
+        self.heads = nn.ModuleList(nn.Conv2d(4, 4, 1) for _ in range(3))
+        self.twice = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = self.heads[0](x) + self.heads[1](x) * self.heads[2](x)
+        return self.twice(self.twice(x.mean((2, 3))))
+
+
+def test_lists_that_are_called_in_their_order_are_sequences(tmp_path):
+    torch.manual_seed(0)
+    module, x = Branches().eval(), torch.randn(2, 3, 12, 12)
+    onnxbridge.convert(module, inputs=(x,), dynamic={"x": {0: "N"}}, verify=False, output=tmp_path / "net.onnx")
+    conversion = onnxbridge.convert(tmp_path / "net.onnx", "pytorch", emit="source")
+    back, kinds = conversion.model, (nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d, nn.Hardsigmoid)
+    assert type(back.stem) is type(back.stem[4]) is nn.Sequential and type(back.stem[1]) is nn.Identity
+    assert [type(m) for m in back.stem.modules() if isinstance(m, kinds)] == [
+        nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.Conv2d, nn.Hardsigmoid, nn.AvgPool2d
+    ]  # fmt: skip
+    assert repr(back.stem[4][3]) == repr(module.stem[4][3])
+    assert {type(back.heads), type(back.twice)} == {nn.Module}
+    assert [str(n.target) for n in back.graph.nodes if n.op == "call_module"][0] == "stem"
+    text, _ = source.written(back)
+    assert "self.stem = nn.Sequential(\n            nn.Conv2d(3, 4, 3),\n            nn.Identity(),\n" in text
+    torch.testing.assert_close(source.loaded(back)(x), module(x))
+    assert set(source.loaded(back).state_dict()) == set(back.state_dict())
 
 
 def test_tied_weights_are_one_parameter(tmp_path):

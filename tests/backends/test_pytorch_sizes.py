@@ -90,6 +90,15 @@ def test_a_cut_is_as_long_as_the_input_lets_it(cut):
             np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6, err_msg=f"{name} at {length}")
 
 
+def test_what_is_expanded_may_be_the_larger_one():
+    """Sizes without a name need not be the same."""
+    op = Builder()
+    x, y = op.input("x", ir.DataType.FLOAT, [None, 3]), op.input("y", ir.DataType.FLOAT, [None, 1])
+    module = backend.from_hub(op.model([x, y], [op.output(op.Expand(x, op.Shape(y)), "z")]))
+    for rows, others in ((1, 4), (4, 1), (4, 4)):
+        assert module(torch.ones(rows, 3), torch.ones(others, 1)).shape == (4, 3)
+
+
 def test_one_of_two_is_not_two():
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N"])

@@ -153,6 +153,33 @@ def prelu(node: fx.Node, input: Any, weight: Any) -> Layer | None:
     return Layer(nn.PReLU, {"num_parameters": shape(weight)[0]}, (input,), {"weight": weight})
 
 
+def _pool(kind: type[nn.Module], *names: str, **fixed: Any) -> Finder:
+    """A pool, whose arguments have these names; those that are `fixed` have no other value."""
+
+    def find(node: fx.Node, input: Any, *args: Any, **kwargs: Any) -> Layer | None:
+        given = {**dict(zip((*names, *fixed), args, strict=False)), **kwargs}
+        plain = all(given.pop(name, value) == value for name, value in fixed.items())
+        if not plain or not _numbers(*given.values()):
+            return None
+        made = {name: _one(value) for name, value in given.items()}
+        if made.get("stride") == made["kernel_size"]:
+            del made["stride"]  # what a pool has by itself
+        return Layer(kind, made, (input,))
+
+    return find
+
+
+_WINDOWS = ("kernel_size", "stride", "padding")
+for _target, _find in {
+    nn.functional.max_pool2d: _pool(nn.MaxPool2d, *_WINDOWS, "dilation", ceil_mode=False, return_indices=False),
+    nn.functional.max_pool3d: _pool(nn.MaxPool3d, *_WINDOWS, "dilation", ceil_mode=False, return_indices=False),
+    nn.functional.avg_pool1d: _pool(nn.AvgPool1d, *_WINDOWS, "ceil_mode", "count_include_pad"),
+    nn.functional.avg_pool2d: _pool(nn.AvgPool2d, *_WINDOWS, "ceil_mode", "count_include_pad"),
+    nn.functional.avg_pool3d: _pool(nn.AvgPool3d, *_WINDOWS, "ceil_mode", "count_include_pad"),
+}.items():
+    finder(_target)(_find)
+
+
 def _activation(kind: type[nn.Module], *names: str, **fixed: Any) -> Finder:
     def find(node: fx.Node, input: Any, *args: Any, **kwargs: Any) -> Layer | None:
         given = {**fixed, **dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k in names}}
@@ -167,7 +194,8 @@ def _activation(kind: type[nn.Module], *names: str, **fixed: Any) -> Finder:
 for _target, _find in {
     torch.relu: _activation(nn.ReLU), torch.sigmoid: _activation(nn.Sigmoid), torch.tanh: _activation(nn.Tanh),
     nn.functional.silu: _activation(nn.SiLU), nn.functional.mish: _activation(nn.Mish),
-    nn.functional.hardswish: _activation(nn.Hardswish), nn.functional.softsign: _activation(nn.Softsign),
+    nn.functional.hardswish: _activation(nn.Hardswish), nn.functional.hardsigmoid: _activation(nn.Hardsigmoid),
+    nn.functional.softsign: _activation(nn.Softsign),
     torch._C._nn.gelu: _activation(nn.GELU, "approximate"), nn.functional.elu: _activation(nn.ELU, "alpha"),
     nn.functional.leaky_relu: _activation(nn.LeakyReLU, "negative_slope"), nn.functional.celu: _activation(nn.CELU, "alpha"),
     torch.softmax: _activation(nn.Softmax, "dim"), torch.log_softmax: _activation(nn.LogSoftmax, "dim"),

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from onnxbridge.backends.pytorch import dtypes, finders, sizes  # noqa: F401 (registers the finders)
+from onnxbridge.backends.pytorch import dtypes, finders, sequential, sizes  # noqa: F401 (registers the finders)
 from onnxbridge.backends.pytorch.layers import Layers
 from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.ops import rule
@@ -214,6 +214,7 @@ def build(model: ir.Model) -> Network:
     weights.prune(_used(recorder.graph))  # what only told sizes takes no layer's name
     Layers(root, recorder.graph, weights).find()
     weights.prune(_used(recorder.graph))
+    sequential.join(root, recorder.graph, weights)
     root.graph = recorder.graph
     root.meta["layers"] = weights.layers
     root.input_names = tuple(v.name or "" for v in inputs)

@@ -20,7 +20,7 @@ import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode, disable_fake_tensor_cache
-from torch.fx.experimental.symbolic_shapes import DimDynamic
+from torch.fx.experimental.symbolic_shapes import DimDynamic, statically_known_true
 
 from onnxbridge.backends.pytorch.comparisons import Sizes
 from onnxbridge.backends.pytorch.network import Network
@@ -227,6 +227,14 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
             sizes.append(d)
         with self.mode:
             return torch.empty(sizes, dtype=dtype)
+
+    def same_size(self, a: Any, b: Any) -> bool:
+        """Whether two sizes are the same for certain, which those without a name are only where they are numbers."""
+        unnamed = self._sizes.get("")
+        found = [s.node.expr.free_symbols for s in (a, b) if isinstance(s, torch.SymInt)]
+        if unnamed is not None and any(unnamed.node.expr in symbols for symbols in found):
+            return False
+        return bool(statically_known_true(a == b))
 
     def pinned(self) -> list[str]:
         """The names of dynamic dimensions that the recorded calls only work with at one size."""

@@ -45,6 +45,8 @@ def load(weights=None):
     return model.eval()
 '''
 
+_LISTS = (nn.Module, nn.Sequential)
+Layers = dict[str, tuple[type[nn.Module], dict[str, Any]]]
 _DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.uint16: "U16", torch.uint32: "U32",
@@ -114,7 +116,7 @@ class _Writer:
         self.stored: dict[str, torch.Tensor] = {}
         numbered = {
             path: set(m._modules) for path, m in artifact.named_modules()
-            if path and type(m) is nn.Module and m._modules and not _tensors(m) and all(map(_is_place, m._modules))
+            if path and type(m) in _LISTS and m._modules and all(map(_is_place, m._modules)) and not _tensors(m)
         }  # fmt: skip
         self.lists = {path for path, places in numbered.items() if places == set(map(str, range(len(places))))}
         self.dicts = set(numbered) - self.lists
@@ -146,15 +148,21 @@ class _Writer:
     # what the module holds
 
     def _init(self) -> Iterator[str]:
-        layers: dict[str, tuple[type[nn.Module], dict[str, Any]]] = self.artifact.meta["layers"]
+        layers: Layers = self.artifact.meta["layers"]
         seen: dict[int, str] = {}
         done: list[str] = []
+        whole: list[str] = []
         for path, module in self._modules("", self.artifact):
             if any(path.startswith(f"{d}.") for d in done) or isinstance(module, fx.GraphModule) and path:
                 continue
+            inside = any(path.startswith(f"{w}.") for w in whole)
             if path in layers:
-                yield self._assign(path, _constructor(*layers[path], _dtype(module)))
                 done.append(path)
+            if type(module) is nn.Sequential:
+                whole.append(path)
+            if path in layers or type(module) is nn.Sequential:
+                if not inside:
+                    yield from self._assign(path, "\n".join(self._made(path, module, layers))).split("\n")
             elif path:
                 yield self._assign(path, f"nn.Module{'List' if path in self.lists else 'Dict' if path in self.dicts else ''}()")
             for name, tensor in _tensors(module).items():
@@ -175,6 +183,13 @@ class _Writer:
         within = [(name, child) for name, child in module._modules.items() if child is not None]
         for name, child in sorted(within, key=lambda m: int(m[0])) if path in self.lists else within:
             yield from self._modules(f"{path}.{name}" if path else name, child)
+
+    def _made(self, path: str, module: nn.Module, layers: Layers) -> list[str]:
+        """The lines of what makes a layer, or layers that are called one behind the other."""
+        if path in layers:
+            return [_constructor(*layers[path], _dtype(module))]
+        within = [self._made(f"{path}.{name}", child, layers) for name, child in module.named_children()]
+        return ["nn.Sequential(", *(f"    {line}" for made in within for line in (*made[:-1], f"{made[-1]},")), ")"]
 
     def _holder(self, full: str, module: nn.Module, name: str, tensor: torch.Tensor, literal: str | None) -> str:
         value = literal or f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"

@@ -152,7 +152,7 @@ def _grown(data, wanted):
     first = len(wanted) - data.ndim
     grown = wanted[:first]
     for size, to, size_to in zip(data.known.shape, wanted[first:], known[first:], strict=True):
-        stays = statically_known_true(size_to == 1) or statically_known_true(size == size_to)
+        stays = statically_known_true(size_to == 1) or data.tracer.same_size(size, size_to)
         if not stays and not statically_known_true(size == 1):
             return None
         grown.append(-1 if stays else to)

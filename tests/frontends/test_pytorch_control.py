@@ -6,6 +6,7 @@ import pytest
 import torch
 from pytorch_judge import agrees
 from torch import nn
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 
@@ -63,6 +64,30 @@ class Scans(nn.Module):
 def test_scan():
     given = (torch.randn(3, 6), torch.randn(3))
     model = agrees(Scans(), given, {"x": {1: "time"}}, [(torch.randn(3, 9), torch.randn(3))])
+    assert [n.op_type for n in model.graph].count("Scan") == 1
+
+
+class Recurs(nn.Module):
+    """A linear recurrence, as a scan of pairs."""
+
+    def forward(self, x):
+        def joined(a, b):
+            return a[0] * b[0], b[0] * a[1] + b[1]
+
+        return associative_scan(joined, (x.sigmoid(), x), dim=1, combine_mode="generic")[1]
+
+
+class Largest(nn.Module):
+    """The largest so far, from the end on."""
+
+    def forward(self, x):
+        return associative_scan(torch.maximum, x, dim=1, combine_mode="generic", reverse=True)
+
+
+@pytest.mark.parametrize("module", [Recurs, Largest])
+@pytest.mark.parametrize(("axis", "others"), [(1, [(3, 9), (3, 2)]), (0, [(4, 6)])])
+def test_associative_scan(module, axis, others):
+    model = agrees(module(), (torch.randn(3, 6),), {"x": {axis: "n"}}, [(torch.randn(shape),) for shape in others])
     assert [n.op_type for n in model.graph].count("Scan") == 1
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import aliasing, containers, naming, norms, script, script_quantized, writes
+from onnxbridge.frontends.pytorch.associative import in_turn
 from onnxbridge.frontends.pytorch.choices import choices
 from onnxbridge.frontends.pytorch.detection import one_way, symbolic_lengths
 from onnxbridge.frontends.pytorch.examples import Example, example, named_sizes
@@ -249,7 +250,7 @@ def _export(module: Any, given: Example) -> Any:
             while layers.get_dynamic_layer_stack_depth() > before:  # a trace that failed inside vmap or grad leaves them open
                 layers.pop_dynamic_layer_stack()
 
-    with quiet(), evaluating(module), whole_layers(), packed_sequences(), one_way(), torch.no_grad():
+    with quiet(), evaluating(module), whole_layers(), packed_sequences(), one_way(), in_turn(), torch.no_grad():
         try:
             return trace(strict=False)
         except Exception as error:

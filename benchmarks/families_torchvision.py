@@ -101,25 +101,32 @@ def _detector(name: str) -> tuple[nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     options = {} if "320" in name or "300" in name else {"min_size": 128, "max_size": 160}
     # few results: the best scores of random weights lie apart from each other, so that rounding does not change their order
-    options["box_detections_per_img" if "rcnn" in name else "detections_per_img"] = 8
+    options["box_detections_per_img" if "rcnn" in name else "detections_per_img"] = 6
     net = Detector(make(weights=None, weights_backbone=None, num_classes=5, **options), torch.rand(3, 120, 160))
     hooks = _spread(net)
-    calibrated(net.net.eval(), [torch.randn(3, 120, 160) + net.grain for _ in range(2)])  # as a verification draws them
+    images = [torch.randn(3, 120, 160), torch.randn(3, 120, 160), 2 * torch.randn(3, 120, 160)]  # as a verification draws them
+    calibrated(net.net.eval(), [image + net.grain for image in images])
     assert not hooks, "every layer was called"
     return net.eval(), {"image": torch.randn(3, 120, 160)}
 
 
 def _spread(net: nn.Module) -> dict[nn.Module, Any]:
-    """Make heads find something: when a layer is next called, its weights are scaled until its results have a deviation of 1.
+    """Make heads find something: when a layer is next called, it is scaled until each channel has a mean of 0 and a deviation of 1.
 
-    As they are made, all scores are about the same, and below every threshold.
+    As they are made, all scores are about the same, and below every threshold, or one class has all of the best.
     """
 
     def scaled(layer: Any, _: Any, result: torch.Tensor, by: float = 1.0) -> torch.Tensor:
-        factor = by / float(result.std())
-        layer.weight.data *= factor
+        channel = 1 if result.ndim == 4 else result.ndim - 1
+        mean = result.movedim(channel, -1).flatten(0, -2).mean(0)
+        factor = by / result.movedim(channel, -1).flatten(0, -2).std(0).clamp(min=1e-3)
+        over = [-1 if axis == (1 if isinstance(layer, nn.ConvTranspose2d) else 0) else 1 for axis in range(layer.weight.ndim)]
+        layer.weight.data *= factor.view(over)
+        if layer.bias is not None:
+            layer.bias.data = (layer.bias.data - mean) * factor
         hooks.pop(layer).remove()
-        return result * factor
+        along = [-1 if axis == channel else 1 for axis in range(result.ndim)]
+        return (result - (mean.view(along) if layer.bias is not None else 0)) * factor.view(along)
 
     hooks: dict[nn.Module, Any] = {}
     for path, layer in net.named_modules():

@@ -111,7 +111,7 @@ def _detector(name: str) -> tuple[nn.Module, dict[str, Any]]:
 
 
 def _spread(net: nn.Module) -> dict[nn.Module, Any]:
-    """Make heads find something: when a layer is next called, it is scaled until each channel has a mean of 0 and a deviation of 1.
+    """Make heads find something: when a layer is next called, it is scaled until each channel has mean 0 and deviation 1.
 
     As they are made, all scores are about the same, and below every threshold, or one class has all of the best.
     """

@@ -17,7 +17,7 @@ from onnxbridge import plugins, settings
 from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
 from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
-from onnxbridge.sides import completed, made_side, paired, runnable, started
+from onnxbridge.sides import completed, made_side, paired, runnable, settled, started
 
 Progress = Callable[[str], None]
 
@@ -289,8 +289,8 @@ def verify(
     if hub is None:
         raise UsageError("neither model can be read into the hub, which tells the inputs to draw; put the source model first")
     return verify_sides(
-        hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed, bounds=bounds, rtol=rtol, atol=atol,
-        progress=progress,
+        hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed,
+        bounds=settled(first, second) | bounds, rtol=rtol, atol=atol, progress=progress,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,13 +25,15 @@ _OPENED_BY = {"mlpackage": "coreml", "mlmodel": "coreml"}
 @dataclass(frozen=True)
 class Runnable:
     """A model that can be run here: its side, its names, and its hub model where a frontend reads it. `against` prepares the
-    side anew where its maker can tell more of it beside the hub model of its source."""
+    side anew where its maker can tell more of it beside the hub model of its source. `shapes` are those of its inputs, None for a
+    size that is open."""
 
     side: Side
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     hub: ir.Model | None
     against: Callable[[ir.Model], Side] | None = None
+    shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
 
 
 def runnable(
@@ -53,11 +55,13 @@ def runnable(
 
             against = getattr(backend, "against", None)
             anew = None if against is None else (lambda hub: made_side(backend, against(artifact, hub), device))
-            return Runnable(made_side(backend, artifact, device), *names, _hub(source, load), anew)
+            shapes = {p.hub: [d if isinstance(d, int) else None for d in p.shape] for p in artifact.inputs}
+            return Runnable(made_side(backend, artifact, device), *names, _hub(source, load), anew, shapes)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
-    return Runnable(completed(started(reader.title, lambda: reader.runner(source, device)), hub), *names, hub)
+    shapes = {str(v.name): [d if isinstance(d, int) else None for d in v.shape] for v in hub.graph.inputs if v.shape is not None}
+    return Runnable(completed(started(reader.title, lambda: reader.runner(source, device)), hub), *names, hub, shapes=shapes)
 
 
 def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.Model | None:
@@ -125,6 +129,18 @@ def paired(reference: Runnable, candidate: Runnable) -> Side:
         return replace(side, run=run, finer=side.finer and named(side.finer))
 
     return named(side)
+
+
+def settled(reference: Runnable, candidate: Runnable) -> dict[str, tuple[int, int]]:
+    """Bounds of the reference's open sizes that are numbers in the candidate: a batch of 1, where there are pictures."""
+    inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
+    found = {}
+    for value in reference.hub.graph.inputs if reference.hub is not None else ():
+        taken = candidate.shapes.get(inputs.get(value.name or "", ""), ())
+        for axis, (dim, size) in enumerate(zip(value.shape or (), taken, strict=False)):
+            if not isinstance(dim, int) and size is not None:
+                found[dim.value or f"{value.name}.{axis}"] = (size, size)
+    return found
 
 
 def _as_taken(value: Any, dtype: ir.DataType | None) -> Any:

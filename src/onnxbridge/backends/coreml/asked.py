@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,18 @@ COLORS = ("RGB", "BGR", "GRAYSCALE")
 
 @dataclass(frozen=True)
 class Image:
-    """An input that takes pictures: the network gets `pixel * scale + bias`, for all channels alike or one by one."""
+    """An input that takes pictures: the network gets `pixel * scale + bias`, for all channels alike or one by one. Without a
+    layout it is the one that the input's shape has."""
 
     color: str = "RGB"
     scale: tuple[float, ...] = (1.0,)
     bias: tuple[float, ...] = (0.0,)
-    layout: str = "NCHW"
+    layout: str = ""
+
+    def laid(self, shape: Sequence[Any]) -> Image:
+        """With the layout that it was given, or that a shape of numbers and open sizes has."""
+        last = len(shape) == 4 and shape[3] == self.channels and shape[1] != self.channels
+        return self if self.layout else replace(self, layout="NHWC" if last else "NCHW")
 
     @property
     def channels(self) -> int:
@@ -56,6 +62,7 @@ class Asked:
         compress: how weights are stored, "" for as they are.
         samples: inputs to measure ranges on, None for drawn ones.
         metadata: fields that replace what the source says.
+        single: names of sizes that are 1, since Core ML takes one picture, and scores one thing, at a time.
     """
 
     target: str = "iOS17"
@@ -69,13 +76,15 @@ class Asked:
     compress: str = ""
     samples: Sequence[Mapping[str, Any]] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    single: frozenset[str] = frozenset()
 
     def sizes(self, graph: ir.Graph) -> tuple[dict[str, tuple[int, int]], ...]:
         """Bounds by which a sample has the shapes of the inputs that have only some: the default ones, then each of the others.
 
         Several inputs change their shapes together. A size without a name is "x.2".
         """
-        found: list[dict[str, tuple[int, int]]] = [{} for _ in range(max(map(len, self.shapes.values()), default=0))]
+        most = max(map(len, self.shapes.values()), default=int(bool(self.single)))
+        found = [dict.fromkeys(self.single, (1, 1)) for _ in range(most)]
         for value in graph.inputs:
             few, image = self.shapes.get(value.name or ""), self.images.get(value.name or "")
             for turn, sizes in enumerate(found if few is not None else ()):
@@ -100,6 +109,25 @@ class Asked:
         low = {name: (size, size) for name, size in least.items()}
         high = low | {name: (n, n) for name, (_, n) in bounds.items() if n is not None}
         return tuple(dict(ends) for ends in dict.fromkeys(tuple(e.items()) for e in (low, high)) if ends)
+
+
+def for_graph(asked: Asked, graph: ir.Graph) -> Asked:
+    """The options as this model fills them in: the layouts of its pictures, and which sizes are 1.
+
+    Those are the batch of a picture and that of a classifier's scores; where nothing tells the scores' batch, that of the inputs.
+    """
+    shapes = {v.name or "": _shape(v) for v in graph.inputs}
+    images = {name: image.laid(shapes.get(name, ())) for name, image in asked.images.items()}
+    single = {d for name in images for d in shapes.get(name, ())[:1]}
+    known = {d for shape in shapes.values() for d in shape}
+    if asked.labels and graph.outputs:
+        before = [d for d in _shape(graph.outputs[-1])[:-1] if not isinstance(d, int)]
+        single.update(before if known.issuperset(before) else (shape[0] for shape in shapes.values() if shape))
+    return replace(asked, images=images, single=frozenset(d for d in single & known if isinstance(d, str)))
+
+
+def _shape(value: ir.Value) -> tuple[int | str | None, ...]:
+    return tuple(d if isinstance(d, int) else d.value for d in value.shape or ())
 
 
 def images(texts: Sequence[str]) -> dict[str, Image]:

@@ -58,6 +58,9 @@ def check(packed: Any, given: Mapping[Key, Array], how: str, notes: list[str]) -
     refuse(strayed(program, given, how))
     large = [slot for slot in set(weights(program).values()) if np.size(program.constant(slot)) > SMALLEST]
     done = sum(slot in program.packed for slot in large)
+    if not large:
+        notes.append(f"no weight has more than {SMALLEST} elements; coremltools stores only larger ones by {how}")
+        return
     notes.append(
         f"{done} of the {len(large)} weights of more than {SMALLEST} elements are stored by {how}, which changes their values; "
         "each is what that makes of it. The outputs that are verified are those with the weights as they were"

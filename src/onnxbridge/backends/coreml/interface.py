@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import get_new_symbol, types
+from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 from coremltools.converters.mil.mil.var import Var
 
 from onnxbridge.backends.coreml.artifact import Growth, Port
@@ -72,6 +73,9 @@ class Interface:
             if name not in sized and not any(size.startswith(f"{name} + ") for size in sized):
                 has = f"its sizes are {', '.join(sized)}" if sized else "all of its sizes are fixed or without a name"
                 raise UsageError(f"dynamic: the model's inputs have no size {name!r}; {has}")
+        if self.asked.single:
+            what = "a model of images" if self.asked.images else "a classifier"
+            self.notes.append(f"{what} takes one at a time: {', '.join(sorted(self.asked.single))} is 1")
         made = {v.name: v for v in graph.outputs}
         for name, result in self.asked.states.items():
             if result not in made:
@@ -93,7 +97,7 @@ class Interface:
 
     def _one(self, value: ir.Value, result: ir.Value | None) -> None:
         hub = value.name or ""
-        dtype, dims = outer(value, self.asked, self.notes), _dims(value)
+        dtype, dims = outer(value, self.asked, self.notes), tuple(1 if d in self.asked.single else d for d in _dims(value))
         name = self._named(hub, "input")
         if result is not None:
             self._state(value, result, name, dims)
@@ -225,13 +229,15 @@ class Interface:
                 continue
             name = self._named(value.name or "output", "output")
             out = cast(result, dtype)
+            dims = value.shape if value.shape is not None else (ir.SymbolicDim(None),) * out.rank
+            shape = tuple(d if isinstance(d, int) else d.value for d in dims)
+            if self.asked.labels and self.asked.single and value is graph.outputs[-1] and any(is_symbolic(n) for n in out.shape):
+                out = mb.reshape(x=out, shape=[d if isinstance(d, int) else 1 for d in shape])
             if out in taken or out.op is None or out.op.op_type == "const":
                 out = mb.identity(x=out)
             taken.add(out)
             out.name = out.op.name = name
             given.append(out)
-            dims = value.shape if value.shape is not None else (ir.SymbolicDim(None),) * out.rank
-            shape = tuple(d if isinstance(d, int) else d.value for d in dims)
             self.outputs.append(Port(value.name or "", name, _hub_type(value), shape))
         if given and self.asked.labels and not self.problems:
             self._scores(given[-1])
@@ -248,6 +254,9 @@ class Interface:
         if not sizes or others or not isinstance(sizes[-1], (int, np.integer)) or sizes[-1] != labels:
             shape = list(self.outputs[-1].shape)
             raise UsageError(f"labels: there are {labels}; the last output, {name}, has shape {shape}, not one score for each")
+        if not all(isinstance(n, (int, np.integer)) for n in sizes):
+            raise UsageError(f"labels: only the running model knows how many the last output, {name}, scores at once, and a "
+                             "classifier takes one at a time; give the inputs a batch of 1")  # fmt: skip
 
     def _keep(self, function: Any, hub: str, result: Var) -> None:
         """Write a state's next value; one that grows is written where it is concatenated."""

@@ -16,7 +16,7 @@ from coremltools.converters.mil.mil.var import Var
 
 from onnxbridge.backends.coreml import choices, deduce, highrank, logarithms
 from onnxbridge.backends.coreml.artifact import CoreMLModel
-from onnxbridge.backends.coreml.asked import Asked
+from onnxbridge.backends.coreml.asked import Asked, for_graph
 from onnxbridge.backends.coreml.compress import compressed
 from onnxbridge.backends.coreml.faithful import Key, check, originals
 from onnxbridge.backends.coreml.interface import RANK, Interface, stand_in
@@ -181,7 +181,7 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
     version = ct.target.iOS14 if asked.kind == "neuralnetwork" else ct.target[asked.target]
     mil = target(version)
     DECLARED.set({})
-    interface = Interface(asked)
+    interface = Interface(for_graph(asked, model.graph))
     interface.take(model.graph)
     refused = bool(interface.problems)
     stands = {f"stand_in_{i}": stand_in(v) for i, v in enumerate(model.graph.inputs)} if refused else {}

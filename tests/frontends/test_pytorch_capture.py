@@ -221,6 +221,15 @@ def test_factory_and_weights(tmp_path, monkeypatch):
     sys.modules.pop("made_here", None)
 
 
+def test_a_factory_that_draws_weights_draws_the_same_again(tmp_path, monkeypatch):
+    (tmp_path / "drawn_here.py").write_text("import torch\ndef build():\n    return torch.nn.Linear(3, 2)\n")
+    monkeypatch.chdir(tmp_path)
+    before = torch.get_rng_state()
+    assert onnxbridge.convert("drawn_here:build", inputs=(torch.ones(2, 3),)).report.passed
+    assert torch.equal(torch.get_rng_state(), before), "nobody else's numbers change"
+    sys.modules.pop("drawn_here", None)
+
+
 def test_pickles_are_not_opened(tmp_path):
     class Bomb:
         def __reduce__(self):

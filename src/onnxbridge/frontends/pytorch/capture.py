@@ -197,7 +197,9 @@ def _built(name: str, weights: Any) -> Any:
         found = getattr(found, part)
     if not callable(found):
         raise UsageError(f"{name} is a {type(found).__qualname__}, which cannot be called")
-    built = found if isinstance(found, torch.nn.Module) else found()
+    with torch.random.fork_rng(devices=[]):  # weights that it draws are the same each time: to convert, to verify, tomorrow
+        torch.manual_seed(0)
+        built = found if isinstance(found, torch.nn.Module) else found()
     if not isinstance(built, torch.nn.Module):
         raise UsageError(f"{name} returned a {type(built).__qualname__}, not a torch.nn.Module")
     if weights is not None:

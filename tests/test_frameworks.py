@@ -15,11 +15,14 @@ def test_a_framework_is_imported_once():
     assert frameworks.torch() is frameworks.torch()
 
 
-def test_coremltools_and_tensorflow_are_quiet():
+def test_coremltools_and_tensorflow_are_quiet(tmp_path):
+    (tmp_path / "net.mlmodel").write_bytes(b"")
     script = (
-        "from onnxbridge import frameworks as f; f.coremltools(); f.tensorflow(); import sys; print('heard', file=sys.stderr)"
+        "import sys, pathlib; from onnxbridge import frameworks, plugins\n"
+        "assert not plugins.backend('coreml').made(pathlib.Path(sys.argv[1]))\n"
+        "frameworks.tensorflow(); print('heard', file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "net.mlmodel"], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert done.stderr == "heard\n"
 

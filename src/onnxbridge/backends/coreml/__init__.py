@@ -150,15 +150,17 @@ class CoreMLBackend:
 
     def made(self, path: Path) -> bool:
         """Whether the model's metadata have what this backend writes into them."""
+        ct = coremltools()
         from onnxbridge.backends.coreml.artifact import INTERFACE
 
-        return INTERFACE in coremltools().models.utils.load_spec(str(path)).description.metadata.userDefined
+        return INTERFACE in ct.models.utils.load_spec(str(path)).description.metadata.userDefined
 
     def open(self, path: Path) -> CoreMLModel:
         """A package that this backend once wrote."""
+        ct = coremltools()
         from onnxbridge.backends.coreml.artifact import CoreMLModel
 
-        return CoreMLModel.of(coremltools().models.MLModel(str(path), skip_model_load=True))
+        return CoreMLModel.of(ct.models.MLModel(str(path), skip_model_load=True))
 
     def against(self, artifact: CoreMLModel, hub: ir.Model) -> CoreMLModel:
         """The artifact of a file with the weights of the source, converted again: those that it has compressed or rounded to

@@ -104,8 +104,8 @@ def torch_zip(path, names):
 
 
 def test_files_are_recognised_by_content(tmp_path):
-    def file(content):
-        path = tmp_path / f"file{len(os.listdir(tmp_path))}.onnx"
+    def file(content, suffix=".onnx"):
+        path = tmp_path / f"file{len(os.listdir(tmp_path))}{suffix}"
         path.write_bytes(content)
         return path
 
@@ -136,6 +136,7 @@ def test_files_are_recognised_by_content(tmp_path):
         file(b"PK\x03\x04broken"): "unknown",
         file(b""): "unknown",
         file(b"hello"): "unknown",
+        file(b"import torch", ".py"): "python",
         archive("net/data.pkl", "net/data/0", "net/version"): "pytorch-pickle",
         archive("net/data.pkl", "net/constants.pkl", "net/code/a.py"): "torchscript",
         archive("net/archive_format", "net/models/model.json"): "pt2",

@@ -43,7 +43,7 @@ KINDS = {
     "mlpackage": ("a Core ML package", "give it to the Core ML frontend (--from coreml)"),
     "mlmodel": ("a Core ML model", "give it to the Core ML frontend (--from coreml)"),
     "safetensors": ("weights without a model (safetensors)", "load them into the model's own code and export that"),
-    "python": ("Python source, which is not run by itself", "name the function in it that builds the module (net:load for net.py)"),
+    "python": ("Python source, which is not run by itself", "name the function that builds the module (net:load of net.py)"),
     "unknown": (
         "no model in a format that onnxbridge knows, or not a whole one", "get the file again or export the model again",
     ),  # fmt: skip

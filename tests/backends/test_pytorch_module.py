@@ -360,6 +360,14 @@ def test_a_program_that_is_only_for_short_inputs_is_made_of_longer_ones(tmp_path
         assert torch.equal(loaded(given), module(given))
 
 
+def test_axes_that_are_an_empty_input_are_saved(tmp_path):
+    op = Builder()
+    x, axes = op.input("x", ir.DataType.FLOAT, [2, 3]), op.input("axes", ir.DataType.INT64, [0])
+    module, loaded = saved(op.model([x, axes], [op.output(op.ReduceSum(x, axes), "y")]), tmp_path)
+    given = torch.arange(6.0).reshape(2, 3), torch.zeros(0, dtype=torch.int64)
+    assert loaded(*given).tolist() == module(*given).tolist() == [[15.0]]
+
+
 def test_a_range_of_floats_is_saved(tmp_path):
     op = Builder()
     ends = [op.input(name, ir.DataType.FLOAT, []) for name in ("start", "limit", "delta")]

@@ -136,6 +136,8 @@ def read(tensor: Any) -> list[int]:
 
 
 def numbers(tensor: Any) -> list[int]:
+    if 0 in tensor.shape:
+        return []  # torch.export saves the elements of none as it cannot read them
     return [int(v) if isinstance(v, (bool, float)) else v for v in tensor.reshape(-1).tolist()]
 
 

@@ -116,3 +116,18 @@ def test_computed_constants_that_are_equal_are_one_and_weights_are_not():
     weights = [op.Mul(x, op.Neg(op.constant(np.zeros(20, np.float32), name))) for name in ("a.weight", "b.weight")]
     model = passes.clean(op.model([x], [op.output(op.Concat(*computed, *weights, axis=0), "y")]))
     assert [n.op_type for n in model.graph] == ["Mul", "Mul", "Mul", "Concat"]
+
+
+@pytest.mark.parametrize(("joined", "apart", "nodes"), [
+    ([6], [2, 3], 1), ([3, 2], [2, 3], 1), ([2, 3], [6], 4), ([6], [3, 2], 4),
+])  # fmt: skip
+def test_stacks_of_matrices_are_multiplied_as_they_are(joined, apart, nodes):
+    op = Builder()
+    a, b = op.input("a", FLOAT, [2, 3, 4, 5]), op.input("b", FLOAT, [2, 3, 5, 7])
+    product = op.MatMul(op.Reshape(a, [*joined, 4, 5]), op.Reshape(b, [*joined, 5, 7]))
+    model = op.model([a, b], [op.output(op.Reshape(product, [*apart, 4, 7]), "y")])
+    cleaned = passes.clean(model.clone())
+    assert len(cleaned.graph) == nodes
+    rng = np.random.default_rng(0)
+    feeds = {v.name: rng.standard_normal(v.shape.numpy()).astype(np.float32) for v in (a, b)}
+    np.testing.assert_array_equal(Executor(model).run(None, feeds)[0], Executor(cleaned).run(None, feeds)[0])

@@ -6,6 +6,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxbridge.errors import LimitError, UnsafeFileError
+from onnxbridge.hub.passes.batches import KeepBatches
 from onnxbridge.hub.passes.constants import MergeConstants
 from onnxbridge.hub.passes.identities import DropIdentities
 from onnxbridge.hub.passes.infer import infer
@@ -66,6 +67,7 @@ def clean(model: ir.Model) -> ir.Model:
     passes = ir.passes.Sequential(
         common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
         JoinTransposes(),
+        KeepBatches(),
         DropIdentities(),
         MergeConstants(),
         SettleReshapes(),

@@ -133,7 +133,8 @@ def convert(
         except VerificationError as e:  # one of the two cannot be run
             failure = str(e)
         else:
-            failure = "" if conversion.report.passed else "the converted model does not compute the same"
+            advice = getattr(artifact, "advice", "")
+            failure = "" if conversion.report.passed else "the converted model does not compute the same" + (advice and f"; {advice}")
     if output is not None:
         progress("saving")
         conversion.save(f"{os.fspath(output)}.failed" if failure else output, force=force or bool(failure))

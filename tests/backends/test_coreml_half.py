@@ -146,3 +146,13 @@ def test_weights_that_the_source_has_in_few_bits_are_known(target):
     net.graph.initializer.append(numpy_helper.from_array(rng.integers(-127, 127, (64, 40)).astype(np.int8), "bytes"))
     made = onnxbridge.convert(net, "coreml", compute_precision="fp16", minimum_deployment_target=target, samples=1)
     assert Interpreter(made.artifact.model).packed and any(n.startswith("computed in float32") for n in made.report.notes)
+
+
+def test_what_does_not_fit_half_precision_is_told_with_the_way_out():
+    class Large(nn.Module):
+        def forward(self, x):
+            return (x * 40000 + x * 40000).sum(-1)
+
+    with pytest.raises(VerificationError, match="compute_precision=mixed keeps in float32"):
+        onnxbridge.convert(Large(), to="coreml", inputs="x:float32[2,64]", compute_precision="fp16")
+    assert onnxbridge.convert(Large(), to="coreml", inputs="x:float32[2,64]", compute_precision="mixed").report.passed

@@ -30,6 +30,7 @@ INTERFACE, NOTES = "onnxbridge.interface", "onnxbridge.notes"
 HALF, SINGLE = 2.0**-11, 2.0**-24
 # How far a weight may move, of the largest beside it: half a step of as many as there are bits. Zeros for weights have no bound.
 STEPS = {"linear8": 2**-8, "palettize8": 2**-8, "palettize6": 2**-6, "linear4": 2**-4, "palettize4": 2**-4, "palettize2": 2**-2}
+_MIXED = "compute_precision=mixed keeps in float32 what is too large or too small for half precision"
 DATE = "com.github.apple.coremltools.conversion_date"
 # Core ML's own fields of a description, by the hub's metadata that fill them.
 FIELDS = {
@@ -104,6 +105,7 @@ class CoreMLModel:
     before: Mapping[Key, Array] = field(default_factory=dict, repr=False, compare=False)
     compress: str = ""
     wide: Mapping[Place, Array] = field(default_factory=dict, repr=False, compare=False)
+    advice: str = field(default="", repr=False, compare=False)
     _opened: bool = field(default=False, repr=False, compare=False)
     """Whether the source is named by who verifies a file, and need not be the one that it was made from."""
     _engine: Any = field(default=None, repr=False, compare=False)
@@ -123,7 +125,7 @@ class CoreMLModel:
             model, tuple(interface.inputs), tuple(interface.outputs), tuple(interface.notes), own, states, interface.growths,
             interface.positions, asked.images, asked.labels, asked.kind, program, asked.sizes(hub.graph),
             asked.ends(hub.graph, {g.label for g in interface.growths.values()}), before or {},
-            asked.compress, wide or {},
+            asked.compress, wide or {}, _MIXED if asked.precision == "fp16" else "",
         )  # fmt: skip
         described = {"short_description": hub.doc_string or hub.graph.doc_string or ""}
         for key, value in (hub.metadata_props | dict(asked.metadata)).items():

@@ -134,7 +134,8 @@ def convert(
             failure = str(e)
         else:
             advice = getattr(artifact, "advice", "")
-            failure = "" if conversion.report.passed else "the converted model does not compute the same" + (advice and f"; {advice}")
+            told = "the converted model does not compute the same" + (f"; {advice}" if advice else "")
+            failure = "" if conversion.report.passed else told
     if output is not None:
         progress("saving")
         conversion.save(f"{os.fspath(output)}.failed" if failure else output, force=force or bool(failure))

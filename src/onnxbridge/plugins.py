@@ -80,9 +80,10 @@ class Backend(Protocol):
         """The artifact. The model is not changed. It has no functions, unless the backend says `keeps_functions = True`.
 
         An artifact may carry `notes`, what a user should know of it (a clamped bound, a rewritten name), `advice`, what to try
-        where it does not compute the same, and `unit_roundoff`, of its arithmetic where that is coarser than the hub model's. For its verification there are `sizes`, bounds of dynamic sizes
-        that it was made for, by default and in each other case, and `ends`, those of the least and the largest that it takes.
-        A backend that rounds more than its sources may have `in_float32(artifact)`: what runs it without that, or None.
+        where it does not compute the same, and `unit_roundoff`, of its arithmetic where that is coarser than the hub model's. For
+        its verification there are `sizes`, bounds of dynamic sizes that it was made for, by default and in each other case, and
+        `ends`, those of the least and the largest that it takes. A backend that rounds more than its sources may have
+        `in_float32(artifact)`: what runs it without that, or None.
 
         Raises:
             ConversionError: with every operator that is in the way.

@@ -1,10 +1,15 @@
 """Layers and orders over sizes that only the running model knows: loops that stack open sizes, and sorting."""
 
+import coremltools as ct
+import numpy as np
 import pytest
 import torch
+from coremltools.converters.mil import Builder as mb
 from torch import nn
 
 import onnxbridge
+from onnxbridge.backends.coreml.ops.shape import squeeze, unsqueeze
+from onnxbridge.runtime.mil import Interpreter
 
 
 class Recurrent(nn.Module):
@@ -47,3 +52,15 @@ def test_open_sizes(case):
     make, inputs = CASES[case]
     report = onnxbridge.convert(make().eval(), to="coreml", inputs=inputs, samples=5).report
     assert report.passed, report
+
+
+def test_sizes_that_are_numbers_already():
+    """A state that grows has sizes that are known when converting, as plain arrays."""
+
+    @mb.program(input_specs=[mb.TensorSpec((1,))], opset_version=ct.target.iOS17)
+    def program(x):
+        one = squeeze(np.array([3], np.int32), [0])
+        return mb.mul(x=x, y=mb.cast(x=unsqueeze(one, [0]), dtype="fp32"))
+
+    (made,) = Interpreter(program).run({"x": np.array([2.0], np.float32)}).values()
+    assert made == 6

@@ -52,7 +52,7 @@ def sizes(x: Any) -> list[Any]:
 
 def _is_size(x: Any) -> bool:
     """Whether coremltools knows which sizes of the input these numbers are."""
-    return x.val is None and x.sym_val is not None
+    return not isinstance(x, np.ndarray) and x.val is None and x.sym_val is not None
 
 
 def squeezed(x: Any) -> Any:

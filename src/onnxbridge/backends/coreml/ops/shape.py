@@ -82,7 +82,7 @@ def squeeze(data, axes: Ints | None = None):
     if not len(axes):
         return data
     if fixed(data, axes):
-        return squeezed(data) if data.rank == 1 else mb.squeeze(x=data, axes=list(axes))
+        return squeezed(data) if len(data.shape) == 1 else mb.squeeze(x=data, axes=list(axes))
     gone = [a in {b % data.rank for b in axes} for a in range(data.rank)]  # MIL's own keeps an axis that may be longer than 1
     return mb.slice_by_index(
         x=data, begin=[0] * data.rank, end=[1] * data.rank, begin_mask=[not g for g in gone], end_mask=[not g for g in gone],
@@ -94,7 +94,7 @@ def squeeze(data, axes: Ints | None = None):
 def unsqueeze(data, axes: Ints):
     if not axes:
         return data
-    return mb.expand_dims(x=data, axes=list(axes)) if data.rank or len(axes) > 1 else unsqueezed(data)
+    return mb.expand_dims(x=data, axes=list(axes)) if len(data.shape) or len(axes) > 1 else unsqueezed(data)
 
 
 @rule("Transpose")

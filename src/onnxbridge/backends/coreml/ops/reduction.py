@@ -104,8 +104,9 @@ def arg_min(data, *, axis=0, keepdims=1, select_last_index=0):
 @rule("TopK")
 def top_k(X, K, *, axis=-1, largest=1, sorted=1):
     """Where only the running model knows how many, all are sorted, and the first of them taken."""
-    if K.val is not None:
-        return tuple(mb.topk(x=X, k=int(np.asarray(K.val).reshape(())), axis=axis, ascending=not largest))
+    count = K if isinstance(K, np.ndarray) else K.val  # sizes of a growing state are arrays
+    if count is not None:
+        return tuple(mb.topk(x=X, k=int(np.asarray(count).reshape(())), axis=axis, ascending=not largest))
     indices = mb.argsort(x=X, axis=axis, ascending=not largest)
     if np.ravel(K.sym_val)[0] != X.shape[axis]:
         kept = [a != axis % X.rank for a in range(X.rank)]

@@ -19,30 +19,33 @@ def _as_float(x):
     return x.to(torch.float64) if _whole(x) else x
 
 
-def _sum(x, dims, keep):
-    return torch.sum(x, dims, keepdim=keep, dtype=x.dtype)
+def _kept(x):
+    """What keeps the type of whole numbers, which PyTorch adds and multiplies as int64."""
+    return {"dtype": x.dtype} if _whole(x) else {}
 
 
-def _prod(x, dims, keep):
-    for d in sorted(dims, reverse=True):
-        x = torch.prod(x, d, keepdim=keep, dtype=x.dtype)
+def _sum(x, dims, **keepdim):
+    return torch.sum(x, dims, **keepdim, **_kept(x))
+
+
+def _prod(x, dims, **keepdim):
+    for d in sorted((d % x.ndim for d in dims), reverse=True):
+        x = torch.prod(x, d, **keepdim, **_kept(x))
     return x
 
 
-def _mean(x, dims, keep):
+def _mean(x, dims, **keepdim):
     if _whole(x):
         count = math.prod(x.shape[d] for d in dims)
-        return torch.div(torch.sum(x, dims, keepdim=keep), count, rounding_mode="trunc")
-    return torch.mean(x, dims, keepdim=keep)
+        return torch.div(torch.sum(x, dims, **keepdim), count, rounding_mode="trunc").to(x.dtype)
+    return torch.mean(x, dims, **keepdim)
 
 
 def _extreme(function, least):
-    def reduce(x, dims, keep):
+    def reduce(x, dims, **keepdim):
         if any(x.shape[d] == 0 for d in dims if isinstance(x.shape[d], int)):
-            shape = [1 if d in dims else n for d, n in enumerate(x.shape)]
-            full = x.new_full(shape, least(x.dtype))
-            return full if keep else full.squeeze(list(dims))
-        return function(x, dims, keepdim=keep)
+            return torch.full_like(x.sum(dims, **keepdim), least(x.dtype), dtype=x.dtype)
+        return function(x, dims, **keepdim)
 
     return reduce
 
@@ -61,11 +64,11 @@ REDUCTIONS = {
     "ReduceMean": _mean,
     "ReduceMax": _extreme(torch.amax, _least),
     "ReduceMin": _extreme(torch.amin, _most),
-    "ReduceL1": lambda x, dims, keep: _sum(torch.abs(x), dims, keep),
-    "ReduceL2": lambda x, dims, keep: torch.sqrt(_sum(_as_float(x * x), dims, keep)),
-    "ReduceSumSquare": lambda x, dims, keep: _sum(x * x, dims, keep),
-    "ReduceLogSum": lambda x, dims, keep: torch.log(_sum(_as_float(x), dims, keep)),
-    "ReduceLogSumExp": lambda x, dims, keep: torch.logsumexp(_as_float(x), dims, keepdim=keep),
+    "ReduceL1": lambda x, dims, **keepdim: _sum(torch.abs(x), dims, **keepdim),
+    "ReduceL2": lambda x, dims, **keepdim: torch.sqrt(_sum(_as_float(x * x), dims, **keepdim)),
+    "ReduceSumSquare": lambda x, dims, **keepdim: _sum(x * x, dims, **keepdim),
+    "ReduceLogSum": lambda x, dims, **keepdim: torch.log(_sum(_as_float(x), dims, **keepdim)),
+    "ReduceLogSumExp": lambda x, dims, **keepdim: torch.logsumexp(_as_float(x), dims, **keepdim),
 }
 _OF_ONE = {
     "ReduceL1": torch.abs, "ReduceL2": torch.abs, "ReduceSumSquare": torch.square,
@@ -74,23 +77,26 @@ _OF_ONE = {
 """What reducing over no axis does to each element; nothing where the operator is not named."""
 
 
+def _reduce(data, axes, op, keepdims, noop_with_empty_axes):
+    if not axes and (noop_with_empty_axes or not data.ndim):
+        return _OF_ONE.get(op, torch.clone)(data)
+    return REDUCTIONS[op](data, axes or tuple(range(data.ndim)), **({"keepdim": True} if keepdims else {})).to(data.dtype)
+
+
 @leaf
 def reduced(data, axes, op, keepdims, noop_with_empty_axes):
     """One of `REDUCTIONS`; `axes` are numbers, or a tensor that is read when the module runs."""
-    if isinstance(axes, torch.Tensor):
-        axes = read(axes)
-    if not axes and noop_with_empty_axes:
-        return _OF_ONE.get(op, torch.clone)(data)
-    dims = [a % data.ndim for a in axes] if axes else list(range(data.ndim))
-    if not dims:
-        return _OF_ONE.get(op, torch.clone)(data)
-    return REDUCTIONS[op](data, dims, bool(keepdims)).to(data.dtype)
+    return _reduce(data, tuple(read(axes)) if isinstance(axes, torch.Tensor) else axes, op, keepdims, noop_with_empty_axes)
 
 
 def _register(op):
     @rule(op)
     def reduce(data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
-        return reduced(data, known_ints(axes), op, keepdims, noop_with_empty_axes)
+        known = known_ints(axes)
+        settled = data.is_known and (known is None or isinstance(known, tuple))
+        if settled and op in ("ReduceMax", "ReduceMin"):  # of none, which an open size may turn out to be, there is no largest
+            settled = all(isinstance(data.shape[d], int) for d in known or range(data.ndim))
+        return (_reduce if settled else reduced)(data, known, op, keepdims, noop_with_empty_axes)
 
     return reduce
 

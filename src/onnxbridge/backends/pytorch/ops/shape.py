@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnxbridge.backends.pytorch import dtypes, sizes
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.padding import reach
+from onnxbridge.backends.pytorch.padding import pad_by_torch, padded
 from onnxbridge.backends.pytorch.recorder import at_run_time, leaf, read
 from onnxbridge.backends.pytorch.sizes import known_ints
 from onnxbridge.errors import Unsupported
@@ -109,8 +109,11 @@ def squeezed(data, axes):
 def squeeze(data, axes=None):
     if axes is None:
         fixed = data.is_known and all(isinstance(n, int) for n in data.shape)
-        return squeezed(data, tuple(i for i, n in enumerate(data.shape) if n == 1)) if fixed else squeezed_all(data)
-    return squeezed(data, known_ints(axes))
+        return data.squeeze() if fixed else squeezed_all(data)
+    known = known_ints(axes)
+    if isinstance(known, tuple) and data.is_known and all(isinstance(n := data.shape[a], int) and n == 1 for a in known):
+        return data.squeeze(known[0] if len(known) == 1 else known)
+    return squeezed(data, known)
 
 
 @at_run_time
@@ -130,8 +133,10 @@ def unsqueezed(data, axes):
 @rule("Unsqueeze")
 def unsqueeze(data, axes):
     known = known_ints(axes)
-    if not isinstance(known, tuple) or not data.is_known:
+    if not isinstance(known, tuple) or (not data.is_known and len(known) > 1):
         return unsqueezed(data, known)
+    if len(known) == 1:
+        return data.unsqueeze(known[0])
     for axis in sorted(a % (data.ndim + len(known)) for a in known):
         data = data.unsqueeze(axis)
     return data
@@ -337,35 +342,6 @@ def space_to_depth(input, *, blocksize):
     return blocks.permute(0, 3, 5, 1, 2, 4).reshape([n, c * blocksize**2, h // blocksize, w // blocksize])
 
 
-@leaf
-def padded(data, before, after, axes, mode, value):
-    """Padding in every mode; lengths may be tensors, read when the module runs, and negative ones cut."""
-    if isinstance(before, torch.Tensor):
-        both = read(before)
-        before, after = both[: len(both) // 2], both[len(both) // 2 :]
-    axes = list(range(len(before)) if axes is None else axes if isinstance(axes, tuple) else read(axes))
-    pads = dict(zip([a % data.ndim for a in axes], zip(before, after, strict=True), strict=True))
-    if mode == "constant":
-        value = value.item() if isinstance(value, torch.Tensor) else value
-        each = [pads.get(d, (0, 0)) for d in range(data.ndim)]
-        return F.pad(data, reach([b for b, _ in each], [a for _, a in each]), value=value)
-    for axis, (b, a) in pads.items():
-        if isinstance(b, int) and isinstance(a, int) and b == a == 0:
-            continue
-        size = data.shape[axis]
-        index = torch.arange(-b, size + a, device=data.device)
-        if mode == "edge":
-            index = index.clamp(0, size - 1)
-        elif mode == "wrap":
-            index = torch.remainder(index, size)
-        else:
-            # Python's max of sizes becomes the least inside the branches of a program
-            index = torch.remainder(index, torch.sym_max(2 * (size - 1), 1))
-            index = torch.where(index >= size, 2 * (size - 1) - index, index)
-        data = data.index_select(axis, index)
-    return data
-
-
 @rule("Pad")
 def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
     known = sizes.elements(pads)
@@ -375,7 +351,9 @@ def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
         constant_value = 0
     elif constant_value.constant is not None:
         constant_value = constant_value.constant.item()
-    return padded(data, before, after, known_ints(axes), mode, constant_value)
+    given = data, before, after, known_ints(axes), mode, constant_value
+    made = pad_by_torch(*given)
+    return padded(*given) if made is None else made
 
 
 @leaf

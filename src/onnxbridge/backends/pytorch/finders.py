@@ -121,7 +121,7 @@ def layer_norm(
 ) -> Layer | None:
     if weight is None or not _numbers(normalized_shape) or shape(weight) != tuple(normalized_shape):
         return None
-    given = {"normalized_shape": tuple(normalized_shape), "eps": eps, "bias": bias is not None}
+    given = {"normalized_shape": one_size(normalized_shape), "eps": eps, "bias": bias is not None}
     return Layer(nn.LayerNorm, given, (input,), _named(weight=weight, bias=bias))
 
 
@@ -199,13 +199,35 @@ for _target, _find in {
     torch._C._nn.gelu: _activation(nn.GELU, "approximate"), nn.functional.elu: _activation(nn.ELU, "alpha"),
     nn.functional.leaky_relu: _activation(nn.LeakyReLU, "negative_slope"), nn.functional.celu: _activation(nn.CELU, "alpha"),
     torch.softmax: _activation(nn.Softmax, "dim"), torch.log_softmax: _activation(nn.LogSoftmax, "dim"),
+    torch._C._nn.softplus: _activation(nn.Softplus, "beta", "threshold"),
     torch.selu: _activation(nn.SELU), nn.functional.selu: _activation(nn.SELU),
 }.items():  # fmt: skip
     finder(_target)(_find)
 
 
+@finder(torch.flatten)
+def flatten(node: fx.Node, input: Any, start_dim: int = 0, end_dim: int = -1) -> Layer | None:
+    return Layer(nn.Flatten, {"start_dim": start_dim, "end_dim": end_dim}, (input,))
+
+
+@finder(nn.functional.interpolate)
+def upsample(
+    node: fx.Node, input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+    recompute_scale_factor: Any = None, antialias: bool = False,
+) -> Layer | None:  # fmt: skip
+    if size is not None or recompute_scale_factor or antialias:
+        return None
+    given = {"scale_factor": _one(scale_factor), "mode": mode}
+    return Layer(nn.Upsample, given if align_corners is None else {**given, "align_corners": align_corners}, (input,))
+
+
 def _numbers(*values: Any) -> bool:
     return all(isinstance(v, int) for value in values for v in (value if isinstance(value, (list, tuple)) else (value,)))
+
+
+def one_size(shape: Sequence[int]) -> Any:
+    """A shape of one dimension as a number, as people write it."""
+    return shape[0] if len(shape) == 1 else tuple(shape)
 
 
 def _one(values: Any) -> Any:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from onnxbridge.backends.pytorch import dtypes, finders, sequential, sizes  # noqa: F401 (registers the finders)
+from onnxbridge.backends.pytorch import composed, dtypes, finders, literals, sequential, sizes  # noqa: F401 (registers the finders)
 from onnxbridge.backends.pytorch.layers import Layers
 from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.ops import rule
@@ -212,6 +212,7 @@ def build(model: ir.Model) -> Network:
     recorder.graph.output(outputs[0].node if plain else tuple(o.node for o in outputs))
     tidy(recorder.graph)
     weights.prune(_used(recorder.graph))  # what only told sizes takes no layer's name
+    literals.write(recorder.graph, weights)
     Layers(root, recorder.graph, weights).find()
     weights.prune(_used(recorder.graph))
     sequential.join(root, recorder.graph, weights)

@@ -20,7 +20,7 @@ _KINDS: dict[Any, tuple[type[nn.Module], dict[str, Any]]] = {
     torch.lstm: (nn.LSTM, {}), torch.gru: (nn.GRU, {}), torch.rnn_tanh: (nn.RNN, {}),
     torch.rnn_relu: (nn.RNN, {"nonlinearity": "relu"}),
 }  # fmt: skip
-_SHAPED = (broadcast_to, squeezed, unsqueezed, "permute", "reshape", "unsqueeze", "squeeze", "transpose", "expand")
+_SHAPED = (broadcast_to, squeezed, unsqueezed, torch.flatten, "permute", "reshape", "unsqueeze", "squeeze", "transpose", "expand")
 
 
 @dataclass

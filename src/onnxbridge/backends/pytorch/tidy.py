@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnxbridge.backends.pytorch.ops.shape import squeezed, unsqueezed
 
 _METHODS = ("reshape", "unflatten", "unsqueeze", "squeeze")
-_FUNCTIONS = (squeezed, unsqueezed)
+_FUNCTIONS = (squeezed, unsqueezed, torch.flatten)
 
 
 def tidy(graph: fx.Graph) -> None:

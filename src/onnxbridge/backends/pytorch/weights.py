@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -26,6 +26,10 @@ _VIEWED = (".reshape", ".transpose")
 """What the frontends call a weight of which the model takes a view."""
 _MADE = re.compile(r"constant(_\d+)?(\..*)?")
 """Names of constants that the builder made, not the user."""
+_SHAPED = frozenset({"cast", "concat", "expand", "identity", "reshape", "squeeze", "transpose", "unsqueeze"})
+"""Steps of a constant's computing that say nothing of what it is."""
+_ARITHMETIC = frozenset({"add", "and", "div", "mul", "not", "or", "sub", "where"})
+"""Steps that say little."""
 _COMPUTED = re.compile(r"val_\d+")
 """What torch.onnx calls constants, and what it computed from parameters, which it does not keep."""
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
@@ -50,6 +54,24 @@ def is_made(name: str) -> bool:
     return _MADE.fullmatch(name) is not None
 
 
+def _short(name: str) -> str:
+    """The name to register under: of a constant that was computed, what it was computed by rather than all the steps."""
+    first, *steps = name.split(".")
+    if is_made(name) and steps:
+        telling = [s for s in steps if re.sub(r"_\d+$", "", s) not in _SHAPED]
+        return next((s for s in reversed(telling) if s not in _ARITHMETIC), telling[-1] if telling else first)
+    return name
+
+
+def _vacant(home: nn.Module, leaf: str, numbered: bool) -> str:
+    """The name itself where it is free."""
+    found, number = leaf, 0
+    while hasattr(home, found):
+        number += 1
+        found = f"{leaf}_{number}" if numbered else f"{found}_"
+    return found
+
+
 class Weights:
     """Puts tensors into nested modules under the dotted names that the hub has for them.
 
@@ -61,14 +83,21 @@ class Weights:
         self.kept = kept
         self.layers: dict[str, tuple[type[nn.Module], Mapping[str, Any]]] = {}
         self._names: dict[str, str] = {}
+        self._constants: dict[Hashable, tuple[str, torch.Tensor]] = {}
 
     def add(self, value: ir.Value, trained: bool, own: bool = True) -> tuple[str, torch.Tensor]:
         """Register a weight, one of the model's `own` or a constant; returns its path and its tensor."""
         assert value.const_value is not None
-        tensor = dtypes.tensor(value.const_value.numpy())
+        array = value.const_value.numpy()
+        tensor = dtypes.tensor(array)
         if value.dtype in dtypes.WIDE:
             tensor = tensor.to(torch.int64)
-        return self._register(value.name or "constant", tensor, trained, own)
+        if trained or not is_made(value.name or ""):
+            return self._register(value.name or "constant", tensor, trained, own)
+        key = (value.dtype, array.shape, array.tobytes())  # folding computes some constants in several places
+        if key not in self._constants:
+            self._constants[key] = self._register(value.name or "constant", tensor, trained, own)
+        return self._constants[key]
 
     def add_turned(self, value: ir.Value) -> tuple[str, torch.Tensor]:
         """Register the parameter of which the weight is the transpose, or find it where it is registered already."""
@@ -83,10 +112,9 @@ class Weights:
         return self._register(name, tensor, trained=True, own=True)
 
     def _register(self, name: str, tensor: torch.Tensor, trained: bool, own: bool) -> tuple[str, torch.Tensor]:
-        *scope, leaf = identifiers(name)
+        *scope, leaf = identifiers(_short(name))
         home, path = self._module(scope)
-        while hasattr(home, leaf):
-            leaf += "_"
+        leaf = _vacant(home, leaf, numbered=is_made(name))
         if trained:
             home.register_parameter(leaf, nn.Parameter(tensor))
         else:
@@ -119,6 +147,12 @@ class Weights:
         """Whether a weight's name is the source's own, and what users load a `state_dict` by."""
         own = path == self._names.get(path) and not path.endswith(_VIEWED) and not _COMPUTED.fullmatch(path)
         return self.kept and own
+
+    def is_saved(self, path: str) -> bool:
+        """Whether a `state_dict` has the weight."""
+        scope, _, leaf = path.rpartition(".")
+        home = self.at(scope) if scope else self.root
+        return leaf not in home._non_persistent_buffers_set
 
     def is_free(self, path: str, own: Sequence[str]) -> bool:
         """Whether a layer can be at `path`: nothing is there but the weights `own`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 import torch
 import torch.nn.functional as F
@@ -35,6 +36,8 @@ def attention(
     if attn_mask is not None and not _covers(attn_mask, Q, K):
         raise Unsupported("a mask that does not cover every key")
     heads = Q.shape[1], K.shape[1]
+    if scale is not None and isinstance(Q.shape[-1], int) and np.float32(scale) == np.float32(1 / math.sqrt(Q.shape[-1])):
+        scale = None  # what it is by itself
     y = F.scaled_dot_product_attention(
         Q, K, V, attn_mask, is_causal=bool(is_causal), scale=scale if scale is None or math.isfinite(scale) else None,
         enable_gqa=heads[0] is not heads[1] and heads[0] != heads[1],

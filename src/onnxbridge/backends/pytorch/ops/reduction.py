@@ -24,8 +24,13 @@ def _kept(x):
     return {"dtype": x.dtype} if _whole(x) else {}
 
 
+def _each(dims):
+    """One number for one dimension, as people write it."""
+    return dims[0] if len(dims) == 1 else dims
+
+
 def _sum(x, dims, **keepdim):
-    return torch.sum(x, dims, **keepdim, **_kept(x))
+    return torch.sum(x, _each(dims), **keepdim, **_kept(x))
 
 
 def _prod(x, dims, **keepdim):
@@ -37,15 +42,15 @@ def _prod(x, dims, **keepdim):
 def _mean(x, dims, **keepdim):
     if _whole(x):
         count = math.prod(x.shape[d] for d in dims)
-        return torch.div(torch.sum(x, dims, **keepdim), count, rounding_mode="trunc").to(x.dtype)
-    return torch.mean(x, dims, **keepdim)
+        return torch.div(torch.sum(x, _each(dims), **keepdim), count, rounding_mode="trunc").to(x.dtype)
+    return torch.mean(x, _each(dims), **keepdim)
 
 
 def _extreme(function, least):
     def reduce(x, dims, **keepdim):
         if any(x.shape[d] == 0 for d in dims if isinstance(x.shape[d], int)):
             return torch.full_like(x.sum(dims, **keepdim), least(x.dtype), dtype=x.dtype)
-        return function(x, dims, **keepdim)
+        return function(x, _each(dims), **keepdim)
 
     return reduce
 
@@ -68,7 +73,7 @@ REDUCTIONS = {
     "ReduceL2": lambda x, dims, **keepdim: torch.sqrt(_sum(_as_float(x * x), dims, **keepdim)),
     "ReduceSumSquare": lambda x, dims, **keepdim: _sum(x * x, dims, **keepdim),
     "ReduceLogSum": lambda x, dims, **keepdim: torch.log(_sum(_as_float(x), dims, **keepdim)),
-    "ReduceLogSumExp": lambda x, dims, **keepdim: torch.logsumexp(_as_float(x), dims, **keepdim),
+    "ReduceLogSumExp": lambda x, dims, **keepdim: torch.logsumexp(_as_float(x), _each(dims), **keepdim),
 }
 _OF_ONE = {
     "ReduceL1": torch.abs, "ReduceL2": torch.abs, "ReduceSumSquare": torch.square,

@@ -76,12 +76,33 @@ def reshape_by(data, shape, allowzero):
     return data.reshape([data.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(wanted)])
 
 
+def _joined(data, wanted):
+    """The first and the last of the dimensions that a shape makes one of, where that is all it does; None otherwise.
+
+    The size of the one that becomes many times its own is then not in the module, whichever size the model was traced at.
+    """
+    count = data.ndim - len(wanted) + 1 if data.is_known else 0
+    asked = [w.known if isinstance(w, sizes.Value) else w for w in wanted]
+    open_ = [i for i, w in enumerate(asked) if isinstance(w, int) and w == -1]
+    if count < 2 or len(open_) > 1 or any(isinstance(w, int) and w == 0 for w in asked):
+        return None
+    have = data.known.shape
+    for first in range(len(asked)):
+        last = first + count - 1
+        made = (*have[:first], math.prod(have[first : last + 1]), *have[last + 1 :])
+        if all(i in open_ or data.tracer.same_size(a, b) for i, (a, b) in enumerate(zip(asked, made, strict=True))):
+            return (first,) if last == data.ndim - 1 else (first, last)
+    return None
+
+
 @rule("Reshape")
 def reshape(data, shape, *, allowzero=0):
     wanted = sizes.elements(shape)
     if wanted is None:
         return reshape_by(data, shape, allowzero)
     whole = [isinstance(n, int) for n in wanted]
+    if (joined := _joined(data, wanted.tolist())) is not None:
+        return torch.flatten(data, *joined)
     return data.reshape([
         data.shape[i] if known and n == 0 and not allowzero else n for i, (n, known) in enumerate(zip(wanted, whole, strict=True))
     ])  # fmt: skip
@@ -203,17 +224,24 @@ def _cut(data, axis, start, end, step):
     return data[(*[slice(None)] * axis, slice(start, end, step))]
 
 
+_FAR = 1 << 30
+"""Behind this no tensor has an element: files write the ends of axes as such numbers."""
+
+
 def sliced(data, axis, start, end, step):
     """Python's own slice, which PyTorch has for positive steps only."""
     if step > 0:
         return _cut(data, axis, start, end, step)
     size = data.shape[axis]
-    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+    if not isinstance(start, int) or not isinstance(end, int):
+        return None
+    if (start == -1 or start > _FAR) and end < -_FAR:
+        turned = torch.flip(data, [axis])
+        return turned if step == -1 else _cut(turned, axis, None, None, -step)
+    if isinstance(size, int):
         end = None if end < -size else end
         steps = torch.tensor(range(size)[start:end:step], dtype=torch.int64)
         return data.index_select(axis, steps)
-    if start == -1 and isinstance(end, int) and end < -(1 << 30):
-        return _cut(torch.flip(data, [axis]), axis, None, None, -step)
     return None
 
 

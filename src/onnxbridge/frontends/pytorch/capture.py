@@ -25,6 +25,7 @@ from onnxbridge.frontends.pytorch.detection import one_way, symbolic_lengths
 from onnxbridge.frontends.pytorch.examples import Example, example, named_sizes
 from onnxbridge.frontends.pytorch.functions import called
 from onnxbridge.frontends.pytorch.packed import packed_sequences
+from onnxbridge.frontends.pytorch.unread import code_unread
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
 from onnxbridge.hushed import hushed
@@ -252,7 +253,9 @@ def _export(module: Any, given: Example) -> Any:
             while layers.get_dynamic_layer_stack_depth() > before:  # a trace that failed inside vmap or grad leaves them open
                 layers.pop_dynamic_layer_stack()
 
-    with quiet(), evaluating(module), whole_layers(), packed_sequences(), one_way(), in_turn(), torch.no_grad():
+    with (
+        quiet(), code_unread(), evaluating(module), whole_layers(), packed_sequences(), one_way(), in_turn(), torch.no_grad()
+    ):  # fmt: skip
         try:
             return trace(strict=False)
         except Exception as error:
@@ -303,7 +306,7 @@ def _functional(program: Any, own: bool) -> Any:
     if own and not around and not norms.trains(program.graph) and writes.rewrite(program.graph):
         return program
     torch = frameworks.torch()
-    with quiet(), torch.no_grad():
+    with quiet(), code_unread(), torch.no_grad():
         program = program.run_decompositions(norms.decompositions(program.graph))
     training = torch.ops.aten._native_batch_norm_legit_functional.default
     if program.graph_signature.buffers_to_mutate and any(n.target is training for n in program.graph.nodes):

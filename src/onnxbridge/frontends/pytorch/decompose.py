@@ -10,6 +10,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import aliasing, writes
+from onnxbridge.frontends.pytorch.unread import code_unread
 
 # they write running statistics when they train; what their rules refuse must not come in by their parts, without the writes
 _STATEFUL = frozenset(
@@ -190,18 +191,25 @@ def _traced(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) -
     guards = mode.shape_env.guards if mode.shape_env is not None else []
     before = len(guards)
     try:
-        with mode, torch.no_grad():
+        with mode, code_unread(), torch.no_grad():
             if is_library(operator_of(node)):
                 run = _open_transforms(run)
                 run(*values)  # which stops where the code asks for numbers; under functionalisation it would get any
-            made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
+            made = make_fx(run, tracing_mode="real")(*values)
+            if not _followed(made.graph):  # PyTorch's functionalisation is a second trace around the first, so not for all
+                made = make_fx(torch.func.functionalize(run, remove="mutations"), tracing_mode="real")(*values)
+                if not _followed(made.graph):
+                    return None
     except Exception:  # PyTorch's own code, which cannot take these values: the operator counts as one without decomposition
         return None
     if not all(_about_one(g.expr) or _said(g.expr, names) for g in guards[before:]):
         return None  # it holds only for sizes like the example's
-    if aliasing.needs_functionalisation(made.graph) and not writes.rewrite(made.graph):
-        return None  # it writes into a view of what it makes, in a way that would be lost
     made.graph.eliminate_dead_code()
     if any(n.target is node.target for n in made.graph.nodes):
         return None
     return made.graph, sources
+
+
+def _followed(graph: Any) -> bool:
+    """Whether what a graph writes is seen nowhere else than where its calls are looked for; writes into views are rewritten."""
+    return not aliasing.needs_functionalisation(graph) or writes.rewrite(graph)

@@ -100,7 +100,7 @@ def to_hub(captured: Captured) -> ir.Model:
     limits = captured.limits()
     with frameworks.torch().no_grad():
         lower(calls.of(program.graph, names), rule, values, target)
-    results = _user_results(program, calls.results_of(program.graph, names))
+    results = _user_results(program, calls.results_of(program.graph, names), user)
     outputs = []
     held = {naming.after(v.name or ""): v.dtype for v in inputs}
     labels += [naming.after(name) for name in _written(program, user)]
@@ -142,17 +142,26 @@ def _refused(label: str, reason: str) -> ConversionError:
     return ConversionError("PyTorch to ONNX", [Problem(f"output {label}", reason, hint, (Source(),))])
 
 
-def _user_results(program: Any, results: tuple[Any, ...]) -> list[Any]:
+def _user_results(program: Any, results: tuple[Any, ...], labels: dict[str, str]) -> list[Any]:
     """What the user's forward returns, then what it leaves in its inputs and in its buffers."""
-    kinds = [s.kind.name for s in program.graph_signature.output_specs]
+    specs = program.graph_signature.output_specs
+    kept = [(s.kind.name, r) for s, r in zip(specs, results, strict=True) if not _again(program, s, labels)]
     order = ("USER_OUTPUT", "USER_INPUT_MUTATION", "BUFFER_MUTATION")
-    return [r for wanted in order for r, kind in zip(results, kinds, strict=True) if kind == wanted]
+    return [r for wanted in order for kind, r in kept if kind == wanted]
 
 
 def _written(program: Any, labels: dict[str, str]) -> list[str]:
     """The inputs that the program writes into: a caller of ONNX gets what is left there as outputs."""
     specs = program.graph_signature.output_specs
-    return [labels.get(s.target, s.target) for s in specs if s.kind.name == "USER_INPUT_MUTATION"]
+    written = [s for s in specs if s.kind.name == "USER_INPUT_MUTATION" and not _again(program, s, labels)]
+    return [labels.get(s.target, s.target) for s in written]
+
+
+def _again(program: Any, spec: Any, labels: dict[str, str]) -> bool:
+    """Whether an output is what is left in a cache that the program returns too, under the name that caches have there."""
+    if spec.kind.name != "USER_INPUT_MUTATION" or not naming.returned(labels.get(spec.target, spec.target)):
+        return False
+    return spec.arg.name in program.graph_signature.user_outputs
 
 
 def _state(program: Any) -> dict[str, str]:

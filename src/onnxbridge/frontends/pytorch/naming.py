@@ -33,6 +33,11 @@ def after(name: str) -> str:
     return f"{name}.next"
 
 
+def returned(name: str) -> str:
+    """What the output is called that has a cache's tensor `name` after the step, where the model returns its cache."""
+    return name.replace("past_key_values.", "present.", 1) if name.startswith("past_key_values.") else ""
+
+
 def _presented(keys: list[str]) -> list[str]:
     """The path of an output with a cache called what it is after the step."""
     return ["present", *keys[1:]] if keys[0] == "past_key_values" and "layers" in keys[:-1] else keys

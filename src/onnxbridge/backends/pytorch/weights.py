@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 import torch
 from torch import nn
@@ -30,6 +31,7 @@ _SHAPED = frozenset({"cast", "concat", "expand", "identity", "reshape", "squeeze
 """Steps of a constant's computing that say nothing of what it is."""
 _ARITHMETIC = frozenset({"add", "and", "div", "mul", "not", "or", "sub", "where"})
 """Steps that say little."""
+_OPERATORS = frozenset(schema.name.lower() for schema in onnx.defs.get_all_schemas())
 _COMPUTED = re.compile(r"val_\d+")
 """What torch.onnx calls constants, and what it computed from parameters, which it does not keep."""
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
@@ -55,12 +57,30 @@ def is_made(name: str) -> bool:
 
 
 def _short(name: str) -> str:
-    """The name to register under: of a constant that was computed, what it was computed by rather than all the steps."""
-    first, *steps = name.split(".")
-    if is_made(name) and steps:
-        telling = [s for s in steps if re.sub(r"_\d+$", "", s) not in _SHAPED]
-        return next((s for s in reversed(telling) if s not in _ARITHMETIC), telling[-1] if telling else first)
-    return name
+    """The name to register under: of what was computed from a constant or a weight, not each of the steps that did it."""
+    first, *rest = name.split(".")
+    count = len(rest) if is_made(name) else _steps(rest)
+    if not count:
+        return name
+    steps, base = rest[-count:], [first, *rest[:-count]]
+    telling = [s for s in steps if _bare(s) not in _SHAPED]
+    step = next((s for s in reversed(telling) if _bare(s) not in _ARITHMETIC), telling[-1] if telling else "")
+    if is_made(name):
+        return step or first
+    return ".".join(base) + (f"_{step}" if step else f"_{steps[-1]}")
+
+
+def _steps(parts: Sequence[str]) -> int:
+    """How many of a name's last parts are operators, 0 where it may be somebody's own name."""
+    count = 0
+    while count < len(parts) and _bare(parts[-1 - count]) in _OPERATORS:
+        count += 1
+    of_weight = count < len(parts) and parts[-1 - count] in ("weight", "bias")
+    return count if count > 1 or of_weight else 0
+
+
+def _bare(step: str) -> str:
+    return re.sub(r"_\d+$", "", step).rstrip("_")
 
 
 def _vacant(home: nn.Module, leaf: str, numbered: bool) -> str:

@@ -179,3 +179,14 @@ def test_computed_constants_have_short_names_and_are_there_once():
     made = back(Rotary(), torch.randn(2, 3, 4))
     assert {name for name, _ in made.named_buffers()} == {"cos", "sin"}
     assert not made.state_dict()
+
+
+def test_strings_are_no_tensors():
+    nodes = [helper.make_node("Unsqueeze", ["x", "axes"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, [1, "n"])], [numpy_helper.from_array(np.array([0]), "axes")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    made = onnxbridge.convert(model, "pytorch", verify=False).model
+    assert made(np.array(["a", "b"], dtype=object)).tolist() == [["a", "b"]]

@@ -154,10 +154,11 @@ def unsqueezed(data, axes):
 @rule("Unsqueeze")
 def unsqueeze(data, axes):
     known = known_ints(axes)
-    if not isinstance(known, tuple) or (not data.is_known and len(known) > 1):
-        return unsqueezed(data, known)
-    if len(known) == 1:
+    tensor = data.is_known or data.hub not in (None, ir.DataType.STRING)
+    if tensor and isinstance(known, tuple) and len(known) == 1:
         return data.unsqueeze(known[0])
+    if not isinstance(known, tuple) or not data.is_known:
+        return unsqueezed(data, known)
     for axis in sorted(a % (data.ndim + len(known)) for a in known):
         data = data.unsqueeze(axis)
     return data

@@ -172,7 +172,7 @@ def test_lists_that_are_called_in_their_order_are_sequences(tmp_path):
         nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.Conv2d, nn.Hardsigmoid, nn.AvgPool2d
     ]  # fmt: skip
     assert repr(back.stem[4][3]) == repr(module.stem[4][3])
-    assert {type(back.heads), type(back.twice)} == {nn.Module}
+    assert type(back.heads) is nn.ModuleList and type(back.twice) is nn.Sequential
     assert [str(n.target) for n in back.graph.nodes if n.op == "call_module"][0] == "stem"
     text, _ = source.written(back)
     assert "self.stem = nn.Sequential(\n            nn.Conv2d(3, 4, 3),\n            nn.Identity(),\n" in text

@@ -81,5 +81,7 @@ def _number(value: Any, others: Sequence[Any], weights: Weights) -> Any:
 def _written(held: torch.Tensor) -> Any:
     number = held.item()
     # float32 is computed in float32 whatever the literal: 1e-05 is the same number as 9.999999747378752e-06
-    short = held.dtype == torch.float32 and math.isfinite(number)
-    return float(str(np.float32(number))) if short else number
+    if held.dtype != torch.float32 or not math.isfinite(number):
+        return number
+    short = float(str(np.float32(number)))
+    return short if abs(short) <= torch.finfo(torch.float32).max else number  # the largest one's digits say a larger one

@@ -13,15 +13,16 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from onnxbridge.backends.pytorch import composed, dtypes, finders, literals, sequential, sizes  # noqa: F401 (registers the finders)
+from onnxbridge.backends.pytorch import composed, dtypes, finders, literals, nesting, places, sizes  # noqa: F401 (registers the finders)
 from onnxbridge.backends.pytorch.layers import Layers
 from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value, leaf
 from onnxbridge.backends.pytorch.tidy import tidy
-from onnxbridge.backends.pytorch.weights import Weights, is_trained
+from onnxbridge.backends.pytorch.weights import Weights, is_trained, is_turned
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub import calls, fold, gradient
+from onnxbridge.hub import places as hub_places
 from onnxbridge.hub.expand import body_of
 from onnxbridge.lowering import Body, Call, Ref, lower
 
@@ -36,8 +37,6 @@ _ORDERED = frozenset({"ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceMean"
 
 
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-_IN_CODE = frozenset({"self", "torch", "math", "operator", "getattr", "slice", "inf", "nan", "device", "NoneType", "onnxbridge"})
-"""Names that the code of a graph has for something else than its inputs."""
 
 
 class _Target:
@@ -68,7 +67,7 @@ class _Target:
         if array.dtype.kind in "OUST":
             return _text(self.recorder, array)
         trained = id(value.const_value) in self.trained
-        turned = trained and array.ndim == 2 and self.weights.kept and (value.name or "").endswith(".transpose")
+        turned = trained and array.ndim == 2 and self.weights.kept and is_turned(value.name or "")
         if turned:  # the frontend's own name for a view of a parameter
             made = self.recorder.attribute(*self.weights.add_turned(value)).t()
         else:
@@ -185,7 +184,8 @@ def build(model: ir.Model) -> Network:
     Raises:
         ConversionError: with every operator that is in the way.
     """
-    root = Network(torch.nn.Module(), fx.Graph(), _class_name(model.graph.name))
+    kinds = hub_places.classes(model)
+    root = Network(torch.nn.Module(), fx.Graph(), kinds.get("") or _class_name(model.graph.name))
     recorder = Recorder(root)
     weights = Weights(root, kept=_is_from_pytorch(model))
     target = _Target(recorder, weights)
@@ -211,12 +211,12 @@ def build(model: ir.Model) -> Network:
     plain = len(outputs) == 1 and isinstance(graph.outputs[0].type, ir.TensorType)
     recorder.graph.output(outputs[0].node if plain else tuple(o.node for o in outputs))
     tidy(recorder.graph)
+    places.settle(recorder.graph, root, kinds.get("", ""))
     weights.prune(_used(recorder.graph))  # what only told sizes takes no layer's name
     literals.write(recorder.graph, weights)
     Layers(root, recorder.graph, weights).find()
     weights.prune(_used(recorder.graph))
-    sequential.join(root, recorder.graph, weights)
-    root.graph = recorder.graph
+    nesting.nest(root, recorder.graph, weights, kinds, recorder.unnamed)
     root.meta["layers"] = weights.layers
     root.input_names = tuple(v.name or "" for v in inputs)
     root.output_names = tuple(v.name or "" for v in graph.outputs)
@@ -248,7 +248,7 @@ def _parameters(names: list[str]) -> list[str]:
     made: list[str] = []
     for name in names:
         name = re.sub(r"\W", "_", name, flags=re.ASCII) or "input"
-        if name[0].isdigit() or keyword.iskeyword(name) or name in _IN_CODE:
+        if name[0].isdigit() or keyword.iskeyword(name) or name in nesting.IN_CODE:
             name = f"_{name}"
         while name in made:
             name += "_"

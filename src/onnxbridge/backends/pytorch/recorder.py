@@ -238,6 +238,12 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
             return False
         return bool(statically_known_true(a == b))
 
+    @property
+    def unnamed(self) -> Any:
+        """What stands for each of the sizes without a name, which may be different ones; None where all have one."""
+        found = self._sizes.get("")
+        return None if found is None else found.node.expr
+
     def pinned(self) -> list[str]:
         """The names of dynamic dimensions that the recorded calls only work with at one size."""
         fixed = [n for n, s in self._sizes.items() if self.shape_env.simplify(s.node.expr).is_number]

@@ -25,6 +25,7 @@ _LAYERS = {"LSTM": (1, 2, 3, 7), "GRU": (1, 2, 3), "RNN": (1, 2, 3)}
 """Inputs that are weights by what the operator is, also where a frontend had to put them together and they have no name."""
 _VIEWED = (".reshape", ".transpose")
 """What the frontends call a weight of which the model takes a view."""
+_TURNED = re.compile(r"\.transpose(_\d+)?$")
 _MADE = re.compile(r"constant(_\d+)?(\..*)?")
 """Names of constants that the builder made, not the user."""
 _SHAPED = frozenset({"cast", "concat", "expand", "identity", "reshape", "squeeze", "transpose", "unsqueeze"})
@@ -49,6 +50,11 @@ def is_trained(value: ir.Value) -> bool:
     if _COMPUTED.fullmatch(value.name or ""):
         return value.shape is not None and len(value.shape) > 1 and any(node.op_type in _PRODUCTS for node, _ in value.uses())
     return any(i not in _SETTINGS.get(node.op_type, ()) for node, i in value.uses())
+
+
+def is_turned(name: str) -> bool:
+    """Whether it is a frontend's own name for the transpose of a weight, of which there may be several."""
+    return _TURNED.search(name) is not None
 
 
 def is_made(name: str) -> bool:
@@ -123,7 +129,7 @@ class Weights:
         """Register the parameter of which the weight is the transpose, or find it where it is registered already."""
         assert value.const_value is not None
         tensor = dtypes.tensor(value.const_value.numpy().T)
-        name = (value.name or "").removesuffix(".transpose")
+        name = _TURNED.sub("", value.name or "")
         there = next((p for p, n in self._names.items() if n == name), None)
         if there is not None:
             held = self.at(there)

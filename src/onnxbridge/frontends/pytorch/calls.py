@@ -9,7 +9,7 @@ import functools
 import operator
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from onnxbridge import frameworks
@@ -226,6 +226,17 @@ def _frame(trace: str) -> tuple[str, int, str]:
     found = _FRAME.findall(trace)
     mine = [f for f in found if not f[0].startswith(_not_the_users())]
     return (places.relative(mine[-1][0]), int(mine[-1][1]), mine[-1][2]) if mine else ("", 0, "")
+
+
+def classes(nodes: Iterable[Any]) -> dict[str, str]:
+    """The names of the classes of the modules that nodes come from, but for PyTorch's own layers, by the modules' paths."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        for key, (path, kind) in (node.meta.get("nn_module_stack") or {}).items():
+            if path not in found and key != _NO_STACK:
+                named = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+                found[path] = "" if places.is_layer(named) else named.rpartition(".")[2]
+    return {path: kind for path, kind in found.items() if kind}
 
 
 def place(node: Any) -> Source:

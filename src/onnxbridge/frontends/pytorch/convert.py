@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
 from typing import Any
 
@@ -13,7 +14,7 @@ from onnxbridge.frontends.pytorch import calls, complex, dtypes, naming
 from onnxbridge.frontends.pytorch.capture import Captured
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.target import PytorchTarget, Shapes
-from onnxbridge.hub import provenance
+from onnxbridge.hub import places, provenance
 from onnxbridge.hub.builder import Builder
 from onnxbridge.lowering import lower, resolve
 
@@ -121,6 +122,8 @@ def to_hub(captured: Captured) -> ir.Model:
     model = op.model(inputs, outputs, "main_graph")
     if limits:
         model.metadata_props[provenance.SIZES] = limits
+    if kinds := calls.classes(program.graph.nodes):
+        model.metadata_props[places.CLASSES] = json.dumps(kinds)
     return model
 
 

@@ -1,0 +1,412 @@
+"""Finds the blocks in what was recorded: the modules of the source, each of which becomes one with a forward of its own.
+
+The calls of one module are a block where they can be made at once: where nothing outside them lies between two of them. What is
+not so stays in the module around it. Sizes belong to no block; each computes those that its own inputs tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import torch
+from torch import fx, nn
+
+from onnxbridge.backends.pytorch.places import place
+from onnxbridge.backends.pytorch.weights import Weights
+
+Path = tuple[str, ...]
+Item = Union[fx.Node, "Block"]
+
+_FEW = 3
+"""Calls of fewer operators, without weights of their own, are no module that a person would write."""
+_GAPS = 3
+"""A list with more places than so many times its layers is no sequence: names of another kind are numbers too."""
+
+
+@dataclass(eq=False)
+class Block:
+    """The calls of a module, the blocks inside it among them, in an order that runs.
+
+    `inputs` and `results` are values of the whole graph: what it takes from around it, and gives to that. A `chained` one is a
+    list whose elements are called one behind the other.
+    """
+
+    path: Path
+    items: list[Item]
+    nodes: set[fx.Node]
+    needs: set[fx.Node]
+    inputs: list[fx.Node] = field(default_factory=list)
+    results: list[fx.Node] = field(default_factory=list)
+    chained: bool = False
+    slight: bool = False
+    """Whether it is one only for the list that it is an element of."""
+
+
+class Sizes:
+    """What is computed from sizes alone, and which of it the sizes of given values tell."""
+
+    def __init__(self, graph: fx.Graph, unnamed: Any = None) -> None:
+        self.unnamed = unnamed
+        self._free: dict[fx.Node, bool] = {}
+        self._used: dict[fx.Node, set[fx.Node]] = {}
+        self._roots: dict[fx.Node, set[fx.Node]] = {}
+        for node in graph.nodes:
+            self._free[node] = self._is_size(node)
+
+    def __contains__(self, node: fx.Node) -> bool:
+        """Whether a node is a size, or a device: cheap to compute wherever it is needed."""
+        return self._free[node]
+
+    def _is_size(self, node: fx.Node) -> bool:
+        if node.op == "call_method":
+            return bool(node.target == "size" and len(node.args) == 2 and not node.kwargs)
+        if node.op != "call_function":
+            return False
+        if node.target is getattr:
+            return bool(node.args[1] == "device")
+        return is_number(node) and bool(node.all_input_nodes) and all(map(is_number, node.all_input_nodes))
+
+    def users(self, size: fx.Node) -> set[fx.Node]:
+        """The calls that a size is used in, itself or what is computed from it."""
+        if size not in self._used:
+            self._used[size] = {u for user in size.users for u in (self.users(user) if user in self else (user,))}
+        return self._used[size]
+
+    def roots(self, size: fx.Node) -> set[fx.Node]:
+        """The values that a size is computed from."""
+        if size not in self._roots:
+            self._roots[size] = {r for n in size.all_input_nodes for r in (self.roots(n) if n in self else (n,))}
+        return self._roots[size]
+
+    def key(self, size: Any) -> Any:
+        """What a size is certain to be the same by, None where nothing is."""
+        if not isinstance(size, torch.SymInt):
+            return None
+        expression = size.node.expr
+        return None if self.unnamed is not None and self.unnamed in expression.free_symbols else expression
+
+    def dims(self, value: fx.Node) -> Iterator[tuple[Any, int]]:
+        """The sizes that a value tells, with their places."""
+        known = value.meta.get("val")
+        if isinstance(known, torch.Tensor):
+            for i, size in enumerate(known.shape):
+                key = self.key(size)
+                if key is not None:
+                    yield key, i
+
+    def told(self, size: fx.Node, values: Iterable[fx.Node]) -> bool:
+        """Whether the values tell a size."""
+        held = set(values)
+        return self._told(size, held, {key for v in held for key, _ in self.dims(v)})
+
+    def _told(self, size: fx.Node, values: set[fx.Node], keys: set[Any]) -> bool:
+        if size in values or self.key(size.meta["val"]) in keys:
+            return True
+        if size not in self:
+            return False
+        if size.target is getattr:
+            return any(isinstance(v.meta.get("val"), torch.Tensor) for v in values)
+        return all(self._told(n, values, keys) for n in size.all_input_nodes)
+
+
+def is_number(node: fx.Node) -> bool:
+    kinds = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+    return node.op.startswith("call") and isinstance(node.meta.get("val"), kinds)
+
+
+class Blocks:
+    """Finds the blocks of one graph; `whole` is the graph itself as one."""
+
+    def __init__(self, root: nn.Module, graph: fx.Graph, weights: Weights, unnamed: Any = None) -> None:
+        self.root = root
+        self.weights = weights
+        self.sizes = Sizes(graph, unnamed)
+        self.order = {n: i for i, n in enumerate(graph.nodes)}
+        calls = [n for n in graph.nodes if n.op.startswith("call") and n not in self.sizes]
+        self._owners = {n: self._owner(n) for n in calls}
+        scopes = {tuple(p.split(".")) for n in calls if n.meta.get("where") is not None and (p := place(n))}
+        self._scopes = {s[:i] for s in scopes for i in range(1, len(s) + 1)}
+        self._found: dict[Path, Block] = {}
+        items = self._split(calls, ())
+        self.whole = Block((), items, set(calls), set())
+
+    def _owner(self, node: fx.Node) -> Path:
+        """The module that calls: of a layer the one that it is in."""
+        called = node.op == "call_module"
+        path = tuple(str(node.target).split("."))[:-1] if called else tuple(p for p in place(node).split(".") if p)
+        module: Any = self.root
+        for i, part in enumerate(path):
+            held = module is not None and (part in module._parameters or part in module._buffers)
+            module = module._modules.get(part) if module is not None else None
+            if held or module is not None and type(module) is not nn.Module:
+                return path[:i]
+        return path
+
+    def holder(self, path: Path) -> nn.Module | None:
+        """What is at a path."""
+        module: nn.Module | None = self.root
+        for part in path:
+            module = module._modules.get(part) if module is not None else None
+        return module
+
+    # what calls need
+
+    def _needs(self, item: Item) -> set[fx.Node]:
+        """The calls' values that an item comes after."""
+        if isinstance(item, Block):
+            return item.needs
+        found: set[fx.Node] = set()
+        for n in item.all_input_nodes:
+            found |= self.sizes.roots(n) if n in self.sizes else {n}
+        return {n for n in found if n.op.startswith("call")}
+
+    def is_local(self, weight: fx.Node, path: Path, nodes: set[fx.Node]) -> bool:
+        """Whether a module at a path has a weight, or may have a constant for its own."""
+        target = tuple(str(weight.target).split("."))
+        if target[: len(path)] == path:
+            return True
+        held = self.weights.at(str(weight.target))
+        if isinstance(held, nn.Module):
+            return True
+        if isinstance(held, nn.Parameter) or self._is_saved(target):
+            return False
+        return held.numel() <= 16 or all(u in nodes for u in weight.users)
+
+    def _is_saved(self, path: Path) -> bool:
+        """Whether a `state_dict` has a buffer."""
+        holder = self.holder(path[:-1])
+        return holder is not None and path[-1] not in holder._non_persistent_buffers_set
+
+    def _complete(self, block: Block) -> Block:
+        """The block with its inputs and results."""
+        taken: dict[fx.Node, None] = {}
+        sizes: dict[fx.Node, None] = {}
+        shown: set[fx.Node] = set()
+        for item in block.items:
+            given = item.inputs if isinstance(item, Block) else item.all_input_nodes
+            for n in given:
+                if n in self.sizes:
+                    sizes[n] = None
+                elif n not in block.nodes and not (n.op == "get_attr" and self.is_local(n, block.path, block.nodes)):
+                    taken[n] = None
+            shown.update(item.results if isinstance(item, Block) else (item,))
+        block.inputs = sorted(taken, key=_is_choice)  # masks and the like behind what is computed with
+        block.inputs += [s for s in sizes if not self.sizes.told(s, {*taken, *shown})]
+        block.needs = {n for item in block.items for n in self._needs(item)} - block.nodes
+        ordered = sorted(block.nodes, key=self.order.__getitem__)
+        results = [n for n in ordered if any(u not in block.nodes for u in n.users if u not in self.sizes)]
+        for node in ordered:
+            for user in node.users:
+                outside = user in self.sizes and any(u not in block.nodes for u in self.sizes.users(user))
+                if outside and not self.sizes.told(user, {*block.inputs, *results}):
+                    key = self.sizes.key(user.meta["val"])
+                    tells = [n for n in shown if key is not None and key in dict(self.sizes.dims(n))]
+                    results.append(node if node in shown or not tells else min(tells, key=self.order.__getitem__))
+        if len(results) > 1:
+            results = [results[-1], *results[:-1]] if results[-1] is ordered[-1] else results
+        block.results = list(dict.fromkeys(results))
+        return block
+
+    # where blocks are
+
+    def _split(self, nodes: Sequence[fx.Node], path: Path) -> list[Item]:
+        """The calls of one module with those of each module in it as a block, where that is one."""
+        items: list[Item] = list(nodes)
+        groups: dict[str, list[fx.Node]] = {}
+        for node in nodes:
+            owner = self._owners[node]
+            if owner[: len(path)] == path and len(owner) > len(path):
+                groups.setdefault(owner[len(path)], []).append(node)
+        for name, group in groups.items():
+            for part in self._calls(group):
+                inner = self._split(part, (*path, name))
+                whole = len(part) == len(nodes) and not path
+                made = self._block(inner, (*path, name), whole)
+                items = self._put(items, Block((*path, name), inner, set(part), set()) if made is None else made, made is None)
+        return items
+
+    def _put(self, items: list[Item], block: Block, dissolved: bool = False) -> list[Item]:
+        """The items with a block in the place of its calls, or with those inside it, where it is none."""
+        found = None if dissolved else self._contracted(items, block)
+        if found is not None:
+            known = self._found.setdefault(block.path, block)
+            if known is block or self.same(known, block):
+                return found
+        elif self._found.get(block.path) is block:
+            del self._found[block.path]
+        for inner in block.items:
+            if isinstance(inner, Block) and not (inner.slight and self._forget(inner)):
+                items = self._put(items, inner)
+        return items
+
+    def _forget(self, block: Block) -> bool:
+        if self._found.get(block.path) is block:
+            del self._found[block.path]
+        return True
+
+    def _contracted(self, items: list[Item], block: Block) -> list[Item] | None:
+        """The items with the block as one of them, None where what it gives comes back into it on a way around."""
+        inside = [not isinstance(i, Block) and i in block.nodes or isinstance(i, Block) and i.nodes <= block.nodes for i in items]
+        first, last = inside.index(True), len(items) - 1 - inside[::-1].index(True)
+        before: list[Item] = []
+        after: list[Item] = []
+        given = set(block.nodes)
+        around: set[fx.Node] = set()
+        for item, within in zip(items[first : last + 1], inside[first : last + 1], strict=True):
+            needs = self._needs(item)
+            if within:
+                if not around.isdisjoint(needs):
+                    return None
+            elif given.isdisjoint(needs):
+                before.append(item)
+            else:
+                after.append(item)
+                made = item.nodes if isinstance(item, Block) else {item}
+                given |= made
+                around |= made
+        return [*items[:first], *before, block, *after, *items[last + 1 :]]
+
+    @staticmethod
+    def _calls(group: list[fx.Node]) -> list[list[fx.Node]]:
+        """The calls of a module that is called several times, each by itself where they are alike."""
+        counts = Counter(str(n.target) for n in group if n.op == "call_module")
+        times = min(counts.values(), default=1)
+        length, rest = divmod(len(group), times)
+        parts = [group[i : i + length] for i in range(0, len(group), length)]
+        alike = not rest and all([(n.op, n.target) for n in p] == [(n.op, n.target) for n in parts[0]] for p in parts)
+        return parts if alike else [group]
+
+    def _block(self, items: list[Item], path: Path, whole: bool) -> Block | None:
+        holder = self.holder(path)
+        nodes = {n for i in items for n in (i.nodes if isinstance(i, Block) else (i,))}
+        made = Block(path, items, nodes, set())
+        if holder is not None and type(holder) is not nn.Module:
+            return None
+        if is_list(holder):
+            return self._chained(made)
+        above = self.holder(path[:-1])
+        if holder is None:
+            made.slight = len(nodes) < _FEW
+            in_list = is_list(above) and _is_place(path[-1])
+            if whole or (made.slight and not in_list) or above is not None and _is_tensor(above, path[-1]):
+                return None
+        elif path not in self._scopes and len(items) == 1 and not isinstance(items[0], Block):
+            return None
+        self._lift(made)
+        self._complete(made)
+        return made if made.results and made.items else None
+
+    def _lift(self, block: Block) -> None:
+        """Leave to the module around it what others need too, and what needs no weights: masks, positions."""
+        light: set[fx.Node] = set()
+        for item in block.items:
+            if not isinstance(item, Block) and item.op != "call_module":
+                trained = any(n.op == "get_attr" and self._is_trained(n) for n in item.all_input_nodes)
+                if not trained and (self._needs(item) & block.nodes) <= light:
+                    light.add(item)
+        results = [n for n in block.nodes if any(u not in block.nodes for u in self._used(n))]
+        shared = [n for n in results if n in light]
+        if not shared or len(shared) == len(results):
+            return
+        lifted: set[fx.Node] = set()
+        while shared:
+            node = shared.pop()
+            if node not in lifted:
+                lifted.add(node)
+                shared += self._needs(node) & block.nodes
+        block.items = [i for i in block.items if isinstance(i, Block) or i not in lifted]
+        block.nodes -= lifted
+
+    def _used(self, node: fx.Node) -> Iterator[fx.Node]:
+        for user in node.users:
+            if user not in self.sizes:
+                yield user
+
+    def _is_trained(self, node: fx.Node) -> bool:
+        return isinstance(self.weights.at(str(node.target)), nn.Parameter)
+
+    def _chained(self, block: Block) -> Block | None:
+        """The list as a sequence, where each element takes what the one before gives, which nobody else does."""
+        places = [self._element(item, block.path) for item in block.items]
+        holder = self.holder(block.path)
+        assert holder is not None
+        rising = all(p is not None for p in places) and places == sorted({p for p in places if p is not None})
+        if not rising or not {int(n) for n in holder._modules} <= set(places):
+            return None
+        self._complete(block)
+        before: fx.Node | None = None
+        for item in block.items:
+            given = item.inputs if isinstance(item, Block) else list(item.args)
+            results = item.results if isinstance(item, Block) else [item]
+            plain = isinstance(item, Block) or not item.kwargs
+            if not plain or len(given) != 1 or len(results) != 1 or not isinstance(given[0], fx.Node):
+                return None
+            if before is not None and (given[0] is not before or before in block.results):
+                return None
+            before = results[0]
+        block.chained = True
+        return block if block.inputs and block.results == [before] and len(block.inputs) == 1 else None
+
+    @staticmethod
+    def _element(item: Item, path: Path) -> int | None:
+        at = item.path if isinstance(item, Block) else tuple(str(item.target).split(".")) if item.op == "call_module" else ()
+        return int(at[-1]) if at[:-1] == path and _is_place(at[-1]) else None
+
+    # one module, called several times
+
+    def same(self, a: Block, b: Block) -> bool:
+        """Whether two blocks of the same path do the same to their inputs, so that one module is called for both."""
+        if len(a.items) != len(b.items) or len(a.inputs) != len(b.inputs) or a.chained != b.chained:
+            return False
+        pairs = dict(zip(a.inputs, b.inputs, strict=True))
+
+        def alike(x: Any, y: Any) -> bool:
+            if isinstance(x, fx.Node) and isinstance(y, fx.Node):
+                if x in pairs or x.op == "get_attr":
+                    return pairs.get(x, x) is y
+                both = x in self.sizes and y in self.sizes and (x.op, x.target) == (y.op, y.target)
+                return both and alike(x.args, y.args)
+            if isinstance(x, (tuple, list)):
+                return type(x) is type(y) and len(x) == len(y) and all(map(alike, x, y))
+            if isinstance(x, dict):
+                return isinstance(y, dict) and x.keys() == y.keys() and all(alike(v, y[k]) for k, v in x.items())
+            if isinstance(x, slice):
+                return isinstance(y, slice) and alike((x.start, x.stop, x.step), (y.start, y.stop, y.step))
+            return type(x) is type(y) and bool(x == y)
+
+        for x, y in zip(a.items, b.items, strict=True):
+            if isinstance(x, Block) or isinstance(y, Block):
+                if not isinstance(x, Block) or not isinstance(y, Block) or x.path != y.path:
+                    return False
+                if not alike(x.inputs, y.inputs) or len(x.results) != len(y.results) or not self.same(x, y):
+                    return False
+                pairs.update(zip(x.results, y.results, strict=True))
+            elif (x.op, x.target) != (y.op, y.target) or not alike((x.args, x.kwargs), (y.args, y.kwargs)):
+                return False
+            else:
+                pairs[x] = y
+        return [pairs.get(r, r) for r in a.results] == b.results
+
+
+def is_list(module: nn.Module | None) -> bool:
+    """Whether a module does nothing but hold others in places of a list."""
+    if module is None or type(module) is not nn.Module or module._parameters or module._buffers:
+        return False
+    names = list(module._modules)
+    return bool(names) and all(map(_is_place, names)) and max(map(int, names)) < _GAPS * len(names)
+
+
+def _is_place(name: str) -> bool:
+    return name.isascii() and name.isdigit() and str(int(name)) == name
+
+
+def _is_choice(value: fx.Node) -> bool:
+    known = value.meta.get("val")
+    return isinstance(known, torch.Tensor) and known.dtype == torch.bool
+
+
+def _is_tensor(module: nn.Module, name: str) -> bool:
+    return name in module._parameters or name in module._buffers

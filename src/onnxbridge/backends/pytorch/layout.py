@@ -1,0 +1,91 @@
+"""Lines of Python no longer than people write them: what is longer is broken at its brackets, as formatters do it."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+
+WIDTH = 120
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+def lines(statements: Iterable[str], indent: int = 0) -> list[str]:
+    """Statements, each in as many lines as it needs. Indentation that they have already stays."""
+    made: list[str] = []
+    for statement in statements:
+        body = statement.lstrip(" ")
+        made += _broken(body, indent + len(statement) - len(body)) if body else [""]
+    return made
+
+
+def _broken(text: str, indent: int, comma: str = "") -> list[str]:
+    whole = " " * indent + text + comma
+    if len(whole) <= WIDTH or "\n" in text:
+        return [whole]
+    found = _outermost(text)
+    if found is None:
+        return [whole]
+    start, end, commas = found
+    body = text[start:end].strip()
+    head, tail = " " * indent + text[:start], " " * indent + text[end:] + comma
+    if len(body) + indent + 4 <= WIDTH and not commas:
+        return [head, " " * (indent + 4) + body, tail]
+    if len(body) + indent + 4 <= WIDTH and not text.startswith("def "):
+        return [head, " " * (indent + 4) + body, tail]
+    cuts = [start, *(c + 1 for c in commas), end + 1]
+    parts = [text[a : b - 1].strip() for a, b in zip(cuts, cuts[1:], strict=False)]
+    alone = len(parts) == 1 and (" for " in parts[0] or parts[0].startswith("*"))
+    inner = [line for part in parts if part for line in _broken(part, indent + 4, "" if alone else ",")]
+    return [head, *inner, tail]
+
+
+def _outermost(text: str) -> tuple[int, int, list[int]] | None:
+    """Where the inside of the last brackets begins and ends that are in no others, and the commas in it."""
+    found: tuple[int, int, list[int]] | None = None
+    opened: list[int] = []
+    commas: list[int] = []
+    for kind, at in _signs(text):
+        if kind in _OPEN:
+            opened.append(at + 1)
+            if len(opened) == 1:
+                commas = []
+        elif kind in _CLOSE and opened:
+            start = opened.pop()
+            if not opened and text[start:at].strip():
+                found = start, at, commas
+        elif kind == "," and len(opened) == 1:
+            commas.append(at)
+    return found
+
+
+def _signs(text: str) -> Iterator[tuple[str, int]]:
+    """The brackets and commas of one line that are in no string."""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.OP and token.string in f"{_OPEN}{_CLOSE},":
+                yield token.string, token.start[1]
+    except tokenize.TokenError:
+        return
+
+
+def numbers(text: str) -> list[tuple[int, int, int]]:
+    """The whole numbers in a text, each with where it begins and ends."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NUMBER and token.string.isdigit():
+                begin = starts[token.start[0] - 1] + token.start[1]
+                found.append((begin, begin + len(token.string), int(token.string)))
+    except (tokenize.TokenError, IndentationError):
+        return []
+    return found
+
+
+def quoted(text: str) -> str:
+    """A string as a literal, in the quotes that formatters prefer."""
+    literal = ascii(text)
+    return f'"{literal[1:-1]}"' if literal[0] == "'" and '"' not in literal and "\\'" not in literal else literal

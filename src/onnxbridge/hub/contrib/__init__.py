@@ -15,7 +15,7 @@ from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub import calls
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.fold import static
-from onnxbridge.hub.graphs import every_graph
+from onnxbridge.hub.graphs import constants_in, every_graph
 from onnxbridge.hub.schemas import name_of
 from onnxbridge.lowering import Call, lower
 from onnxbridge.rules import Rules
@@ -86,7 +86,7 @@ class Writing:
                 written += self.writer.take()
             ends.append((output, found))
         graph.insert_before(node, written)
-        for v in _constants(written):
+        for v in constants_in(written):
             graph.register_initializer(v)
         for output, found in ends:
             found.shape = found.shape if found.shape is not None else output.shape
@@ -96,31 +96,11 @@ class Writing:
         return True
 
 
-def _constants(nodes: Iterable[ir.Node]) -> list[ir.Value]:
-    """The constants that nodes and the graphs inside them read, and that no graph holds yet."""
-    found: dict[ir.Value, None] = {}
-    for node in nodes:
-        read = [v for v in node.inputs if v is not None and v.const_value is not None and v.producer() is None]
-        found |= dict.fromkeys(v for v in read if not v.is_initializer())
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                found |= dict.fromkeys(_constants(attribute.as_graph()))
-    return list(found)
-
-
 def _lowered(call: Call, target: Writing) -> tuple[Any, ...]:
     keys = tuple(None if key is None else ("result", i) for i, key in enumerate(call.outputs))
     values: dict[Any, Any] = {item.key: item.key for item in call.inputs if item is not None}
     lower([Call(call.op, call.inputs, call.attrs, keys, call.where, call.schema)], contrib, values, target)
     return tuple(None if key is None else values[key] for key in keys)
-
-
-def names_in(model: ir.Model) -> set[str]:
-    """The names of all values."""
-    found: set[str] = set()
-    for graph in every_graph(model):
-        found |= {str(v.name) for v in (*graph.inputs, *graph.initializers.values(), *(o for n in graph for o in n.outputs))}
-    return found
 
 
 def check(call: Call) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxbridge.hub import fold, inference
+from onnxbridge.hub.graphs import names_in
 from onnxbridge.hub.passes.reshapes import settle
 from onnxbridge.hub.schemas import schema_of
 
@@ -21,7 +22,7 @@ def infer(model: ir.Model) -> None:
     """
     from onnxbridge.hub import contrib
 
-    _infer_graph(model.graph, contrib.Writing(contrib.names_in(model)) if contrib.present(model) else None)
+    _infer_graph(model.graph, contrib.Writing(names_in(model)) if contrib.present(model) else None)
 
 
 def _infer_graph(graph: ir.Graph, foreign: Writing | None, branch: bool = False) -> None:

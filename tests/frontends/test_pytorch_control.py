@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pytorch_judge import agrees
+from pytorch_judge import agrees, converted, feeds_of, judge, ran, same
 from torch import nn
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
+
+from onnxbridge.frontends.pytorch.eager import outputs_of
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +115,56 @@ def test_vmap():
     given = (torch.randn(5, 2, 3), torch.randn(5, 3, 4))
     model = agrees(Each(), given, {"x": {0: "n"}, "w": {0: "n"}}, [(torch.randn(2, 2, 3), torch.randn(2, 3, 4))])
     assert [n.op_type for n in model.graph] == ["MatMul"]
+
+
+class Branches(nn.Module):
+    """Several batches one after the other and one in the other, of more than one result."""
+
+    def forward(self, x, w):
+        def one(x, w):
+            a, b = torch.vmap(lambda a, b: (a @ b, a.sum()))(x, w)
+            c = torch.vmap(torch.vmap(lambda a: a.cumsum(0) * 2))(a)
+            return c + torch.vmap(lambda v: v + 1)(b)[:, None, None]
+
+        return torch.cond(x.sum() > 0, one, lambda x, w: torch.vmap(torch.mul, in_dims=(1, None), out_dims=1)(x, 2.0) @ w, (x, w))
+
+
+class Steps(nn.Module):
+    """A batch in a branch in a loop, and one that is written into."""
+
+    def forward(self, x, w):
+        def body(turn, y):
+            def more(y):
+                z = y.clone()
+                torch.vmap(lambda row: row.mul_(2))(z)
+                return z
+
+            y = torch.cond(y.sum() > 0, more, lambda y: torch.vmap(lambda row: row.flip(0) - 1)(y), (y,))
+            return turn + 1, torch.vmap(torch.mv)(w, y)
+
+        return torch.while_loop(lambda turn, y: turn < 3, body, (torch.tensor(0), x))
+
+
+@pytest.mark.parametrize(("module", "shape", "op"), [(Branches, (5, 2, 4), "If"), (Steps, (5, 4), "Loop")])
+def test_vmap_in_bodies(module, shape, op):
+    def given(n, sign):
+        return sign * torch.rand(n, *shape[1:]), torch.randn(n, 4, 4)
+
+    others = [given(n, sign) for n in (2, 5) for sign in (1, -1)]
+    model = agrees(module(), given(5, 1), {"x": {0: "n"}, "w": {0: "n"}}, others)
+    assert [n.op_type for n in model.graph].count(op) == 1
+    program = torch.export.export(module(), given(5, 1))
+    session, inputs = judge(converted(program)[1]), given(5, 1)  # which PyTorch itself does not run
+    same(ran(session, feeds_of(model, inputs)), outputs_of(module()(*inputs), ["x", "w"]))
+    assert "_add_batch_dim" in str([list(m.graph.nodes) for m in program.graph_module.children()]), "it is left as it was"
+
+
+def test_branches_under_vmap():
+    class Each(nn.Module):
+        def forward(self, x):
+            return torch.vmap(lambda a: torch.cond(a.sum() > 0, torch.cos, torch.sin, (a,)))(x)
+
+    agrees(Each(), (torch.randn(5, 3),), {"x": {0: "n"}}, [(torch.randn(2, 3),)])
 
 
 def test_autocast():

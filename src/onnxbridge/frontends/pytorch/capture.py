@@ -18,7 +18,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import aliasing, containers, naming, norms, script, script_quantized, writes
+from onnxbridge.frontends.pytorch import aliasing, batches, containers, naming, norms, script, script_quantized, writes
 from onnxbridge.frontends.pytorch.associative import in_turn
 from onnxbridge.frontends.pytorch.choices import choices
 from onnxbridge.frontends.pytorch.detection import one_way, symbolic_lengths
@@ -243,19 +243,12 @@ def _export(module: Any, given: Example) -> Any:
     def trace(strict: bool, pre_dispatch: bool = True) -> Any:
         from torch.export._trace import _export as after_dispatch
 
-        layers = torch._C._functorch
-        before = layers.get_dynamic_layer_stack_depth()
-        try:
-            with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints the graph of a trace that failed
-                export = torch.export.export if pre_dispatch else functools.partial(after_dispatch, pre_dispatch=False)
-                return export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=strict)
-        finally:
-            while layers.get_dynamic_layer_stack_depth() > before:  # a trace that failed inside vmap or grad leaves them open
-                layers.pop_dynamic_layer_stack()
+        code = contextlib.nullcontext() if strict else code_unread()  # strict traces go by the code
+        with code, layers_closed(), contextlib.redirect_stderr(io.StringIO()):  # it prints the graph of a trace that failed
+            export = torch.export.export if pre_dispatch else functools.partial(after_dispatch, pre_dispatch=False)
+            return export(module, given.args, given.kwargs, dynamic_shapes=given.dynamic, strict=strict)
 
-    with (
-        quiet(), code_unread(), evaluating(module), whole_layers(), packed_sequences(), one_way(), in_turn(), torch.no_grad()
-    ):  # fmt: skip
+    with quiet(), evaluating(module), whole_layers(), packed_sequences(), one_way(), in_turn(), torch.no_grad():
         try:
             return trace(strict=False)
         except Exception as error:
@@ -300,14 +293,20 @@ def _functional(program: Any, own: bool) -> Any:
 
     One that is our `own` may be changed.
     """
+    with quiet(), layers_closed():
+        program = batches.unbatched(program)
     around = _around(program)
     if not around and not aliasing.needs_functionalisation(program.graph):
         return program
     if own and not around and not norms.trains(program.graph) and writes.rewrite(program.graph):
         return program
     torch = frameworks.torch()
-    with quiet(), code_unread(), torch.no_grad():
-        program = program.run_decompositions(norms.decompositions(program.graph))
+    try:
+        with quiet(), code_unread(), layers_closed(), torch.no_grad():
+            program = program.run_decompositions(norms.decompositions(program.graph))
+    except Exception as error:  # PyTorch's own code, in many ways
+        text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UsageError(f"PyTorch cannot write the program without writes, vmap and autocast: {text}") from error
     training = torch.ops.aten._native_batch_norm_legit_functional.default
     if program.graph_signature.buffers_to_mutate and any(n.target is training for n in program.graph.nodes):
         raise UsageError("the program was exported in training mode: its norms update their statistics; export it after eval()")
@@ -316,8 +315,22 @@ def _functional(program: Any, own: bool) -> Any:
 
 def _around(program: Any) -> bool:
     """Whether anything changes what the operators around it mean: vmap's batches, autocast's dtypes, tensors inside tensors."""
-    targets = {getattr(n.target, "__name__", "") for n in program.graph.nodes if n.op == "call_function"}
+    torch = frameworks.torch()
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    targets = {getattr(n.target, "__name__", "") for graph in graphs for n in graph.nodes if n.op == "call_function"}
     return bool(targets & {"_add_batch_dim", "wrap_with_autocast", "access_subclass_inner_tensor.default"})
+
+
+@contextlib.contextmanager
+def layers_closed() -> Iterator[None]:
+    """Leaves no layer of vmap or grad open, as a trace does that failed inside one."""
+    layers = frameworks.torch()._C._functorch
+    before = layers.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        while layers.get_dynamic_layer_stack_depth() > before:
+            layers.pop_dynamic_layer_stack()
 
 
 @contextlib.contextmanager

@@ -114,6 +114,8 @@ def convert(
     writer = plugins.backend(to)
     dims, bounds = _dynamic(dynamic)
     own, backend_options = settings.of_source(reader, backend_options)
+    implied = {} if output is None else getattr(writer, "by_suffix", {}).get(Path(output).suffix, {})
+    backend_options = {**implied, **backend_options}
     backend_options = settings.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
     backend_options = _bounded(writer, backend_options, bounds)
     progress(f"reading {reader.title}")

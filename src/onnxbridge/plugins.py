@@ -83,7 +83,8 @@ class Backend(Protocol):
         where it does not compute the same, and `unit_roundoff`, of its arithmetic where that is coarser than the hub model's. For
         its verification there are `sizes`, bounds of dynamic sizes that it was made for, by default and in each other case, and
         `ends`, those of the least and the largest that it takes. A backend that rounds more than its sources may have
-        `in_float32(artifact)`: what runs it without that, or None.
+        `in_float32(artifact)`: what runs it without that, or None. Its own `by_suffix` has the options that the name of the
+        output implies, as {".py": {"emit": "source"}}.
 
         Raises:
             ConversionError: with every operator that is in the way.

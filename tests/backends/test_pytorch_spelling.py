@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+
 import numpy as np
 import pytest
 import torch
@@ -179,6 +181,53 @@ def test_computed_constants_have_short_names_and_are_there_once():
     made = back(Rotary(), torch.randn(2, 3, 4))
     assert {name for name, _ in made.named_buffers()} == {"cos", "sin"}
     assert not made.state_dict()
+
+
+class Activated(nn.BatchNorm2d):
+    """A layer that holds another one."""
+
+    def __init__(self):
+        super().__init__(3)
+        self.act = nn.ReLU()
+
+    def forward(self, x):
+        return self.act(super().forward(x))
+
+
+class Before(Activated):
+    def forward(self, x):
+        return nn.BatchNorm2d.forward(self, self.act(x))
+
+
+@pytest.mark.parametrize("kind", [Activated, Before])
+def test_a_layer_inside_a_layer(kind, tmp_path):
+    net = nn.Sequential(nn.Conv2d(3, 3, 1), kind()).eval()
+    x = torch.randn(2, 3, 4, 4)
+    there = onnxbridge.convert(net, inputs=(x,), verify=False, fold_batch_norm=False).model
+    made = onnxbridge.convert(there, "pytorch", output=tmp_path / "net.py").model
+    torch.testing.assert_close(made(x), net(x))
+    made.load_state_dict(net.state_dict())
+    written = runpy.run_path(str(tmp_path / "net.py"))["load"]()
+    torch.testing.assert_close(written(x), net(x))
+
+
+class Stretched(nn.Module):
+    """Weights of which the model takes another shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.gamma, self.bias = nn.Parameter(torch.rand(3)), nn.Parameter(torch.rand(1, 3))
+
+    def forward(self, x):
+        return x * self.gamma.view(1, 3, 1, 1) + self.bias.unsqueeze(-1).unsqueeze(-1)
+
+
+def test_weights_that_are_used_in_another_shape_are_the_sources_own(tmp_path):
+    net = Stretched()
+    onnxbridge.convert(net, inputs=(torch.randn(2, 3, 4, 4),), verify=False, output=tmp_path / "net.onnx")
+    made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch").model
+    assert {k: tuple(v.shape) for k, v in made.state_dict().items()} == {"gamma": (3,), "bias": (1, 3)}
+    torch.testing.assert_close(made.gamma, net.gamma)
 
 
 def test_strings_are_no_tensors():

@@ -21,7 +21,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import Source, Unsupported
-from onnxbridge.hub import fold, inference, places
+from onnxbridge.hub import fold, inference, places, provenance
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import schema_of, version_of
 
@@ -77,6 +77,8 @@ class Builder:
             if all(v is None or v.meta.get(fold.COMPUTED) for v in values):
                 for result in results:
                     result.meta[fold.COMPUTED] = True
+            elif op_type in provenance.VIEWS and values[0] is not None and len(results) == 1:
+                provenance.tell_view(results[0], values[0])
             return results if outputs > 1 else results[0]
         self.append(node)
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]

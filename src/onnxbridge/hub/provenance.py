@@ -5,6 +5,7 @@
                            onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
                            onnxbridge.framework.NAME    the version of a framework that took part
                            onnxbridge.sizes             the sizes that it holds for, "n=4..64", where it does not for all
+    initializer's          onnxbridge.view              the weight that it is in another shape, as "gamma[96]"
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,6 +24,9 @@ from onnxbridge.hub.paths import named, open_file
 
 PREFIX = "onnxbridge."
 SIZES = PREFIX + "sizes"
+VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators that give the elements of a weight in another shape."""
+_VIEW = PREFIX + "view"
 _CHUNK = 1 << 20
 
 
@@ -61,3 +66,21 @@ def _version(name: str) -> str:
     """The version of an imported framework, as it says itself: distributions may have another name (tensorflow-cpu)."""
     said = getattr(sys.modules.get(name), "__version__", None)
     return str(said) if said else importlib.metadata.version(name)
+
+
+def tell_view(made: ir.Value, of: ir.Value) -> None:
+    """Write of which weight, and of which shape of it, a constant has the elements."""
+    notes = getattr(of.const_value, "metadata_props", {})
+    if made.const_value is not None and of.const_value is not None and of.name:
+        dims = ",".join(str(d) for d in of.const_value.shape.numpy())
+        made.const_value.metadata_props[_VIEW] = notes.get(_VIEW) or f"{of.name}[{dims}]"
+
+
+def view_of(tensor: ir.TensorProtocol) -> tuple[str, tuple[int, ...]] | None:
+    """The name and the shape of the weight that a tensor has the elements of, where it says so and they fit."""
+    name, _, dims = tensor.metadata_props.get(_VIEW, "").removesuffix("]").rpartition("[")
+    numbers = dims.split(",") if dims else []
+    if not name or not all(n.isdecimal() for n in numbers):
+        return None
+    shape = tuple(map(int, numbers))
+    return (name, shape) if math.prod(shape) == tensor.size else None

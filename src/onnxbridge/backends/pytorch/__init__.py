@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ class PytorchBackend:
     name = "pytorch"
     title = "PyTorch"
     package = "torch"
+    by_suffix: Mapping[str, Mapping[str, str]] = {".py": {"emit": "source"}}
 
     @property
     def rules(self) -> Rules:
@@ -46,7 +48,7 @@ class PytorchBackend:
     def save(self, artifact: Any, path: Path) -> list[Path]:
         from onnxbridge.backends.pytorch import export, source
 
-        if artifact.meta["emit"] == "source":
+        if artifact.meta["emit"] == "source" or path.suffix == ".py":
             return source.save(artifact, path)
         export.save(artifact, path)
         return [path]

@@ -90,11 +90,12 @@ class Layers:
         """Look at every call."""
         for chain in recurrent.chains(self.graph):
             recurrent.replace(self, chain)
-        for node in list(self.graph.nodes):
-            found = FINDERS.get(node.target) if node.op == "call_function" else None
-            layer = found(node, *node.args, **node.kwargs) if found else None
-            if layer is not None and all(map(self.is_weight, layer.weights.values())):
-                self._replace(node, layer)
+        for weighted in (True, False):  # what has weights chooses its place first
+            for node in list(self.graph.nodes):
+                found = FINDERS.get(node.target) if node.op == "call_function" and node.users else None
+                layer = found(node, *node.args, **node.kwargs) if found else None
+                if layer is not None and bool(layer.weights) == weighted and all(map(self.is_weight, layer.weights.values())):
+                    self._replace(node, layer)
         drop_unused(self.graph)
 
     def is_weight(self, node: Any) -> bool:
@@ -133,9 +134,7 @@ class Layers:
         key = (layer.kind, repr(layer.arguments), tuple(layer.weights.values()) or place(node))
         path = self._made.get(key)
         if path is None:
-            if not layer.weights and not self._is_alone(node, layer):
-                return
-            path = self._home(node, layer)
+            path = self._home(node, layer) if layer.weights or self._is_alone(node, layer) else None
             if path is None:
                 if layer.plain is not None:
                     self._exchange(used, "call_function", layer.plain, (*layer.inputs, *layer.weights.values()))

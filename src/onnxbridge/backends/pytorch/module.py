@@ -19,11 +19,12 @@ from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value, leaf
 from onnxbridge.backends.pytorch.tidy import tidy
-from onnxbridge.backends.pytorch.weights import Weights, is_trained, is_turned
+from onnxbridge.backends.pytorch.weights import Weights, is_trained, untransposed
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub import calls, fold, gradient
 from onnxbridge.hub import places as hub_places
 from onnxbridge.hub.expand import body_of
+from onnxbridge.hub.provenance import view_of
 from onnxbridge.lowering import Body, Call, Ref, lower
 
 DIRECTION = "ONNX to PyTorch"
@@ -67,9 +68,13 @@ class _Target:
         if array.dtype.kind in "OUST":
             return _text(self.recorder, array)
         trained = id(value.const_value) in self.trained
-        turned = trained and array.ndim == 2 and self.weights.kept and is_turned(value.name or "")
-        if turned:  # the frontend's own name for a view of a parameter
-            made = self.recorder.attribute(*self.weights.add_turned(value)).t()
+        source = untransposed(value.name or "") if trained and array.ndim == 2 and self.weights.kept else ""
+        viewed = view_of(value.const_value) if trained else None
+        if source:
+            made = self.recorder.attribute(*self.weights.add_source(source, array.T)).t()
+        elif viewed is not None:
+            name, shape = viewed
+            made = self.recorder.attribute(*self.weights.add_source(name, array.reshape(shape))).reshape(list(array.shape))
         else:
             made = self.recorder.attribute(*self.weights.add(value, trained, id(value.const_value) in self.own))
         made.hub = value.dtype

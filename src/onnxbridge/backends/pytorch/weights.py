@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
@@ -52,9 +53,9 @@ def is_trained(value: ir.Value) -> bool:
     return any(i not in _SETTINGS.get(node.op_type, ()) for node, i in value.uses())
 
 
-def is_turned(name: str) -> bool:
-    """Whether it is a frontend's own name for the transpose of a weight, of which there may be several."""
-    return _TURNED.search(name) is not None
+def untransposed(name: str) -> str:
+    """The name of the parameter of which a weight is the transpose, by what the frontends call that; empty where it is none."""
+    return _TURNED.sub("", name) if _TURNED.search(name) else ""
 
 
 def is_made(name: str) -> bool:
@@ -125,11 +126,9 @@ class Weights:
             self._constants[key] = self._register(value.name or "constant", tensor, trained, own)
         return self._constants[key]
 
-    def add_turned(self, value: ir.Value) -> tuple[str, torch.Tensor]:
-        """Register the parameter of which the weight is the transpose, or find it where it is registered already."""
-        assert value.const_value is not None
-        tensor = dtypes.tensor(value.const_value.numpy().T)
-        name = _TURNED.sub("", value.name or "")
+    def add_source(self, name: str, array: np.ndarray[Any, Any]) -> tuple[str, torch.Tensor]:
+        """Register the parameter of which a weight is a view, or find it where it is registered already."""
+        tensor = dtypes.tensor(array)
         there = next((p for p, n in self._names.items() if n == name), None)
         if there is not None:
             held = self.at(there)
@@ -181,16 +180,18 @@ class Weights:
         return leaf not in home._non_persistent_buffers_set
 
     def is_free(self, path: str, own: Sequence[str]) -> bool:
-        """Whether a layer can be at `path`: nothing is there but the weights `own`."""
+        """Whether a layer can be at `path`: nothing is there but the weights `own`, and no layer is around it."""
         found: Any = self.root
         for i, part in enumerate(path.split(".")):
+            if found is not self.root and type(found) is not nn.Module:
+                return False
             if not hasattr(found, part):
                 return True
             found = getattr(found, part)
             if not isinstance(found, nn.Module):
                 return path.split(".")[: i + 1] == path.split(".") and path in own
         inside = {f"{path}.{n}" for n, _ in (*found.named_parameters(), *found.named_buffers())}
-        return type(found) is nn.Module and inside <= set(own)
+        return all(type(m) is nn.Module for m in found.modules()) and inside <= set(own)
 
     def unused(self, path: str) -> str:
         """The path with a number behind it that nothing has."""

@@ -48,18 +48,23 @@ class TensorFlow:
         from onnx_ir.passes import common
 
         from onnxbridge.frontends.tensorflow import capture, sources
+        from onnxbridge.hub.passes.biases import take_biases
         from onnxbridge.hub.passes.cells import find_cells
         from onnxbridge.hub.passes.counted import count_loops
         from onnxbridge.hub.passes.layout import push_transposes
         from onnxbridge.hub.passes.pads import merge_pads
+        from onnxbridge.hub.passes.spread import spread_norms
 
         source, signature = _split(source)
         model = capture.hub_model(sources.trace(source, inputs, dynamic, signature))
         common.RemoveUnusedNodesPass()(model)
         count_loops(model)
         find_cells(model)
+        take_biases(model)
         common.RemoveUnusedNodesPass()(model)
         push_transposes(model)
+        spread_norms(model)
+        common.RemoveUnusedNodesPass()(model)
         merge_pads(model)
         return model
 

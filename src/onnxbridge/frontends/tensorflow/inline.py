@@ -6,12 +6,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Source
 from onnxbridge.frontends.tensorflow import schema
 from onnxbridge.frontends.tensorflow.dilation import Dilated, dilated
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
+from onnxbridge.frontends.tensorflow.normalised import VIEWS, Normalised, normalised
 from onnxbridge.lowering import Body, Call, Ref, Schema
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -57,6 +59,10 @@ class Inliner:
                 yield from self._dilated(op, found, bound, prefix)
             elif op.type in _ALIASES and is_held(op.inputs[0], bound):
                 bound[op.outputs[0].name] = bound[op.inputs[0].name]
+            elif op.type in VIEWS and (same := _seen_as_it_is(op.outputs[0], bound)) is not None:
+                bound[op.outputs[0].name] = bound[same.name]
+            elif (norm := normalised(op, lambda t: is_held(t, bound))) is not None:
+                yield self._normalised(op, norm, bound, prefix)
             else:
                 yield self._operator(op, bound, prefix, used)
 
@@ -87,7 +93,6 @@ class Inliner:
         for outer, result in zip(op.outputs, graph.outputs, strict=True):
             bound[outer.name] = ref(result, inner, below)
 
-
     def _dilated(self, op: Any, found: Dilated, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
         """The convolution in one call; one with a single spatial axis gets a height of 1 around it."""
         known, where = schema.definition(found.conv.type), self.where(op)
@@ -103,6 +108,21 @@ class Inliner:
         yield Call("ExpandDims", (x, 1), {}, (tall,), where, Schema(("input", "dim")))
         yield Call(found.conv.type, (Ref(tall), filter), attrs, (wide,), where, known.schema)
         yield Call("Squeeze", (Ref(wide),), {"squeeze_dims": (1,)}, (output,), where, Schema(("input",)))
+
+    def _normalised(self, op: Any, norm: Normalised, bound: dict[str, Any], prefix: str) -> Call:
+        known, shape = schema.definition("FusedBatchNormV3"), [norm.channels]
+        assert known is not None
+        dtype, name = norm.mean.dtype.as_numpy_dtype, prefix + op.name
+
+        def full(tensor: Any, number: int, label: str) -> Any:
+            if tensor is not None:
+                return ref(tensor, bound, prefix)
+            return Ref(Held(f"{name}/{label}", lambda: np.full(shape, number, dtype)))
+
+        inputs = (ref(norm.x, bound, prefix), full(norm.gain, 1, "gamma"), full(norm.shift, 0, "beta"),
+                  ref(norm.mean, bound, prefix), ref(norm.variance, bound, prefix))  # fmt: skip
+        attrs = {"epsilon": norm.epsilon, "data_format": norm.data_format, "is_training": False}
+        return Call("FusedBatchNormV3", inputs, attrs, (self._declare(op.outputs[0], prefix),), self.where(op), known.schema)
 
     def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
         """If or Case; the branches see the values around them."""
@@ -243,6 +263,15 @@ def is_held(tensor: Any, bound: dict[str, Any]) -> bool:
     """Whether a tensor is a variable, a captured value or a constant."""
     found = bound.get(tensor.name)
     return isinstance(found, Ref) and isinstance(found.key, Held)
+
+
+def _seen_as_it_is(tensor: Any, bound: dict[str, Any]) -> Any:
+    """The weight that a view of a view is again; None where it has another shape."""
+    shape = tensor.shape
+    while tensor.op.type in VIEWS:
+        tensor = tensor.op.inputs[0]
+    same = shape.is_fully_defined() and tensor.shape.is_fully_defined() and shape.as_list() == tensor.shape.as_list()
+    return tensor if same and is_held(tensor, bound) else None
 
 
 def _constant(op: Any) -> Callable[[], Any]:

@@ -17,7 +17,7 @@ Carried = list[Perm | None] | None
 Carrier = Callable[[Layout, ir.Node], Carried]
 CARRIERS: dict[str, Carrier] = {}
 
-_UNARY = (
+UNARY = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Elu",
     "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Log", "Mish", "Neg",
     "Not", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
@@ -69,7 +69,7 @@ def _set_axes(layout: Layout, node: ir.Node, index: int, axes: Sequence[int]) ->
     node.replace_input_with(index, made)
 
 
-@_carrier(*_UNARY)
+@_carrier(*UNARY)
 def _unary(layout: Layout, node: ir.Node) -> Carried:
     t = layout.turned(node.inputs[0])
     if t is None:

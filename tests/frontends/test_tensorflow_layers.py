@@ -1,0 +1,68 @@
+"""Keras layers come as what they are: biases in convolutions, batch normalisations whole, and weights under their names."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import onnxbridge
+
+tf = pytest.importorskip("tensorflow")
+K, L = tf.keras, tf.keras.layers
+
+
+def drawn(model):
+    """The model with statistics and biases that tell one channel from the next."""
+    numbers = np.random.default_rng(0)
+    for v in model.variables:
+        if v.name in ("moving_mean", "moving_variance", "bias", "gamma", "beta"):
+            v.assign(numbers.uniform(0.5, 1.5, v.shape))
+    return model
+
+
+def converted(*layers, shape):
+    model = drawn(K.Sequential([K.Input(shape), *layers]))
+    made = onnxbridge.convert(model).model
+    return Counter(n.op_type for n in made.graph.node), [t.name for t in made.graph.initializer]
+
+
+def test_biases_and_norms_have_their_names():
+    ops, names = converted(
+        L.Conv2D(4, 3, name="c"), L.BatchNormalization(name="n"), L.ReLU(), L.Conv2DTranspose(3, 2, strides=2, name="t"),
+        shape=(8, 8, 2),
+    )  # fmt: skip
+    assert ops == {"Conv": 1, "BatchNormalization": 1, "Relu": 1, "ConvTranspose": 1, "Transpose": 2}
+    own = {"/".join(name.split("/")[-2:]) for name in names}
+    assert {"c/bias", "n/gamma", "n/beta", "n/moving_mean", "n/moving_variance", "t/bias"} <= own
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape", "wanted"),
+    [
+        ([L.BatchNormalization(scale=False, center=False, axis=1)], (3, 5, 4), {"BatchNormalization": 1}),
+        ([L.Conv1D(4, 3), L.BatchNormalization(axis=2)], (9, 3), {"BatchNormalization": 1}),
+        # where the channels are last for everybody else, a product and a sum are less than two transposes
+        ([L.Dense(6), L.BatchNormalization(), L.ReLU(), L.Dense(2)], (5, 4), {"Mul": 1, "Add": 3}),
+        ([L.Dense(6), L.BatchNormalization()], (4,), {"BatchNormalization": 1}),
+    ],
+)
+def test_norms(layers, shape, wanted):
+    ops, _ = converted(*layers, shape=shape)
+    assert wanted.items() <= ops.items() and ("BatchNormalization" in ops) == ("BatchNormalization" in wanted), ops
+
+
+def test_a_convolution_that_is_read_twice_keeps_what_is_added_apart():
+    i = K.Input((6, 6, 2))
+    conv = L.Conv2D(3, 3, use_bias=False)(i)
+    model = K.Model(i, [conv, conv + np.arange(3, dtype=np.float32)])
+    assert Counter(n.op_type for n in onnxbridge.convert(model).model.graph.node)["Add"] == 1
+
+
+def test_a_module_has_the_layers():
+    torch = pytest.importorskip("torch")
+    model = drawn(K.Sequential([K.Input((8, 8, 2)), L.Conv2D(4, 3), L.BatchNormalization(), L.ReLU()]))
+    module = onnxbridge.convert(model, to="pytorch").model
+    (conv,) = (m for m in module.modules() if isinstance(m, torch.nn.Conv2d))
+    (norm,) = (m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d))
+    np.testing.assert_array_equal(conv.bias.detach(), model.layers[0].bias.numpy())
+    np.testing.assert_array_equal(norm.running_var, model.layers[1].moving_variance.numpy())

@@ -118,7 +118,7 @@ def is_number(node: fx.Node) -> bool:
 
 
 class Blocks:
-    """Finds the blocks of one graph; `whole` is the graph itself as one."""
+    """Finds the blocks of one graph, `found` by their paths; `whole` is the graph itself as one."""
 
     def __init__(self, root: nn.Module, graph: fx.Graph, weights: Weights, unnamed: Any = None) -> None:
         self.root = root
@@ -127,9 +127,10 @@ class Blocks:
         self.order = {n: i for i, n in enumerate(graph.nodes)}
         calls = [n for n in graph.nodes if n.op.startswith("call") and n not in self.sizes]
         self._owners = {n: self._owner(n) for n in calls}
+        self._adopt(calls)
         scopes = {tuple(p.split(".")) for n in calls if n.meta.get("where") is not None and (p := place(n))}
         self._scopes = {s[:i] for s in scopes for i in range(1, len(s) + 1)}
-        self._found: dict[Path, Block] = {}
+        self.found: dict[Path, Block] = {}
         items = self._split(calls, ())
         self.whole = Block((), items, set(calls), set())
 
@@ -144,6 +145,20 @@ class Blocks:
             if held or module is not None and type(module) is not nn.Module:
                 return path[:i]
         return path
+
+    def _adopt(self, calls: Sequence[fx.Node]) -> None:
+        """Take calls of which nothing tells the module for those of the innermost that has what is before and behind them."""
+        lost = {n for n in calls if n.op != "call_module" and not place(n) and not n.meta.get("outside")}
+        before: dict[fx.Node, Path | None] = {}
+        for node in calls:
+            around = [before.get(n) for n in self._needs(node)]
+            before[node] = _common([p for p in around if p is not None]) if node in lost else self._owners[node]
+        behind: dict[fx.Node, Path | None] = {}
+        for node in reversed(calls):
+            users = [behind.get(u, ()) for u in self._used(node)]
+            behind[node] = _common([p for p in users if p is not None]) if node in lost else self._owners[node]
+            if node in lost:
+                self._owners[node] = _common([before[node] or (), behind[node] or ()]) or ()
 
     def holder(self, path: Path) -> nn.Module | None:
         """What is at a path."""
@@ -232,19 +247,19 @@ class Blocks:
         """The items with a block in the place of its calls, or with those inside it, where it is none."""
         found = None if dissolved else self._contracted(items, block)
         if found is not None:
-            known = self._found.setdefault(block.path, block)
+            known = self.found.setdefault(block.path, block)
             if known is block or self.same(known, block):
                 return found
-        elif self._found.get(block.path) is block:
-            del self._found[block.path]
+        elif self.found.get(block.path) is block:
+            del self.found[block.path]
         for inner in block.items:
             if isinstance(inner, Block) and not (inner.slight and self._forget(inner)):
                 items = self._put(items, inner)
         return items
 
     def _forget(self, block: Block) -> bool:
-        if self._found.get(block.path) is block:
-            del self._found[block.path]
+        if self.found.get(block.path) is block:
+            del self.found[block.path]
         return True
 
     def _contracted(self, items: list[Item], block: Block) -> list[Item] | None:
@@ -389,6 +404,17 @@ class Blocks:
             else:
                 pairs[x] = y
         return [pairs.get(r, r) for r in a.results] == b.results
+
+
+def _common(paths: Sequence[Path]) -> Path | None:
+    """The innermost module that has all of these in it, None of none."""
+    if not paths:
+        return None
+    first, *rest = paths
+    length = 0
+    while all(p[: length + 1] == first[: length + 1] for p in rest) and length < len(first):
+        length += 1
+    return first[:length]
 
 
 def is_list(module: nn.Module | None) -> bool:

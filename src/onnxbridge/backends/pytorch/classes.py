@@ -8,6 +8,7 @@ import keyword
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import fx, nn
 
 from onnxbridge.backends.pytorch.layout import lines, numbers, quoted
 from onnxbridge.backends.pytorch.network import Network
+from onnxbridge.backends.pytorch.statements import length
 
 _LITERAL = 16
 """The most elements of a constant that is written out; larger ones lie with the weights."""
@@ -59,12 +61,13 @@ class Kind:
 class Classes:
     """Collects the classes of `root` and the tensors that it loads.
 
-    `function` writes a graph's function: its name, the graph, and how the code gets at what the module holds.
+    `function` writes a graph's function: its name, the graph, its first parameter, how the code gets at what the module holds,
+    and how long the lists of modules are.
     """
 
     root: Network
     layers: Layers
-    function: Callable[[str, fx.Graph, str, Callable[[str], str]], list[str]]
+    function: Callable[[str, fx.Graph, str, Callable[[str], str], Callable[[str], int]], list[str]]
     taken: Callable[[], Collection[str]]
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
@@ -142,11 +145,11 @@ class Classes:
     # what classes say
 
     def _functions(self, block: Network) -> list[str]:
-        made = self.function("forward", block.graph, "self", lambda target: access(block, target))
+        made = self.function("forward", block.graph, "self", partial(access, block), partial(length, block))
         for name in _bodies(block):
             body = block.get_submodule(name)
             assert isinstance(body, fx.GraphModule)
-            made += ["", "@staticmethod", *self.function(name, body.graph, "", lambda target: f"self.{target}")]
+            made += ["", "@staticmethod", *self.function(name, body.graph, "", "self.{}".format, lambda path: 0)]
         return made
 
     def _members(self, path: str) -> Iterator[str]:
@@ -236,6 +239,9 @@ class Classes:
                 kept[names[column]] = None
         members = [*(f"self.{n} = {n}" for n in names.values() if n in kept), *members]
         text = [f"class {name}(nn.Module):"]
+        if re.fullmatch(r"[\w.]+", first.path, re.ASCII):
+            others = len(kinds) - 1
+            text += [f'    """At `{first.path}`{f", and {others} more" if others else ""}."""', ""]
         if members:
             text += lines([f"def __init__({', '.join(['self', *names.values()])}):"], 4)
             text += ["        super().__init__()", *lines(members, 8), ""]

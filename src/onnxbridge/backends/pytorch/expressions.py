@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch import fx, nn
 
 from onnxbridge.backends.pytorch.inlined import PACKAGE, Inlined
+from onnxbridge.backends.pytorch.layout import quoted
 from onnxbridge.errors import Unsupported
 
 _ATOM, _POWER, _UNARY, _COMPARED = 14, 12, 11, 4
@@ -66,7 +68,9 @@ class Expressions:
             sign, level = _SIGNS[node.target]
             left, right = (self.value(a, names) for a in node.args)
             tight = (level + 1, _UNARY) if level == _POWER else (level + (level == _COMPARED), level + 1)
-            return Text(f"{left.within(tight[0])} {sign} {right.within(tight[1])}", level)
+            before, after = left.within(tight[0]), right.within(tight[1])
+            close = sign == "**" and all(re.fullmatch(r"[\w.]+", side) for side in (before, after))
+            return Text(f"{before}{sign}{after}" if close else f"{before} {sign} {after}", level)
         if node.target is operator.getitem:
             return Text(f"{self.value(node.args[0], names).within(_ATOM)}[{self._index(node.args[1], names)}]")
         if node.target is getattr:
@@ -91,8 +95,8 @@ class Expressions:
         if isinstance(value, (torch.dtype, torch.device)):
             return Text(str(value) if isinstance(value, torch.dtype) else f"torch.device({str(value)!r})")
         if value is None or value is Ellipsis or isinstance(value, (bool, int, float, str)):
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            return Text(ascii(value), _UNARY if number and ascii(value).startswith("-") else _ATOM)
+            text = quoted(value) if isinstance(value, str) else ascii(value).replace("e+", "e")
+            return Text(text, _UNARY if text.startswith("-") else _ATOM)
         raise Unsupported(f"source text with a {type(value).__name__}")
 
     def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any], names: Mapping[fx.Node, Text]) -> str:

@@ -89,3 +89,28 @@ def quoted(text: str) -> str:
     """A string as a literal, in the quotes that formatters prefer."""
     literal = ascii(text)
     return f'"{literal[1:-1]}"' if literal[0] == "'" and '"' not in literal and "\\'" not in literal else literal
+
+
+def requoted(text: str) -> str:
+    """An expression with its strings in the quotes that formatters prefer."""
+    made, cut = "", 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        body = token.string[1:-1]
+        if token.type == tokenize.STRING and token.string[0] == "'" and not {'"', "\\", "'"} & set(body):
+            made += f'{text[cut : token.start[1]]}"{body}"'
+            cut = token.end[1]
+    return made + text[cut:]
+
+
+def joined(statement: Iterable[str]) -> str:
+    """A statement in one line, with the indentation that it has."""
+    first, *rest = statement
+    made = first.rstrip()
+    for line in map(str.strip, rest):
+        if made[-1] in _OPEN:
+            made += line
+        elif line[:1] and line[0] in _CLOSE:
+            made = made.removesuffix(",") + line
+        else:
+            made += f" {line}"
+    return made

@@ -216,12 +216,12 @@ def build(model: ir.Model) -> Network:
     plain = len(outputs) == 1 and isinstance(graph.outputs[0].type, ir.TensorType)
     recorder.graph.output(outputs[0].node if plain else tuple(o.node for o in outputs))
     tidy(recorder.graph)
-    places.settle(recorder.graph, root, kinds.get("", ""))
+    places.settle(recorder.graph, root, kinds.get("", ""), weights.kept)
     weights.prune(_used(recorder.graph))  # what only told sizes takes no layer's name
     literals.write(recorder.graph, weights)
     Layers(root, recorder.graph, weights).find()
     weights.prune(_used(recorder.graph))
-    nesting.nest(root, recorder.graph, weights, kinds, recorder.unnamed)
+    nesting.nest(root, recorder.graph, weights, kinds, recorder.named, recorder.unnamed)
     root.meta["layers"] = weights.layers
     root.input_names = tuple(v.name or "" for v in inputs)
     root.output_names = tuple(v.name or "" for v in graph.outputs)
@@ -239,7 +239,12 @@ def _is_from_pytorch(model: ir.Model) -> bool:
     return model.producer_name == "pytorch" or "onnxbridge.framework.torch" in model.metadata_props
 
 
+_UNNAMED = ("main_graph", "main", "torch_jit", "graph")
+"""What exporters call the graph of any model."""
+
+
 def _class_name(name: str | None) -> str:
+    name = "" if name in _UNNAMED else name
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W+|_", name or "")) or "Net"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import operator
 import re
 from collections.abc import Mapping
@@ -22,13 +23,15 @@ IN_CODE = frozenset({
 """Names that the code of a graph has for something else than its values."""
 
 
-def nest(root: Network, graph: fx.Graph, weights: Weights, kinds: Mapping[str, str], unnamed: Any = None) -> None:
+def nest(
+    root: Network, graph: fx.Graph, weights: Weights, kinds: Mapping[str, str], named: Mapping[Any, str], unnamed: Any = None
+) -> None:
     """Give `root` the graph, and each block in it a module of its own.
 
-    `kinds` are the classes of the source's modules, as far as they are told, by their paths.
+    `kinds` are the classes of the source's modules, as far as they are told, by their paths; `named` what sizes are called.
     """
     found = Blocks(root, graph, weights, unnamed)
-    made = _Nest(root, found, weights, kinds)
+    made = _Nest(root, found, weights, kinds, named)
     made.fill(root, found.whole, graph)
     _leave(root, made.moved)
     _lists(root)
@@ -41,21 +44,27 @@ def class_name(path: Path, kinds: Mapping[str, str]) -> str:
         return told
     numbered = bool(path) and path[-1].isdigit()
     last = next((part for part in reversed(path) if not part.isdigit()), "block")
-    words = [w for w in re.split(r"[\W_]+", last) if w]
-    if numbered and words and len(words[-1]) > 3 and words[-1].endswith("s") and not words[-1].endswith("ss"):
+    words = [w for w in re.split(r"[\W_]+", re.sub(r"_?\d+$", "", last) or last) if w]
+    if numbered and words and len(words[-1]) > 2 and words[-1].endswith("s") and not words[-1].endswith("ss"):
         words[-1] = words[-1][:-1]
     name = "".join(w[:1].upper() + w[1:] for w in words)
     return name if name.isascii() and name.isidentifier() else "Block"
 
 
 class _Nest:
-    def __init__(self, root: Network, found: Blocks, weights: Weights, kinds: Mapping[str, str]) -> None:
+    def __init__(
+        self, root: Network, found: Blocks, weights: Weights, kinds: Mapping[str, str], named: Mapping[Any, str]
+    ) -> None:
         self.root = root
+        self.named = {key: name for key, name in named.items() if _is_name(name)}
         self.found = found
         self.weights = weights
         self.kinds = kinds
         self.made: set[Path] = set()
         self.moved: set[str] = set()
+        self.alike: dict[Path, list[Block]] = {}
+        for path, block in found.found.items():
+            self.alike.setdefault(_kind(path), []).append(block)
 
     def make(self, block: Block) -> None:
         """Put a block's module where its weights are."""
@@ -87,6 +96,20 @@ class _Nest:
                 self.weights.layers[".".join([*block.path, str(i)])] = nn.Identity, {}
             made._modules[str(i)] = within.get(str(i), nn.Identity())
 
+    def given(self, block: Block) -> list[str]:
+        """The names of the inputs of the whole that a block and all that are like it take in the same places."""
+        alike = [b for b in self.alike.get(_kind(block.path), [block]) if len(b.inputs) == len(block.inputs)]
+        names = []
+        for values in zip(*(b.inputs for b in alike), strict=True):
+            told = {str(v.target) if v.op == "placeholder" else "" for v in values}
+            if len(alike) > 1:
+                told = {re.sub(r"_\d+$", "", name) for name in told}
+            names.append(told.pop() if len(told) == 1 else "")
+        floats = [i for i, v in enumerate(block.inputs) if _is_number(v)]
+        if len(floats) == 1:
+            names[floats[0]] = ""  # what goes through it is called x
+        return names
+
     def _home(self, path: Path) -> tuple[nn.Module, str]:
         module: nn.Module = self.root
         for part in path[:-1]:
@@ -109,6 +132,7 @@ class _Writer:
     def __init__(self, nest: _Nest, module: Network, block: Block, whole: fx.Graph | None) -> None:
         self.sizes = nest.found.sizes
         self.moved = nest.moved
+        self.named = nest.named
         self.weights = nest.weights
         self.module = module
         self.block = block
@@ -116,8 +140,10 @@ class _Writer:
         self.env: dict[fx.Node, fx.Node] = {}
         self.dims: dict[Any, tuple[fx.Node, int]] = {}
         self.asked: dict[tuple[fx.Node, int], fx.Node] = {}
+        self.first: fx.Node | None = None
         if whole is None:
-            for value, name in zip(block.inputs, _parameters(block.inputs), strict=True):
+            names = _parameters(block.inputs, nest.given(block), [self._told(v) for v in block.inputs])
+            for value, name in zip(block.inputs, names, strict=True):
                 self._keep(value, self.graph.placeholder(name))
         else:
             for node in whole.nodes:
@@ -140,6 +166,9 @@ class _Writer:
         self.env[old] = new
         for key, axis in self.sizes.dims(old):
             self.dims.setdefault(key, (new, axis))
+
+    def _told(self, value: fx.Node) -> str:
+        return self.named.get(self.sizes.key(value.meta.get("val")), "size")
 
     def _copy(self, node: fx.Node) -> None:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._value)
@@ -174,7 +203,7 @@ class _Writer:
                     first = next(n for n in self.env.values() if isinstance(n.meta.get("val"), torch.Tensor))
                     made = self.graph.create_node("call_function", getattr, (first, "device"), {}, "device")
                 elif told is not None:
-                    made = self.asked.get(told) or self.graph.create_node("call_method", "size", told, {}, "size")
+                    made = self.asked.get(told) or self._size(told, node)
                     self.asked[told] = made
                 else:
                     args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._value)
@@ -182,6 +211,15 @@ class _Writer:
             made.meta.update(node.meta)
             self.env[node] = made
         return self.env[node]
+
+    def _size(self, told: tuple[fx.Node, int], size: fx.Node) -> fx.Node:
+        """A size of a value; those of inputs come first, and are called as the source calls them."""
+        name = self.named.get(self.sizes.key(size.meta["val"]), "size")
+        if told[0].op != "placeholder":
+            return self.graph.create_node("call_method", "size", told, {}, name)
+        with self.graph.inserting_after(self.first or next(n for n in reversed(self.graph.nodes) if n.op == "placeholder")):
+            self.first = self.graph.create_node("call_method", "size", told, {}, name)
+        return self.first
 
     def _attribute(self, node: fx.Node) -> str:
         """The path of a weight inside the block, which takes what is its own alone."""
@@ -206,7 +244,8 @@ def _short(node: fx.Node) -> str:
     """A name for what a call gives, without numbers that tell it from others in the whole graph."""
     if node.op == "call_module":
         return _label(tuple(str(node.target).split(".")))
-    return re.sub(r"_\d+$", "", node.name)
+    name = re.sub(r"_\d+$", "", node.name)
+    return "part" if name == "getitem" else name
 
 
 def _label(path: Path) -> str:
@@ -215,26 +254,33 @@ def _label(path: Path) -> str:
     return f"{name}_" if name in IN_CODE else name
 
 
-def _parameters(values: list[fx.Node]) -> list[str]:
-    """Names for a block's inputs, which are the same for blocks that are alike."""
+def _parameters(values: list[fx.Node], given: list[str], sizes: list[str]) -> list[str]:
+    """Names for a block's inputs: those that are `given` for them, or that people give to what is computed."""
     names: list[str] = []
-    numbers = [v for v in values if _is_number(v)]
-    for value in values:
+    for value, told, size in zip(values, given, sizes, strict=True):
         known = value.meta.get("val")
-        given = re.sub(r"_\d+$", "", str(value.target)) if value.op == "placeholder" else ""
-        ordinary = next((n for n in _ORDINARY if n not in names), "other")
-        if isinstance(known, torch.Tensor):
-            computed = value.op != "placeholder" or numbers == [value]
-            name = ordinary if value in numbers and computed else given or ("mask" if known.dtype == torch.bool else "indices")
-        else:
-            name = "size" if isinstance(known, (int, torch.SymInt)) else given or "value"
-        name = name if name.isidentifier() and not name.startswith("_") and name not in IN_CODE else "value"
+        name = told
+        if not told and isinstance(known, torch.Tensor):
+            ordinary = next((n for n in _ORDINARY if n not in names), "other")
+            name = ordinary if _is_number(value) else "mask" if known.dtype == torch.bool else "indices"
+        elif not told:
+            name = size if isinstance(known, (int, torch.SymInt)) else "value"
+        name = name if _is_name(name) else "value"
         made, number = name, 0
         while made in names:
             number += 1
             made = f"{name}_{number}"
         names.append(made)
     return names
+
+
+def _kind(path: Path) -> Path:
+    """What the paths of blocks that are alike have in common."""
+    return tuple("*" if part.isdigit() else part for part in path)
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and name[0] != "_" and name not in IN_CODE
 
 
 def _is_number(value: fx.Node) -> bool:

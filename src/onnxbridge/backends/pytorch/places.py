@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from torch import fx, nn
 
 from onnxbridge.backends.pytorch.weights import identifiers
 
-_NOWHERE = re.compile(r"_empty_nn_module_stack\w*|[A-Za-z_]\w*\.forward")
-"""What stands for no module: torch.onnx's mark, and the class of the whole with its method."""
+_NOWHERE = "_empty_nn_module_stack"
+"""What torch.onnx says of nodes that its own passes made."""
+_METHOD = re.compile(r"[A-Za-z_]\w*\.forward")
+"""The class of the whole, with its method."""
 
 
 def place(node: fx.Node) -> str:
@@ -24,11 +27,11 @@ def place(node: fx.Node) -> str:
     return ".".join(identifiers(name)) if name else ""
 
 
-def settle(graph: fx.Graph, root: nn.Module, whole: str = "") -> None:
+def settle(graph: fx.Graph, root: nn.Module, whole: str = "", told: bool = False) -> None:
     """Find the modules that the places of the nodes mean, before any of them has become a layer.
 
-    What is said to be in a method of the class that is called `whole` is in no module. Exporters that name nodes by their modules
-    repeat in each name what a list is called: "layer1/layer1.0/conv".
+    What is said to be in a method of the class that is called `whole` is in no module. `told` says that nodes are named by their
+    modules. Exporters that do so repeat in each name what a list is called: "layer1/layer1.0/conv".
     """
     known: dict[str, str] = {}
     for node in graph.nodes:
@@ -36,14 +39,16 @@ def settle(graph: fx.Graph, root: nn.Module, whole: str = "") -> None:
         if where is None:
             continue
         name = where.scope or where.node
+        outside = _METHOD.fullmatch(where.scope) or bool(whole) and where.scope.rpartition(".")[0] == whole
         if name not in known:
-            outside = bool(whole) and where.scope.rpartition(".")[0] == whole
             known[name] = "" if outside else _settled(where.scope, where.node, root, place(node))
-        node.meta["place"] = known[name]
+        node.meta.update(place=known[name], outside=bool(outside))
+        if not where.scope and known[name] and (told or _within(root, known[name].split(".")[:-1]) not in (None, root)):
+            node.meta["where"] = replace(where, scope=known[name])
 
 
 def _settled(scope: str, name: str, root: nn.Module, plain: str) -> str:
-    if _NOWHERE.fullmatch(scope):
+    if scope.startswith(_NOWHERE):
         return ""
     if scope:
         return re.sub(r"@\d+", "", plain) if "@" in scope else plain

@@ -244,6 +244,11 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         found = self._sizes.get("")
         return None if found is None else found.node.expr
 
+    @property
+    def named(self) -> dict[Any, str]:
+        """What stands for the sizes that have names, with these."""
+        return {size.node.expr: name for name, size in self._sizes.items() if name}
+
     def pinned(self) -> list[str]:
         """The names of dynamic dimensions that the recorded calls only work with at one size."""
         fixed = [n for n, s in self._sizes.items() if self.shape_env.simplify(s.node.expr).is_number]

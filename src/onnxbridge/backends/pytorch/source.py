@@ -39,7 +39,8 @@ def load(weights=None):
             begin, end = entry["data_offsets"]
             target = held[key]
             if end > begin:
-                target.copy_(torch.frombuffer(data, dtype=target.dtype, count=target.numel(), offset=begin).reshape(target.shape))
+                found = torch.frombuffer(data, dtype=target.dtype, count=target.numel(), offset=begin)
+                target.copy_(found.reshape(target.shape))
     return model.eval()
 '''
 
@@ -129,9 +130,11 @@ class _Writer:
         ]  # fmt: skip
         return "\n\n\n".join(part.strip("\n") for part in parts) + "\n", classes.stored
 
-    def _function(self, name: str, graph: fx.Graph, first: str, held: Callable[[str], str]) -> list[str]:
+    def _function(
+        self, name: str, graph: fx.Graph, first: str, held: Callable[[str], str], lists: Callable[[str], int]
+    ) -> list[str]:
         taken = {*self.inlined.taken, "torch", "nn", "F", "math", "np", "re", "io", "os", "json", "struct", "operator", "self"}
-        return function(name, graph, first, Expressions(self.inlined, held), held, taken)
+        return function(name, graph, first, Expressions(self.inlined, held), held, taken, lists)
 
 
 def _import_order(line: str) -> tuple[bool, bool, str]:

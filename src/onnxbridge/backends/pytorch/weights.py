@@ -143,7 +143,7 @@ class Weights:
         if trained:
             home.register_parameter(leaf, nn.Parameter(tensor))
         else:
-            home.register_buffer(leaf, tensor, persistent=own and not is_made(name))
+            home.register_buffer(leaf, tensor, persistent=own and not is_made(name) and not _COMPUTED.fullmatch(name))
         found = ".".join([*path, leaf])
         self._names[found] = name
         return found, tensor

@@ -230,6 +230,37 @@ def test_weights_that_are_used_in_another_shape_are_the_sources_own(tmp_path):
     torch.testing.assert_close(made.gamma, net.gamma)
 
 
+class Counted(nn.Module):
+    """A table of its own that may be read from its end."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(5, 3))
+
+    def forward(self, ids):
+        return self.weight[ids]
+
+
+@pytest.mark.parametrize("exporter", ["own", "torch.onnx"])
+def test_indices_go_to_an_embedding_as_they_are(exporter, tmp_path):
+    ids = torch.tensor([[0, 4, 2]])
+    net = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2)).eval()
+    if exporter == "own":
+        onnxbridge.convert(net, inputs=(ids,), verify=False, output=tmp_path / "net.onnx")
+    else:
+        torch.onnx.export(net, (ids,), tmp_path / "net.onnx", dynamo=True, verbose=False)
+    made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch").model
+    assert {name: type(m) for name, m in made.named_children()} == {"0": nn.Embedding, "1": nn.Linear}
+    assert not calls(made)
+    torch.testing.assert_close(made(ids), net(ids))
+
+
+def test_a_table_may_be_read_from_its_end():
+    net = nn.Sequential(Counted(), nn.Linear(3, 2)).eval()
+    ids = torch.tensor([[0, -1, 2]])
+    torch.testing.assert_close(back(net, ids)(ids), net(ids))
+
+
 def test_strings_are_no_tensors():
     nodes = [helper.make_node("Unsqueeze", ["x", "axes"], ["y"])]
     graph = helper.make_graph(

@@ -60,6 +60,11 @@ def classes(model: ir.Model) -> dict[str, str]:
     return {path: kind for path, kind in found.items() if kind.isascii() and kind.isidentifier() and not keyword.iskeyword(kind)}
 
 
+def tells_classes(model: ir.Model) -> bool:
+    """Whether `classes` has every module whose class is not the framework's own."""
+    return CLASSES in model.metadata_props or any(_KINDS in node.metadata_props for node in model.graph)
+
+
 @functools.lru_cache(maxsize=4096)
 def _classes(around: str, kinds: str) -> Mapping[str, str]:
     pairs = zip(re.findall(r"'([^']*)'", around)[:-1], re.findall(r"'([^']*)'", kinds)[:-1], strict=False)

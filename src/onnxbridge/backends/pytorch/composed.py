@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,6 +10,25 @@ from torch import fx, nn
 
 from onnxbridge.backends.pytorch.finders import one_size
 from onnxbridge.backends.pytorch.layers import Layer, finder, rank, shape
+from onnxbridge.backends.pytorch.ops.indexing import from_the_end
+from onnxbridge.backends.pytorch.places import place
+from onnxbridge.backends.pytorch.tidy import drop_unused
+
+
+def look_up(graph: fx.Graph, classes: Mapping[str, str]) -> None:
+    """Give embedding layers of the source their indices as they come: PyTorch's own take none that count from the end.
+
+    `classes` has all modules that are not such layers, by their paths.
+    """
+    for node in graph.nodes:
+        if node.target is not nn.functional.embedding:
+            continue
+        indices, weight = node.args[:2]
+        path = place(node)
+        own = path and path not in classes and weight.op == "get_attr" and weight.target == f"{path}.weight"
+        if own and isinstance(indices, fx.Node) and indices.target is from_the_end:
+            node.args = (indices.args[0], *node.args[1:])
+    drop_unused(graph)
 
 
 @finder(torch.mul)

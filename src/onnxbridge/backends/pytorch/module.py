@@ -219,6 +219,8 @@ def build(model: ir.Model) -> Network:
     places.settle(recorder.graph, root, kinds.get("", ""), weights.kept)
     weights.prune(_used(recorder.graph))  # what only told sizes takes no layer's name
     literals.write(recorder.graph, weights)
+    if weights.kept and hub_places.tells_classes(model):
+        composed.look_up(recorder.graph, kinds)
     Layers(root, recorder.graph, weights).find()
     weights.prune(_used(recorder.graph))
     nesting.nest(root, recorder.graph, weights, kinds, recorder.named, recorder.unnamed)

@@ -122,8 +122,7 @@ def to_hub(captured: Captured) -> ir.Model:
     model = op.model(inputs, outputs, "main_graph")
     if limits:
         model.metadata_props[provenance.SIZES] = limits
-    if kinds := calls.classes(program.graph.nodes):
-        model.metadata_props[places.CLASSES] = json.dumps(kinds)
+    model.metadata_props[places.CLASSES] = json.dumps(calls.classes(program.graph.nodes))
     return model
 
 

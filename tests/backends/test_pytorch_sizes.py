@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from onnxbridge.backends.pytorch import backend
+from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
 from onnxbridge.hub.builder import Builder
 from onnxbridge.runtime import ort
@@ -105,3 +106,14 @@ def test_one_of_two_is_not_two():
     shape = op.Shape(op.Slice(x, [0], [2], [0]))
     module = backend.from_hub(op.model([x], [op.output(shape, "shape")]))
     assert [module(torch.ones(n)).item() for n in (0, 1, 2, 3)] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize("which", ["input", "output"])
+def test_a_program_of_texts_is_refused_by_name(which, tmp_path):
+    op = Builder()
+    x = op.input("x", ir.DataType.STRING if which == "input" else ir.DataType.FLOAT, ["N"])
+    y = op.output(op.StringSplit(x, outputs=2)[1] if which == "input" else op.Cast(x, to=ir.DataType.STRING), "y")
+    model = op.model([x], [y])
+    artifact = backend.from_hub(model)
+    with pytest.raises(ConversionError, match=f"the {which} '{'x' if which == 'input' else 'y'}' is of texts"):
+        backend.save(artifact, tmp_path / "net.pt2")

@@ -214,3 +214,19 @@ def test_dropout_that_trains_is_kept():
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     y = ort.run(ort.session(model, "cpu"), {"x": np.ones(1000, np.float32)})["y"]
     assert 300 < np.count_nonzero(y) < 700
+
+
+def test_a_runner_computes_what_stands_between_quantized_values_as_the_model_says():
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        g (float[N,5] x) => (float[N,5] y) <float s = {0.02}, uint8 z = {128}, float t = {0.00392157}, uint8 w = {0}> {
+            q = QuantizeLinear(x, s, z)
+            d = DequantizeLinear(q, s, z)
+            p = Softmax(d)
+            r = QuantizeLinear(p, t, w)
+            y = DequantizeLinear(r, t, w)
+        }""")
+    x = np.random.default_rng(0).standard_normal((64, 5)).astype(np.float32)
+    seen = np.clip(np.rint(x / np.float32(0.02)) + 128, 0, 255).astype(np.float64) - 128
+    e = np.exp(seen * np.float32(0.02))
+    wanted = np.rint(e / e.sum(-1, keepdims=True) / np.float32(0.00392157))
+    np.testing.assert_array_equal(np.rint(ort.runner(model)({"x": x})["y"] / np.float32(0.00392157)), wanted)

@@ -63,15 +63,17 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
 
 
 def session(
-    model: Any, device: str = "auto", threads: int | None = None, provider_options: Mapping[str, Any] | None = None
-) -> Session:
+    model: Any, device: str = "auto", threads: int | None = None, provider_options: Mapping[str, Any] | None = None, *,
+    as_written: bool = False,
+) -> Session:  # fmt: skip
     """An ONNX Runtime session of a path, an `onnx.ModelProto`, bytes or an `onnx_ir.Model`.
 
     A path is read by onnxbridge first, so a file that reaches outside its folder is refused; the session never opens one. Large
     weights are handed over where they lie in memory, so they are not copied, and may be of any size.
 
     A model whose results hang on the number of threads is run by one, unless told. `provider_options` are the device's own,
-    as {"device_id": 1}.
+    as {"device_id": 1}. `as_written` computes between quantizing and dequantizing nodes in floating point, as the model says:
+    the integer kernels that ONNX Runtime puts in their place, which are faster, are a step off now and then.
 
     Raises:
         UsageError: for a device without a provider here, or one that was asked for by its name and does not start.
@@ -84,6 +86,8 @@ def session(
     options.log_severity_level = 4  # errors are raised; the log would only repeat them
     # Products with weights in few bits are computed in float32 as the model says, not in 8 bits as it does by default.
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    if as_written:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     if threads is None and _hangs_on_threads(model):
         threads = 1
     if threads is not None:
@@ -143,7 +147,7 @@ def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], di
     if foreign and device == "auto":
         return Own(model, f"ONNX Runtime's Python interface has no {', '.join(foreign)}")
     try:
-        started = session(model, device)
+        started = session(model, device, as_written=True)
     except _Missing as e:
         found = _KERNEL.search(str(e))
         if found is None or device != "auto":

@@ -65,6 +65,10 @@ def exported(artifact: Any) -> Any:
     Raises:
         ConversionError: if torch.export cannot take the module.
     """
+    for which, types in (("input", [t for t, _ in artifact.input_types]), ("output", artifact.output_types)):
+        names = artifact.input_names if which == "input" else artifact.output_names
+        if texts := [name for name, t in zip(names, types, strict=True) if t == ir.DataType.STRING]:
+            raise _refused(f"the {which} {texts[0]!r} is of texts, and a program holds nothing but tensors")
     refused: list[Exception] = []
     made: list[tuple[Any, int]] = []
     for examples, dynamic, batch in _working(artifact):
@@ -145,7 +149,7 @@ def _examples(
     found: dict[str, Any] = {}
     step = 1 if least == LEAST[0] else 32
     for name, (dtype, dims) in zip(artifact.input_names, artifact.input_types, strict=True):
-        if dims is None or dtype is None or dtype == ir.DataType.STRING:
+        if dims is None or dtype is None:
             raise _refused(f"the input {name!r} is no tensor of known rank")
         sizes: list[int] = []
         axes: dict[int, Any] = {}

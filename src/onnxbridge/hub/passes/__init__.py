@@ -16,6 +16,7 @@ from onnxbridge.hushed import hushed
 
 __all__ = ["clean", "infer", "inline"]
 
+ML = "ai.onnx.ml"
 MOST_NODES = 250_000  # of a model whose functions are written out: each may call another twice, and that one the next
 
 
@@ -28,10 +29,22 @@ def inline(model: ir.Model) -> ir.Model:
     """
     if (count := _written_out(model)) > MOST_NODES:
         raise LimitError(f"the model's functions are {count} nodes when they are written out, and the budget is {MOST_NODES}")
+    _agree(model)
     try:
         return common.InlinePass()(model).model if model.functions else model
     except ir.passes.PreconditionError as e:
         raise UnsafeFileError(f"the model's functions call each other in a circle: {e}") from e
+
+
+def _agree(model: ir.Model) -> None:
+    """Bring a model and its functions to one version of the operators, where they were written at several."""
+    from onnxbridge.hub.opset import from_hub
+
+    imports = [model.opset_imports, *(f.opset_imports for f in model.functions.values())]
+    for domain, versions in {d: {i[d] for i in imports if d in i} for d in ("", ML)}.items():
+        if len(versions) > 1:
+            there = model.opset_imports.setdefault("", max(versions))
+            from_hub(model, *((max(versions),) if not domain else (there, max(versions))))
 
 
 def _written_out(model: ir.Model) -> int:

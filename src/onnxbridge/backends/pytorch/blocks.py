@@ -128,7 +128,7 @@ class Blocks:
         calls = [n for n in graph.nodes if n.op.startswith("call") and n not in self.sizes]
         self._owners = {n: self._owner(n) for n in calls}
         self._adopt(calls)
-        scopes = {tuple(p.split(".")) for n in calls if n.meta.get("where") is not None and (p := place(n))}
+        scopes = {tuple(p.split(".")) for n in calls if n.meta.get("told") and (p := place(n))}
         self._scopes = {s[:i] for s in scopes for i in range(1, len(s) + 1)}
         self.found: dict[Path, Block] = {}
         items = self._split(calls, ())
@@ -303,13 +303,16 @@ class Blocks:
         if is_list(holder):
             return self._chained(made)
         above = self.holder(path[:-1])
+        if path not in self._scopes:
+            # a name with dots or strokes alone: a module where it has several
+            several = sum(isinstance(i, Block) or i.op == "call_module" for i in items) > 1
+            if holder is None or not several:
+                return None
         if holder is None:
             made.slight = len(nodes) < _FEW
             in_list = is_list(above) and _is_place(path[-1])
             if whole or (made.slight and not in_list) or above is not None and _is_tensor(above, path[-1]):
                 return None
-        elif path not in self._scopes and len(items) == 1 and not isinstance(items[0], Block):
-            return None
         self._lift(made)
         self._complete(made)
         return made if made.results and made.items else None

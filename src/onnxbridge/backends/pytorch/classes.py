@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from onnxbridge.backends.pytorch.layout import lines, numbers, quoted
+from onnxbridge.backends.pytorch.layout import WIDTH, lines, numbers, quoted
 from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.statements import length
 
@@ -79,7 +79,7 @@ class Classes:
         self._tied: set[str] = set()
         self._blocks = {path: m for path, m in self.root.named_modules() if isinstance(m, Network)}
         for path, block in list(self._blocks.items()):
-            for name in _bodies(block):
+            for name in bodies(block):
                 self._blocks.pop(f"{path}.{name}".strip("."), None)
         self._tie()
         functions = {path: self._functions(block) for path, block in self._blocks.items()}  # names of helpers come first
@@ -146,7 +146,7 @@ class Classes:
 
     def _functions(self, block: Network) -> list[str]:
         made = self.function("forward", block.graph, "self", partial(access, block), partial(length, block))
-        for name in _bodies(block):
+        for name in bodies(block):
             body = block.get_submodule(name)
             assert isinstance(body, fx.GraphModule)
             made += ["", "@staticmethod", *self.function(name, body.graph, "", "self.{}".format, lambda path: 0)]
@@ -167,8 +167,8 @@ class Classes:
             full = f"{scope}.{name}" if scope else name
             if full not in self._tied:
                 yield self._held(block, full[cut:], module, name, tensor)
-        bodies = _bodies(module) if isinstance(module, Network) else []
-        children = [(n, c) for n, c in module._modules.items() if c is not None and n not in bodies]
+        inner = bodies(module) if isinstance(module, Network) else []
+        children = [(n, c) for n, c in module._modules.items() if c is not None and n not in inner]
         for name, child in children:
             full = f"{scope}.{name}" if scope else name
             made = self._expression(full, child)
@@ -239,9 +239,10 @@ class Classes:
                 kept[names[column]] = None
         members = [*(f"self.{n} = {n}" for n in names.values() if n in kept), *members]
         text = [f"class {name}(nn.Module):"]
-        if re.fullmatch(r"[\w.]+", first.path, re.ASCII):
-            others = len(kinds) - 1
-            text += [f'    """At `{first.path}`{f", and {others} more" if others else ""}."""', ""]
+        others = len(kinds) - 1
+        said = f'    """At `{first.path}`{f", and {others} more" if others else ""}."""'
+        if re.fullmatch(r"[\w.]+", first.path, re.ASCII) and len(said) <= WIDTH:
+            text += [said, ""]
         if members:
             text += lines([f"def __init__({', '.join(['self', *names.values()])}):"], 4)
             text += ["        super().__init__()", *lines(members, 8), ""]
@@ -263,7 +264,7 @@ class Classes:
         return name
 
 
-def _bodies(block: Network) -> list[str]:
+def bodies(block: Network) -> list[str]:
     """The names of the bodies of control flow that a block holds."""
     held = (n for n in block.graph.nodes if n.op == "get_attr")
     return [str(n.target) for n in held if isinstance(block._modules.get(str(n.target)), fx.GraphModule)]

@@ -16,6 +16,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from onnxbridge.backends.pytorch import dtypes
+from onnxbridge.backends.pytorch.classes import bodies
+from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.errors import ConversionError, Problem, Source
 from onnxbridge.frameworks import quiet
 from onnxbridge.runtime.drawing import BATCHES, shorts
@@ -95,7 +97,7 @@ def exported(artifact: Any) -> Any:
 
 
 def _program(artifact: Any, examples: tuple[Any, ...], dynamic: tuple[Any, ...]) -> Any:
-    if any(isinstance(m, torch.fx.GraphModule) for m in artifact.children()):
+    if any(bodies(m) for m in artifact.modules() if isinstance(m, Network)):
         torch._dynamo.reset()  # which otherwise traces branches at the sizes that it has seen in other programs
     with quiet(), whole_layers(), torch.no_grad():
         return torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)

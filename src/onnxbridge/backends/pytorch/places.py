@@ -42,7 +42,7 @@ def settle(graph: fx.Graph, root: nn.Module, whole: str = "", told: bool = False
         outside = _METHOD.fullmatch(where.scope) or bool(whole) and where.scope.rpartition(".")[0] == whole
         if name not in known:
             known[name] = "" if outside else _settled(where.scope, where.node, root, place(node))
-        node.meta.update(place=known[name], outside=bool(outside))
+        node.meta.update(place=known[name], outside=bool(outside), told=told or bool(where.scope))
         if not where.scope and known[name] and (told or _within(root, known[name].split(".")[:-1]) not in (None, root)):
             node.meta["where"] = replace(where, scope=known[name])
 

@@ -110,9 +110,15 @@ class _Function:
                 for k, n in enumerate(run)
             )
             chained = alike and all(b.args[0] is a and list(a.users) == [b] for a, b in zip(run, run[1:], strict=False))
-            if chained and isinstance(node.args[0], fx.Node) and node.args[0] not in node.args[1:]:
+            start = node.args[0] if chained else None
+            if isinstance(start, fx.Node) and not any(self._depends(a, start) for a in node.args[1:]):
                 runs[run[-1]] = run
         return runs
+
+    def _depends(self, given: Any, value: fx.Node) -> bool:
+        """Whether an argument is written with the variable of a value."""
+        within = isinstance(given, fx.Node) and given in self.inside
+        return given is value or within and any(self._depends(n, value) for n in given.all_input_nodes)
 
     def _reads(self, statement: fx.Node) -> set[fx.Node]:
         """The variables that a statement reads."""
@@ -181,7 +187,8 @@ class _Function:
         """A name for what a statement gives: the one that goes on through all, or one of its own."""
         readers = self.readers.get(node, [at + 1])
         free = [n for n in _PASSING if n not in self.fixed and self._is_free(n, at)]
-        follows = "x" in free and self.bound.get("x") in reads and _is_tensor(node) and node not in self.named
+        goes_on = self.bound.get("x") in reads or any(run[0].args[0] is node for run in self.runs.values())
+        follows = "x" in free and goes_on and _is_tensor(node) and node not in self.named
         if follows or readers == [at + 1] and free and node not in self.named:
             name = "x" if follows else free[0]
             self.taken.add(name)
@@ -212,7 +219,12 @@ class _Function:
         path = str(run[0].target).rpartition(".")[0]
         before = self.expressions.value(run[0].args[0], self.names).text
         others = [self.expressions.value(a, self.names).text for a in run[0].args[1:]]
-        name = self._named(run[-1], at, reads)
+        if before in self.bound and self._is_free(before, at) and before not in others:
+            name = before
+            self.names[run[-1]] = Text(name)
+            self.bound[name] = run[-1]
+        else:
+            name = self._named(run[-1], at, reads)
         if name in others:
             name = self._new("value").text
             self.names[run[-1]] = Text(name)

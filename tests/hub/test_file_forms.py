@@ -20,6 +20,7 @@ from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError, Usag
 from onnxbridge.hub import io, provenance
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.ir_version import lowest_ir_version
+from onnxbridge.runtime import Executor
 
 
 @pytest.mark.parametrize("form", ["text", "textproto", "json"])
@@ -239,3 +240,33 @@ def test_weights_types_are_told_once(tmp_path):
     quantize_dynamic(tmp_path / "net.onnx", tmp_path / "quantized.onnx")
     assert "MatMulInteger" in {n.op_type for n in onnx.load(tmp_path / "quantized.onnx").graph.node}
     assert not io.to_proto(model).graph.value_info
+
+
+def test_nodes_in_any_order_are_put_in_theirs():
+    """As the converters to float16 of ONNX Runtime write them; inside a branch too."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]> g (float[N] x, bool b) => (float[N] y) {
+        a = Neg(x)
+        r = Relu(a)
+        y = If (b) <
+            then_branch = t () => (float[N] u) { s = Sqrt(r) u = Exp(s) },
+            else_branch = e () => (float[N] v) { v = Neg(r) }
+        >
+    }""")
+    branch = model.graph.node[2].attribute[0].g
+    for nodes in (model.graph.node, branch.node):
+        turned = list(reversed(nodes))
+        del nodes[:]
+        nodes.extend(turned)
+    x = np.array([-4.0, 2.0], np.float32)
+    (y,) = Executor(model).run(None, {"x": x, "b": np.array(True)})
+    np.testing.assert_allclose(y, np.exp([2.0, 0.0]), rtol=1e-6)
+
+
+def test_nodes_in_a_circle_are_refused():
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]> g (float[N] x) => (float[N] y) {
+        a = Add(x, b)
+        b = Neg(a)
+        y = Relu(b)
+    }""")
+    with pytest.raises(UnsafeFileError, match="[Cc]ycle|circle"):
+        io.from_proto(model)

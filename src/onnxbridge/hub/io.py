@@ -123,6 +123,8 @@ def _model(proto: onnx.ModelProto, store: Store, keep_maps: bool) -> ir.Model:
         raise wire.corrupt(store.shown, _root(problem)) from None
     for g in every_graph(model):
         _whole(g, store.shown)
+    for owner in (model.graph, *(function.graph for function in model.functions.values())):
+        _order(owner, store.shown)
     _map_tensors(model, proto, store)
     model.meta[BESIDE] = tuple(store.opened)
     return model
@@ -148,6 +150,28 @@ def _whole(graph: ir.Graph, shown: str) -> None:
             check(value, f"the node {quoted(node.name or node.op_type)}")
     for value in graph.outputs:
         check(value, "an output")
+
+
+def _order(graph: ir.Graph, shown: str) -> None:
+    """Put nodes behind those whose results they read, where a file has them otherwise: ONNX Runtime takes such files."""
+    done: set[ir.Node] = set()
+    if all(_follows(node, done) for node in graph):
+        return
+    try:
+        graph.sort()
+    except ValueError as problem:
+        raise wire.corrupt(shown, _root(problem)) from None
+
+
+def _follows(node: ir.Node, done: set[ir.Node]) -> bool:
+    """Whether a node, and those inside it, read results of nodes only that are done; from here on it is too."""
+    for attribute in node.attributes.values():
+        parts = attribute.as_graphs() if attribute.type == ir.AttributeType.GRAPHS else ()
+        for part in (attribute.as_graph(),) if attribute.type == ir.AttributeType.GRAPH else parts:
+            if not all(_follows(inner, done) for inner in part):
+                return False
+    done.add(node)
+    return all((made := value.producer()) is None or made in done for value in node.inputs if value is not None)
 
 
 def _map_tensors(model: ir.Model, proto: onnx.ModelProto, store: Store) -> None:

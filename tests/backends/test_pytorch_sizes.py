@@ -117,3 +117,15 @@ def test_a_program_of_texts_is_refused_by_name(which, tmp_path):
     artifact = backend.from_hub(model)
     with pytest.raises(ConversionError, match=f"the {which} '{'x' if which == 'input' else 'y'}' is of texts"):
         backend.save(artifact, tmp_path / "net.pt2")
+
+
+def test_a_program_of_parts_at_known_places(tmp_path):
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", 6])
+    parts = op.SequenceErase(op.SplitToSequence(x, np.array(2), axis=1), np.array(1))
+    more = op.SequenceInsert(parts, op.SequenceAt(parts, np.array(-1)), np.array(0))
+    module = backend.from_hub(op.model([x], [op.output(op.ConcatFromSequence(more, axis=1), "y")]))
+    backend.save(module, tmp_path / "net.pt2")
+    given = torch.arange(18.0).reshape(3, 6)
+    wanted = given[:, [4, 5, 0, 1, 4, 5]]
+    assert torch.equal(module(given), wanted) and torch.equal(torch.export.load(tmp_path / "net.pt2").module()(given), wanted)

@@ -6,6 +6,7 @@ import torch
 
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.recorder import Late, Unknown, at_run_time
+from onnxbridge.backends.pytorch.sizes import known_ints
 
 
 @at_run_time
@@ -18,6 +19,12 @@ def sequence_construct(*inputs):
     return listed(*inputs)
 
 
+def _place(position):
+    """A position as a number where it is one."""
+    known = known_ints(position)
+    return known[0] if isinstance(known, tuple) else position
+
+
 @rule("SequenceEmpty")
 def sequence_empty(*, dtype=None):
     return Late(listed)
@@ -28,7 +35,9 @@ def element(input_sequence, position):
     return input_sequence[int(position)]
 
 
-rule.table(SequenceAt=element)
+@rule("SequenceAt")
+def sequence_at(input_sequence, position):
+    return element(input_sequence, _place(position))
 
 
 @at_run_time
@@ -41,7 +50,7 @@ def inserted(input_sequence, tensor, position=None):
 
 @rule("SequenceInsert")
 def sequence_insert(input_sequence, tensor, position=None):
-    return inserted(input_sequence, tensor, position)
+    return inserted(input_sequence, tensor, _place(position))
 
 
 @at_run_time
@@ -53,7 +62,7 @@ def erased(input_sequence, position=None):
 
 @rule("SequenceErase")
 def sequence_erase(input_sequence, position=None):
-    return erased(input_sequence, position)
+    return erased(input_sequence, _place(position))
 
 
 @at_run_time
@@ -79,11 +88,16 @@ def parts(input, split, axis, keepdims):
     if split is None:
         found = torch.split(input, 1, axis)
         return list(found) if keepdims else [p.squeeze(axis) for p in found]
-    return list(torch.split(input, split.tolist() if split.ndim else int(split), axis))
+    if isinstance(split, torch.Tensor):
+        split = split.tolist() if split.ndim else int(split)
+    return list(torch.split(input, split, axis))
 
 
 @rule("SplitToSequence")
 def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
+    known = known_ints(split)
+    if isinstance(known, tuple):
+        split = list(known) if split.ndim else known[0]
     return parts(input, split, axis, keepdims)
 
 

@@ -268,6 +268,35 @@ def test_sizes_are_of_the_blocks_own_input(trip):
         assert {n.name for n in back.layers[0].attention.graph.nodes if n.target == "size"} == {"batch", "length"}
 
 
+class Named(nn.Module):
+    """What it holds is called as what a module with a graph has itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.code, self.graph = nn.Parameter(torch.rand(4)), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.tanh(self.graph(x) * self.code)
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.meta, self.notes = Named(), nn.ModuleList([Named(), Named()])
+
+    def forward(self, x):
+        for note in self.notes:
+            x = note(x)
+        return self.meta(torch.relu(x))
+
+
+def test_names_that_modules_have_themselves(tmp_path):
+    module, x = Holder().eval(), torch.randn(3, 4)
+    back = onnxbridge.convert(module, "pytorch", inputs=(x,), emit="source").model
+    torch.testing.assert_close(back(x), module(x))
+    torch.testing.assert_close(source.loaded(back)(x), module(x))
+
+
 # files whose nodes are named after modules
 
 

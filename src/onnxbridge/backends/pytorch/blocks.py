@@ -14,6 +14,7 @@ from typing import Any, Union
 import torch
 from torch import fx, nn
 
+from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.places import place
 from onnxbridge.backends.pytorch.weights import Weights
 
@@ -303,6 +304,9 @@ class Blocks:
         if is_list(holder):
             return self._chained(made)
         above = self.holder(path[:-1])
+        within = [path[-1]] if holder is None else [*holder._modules, *holder._parameters, *holder._buffers]
+        if not RESERVED.isdisjoint(within) or holder is None and not RESERVED.isdisjoint(path):
+            return None
         if path not in self._scopes:
             # a name with dots or strokes alone: a module where it has several
             several = sum(isinstance(i, Block) or i.op == "call_module" for i in items) > 1
@@ -407,6 +411,10 @@ class Blocks:
             else:
                 pairs[x] = y
         return [pairs.get(r, r) for r in a.results] == b.results
+
+
+RESERVED = frozenset(dir(Network(nn.Module(), fx.Graph())))
+"""What a module with a graph has itself, under whose names it can hold no other."""
 
 
 def _common(paths: Sequence[Path]) -> Path | None:

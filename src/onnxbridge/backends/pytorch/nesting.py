@@ -120,10 +120,10 @@ class _Nest:
 
     def fill(self, module: Network, block: Block, whole: fx.Graph | None = None) -> None:
         """Give a block's module its graph, and those inside it theirs."""
+        module.graph = _Writer(self, module, block, whole).graph  # before there are others in it, which it would compile again
         for item in block.items:
             if isinstance(item, Block):
                 self.make(item)
-        module.graph = _Writer(self, module, block, whole).graph
 
 
 class _Writer:

@@ -7,13 +7,14 @@ not so stays in the module around it. Sizes belong to no block; each computes th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
 import torch
 from torch import fx, nn
 
+from onnxbridge.backends.pytorch.block_sizes import Sizes
 from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.places import place
 from onnxbridge.backends.pytorch.weights import Weights
@@ -44,78 +45,6 @@ class Block:
     chained: bool = False
     slight: bool = False
     """Whether it is one only for the list that it is an element of."""
-
-
-class Sizes:
-    """What is computed from sizes alone, and which of it the sizes of given values tell."""
-
-    def __init__(self, graph: fx.Graph, unnamed: Any = None) -> None:
-        self.unnamed = unnamed
-        self._free: dict[fx.Node, bool] = {}
-        self._used: dict[fx.Node, set[fx.Node]] = {}
-        self._roots: dict[fx.Node, set[fx.Node]] = {}
-        for node in graph.nodes:
-            self._free[node] = self._is_size(node)
-
-    def __contains__(self, node: fx.Node) -> bool:
-        """Whether a node is a size, or a device: cheap to compute wherever it is needed."""
-        return self._free[node]
-
-    def _is_size(self, node: fx.Node) -> bool:
-        if node.op == "call_method":
-            return bool(node.target == "size" and len(node.args) == 2 and not node.kwargs)
-        if node.op != "call_function":
-            return False
-        if node.target is getattr:
-            return bool(node.args[1] == "device")
-        return is_number(node) and bool(node.all_input_nodes) and all(map(is_number, node.all_input_nodes))
-
-    def users(self, size: fx.Node) -> set[fx.Node]:
-        """The calls that a size is used in, itself or what is computed from it."""
-        if size not in self._used:
-            self._used[size] = {u for user in size.users for u in (self.users(user) if user in self else (user,))}
-        return self._used[size]
-
-    def roots(self, size: fx.Node) -> set[fx.Node]:
-        """The values that a size is computed from."""
-        if size not in self._roots:
-            self._roots[size] = {r for n in size.all_input_nodes for r in (self.roots(n) if n in self else (n,))}
-        return self._roots[size]
-
-    def key(self, size: Any) -> Any:
-        """What a size is certain to be the same by, None where nothing is."""
-        if not isinstance(size, torch.SymInt):
-            return None
-        expression = size.node.expr
-        return None if self.unnamed is not None and self.unnamed in expression.free_symbols else expression
-
-    def dims(self, value: fx.Node) -> Iterator[tuple[Any, int]]:
-        """The sizes that a value tells, with their places."""
-        known = value.meta.get("val")
-        if isinstance(known, torch.Tensor):
-            for i, size in enumerate(known.shape):
-                key = self.key(size)
-                if key is not None:
-                    yield key, i
-
-    def told(self, size: fx.Node, values: Iterable[fx.Node]) -> bool:
-        """Whether the values tell a size."""
-        held = set(values)
-        return self._told(size, held, {key for v in held for key, _ in self.dims(v)})
-
-    def _told(self, size: fx.Node, values: set[fx.Node], keys: set[Any]) -> bool:
-        if size in values or self.key(size.meta["val"]) in keys:
-            return True
-        if size not in self:
-            return False
-        if size.target is getattr:
-            return any(isinstance(v.meta.get("val"), torch.Tensor) for v in values)
-        return all(self._told(n, values, keys) for n in size.all_input_nodes)
-
-
-def is_number(node: fx.Node) -> bool:
-    kinds = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
-    return node.op.startswith("call") and isinstance(node.meta.get("val"), kinds)
 
 
 class Blocks:

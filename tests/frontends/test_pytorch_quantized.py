@@ -74,7 +74,7 @@ def _declared():
 
     def quantize(x, block, scale, zero, dtype, low=None, high=None):
         y, s, z = parts(x, block, scale, zero)
-        return (torch.round(y / s) + (0 if z is None else z)).clamp(low, high).to(dtype).view(x.shape)
+        return (torch.round(y * (1.0 / s)) + (0 if z is None else z)).clamp(low, high).to(dtype).view(x.shape)
 
     def dequantize(x, block, scale, zero, dtype, low=None, high=None, output_dtype=torch.float32):
         y, s, z = parts(x, block, scale, zero)
@@ -128,3 +128,21 @@ def test_tokens_of_their_own_scale():
             return torch.ops.torchao.dequantize_affine(q, [1, 1, 8], scale, None, torch.int8, -128, 127)
 
     agrees(Tokens(), (torch.randn(2, 3, 8),), {"x": {0: "n", 1: "t"}}, [(torch.randn(4, 5, 8),)])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_largest_lies_between_two_integers(kept):
+    """A symmetric scale puts it at 127.5: torchao multiplies by the inverse there, and a division gives another integer."""
+    _declared()
+
+    class Tokens(nn.Module):
+        def forward(self, x, zero):
+            scale = x.abs().amax(-1, keepdim=kept) / 127.5
+            plain = torch.ops.torchao.quantize_affine(x, [1, 64], scale, None, torch.int8, -128, 127)
+            return plain, torch.ops.torchao.quantize_affine(x, [1, 64], scale, zero.expand_as(scale), torch.int8, -100, 127)
+
+    def given(rows):
+        return -torch.randn(rows, 64).abs(), torch.tensor(3, dtype=torch.int8)
+
+    torch.manual_seed(0)
+    agrees(Tokens(), given(50), {"x": {0: "n"}}, [given(300)])

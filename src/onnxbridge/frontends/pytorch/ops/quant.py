@@ -84,13 +84,23 @@ def dequantize_per_channel(op, input, scales, zero_points, axis, quant_min, quan
     return dequantized(op, input, scales, zero_points, quant_min, quant_max, out_dtype, axis=axis)
 
 
-def chosen(op, low, high, quant_min, quant_max, eps, symmetric):
+def _symmetric(op, low, high, quant_min, quant_max, eps):
+    """The scale for values from `low` to `high` where the zero point is fixed."""
+    low, high = op.Min(low, 0.0), op.Max(high, 0.0)
+    return op.Max(op.Div(op.Max(op.Neg(low), high), float(quant_max - quant_min) / 2), eps)
+
+
+def _everywhere(op, like, value, dtype):
+    """A number in a tensor of another's shape."""
+    sizes = list(like.shape)
+    if all(isinstance(size, int) for size in sizes):
+        return op.constant(np.full(sizes, value, dtype.numpy()))
+    return op.Expand(cast(op, value, dtype), op.Shape(like))
+
+
+def chosen(op, low, high, quant_min, quant_max, eps):
     """Scale and zero point in floating point, for values from `low` to `high`."""
     low, high = op.Min(low, 0.0), op.Max(high, 0.0)
-    if symmetric:
-        half = float(quant_max - quant_min) / 2
-        scale = op.Max(op.Div(op.Max(op.Neg(low), high), half), eps)
-        return scale, op.Mul(op.Sub(scale, scale), scale)
     scale = op.Max(op.Div(op.Sub(high, low), float(quant_max - quant_min)), eps)
     zero_point = op.Sub(float(quant_min), op.Round(op.Div(low, scale)))
     return scale, op.Clip(zero_point, float(quant_min), float(quant_max))
@@ -100,7 +110,7 @@ def chosen(op, low, high, quant_min, quant_max, eps, symmetric):
 def choose_qparams(op, input, quant_min, quant_max, eps, dtype):
     x = cast(op, input, D.FLOAT)
     low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
-    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps, symmetric=False)
+    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps)
     return op.reshape(cast(op, scale, D.DOUBLE), [1]), op.reshape(cast(op, zero_point, D.INT64), [1])
 
 
@@ -108,11 +118,9 @@ def choose_qparams(op, input, quant_min, quant_max, eps, dtype):
 def choose_qparams_symmetric(op, input, quant_min, quant_max, eps, dtype):
     x = cast(op, input, D.FLOAT)
     low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
-    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps, symmetric=True)
-    middle = 128 if dtype == D.UINT8 and (quant_min, quant_max) == (0, 255) else (quant_min + quant_max) // 2
-    if dtype == D.UINT8:
-        zero_point = op.Add(zero_point, float(middle))
-    return op.reshape(cast(op, scale, D.DOUBLE), [1]), op.reshape(cast(op, zero_point, D.INT64), [1])
+    scale = _symmetric(op, low, high, quant_min, quant_max, eps)
+    middle = 128 if (quant_min, quant_max) == (0, 255) else (quant_min + quant_max) // 2
+    return op.reshape(cast(op, scale, D.DOUBLE), [1]), op.constant(np.array([middle if dtype == D.UINT8 else 0]))
 
 
 def _grain(op, input, block_size, scale, zero_point):
@@ -136,8 +144,31 @@ def _grain(op, input, block_size, scale, zero_point):
     return (*shaped(blocks), {"axis": axis, "block_size": block_size[axis]})
 
 
+def _by_its_own(op, input, block_size, scale, zero_point, dtype, quant_min, quant_max):
+    """Integers in torchao's own arithmetic, which multiplies by the scale's inverse.
+
+    A symmetric scale of what is quantized puts the largest of it half way between two integers, where a division decides
+    otherwise.
+    """
+    sizes = [op.size(input, i) if b == 1 else 1 for i, b in enumerate(block_size)]
+
+    def along(x):
+        return x if len(x.shape) == len(sizes) else op.reshape(x, sizes)
+
+    x = op.Round(op.Mul(input, along(op.Reciprocal(scale))))  # not 1 over it, which ONNX Runtime makes a division of the product
+    known = None if zero_point is None else static(zero_point)
+    if zero_point is not None and (known is None or known.any()):
+        x = op.Add(x, along(cast(op, zero_point, D.FLOAT)))
+    low, high = _RANGES[dtype]
+    least, most = (low if quant_min is None else quant_min), (high if quant_max is None else quant_max)
+    return cast(op, op.Clip(x, float(least), float(most)), dtype)
+
+
 @rule("torchao::quantize_affine")
 def quantize_affine(op, input, block_size: Ints, scale, zero_point, output_dtype, quant_min=None, quant_max=None):
+    in_whole = all(b in (1, -1, d) for b, d in zip(block_size, input.shape, strict=True))
+    if in_whole and static(scale) is None and {input.dtype, scale.dtype} == {D.FLOAT} and output_dtype in _RANGES:
+        return _by_its_own(op, input, block_size, scale, zero_point, output_dtype, quant_min, quant_max)
     scale, zero_point, grain = _grain(op, input, block_size, scale, zero_point)
     return quantized(op, input, scale, zero_point, quant_min, quant_max, output_dtype, **grain)
 
@@ -164,10 +195,11 @@ def choose_qparams_affine(
     axes = [i for i, b in enumerate(block_size) if b != 1]
     low, high = (op.call(name, input, axes, keepdims=int(keepdim)) for name in ("ReduceMin", "ReduceMax"))
     eps = float(np.finfo(input.dtype.numpy()).smallest_normal) if eps is None else eps
-    symmetric = mapping_type == "SYMMETRIC"
-    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps, symmetric)
-    if symmetric:
-        zero_point = op.Add(zero_point, float(int((quant_max + quant_min + 1) / 2)))
+    if mapping_type == "SYMMETRIC":
+        scale = _symmetric(op, low, high, quant_min, quant_max, eps)
+        middle = int((quant_max + quant_min + 1) / 2)
+        return cast(op, scale, scale_dtype or input.dtype), _everywhere(op, scale, middle, zero_point_dtype or D.INT32)
+    scale, zero_point = chosen(op, low, high, quant_min, quant_max, eps)
     return cast(op, scale, scale_dtype or input.dtype), cast(op, zero_point, zero_point_dtype or D.INT32)
 
 

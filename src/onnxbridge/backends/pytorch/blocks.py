@@ -80,7 +80,10 @@ class Blocks:
         """Take calls of which nothing tells the module for those of the innermost that has what is before and behind them."""
         lost = {n for n in calls if n.op != "call_module" and not place(n) and not n.meta.get("outside")}
         before: dict[fx.Node, Path | None] = {}
+        fixed: set[fx.Node] = set()  # what is computed from weights alone is where it is used
         for node in calls:
+            if node in lost and all(n.op == "get_attr" or n in fixed for n in node.all_input_nodes):
+                fixed.add(node)
             around = [before.get(n) for n in self._needs(node)]
             before[node] = _common([p for p in around if p is not None]) if node in lost else self._owners[node]
         behind: dict[fx.Node, Path | None] = {}
@@ -88,7 +91,8 @@ class Blocks:
             users = [behind.get(u, ()) for u in self._used(node)]
             behind[node] = _common([p for p in users if p is not None]) if node in lost else self._owners[node]
             if node in lost:
-                self._owners[node] = _common([before[node] or (), behind[node] or ()]) or ()
+                found = [behind[node] or ()] if node in fixed else [before[node] or (), behind[node] or ()]
+                self._owners[node] = _common(found) or ()
 
     def holder(self, path: Path) -> nn.Module | None:
         """What is at a path."""

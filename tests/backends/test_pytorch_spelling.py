@@ -261,6 +261,31 @@ def test_a_table_may_be_read_from_its_end():
     torch.testing.assert_close(back(net, ids)(ids), net(ids))
 
 
+class Kept(nn.Module):
+    """Buffers, saved and not, in places where parameters are as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(3))
+        self.register_buffer("scale", torch.rand(3))
+        self.register_buffer("blur", torch.rand(3, 1, 2, 2))
+        self.register_buffer("steps", torch.rand(3), persistent=False)
+
+    def forward(self, x):
+        y = x * self.weight.view(3, 1, 1) + self.scale.view(3, 1, 1)
+        return nn.functional.conv2d(y, self.blur, groups=3) * self.steps.cos().view(3, 1, 1)
+
+
+def test_buffers_are_not_trained(tmp_path):
+    net = Kept()
+    onnxbridge.convert(net, inputs=(torch.randn(2, 3, 4, 4),), verify=False, output=tmp_path / "net.onnx")
+    made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch").model
+    assert {name for name, _ in made.named_parameters()} == {"weight"}
+    assert set(made.state_dict()) == {"weight", "scale", "blur"}
+    made.load_state_dict(net.state_dict())
+    torch.testing.assert_close(made.blur, net.blur)
+
+
 def test_strings_are_no_tensors():
     nodes = [helper.make_node("Unsqueeze", ["x", "axes"], ["y"])]
     graph = helper.make_graph(

@@ -74,11 +74,15 @@ class Builder:
                 node.replace_input_with(i, None)
             named = next((v.name for v in values if v is not None and v.name), "")
             results = tuple(self.constant(a, f"{named}.{op_type.lower()}" if named else "") for a in known)
-            if all(v is None or v.meta.get(fold.COMPUTED) for v in values):
-                for result in results:
+            told = [v for v in values if v is not None and not v.meta.get(fold.COMPUTED)]
+            viewed = values[0] if told and op_type in provenance.VIEWS and len(results) == 1 else None
+            for result in results:
+                if not told:
                     result.meta[fold.COMPUTED] = True
-            elif op_type in provenance.VIEWS and values[0] is not None and len(results) == 1:
-                provenance.tell_view(results[0], values[0])
+                elif viewed is not None:
+                    provenance.tell_view(result, viewed)
+                elif all(provenance.state_of(v.const_value) for v in told) and result.const_value is not None:
+                    provenance.tell_state(result.const_value, "constant")
             return results if outputs > 1 else results[0]
         self.append(node)
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]

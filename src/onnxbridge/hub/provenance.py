@@ -5,7 +5,9 @@
                            onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
                            onnxbridge.framework.NAME    the version of a framework that took part
                            onnxbridge.sizes             the sizes that it holds for, "n=4..64", where it does not for all
-    initializer's          onnxbridge.view              the weight that it is in another shape, as "gamma[96]"
+    initializer's          onnxbridge.state             what a weight that is no parameter is: a "buffer", or a "constant" that
+                                                        no state_dict has
+                           onnxbridge.view              the weight that it is in another shape, as "gamma[96]"
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ SIZES = PREFIX + "sizes"
 VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators that give the elements of a weight in another shape."""
 _VIEW = PREFIX + "view"
+_STATE = PREFIX + "state"
 _CHUNK = 1 << 20
 
 
@@ -68,12 +71,24 @@ def _version(name: str) -> str:
     return str(said) if said else importlib.metadata.version(name)
 
 
+def tell_state(tensor: ir.TensorProtocol, state: str) -> None:
+    """Write that a weight is a "buffer" or a "constant" of its source, no parameter."""
+    tensor.metadata_props[_STATE] = state
+
+
+def state_of(tensor: ir.TensorProtocol | None) -> str:
+    """What `tell_state` wrote; empty for parameters, and where nothing tells."""
+    return str(getattr(tensor, "metadata_props", {}).get(_STATE, ""))
+
+
 def tell_view(made: ir.Value, of: ir.Value) -> None:
     """Write of which weight, and of which shape of it, a constant has the elements."""
     notes = getattr(of.const_value, "metadata_props", {})
     if made.const_value is not None and of.const_value is not None and of.name:
         dims = ",".join(str(d) for d in of.const_value.shape.numpy())
         made.const_value.metadata_props[_VIEW] = notes.get(_VIEW) or f"{of.name}[{dims}]"
+        if state := state_of(of.const_value):
+            tell_state(made.const_value, state)
 
 
 def view_of(tensor: ir.TensorProtocol) -> tuple[str, tuple[int, ...]] | None:

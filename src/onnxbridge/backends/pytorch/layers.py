@@ -94,9 +94,15 @@ class Layers:
             for node in list(self.graph.nodes):
                 found = FINDERS.get(node.target) if node.op == "call_function" and node.users else None
                 layer = found(node, *node.args, **node.kwargs) if found else None
-                if layer is not None and bool(layer.weights) == weighted and all(map(self.is_weight, layer.weights.values())):
+                if layer is not None and bool(layer.weights) == weighted and self._fits(layer):
                     self._replace(node, layer)
         drop_unused(self.graph)
+
+    def _fits(self, layer: Layer) -> bool:
+        """Whether the layer's weights are weights, and its parameters no buffers of the source."""
+        named = layer.weights.items()
+        fixed = [n for name, n in named if not name.startswith("running_") and self.is_weight(n) for n in self.behind(n)]
+        return all(self.is_weight(n) for _, n in named) and not any(n.target in self.weights.fixed for n in fixed)
 
     def is_weight(self, node: Any) -> bool:
         """Whether a node's value is made of weights alone, at least one of which is trained."""

@@ -24,7 +24,7 @@ from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub import calls, fold, gradient
 from onnxbridge.hub import places as hub_places
 from onnxbridge.hub.expand import body_of
-from onnxbridge.hub.provenance import view_of
+from onnxbridge.hub.provenance import state_of, view_of
 from onnxbridge.lowering import Body, Call, Ref, lower
 
 DIRECTION = "ONNX to PyTorch"
@@ -69,12 +69,13 @@ class _Target:
             return _text(self.recorder, array)
         trained = id(value.const_value) in self.trained
         source = untransposed(value.name or "") if trained and array.ndim == 2 and self.weights.kept else ""
-        viewed = view_of(value.const_value) if trained else None
+        viewed = view_of(value.const_value) if trained or state_of(value.const_value) == "buffer" else None
         if source:
             made = self.recorder.attribute(*self.weights.add_source(source, array.T)).t()
         elif viewed is not None:
             name, shape = viewed
-            made = self.recorder.attribute(*self.weights.add_source(name, array.reshape(shape))).reshape(list(array.shape))
+            held = self.weights.add_source(name, array.reshape(shape), trained)
+            made = self.recorder.attribute(*held).reshape(list(array.shape))
         else:
             made = self.recorder.attribute(*self.weights.add(value, trained, id(value.const_value) in self.own))
         made.hub = value.dtype

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from onnxbridge.backends.pytorch import dtypes
+from onnxbridge.hub.provenance import state_of
 
 # Inputs that say how an operator works: they are not trained, whatever their type.
 _SETTINGS = {
@@ -42,7 +43,7 @@ _PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 
 def is_trained(value: ir.Value) -> bool:
     """Whether an initializer is a parameter: a floating weight that some operator computes with."""
-    if value.dtype is None or not value.dtype.is_floating_point() or value.dtype.bitwidth < 16:
+    if value.dtype is None or not value.dtype.is_floating_point() or value.dtype.bitwidth < 16 or state_of(value.const_value):
         return False
     if any(i in _LAYERS.get(node.op_type, ()) for node, i in value.uses()):
         return True
@@ -110,6 +111,8 @@ class Weights:
         self.kept = kept
         self.layers: dict[str, tuple[type[nn.Module], Mapping[str, Any]]] = {}
         self._names: dict[str, str] = {}
+        self.fixed: set[str] = set()
+        """The paths of buffers, as the source tells: no layer may train them."""
         self._constants: dict[Hashable, tuple[str, torch.Tensor]] = {}
 
     def add(self, value: ir.Value, trained: bool, own: bool = True) -> tuple[str, torch.Tensor]:
@@ -119,22 +122,29 @@ class Weights:
         tensor = dtypes.tensor(array)
         if value.dtype in dtypes.WIDE:
             tensor = tensor.to(torch.int64)
-        if trained or not is_made(value.name or ""):
-            return self._register(value.name or "constant", tensor, trained, own)
+        state = state_of(value.const_value)
+        if trained or state or not is_made(value.name or ""):
+            path, tensor = self._register(value.name or "constant", tensor, trained, own and state != "constant")
+            if state:
+                self.fixed.add(path)
+            return path, tensor
         key = (value.dtype, array.shape, array.tobytes())  # folding computes some constants in several places
         if key not in self._constants:
             self._constants[key] = self._register(value.name or "constant", tensor, trained, own)
         return self._constants[key]
 
-    def add_source(self, name: str, array: np.ndarray[Any, Any]) -> tuple[str, torch.Tensor]:
-        """Register the parameter of which a weight is a view, or find it where it is registered already."""
+    def add_source(self, name: str, array: np.ndarray[Any, Any], trained: bool = True) -> tuple[str, torch.Tensor]:
+        """Register the parameter or buffer of which a weight is a view, or find it where it is registered already."""
         tensor = dtypes.tensor(array)
         there = next((p for p, n in self._names.items() if n == name), None)
         if there is not None:
             held = self.at(there)
             if held.shape == tensor.shape and torch.equal(held, tensor):
                 return there, held
-        return self._register(name, tensor, trained=True, own=True)
+        path, tensor = self._register(name, tensor, trained, own=True)
+        if not trained:
+            self.fixed.add(path)
+        return path, tensor
 
     def _register(self, name: str, tensor: torch.Tensor, trained: bool, own: bool) -> tuple[str, torch.Tensor]:
         *scope, leaf = identifiers(_short(name))

@@ -30,6 +30,8 @@ class Weights(dict[Hashable, Any]):
         self._op = op
         self._shared: dict[tuple[Any, ...], Any] = {}
         self._tensors: dict[Any, tuple[str, Any]] = {}
+        self._saved = frozenset(program.state_dict)
+        self._parameters = frozenset(name for name, _ in program.named_parameters())
         named = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.target is not None}
         for node in program.graph.nodes:
             if node.op == "placeholder" and node.name in named:
@@ -55,6 +57,8 @@ class Weights(dict[Hashable, Any]):
             held = dtypes.array(tensor)
             dtype = dtypes.to_hub(tensor.dtype)
             made = self._op.constant(ir.Tensor(held, complex.PART.get(dtype, dtype), name=name), name)
+            if name not in self._parameters and made.const_value is not None:
+                provenance.tell_state(made.const_value, "buffer" if name in self._saved else "constant")
             if not dtypes.in_order(tensor):
                 made.meta["strided"] = True
             self._shared[memory] = complex.split(self._op, made) if dtype in complex.PART else made

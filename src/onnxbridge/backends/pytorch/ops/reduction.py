@@ -46,29 +46,38 @@ def _mean(x, dims, **keepdim):
     return torch.mean(x, _each(dims), **keepdim)
 
 
-def _extreme(function, least):
+@leaf
+def largest(x, dims, keepdim=False):
+    """The largest over sizes that are known when the module runs; of none, what is below all numbers."""
+    if any(x.shape[d] == 0 for d in dims if isinstance(x.shape[d], int)):
+        least = -math.inf if x.dtype.is_floating_point else 0 if x.dtype == torch.bool else torch.iinfo(x.dtype).min
+        return torch.full_like(x.sum(dims, keepdim), least, dtype=x.dtype)
+    return torch.amax(x, dims, keepdim)
+
+
+@leaf
+def smallest(x, dims, keepdim=False):
+    """The least over sizes that are known when the module runs; of none, what is above all numbers."""
+    if any(x.shape[d] == 0 for d in dims if isinstance(x.shape[d], int)):
+        most = math.inf if x.dtype.is_floating_point else 1 if x.dtype == torch.bool else torch.iinfo(x.dtype).max
+        return torch.full_like(x.sum(dims, keepdim), most, dtype=x.dtype)
+    return torch.amin(x, dims, keepdim)
+
+
+def _extreme(function, careful):
     def reduce(x, dims, **keepdim):
-        if any(x.shape[d] == 0 for d in dims if isinstance(x.shape[d], int)):
-            return torch.full_like(x.sum(dims, **keepdim), least(x.dtype), dtype=x.dtype)
-        return function(x, _each(dims), **keepdim)
+        some = all(isinstance(x.shape[d], int) and x.shape[d] > 0 for d in dims)
+        return (function if some else careful)(x, _each(dims) if some else dims, **keepdim)
 
     return reduce
-
-
-def _least(dtype):
-    return False if dtype == torch.bool else -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
-def _most(dtype):
-    return True if dtype == torch.bool else math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
 REDUCTIONS = {
     "ReduceSum": _sum,
     "ReduceProd": _prod,
     "ReduceMean": _mean,
-    "ReduceMax": _extreme(torch.amax, _least),
-    "ReduceMin": _extreme(torch.amin, _most),
+    "ReduceMax": _extreme(torch.amax, largest),
+    "ReduceMin": _extreme(torch.amin, smallest),
     "ReduceL1": lambda x, dims, **keepdim: _sum(torch.abs(x), dims, **keepdim),
     "ReduceL2": lambda x, dims, **keepdim: torch.sqrt(_sum(_as_float(x * x), dims, **keepdim)),
     "ReduceSumSquare": lambda x, dims, **keepdim: _sum(x * x, dims, **keepdim),
@@ -99,8 +108,6 @@ def _register(op):
     def reduce(data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
         known = known_ints(axes)
         settled = data.is_known and (known is None or isinstance(known, tuple))
-        if settled and op in ("ReduceMax", "ReduceMin"):  # of none, which an open size may turn out to be, there is no largest
-            settled = all(isinstance(data.shape[d], int) for d in known or range(data.ndim))
         return (_reduce if settled else reduced)(data, known, op, keepdims, noop_with_empty_axes)
 
     return reduce

@@ -6,6 +6,7 @@ Each function here is an operator on NumPy arrays of numbers and `Value`s; it re
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -210,3 +211,22 @@ def known_ints(value: Any) -> Any:
     """A tuple of the elements of an integer tensor where all are known numbers, otherwise the value itself; None stays None."""
     known = elements(value)
     return tuple(int(e) for e in known.reshape(-1)) if known is not None and _all_numbers(known) else value
+
+
+def joined(data: Value, wanted: Sequence[Any]) -> tuple[int, ...] | None:
+    """The first and the last of the dimensions that a shape makes one of, where that is all it does; None otherwise.
+
+    The size of the one that becomes many times its own is then not in the module, whichever size the model was traced at.
+    """
+    count = data.ndim - len(wanted) + 1 if data.is_known else 0
+    asked = [w.known if isinstance(w, Value) else w for w in wanted]
+    open_ = [i for i, w in enumerate(asked) if isinstance(w, int) and w == -1]
+    if count < 2 or len(open_) > 1 or any(isinstance(w, int) and w == 0 for w in asked):
+        return None
+    have = data.known.shape
+    for first in range(len(asked)):
+        last = first + count - 1
+        made = (*have[:first], math.prod(have[first : last + 1]), *have[last + 1 :])
+        if all(i in open_ or data.tracer.same_size(a, b) for i, (a, b) in enumerate(zip(asked, made, strict=True))):
+            return (first,) if last == data.ndim - 1 else (first, last)
+    return None

@@ -76,32 +76,13 @@ def reshape_by(data, shape, allowzero):
     return data.reshape([data.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(wanted)])
 
 
-def _joined(data, wanted):
-    """The first and the last of the dimensions that a shape makes one of, where that is all it does; None otherwise.
-
-    The size of the one that becomes many times its own is then not in the module, whichever size the model was traced at.
-    """
-    count = data.ndim - len(wanted) + 1 if data.is_known else 0
-    asked = [w.known if isinstance(w, sizes.Value) else w for w in wanted]
-    open_ = [i for i, w in enumerate(asked) if isinstance(w, int) and w == -1]
-    if count < 2 or len(open_) > 1 or any(isinstance(w, int) and w == 0 for w in asked):
-        return None
-    have = data.known.shape
-    for first in range(len(asked)):
-        last = first + count - 1
-        made = (*have[:first], math.prod(have[first : last + 1]), *have[last + 1 :])
-        if all(i in open_ or data.tracer.same_size(a, b) for i, (a, b) in enumerate(zip(asked, made, strict=True))):
-            return (first,) if last == data.ndim - 1 else (first, last)
-    return None
-
-
 @rule("Reshape")
 def reshape(data, shape, *, allowzero=0):
     wanted = sizes.elements(shape)
     if wanted is None:
         return reshape_by(data, shape, allowzero)
     whole = [isinstance(n, int) for n in wanted]
-    if (joined := _joined(data, wanted.tolist())) is not None:
+    if (joined := sizes.joined(data, wanted.tolist())) is not None:
         return torch.flatten(data, *joined)
     return data.reshape([
         data.shape[i] if known and n == 0 and not allowzero else n for i, (n, known) in enumerate(zip(wanted, whole, strict=True))

@@ -318,3 +318,19 @@ def test_writes_that_cannot_be_followed_are_left_to_pytorch():
             return y, flat, x * 2
 
     agrees(Flat(), (torch.randn(4, 4),))
+
+
+def test_padding_before_a_convolution():
+    """ONNX's convolution pads each side by itself; what another operator reads stays."""
+
+    class Pads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 4, 2), nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x):
+            y = F.pad(self.first(F.pad(x, (0, 1, 2, 1))), (1, 0, 0, 2))
+            return self.second(y), F.max_pool2d(y, 2)
+
+    model = agrees(Pads().eval(), (torch.randn(2, 3, 6, 5),), {"x": {0: "n"}}, [(torch.randn(1, 3, 6, 5),)])
+    assert [n.op_type for n in model.graph] == ["Conv", "Pad", "Conv", "MaxPool"]

@@ -68,8 +68,10 @@ class _Frontend:
     ) -> ir.Model:
         from onnxbridge.frontends.pytorch.capture import capture
         from onnxbridge.frontends.pytorch.convert import to_hub
+        from onnxbridge.hub.passes.pads import merge_pads
 
         model = to_hub(capture(source, inputs, dynamic))
+        merge_pads(model)
         if fold_batch_norm:
             from onnxbridge.hub.passes.batch_norm import FoldBatchNorm
 

@@ -286,6 +286,21 @@ def test_buffers_are_not_trained(tmp_path):
     torch.testing.assert_close(made.blur, net.blur)
 
 
+class Empty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rest", torch.from_numpy(np.broadcast_to(np.float32(0), (2, 0))))
+
+    def forward(self, x):
+        return torch.cat([x, self.rest], 1)
+
+
+def test_a_constant_of_no_elements(tmp_path):
+    back_again = onnxbridge.convert(onnxbridge.convert(Empty(), inputs=(torch.ones(2, 3),), verify=False).model, "pytorch")
+    back_again.save(tmp_path / "net.pt2")
+    assert torch.equal(torch.export.load(tmp_path / "net.pt2").module()(torch.ones(2, 3)), torch.ones(2, 3))
+
+
 def test_strings_are_no_tensors():
     nodes = [helper.make_node("Unsqueeze", ["x", "axes"], ["y"])]
     graph = helper.make_graph(

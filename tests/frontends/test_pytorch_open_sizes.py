@@ -8,6 +8,7 @@ from pytorch_judge import agrees
 from torch import nn
 from torch.nn import functional as F
 
+import onnxbridge
 from onnxbridge.errors import ConversionError
 
 real = torch.view_as_real
@@ -46,6 +47,19 @@ def test_the_bits_of_another_type():
     agrees(Function(lambda x: (x.view(torch.int32), (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32))), (x,))
     with pytest.raises(ConversionError, match="the bits of FLOAT as UINT8, which are of another width"):
         agrees(Function(lambda x: x.view(torch.uint8)), (x,))
+
+
+def test_sizes_are_divided_as_sizes(tmp_path):
+    """What cannot be negative needs no care for it, and remains a size in the module and its program."""
+    halved = Function(lambda x: x[:, : x.shape[1] // 3].sum(1) + torch.zeros((x.shape[1] * 2 + 1) // 4).sum())
+    sizes = {"x": {0: "batch", 1: "n"}}
+    made = onnxbridge.convert(halved, inputs=(torch.randn(2, 12),), dynamic=sizes)
+    assert not {"Xor", "Less"} & {n.op_type for n in made.model.graph.node}
+    onnxbridge.convert(made.model, "pytorch", output=tmp_path / "net.pt2")
+    x = torch.randn(3, 7)
+    torch.testing.assert_close(torch.export.load(tmp_path / "net.pt2").module()(x), halved(x))
+    less = Function(lambda x: torch.zeros((x.shape[1] - 7) // 2 + 4) + x.sum())
+    agrees(less, (torch.randn(2, 12),), sizes, [(torch.randn(3, 4),)])
 
 
 class Function(nn.Module):

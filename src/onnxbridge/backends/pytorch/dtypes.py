@@ -65,6 +65,8 @@ def tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     if dtype in NARROW:
         array = array.astype(_BYTES[dtype])
     kind = outside(dtype)
+    if not array.size:
+        return torch.empty(array.shape, dtype=kind)  # torch.export saves none whose strides are all 0, as NumPy's may be
     if array.dtype.kind == "V" or array.dtype.name.startswith(("float8", "bfloat16")):
         raw = array.view(np.dtype(f"i{array.dtype.itemsize}"))
         return torch.from_numpy(raw).view(kind)

@@ -59,7 +59,7 @@ def common(*operands: Any) -> ir.DataType:
     ranked: list[ir.DataType | None] = [None, None, None]
     for x in operands:
         if isinstance(x, ir.Value):
-            rank = 2 if x.meta.get("number") else 0 if x.shape is None or len(x.shape) else 1
+            rank = 2 if "number" in x.meta else 0 if x.shape is None or len(x.shape) else 1
             dtype = D.FLOAT if rank == 2 and category(x.dtype) == 2 else x.dtype
         elif isinstance(x, np.ndarray):
             rank, dtype = (0 if x.ndim else 1), D.from_numpy(x.dtype)

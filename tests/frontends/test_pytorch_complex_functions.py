@@ -69,3 +69,17 @@ class Phase(nn.Module):
 
 def test_the_phase_of_what_is_real_is_0_or_pi():
     agrees(Phase(), (torch.randn(4, 12, generator=torch.Generator().manual_seed(0)),))
+
+
+class Inverse(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x):
+        return torch.view_as_real(torch.fft.ihfftn(x, **self.how).resolve_conj())
+
+
+@pytest.mark.parametrize("how", [{"s": (8,)}, {"dim": (-2,)}, {"dim": (0, -1)}, {"norm": "ortho"}], ids=str)
+def test_transforms_that_end_in_a_conjugate(how):
+    agrees(Inverse(how), (torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(0)),), rtol=1e-5)

@@ -211,5 +211,10 @@ def _traced(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) -
 
 
 def _followed(graph: Any) -> bool:
-    """Whether what a graph writes is seen nowhere else than where its calls are looked for; writes into views are rewritten."""
+    """Whether what a graph writes is seen nowhere else than where its calls are looked for; writes into views are rewritten.
+
+    The references' own lazy conjugate is a view as well, which functionalisation makes the operator that there is a rule for.
+    """
+    if any(n.target is frameworks.torch().ops.prims.conj.default for n in graph.nodes):
+        return False
     return not aliasing.needs_functionalisation(graph) or writes.rewrite(graph)

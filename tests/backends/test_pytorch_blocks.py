@@ -364,3 +364,45 @@ def test_any_graph_of_any_scopes(seed):
     conversion = onnxbridge.convert(named(nodes, weights), "pytorch", emit="source")
     assert conversion.report.passed
     torch.testing.assert_close(source.loaded(conversion.model)(torch.ones(2, 4)), conversion.model(torch.ones(2, 4)))
+
+
+class Places(nn.Module):
+    """Makes a table for so many rows, and takes nothing that has as many."""
+
+    def forward(self, count):
+        return torch.ones(count, 3).cumsum(0) / 10
+
+
+class Between(nn.Module):
+    """A mask of constants, of which there are several of the same name."""
+
+    def __init__(self, low, high):
+        super().__init__()
+        self.low, self.high = low, high
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        steps = torch.arange(3)
+        return torch.where((steps >= self.low) & (steps <= self.high), self.linear(x), 0.5) + self.linear(x)
+
+
+class Placed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.places = Places()
+        self.layers = nn.ModuleList([Between(0, 1), Between(1, 2), Between(1, 1)])
+
+    def forward(self, x):
+        x = x + self.places(x.shape[0])
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_a_block_of_sizes_alone_and_constants_of_one_name(tmp_path):
+    net = Placed().eval()
+    onnxbridge.convert(net, inputs=(torch.randn(4, 3),), dynamic={"x": {0: "rows"}}, verify=False, output=tmp_path / "net.onnx")
+    made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch", output=tmp_path / "net.pt2").model
+    x = torch.randn(6, 3)
+    torch.testing.assert_close(made(x), net(x))
+    torch.testing.assert_close(torch.export.load(tmp_path / "net.pt2").module()(x), net(x))

@@ -132,18 +132,18 @@ class Blocks:
     def _complete(self, block: Block) -> Block:
         """The block with its inputs and results."""
         taken: dict[fx.Node, None] = {}
-        sizes: dict[fx.Node, None] = {}
+        sizes: dict[fx.Node, set[fx.Node]] = {}
         shown: set[fx.Node] = set()
         for item in block.items:
             given = item.inputs if isinstance(item, Block) else item.all_input_nodes
             for n in given:
                 if n in self.sizes:
-                    sizes[n] = None
+                    sizes.setdefault(n, set(shown))  # what is made of a size tells it too late
                 elif n not in block.nodes and not (n.op == "get_attr" and self.is_local(n, block.path, block.nodes)):
                     taken[n] = None
             shown.update(item.results if isinstance(item, Block) else (item,))
         block.inputs = sorted(taken, key=_is_choice)  # masks and the like behind what is computed with
-        block.inputs += [s for s in sizes if not self.sizes.told(s, {*taken, *shown})]
+        block.inputs += [s for s, before in sizes.items() if not self.sizes.told(s, {*taken, *before})]
         block.needs = {n for item in block.items for n in self._needs(item)} - block.nodes
         ordered = sorted(block.nodes, key=self.order.__getitem__)
         results = [n for n in ordered if any(u not in block.nodes for u in n.users if u not in self.sizes)]

@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from onnxbridge.backends.pytorch.blocks import Block, Blocks, Path, is_list
 from onnxbridge.backends.pytorch.network import Network
-from onnxbridge.backends.pytorch.weights import Weights
+from onnxbridge.backends.pytorch.weights import Weights, identifiers
 from onnxbridge.errors import Source
 
 _ORDINARY = ("x", "y", "z")
@@ -228,7 +228,7 @@ class _Writer:
             return ".".join(path[len(self.block.path) :])
         held = self.weights.at(str(node.target))
         self.moved.add(str(node.target))
-        wanted, number = re.sub(r"_\d+$", "", path[-1]), 0
+        [wanted], number = identifiers(re.sub(r"_\d+$", "", path[-1])), 0
         name = wanted
         while hasattr(self.module, name):
             number += 1

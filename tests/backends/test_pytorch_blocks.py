@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import fx, nn
 
 import onnxbridge
-from onnxbridge.backends.pytorch import source
+from onnxbridge.backends.pytorch import nesting, source
 
 
 class Attention(nn.Module):
@@ -406,3 +406,16 @@ def test_a_block_of_sizes_alone_and_constants_of_one_name(tmp_path):
     x = torch.randn(6, 3)
     torch.testing.assert_close(made(x), net(x))
     torch.testing.assert_close(torch.export.load(tmp_path / "net.pt2").module()(x), net(x))
+
+
+def test_a_module_stays_flat_where_its_blocks_cannot_be_written(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise nesting.Untold("x")
+
+    monkeypatch.setattr(nesting, "nest", refuse)
+    net = Placed().eval()
+    there = onnxbridge.convert(net, inputs=(torch.randn(4, 3),), dynamic={"x": {0: "rows"}}, verify=False).model
+    made = onnxbridge.convert(there, "pytorch", output=tmp_path / "net.pt2").model
+    x = torch.randn(6, 3)
+    torch.testing.assert_close(made(x), net(x))
+    assert onnxbridge.convert(there, "pytorch", output=tmp_path / "net.py").report.passed

@@ -190,6 +190,13 @@ def build(model: ir.Model) -> Network:
     Raises:
         ConversionError: with every operator that is in the way.
     """
+    try:
+        return _build(model, nested=True)
+    except nesting.Untold:
+        return _build(model, nested=False)  # the same numbers from one forward
+
+
+def _build(model: ir.Model, nested: bool) -> Network:
     kinds = hub_places.classes(model)
     root = Network(torch.nn.Module(), fx.Graph(), kinds.get("") or _class_name(model.graph.name))
     recorder = Recorder(root)
@@ -224,7 +231,10 @@ def build(model: ir.Model) -> Network:
         composed.look_up(recorder.graph, kinds)
     Layers(root, recorder.graph, weights).find()
     weights.prune(_used(recorder.graph))
-    nesting.nest(root, recorder.graph, weights, kinds, recorder.named, recorder.unnamed)
+    if nested:
+        nesting.nest(root, recorder.graph, weights, kinds, recorder.named, recorder.unnamed)
+    else:
+        root.graph = recorder.graph
     root.meta["layers"] = weights.layers
     root.input_names = tuple(v.name or "" for v in inputs)
     root.output_names = tuple(v.name or "" for v in graph.outputs)

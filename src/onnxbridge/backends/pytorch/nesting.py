@@ -23,12 +23,19 @@ IN_CODE = frozenset({
 """Names that the code of a graph has for something else than its values."""
 
 
+class Untold(Exception):
+    """A block needs what none of its inputs tells."""
+
+
 def nest(
     root: Network, graph: fx.Graph, weights: Weights, kinds: Mapping[str, str], named: Mapping[Any, str], unnamed: Any = None
 ) -> None:
     """Give `root` the graph, and each block in it a module of its own.
 
     `kinds` are the classes of the source's modules, as far as they are told, by their paths; `named` what sizes are called.
+
+    Raises:
+        Untold: if the blocks that were found cannot be written; `root` is not to be used any more then.
     """
     found = Blocks(root, graph, weights, unnamed)
     made = _Nest(root, found, weights, kinds, named)
@@ -197,7 +204,8 @@ class _Writer:
             if node.op == "get_attr":
                 made = self.graph.get_attr(self._attribute(node))
             else:
-                assert node in self.sizes, node
+                if node not in self.sizes:
+                    raise Untold(f"{node} in {'.'.join(self.block.path)}")
                 told = self.dims.get(self.sizes.key(node.meta["val"]))
                 if node.target is getattr:
                     first = next(n for n in self.env.values() if isinstance(n.meta.get("val"), torch.Tensor))

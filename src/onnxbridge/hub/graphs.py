@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -32,3 +32,23 @@ def constants_in(nodes: Iterable[ir.Node]) -> list[ir.Value]:
             if attribute.type == ir.AttributeType.GRAPH:
                 found |= dict.fromkeys(constants_in(attribute.as_graph()))
     return list(found)
+
+
+def replace(
+    graph: ir.Graph, node: ir.Node, written: Sequence[ir.Node], results: Mapping[int, ir.Value], holder: ir.Graph
+) -> None:
+    """Put nodes in the place of one, from where it came; `results` stand for its outputs, and take over their names.
+
+    `holder` gets the constants that the nodes use.
+    """
+    for new in written:
+        new.metadata_props.update(node.metadata_props)
+    graph.insert_before(node, written)
+    for value in constants_in(written):
+        holder.register_initializer(value)
+    for i, value in results.items():
+        outer = node.outputs[i]
+        name, outer.name = outer.name, None
+        outer.replace_all_uses_with(value, replace_graph_outputs=True)
+        value.name = name
+    graph.remove(node, safe=True)

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.fold import static
-from onnxbridge.hub.graphs import constants_in, names_in
+from onnxbridge.hub.graphs import names_in, replace
 from onnxbridge.hub.passes.affine import Product, Sums
 from onnxbridge.hub.passes.reading import NUMBER, behind, is_number, is_taken, made_by
 from onnxbridge.hub.passes.sizes import count, extent
@@ -225,18 +225,7 @@ class _Cell:
             if is_taken(node.outputs[i]):
                 found[i] = op.Squeeze(made[0], [1])
         op.name_rest(node.name or self.op_type)
-        written = op.take()
-        for new in written:
-            new.metadata_props.update(node.metadata_props)
-        graph.insert_before(node, written)
-        for value in constants_in(written):
-            kept.root.register_initializer(value)
-        for i, value in found.items():
-            outer = node.outputs[i]
-            name, outer.name = outer.name, None
-            outer.replace_all_uses_with(value, replace_graph_outputs=True)
-            value.name = name
-        graph.remove(node, safe=True)
+        replace(graph, node, op.take(), found, kept.root)
 
 
 def _all(gates: Sequence[Gate | None]) -> list[Gate] | None:

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.fold import static
-from onnxbridge.hub.graphs import constants_in, names_in
+from onnxbridge.hub.graphs import names_in, replace
 from onnxbridge.hub.passes.reading import NUMBER, behind, is_number, is_taken, made_by
 from onnxbridge.hub.passes.sizes import count, extent
 
@@ -191,18 +191,7 @@ class _Loop:
     def _put(self, op: Builder, graph: ir.Graph, found: dict[int, ir.Value]) -> None:
         node = self.node
         op.name_rest(node.name or "loop")
-        written = op.take()
-        for new in written:
-            new.metadata_props.update(node.metadata_props)
-        graph.insert_before(node, written)
-        for value in constants_in(written):
-            graph.register_initializer(value)
-        for i, value in found.items():
-            outer = node.outputs[i]
-            name, outer.name = outer.name, None
-            outer.replace_all_uses_with(value, replace_graph_outputs=True)
-            value.name = name
-        graph.remove(node, safe=True)
+        replace(graph, node, op.take(), found, graph)
 
 
 def _graphs_in(node: ir.Node) -> list[ir.Graph]:

@@ -39,14 +39,17 @@ def test_json_and_report_hold_the_same(cli, network_file, tmp_path):
     ran = cli("convert", network_file, "-o", tmp_path / "o.onnx", "--json", "--report", tmp_path / "r.json")
     found = json.loads(ran.out)
     assert found["verification"]["passed"] and found["target"] == "onnx"
-    assert json.loads((tmp_path / "r.json").read_text()) == found["verification"]
+    assert json.loads((tmp_path / "r.json").read_text()) == found
 
 
 def test_nothing_is_overwritten_without_force(cli, network_file):
     before = network_file.read_bytes()
     ran = cli("convert", network_file, "-o", network_file)
-    assert ran.code == 2 and "exists; --force" in ran.err and network_file.read_bytes() == before
-    assert cli("convert", network_file, "-o", network_file, "--force").code == 0
+    assert ran.code == 2 and "belongs to the source" in ran.err and network_file.read_bytes() == before
+    there = network_file.with_name("there.onnx")
+    there.write_text("something else")
+    assert cli("convert", network_file, "-o", there).code == 2 and there.read_text() == "something else"
+    assert cli("convert", network_file, "-o", there, "--force").code == 0 and onnx.load(there)
 
 
 def test_a_failed_verification_exits_1_and_keeps_the_artifact(cli, network_file, tmp_path, monkeypatch):

@@ -17,7 +17,8 @@ from onnxbridge import _postponed
 
 if TYPE_CHECKING:
     from onnxbridge import opset, runtime
-    from onnxbridge.api import Conversion, check, convert, load, verify
+    from onnxbridge.api import check, convert, load, verify
+    from onnxbridge.conversion import Conversion
     from onnxbridge.errors import (
         ConversionError,
         LimitError,

@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import plugins, settings
-from onnxbridge.errors import ConversionError, MissingFrameworkError, Problem, UsageError, VerificationError
+from onnxbridge.conversion import Conversion
+from onnxbridge.early_checks import check_before, check_names, source_files, target_of
+from onnxbridge.errors import (
+    ConversionError,
+    LimitError,
+    MissingFrameworkError,
+    OnnxbridgeError,
+    Problem,
+    UsageError,
+    VerificationError,
+)
 from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
-from onnxbridge.runtime.verify import Report, Side, Tolerances, verify_sides
+from onnxbridge.runtime.report import Report
+from onnxbridge.runtime.time_limit import SECONDS
+from onnxbridge.runtime.verify import Side, Tolerances, verify_sides
 from onnxbridge.sides import completed, made_side, paired, runnable, settled, started
 
 Progress = Callable[[str], None]
@@ -26,51 +35,9 @@ def _quiet(stage: str) -> None:
     """Takes a stage's name and says nothing."""
 
 
-@dataclass
-class Conversion:
-    """A converted model.
-
-    Attributes:
-        hub: the model in the hub, an `onnx_ir.Model` at the hub's opset.
-        artifact: what the backend made of it; `model` is its native form.
-        report: the verification's report, None where it was not asked for.
-        source, target: names of the frontend and the backend.
-    """
-
-    hub: ir.Model
-    artifact: Any
-    source: str
-    target: str
-    report: Report | None = None
-    paths: list[Path] = field(default_factory=list)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is not as in the source, as the backend says it."""
-        from onnxbridge.hub import provenance
-        from onnxbridge.hub.passes import fixed
-
-        sizes = self.hub.metadata_props.get(provenance.SIZES)
-        own = [f"holds for {sizes} only: the source's code takes another way at other sizes"] if sizes else []
-        return (*own, *fixed.notes(self.hub), *getattr(self.artifact, "notes", ()))
-
-    @cached_property
-    def model(self) -> Any:
-        """The target framework's own object; an `onnx.ModelProto` for "onnx"."""
-        return plugins.backend(self.target).native(self.artifact)
-
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> list[Path]:
-        """Write the artifact and return what was written. Nothing is overwritten without `force`."""
-        from onnxbridge.output import placed
-
-        backend = plugins.backend(self.target)
-        self.paths = placed(Path(path), force, lambda free: backend.save(self.artifact, free))
-        return self.paths
-
-
 def convert(
     source: Any,
-    to: str = "onnx",
+    to: str | None = None,
     *,
     frontend: str | None = None,
     inputs: Any = None,
@@ -81,9 +48,11 @@ def convert(
     verify: bool = True,
     rtol: Tolerances = None,
     atol: Tolerances = None,
+    max_drift: float | None = None,
     samples: int = 3,
     seed: int = 0,
     device: str = "auto",
+    time_limit: float | None = SECONDS,
     progress: Progress = _quiet,
     **backend_options: Any,
 ) -> Conversion:
@@ -91,60 +60,98 @@ def convert(
 
     Args:
         source: a live model, a path, or a pair of paths (MXNet: symbol, params).
-        to: a backend: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or one that a package adds.
+        to: a backend: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or one that a package adds; by default the one that the
+            suffix of `output` belongs to, or else "onnx".
         frontend: the frontend's name where it cannot be told from the source.
         inputs: example arrays or tensors (tuple or dict), specs ("x:float32[N,3,224,224]" or {name: (shape, dtype)}), or what
             the framework itself takes (tf.TensorSpec). A number ("rate=16000" or {name: 16000}) fixes an input for good.
         dynamic: {input: {axis: "name"}}, bounds ("N=1..64"), or for PyTorch what torch.export takes as dynamic_shapes.
         opset: the version of ai.onnx to write, for the target "onnx".
-        output: where to save; a model that fails its verification is saved there with `.failed` added.
+        output: where to save; a model that fails its verification is saved there with `.failed` added. The source is never
+            replaced.
+        force: replace what is at `output`.
         verify: whether to run source and target on seeded inputs and compare.
         rtol, atol: tolerances in place of the derived one, a number or {output: number}.
+        max_drift: how far lossy compression may move an output, as a share of its range; 0.1 by default.
         samples, seed: how many inputs are drawn, and from which seed.
         device: where ONNX Runtime runs: "auto", "cpu", "cuda", ...
+        time_limit: how many seconds the verification may take, None for no limit.
         progress: called with the name of each stage.
         backend_options: what the backend takes, such as minimum_deployment_target="iOS17" for "coreml", and what the frontend
             takes, such as fold_batch_norm=False for models of PyTorch.
 
     Raises:
+        UsageError: for wrong arguments, most of them before anything is read.
         ConversionError: with every operator that is in the way.
         VerificationError: if the converted model computes something else.
+        LimitError: if its verification takes too long.
     """
+    writer = plugins.backend(target_of(to, output))
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
-    writer = plugins.backend(to)
     dims, bounds = _dynamic(dynamic)
     own, backend_options = settings.of_source(reader, backend_options)
-    implied = {} if output is None else getattr(writer, "by_suffix", {}).get(Path(output).suffix, {})
+    suffix = "" if output is None else os.path.splitext(output)[1]
+    implied = getattr(writer, "by_suffix", {}).get(suffix, {})
     backend_options = {**implied, **backend_options}
     backend_options = settings.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
     backend_options = _bounded(writer, backend_options, bounds)
+    check_before(
+        reader, writer, backend_options, source=source, output=output, force=force, verify=verify, device=device
+    )  # fmt: skip
     progress(f"reading {reader.title}")
     hub = _to_hub(reader, source, _inputs(inputs), dims, own)
+    check_names(hub, rtol, atol, bounds)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
     artifact = writer.from_hub(_for(writer, hub), **backend_options)
-    conversion = Conversion(hub, artifact, reader.name, writer.name)
-    failure = ""
+    conversion = Conversion(hub, artifact, reader.name, writer.name, source_files=source_files(source, hub))
+    failure: OnnxbridgeError | None = None
     if verify:
         try:
             conversion.report = verify_sides(
                 hub, _reference(reader, source, hub, device), made_side(writer, artifact, device), first=_example(inputs, hub),
                 samples=samples, seed=seed, bounds=bounds, sizes=getattr(artifact, "sizes", ()),
-                ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol, progress=progress,
+                ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
+                progress=progress,
             )  # fmt: skip
-        except VerificationError as e:  # one of the two cannot be run
-            failure = str(e)
+        except (VerificationError, LimitError) as e:  # one of the two cannot be run, or not in time
+            failure = e
         else:
-            advice = getattr(artifact, "advice", "")
-            told = "the converted model does not compute the same" + (f"; {advice}" if advice else "")
-            failure = "" if conversion.report.passed else told
-    if output is not None:
+            failure = None if conversion.report.agrees else VerificationError(_reason(conversion))
+    kept = ""
+    if output is not None and failure is None:
         progress("saving")
-        conversion.save(f"{os.fspath(output)}.failed" if failure else output, force=force or bool(failure))
-    if failure:
-        kept = f"; the artifact is kept as {conversion.paths[0]}" if conversion.paths else ""
-        raise VerificationError(f"{failure}{kept}", conversion.report, conversion)
+        conversion.save(output, force=force)
+    elif output is not None:
+        progress("saving")
+        kept = _keep(conversion, f"{os.fspath(output)}.failed", force)
+    if isinstance(failure, VerificationError):
+        raise VerificationError(f"{failure}{kept}", conversion.report, conversion) from failure
+    if failure is not None:
+        raise type(failure)(f"{failure}{kept}") from failure
     return conversion
+
+
+def _reason(conversion: Conversion) -> str:
+    """Why a verification failed, and what to try."""
+    report = conversion.report
+    assert report is not None
+    wrong = [o.name for o in report.outputs if not o.passed]
+    if not wrong and report.drifted:
+        moved = ", ".join(f"{o.name} by {o.drift:.0%} of its range" for o in report.outputs if o.name in report.drifted)
+        most = max(o.drift or 0.0 for o in report.outputs)
+        return f"compression moves {moved}; --max-drift {most * 1.1:.2g} (max_drift=) accepts that"
+    advice = getattr(conversion.artifact, "advice", "")
+    return "the converted model does not compute the same" + (f"; {advice}" if advice else "")
+
+
+def _keep(conversion: Conversion, path: str, force: bool) -> str:
+    """Save what failed its verification, unless something is there already, and say so."""
+    try:
+        conversion.save(path, force=force)
+    except UsageError as e:
+        return f"; the artifact is not kept: {e}"
+    return f"; the artifact is kept as {conversion.paths[0]}"
 
 
 def _to_hub(
@@ -235,17 +242,18 @@ def _bounded(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) ->
 
 
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
-    """What the converted model is judged by: the source framework where it runs here, else ONNX Runtime on the hub model."""
+    """What the converted model is judged by: the source framework where it runs here, else ONNX Runtime on the hub model, which
+    is weak: what was wrong in reading the source is wrong in both."""
     if reader.runs_here():
         return completed(started(reader.title, lambda: reader.runner(source, device)), hub)
-    return _by_ort(hub, device)
-
-
-def _by_ort(hub: ir.Model, device: str) -> Side:
     from onnxbridge.runtime import ort
 
-    run = ort.runner(hub, device)
-    return Side(getattr(run, "by", "ONNX Runtime"), run)
+    run, how = ort.runner(hub, device), ""
+    try:
+        reader.runner(source, device)
+    except MissingFrameworkError as e:
+        how = f": {e}"
+    return Side(getattr(run, "by", "ONNX Runtime"), run, weak=f"not compared with {reader.title}, which does not run here{how}")
 
 
 def verify(
@@ -257,9 +265,11 @@ def verify(
     dynamic: Any = None,
     rtol: Tolerances = None,
     atol: Tolerances = None,
+    max_drift: float | None = None,
     samples: int = 3,
     seed: int = 0,
     device: str = "auto",
+    time_limit: float | None = SECONDS,
     progress: Progress = _quiet,
 ) -> Report:
     """Run two models on the same inputs and compare, output by output.
@@ -267,6 +277,13 @@ def verify(
     Args:
         reference, candidate: live models or paths; inputs and outputs are paired by name, or by position where names differ.
         inputs: {name: array} or a list of these to run on, or specs as for `convert`; seeded samples are drawn for specs.
+
+    The other arguments are those of `convert`.
+
+    Raises:
+        UsageError: for models, names or inputs that do not fit.
+        VerificationError: if one of the two cannot be run.
+        LimitError: if that takes too long.
     """
     from onnxbridge.hub.passes.fixed import fixed
 
@@ -292,9 +309,11 @@ def verify(
     hub = first.hub or second.hub
     if hub is None:
         raise UsageError("neither model can be read into the hub, which tells the inputs to draw; put the source model first")
+    check_names(hub, rtol, atol, bounds)
     return verify_sides(
         hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed,
-        bounds=settled(first, second) | bounds, rtol=rtol, atol=atol, progress=progress,
+        bounds=settled(first, second) | bounds, rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
+        progress=progress,
     )  # fmt: skip
 
 

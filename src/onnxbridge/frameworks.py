@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from types import ModuleType
+from typing import NoReturn
 
 from onnxbridge.errors import MissingFrameworkError
 
@@ -28,17 +29,35 @@ TENSORFLOW_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "2")
 EARLY_INFORMATION = re.compile(rb"(I0000 |WARNING: All log messages before absl::InitializeLog\(\))")
 
 
+INSTALL = {
+    "torch": "pip install torch safetensors",
+    "tensorflow": "pip install tensorflow-cpu keras",
+    "coremltools": "pip install coremltools",
+    "mxnet": "pip install mxnet==1.9.1 'numpy<1.24'",
+    "PIL": "pip install pillow",
+    "safetensors": "pip install safetensors",
+}
+
+
+def missing(name: str) -> NoReturn:
+    """
+    Raises:
+        MissingFrameworkError: with the command that installs the package.
+    """
+    raise MissingFrameworkError(f"{name} is not installed: {INSTALL.get(name, f'pip install {name}')}")
+
+
 @functools.cache
 def torch() -> ModuleType:
     """PyTorch."""
-    return _load("torch", "pip install 'onnxbridge[pytorch]'")
+    return _load("torch")
 
 
 @functools.cache
 def tensorflow() -> ModuleType:
     """TensorFlow, with its start-up messages (oneDNN, CPU features) switched off unless the user chose a log level."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
-    return _load("tensorflow", "pip install 'onnxbridge[tensorflow]'", "tensorflow", "absl")
+    return _load("tensorflow", "tensorflow", "absl")
 
 
 @functools.cache
@@ -46,19 +65,19 @@ def coremltools() -> ModuleType:
     """coremltools. On import it tries macOS-only proxies and remarks on the versions of its neighbours; it also imports
     TensorFlow where that is installed."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
-    return _load("coremltools", "pip install 'onnxbridge[coreml]'", "coremltools", "tensorflow", "absl")
+    return _load("coremltools", "coremltools", "tensorflow", "absl")
 
 
 @functools.cache
 def mxnet() -> ModuleType:
     """MXNet 1.9.1, which is retired and needs an environment with numpy below 1.24."""
-    return _load("mxnet", "pip install mxnet==1.9.1 'numpy<1.24'")
+    return _load("mxnet")
 
 
 @functools.cache
 def pillow() -> ModuleType:
     """Pillow's `PIL.Image`, which decodes images."""
-    _load("PIL", "pip install pillow")
+    _load("PIL")
     return importlib.import_module("PIL.Image")
 
 
@@ -76,9 +95,9 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _load(name: str, install: str, *loggers: str) -> ModuleType:
+def _load(name: str, *loggers: str) -> ModuleType:
     if importlib.util.find_spec(name) is None:
-        raise MissingFrameworkError(f"{name} is not installed: {install}")
+        missing(name)
     try:
         with _quiet(*loggers), _without_early_information() if "tensorflow" in loggers else nullcontext():
             return importlib.import_module(name)
@@ -127,5 +146,5 @@ def _without_early_information() -> Iterator[None]:
 
 def safetensors() -> ModuleType:
     """`safetensors.torch`, which reads weights without running code."""
-    _load("safetensors", "pip install safetensors")
+    _load("safetensors")
     return importlib.import_module("safetensors.torch")

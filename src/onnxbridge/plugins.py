@@ -83,8 +83,11 @@ class Backend(Protocol):
         where it does not compute the same, and `unit_roundoff`, of its arithmetic where that is coarser than the hub model's. For
         its verification there are `sizes`, bounds of dynamic sizes that it was made for, by default and in each other case, and
         `ends`, those of the least and the largest that it takes. A backend that rounds more than its sources may have
-        `in_float32(artifact)`: what runs it without that, or None. Its own `by_suffix` has the options that the name of the
-        output implies, as {".py": {"emit": "source"}}.
+        `in_float32(artifact)`: what runs it without that, or None; one that compresses weights `as_stored(artifact)`: what runs
+        it with these, or None. `suffixes` are those of the names that it writes, and `by_suffix` the options that they imply, as
+        {".py": {"emit": "source"}}. `written(path, **options)` says which files it writes, if there are others than `path`,
+        `check_options(**options)` raises `UsageError` for wrong ones before the model is read, and `require(verify)`
+        `MissingFrameworkError` where something else is missing than `package`.
 
         Raises:
             ConversionError: with every operator that is in the way.
@@ -170,10 +173,37 @@ def installed(kind: str) -> dict[str, Plugin]:
     return found
 
 
+_ALIASES = {
+    "torch": "pytorch", "keras": "tensorflow", "tf": "tensorflow", "savedmodel": "tensorflow", "mlprogram": "coreml",
+    "mlpackage": "coreml", "mx": "mxnet",
+}  # fmt: skip
+"""Other names by which users call our plugins."""
+_ELSEWHERE = {
+    "tflite": "convert to tensorflow, and the SavedModel with tf.lite.TFLiteConverter",
+    "tensorrt": "convert to onnx, which TensorRT reads",
+    "openvino": "convert to onnx, which OpenVINO reads",
+    "jax": "convert to onnx or tensorflow, which JAX's own tools read",
+}
+"""Targets that others write, with the way to them."""
+
+
+def backend_name(name: str) -> str:
+    """A backend's name for what a user calls it: "pytorch" for "torch"."""
+    return _name("backend", name)
+
+
+def _name(kind: str, name: str) -> str:
+    there, lower = installed(kind), name.lower()
+    found = next((n for n in (name, lower, _ALIASES.get(lower)) if n in there), None)
+    if found is None:
+        way = f"; {_ELSEWHERE[lower]}" if kind == "backend" and lower in _ELSEWHERE else ""
+        raise UsageError(f"there is no {kind} called {name!r}; installed: {', '.join(there) or 'none'}{way}")
+    return found
+
+
 def _load(kind: str, name: str) -> Any:
     plugins = installed(kind)
-    if name not in plugins:
-        raise UsageError(f"there is no {kind} called {name!r}; installed: {', '.join(plugins) or 'none'}")
+    name = _name(kind, name)
     module, _, attribute = plugins[name].value.partition(":")
     return getattr(import_module(module), attribute)
 

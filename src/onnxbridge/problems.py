@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 
+def one_line(text: str) -> str:
+    """Text that may hold names from a model, on one line: control characters, newlines too, are written as escapes."""
+    return "".join(c if c.isprintable() else "\\n" if c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
 @dataclass(frozen=True)
 class Source:
     """Where an operator comes from, in the user's terms: `file:line in scope`, or the framework's own node name."""
@@ -49,7 +54,7 @@ class Problem:
             lines.append(f"      at {self.places[0]}" + (f", and {more} more" if more else ""))
         if self.hint:
             lines.append(f"      hint: {self.hint}")
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 def merge(problems: Iterable[Problem]) -> list[Problem]:

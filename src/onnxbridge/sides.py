@@ -97,7 +97,8 @@ def made_side(backend: Any, artifact: Any, device: str) -> Side:
     """
     side = started(backend.title, lambda: backend.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
     run = backend.in_float32(artifact) if hasattr(backend, "in_float32") else None
-    return side if run is None else replace(side, finer=Side("computed in float32", run))
+    stored = backend.as_stored(artifact) if hasattr(backend, "as_stored") else None
+    return replace(side, finer=None if run is None else Side("computed in float32", run), stored=stored)
 
 
 def completed(side: Side, hub: ir.Model | None) -> Side:
@@ -121,14 +122,15 @@ def paired(reference: Runnable, candidate: Runnable) -> Side:
     side = candidate.side if candidate.against is None or reference.hub is None else candidate.against(reference.hub)
     taken = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
 
-    def named(side: Side) -> Side:
-        def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-            results = side.run({inputs[k]: _as_taken(v, taken.get(inputs[k])) for k, v in feeds.items()})
+    def named(run: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+        def renamed(feeds: Mapping[str, Any]) -> dict[str, Any]:
+            results = run({inputs[k]: _as_taken(v, taken.get(inputs[k])) for k, v in feeds.items()})
             return {outputs[k]: v for k, v in results.items()}
 
-        return replace(side, run=run, finer=side.finer and named(side.finer))
+        return renamed
 
-    return named(side)
+    finer = side.finer and replace(side.finer, run=named(side.finer.run))
+    return replace(side, run=named(side.run), finer=finer, stored=side.stored and named(side.stored))
 
 
 def settled(reference: Runnable, candidate: Runnable) -> dict[str, tuple[int, int]]:

@@ -74,19 +74,19 @@ def test_a_fault_of_a_twentieth_in_one_scale_or_entry_is_found(how, target, prec
     """The outputs are compared to rounding, and the weights by the bounds of their compression: so also from a file."""
     source = onnxbridge.opset.convert(network(), to=18)
     options = {"compress": how, "minimum_deployment_target": target, "compute_precision": precision}
-    result = onnxbridge.convert(source, "coreml", samples=1, **options)
+    result = onnxbridge.convert(source, "coreml", samples=1, max_drift=0.5, **options)
     (output,) = result.report.outputs
     plain = backend.from_hub(result.hub, **{**options, "compress": None})
     other = onnxbridge.convert(source, "coreml", samples=1, **{**options, "compress": None}).report.outputs[0]
     assert output.tolerance == other.tolerance and plain.unit_roundoff == result.artifact.unit_roundoff
     assert any("is what that makes of it" in note for note in result.notes)
-    assert any("the compression moves" in note for note in result.notes)
+    assert 0 < output.drift < 0.5
     feed = {"x": np.random.default_rng(1).standard_normal((1, 32, 4, 4)).astype(np.float32)}
     far = np.abs(next(iter(result.artifact.run(feed).values())) - next(iter(plain.run(feed).values()))).max()
     assert far > output.tolerance.atol  # what runs is compressed
     package = tmp_path / "net.mlpackage"
     result.save(package)
-    assert onnxbridge.verify(source, package, samples=1).passed
+    assert onnxbridge.verify(source, package, samples=1, max_drift=0.5).passed
     plant(package, tmp_path / "bad.mlpackage", lambda v: v * 1.05)
     with pytest.raises(VerificationError, match="the compression of weights is wrong"):
         onnxbridge.verify(source, tmp_path / "bad.mlpackage", samples=1)

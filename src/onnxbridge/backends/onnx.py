@@ -25,6 +25,7 @@ class OnnxBackend:
     package = ""
     rules: Rules | None = None
     keeps_functions = True
+    suffixes = (".onnx",)
 
     def from_hub(
         self,
@@ -36,12 +37,23 @@ class OnnxBackend:
         ] = None,
     ) -> ir.Model:
         """The model at the version of ai.onnx that was asked for, by number or by a runtime that is to load it."""
+        self.check_options(opset=opset, for_runtime=for_runtime)
         if for_runtime is not None:
-            if opset is not None:
-                raise UsageError("give either opset or for_runtime")
             holds = min(limits(for_runtime).opset, opsets.lowest(model))
             return opsets.for_runtime(opsets.from_hub(model.clone(), holds), for_runtime)
         return opsets.from_hub(model.clone(), opset if opset is not None else opsets.lowest(model))
+
+    def check_options(self, *, opset: int | None = None, for_runtime: str | None = None) -> None:
+        """
+        Raises:
+            UsageError: for an opset that does not exist, and for a runtime that is not known.
+        """
+        if for_runtime is not None and opset is not None:
+            raise UsageError("give either opset or for_runtime")
+        if for_runtime is not None:
+            limits(for_runtime)
+        if opset is not None:
+            opsets.check_version(opset)
 
     def native(self, artifact: ir.Model) -> onnx.ModelProto:
         return io.to_proto(artifact)

@@ -29,13 +29,15 @@ def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool
     settings = options.chosen(given)
     with shell.stages(quiet) as progress:
         progress("checking")
-        targets = list(to) or list(plugins.installed("backend"))
+        targets = list(map(plugins.backend_name, to)) or list(plugins.installed("backend"))
         model = (source, weights) if weights else source
         found = api.check(model, targets, **settings)
         lines = api.explain(model, targets[0], **settings) if len(targets) == 1 else []
+    shell.outcome.tell(source=source, targets=targets, problems=[p.as_dict() for p in found])
+    if lines:
+        shell.outcome.tell(operators=[line.as_dict() for line in lines])
     if as_json:
-        told = {"source": source, "targets": targets, "problems": [p.as_dict() for p in found]}
-        shell.say(shell.as_json(told | ({"operators": [line.as_dict() for line in lines]} if lines else {})))
+        pass
     elif found:
         shell.say("\n".join(map(str, found)))
     else:

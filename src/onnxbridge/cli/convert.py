@@ -10,24 +10,29 @@ from typing import Any
 import click
 
 from onnxbridge.cli import options, shell
+from onnxbridge.cli.outcome import hashes
 from onnxbridge.errors import VerificationError
 
 
 @click.command("convert", cls=options.BackendCommand)
 @click.argument("source")
 @click.argument("weights", required=False)
-@click.option("--to", default="onnx", show_default=True, metavar="NAME", help="Target: onnx, pytorch, tensorflow, mxnet, coreml.")
+@click.option(
+    "--to", metavar="NAME", help="Target: onnx, pytorch, tensorflow, mxnet, coreml.  [default: by the output's suffix, else onnx]"
+)
 @options.frontend
 @click.option("-o", "--output", metavar="PATH", help="Where to write; by default the source's name in the current folder.")
 @options.inputs
 @options.dynamic
 @click.option("--verify/--no-verify", default=True, help="Compare source and target on seeded inputs.  [default: verify]")
 @options.comparing
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json", help="Write the report as JSON.")
-@click.option("--force", is_flag=True, help="Replace what is there.")
+@options.report
+@options.force
 @options.json
 @options.quiet
-def command(source: str, weights: str | None, to: str, as_json: bool, quiet: bool, report: Path | None, **given: Any) -> None:
+def command(
+    source: str, weights: str | None, to: str | None, as_json: bool, quiet: bool, report: Path | None, **given: Any
+) -> None:
     """Move SOURCE to another framework, and verify that it still computes the same.
 
     SOURCE is a file or folder: .onnx, .pt2, .keras, a SavedModel, -symbol.json. For MXNet, WEIGHTS is the .params file; for
@@ -38,29 +43,34 @@ def command(source: str, weights: str | None, to: str, as_json: bool, quiet: boo
       onnxbridge convert net-symbol.json net-0000.params --to onnx --inputs "data:float32[N,3,224,224]"
     """
     from onnxbridge import api, plugins
+    from onnxbridge.early_checks import target_of
 
-    backend = plugins.backend(to)
-    output = given.pop("output") or backend.filename(_stem(source))
+    model = (source, weights) if weights else source
+    to = target_of(to, given["output"])
+    output = given.pop("output") or plugins.backend(to).filename(_stem(source))
+    shell.outcome.allow_report(report, given["force"], model, output)
     settings = options.chosen(given)
     error: VerificationError | None = None
     with shell.stages(quiet) as progress:
         try:
-            made = api.convert((source, weights) if weights else source, to, output=output, progress=progress, **settings)
+            made = api.convert(model, to, output=output, progress=progress, **settings)
         except VerificationError as e:
             made, error = e.conversion, e
-    if report is not None and made.report is not None:
-        report.write_text(shell.as_json(made.report.as_dict()) + "\n")
-    if as_json:
-        shell.say(shell.as_json({
-            "source": made.source, "target": made.target, "written": [str(p) for p in made.paths], "notes": list(made.notes),
-            "verification": made.report.as_dict() if made.report else None,
-        }))  # fmt: skip
-    else:
+            if made is None:
+                raise
+    shell.outcome.tell(
+        source=made.source, target=made.target, source_files=hashes(made.source_files),
+        written=[str(p) for p in made.paths], written_files=hashes(made.paths) if as_json or report else [],
+        notes=list(made.notes), options=settings, verdict=made.report.verdict if made.report else None,
+        passed=made.report.passed if made.report else None, verification=made.report.as_dict() if made.report else None,
+    )  # fmt: skip
+    if not as_json:
         if made.report is not None:
             shell.say(str(made.report))
         for text in () if quiet else made.notes:
             shell.note(f"note: {text}")
-        shell.say("wrote " + ", ".join(str(p) for p in made.paths))
+        if made.paths:
+            shell.say("wrote " + ", ".join(str(p) for p in made.paths))
     if error is not None:
         raise error
 

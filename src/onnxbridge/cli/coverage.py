@@ -7,6 +7,7 @@ import dataclasses
 import click
 
 from onnxbridge.cli import options, shell
+from onnxbridge.cli.outcome import dumps
 
 
 @click.command("coverage")
@@ -29,7 +30,7 @@ def command(operators: tuple[str, ...], markdown: bool, as_json: bool) -> None:
         return
     found = {name: {op: cells[op] for op in operators or cells} for name, cells in coverage.backends().items()}
     if as_json:
-        shell.say(shell.as_json({n: {op: dataclasses.asdict(c) for op, c in cells.items()} for n, cells in found.items()}))
+        shell.say(dumps({n: {op: dataclasses.asdict(c) for op, c in cells.items()} for n, cells in found.items()}))
         return
     for op in operators:
         for name, cells in found.items():

@@ -10,6 +10,7 @@ import click
 
 from onnxbridge import __version__
 from onnxbridge.cli import options, shell
+from onnxbridge.cli.outcome import dumps
 
 # What each framework is imported as, what it is installed as, and what it is for.
 FRAMEWORKS = {
@@ -37,7 +38,7 @@ def command(compiles: bool, as_json: bool) -> None:
             ahead.make(module, name)
     found = examine()
     if as_json:
-        shell.say(shell.as_json(found))
+        shell.say(dumps(found))
         return
     shell.say(f"onnxbridge {found['onnxbridge']}, Python {found['python']}, {found['platform']}")
     for name, f in found["frameworks"].items():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxbridge.cli import options, shell
+from onnxbridge.problems import one_line
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.explain import Planned
@@ -33,22 +34,24 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
     steps = plan_of(model) if plan else []
     if plan:
         found["plan"] = [asdict(step) for step in steps]
+    shell.outcome.tell(**found)
     if as_json:
-        shell.say(shell.as_json(found))
         return
     for kind in ("inputs", "outputs"):
         for v in found[kind]:
             sizes = f"  sizes {v['sizes']}" if v["sizes"] else ""
             sizes += f"  keys {', '.join(map(str, v['keys']))}" if v["keys"] else ""
-            shell.say(f"{kind[:-1]:7} {v['name']}: {v['dtype']}[{', '.join(map(str, v['shape']))}]{sizes}")
+            shape = ", ".join(map(str, v["shape"]))
+            shell.say(one_line(f"{kind[:-1]:7} {v['name']}: {v['dtype']}[{shape}]{sizes}"))
     w = found["weights"]
     shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
-    shell.say(f"opset   {found['lowest_opset']} is the lowest from 18 up that holds it")
+    own = f"{found['opset']}; " if found["opset"] else ""
+    shell.say(f"opset   {own}{found['lowest_opset']} is the lowest from 18 up that holds it")
     for problem in found["below_it"]:
-        shell.say(f"        {problem}")
-    shell.say("nodes   " + ", ".join(f"{op} {n}" for op, n in found["operators"].items()))
+        shell.say(one_line(f"        {problem}"))
+    shell.say(one_line("nodes   " + ", ".join(f"{op} {n}" for op, n in found["operators"].items())))
     for key, value in found["metadata"].items():
-        shell.say(f"        {key} = {value}")
+        shell.say(one_line(f"        {key} = {value}"))
     for step in steps:
         made = " ".join("x".join(map(str, s)) or "scalar" for s in step.shapes)
         how = f"{step.runs}{', ' if step.algorithm else ''}{step.algorithm}"
@@ -88,6 +91,7 @@ def describe(model: Any) -> dict[str, Any]:
         "outputs": [value(v) for v in model.graph.outputs],
         "weights": {"tensors": len(weights), "elements": sum(w.size for w in weights), "bytes": sum(w.nbytes for w in weights)},
         "operators": dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
+        "opset": model.meta.get(opset.OWN),
         "lowest_opset": lowest,
         "below_it": [f"opset {v}: {p.reason}" for v in _STEPS if v < lowest for p in opset.in_the_way(model, v)],
         "metadata": dict(model.metadata_props),

@@ -15,9 +15,9 @@ from onnxbridge.errors import UsageError, merge
 @click.argument("model", type=click.Path(exists=True))
 @click.option("--to", multiple=True, metavar="N", help="The opset to write; of ai.onnx.ml as ai.onnx.ml=N beside it.")
 @click.option("--for-runtime", metavar="NAME==VERSION", help="Write what this release loads, as onnxruntime==1.17.")
-@click.option("--allow-lossy", is_flag=True, help="Take steps that round or draw anew, and tell each, instead of refusing.")
+@click.option("--allow-lossy", is_flag=True, help="Allow lossy steps and report each, instead of refusing.")
 @click.option("-o", "--output", metavar="PATH", help="Where to write; by default NAME.opsetN.onnx in the current folder.")
-@click.option("--force", is_flag=True, help="Replace what is there.")
+@options.force
 @options.json
 @options.quiet
 def command(
@@ -34,16 +34,24 @@ def command(
       onnxbridge opset trees.onnx --to 15 --to ai.onnx.ml=3
       onnxbridge opset net.onnx --for-runtime onnxruntime==1.17
     """
+    from onnxbridge.early_checks import source_files
     from onnxbridge.errors import Problem
     from onnxbridge.hub import io, opset
     from onnxbridge.hub.ir_version import lowest_ir_version
+    from onnxbridge.hub.runtimes import limits
     from onnxbridge.opset import versions_of
-    from onnxbridge.output import placed
+    from onnxbridge.output import obstacle, placed
 
     losses: list[Problem] | None = [] if allow_lossy else None
     wanted = dict(_version(text) for text in to)
     if bool(wanted) == (for_runtime is not None) or len(wanted) != len(to):
         raise UsageError("give either --to N or --for-runtime NAME==VERSION")
+    if for_runtime is not None:
+        limits(for_runtime)
+    elif "" in wanted:
+        opset.check_version(wanted[""])
+    if output is not None and (reason := obstacle(Path(output), force, [Path(model)])):
+        raise UsageError(reason)
     with shell.stages(quiet) as progress:
         progress("reading")
         read = io.read(model)
@@ -56,15 +64,15 @@ def command(
         after = made.opset_imports.get("", 0)
         stem = os.path.basename(model).removesuffix(".onnx")
         progress("writing")
-        paths = placed(Path(output or f"{stem}.opset{after}.onnx"), force, lambda free: io.write(made, free))
+        target = Path(output or f"{stem}.opset{after}.onnx")
+        paths = placed(target, force, lambda free: io.write(made, free), source_files(model, read))
     lossy = [loss.reason for loss in merge(losses or [])]
     told = {
         "from": before, "to": after, "domains": dict(made.opset_imports), "ir_version": lowest_ir_version(made),
         "lossy": lossy, "written": [str(p) for p in paths],
     }  # fmt: skip
-    if as_json:
-        shell.say(shell.as_json(told))
-    else:
+    shell.outcome.tell(**told)
+    if not as_json:
         shell.say(f"opset {before} to opset {after}, IR version {told['ir_version']}")
         for loss in lossy:
             shell.say(f"lossy: {loss}")

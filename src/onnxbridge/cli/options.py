@@ -16,7 +16,11 @@ inputs = click.option(
     "--inputs", multiple=True, metavar="SPEC", help='Input, as "x:float32[N,3,224,224]"; a name is a dynamic size. Repeatable.'
 )
 dynamic = click.option("--dynamic", multiple=True, metavar="N=1..64", help="Bounds of a dynamic size. Repeatable.")
-quiet = click.option("-q", "--quiet", is_flag=True, help="No stages, no notes.")
+quiet = click.option("-q", "--quiet", is_flag=True, help="Suppress progress and notes.")
+report = click.option(
+    "--report", type=click.Path(path_type=Path), metavar="FILE.json", help="Write what --json prints to a file, on any exit code."
+)
+force = click.option("--force", is_flag=True, help="Replace what is there, but never the source.")
 json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -36,15 +40,38 @@ def _number_or_outputs(ctx: click.Context, param: click.Parameter, values: tuple
     return found.get("", found) if found else None
 
 
+class Share(click.ParamType[float]):
+    """A share of a whole: "10%" or 0.1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not share >= 0:
+            self.fail(f"{text!r} is no share; write it like 10% or 0.1", param, ctx)
+        return share
+
+
 def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a verification."""
     tolerance = {"multiple": True, "metavar": "[OUTPUT=]X", "callback": _number_or_outputs}
     made = [
         click.option("--rtol", help="Relative tolerance in place of the derived one.", **tolerance),  # type: ignore[arg-type]
         click.option("--atol", help="Absolute tolerance in place of the derived one.", **tolerance),  # type: ignore[arg-type]
+        click.option(
+            "--max-drift", type=Share(), metavar="X", help="How far compression may move an output, of its range.  [default: 10%]"
+        ),
         click.option("--samples", type=click.IntRange(1), default=3, show_default=True, help="How many inputs are drawn."),
         click.option("--seed", type=int, default=0, show_default=True, help="The seed from which they are drawn."),
         click.option("--device", default="auto", show_default=True, help="Where ONNX Runtime runs: auto, cpu, cuda, ..."),
+        click.option(
+            "--time-limit", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+            help="How long the verification may take.  [default: 600]",
+        ),
     ]
     for option in reversed(made):
         command = option(command)

@@ -7,6 +7,7 @@ import dataclasses
 import click
 
 from onnxbridge.cli import options, shell
+from onnxbridge.cli.outcome import dumps
 
 
 @click.command("plugins")
@@ -17,7 +18,7 @@ def command(as_json: bool) -> None:
 
     found = [p for kind in plugins.GROUPS for p in plugins.installed(kind).values()]
     if as_json:
-        shell.say(shell.as_json([dataclasses.asdict(p) for p in found]))
+        shell.say(dumps([dataclasses.asdict(p) for p in found]))
         return
     for p in found:
         shell.say(f"{p.kind:9} {p.name:12} {p.package} {p.version}".rstrip())

@@ -1,53 +1,139 @@
-"""What all commands share: errors as one sentence and an exit code, stages on a terminal, results on the standard output."""
+"""What all commands share: results on the standard output, errors as one sentence and an exit code, stages on the way."""
 
 from __future__ import annotations
 
-import json
+import errno
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, VerificationError
+from onnxbridge.cli.outcome import Outcome
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, VerificationError
 
 Item = TypeVar("Item")
+FIRST_LINE = 15.0
+"""Seconds after which a stage is named where no bar can be shown, and again each time that it has taken twice as long."""
+
+_NEIGHBOURS = {
+    "--target": "--to", "--format": "--to", "--source": "--from", "--out": "--output", "--output-path": "--output",
+    "--input": "--inputs", "--input-shape": "--inputs", "--shape": "--inputs", "--input-shapes": "--inputs",
+    "--dynamic-shapes": "--dynamic", "--dynamic-axes": "--dynamic", "--target-opset": "--opset", "--opset-version": "--opset",
+    "--overwrite": "--force", "--tolerance": "--atol", "--timeout": "--time-limit",
+}  # fmt: skip
+"""What other converters call our options."""
+_SYSTEM_LIMITS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+outcome = Outcome()
+"""Of the command that runs in this process."""
+
+
+class Terminated(BaseException):
+    """The process is to end; raised where the signal comes, so that nothing half written stays."""
 
 
 def run(group: click.Group) -> None:
     """Call the command line and leave with its exit code."""
+    global outcome
+    outcome = Outcome(sys.argv[1:])
+    error: BaseException | None = None
+    with _terminable():
+        try:
+            code = group(standalone_mode=False) or 0  # what `Exit` was raised with; commands return nothing
+        except BaseException as e:
+            code, error = _reported(e), e
     try:
-        code = group(standalone_mode=False) or 0  # what `Exit` was raised with; commands return nothing
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        code = 130
-    except click.ClickException as e:
-        e.show(sys.stderr)
-        code = 2
-    except OnnxbridgeError as e:
-        click.echo(_plain(str(e) if isinstance(e, ConversionError) else f"error: {e}"), err=True)
-        code = e.exit_code
-    except MemoryError:
-        click.echo("error: the machine's memory does not hold this model", err=True)
-        code = LimitError.exit_code
+        if problem := outcome.write(code, error):
+            code = code or UsageError.exit_code
+            click.echo(problem, err=True)
+        sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except Exception as e:
-        if os.environ.get("ONNXBRIDGE_DEBUG"):
-            raise
-        text = (str(e).strip() or "no message").splitlines()[0]
-        click.echo(_plain(f"internal error: {type(e).__name__}: {text}"), err=True)
-        click.echo("this is a bug in onnxbridge; ONNXBRIDGE_DEBUG=1 shows where it happens", err=True)
-        code = 70
-    sys.stdout.flush()
+    _leave(code)
+
+
+def _reported(e: BaseException) -> int:
+    """Print why a command ended, and give its exit code."""
+    if isinstance(e, (click.Abort, KeyboardInterrupt)):
+        click.echo("interrupted", err=True)
+        return 128 + signal.SIGINT
+    if isinstance(e, Terminated):
+        click.echo("terminated", err=True)
+        return 128 + signal.SIGTERM
+    if isinstance(e, click.NoSuchOption) and e.option_name in _NEIGHBOURS:
+        e = click.UsageError(f"{e.message} Did you mean '{_NEIGHBOURS[e.option_name]}'?", e.ctx)
+    if isinstance(e, click.ClickException):
+        e.show(sys.stderr)
+        return UsageError.exit_code
+    if isinstance(e, ConversionError):
+        click.echo(_plain(str(e)), err=True)
+        return e.exit_code
+    if isinstance(e, OnnxbridgeError):
+        return _error(str(e), e.exit_code)
+    if isinstance(e, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(e, MemoryError):
+        return _error("the machine's memory does not hold this model", LimitError.exit_code)
+    if isinstance(e, RecursionError):
+        return _error("the model is nested too deeply", LimitError.exit_code)
+    if isinstance(e, OSError) and e.errno:
+        code = LimitError.exit_code if e.errno in _SYSTEM_LIMITS else UsageError.exit_code
+        return _error(": ".join(str(part) for part in (e.filename, e.strerror) if part), code)
+    if not isinstance(e, Exception) or os.environ.get("ONNXBRIDGE_DEBUG"):
+        raise e
+    text = (str(e).strip() or "no message").splitlines()[0]
+    click.echo(_plain(f"internal error: {type(e).__name__}: {text}"), err=True)
+    click.echo("this is a bug in onnxbridge; ONNXBRIDGE_DEBUG=1 shows where it happens", err=True)
+    return OnnxbridgeError.exit_code
+
+
+def _error(text: str, code: int) -> int:
+    from onnxbridge.problems import one_line
+
+    click.echo(f"error: {one_line(text)}", err=True)
+    return code
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the command as Ctrl-C does: temporary files are removed on the way out."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process; at once where a model that took too long still runs in native code, which nothing can stop."""
+    time_limit = sys.modules.get("onnxbridge.runtime.time_limit")
+    if time_limit is not None and time_limit.still_running():
+        import atexit
+
+        sys.stderr.flush()
+        atexit._run_exitfuncs()  # temporary folders and helper processes
+        os._exit(code)
     sys.exit(code)
 
 
 def _plain(text: str) -> str:
-    """Text that may hold names from a model, without the characters that steer a terminal."""
+    """Text of several lines that may hold names from a model, without the characters that steer a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
@@ -58,35 +144,59 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a remark beside the result, on the standard error."""
-    click.echo(_plain(text), err=True)
+    from onnxbridge.problems import one_line
 
-
-def as_json(value: Any) -> str:
-    """JSON that any reader takes: infinities and NaN become null."""
-
-    def finite(v: Any) -> Any:
-        if isinstance(v, dict):
-            return {str(k): finite(i) for k, i in v.items()}
-        if isinstance(v, (list, tuple)):
-            return [finite(i) for i in v]
-        return None if isinstance(v, float) and (v != v or abs(v) == float("inf")) else v
-
-    return json.dumps(finite(value), indent=2)
+    click.echo(one_line(text), err=True)
 
 
 @contextmanager
 def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A line with the name of the stage and the time so far, on the standard error of a terminal; silence elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda stage: None
+    """Takes the name of each stage: on a terminal's standard error a line with it and the time so far, elsewhere one for each
+    stage that takes long. Nothing with `quiet`."""
+    if quiet:
+        yield outcome.stage
+        return
+    if not sys.stderr.isatty():
+        with _lines() as show:
+            yield partial(_each, outcome.stage, show)
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting")
-        yield lambda stage: bar.update(task, description=stage)
+        yield partial(_each, outcome.stage, lambda stage: bar.update(task, description=stage))
+
+
+def _each(first: Callable[[str], None], second: Callable[[str], None], stage: str) -> None:
+    first(stage)
+    second(stage)
+
+
+@contextmanager
+def _lines() -> Iterator[Callable[[str], None]]:
+    """Takes the name of each stage, and prints those that take long while they do."""
+    stream = sys.stderr  # a framework's output may be redirected while it works
+    ended = threading.Event()
+    now: list[Any] = ["starting", time.monotonic(), FIRST_LINE]
+
+    def reached(stage: str) -> None:
+        now[:] = stage, time.monotonic(), FIRST_LINE
+
+    def watch() -> None:
+        while not ended.wait(1.0):
+            stage, since, due = now
+            spent = time.monotonic() - since
+            if spent >= due:
+                now[2] = 2 * due
+                print(f"{_plain(stage)} ({spent:.0f} s)", file=stream, flush=True)
+
+    threading.Thread(target=watch, name="onnxbridge-stages", daemon=True).start()
+    try:
+        yield reached
+    finally:
+        ended.set()
 
 
 def counted(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[Item]:

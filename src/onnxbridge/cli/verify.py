@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from onnxbridge.cli import options, shell
+from onnxbridge.cli.outcome import hashes
 from onnxbridge.errors import UsageError, VerificationError
 
 
@@ -20,7 +22,8 @@ from onnxbridge.errors import UsageError, VerificationError
 @click.option("--weights", metavar="FILE", help="REFERENCE's weights, where it is a symbol or MODULE:FACTORY.")
 @click.option("--data", type=click.Path(exists=True, dir_okay=False), metavar="FILE.npz", help="Inputs to run on, by name.")
 @options.comparing
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json", help="Write the report as JSON.")
+@options.report
+@options.force
 @options.json
 @options.quiet
 def command(
@@ -31,6 +34,7 @@ def command(
     quiet: bool,
     report: Path | None,
     data: str | None,
+    force: bool,
     **given: Any,
 ) -> None:
     """Run REFERENCE and CANDIDATE on the same inputs and compare, output by output.
@@ -40,15 +44,20 @@ def command(
     """
     from onnxbridge import api
 
+    first = (reference, weights) if weights else reference
+    shell.outcome.allow_report(report, force, (reference, weights, candidate, data), None)
     settings = options.chosen(given)
+    shell.outcome.tell(options=settings)
     if data is not None:
-        settings["inputs"] = _arrays(data)
+        settings = {**settings, "inputs": _arrays(data)}
     with shell.stages(quiet) as progress:
-        found = api.verify((reference, weights) if weights else reference, candidate, progress=progress, **settings)
-    if report is not None:
-        report.write_text(shell.as_json(found.as_dict()) + "\n")
-    shell.say(shell.as_json(found.as_dict()) if as_json else str(found))
-    if not found.passed:
+        found = api.verify(first, candidate, progress=progress, **settings)
+    if as_json or report is not None:
+        files = hashes([p for p in (reference, weights, candidate, data) if p is not None and os.path.exists(p)])
+        shell.outcome.tell(source_files=files, **found.as_dict())
+    if not as_json:
+        shell.say(str(found))
+    if not found.agrees:
         raise VerificationError("the two models do not compute the same", found)
 
 

@@ -41,7 +41,9 @@ class OnnxFrontend:
             model = io.from_proto(source)
         else:
             model = io.read(source)
+        own = model.opset_imports.get("")
         model = opset.to_hub(passes.inline(model))
+        model.meta[opset.OWN] = own
         _take_weights_from_inputs(model.graph)
         _forget_placeholders(model.graph)
         _set_shapes(model, inputs)

@@ -12,6 +12,8 @@ from onnxbridge.hub.graphs import every_graph
 
 OPSET = 26
 LOWEST_WRITTEN = 18
+OWN = "onnxbridge.opset"
+"""In a model's meta: the opset of the ONNX file that it was read from."""
 
 
 def to_hub(model: ir.Model) -> ir.Model:
@@ -23,6 +25,17 @@ def to_hub(model: ir.Model) -> ir.Model:
     return from_hub(model, OPSET)
 
 
+def check_version(to: int) -> None:
+    """
+    Raises:
+        UsageError: if there is no such opset.
+    """
+    from onnxbridge.hub.adapters import versions
+
+    if not versions.LOWEST <= to <= versions.NEWEST:
+        raise UsageError(f"opset {to} does not exist ({versions.LOWEST} to {versions.NEWEST})")
+
+
 def from_hub(model: ir.Model, to: int, ml: int | None = None, losses: list[Problem] | None = None) -> ir.Model:
     """Take a model to another opset, up or down, in place; otherwise as `to_hub`.
 
@@ -32,8 +45,7 @@ def from_hub(model: ir.Model, to: int, ml: int | None = None, losses: list[Probl
     from onnxbridge.hub.adapters import versions
     from onnxbridge.hub.adapters.walk import ML, Walk
 
-    if not versions.LOWEST <= to <= versions.NEWEST:
-        raise UsageError(f"there is no opset {to}: they go from {versions.LOWEST} to {versions.NEWEST}.")
+    check_version(to)
     there = model.opset_imports.get("", to)
     if not versions.LOWEST <= there <= versions.NEWEST:
         raise UsageError(f"the model is of opset {there}, and the newest known here is {versions.NEWEST}; update onnxbridge.")

@@ -57,7 +57,7 @@ def stamp(model: ir.Model, sources: Sequence[str | os.PathLike[str]] = (), frame
         notes[PREFIX + "source"] = ", ".join(os.path.basename(os.path.normpath(named(s))) for s in sources)
         notes[PREFIX + "source.sha256"] = ", ".join(map(sha256, sources))
     for name in sorted(frameworks):
-        notes[f"{PREFIX}framework.{name}"] = _version(name)
+        notes[f"{PREFIX}framework.{name}"] = version_of(name)
 
 
 @functools.cache
@@ -65,7 +65,7 @@ def _own_version() -> str:
     return importlib.metadata.version("onnxbridge")
 
 
-def _version(name: str) -> str:
+def version_of(name: str) -> str:
     """The version of an imported framework, as it says itself: distributions may have another name (tensorflow-cpu)."""
     said = getattr(sys.modules.get(name), "__version__", None)
     return str(said) if said else importlib.metadata.version(name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.compare import Comparison, Tolerance
+from onnxbridge.runtime.compare import Comparison, Tolerance, span_of
 
 RUNS = 16
 FAR = 8.0
@@ -52,7 +52,9 @@ def alike(name: str, wanted: Any, got: Any, difference: str) -> Comparison:
         notes.append(f"{c.dtype}{list(c.shape)} instead of {r.dtype}{list(r.shape)}")
     notes += [difference] if difference else []
     far, tolerance = 0.0 if passed else np.inf, Tolerance(0.0, 0.0, origin="by chance")
-    return Comparison(name, r.shape, str(r.dtype), far, far, tolerance, passed, far, tuple(notes))
+    return Comparison(
+        name, r.shape, str(r.dtype), far, far, tolerance, passed, far, tuple(notes), elements=r.size, span=span_of(r)
+    )  # fmt: skip
 
 
 def _numbers(value: Any) -> np.ndarray[Any, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 MANY = 0.5
 """The share of elements that may differ from which on a comparison says little."""
+LITTLE = "agreement proves little"
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,28 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class Element:
+    """One element of an output: its index, both values, and the number of the sample."""
+
+    index: tuple[int, ...]
+    reference: Any
+    candidate: Any
+    sample: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"sample": self.sample, "index": list(self.index), "reference": self.reference, "candidate": self.candidate}
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """One output, over all samples seen so far."""
+    """One output, over all samples seen so far.
+
+    Attributes:
+        worst: the element that exceeds its tolerance by most, or comes closest to it; None where no elements were compared.
+        weak: why agreement of this output proves little, "" where it does not.
+        elements, span: how many elements of the reference were compared, and their least and largest finite value.
+        drift: how far lossy compression moves the output, as a share of its range; None where nothing is compressed.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -51,12 +72,18 @@ class Comparison:
     passed: bool
     excess: float
     notes: tuple[str, ...] = ()
+    worst: Element | None = None
+    weak: str = ""
+    elements: int = 0
+    span: tuple[Any, Any] | None = None
+    drift: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "name": self.name, "shape": list(self.shape), "dtype": self.dtype, "max_abs": self.max_abs, "max_rel": self.max_rel,
             "atol": self.tolerance.atol, "rtol": self.tolerance.rtol, "tolerance": self.tolerance.origin,
-            "passed": self.passed, "excess": self.excess, "notes": list(self.notes),
+            "passed": self.passed, "excess": self.excess, "worst": self.worst.as_dict() if self.worst else None,
+            "weak": self.weak, "drift": self.drift, "notes": list(self.notes),
         }  # fmt: skip
 
 
@@ -64,60 +91,116 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
     """Compare one output of one sample."""
     r, c = np.asarray(reference), np.asarray(candidate)
     notes: list[str] = []
-
-    def verdict(passed: bool, max_abs: float = 0.0, max_rel: float = 0.0, excess: float = 0.0) -> Comparison:
-        return Comparison(name, r.shape, str(r.dtype), max_abs, max_rel, tolerance, passed, excess, tuple(notes))
-
+    made = Comparison(name, r.shape, str(r.dtype), 0.0, 0.0, tolerance, True, 0.0, elements=r.size, span=span_of(r))
+    wrong = replace(made, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf)
     if r.shape != c.shape:
-        notes.append(f"shape {list(c.shape)} instead of {list(r.shape)}")
-        return verdict(False, np.inf, np.inf, np.inf)
+        return replace(wrong, notes=(f"shape {list(c.shape)} instead of {list(r.shape)}",))
     if r.dtype != c.dtype:
         notes.append(f"dtype {c.dtype} instead of {r.dtype}")
         if _family(r) != _family(c):
-            return verdict(False, np.inf, np.inf, np.inf)
+            return replace(wrong, notes=tuple(notes))
     if r.size == 0:
-        notes.append("empty output: nothing is compared")
-        return verdict(True)
+        return replace(made, notes=(*notes, "empty output: nothing is compared"))
     if r.dtype == object or r.dtype.kind in "USb":
-        return _exact(r, c, tolerance, verdict, notes)
-    if r.size > 1 and np.all(r == r.reshape(-1)[0]):
-        notes.append("the reference is constant: agreement proves little")
-    decided = max(tolerance.mismatches, tolerance.choices)
+        found = _compare_exact(made, r, c)
+        return replace(found, notes=(*notes, *found.notes))
+    found = _compare_integers(made, r, c) if _family(r) == "i" else _compare_floats(made, r, c)
+    decided, weak = max(tolerance.mismatches, tolerance.choices), found.weak
     if tolerance.origin == "derived" and decided >= MANY:
-        notes.append(f"rounding alone decides about {decided / 2:.0%} of the elements: agreement proves little")
-    if _family(r) == "i":
-        a, b = r.astype(np.float64), c.astype(np.float64)
-        difference = np.abs(a - b)
-        share = float(np.count_nonzero(difference)) / difference.size
-        if share:
-            notes.append(f"{share:.2%} of the elements differ")
-        given = tolerance.origin == "given" and bool(np.all(difference <= tolerance.atol + tolerance.rtol * np.abs(a)))
-        passed = given or tolerance.unexplained(difference > 0, b) <= tolerance.mismatches
-        return verdict(passed, float(difference.max()), _relative(difference, a), share)
+        weak = f"rounding alone decides about {decided / 2:.0%} of the elements"
+    return replace(found, notes=(*notes, *found.notes), weak=weak)
+
+
+def _compare_exact(made: Comparison, r: Any, c: Any) -> Comparison:
+    """Strings and booleans."""
+    different = np.asarray(r != c)
+    share = float(np.count_nonzero(different)) / r.size
+    passed = share <= max(made.tolerance.mismatches, made.tolerance.choices)
+    notes = (f"{share:.2%} of the elements differ",) if share else ()
+    at = _element(different, r, c)
+    return replace(made, passed=passed, max_abs=float(share > 0), max_rel=float(share > 0), excess=share, notes=notes, worst=at)
+
+
+def _compare_integers(made: Comparison, r: Any, c: Any) -> Comparison:
+    tolerance = made.tolerance
+    a, b = r.astype(np.float64), c.astype(np.float64)
+    difference = np.maximum(np.abs(a - b), r != c)  # large ones of 64 bits differ by less than float64 tells
+    share = float(np.count_nonzero(difference)) / difference.size
+    given = tolerance.origin == "given" and bool(np.all(difference <= tolerance.atol + tolerance.rtol * np.abs(a)))
+    return replace(
+        made,
+        passed=given or tolerance.unexplained(difference > 0, b) <= tolerance.mismatches,
+        max_abs=float(difference.max()),
+        max_rel=_relative(difference, a),
+        excess=share,
+        notes=(f"{share:.2%} of the elements differ",) if share else (),
+        worst=_element(difference, r, c),
+    )
+
+
+def _compare_floats(made: Comparison, r: Any, c: Any) -> Comparison:
+    tolerance = made.tolerance
     wide = np.complex128 if r.dtype.kind == "c" else np.float64
     a, b = r.astype(wide), c.astype(wide)
+    notes: list[str] = []
     if np.any(np.isnan(a)):
         notes.append(f"NaN in {int(np.isnan(a).sum())} elements of the reference")
     same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities of one sign, and NaN in the same places
     with np.errstate(invalid="ignore"):
         difference = np.where(same, 0.0, np.abs(a - b))
-    if np.any(~np.isfinite(difference)):
-        notes.append(f"{int(np.sum(~np.isfinite(difference)))} elements are NaN or infinite on one side only")
-        return verdict(False, np.inf, np.inf, np.inf)
+    odd = ~np.isfinite(difference)
+    if np.any(odd):
+        notes.append(f"{int(np.sum(odd))} elements are NaN or infinite on one side only")
+        at = _element(odd, r, c)
+        return replace(made, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf, notes=tuple(notes), worst=at)
     finite = np.where(np.isfinite(a), np.abs(a), 0.0)
     wide_as_output = tolerance.origin == "derived" and 0 < finite.max() <= tolerance.atol
-    if wide_as_output:
-        notes.append(f"the tolerance is wider than the output, which is {finite.max():.2g} at most: agreement proves little")
+    weak = f"the tolerance is wider than the output, which is {finite.max():.2g} at most" if wide_as_output else ""
     allowed = tolerance.atol + tolerance.rtol * finite
     excess = float(np.max(difference - allowed))
     share = float(np.mean(difference > allowed))
     if share and (tolerance.mismatches or tolerance.choices):
-        notes.append(f"{share:.2%} of the elements are beyond the rest, as far as the model's own choices move them")
+        notes.append(f"{share:.2%} of the elements exceed the tolerance, within the variation from the model's own choices")
     passed = tolerance.unexplained(difference > allowed, b) <= tolerance.mismatches
     if wide_as_output and _explains_nothing(np.where(np.isfinite(a), a, 0.0), difference):
         notes.append("the error is as large as all that varies in the reference: nothing of it is left")
         passed, excess = False, float(difference.max())
-    return verdict(passed, float(difference.max()), _relative(difference, finite), 0.0 if passed else max(excess, 0.0))
+    return replace(
+        made,
+        passed=passed,
+        max_abs=float(difference.max()),
+        max_rel=_relative(difference, finite),
+        excess=0.0 if passed else max(excess, 0.0),
+        notes=tuple(notes),
+        worst=_element(difference - allowed, r, c),
+        weak=weak,
+    )
+
+
+def _element(measure: np.ndarray[Any, Any], r: Any, c: Any) -> Element:
+    """The element of which `measure` is largest."""
+    index = np.unravel_index(int(np.argmax(measure)), r.shape)
+    return Element(tuple(int(i) for i in index), _plain(r[index]), _plain(c[index]))
+
+
+def _plain(value: Any) -> Any:
+    """An element as JSON has it: a number, a boolean or a string."""
+    value = np.asarray(value)
+    if value.dtype.kind in "biu":
+        return value.item()
+    return float(value) if _family(value) == "f" else str(value.item())
+
+
+def span_of(r: np.ndarray[Any, Any]) -> tuple[Any, Any] | None:
+    """The least and the largest value that is finite, None where there is none."""
+    flat = r.reshape(-1)
+    if flat.dtype == object or flat.dtype.kind in "USb":
+        return (min(flat.tolist(), key=str), max(flat.tolist(), key=str)) if flat.size else None
+    if flat.dtype.kind == "c":
+        flat = np.concatenate([flat.real, flat.imag])
+    numbers = flat if flat.dtype.kind in "iu" else flat.astype(np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    return (numbers.min().item(), numbers.max().item()) if numbers.size else None
 
 
 def _family(a: np.ndarray[Any, Any]) -> str:
@@ -139,22 +222,35 @@ def _explains_nothing(reference: np.ndarray[Any, Any], difference: np.ndarray[An
     return spread > 0 and float(np.mean(difference**2)) >= spread
 
 
-def _exact(r: Any, c: Any, tolerance: Tolerance, verdict: Any, notes: list[str]) -> Comparison:
-    share = float(np.count_nonzero(r != c)) / r.size
-    if share:
-        notes.append(f"{share:.2%} of the elements differ")
-    result: Comparison = verdict(share <= max(tolerance.mismatches, tolerance.choices), float(share > 0), float(share > 0), share)
-    return result
-
-
 def worst(comparisons: list[Comparison]) -> Comparison:
-    """One output over several samples: the largest figures, every note once, passed if all passed."""
-    worst_one = max(comparisons, key=lambda c: (not c.passed, c.excess, c.max_abs))
+    """One output over several samples: the largest figures, every note once, passed if all passed.
+
+    Whether it proves little is seen over all samples: an output that is constant in each may differ between them.
+    """
+    most = max(comparisons, key=lambda c: (not c.passed, c.excess, c.max_abs))
+    elements = sum(c.elements for c in comparisons)
+    spans = [c.span for c in comparisons if c.span is not None]
+    span = (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
+    weak = ""
+    if not elements:
+        weak = "it is empty"
+    elif span is None:
+        weak = "it is NaN or infinite throughout"
+    elif span[0] == span[1] and elements > 1:
+        weak = f"it is constant ({span[0]!r})"
+    elif all(c.weak for c in comparisons):
+        weak = most.weak
     notes = dict.fromkeys(n for c in comparisons for n in c.notes)
+    if weak:
+        notes[f"{weak}: {LITTLE}"] = None
     return replace(
-        worst_one,
+        most,
         max_abs=max(c.max_abs for c in comparisons),
         max_rel=max(c.max_rel for c in comparisons),
         passed=all(c.passed for c in comparisons),
         notes=tuple(notes),
+        weak=weak,
+        elements=elements,
+        span=span,
+        drift=max((c.drift for c in comparisons if c.drift is not None), default=None),
     )

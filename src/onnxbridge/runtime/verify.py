@@ -16,7 +16,10 @@ from onnxbridge.errors import OnnxbridgeError, VerificationError
 from onnxbridge.runtime.chance import alike, apart, by_chance
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.drawing import at_ends, drawn, dynamic
+from onnxbridge.runtime.drift import Drift
 from onnxbridge.runtime.inputs import Bounds, samples_for
+from onnxbridge.runtime.report import MAX_DRIFT, Report, never_varied
+from onnxbridge.runtime.time_limit import SECONDS, within
 from onnxbridge.runtime.tolerance import Rounding
 
 Arrays = Mapping[str, Any]
@@ -30,71 +33,48 @@ class Side:
     """One of the two that are compared: `run` takes feeds by the hub's input names and gives outputs by the hub's names.
 
     `unit` is the unit roundoff in which it computes where that is coarser than the hub model's dtypes; then `finer` may be the
-    same without that rounding.
+    same without that rounding. `stored` runs a model with its weights as lossy compression stores them, where `run` takes those
+    from before it. `weak` says why a comparison with this side proves little.
     """
 
     title: str
     run: Callable[[Arrays], Mapping[str, Any]]
     unit: float | None = None
     finer: Side | None = None
+    stored: Callable[[Arrays], Mapping[str, Any]] | None = None
+    weak: str = ""
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a verification found. `outputs` has one line for each output, over all samples."""
+def verify_sides(
+    model: ir.Model, reference: Side, candidate: Side, *, time_limit: float | None = SECONDS,
+    progress: Callable[[str], None] = lambda stage: None, **options: Any,
+) -> Report:  # fmt: skip
+    """Run both sides on the same inputs and compare, within `time_limit` seconds; `options` are those of `compared`.
 
-    reference: str
-    candidate: str
-    outputs: tuple[Comparison, ...]
-    samples: int
-    seed: int | None
-    sizes: tuple[Mapping[str, tuple[int, ...]], ...]
-    seconds: float
-    notes: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """Whether every output agrees on every sample."""
-        return bool(self.outputs) and all(o.passed for o in self.outputs)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "passed": self.passed, "reference": self.reference, "candidate": self.candidate, "samples": self.samples,
-            "seed": self.seed, "seconds": round(self.seconds, 3), "notes": list(self.notes),
-            "inputs": [{k: list(v) for k, v in s.items()} for s in self.sizes], "outputs": [o.as_dict() for o in self.outputs],
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        verdict = "PASSED" if self.passed else "FAILED"
-        drawn = "given inputs" if self.seed is None else f"seed {self.seed}"
-        lines = [f"{verdict}  {self.reference} against {self.candidate}: {self.samples} samples, {drawn}, {self.seconds:.1f} s"]
-        for o in self.outputs:
-            mark = "ok  " if o.passed else "FAIL"
-            allowed = f"{o.tolerance.atol:.2g}" + (f" + {o.tolerance.rtol:.2g} relative" if o.tolerance.rtol else "")
-            if o.tolerance.mismatches:
-                allowed += f" or {o.tolerance.mismatches:.2%} of the elements"
-            lines.append(
-                f"  {mark} {o.name} {o.dtype}{list(o.shape)}: max abs {o.max_abs:.2g}, max rel {o.max_rel:.2g}"
-                f" (allowed {allowed}, {o.tolerance.origin})"
-            )
-            lines += [f"       note: {n}" for n in o.notes]
-        lines += [f"  note: {n}" for n in self.notes]
-        return "\n".join(lines)
-
-
-def verify_sides(model: ir.Model, reference: Side, candidate: Side, **options: Any) -> Report:
-    """Run both sides on the same inputs and compare; `options` are those of `compared`.
-
-    A candidate that rounds more than its source is first compared without its rounding, on one sample beside the user's example:
-    what is wrong by less than the rounding moves is seen there.
+    Raises:
+        LimitError: if that takes longer.
     """
+    stage = ["verification"]
+
+    def reported(text: str) -> None:
+        stage[0] = f"verification ({text})"
+        progress(text)
+
+    work = partial(_verified, model, reference, candidate, progress=reported, **options)
+    more = f"--time-limit {2 * (time_limit or 0):g} (time_limit=) allows more"
+    return within(time_limit, work, lambda: stage[0], more)
+
+
+def _verified(model: ir.Model, reference: Side, candidate: Side, **options: Any) -> Report:
+    """A candidate that rounds more than its source is first compared without its rounding, on one sample beside the user's
+    example: what is wrong by less than the rounding moves is seen there."""
     finer = candidate.finer
     notes: tuple[str, ...] = ()
     if finer is not None:
         usual = {"samples": 1, "sizes": options.get("sizes", ())[:1], "ends": ()}
         feeds = options.get("feeds")
         fine = compared(model, reference, finer, **{**options, **usual, "feeds": feeds and feeds[:1]})
-        if not fine.passed:
+        if not fine.agrees:
             return fine
         off = max(fine.outputs, key=lambda o: o.max_abs)
         count = f"{fine.samples} sample" + ("s" if fine.samples > 1 else "")
@@ -117,6 +97,7 @@ def compared(
     ends: Sequence[Bounds] = (),
     rtol: Tolerances = None,
     atol: Tolerances = None,
+    max_drift: float | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Run both sides on the same inputs and compare.
@@ -130,6 +111,7 @@ def compared(
             sample has.
         ends: bounds of the least and the largest sizes, of which one more sample has each that the reference takes.
         rtol, atol: override the derived tolerance, one number or one for each output.
+        max_drift: how far lossy compression may move an output, as a share of its range.
     """
     start = time.perf_counter()
     progress("drawing samples" if feeds is None else "verifying")
@@ -153,6 +135,7 @@ def compared(
     lucky = by_chance(model)
     luck: dict[str, str] = {}
     found: dict[str, list[Comparison]] = {}
+    drift = Drift()
     for i, feed in enumerate(told):
         progress(f"verifying {i + 1}/{len(told)}")
         if rounding:
@@ -175,20 +158,36 @@ def compared(
         if rounding and not failed and _may_be_rounding(lines) and rounding.closer(feed):
             lines = judged(rounding.tolerances(wanted))
         for one in lines:
-            found.setdefault(one.name, []).append(one)
+            at = one.worst and replace(one.worst, sample=i)
+            found.setdefault(one.name, []).append(replace(one, worst=at))
+        if candidate.stored is not None:
+            drift.add(wanted, _run(replace(candidate, run=candidate.stored), feed))
     if rounding is not None and rounding.reason:
         notes.append(f"the tolerance is a default, since {rounding.reason}")
     notes += rounding.notes() if rounding is not None else []
+    weak = [side.weak for side in (reference, candidate) if side.weak]
+    fixed = [] if given else [size for size in never_varied(model.graph, told) if not _is_bound(size, bounds or {})]
+    if fixed:
+        weak.append(f"dynamic sizes were never varied: {', '.join(fixed)}")
+    shares = drift.shares()
     return Report(
         reference.title,
         candidate.title,
-        tuple(worst(c) for c in found.values()),
+        tuple(replace(worst(c), drift=shares.get(name)) for name, c in found.items()),
         len(told),
         None if given else seed,
         tuple({k: np.shape(v) for k, v in feed.items()} for feed in told),
         time.perf_counter() - start,
         tuple(dict.fromkeys(notes)),
+        tuple(weak),
+        MAX_DRIFT if max_drift is None else max_drift,
     )
+
+
+def _is_bound(size: str, bounds: Bounds) -> bool:
+    """Whether a size such as "N=1" is the only one that its bounds allow."""
+    low, high = bounds.get(size.rpartition("=")[0], (1, None))
+    return low == high
 
 
 def _judged(

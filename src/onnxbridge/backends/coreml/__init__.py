@@ -31,6 +31,7 @@ class CoreMLBackend:
     name = "coreml"
     title = "Core ML"
     package = "coremltools"
+    suffixes = (".mlpackage", ".mlmodel")
 
     @property
     def rules(self) -> Rules:
@@ -147,6 +148,10 @@ class CoreMLBackend:
             VerificationError: if constants are not those that they were, rounded.
         """
         return artifact.in_float32()
+
+    def as_stored(self, artifact: CoreMLModel) -> Run | None:
+        """What runs a model with its weights as they are compressed, None where they are not."""
+        return artifact.run if artifact.compress else None
 
     def made(self, path: Path) -> bool:
         """Whether the model's metadata have what this backend writes into them."""

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.coreml.asked import Asked, Image
-from onnxbridge.backends.coreml.faithful import Key, moved, refuse, restored, strayed, told
+from onnxbridge.backends.coreml.faithful import Key, refuse, restored, strayed, told
 from onnxbridge.errors import UsageError, VerificationError
 from onnxbridge.plugins import Run
 from onnxbridge.runtime.mil import Interpreter
@@ -110,7 +110,6 @@ class CoreMLModel:
     """Whether the source is named by who verifies a file, and need not be the one that it was made from."""
     _engine: Any = field(default=None, repr=False, compare=False)
     _engines: dict[bool, Interpreter] = field(default_factory=dict, repr=False, compare=False)
-    _told: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
     def make(
@@ -257,8 +256,6 @@ class CoreMLModel:
         if sys.platform == "darwin":
             return self._by_core_ml(feeds, kept)
         results, after = _ran(self._started(before), feeds, kept)
-        if before and not kept and not self._told:
-            self._told, self.notes = True, (*self.notes, *moved(self._started({}).run(feeds), results))
         return results, after
 
     def _started(self, before: Mapping[Key, Array]) -> Interpreter:

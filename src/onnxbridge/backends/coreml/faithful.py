@@ -81,19 +81,6 @@ def restored(program: Interpreter, given: Mapping[Key, Array]) -> Interpreter:
     return program
 
 
-def moved(packed: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-    """What to say of how far the compression moves the outputs for some inputs."""
-    found = []
-    for name, value in plain.items():
-        a, b = np.asarray(value), np.asarray(packed[name])
-        if a.dtype.kind == "f" and a.shape == b.shape and a.size:
-            wide, other = a.astype(np.float64), b.astype(np.float64)
-            off, largest = float(np.abs(other - wide).max()), float(np.abs(wide).max())
-            share = f", {off / largest:.2g} of its largest" if largest else ""
-            found.append(f"the compression moves {name} by up to {off:.2g}{share}, for the first inputs")
-    return found
-
-
 def told(program: Interpreter, given: Mapping[Key, Array]) -> bool:
     """Whether every compressed weight of a program is among those given."""
     slots = weights(program).items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from onnxbridge.backends.coreml.precision import HalfPrecision
 from onnxbridge.backends.coreml.quiet import quiet
 from onnxbridge.backends.coreml.ranges import ranges
 from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
-from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
+from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported, merge
 from onnxbridge.hub import calls, expand, fold
 from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
 from onnxbridge.runtime.mil.wide import Key as Place
@@ -159,15 +160,21 @@ def convert(model: ir.Model, asked: Asked) -> CoreMLModel:
     Raises:
         ConversionError: with every operator, input and output that Core ML cannot hold.
         VerificationError: if compressed weights are not what they should be.
+        LimitError: if the disk is full, on which coremltools keeps a model until it is saved.
     """
     program, interface = build(model, asked)
-    made, wide = package(program, interface, model)
-    runs = program if asked.kind == "neuralnetwork" else None
-    before: Mapping[Key, Any] = {}
-    if asked.compress:
-        before = originals(made)
-        made = compressed(made, asked.compress)
-        check(made, before, asked.compress, interface.notes)
+    try:
+        made, wide = package(program, interface, model)
+        runs = program if asked.kind == "neuralnetwork" else None
+        before: Mapping[Key, Any] = {}
+        if asked.compress:
+            before = originals(made)
+            made = compressed(made, asked.compress)
+            check(made, before, asked.compress, interface.notes)
+    except RuntimeError as e:
+        if "FileWriter" not in str(e):
+            raise
+        raise LimitError(f"coremltools cannot write to {tempfile.gettempdir()!r}: is the disk full?") from e
     return CoreMLModel.make(made, interface, model, runs, before, wide)
 
 

@@ -11,9 +11,10 @@ import onnx_ir as ir
 
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.program import MXNetModel, convert
+from onnxbridge.errors import MissingFrameworkError
 from onnxbridge.plugins import Arrays, Run
 from onnxbridge.rules import Rules
-from onnxbridge.runtime.mxnet import service
+from onnxbridge.runtime.mxnet import python, service
 
 
 class MXNetBackend:
@@ -26,6 +27,22 @@ class MXNetBackend:
     @property
     def rules(self) -> Rules:
         return rule
+
+    def require(self, verify: bool) -> None:
+        """
+        Raises:
+            MissingFrameworkError: if a conversion is to be verified and there is no MXNet. Writing one needs none.
+        """
+        if verify:
+            try:
+                python()
+            except MissingFrameworkError as e:
+                raise MissingFrameworkError(f"{e}; --no-verify (verify=False) converts without comparing") from None
+
+    def written(self, path: Path, **options: Any) -> list[Path]:
+        """The names of a checkpoint of epoch 0."""
+        stem = path.name.removesuffix("-symbol.json")
+        return [path.with_name(f"{stem}-symbol.json"), path.with_name(f"{stem}-0000.params")]
 
     def from_hub(self, model: ir.Model) -> MXNetModel:
         """The model as a symbol and its parameters."""

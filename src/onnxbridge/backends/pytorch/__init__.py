@@ -20,6 +20,7 @@ class PytorchBackend:
     name = "pytorch"
     title = "PyTorch"
     package = "torch"
+    suffixes = (".pt2", ".py")
     by_suffix: Mapping[str, Mapping[str, str]] = {".py": {"emit": "source"}}
 
     @property
@@ -44,6 +45,11 @@ class PytorchBackend:
 
     def native(self, artifact: Any) -> Any:
         return artifact
+
+    def written(self, path: Path, *, emit: str = "program") -> list[Path]:
+        """A program, or the source with its weights beside it."""
+        source = [path.with_suffix(".py"), path.with_suffix(".safetensors")]
+        return source if emit == "source" or path.suffix == ".py" else [path]
 
     def save(self, artifact: Any, path: Path) -> list[Path]:
         from onnxbridge.backends.pytorch import export, source

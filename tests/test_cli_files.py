@@ -1,0 +1,158 @@
+"""What the command line writes: never the source, never something else, never through a link, and whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnxbridge.hub import io
+from onnxbridge.hub.builder import Builder
+
+
+def content(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.is_symlink()}
+
+
+@pytest.mark.parametrize("way", ["itself", "link", "hard link", "by a folder's link"])
+def test_the_source_is_never_replaced(cli, network_file, tmp_path, way):
+    before, target = network_file.read_bytes(), network_file
+    if way == "link":
+        target = tmp_path / "other.onnx"
+        target.symlink_to(network_file)
+        target, source = network_file, target
+    elif way == "hard link":
+        source, target = network_file, tmp_path / "other.onnx"
+        os.link(network_file, target)
+    elif way == "by a folder's link":
+        (tmp_path / "folder").symlink_to(tmp_path)
+        source, target = network_file, tmp_path / "folder" / "net.onnx"
+    else:
+        source = network_file
+    ran = cli("convert", source, "-o", target, "--force")
+    assert ran.code == 2 and "belongs to the source, which is never replaced" in ran.err
+    assert cli("opset", source, "--to", 20, "-o", target, "--force").code == 2
+    assert cli("verify", source, source, "--report", target, "--force").code == 2
+    assert network_file.read_bytes() == before
+
+
+def test_the_weights_beside_the_source_are_never_replaced(cli, tmp_path):
+    large_network(tmp_path / "a.onnx", external=True)
+    os.rename(tmp_path / "a.onnx", tmp_path / "b.onnx")  # whose weights are in a.onnx.data still
+    ran = cli("convert", tmp_path / "b.onnx", "-o", tmp_path / "a.onnx.data", "--force")
+    assert ran.code == 2 and "belongs to the source" in ran.err
+
+
+def test_a_factory_s_own_module_is_never_replaced(cli, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    (tmp_path / "factory.py").write_text("import torch\n\ndef make():\n    return torch.nn.Linear(3, 2)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = content(tmp_path)
+    ran = cli("convert", "factory:make", "--to", "pytorch", "--inputs", "x:float32[N,3]", "-o", "factory.py", "--force")
+    assert ran.code == 2 and "belongs to the source" in ran.err and before.items() <= content(tmp_path).items()
+
+
+def test_a_folder_that_is_no_model_is_never_replaced(cli, network_file, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("chapter 1")
+    ran = cli("convert", network_file, "-o", tmp_path / "home", "--force")
+    assert ran.code == 2 and "holds no model" in ran.err and (tmp_path / "home" / "thesis.tex").exists()
+
+
+def test_a_failed_artifact_of_before_is_kept(cli, network_file, tmp_path, monkeypatch):
+    from onnxbridge.backends.onnx import OnnxBackend
+
+    monkeypatch.setattr(OnnxBackend, "runner", lambda self, artifact, device: lambda feeds: {"probabilities": np.zeros((1, 1))})
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "o.onnx.failed").symlink_to(victim)
+    ran = cli("convert", network_file, "-o", tmp_path / "o.onnx")
+    assert ran.code == 1 and "the artifact is not kept" in ran.err and victim.read_text() == "mine"
+    ran = cli("convert", network_file, "-o", tmp_path / "o.onnx", "--force")
+    assert ran.code == 1 and "kept as" in ran.err and victim.read_text() == "mine" and onnx.load(tmp_path / "o.onnx.failed")
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        ("{tmp}/no/r.json", "there is no folder"),
+        ("{tmp}/there.json", "exists; --force"),
+        ("{tmp}/link.json", "exists; --force"),
+        ("{tmp}", "belongs to the source"),
+        ("{tmp}/o.onnx", "where the model is written"),
+        ("{tmp}/" + 300 * "r", "File name too long"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_told_at_once(cli, network_file, tmp_path, report, message):
+    (tmp_path / "there.json").write_text("mine")
+    (tmp_path / "link.json").symlink_to(tmp_path / "there.json")
+    ran = cli("convert", network_file, "-o", tmp_path / "o.onnx", "--report", report.format(tmp=tmp_path))
+    assert ran.code == 2 and message in ran.err and not (tmp_path / "o.onnx").exists()
+    assert (tmp_path / "there.json").read_text() == "mine"
+
+
+def test_a_report_replaces_a_link_and_never_follows_it(cli, network_file, tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "r.json").symlink_to(tmp_path / "victim")
+    ran = cli("verify", network_file, network_file, "--report", tmp_path / "r.json", "--force")
+    assert ran.code == 0 and (tmp_path / "victim").read_text() == "mine" and not (tmp_path / "r.json").is_symlink()
+
+
+def large_network(path, **options):
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, [2, 64])
+    weight = op.constant(np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32), "w")
+    io.write(op.model([x], [op.output(op.MatMul(x, weight), "y")]), path, **options)
+
+
+@pytest.mark.parametrize(("target", "package"), [("onnx", "onnx"), ("mxnet", "onnx"), ("pytorch", "torch"), ("coreml", "coremltools")])
+def test_a_full_disk_is_no_bug(tmp_path, target, package):
+    pytest.importorskip(package)
+    large_network(tmp_path / "net.onnx")
+    before = content(tmp_path)
+
+    def small_files_only():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18))
+
+    command = [sys.executable, "-m", "onnxbridge", "convert", "net.onnx", "--to", target, "-o", "made", "--no-verify"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, preexec_fn=small_files_only, check=False)
+    assert ran.returncode == 6 and "cannot" in ran.stderr and "bug" not in ran.stderr, ran.stderr
+    assert content(tmp_path) == before and not list(tmp_path.glob(".onnxbridge-*"))
+
+
+def test_a_name_that_is_too_long_is_no_bug(cli, network_file, tmp_path):
+    ran = cli("convert", network_file, "-o", tmp_path / (300 * "n" + ".onnx"))
+    assert ran.code == 2 and "File name too long" in ran.err
+
+
+def test_sigterm_leaves_nothing_behind(network_file, tmp_path):
+    script = textwrap.dedent("""
+        import sys, time
+        from onnxbridge.backends.onnx import OnnxBackend
+
+        def slowly(self, artifact, path):
+            path.write_bytes(b"half of it")
+            print("writing", flush=True)
+            time.sleep(60)
+
+        OnnxBackend.save = slowly
+        sys.argv = ["onnxbridge", "convert", "net.onnx", "-o", "made.onnx", "--no-verify"]
+        from onnxbridge.cli import main
+        main()
+    """)
+    before = content(tmp_path)
+    ran = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert ran.stdout.readline() == "writing\n"
+    ran.send_signal(signal.SIGTERM)
+    _, err = ran.communicate(timeout=20)
+    assert ran.returncode == 143 and err == "terminated\n"
+    assert content(tmp_path) == before and not list(tmp_path.glob(".onnxbridge-*"))

@@ -114,7 +114,9 @@ def large_network(path, **options):
     io.write(op.model([x], [op.output(op.MatMul(x, weight), "y")]), path, **options)
 
 
-@pytest.mark.parametrize(("target", "package"), [("onnx", "onnx"), ("mxnet", "onnx"), ("pytorch", "torch"), ("coreml", "coremltools")])
+@pytest.mark.parametrize(
+    ("target", "package"), [("onnx", "onnx"), ("mxnet", "onnx"), ("pytorch", "torch"), ("coreml", "coremltools")]
+)
 def test_a_full_disk_is_no_bug(tmp_path, target, package):
     pytest.importorskip(package)
     large_network(tmp_path / "net.onnx")
@@ -150,7 +152,8 @@ def test_sigterm_leaves_nothing_behind(network_file, tmp_path):
         main()
     """)
     before = content(tmp_path)
-    ran = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ran = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, **pipes)
     assert ran.stdout.readline() == "writing\n"
     ran.send_signal(signal.SIGTERM)
     _, err = ran.communicate(timeout=20)

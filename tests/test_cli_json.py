@@ -87,7 +87,7 @@ def test_every_failure(cli, network_file, tmp_path, monkeypatch):
         (2, ["convert", "nowhere.onnx"], "UsageError"),
         (2, ["convert", network_file, "-o", "no/o.onnx"], "UsageError"),
         (3, ["convert", unknown_operator(tmp_path), "--to", "pytorch"], "ConversionError"),
-        (4, ["convert", "pickle.onnx", "-o", "o.onnx"], "UnsafeFileError"),
+        (4, ["convert", "pickle.onnx"], "UnsafeFileError"),
         (5, ["convert", network_file, "--to", "mxnet"], "MissingFrameworkError"),
         (6, ["convert", bomb(tmp_path)], "LimitError"),
     ]
@@ -101,6 +101,11 @@ def test_every_failure(cli, network_file, tmp_path, monkeypatch):
     for command in (["inspect", "nowhere.onnx"], ["check", "nowhere.onnx"], ["opset", str(network_file), "--to", "99"]):
         ran = cli(*command, "--json")
         assert ran.code == 2 and json.loads(ran.out)["error"]["message"]
+
+
+def test_the_default_output_is_never_the_source(cli, network_file, monkeypatch):
+    monkeypatch.chdir(network_file.parent)
+    assert "wrote net.converted.onnx" in cli("convert", "net.onnx").out
 
 
 def test_infinities_are_kept():
@@ -123,7 +128,9 @@ def evil_model(path):
     io.write(model, path)
 
 
-@pytest.mark.parametrize("command", [["convert", "-o", "o.onnx"], ["inspect"], ["check", "--to", "coreml"], ["verify"], ["opset", "--to", "13"]])
+@pytest.mark.parametrize(
+    "command", [["convert"], ["inspect"], ["check", "--to", "coreml"], ["verify"], ["opset", "--to", "13"]]
+)  # fmt: skip
 def test_a_name_prints_no_line_of_its_own(cli, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     evil_model(tmp_path / "evil.onnx")

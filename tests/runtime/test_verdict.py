@@ -67,7 +67,8 @@ def convolutions():
 
     def build(op, x):
         for i in range(3):
-            x = op.Relu(op.Conv(x, op.constant(rng.standard_normal((16, 16, 3, 3)).astype(np.float32), f"w{i}"), pads=[1, 1, 1, 1]))
+            weight = op.constant(rng.standard_normal((16, 16, 3, 3)).astype(np.float32), f"w{i}")
+            x = op.Relu(op.Conv(x, weight, pads=[1, 1, 1, 1]))
         return x
 
     return io.to_proto(model_of(build, (1, 16, 8, 8)))
@@ -97,7 +98,8 @@ def endless():
     nodes = [helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)]
     count = helper.make_tensor("n", TensorProto.INT64, [], [2**40])
     x, y = (helper.make_tensor_value_info(n, f, [4]) for n in "xy")
-    return helper.make_model(helper.make_graph(nodes, "g", [x], [y], [count]), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    graph = helper.make_graph(nodes, "g", [x], [y], [count])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
 def test_a_run_that_does_not_end_is_given_up(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def command(
 
     model = (source, weights) if weights else source
     to = target_of(to, given["output"])
-    output = given.pop("output") or plugins.backend(to).filename(_stem(source))
+    output = given.pop("output") or _default_output(plugins.backend(to), _stem(source), model)
     shell.outcome.allow_report(report, given["force"], model, output)
     settings = options.chosen(given)
     error: VerificationError | None = None
@@ -73,6 +73,15 @@ def command(
             shell.say("wrote " + ", ".join(str(p) for p in made.paths))
     if error is not None:
         raise error
+
+
+def _default_output(backend: Any, stem: str, source: Any) -> str:
+    """The source's name as the target has it, in the current folder; another one where that is the source itself."""
+    from onnxbridge.early_checks import source_files
+    from onnxbridge.output import source_part
+
+    name: str = backend.filename(stem)
+    return backend.filename(f"{stem}.converted") if source_part(Path(name), source_files(source)) else name
 
 
 def _stem(source: str) -> str:

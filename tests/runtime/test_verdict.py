@@ -117,3 +117,14 @@ def test_an_endless_loop_ends_with_a_limit():
     with pytest.raises(LimitError):
         onnxbridge.convert(endless(), time_limit=2)
     assert time.monotonic() - start < 30
+
+
+def test_saving_a_module_that_does_not_end_is_given_up(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from onnxbridge.backends.pytorch import export
+
+    monkeypatch.setattr(export, "TRIAL_SECONDS", 2.0)
+    start = time.monotonic()
+    with pytest.raises(LimitError, match="running the converted module once, to export it, did not finish within 2 seconds"):
+        onnxbridge.convert(endless(), "pytorch", output=tmp_path / "net.pt2", verify=False)
+    assert time.monotonic() - start < 30 and not list(tmp_path.iterdir())

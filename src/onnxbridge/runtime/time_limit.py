@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import ctypes
 import logging
 import sys
 import threading
@@ -18,13 +19,17 @@ SECONDS = 600.0
 _abandoned: list[threading.Thread] = []
 
 
+class _Abandoned(BaseException):
+    """Raised inside work that took too long, which ends it where Python code comes by."""
+
+
 def within(seconds: float | None, work: Callable[[], Result], describe: Callable[[], str], way_out: str) -> Result:
     """The result of `work`, which runs in a thread of its own.
 
     `describe` says what it was doing when the time was over, `way_out` what the user can do then.
 
-    A framework's native code cannot be interrupted, so work that takes too long is abandoned: its thread goes on until the
-    process ends.
+    Work that takes too long is abandoned: it ends at its next line of Python. A framework's native code cannot be interrupted,
+    and goes on until it returns or the process ends.
 
     Raises:
         LimitError: if it has not finished after so many seconds.
@@ -49,6 +54,7 @@ def within(seconds: float | None, work: Callable[[], Result], describe: Callable
         # what is silenced while a framework works is silenced for all threads
         (sys.stdout, sys.stderr), logging.root.manager.disable = streams, level
         _abandoned.append(thread)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(_Abandoned))
         raise LimitError(f"{describe()} did not finish within {seconds:g} seconds; {way_out}")
     if errors:
         raise errors[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from onnxbridge.errors import UsageError
 from onnxbridge.runtime.drawing import drawn, dynamic
 from onnxbridge.runtime.inputs import samples_for
 from onnxbridge.runtime.mil import Interpreter
+from onnxbridge.runtime.time_limit import SECONDS, within
 
 
 def ranges(program: Any, interface: Interface, model: ir.Model) -> dict[str, float]:
@@ -31,18 +32,27 @@ def ranges(program: Any, interface: Interface, model: ir.Model) -> dict[str, flo
     function.set_outputs(list(watched.values()))
     try:
         engine = Interpreter(program)
-        samples = interface.asked.samples
-        if samples is None:
-            samples = _drawn(interface, model, lambda sample: _magnitudes(engine, interface, sample))
-        found = dict.fromkeys(watched, 0.0)
-        for sample in samples:
-            missing = [p.hub for p in (*interface.inputs, *interface.states) if p.hub not in sample]
-            if missing:
-                raise UsageError(f"calibration: the input {', '.join(missing)} is missing")
-            for name, most in _magnitudes(engine, interface, sample).items():
-                found[name] = max(found[name], most)
+        return within(
+            SECONDS, lambda: _measured(engine, interface, model, list(watched)),
+            lambda: "running the model to measure the ranges of its values (compute_precision mixed)",
+            "give fewer or smaller samples (calibration=), or use fp16 or fp32",
+        )  # fmt: skip
     finally:
         function.set_outputs(own)
+
+
+def _measured(engine: Interpreter, interface: Interface, model: ir.Model, watched: Sequence[str]) -> dict[str, float]:
+    """The largest magnitude of each value on all samples."""
+    samples = interface.asked.samples
+    if samples is None:
+        samples = _drawn(interface, model, lambda sample: _magnitudes(engine, interface, sample))
+    found = dict.fromkeys(watched, 0.0)
+    for sample in samples:
+        missing = [p.hub for p in (*interface.inputs, *interface.states) if p.hub not in sample]
+        if missing:
+            raise UsageError(f"calibration: the input {', '.join(missing)} is missing")
+        for name, most in _magnitudes(engine, interface, sample).items():
+            found[name] = max(found[name], most)
     return found
 
 

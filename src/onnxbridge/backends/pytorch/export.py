@@ -6,7 +6,7 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from torch.utils._pytree import tree_leaves
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.classes import bodies
 from onnxbridge.backends.pytorch.network import Network
-from onnxbridge.errors import ConversionError, Problem, Source
+from onnxbridge.errors import ConversionError, LimitError, Problem, Source
 from onnxbridge.frameworks import quiet
 from onnxbridge.runtime.drawing import BATCHES, shorts
 from onnxbridge.runtime.inputs import LEAST
+from onnxbridge.runtime.time_limit import within
 from onnxbridge.whole_layers import whole_layers
 
 
@@ -52,6 +53,9 @@ def _out(value: Any, dtype: ir.DataType | None) -> Any:
     return array.astype(dtype.numpy()) if dtype in dtypes.NARROW else array
 
 
+_WAY_OUT = "write it as source (--emit source, emit=\"source\"), or use the module itself (Conversion.model)"
+TRIAL_SECONDS = 300.0
+"""How long one run of a module may take while it is exported."""
 _TRIES = 2
 """How many sizes are tried of a module that torch.export refuses.
 
@@ -106,11 +110,26 @@ def _program(artifact: Any, examples: tuple[Any, ...], dynamic: tuple[Any, ...])
 def _takes(program: Any, examples: tuple[Any, ...]) -> bool:
     """Whether a program takes inputs of these sizes."""
     try:
-        with quiet(), torch.no_grad():
-            program.module()(*examples)
+        _trial(program.module(), examples)
+    except LimitError:
+        raise
     except Exception:
         return False
     return True
+
+
+def _trial(module: Any, examples: Sequence[Any]) -> Any:
+    """What a module gives for some inputs.
+
+    Raises:
+        LimitError: if that takes too long.
+    """
+
+    def run() -> Any:
+        with quiet(), torch.no_grad():
+            return module(*examples)
+
+    return within(TRIAL_SECONDS, run, lambda: "running the converted module once, to export it,", _WAY_OUT)
 
 
 def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
@@ -177,8 +196,9 @@ def _computes(artifact: Any, examples: tuple[Any, ...]) -> bool | None:
     A network that halves images may have nothing left of a small one.
     """
     try:
-        with quiet(), torch.no_grad():
-            results = artifact(*examples)
+        results = _trial(artifact, examples)
+    except LimitError:
+        raise
     except Exception:
         return None
     tensors = results if isinstance(results, tuple) else (results,)
@@ -197,8 +217,9 @@ def _same(artifact: Any, program: Any, examples: tuple[Any, ...]) -> bool:
             for e in examples
         ]
         try:
-            with quiet(), torch.no_grad():
-                first, again, other = (_tensors(m(*given)) for m in (artifact, artifact, program.module()))
+            first, again, other = (_tensors(_trial(m, given)) for m in (artifact, artifact, program.module()))
+        except LimitError:
+            raise
         except Exception:
             continue
         if all(map(_close, first, again)) and not all(map(_close, first, other)):
@@ -221,8 +242,7 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _refused(reason: str, place: Source | None = None) -> ConversionError:
-    hint = "write it as source (--emit source, emit=\"source\"), or use the module itself (Conversion.model)"
-    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, hint, (place or Source(),))])
+    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, _WAY_OUT, (place or Source(),))])
 
 
 _FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")

@@ -214,5 +214,5 @@ def test_a_conversion_s_repr_is_short(network_file):
 
 def test_inspect_tells_the_file_s_own_opset(cli, network, tmp_path):
     io.write(onnxbridge.opset.convert(network, to=13), tmp_path / "old.onnx")
-    assert "opset   13; 18 is the lowest" in cli("inspect", tmp_path / "old.onnx").out
+    assert "opset   13 in the file; 18 is the lowest" in cli("inspect", tmp_path / "old.onnx").out
     assert json.loads(cli("inspect", tmp_path / "old.onnx", "--json").out)["opset"] == 13

@@ -149,7 +149,7 @@ def _keep(conversion: Conversion, path: str, force: bool) -> str:
     """Save what failed its verification, unless something is there already, and say so."""
     try:
         conversion.save(path, force=force)
-    except UsageError as e:
+    except OnnxbridgeError as e:
         return f"; the artifact is not kept: {e}"
     return f"; the artifact is kept as {conversion.paths[0]}"
 
@@ -293,6 +293,7 @@ def verify(
     elif isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs):
         feeds, specs = inputs, inputs[0]
     dims, bounds = _dynamic(dynamic)
+    progress("reading the reference")
     first = runnable(reference, lambda reader, source: _to_hub(reader, source, specs, dims), frontend, device)
 
     def read(reader: plugins.Frontend, source: Any) -> ir.Model:
@@ -305,6 +306,7 @@ def verify(
                 raise
             return _to_hub(reader, source, left or _specs_of(first.hub), dims)  # one that tells no sizes takes the reference's
 
+    progress("reading the candidate")
     second = runnable(candidate, read, device=device)
     hub = first.hub or second.hub
     if hub is None:

@@ -38,12 +38,13 @@ def target_of(to: str | None, output: str | os.PathLike[str] | None) -> str:
         UsageError: for a suffix of another backend's, or of a format that none writes.
     """
     suffix = "" if output is None else Path(output).suffix.lower()
-    owner = next((name for name in plugins.installed("backend") if suffix in suffixes(plugins.backend(name))), None)
+    backends = {name: plugins.backend(name) for name in plugins.installed("backend")}
+    owner = next((name for name, backend in backends.items() if suffix in (suffixes(backend) or ())), None)
     if to is None and owner is not None:
         return owner
     name = plugins.backend_name(to or "onnx")
-    own = suffixes(plugins.backend(name))
-    if suffix in own or not suffix:
+    own = suffixes(backends[name])
+    if own is None or suffix in own or not suffix:
         return name
     if suffix in _FOREIGN:
         raise UsageError(f"{Path(str(output)).name!r} cannot be written: {_FOREIGN[suffix]}")
@@ -53,9 +54,9 @@ def target_of(to: str | None, output: str | os.PathLike[str] | None) -> str:
     return name
 
 
-def suffixes(backend: plugins.Backend) -> Sequence[str]:
-    """The suffixes of what a backend writes, none where it writes names without one."""
-    return getattr(backend, "suffixes", ())
+def suffixes(backend: plugins.Backend) -> Sequence[str] | None:
+    """The suffixes of what a backend writes, none where it writes names without one, None where it does not say."""
+    return getattr(backend, "suffixes", None)
 
 
 def source_files(source: Any, hub: ir.Model | None = None) -> list[Path]:

@@ -45,7 +45,7 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
             shell.say(one_line(f"{kind[:-1]:7} {v['name']}: {v['dtype']}[{shape}]{sizes}"))
     w = found["weights"]
     shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
-    own = f"{found['opset']}; " if found["opset"] else ""
+    own = f"{found['opset']} in the file; " if found["opset"] else ""
     shell.say(f"opset   {own}{found['lowest_opset']} is the lowest from 18 up that holds it")
     for problem in found["below_it"]:
         shell.say(one_line(f"        {problem}"))

@@ -23,6 +23,7 @@ class MXNetBackend:
     name = "mxnet"
     title = "MXNet"
     package = ""
+    suffixes = ()
 
     @property
     def rules(self) -> Rules:

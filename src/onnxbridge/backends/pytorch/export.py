@@ -54,7 +54,7 @@ def _out(value: Any, dtype: ir.DataType | None) -> Any:
 
 
 _WAY_OUT = "write it as source (--emit source, emit=\"source\"), or use the module itself (Conversion.model)"
-TRIAL_SECONDS = 300.0
+TRIAL_SECONDS = 120.0
 """How long one run of a module may take while it is exported."""
 _TRIES = 2
 """How many sizes are tried of a module that torch.export refuses.

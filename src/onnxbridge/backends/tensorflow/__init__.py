@@ -18,6 +18,7 @@ class TensorflowBackend:
     name = "tensorflow"
     title = "TensorFlow"
     package = "tensorflow"
+    suffixes = ()
 
     @property
     def rules(self) -> Rules:

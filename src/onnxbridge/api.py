@@ -218,15 +218,18 @@ def _in_parts(array: Any, value: ir.Value) -> Any:
 
 def _as_array(value: Any) -> Any:
     """A framework's tensor as an array, None for anything else (a spec, a nested structure)."""
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-    read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
-    try:
-        return read() if callable(read) else None
-    except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a view that PyTorch resolves only when it is asked to
-        return None
+    from onnxbridge.hub import strings
+
+    if not isinstance(value, np.ndarray):
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+        read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
+        try:
+            value = read() if callable(read) else None
+        except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a view that PyTorch resolves only when it is asked to
+            return None
+    given_as_strings = isinstance(value, bytes) or (isinstance(value, np.ndarray) and strings.is_strings(value))
+    return strings.decoded(value) if given_as_strings else value
 
 
 def _dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:

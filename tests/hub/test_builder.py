@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnxbridge.errors import Source
+from onnxbridge.errors import Source, Unsupported
 from onnxbridge.hub import places
 from onnxbridge.hub.builder import Builder
 
@@ -148,3 +148,20 @@ def test_equal_small_constants_are_one(op):
     first = op.Add(x, 1.0).producer().inputs[1]
     assert op.Mul(x, 1.0).producer().inputs[1] is first
     assert op.Add(op.input("i", INT64, [2]), 1).producer().inputs[1] is not first
+
+
+@pytest.mark.parametrize("value", ["käfer", "käfer".encode(), np.array("käfer".encode()), np.str_("käfer")])
+def test_strings_are_stored_as_text(op, value):
+    made = op.constant(value)
+    assert made.dtype == ir.DataType.STRING and made.const_value.string_data() == ["käfer".encode()]
+    labels = op.call("LabelEncoder", op.input("s", ir.DataType.STRING, [1]), domain="ai.onnx.ml", keys_strings=[value],
+                     values_int64s=[1]) if not isinstance(value, np.ndarray) else None  # fmt: skip
+    if labels is not None:
+        assert list(labels.producer().attributes["keys_strings"].value) == ["käfer"]
+
+
+def test_what_is_no_text_is_no_string(op):
+    with pytest.raises(Unsupported, match="not UTF-8"):
+        op.constant(b"\xff")
+    with pytest.raises(TypeError, match="not a string"):
+        op.constant(np.array([3, None], dtype=object))

@@ -21,11 +21,11 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import Source, Unsupported
-from onnxbridge.hub import fold, inference, places, provenance
+from onnxbridge.hub import fold, inference, places, provenance, strings
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import schema_of, version_of
 
-_PLAIN = (np.ndarray, np.generic, bool, int, float, str, list, tuple)
+_PLAIN = (np.ndarray, np.generic, bool, int, float, str, bytes, list, tuple)
 """What is no tensor of the hub at a glance; to ask for a protocol looks at every attribute."""
 _NO_NOTES: Mapping[str, Any] = MappingProxyType({})
 
@@ -110,13 +110,13 @@ class Builder:
             return value
         if not isinstance(value, _PLAIN) and isinstance(value, ir.TensorProtocol):
             return self._constant_value(value, name)
-        array = np.asarray(value, dtype=dtype.numpy() if dtype else None)
+        array = np.asarray(value, dtype=dtype.numpy() if dtype else object if isinstance(value, bytes) else None)
         key: tuple[Any, ...] | None = None
         if not name and array.size <= 16 and array.dtype != object:
             key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
             if key in self._constants:
                 return self._constants[key]
-        made = self._constant_value(_texts(array) if array.dtype.kind in "OU" else ir.Tensor(array, dtype=dtype), name)
+        made = self._constant_value(strings.tensor(array) if strings.is_strings(array) else ir.Tensor(array, dtype=dtype), name)
         if not name:
             made.meta[fold.COMPUTED] = True
         if key is not None:
@@ -330,8 +330,3 @@ class Builder:
             axis += rank
         end = axis + 1 if axis != -1 else None
         return self.Squeeze(self.Shape(x, start=axis, end=end), [0])
-
-
-def _texts(array: np.ndarray[Any, Any]) -> ir.StringTensor:
-    """Strings as the file holds them."""
-    return ir.StringTensor([str(text).encode() for text in array.reshape(-1).tolist()], shape=ir.Shape(array.shape))

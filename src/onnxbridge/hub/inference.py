@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxbridge.hub import strings
+
 _NAMES = {
     "float": "FLOAT", "double": "DOUBLE", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "string": "STRING", "bool": "BOOL",
     "complex64": "COMPLEX64", "complex128": "COMPLEX128",
@@ -112,9 +114,9 @@ def promote(
 def _natural(item: Any) -> ir.DataType:
     """The dtype of a Python constant that has no operand beside it."""
     kind = np.asarray(item).dtype.kind
-    return {"f": ir.DataType.FLOAT, "b": ir.DataType.BOOL, "U": ir.DataType.STRING, "O": ir.DataType.STRING}.get(
-        kind, ir.DataType.INT64
-    )
+    if kind in "OSU":
+        return ir.DataType.STRING
+    return {"f": ir.DataType.FLOAT, "b": ir.DataType.BOOL}.get(kind, ir.DataType.INT64)
 
 
 def _exact(item: Any, dtype: ir.DataType, op: str, name: str) -> np.ndarray[Any, Any]:
@@ -142,15 +144,18 @@ def attribute_value(kind: ir.AttributeType, name: str, value: Any) -> Any:
     elif kind == T.FLOAT and isinstance(value, (int, float, np.number)):
         return float(value)
     elif kind == T.STRING and isinstance(value, (str, bytes)):
-        return value.decode() if isinstance(value, bytes) else value
+        return strings.text(value)
     elif kind == T.INTS:
         return [int(v) for v in value]
     elif kind == T.FLOATS:
         return [float(v) for v in value]
     elif kind == T.STRINGS:
-        return [str(v) for v in value]
+        return [strings.text(v) for v in value]
     elif kind == T.TENSOR:
-        return value if isinstance(value, ir.TensorProtocol) else ir.tensor(np.asarray(value))
+        if isinstance(value, ir.TensorProtocol):
+            return value
+        array = np.asarray(value)
+        return strings.tensor(array) if strings.is_strings(array) else ir.tensor(array)
     elif kind == T.TYPE_PROTO:
         return value
     raise TypeError(f"attribute {name!r} must be {kind.name.lower()}, not {value!r}")

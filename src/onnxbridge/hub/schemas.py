@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxbridge.hub import strings
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.lowering import Schema
 
@@ -72,6 +73,4 @@ def array_of(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
     if tensor.dtype != ir.DataType.STRING:
         return np.asarray(tensor.numpy())
     raw = tensor.string_data() if isinstance(tensor, ir.StringTensor) else tensor.numpy().reshape(-1).tolist()
-    texts = np.empty(len(raw), object)
-    texts[:] = [s.decode("utf-8") if isinstance(s, bytes) else s for s in raw]
-    return texts.reshape(tuple(tensor.shape.numpy()))
+    return strings.decoded(np.array(raw, dtype=object).reshape(tuple(tensor.shape.numpy())))

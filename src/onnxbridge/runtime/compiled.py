@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported, UsageError
-from onnxbridge.hub import calls, io
+from onnxbridge.hub import calls, io, strings
 from onnxbridge.hub.limits import Budget, Limits, limited
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import array_of
@@ -205,8 +205,8 @@ class Compiled:
         if isinstance(value.type, ir.SequenceType) or (isinstance(given, list) and isinstance(value.type, ir.OptionalType)):
             return [self._loaded(np.asarray(item)) for item in given]
         array = np.asarray(given)
-        if array.dtype.kind in "US":
-            array = array.astype(object)
+        if strings.is_strings(array):
+            array = strings.decoded(array)
         if isinstance(value.type, ir.TensorType) and value.dtype is not None:
             declared = np.dtype(value.dtype.numpy())
             if array.dtype != declared and not (self._wide and array.dtype.kind == "f" and declared in _ROUNDED):

@@ -21,7 +21,7 @@ from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value,
 from onnxbridge.backends.pytorch.tidy import tidy
 from onnxbridge.backends.pytorch.weights import Weights, is_trained, untransposed
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
-from onnxbridge.hub import calls, fold, gradient
+from onnxbridge.hub import calls, fold, gradient, strings
 from onnxbridge.hub import places as hub_places
 from onnxbridge.hub.expand import body_of
 from onnxbridge.hub.provenance import state_of, view_of
@@ -177,7 +177,7 @@ def _text_of(like: Any, texts: list[Any], shape: list[int]) -> np.ndarray[Any, A
 
 def _text(recorder: Recorder, array: np.ndarray[Any, Any]) -> Value:
     """A constant of strings, which PyTorch has no tensor for: it stays a NumPy array."""
-    texts = [t.decode() if isinstance(t, bytes) else str(t) for t in array.reshape(-1).tolist()]
+    texts = strings.decoded(array).reshape(-1).tolist()
     made: Value = recorder.create_proxy("call_function", _text_of, (None, texts, list(array.shape)), {})
     made.node.meta["val"] = Unknown()
     made.hub = ir.DataType.STRING

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.module import keywords
 from onnxbridge.errors import ConversionError, Problem, Source
+from onnxbridge.hub import strings
 
 
 def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -34,10 +35,7 @@ def _out(value: Any) -> Any:
         return value
     if value.dtype != tf.string:
         return np.asarray(value.numpy())
-    texts = np.asarray(value.numpy(), dtype=object)
-    decoded = np.empty(texts.shape, dtype=object)
-    decoded[...] = np.array([t.decode() for t in texts.reshape(-1)], dtype=object).reshape(texts.shape)
-    return decoded
+    return strings.decoded(value.numpy())
 
 
 def save(artifact: Any, path: Path) -> None:

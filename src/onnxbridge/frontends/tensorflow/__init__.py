@@ -75,7 +75,7 @@ class TensorFlow:
         """What TensorFlow itself computes. A SavedModel's operators are checked before it runs."""
         import tensorflow as tf
 
-        from onnxbridge.frontends.tensorflow import sources
+        from onnxbridge.frontends.tensorflow import schema, sources
 
         source, signature = _split(source)
         loaded = sources.load(source) if isinstance(source, (str, os.PathLike)) else source
@@ -90,7 +90,7 @@ class TensorFlow:
                 except UsageError:  # it does not say the shapes of its inputs
                     found = traced[own] = sources.trace(loaded, dict(feeds), None, signature)
             results = found.call([tf.constant(feeds[name], t.dtype) for name, t in found.inputs])
-            return {name: r.numpy() for (name, _), r in zip(found.outputs, results, strict=True)}
+            return {name: schema.eager_array(r) for (name, _), r in zip(found.outputs, results, strict=True)}
 
         return run
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, UsageError, merge
-from onnxbridge.frontends.tensorflow import places
+from onnxbridge.frontends.tensorflow import places, schema
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.inline import Held, Inliner, every_op, ref
 from onnxbridge.frontends.tensorflow.ops import rule
@@ -87,19 +86,13 @@ def held(external: Any, internal: Any, names: Mapping[int, str]) -> Held:
 
     name = names.get(id(external)) or internal.name.removesuffix(":0").removesuffix("/resource")
     if external.dtype != tf.resource:
-        return Held(name, lambda: view(external))
+        return Held(name, lambda: schema.eager_array(external))
 
     def read() -> Any:
         dtype = external._handle_data.shape_and_type[0].dtype
-        return view(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
+        return schema.eager_array(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
 
     return Held(name, read)
-
-
-def view(tensor: Any) -> np.ndarray[Any, Any]:
-    """An eager tensor's own memory as an array; TensorFlow writes a variable elsewhere as long as this is held."""
-    made: np.ndarray[Any, Any] = tensor._numpy()
-    return made
 
 
 def _refuse_writes(traced: Traced, inliner: Inliner) -> None:

@@ -285,7 +285,7 @@ def _shared(op: Any) -> Callable[[], Any]:
     def read() -> Any:
         named = {k: op.get_attr(k) for k in ("container", "shared_name")}
         handle = tf.raw_ops.VarHandleOp(dtype=op.get_attr("dtype"), shape=op.get_attr("shape"), **named)
-        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=op.get_attr("dtype"))._numpy()
+        return schema.eager_array(tf.raw_ops.ReadVariableOp(resource=handle, dtype=op.get_attr("dtype")))
 
     return read
 

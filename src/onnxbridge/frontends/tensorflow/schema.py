@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
+from onnxbridge.hub import strings
 from onnxbridge.lowering import Schema
 
 # These tune devices, speed, checks and training, and do not change what is computed.
@@ -83,7 +84,7 @@ def _one(kind: str, item: Any) -> Any:
 
 
 def array(proto: Any) -> np.ndarray[Any, Any]:
-    """A TensorProto as an array, without copying the content that it holds as bytes."""
+    """A TensorProto as an array, without copying the content that it holds as bytes; strings as `str`."""
     import tensorflow as tf
 
     dtype = tf.as_dtype(proto.dtype)
@@ -91,7 +92,18 @@ def array(proto: Any) -> np.ndarray[Any, Any]:
     if proto.tensor_content and dtype != tf.string:
         return np.frombuffer(proto.tensor_content, dtype.as_numpy_dtype).reshape(shape)
     made: np.ndarray[Any, Any] = tf.make_ndarray(proto)
-    return made
+    return strings.decoded(made) if dtype == tf.string else made
+
+
+def eager_array(tensor: Any) -> np.ndarray[Any, Any]:
+    """An eager tensor's own memory as an array; TensorFlow writes a variable elsewhere as long as this is held.
+
+    Strings are copied, as `str`.
+    """
+    import tensorflow as tf
+
+    found = tensor._numpy()
+    return strings.decoded(found) if tensor.dtype == tf.string else np.asarray(found)
 
 
 def groups_of(op: Any, known: Definition) -> list[Any]:

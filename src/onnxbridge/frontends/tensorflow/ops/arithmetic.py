@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub import fold
 from onnxbridge.hub.values import rank
 
 
@@ -162,9 +163,15 @@ def is_finite(op, x):
     return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
 
 
-@rule("Div", "TruncateDiv")
-def truncate_div(op, x, y):
+@rule("Div")
+def div(op, x, y):
     return op.Div(x, y)
+
+
+@rule("TruncateDiv")
+def truncate_div(op, x, y):
+    q = op.Div(x, y)
+    return op.Where(op.Less(q, _like(q, 0)), op.Ceil(q), op.Floor(q)) if x.dtype.is_floating_point() else q
 
 
 @rule("FloorDiv")
@@ -266,4 +273,8 @@ def right_shift(op, x, y):
 def _shift(op, x, y, direction):
     if not x.dtype.name.startswith("U"):
         raise Unsupported("a shift of a signed number", "cast to an unsigned type first")
+    most = x.dtype.bitwidth - 1
+    known = fold.static(y)
+    if known is None or known.max(initial=0) > most:  # TensorFlow shifts by no more than that; the standard leaves it open
+        y = op.Min(y, _like(y, most))
     return op.BitShift(x, y, direction=direction)

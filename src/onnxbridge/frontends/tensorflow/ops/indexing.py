@@ -222,9 +222,9 @@ def segment_sum(op, data, segment_ids):
 
 @rule("Bucketize")
 def bucketize(op, input, *, boundaries):
-    """How many boundaries an element reaches."""
+    """How many boundaries an element reaches; NaN, which is less than none, reaches all."""
     x = input if input.dtype.is_floating_point() else op.Cast(input, to=ir.DataType.FLOAT)
-    reached = op.GreaterOrEqual(op.Unsqueeze(x, [-1]), np.array(boundaries, np.float32).astype(x.dtype.numpy()))
+    reached = op.Not(op.Less(op.Unsqueeze(x, [-1]), np.array(boundaries, np.float32).astype(x.dtype.numpy())))
     return op.ReduceSum(op.Cast(reached, to=ir.DataType.INT32), [-1], keepdims=0)
 
 

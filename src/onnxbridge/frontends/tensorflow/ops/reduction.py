@@ -25,10 +25,10 @@ for _name, _onnx in {"Sum": "ReduceSum", "Prod": "ReduceProd", "Max": "ReduceMax
 
 @rule("Mean")
 def mean(op, input, reduction_indices: Ints, *, keep_dims=False):
-    if input.dtype.is_floating_point():
+    ones = [None if input.shape is None else input.shape[a] for a in reduction_indices]
+    if input.dtype.is_floating_point() and 0 not in ones:
         return _reduce(op, "ReduceMean", input, reduction_indices, keep_dims)
     total = _reduce(op, "ReduceSum", input, reduction_indices, keep_dims)
-    ones = [input.shape[a] for a in reduction_indices]
     if not all(isinstance(o, int) for o in ones):
         raise Unsupported("the mean of integers over a size that is not known")
     return op.Div(total, np.array(int(np.prod(ones)), input.dtype.numpy()))
@@ -52,7 +52,7 @@ def all_(op, input, reduction_indices: Ints, *, keep_dims=False):
 
 @rule("Any")
 def any_(op, input, reduction_indices: Ints, *, keep_dims=False):
-    return _logical(op, "ReduceMax", input, reduction_indices, keep_dims)
+    return _logical(op, "ReduceSum", input, reduction_indices, keep_dims)  # of nothing 0, which a maximum is not
 
 
 def _arg(op, kind, x, axis, to):

@@ -44,6 +44,12 @@ def known(x: Any) -> Any:
     return x if array is None else tuple(np.asarray(array).reshape(-1).tolist())
 
 
+def reshaped(x: Any, shape: Sequence[int]) -> Any:
+    """`x` in another shape; what is known while tracing stays known."""
+    array = tf.get_static_value(x)
+    return tf.reshape(x, shape) if array is None else tf.constant(array.reshape(shape), x.dtype)
+
+
 def packed(dims: Sequence[Any], dtype: Any = tf.int32) -> Any:
     """Numbers and scalars as a 1-D tensor."""
     if all(isinstance(d, (int, np.integer)) for d in dims):

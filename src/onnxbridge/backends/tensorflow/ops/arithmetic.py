@@ -45,15 +45,28 @@ def _fold(function):
 rule.table(Max=_fold(tf.maximum), Min=_fold(tf.minimum), Sum=_fold(tf.add))
 
 
+def quotient(a, b):
+    """a / b of floats, rounded once, also where b is a constant.
+
+    TensorFlow's graph optimizer (Grappler) replaces RealDiv by a constant with a multiplication by its rounded reciprocal, when
+    the model is loaded too; it leaves DivNoNan alone, which differs for a divisor of 0 only.
+    """
+    known = tf.get_static_value(b)
+    if known is None:
+        return tf.divide(a, b)
+    exact = tf.math.divide_no_nan(a, b)
+    return exact if known.all() else tf.where(tf.equal(b, 0), tf.divide(a, b), exact)
+
+
 @rule("Mean")
 def mean(*data_0):
-    return functools.reduce(tf.add, data_0) / len(data_0)
+    return quotient(functools.reduce(tf.add, data_0), tf.constant(len(data_0), data_0[0].dtype))
 
 
 @rule("Div")
 def div(A, B):
     """Whole numbers are divided towards zero."""
-    return tf.truncatediv(A, B) if A.dtype.is_integer else tf.divide(A, B)
+    return tf.truncatediv(A, B) if A.dtype.is_integer else quotient(A, B)
 
 
 @rule("Mod")

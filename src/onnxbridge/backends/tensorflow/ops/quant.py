@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.ops import rule
-from onnxbridge.backends.tensorflow.ops.arithmetic import converted
-from onnxbridge.backends.tensorflow.sizes import axis_of, rank, size
+from onnxbridge.backends.tensorflow.ops.arithmetic import converted, quotient
+from onnxbridge.backends.tensorflow.sizes import axis_of, is_fixed, rank, reshaped, size
 from onnxbridge.errors import Unsupported
 
 _BOUNDS = {
@@ -20,12 +20,15 @@ _SMALL = frozenset({"int4", "uint4", "int2", "uint2"})
 def _shaped(scale, x, axis, block_size):
     """A scale or zero point, one for all, for each place on `axis`, or for each block on it, shaped to meet `x`."""
     if rank(scale) == 0 or (rank(scale) == 1 and scale.shape[0] == 1 and not block_size):
-        return tf.reshape(scale, [])
+        return reshaped(scale, [])
     axis = axis_of(x, axis)
     if block_size:
-        places = tf.range(size(x, axis)) // block_size
-        return tf.gather(scale, places, axis=axis)
-    return tf.reshape(scale, [-1 if d == axis else 1 for d in range(rank(x))])
+        count = size(x, axis)
+        known = tf.get_static_value(scale)
+        if known is not None and is_fixed(count):
+            return tf.constant(known.repeat(block_size, axis).take(range(count), axis), scale.dtype)
+        return tf.gather(scale, tf.range(count) // block_size, axis=axis)
+    return reshaped(scale, [-1 if d == axis else 1 for d in range(rank(x))])
 
 
 def _whole(x):
@@ -41,7 +44,7 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
     kind = dtypes.attribute(precision) if precision else y_scale.dtype
     if kind not in (tf.float32, tf.float64, tf.float16, tf.bfloat16):
         raise Unsupported(f"a scale of {kind.name}")
-    scaled = tf.cast(x, kind) / tf.cast(_shaped(y_scale, x, axis, block_size), kind)
+    scaled = quotient(tf.cast(x, kind), tf.cast(_shaped(y_scale, x, axis, block_size), kind))
     if dtype.name not in _BOUNDS:
         if not dtype.name.startswith("float8"):
             raise Unsupported(f"QuantizeLinear to {dtype.name}")

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.ops.arithmetic import quotient
 from onnxbridge.backends.tensorflow.padding import padded
-from onnxbridge.backends.tensorflow.sizes import axis_of, is_fixed, known, packed, rank, size, sizes
+from onnxbridge.backends.tensorflow.sizes import axis_of, is_fixed, known, packed, rank, reshaped, size, sizes
 from onnxbridge.errors import Unsupported
 
 _FAR = (1 << 31) - 1
@@ -172,9 +173,9 @@ def constant_of_shape(input, *, value=None):
 
 @rule("Range")
 def range_(start, limit, delta):
-    start, limit, delta = (tf.reshape(v, []) for v in (start, limit, delta))
+    start, limit, delta = (reshaped(v, []) for v in (start, limit, delta))
     if start.dtype.is_floating or start.dtype == tf.int16:
-        count = tf.math.ceil((tf.cast(limit, tf.float64) - tf.cast(start, tf.float64)) / tf.cast(delta, tf.float64))
+        count = tf.math.ceil(quotient(tf.cast(limit, tf.float64) - tf.cast(start, tf.float64), tf.cast(delta, tf.float64)))
         steps = tf.range(tf.cast(tf.maximum(count, 0), tf.int64))
         wide = tf.cast(start, tf.float64) + tf.cast(steps, tf.float64) * tf.cast(delta, tf.float64)
         return tf.cast(wide, start.dtype)

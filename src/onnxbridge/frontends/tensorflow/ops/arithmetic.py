@@ -202,6 +202,9 @@ def truncate_mod(op, x, y):
 
 @rule("DivNoNan")
 def div_no_nan(op, x, y):
+    known = fold.static(y)
+    if known is not None and known.all():
+        return op.Div(x, y)
     zero = op.Equal(y, _like(y, 0))
     return op.Where(zero, _like(x, 0), op.Div(x, op.Where(zero, _like(y, 1), y)))
 

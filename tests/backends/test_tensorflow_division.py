@@ -1,4 +1,4 @@
-"""Divisions by constants in TensorFlow are the standard's to the last bit, though its optimizer would multiply by a reciprocal."""
+"""Divisions by constants in TensorFlow are exact to the last bit, though its optimizer would multiply by the reciprocal."""
 
 from __future__ import annotations
 

@@ -21,16 +21,20 @@ def second(x):
     return tf.transpose(x, [0, rank(x) - 1, *range(1, rank(x) - 1)])
 
 
-def spread(kernel, dilations):
-    """A kernel, its spatial dimensions first, with zeros between its elements."""
-    for axis, d in enumerate(dilations):
+def spread(x, steps):
+    """`x`, channels last, with zeros between its elements, whose distance becomes `steps`."""
+    for axis, d in enumerate(steps, start=1):
         if d > 1:
-            shape = sizes(kernel)
-            rows = tf.expand_dims(kernel, axis + 1)
-            zeros = tf.zeros(packed([*shape[: axis + 1], d - 1, *shape[axis + 1 :]]), kernel.dtype)
+            shape = sizes(x)
+            rows = tf.expand_dims(x, axis + 1)
+            zeros = tf.zeros(packed([*shape[: axis + 1], d - 1, *shape[axis + 1 :]]), x.dtype)
             wide = tf.reshape(tf.concat([rows, zeros], axis + 1), packed([*shape[:axis], shape[axis] * d, *shape[axis + 1 :]]))
-            kernel = wide[(*[slice(None)] * axis, slice(0, (shape[axis] - 1) * d + 1))]
-    return kernel
+            x = wide[(*[slice(None)] * axis, slice(0, (shape[axis] - 1) * d + 1))]
+    return x
+
+
+def strided(y, strides):
+    return y if set(strides) == {1} else y[(slice(None), *(slice(None, None, s) for s in strides))]
 
 
 def convolved(x, kernel, strides, dilations, group):
@@ -39,12 +43,11 @@ def convolved(x, kernel, strides, dilations, group):
     if spatial == 1:
         y = convolved(tf.expand_dims(x, 1), tf.expand_dims(kernel, 0), (1, *strides), (1, *dilations), group)
         return tf.squeeze(y, [1])
-    if spatial == 3:
-        kernel, dilations = spread(kernel, dilations), (1, 1, 1)
-        if group > 1:
-            return _by_group(x, kernel, strides, dilations, group)
-        return tf.nn.conv3d(x, kernel, [1, *strides, 1], "VALID")
-    if group > 1 and kernel.shape[2] == 1 and size(x, 3) == group:
+    if spatial == 3 and group == 1:
+        if set(dilations) == {1}:
+            return tf.nn.conv3d(x, kernel, [1, *strides, 1], "VALID")
+        return strided(tf.nn.convolution(x, kernel, padding="VALID", dilations=dilations), strides)
+    if spatial == 2 and group > 1 and kernel.shape[2] == 1 and size(x, 3) == group:
         return depthwise(x, kernel, strides, dilations, group)
     if group > 1:
         return _by_group(x, kernel, strides, dilations, group)
@@ -52,15 +55,12 @@ def convolved(x, kernel, strides, dilations, group):
 
 
 def depthwise(x, kernel, strides, dilations, group):
-    """One filter or several to each channel; TensorFlow strides all dimensions alike and does not stride dilated ones."""
+    """One filter or several to each channel; TensorFlow strides all dimensions equally and does not stride dilated ones."""
     multiple = kernel.shape[3] // group
     kernel = tf.reshape(kernel, [*kernel.shape[:2], group, multiple])
-    if set(strides) != {1} and set(dilations) != {1}:
-        kernel, dilations = spread(kernel, dilations), (1, 1)
-    step = max(strides)
-    if len(set(strides)) == 1:
-        return tf.nn.depthwise_conv2d(x, kernel, [1, step, step, 1], "VALID", dilations=list(dilations))
-    return tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "VALID")[:, :: strides[0], :: strides[1]]
+    if len(set(strides)) == 1 and set(dilations) == {1}:
+        return tf.nn.depthwise_conv2d(x, kernel, [1, *strides, 1], "VALID")
+    return strided(tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "VALID", dilations=list(dilations)), strides)
 
 
 def _by_group(x, kernel, strides, dilations, group):
@@ -113,11 +113,27 @@ def conv_transpose(
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * spatial)
         before, after = pads[:spatial], pads[spatial:]
-    kernel = spread(tf.transpose(W, [*range(2, spatial + 2), 1, 0]), dilations)
-    parts = zip(tf.split(last(X), group, -1), tf.split(kernel, group, -1), strict=True)
-    y = tf.concat([_transposed(x, k, full, strides) for x, k in parts], -1)
+    if set(dilations) == {1}:
+        kernel = tf.transpose(W, [*range(2, spatial + 2), 1, 0])
+        parts = zip(tf.split(last(X), group, -1), tf.split(kernel, group, -1), strict=True)
+        y = tf.concat([_transposed(x, k, full, strides) for x, k in parts], -1)
+    else:
+        y = _transposed_dilated(last(X), W, strides, dilations, group)
     y = padded(y, [-b for b in before], [e - a for e, a in zip(extra, after, strict=True)], start=1)
     return second(y if B is None else y + B)
+
+
+def _transposed_dilated(x, w, strides, dilations, group):
+    """Channels last, every output: a dilated convolution by the reversed kernel of what stands `strides` apart.
+
+    TensorFlow's transposed convolutions know no dilation on the CPU, and a kernel with zeros in it would spread NaN.
+    """
+    c_in, c_out, *kernel = sizes(w)
+    spatial = len(kernel)
+    w = tf.reverse(tf.reshape(w, packed([group, c_in // group, c_out, *kernel])), list(range(3, spatial + 3)))
+    w = tf.reshape(tf.transpose(w, [*range(3, spatial + 3), 1, 0, 2]), packed([*kernel, c_in // group, group * c_out]))
+    around = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
+    return convolved(padded(spread(x, strides), around, around, start=1), w, (1,) * spatial, dilations, group)
 
 
 def _transposed(x, kernel, full, strides):

@@ -1,6 +1,7 @@
 """Opening and replacing files: no links, no pipes, no way out of the folder, whole files or none."""
 
 import os
+import socket
 import stat
 
 import pytest
@@ -85,3 +86,39 @@ def test_long_and_wild_names_are_cut_and_escaped():
     assert paths.quoted("a\x1b\n") == "'a\\x1b\\n'"
     assert len(paths.quoted("x" * 1000)) < 130
     assert paths.quoted(b"\xff") == "'\\\\xff'"
+
+
+@pytest.mark.parametrize("depth", ["", "variables", "assets/more"])
+@pytest.mark.parametrize(("kind", "message"), [
+    ("symbolic link", "is a symbolic link"), ("broken link", "is a symbolic link"), ("linked folder", "is a symbolic link"),
+    ("hard link", "is a hard link"), ("pipe", "is a named pipe"), ("socket", "is a socket"),
+])  # fmt: skip
+def test_a_folder_holds_regular_files_only(tmp_path, monkeypatch, depth, kind, message):
+    model, outside = tmp_path / "model", tmp_path / "outside"
+    inner = model / depth
+    inner.mkdir(parents=True)
+    (inner / "right").write_bytes(b"content")
+    outside.write_bytes(b"content")
+    paths.check_only_regular_files_below(model)
+    wrong = inner / "wrong"
+    if kind == "socket":
+        monkeypatch.chdir(inner)  # a socket's path must be short
+        socket.socket(socket.AF_UNIX).bind("wrong")
+    else:
+        {
+            "symbolic link": lambda: wrong.symlink_to(outside), "broken link": lambda: wrong.symlink_to("none"),
+            "linked folder": lambda: wrong.symlink_to(tmp_path), "hard link": lambda: wrong.hardlink_to(outside),
+            "pipe": lambda: os.mkfifo(wrong),
+        }[kind]()  # fmt: skip
+    with pytest.raises(UnsafeFileError, match=f"holds '{depth and depth + '/'}wrong', which {message}; copy the file itself"):
+        paths.check_only_regular_files_below(model)
+
+
+def test_the_users_own_link_to_a_folder_is_followed(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "a").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("model")
+    paths.check_only_regular_files_below(tmp_path / "link")
+    (tmp_path / "model" / "b").symlink_to("a")
+    with pytest.raises(UnsafeFileError, match="'b', which is a symbolic link"):
+        paths.check_only_regular_files_below(tmp_path / "link")

@@ -22,6 +22,7 @@ from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
 Buffer: TypeAlias = bytes | memoryview | mmap.mmap
 SEEK_ZEROS = 1 << 20
 FORGET = 1 << 26
+_MOST_FILES = 100_000
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _WINDOWS_ROOT = re.compile(r"[A-Za-z]:|[\\/]")
@@ -102,6 +103,32 @@ def open_inside(folder: str, location: str, shown: str) -> int:
             os.close(held)
 
 
+def check_only_regular_files_below(folder: str | os.PathLike[str]) -> None:
+    """Refuse a folder that holds, at any depth, anything but folders and regular files with one name each.
+
+    For frameworks that open the files of a model's folder themselves. The folder may be reached through a link, which the user
+    chose.
+    """
+    top = named(folder)
+    waiting, count = [""], 0
+    while waiting:
+        inner = waiting.pop()
+        try:
+            with os.scandir(os.path.join(top, inner)) as entries:
+                for entry in entries:
+                    location, found = os.path.join(inner, entry.name), entry.stat(follow_symlinks=False)
+                    is_folder = stat.S_ISDIR(found.st_mode)
+                    _refuse(found, f"{top}: holds", location, last=not is_folder)
+                    count += 1
+                    if is_folder:
+                        waiting.append(location)
+                    if count > _MOST_FILES:
+                        raise LimitError(f"{top}: holds more than {_MOST_FILES} files; name the model's own folder.")
+        except OSError as error:
+            shown = quoted(inner or os.curdir)
+            raise UnsafeFileError(f"{top}: its folder {shown} cannot be read ({error.strerror}); make it readable.") from None
+
+
 def _parts(location: str, shown: str) -> list[str]:
     """The components of a relative location that stays inside."""
     if not location or "\0" in location:
@@ -118,7 +145,7 @@ def _refuse(found: os.stat_result, shown: str, location: str, last: bool) -> Non
     """Refuse everything but folders on the way and, at the end, a regular file with one name."""
     right = stat.S_ISREG(found.st_mode) if last else stat.S_ISDIR(found.st_mode)
     if not right:
-        link = f"goes through {_what(found.st_mode)}"
+        link = f"{'is' if last else 'goes through'} {_what(found.st_mode)}"
     elif last and found.st_nlink > 1:
         link = "is a hard link"
     else:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onnxbridge.errors import UnsafeFileError
+from onnxbridge.frontends.tensorflow import saver
 from onnxbridge.frontends.tensorflow.inline import every_op
-from onnxbridge.hub.paths import mapped, open_file, quoted
+from onnxbridge.hub.paths import check_only_regular_files_below, mapped, open_file, quoted
 
 # Operators that read or write files, run Python or other programs, or talk to other processes.
 _REACHES = re.compile(
@@ -29,13 +30,11 @@ _STAYS = re.compile(
     r"Stage|Unstage|MakeWeakResourceHandle|IsResource.*|.*Accumulator.*|Placeholder.*|_Arg|_Retval|Map[A-Z].*|Ordered.*|"
     r"Sparse.*|AddSparse.*|AddMany.*|TakeMany.*|StubResourceHandleOp|BoostedTrees.*|Skipgram|NegTrain|DeepCopy|_?ScopedAlloc.*"
 )
-# What a SavedModel's own saver is made of; loading gives it the model's own checkpoint.
-_SAVER = {"SaveV2": "_traced_save", "MergeV2Checkpoints": "_traced_save", "RestoreV2": "_traced_restore"}
 _STREAMS = (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)", b"")
 
 
 def check(path: str | os.PathLike[str]) -> None:
-    """Refuse a SavedModel that holds operators which reach outside the model.
+    """Refuse a SavedModel that holds operators which reach outside the model, or files that are links, pipes or devices.
 
     Raises:
         UnsafeFileError: naming them.
@@ -43,6 +42,7 @@ def check(path: str | os.PathLike[str]) -> None:
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
+    check_only_regular_files_below(path)
     name = os.path.join(os.fspath(path), "saved_model.pb")
     found = saved_model_pb2.SavedModel()
     try:
@@ -67,36 +67,22 @@ def reaches_out(node: Any) -> bool:
 
     if node.op == "PrintV2":
         return node.attr["output_stream"].s not in _STREAMS
-    if _REACHES.fullmatch(node.op) or node.op in _SAVER or node.op in ("Save", "SaveSlices", "Restore", "RestoreSlice"):
+    if _REACHES.fullmatch(node.op) or node.op in saver.OPERATORS or node.op in ("Save", "SaveSlices", "Restore", "RestoreSlice"):
         return True
     known = op_def_registry.get(node.op)
     return known is not None and known.is_stateful and not _STAYS.fullmatch(node.op)
 
 
 def _bad_nodes(meta: Any) -> Iterator[str]:
-    started = _run_when_loaded(meta)
+    own = saver.Saver(meta)
     for node in meta.graph_def.node:
-        own_saver = node.op in _SAVER and node.name not in started
-        if reaches_out(node) and not own_saver:
+        if reaches_out(node) and not own.allows(node):
             yield _named(node)
     for function in meta.graph_def.library.function:
+        name = function.signature.name
         for node in function.node_def:
-            if reaches_out(node) and _SAVER.get(node.op, "\0") not in function.signature.name:
-                yield f"{_named(node)} in {quoted(function.signature.name)}"
-
-
-def _run_when_loaded(meta: Any) -> set[str]:
-    """Names of the nodes of an old SavedModel that loading it runs: all that its initialisation needs."""
-    nodes = {n.name: n for n in meta.graph_def.node}
-    stack = [n for key in ("saved_model_main_op", "legacy_init_op") for n in meta.collection_def[key].node_list.value]
-    stack += [t.name for t in meta.signature_def["__saved_model_init_op"].outputs.values()]
-    found: set[str] = set()
-    while stack:
-        name = stack.pop().lstrip("^").split(":")[0]
-        if name in nodes and name not in found:
-            found.add(name)
-            stack += nodes[name].input
-    return found
+            if reaches_out(node) and not own.allows(node, name):
+                yield f"{_named(node)} in {quoted(name)}"
 
 
 def _refuse(shown: str, bad: Iterable[str]) -> None:

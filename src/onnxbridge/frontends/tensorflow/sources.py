@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UnsafeFileError, UsageError
-from onnxbridge.frontends.tensorflow import safety, specs
+from onnxbridge.frontends.tensorflow import hdf5, safety, specs
 from onnxbridge.frontends.tensorflow.capture import Traced
 from onnxbridge.frontends.tensorflow.inline import plain_name
 from onnxbridge.frontends.tensorflow.specs import Spec
 from onnxbridge.hub.recognise import recognise
+
+# how Keras words what it refuses for security
+_REFUSED = re.compile(r"safe_mode|unsafe|not allowed|disallowed|security|KerasSaveable", re.IGNORECASE)
+_MODULE = re.compile(r"'module': '(\w+)")
 
 
 def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str | None = None) -> Traced:
@@ -62,25 +69,35 @@ def load(path: str | os.PathLike[str]) -> Any:
     import keras
 
     try:
+        hdf5.check(path, kind)
         return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)
     except (ValueError, TypeError) as e:
-        text = str(e)
-        if "safe_mode" in text or "unsafe" in text.lower():
+        text = str(e).split("Exception encountered: ")[-1]  # what went wrong in an inner layer
+        if _REFUSED.search(text) and "lambda" in text.lower():
             raise UnsafeFileError(
                 f"{os.fspath(path)}: holds Python code (a Lambda layer or the like), which is not run; load the model "
                 "where you trust it and convert the live model."
             ) from e
+        if _REFUSED.search(text) or _names_python(text):
+            reason = _line(text or repr(e)).split(". ")[0].removesuffix(".")
+            raise UnsafeFileError(f"{os.fspath(path)}: Keras refuses it for security ({reason}); save the model again.") from e
         if "No model config" in text:
             raise UsageError(
                 f"{os.fspath(path)}: holds weights only; build the model in Python, load_weights, and convert the live model"
             ) from e
-        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {_line(e)}") from e
-    except (OSError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as e:
+        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {_line(text or repr(e))}") from e
+    except (OSError, KeyError, IndexError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as e:
         raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({_line(e)}); get the file again or save the model again.") from e
 
 
-def _line(error: Exception) -> str:
+def _line(error: Exception | str) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _names_python(text: str) -> bool:
+    """Whether what Keras could not find is part of Python itself, which no model is made of."""
+    found = _MODULE.search(text)
+    return found is not None and found[1] in sys.stdlib_module_names - {"builtins"}
 
 
 def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, merge
+from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, main_line, merge
 from onnxbridge.rules import REQUIRED, Param, Rule, Rules
 
 Values = MutableMapping[Hashable, Any]
@@ -170,7 +170,7 @@ def _lower_one(call: Call, rules: Rules, values: Values, target: Target) -> tupl
 def _problem(call: Call, error: Exception) -> Problem:
     if isinstance(error, Unsupported):
         return Problem(call.op, error.reason, error.hint, (call.where,))
-    text = (str(error).strip() or "no message").splitlines()[0]
+    text = main_line(error)
     return Problem(call.op, f"its rule failed: {type(error).__name__}: {text}", "", (call.where,))
 
 

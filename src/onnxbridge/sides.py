@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import plugins
-from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError, main_line
 from onnxbridge.plugins import Run
 from onnxbridge.runtime.verify import Side
 
@@ -83,8 +83,7 @@ def started(title: str, start: Callable[[], Run], unit: float | None = None) -> 
     except Exception as e:
         if isinstance(e, OnnxbridgeError) and e.exit_code != OnnxbridgeError.exit_code:
             raise
-        line = (str(e).strip() or "no message").splitlines()[0]
-        raise VerificationError(f"{title} does not take the model: {type(e).__name__}: {line}") from e
+        raise VerificationError(f"{title} does not take the model: {type(e).__name__}: {main_line(e)}") from e
     by = getattr(run, "by", "")
     return Side(f"{title} ({by})" if by else title, run, unit)
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from onnxbridge.cli.outcome import Outcome
-from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, VerificationError, main_line
 
 Item = TypeVar("Item")
 FIRST_LINE = 15.0
@@ -90,8 +90,7 @@ def _reported(e: BaseException) -> int:
         return _error(": ".join(str(part) for part in (e.filename, e.strerror) if part), code)
     if not isinstance(e, Exception) or os.environ.get("ONNXBRIDGE_DEBUG"):
         raise e
-    text = (str(e).strip() or "no message").splitlines()[0]
-    click.echo(_plain(f"internal error: {type(e).__name__}: {text}"), err=True)
+    click.echo(_plain(f"internal error: {type(e).__name__}: {main_line(e)}"), err=True)
     click.echo("this is a bug in onnxbridge; ONNXBRIDGE_DEBUG=1 shows where it happens", err=True)
     return OnnxbridgeError.exit_code
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import OnnxbridgeError, VerificationError
+from onnxbridge.errors import OnnxbridgeError, VerificationError, main_line
 from onnxbridge.runtime.chance import alike, apart, by_chance
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.drawing import at_ends, drawn, dynamic
@@ -254,10 +254,9 @@ def _run(side: Side, feed: Arrays) -> Mapping[str, Any]:
     except Exception as e:
         if isinstance(e, OnnxbridgeError) and e.exit_code != OnnxbridgeError.exit_code:
             raise
-        text = (str(e).strip() or "no message").splitlines()[0]
         shapes = ", ".join(f"{k}{list(np.shape(v))}" for k, v in feed.items())
         given = shapes or "no inputs"
-        raise VerificationError(f"{side.title} cannot run the model on {given}: {type(e).__name__}: {text}") from e
+        raise VerificationError(f"{side.title} cannot run the model on {given}: {type(e).__name__}: {main_line(e)}") from e
 
 
 def _chosen(name: str, derived: Tolerance | None, rtol: Tolerances, atol: Tolerances) -> Tolerance:

@@ -6,13 +6,11 @@ import importlib.util
 import os
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import UsageError
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.recognise import recognise
-from onnxbridge.plugins import Arrays, Run
+from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"keras", "keras-h5", "savedmodel"})
@@ -72,27 +70,9 @@ class TensorFlow:
         return importlib.util.find_spec("tensorflow") is not None
 
     def runner(self, source: Any, device: str = "auto") -> Run:
-        """What TensorFlow itself computes. A SavedModel's operators are checked before it runs."""
-        import tensorflow as tf
+        from onnxbridge.frontends.tensorflow import reference
 
-        from onnxbridge.frontends.tensorflow import schema, sources
-
-        source, signature = _split(source)
-        loaded = sources.load(source) if isinstance(source, (str, os.PathLike)) else source
-        traced: dict[Any, Any] = {}
-
-        def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-            own = tuple((name, array.shape) for name, array in feeds.items())
-            found = traced.get(None) or traced.get(own)
-            if found is None:
-                try:
-                    found = traced[None] = sources.trace(loaded, None, None, signature)
-                except UsageError:  # it does not say the shapes of its inputs
-                    found = traced[own] = sources.trace(loaded, dict(feeds), None, signature)
-            results = found.call([tf.constant(feeds[name], t.dtype) for name, t in found.inputs])
-            return {name: schema.eager_array(r) for (name, _), r in zip(found.outputs, results, strict=True)}
-
-        return run
+        return reference.runner(*_split(source))
 
 
 def _split(source: Any) -> tuple[Any, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.errors import UnsafeFileError, UsageError, main_line
 from onnxbridge.frontends.tensorflow import hdf5, safety, specs
 from onnxbridge.frontends.tensorflow.capture import Traced
 from onnxbridge.frontends.tensorflow.inline import plain_name
@@ -31,11 +32,15 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
         UnsafeFileError: if a file holds what must not run.
     """
     if isinstance(source, (str, os.PathLike)):
-        traced = trace(load(source), inputs, dynamic, signature)
+        loaded = load(source)
+        try:
+            traced = trace(loaded, inputs, dynamic, signature)
+        except (ValueError, TypeError) as e:
+            raise UsageError(f"{os.fspath(source)}: cannot take these inputs: {main_line(e)}") from e
         safety.check_graph(traced.graph, os.fspath(source))
         return traced
     tf = frameworks.tensorflow()
-    if _is_keras(source):
+    if is_keras(source):
         return _keras(source, inputs, dynamic)
     if hasattr(source, "structured_input_signature") and hasattr(source, "graph"):
         return _concrete(source, inputs, dynamic)
@@ -64,7 +69,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         except (AttributeError, ValueError, KeyError) as e:
             return _by_signatures(tf, os.fspath(path), e)
         except (OSError, IndexError, tf.errors.OpError) as e:
-            reason = f"its variables are missing or damaged ({_line(e)})"
+            reason = f"its variables are missing or damaged ({main_line(e)})"
             raise UnsafeFileError(f"{os.fspath(path)}: {reason}; save the model again.") from e
     import keras
 
@@ -79,19 +84,16 @@ def load(path: str | os.PathLike[str]) -> Any:
                 "where you trust it and convert the live model."
             ) from e
         if _REFUSED.search(text) or _names_python(text):
-            reason = _line(text or repr(e)).split(". ")[0].removesuffix(".")
+            reason = main_line(text or repr(e)).split(". ")[0].removesuffix(".")
             raise UnsafeFileError(f"{os.fspath(path)}: Keras refuses it for security ({reason}); save the model again.") from e
         if "No model config" in text:
             raise UsageError(
                 f"{os.fspath(path)}: holds weights only; build the model in Python, load_weights, and convert the live model"
             ) from e
-        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {_line(text or repr(e))}") from e
+        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {main_line(text or repr(e))}") from e
     except (OSError, KeyError, IndexError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as e:
-        raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({_line(e)}); get the file again or save the model again.") from e
-
-
-def _line(error: Exception | str) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = main_line(e)
+        raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({reason}); get the file again or save the model again.") from e
 
 
 def _names_python(text: str) -> bool:
@@ -107,11 +109,16 @@ def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:
     try:
         return load_v1_in_v2.load(path, tags=None)
     except Exception as e:
-        raise UsageError(f"{path}: TensorFlow cannot load it: {(str(cause).strip() or repr(cause)).splitlines()[0]}") from e
+        raise UsageError(f"{path}: TensorFlow cannot load it: {main_line(cause)}") from e
 
 
-def _is_keras(source: Any) -> bool:
+def is_keras(source: Any) -> bool:
     return any(c.__module__.split(".")[0] in ("keras", "tf_keras") and c.__name__ == "Layer" for c in type(source).__mro__)
+
+
+def declares_inputs(source: Any) -> bool:
+    """Whether a source has inputs of its own; a subclassed Keras model only has the sizes that it was called with first."""
+    return not is_keras(source) or bool(getattr(source, "inputs", None))
 
 
 def _signature(signatures: Mapping[str, Any], name: str | None) -> Any:
@@ -140,15 +147,17 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
         names = _unique(_input_names(model, symbolic))
         declared = {n: specs.spec_of(t) for n, t in zip(names, symbolic, strict=True)}
         found = specs.merged(declared, inputs, dynamic)
-        structure = getattr(model, "_inputs_struct", None)
     else:
         found = _described(model, inputs, dynamic)
-        structure = dict.fromkeys(found) if isinstance(inputs, Mapping) and len(found) > 1 else None
     options = {"training": False} if _takes_training(model) else {}
     own_names = getattr(getattr(model, "_functional", None) or model, "output_names", None) or []
 
     def call(*tensors: Any) -> list[Any]:
-        result = model(_packed(tensors, structure), **options)
+        if symbolic:
+            result = model(_packed(tensors, getattr(model, "_inputs_struct", None)), **options)
+        else:
+            args, named = _arguments(model, dict(zip(found, tensors, strict=True)), isinstance(inputs, Mapping))
+            result = model(*args, **named, **options)
         outputs[:] = _output_names(result, list(own_names))  # a model that builds itself now is called twice
         return [t for _, t in _flat(result)]
 
@@ -184,8 +193,33 @@ def _described(model: Any, inputs: Any, dynamic: Any) -> dict[str, Spec]:
         names = list(inputs)
     else:
         inputs = [inputs] if specs.is_single(inputs) else list(inputs)
-        names = ["input"] if len(inputs) == 1 else [f"input_{i}" for i in range(len(inputs))]
+        names = unnamed(len(inputs))
     return specs.merged(specs.given(inputs, names), None, dynamic)
+
+
+def unnamed(count: int) -> list[str]:
+    """The names of inputs that the user gives in order, of a model that has no names for them."""
+    return ["input"] if count == 1 else [f"input_{i}" for i in range(count)]
+
+
+def _arguments(model: Any, tensors: Mapping[str, Any], named: bool) -> tuple[list[Any], dict[str, Any]]:
+    """The tensors as the `call` of a model without symbolic inputs takes them: one each, or all in one dict or list."""
+    if len(tensors) == 1:
+        return list(tensors.values()), {}
+    known = parameters(model.call) or {}
+    if named:
+        return ([], dict(tensors)) if set(tensors) <= set(known) else ([dict(tensors)], {})
+    required = [name for name, default in known.items() if default is inspect.Parameter.empty]
+    return (list(tensors.values()), {}) if len(required) == len(tensors) else ([list(tensors.values())], {})
+
+
+def parameters(function: Any) -> dict[str, Any] | None:
+    """The names by which a function takes single arguments, with their defaults; None where that is not known."""
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+    return {name: p.default for name, p in found.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
 
 def _built_with(model: Any) -> Any:
@@ -195,13 +229,8 @@ def _built_with(model: Any) -> Any:
 
 
 def _takes_training(model: Any) -> bool:
-    import inspect
-
-    try:
-        parameters = inspect.signature(model.call).parameters
-    except (TypeError, ValueError):
-        return False
-    return "training" in parameters or hasattr(model, "inputs")
+    known = parameters(model.call)
+    return known is not None and ("training" in known or hasattr(model, "inputs"))
 
 
 def _packed(tensors: Sequence[Any], structure: Any) -> Any:
@@ -304,10 +333,8 @@ def found_inputs(found: Mapping[str, Spec]) -> dict[str, tuple[Any, Any]]:
 
 
 def _positional(function: Any, count: int) -> list[str]:
-    import inspect
-
-    parameters = inspect.signature(function.python_function).parameters.values()
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    found = inspect.signature(function.python_function).parameters.values()
+    names = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     names = names[1:] if len(names) > count and names[0] == "self" else names
     return (names + [f"input_{i}" for i in range(len(names), count)])[:count]
 

@@ -17,6 +17,7 @@ from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Ref, lower, resolve
 
 DIRECTION = "TensorFlow to ONNX"
+LOWERED = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def hub_model(traced: Traced) -> ir.Model:
     for external, internal in traced.captures:
         bound[internal.name] = Ref(held(external, internal, traced.names))
     _refuse_writes(traced, inliner)
+    _refuse_lowered_control_flow(traced, inliner)
     lower(inliner.calls(traced.graph, [t for _, t in traced.outputs], bound), rule, values, target)
     results = resolve([ref(t, bound, "") for _, t in traced.outputs], values)
     outputs = [op.output(op.constant(r), name) for r, (name, _) in zip(results, traced.outputs, strict=True)]
@@ -93,6 +95,23 @@ def held(external: Any, internal: Any, names: Mapping[int, str]) -> Held:
         return schema.eager_array(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
 
     return Held(name, read)
+
+
+def _refuse_lowered_control_flow(traced: Traced, inliner: Inliner) -> None:
+    """Refuse loops and branches as TensorFlow 1 writes them, in operators whose nesting the graph does not say.
+
+    Raises:
+        ConversionError: with each kind of those operators.
+    """
+    problems = [
+        Problem(op.type, "a loop or branch in the form of TensorFlow 1",
+                "freeze with convert_variables_to_constants_v2(function, lower_control_flow=False), or build the graph after "
+                "tf.compat.v1.enable_control_flow_v2()", (inliner.where(op),))
+        for op in traced.graph.get_operations()
+        if op.type.removeprefix("Ref") in LOWERED
+    ]  # fmt: skip
+    if problems:
+        raise ConversionError(DIRECTION, merge(problems))
 
 
 def _refuse_writes(traced: Traced, inliner: Inliner) -> None:

@@ -8,7 +8,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxbridge import frameworks
@@ -167,7 +167,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
     flat = function.inputs[: len(found)]
     return Traced(
         function.graph, list(zip(found, flat, strict=True)), specs.labelled(found, batched=True),
-        list(zip(_unique(outputs), function.outputs, strict=True)), list(function.graph.captures), weights,
+        list(zip(_unique(outputs, found), function.outputs, strict=True)), list(function.graph.captures), weights,
         lambda arrays: list(function(*arrays)),
     )  # fmt: skip
 
@@ -264,10 +264,10 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
     """A ConcreteFunction, traced again where the user gives sizes that it leaves open."""
     import tensorflow as tf
 
-    args, kwargs = function.structured_input_signature
+    tensors = [t for t in function.inputs[: len(function.inputs) - len(function.captured_inputs)] if t.dtype != tf.resource]
+    args, kwargs = function.structured_input_signature or _flat_signature(tensors)
     flat = tf.nest.flatten((args, kwargs))
     wanted = [s for s in flat if isinstance(s, tf.TensorSpec)]
-    tensors = [t for t in function.inputs[: len(function.inputs) - len(function.captured_inputs)] if t.dtype != tf.resource]
     if len(wanted) != len(tensors):
         raise UsageError("the function takes what is no tensor (a sparse or ragged one); give one that takes tensors only")
     names = _unique([_input_name(kwargs, s, t) for s, t in zip(wanted, tensors, strict=True)])
@@ -284,16 +284,33 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
     if any(_fixes(found[n], declared[n]) for n in found):
         own = tf.function(call, autograph=False).get_concrete_function(*(s.tensor_spec(_legal(n)) for n, s in found.items()))
         tensors = own.inputs[: len(found)]
-    results = list(_flat(function.structured_outputs))
+    results = _result_names(function)
     outputs = [t for t in own.outputs if t is not None]
+    if not outputs:
+        raise UsageError("the function has no outputs; name tensors of its graph: function.prune(feeds=[...], fetches=[...])")
     if len(results) != len(outputs):
         raise UsageError("the function returns what is no tensor (a sparse or ragged one); return tensors only")
     return Traced(
         own.graph, list(zip(names, tensors, strict=True)), specs.labelled(found, batched=False),
-        list(zip(_unique([n for n, _ in results]), outputs, strict=True)), list(own.graph.captures),
+        list(zip(_unique(results, names), outputs, strict=True)), list(own.graph.captures),
         {id(v.handle): plain_name(v) for v in own.graph.variables},
         lambda arrays: [t for _, t in _flat(call(*arrays))],
     )  # fmt: skip
+
+
+def _flat_signature(tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The signature of a function that is a piece of a graph (`prune`, a frozen one): its tensors in order, by their names."""
+    import tensorflow as tf
+
+    return tuple(tf.TensorSpec(t.shape, t.dtype, plain_name(t)) for t in tensors), {}
+
+
+def _result_names(function: Any) -> list[str]:
+    """The outputs' names: the keys of a structure, or in a piece of a graph without keys the tensors' own."""
+    structure = function.structured_outputs
+    if function.structured_input_signature is None and not isinstance(structure, Mapping):
+        return [plain_name(t) for t in function.outputs if t is not None]
+    return [name for name, _ in _flat(structure)]
 
 
 def _input_name(kwargs: Mapping[str, Any], spec: Any, tensor: Any) -> str:
@@ -344,14 +361,15 @@ def _legal(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-def _unique(names: Sequence[str]) -> list[str]:
-    taken: set[str] = set()
+def _unique(names: Sequence[str], others: Iterable[str] = ()) -> list[str]:
+    """Names each once, and none of the others."""
+    used = set(others)
     found = []
     for name in names:
         label, n = name, 0
-        while label in taken:
+        while label in used:
             n += 1
             label = f"{name}_{n}"
-        taken.add(label)
+        used.add(label)
         found.append(label)
     return found

@@ -34,7 +34,7 @@ class Graph:
         chosen = self.nodes if nodes is None else nodes
         made = [o for n in chosen for o in n.output]
         read = [i for n in chosen for i in n.input if i and i not in made and i not in self.held]
-        inputs = [_declared(name, self.values[name]) for name in dict.fromkeys(read)]
+        inputs = [declared(name, self.values[name]) for name in dict.fromkeys(read)]
         weights = [onnx.numpy_helper.from_array(v, n) for n, v in self.held.items() if any(n in c.input for c in chosen)]
         outputs = [helper.make_value_info(o, onnx.TypeProto()) for o in made]
         graph = helper.make_graph(chosen, "g", inputs, outputs, weights)
@@ -45,7 +45,8 @@ class Graph:
         return {i.name: self.values[i.name] for i in model.graph.input}
 
 
-def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
+def declared(name: str, value: Any) -> onnx.ValueInfoProto:
+    """A name with the type and the sizes of a value."""
     if isinstance(value, list):
         return helper.make_tensor_sequence_value_info(name, code(value[0]), None)
     return helper.make_tensor_value_info(name, code(value), value.shape)

@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 def work(pipe: Any) -> None:
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the parent's to tell
+    import converted
     import graphs
     import judge
     import known
@@ -32,6 +33,7 @@ def work(pipe: Any) -> None:
             try:
                 graph = graphs.drawn(seed)
                 found, skipped = judge.compare(graph)
+                found += converted.refused(graph, seed)
                 told = [(d.whom, d.node.op_type, d.what, known.reason(d, graph)) for d in found]
             except Exception:  # a fault of the fuzzer itself
                 pipe.send(f"seed {seed}: {traceback.format_exc()}")

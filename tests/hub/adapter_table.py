@@ -273,6 +273,10 @@ IMAGES = [
          expected=lambda x, s: (x - s) / np.sqrt(s + 0.5) * s + s),
     _one("BatchNormalization trained", 15, 7, "y, m, v = BatchNormalization<training_mode=1, momentum=0.7>(x, s, s, s, s)",
          "float[2,3,4] x, float[3] s", "float[2,3,4] y, float[3] m, float[3] v", feeds={"s": V3}, rtol=1e-5),
+    Case("If down", 20, 7, "g (bool c, float[2] x) => (float[2] y) { y = If<then_branch = a () => (float[2] p) { p = Neg(x) }, "
+         "else_branch = b () => (float[2] q) { q = Abs(x) }>(c) }", feeds={"c": np.array(True)}),
+    Case("MeanVarianceNormalization up", 9, 13,
+         "g (float[1,2,8,7] x) => (float[1,2,8,7] y) { y = MeanVarianceNormalization(x) }", rtol=ROUNDING),
     _one("Dropout up", 6, 20, "y = Dropout<ratio=0.3, is_test=1>(x)", expected=lambda x: x),
     # the older documentation leaves the mask unfilled outside of training; the newer one drops nothing there
     _one("Dropout mask up", 7, 13, "y, m = Dropout(x)", result="float[2,3,4] y, float[2,3,4] m",

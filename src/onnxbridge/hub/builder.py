@@ -169,7 +169,7 @@ class Builder:
             for r in results:
                 v = self.constant(r)
                 if id(v) not in local or any(v is o for o in outputs):
-                    v = self._identity(v)
+                    v = self.identity(v)
                 outputs.append(v)
             self.name_rest(name)
             return ir.Graph(parameters, outputs, nodes=self._nodes[-1], name=self.unique(name))
@@ -187,7 +187,8 @@ class Builder:
         self._nodes[-1] += nodes
         return results
 
-    def _identity(self, value: ir.Value) -> ir.Value:
+    def identity(self, value: ir.Value) -> ir.Value:
+        """An Identity of the value, which stays even where the value is a constant."""
         node = ir.Node("", "Identity", [value])
         node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
         places.write(node, self._where)
@@ -273,7 +274,7 @@ class Builder:
         """The value under the output's own name; an input, a constant or another output passes through Identity."""
         free = value.producer() is not None and not value.is_graph_output() and "output" not in value.meta
         if not free:
-            value = self._identity(value)
+            value = self.identity(value)
         value.meta["output"] = True
         if value.name != name:
             self._names.discard(value.name or "")

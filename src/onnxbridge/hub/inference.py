@@ -334,6 +334,8 @@ def by_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
         if v.dtype is not None:
             continue
         formal = schema.outputs[min(i, len(schema.outputs) - 1)]
+        if not formal.is_homogeneous:  # each output has a type of its own
+            continue
         fixed = dtype_of(formal.type_str)
         v.type = bound.get(formal.type_str) or (ir.TensorType(fixed) if fixed else None)
 
@@ -353,6 +355,9 @@ def _infer_from_bodies(node: ir.Node) -> None:
             if end.shape is not None:
                 start = node.inputs[i + 2].shape if i < states and node.inputs[i + 2] is not None else None  # type: ignore[union-attr]
                 v.shape = _common(end.shape, start) if i < states else ir.Shape([None, *end.shape])
+    elif node.op_type == "SequenceMap":
+        for v, end in zip(node.outputs, bodies[0].outputs, strict=True):
+            v.type = None if end.type is None else ir.SequenceType(end.type)
     elif node.op_type == "Scan" and not set(node.attributes) & {"scan_input_axes", "scan_output_axes"}:
         states = len(node.inputs) - node.attributes["num_scan_inputs"].as_int()
         turns = next((list(v.shape)[:1] for v in node.inputs[states:] if v is not None and v.shape is not None), [None])

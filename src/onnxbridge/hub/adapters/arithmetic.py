@@ -154,11 +154,15 @@ def bit_shift_by_powers(op, X, Y, *, direction):
     return op.Cast((op.Mul if direction == "LEFT" else op.Div)(op.Cast(X, to=wide), power), to=dtype)
 
 
-_LARGEST = {"FLOAT": 3.4028234663852886e38, "DOUBLE": 1.7976931348623157e308, "FLOAT16": 65504.0}
+_LARGEST = {
+    "FLOAT": 3.4028234663852886e38, "DOUBLE": 1.7976931348623157e308, "FLOAT16": 65504.0, "BFLOAT16": 3.3895313892515355e38,
+}  # fmt: skip
 
 
 @down("IsInf", to=9)
 def is_inf(op, X, *, detect_negative=1, detect_positive=1):
+    if dtype_of(X).name not in _LARGEST:
+        raise Unsupported(f"it is not written in older operators for {dtype_of(X).name.lower()}")
     above, below = op.Greater(X, _LARGEST[dtype_of(X).name]), op.Less(X, -_LARGEST[dtype_of(X).name])
     if detect_negative and detect_positive:
         return op.Or(above, below)

@@ -24,6 +24,9 @@ def complete(node: ir.Node, version: int) -> None:
     said = [(v.type, v.shape) for v in node.outputs]
     with suppress(TypeError, ValueError, RuntimeError, IndexError, AssertionError):
         infer(versions.history(name)[since], node, known)
+    axes = node.attributes.get("axes") if since < 11 and name in ("Squeeze", "Unsqueeze") else None
+    if axes is not None and min(axes.as_ints(), default=0) < 0:  # runtimes take them, and onnx's inference miscounts
+        node.outputs[0].shape = None
     if any(v.type is None for v in node.outputs):
         with suppress(TypeError):
             by_type_variable(versions.history(name)[since], node)

@@ -69,3 +69,15 @@ def scan_as_loop(
             y = op.Reshape(y, [-1])  # the standard's evaluator stacks scalars as a column
         results[count + i] = y
     return tuple(results)
+
+
+@down("If", to=10)
+def if_of_one_shape(op, cond, *, then_branch, else_branch, outputs: Outputs):
+    """Before opset 11 both branches gave the same shape; sizes that are not known may be the same."""
+    for a, b in zip(then_branch.outputs, else_branch.outputs, strict=True):
+        if a.shape is None or b.shape is None:
+            continue
+        sizes = zip(a.shape, b.shape, strict=False)
+        if len(a.shape) != len(b.shape) or any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in sizes):
+            raise Unsupported(f"its branches give the shapes {list(a.shape)} and {list(b.shape)}, which opset 11 allowed")
+    return op.If(cond, then_branch=then_branch, else_branch=else_branch, outputs=len(outputs))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
@@ -53,26 +54,71 @@ def cast_around(op: Builder, node: ir.Node, version: int, lossy: bool = False) -
     schema = versions.history(node.op_type)[version]
     if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()) or not node.inputs:
         return None
-    formals = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(len(node.inputs))]
+    given, (output, *_) = node.inputs[0], node.outputs
+    if node.op_type == "Identity" and given is not None and None not in (given.dtype, output.dtype):
+        return (op.Cast(given, to=output.dtype),) if given.dtype != output.dtype else None
+    formals = [versions.formal(schema.inputs, i) for i in range(len(node.inputs))]
+    if None in formals:  # an input that was an attribute
+        return None
     wrong = [(v, f) for v, f in zip(node.inputs, formals, strict=True) if v is not None and not versions.takes(f, v)]
+    wrong = wrong or _mixed(node, formals)
     if not wrong or wrong[0][0].dtype is None or wrong[0][1].type_str.startswith(("tensor(", "seq(", "optional(")):
         return None
     dtype, variable, taken = wrong[0][0].dtype, wrong[0][1].type_str, wrong[0][1].types
     mine = [f.type_str == variable for f in formals]
-    if {v.dtype for v, m in zip(node.inputs, mine, strict=True) if v is not None and m} != {dtype}:
-        return None
+    dtypes = {v.dtype for v, m in zip(node.inputs, mine, strict=True) if v is not None and m}
+    if len(dtypes) > 1:
+        wide = _widest(dtypes, taken)
+        if wide is None:
+            return None
+        return _cast(op, node, schema, mine, variable, wide)
     wide = _wider(node, dtype, taken)
     if wide is None:
         wide = _nearest(node, dtype, taken) if lossy else None
         if wide is None:
             return None
         op.loses(f"{dtype.name.lower()} is computed as {wide.name.lower()}")
-    inputs = [op.Cast(v, to=wide) if v is not None and m else v for v, m in zip(node.inputs, mine, strict=True)]
+    return _cast(op, node, schema, mine, variable, wide)
+
+
+def _cast(
+    op: Builder, node: ir.Node, schema: onnx.defs.OpSchema, mine: Sequence[bool], variable: str, wide: ir.DataType
+) -> tuple[Any, ...] | None:
+    """The node with those of its inputs and outputs cast that share a type variable."""
+    same = [schema.outputs[min(i, len(schema.outputs) - 1)].type_str == variable for i in range(len(node.outputs))]
+    if any(s and v.dtype is None for v, s in zip(node.outputs, same, strict=True)):
+        return None
+    inputs = [
+        op.Cast(v, to=wide) if v is not None and m and v.dtype != wide else v for v, m in zip(node.inputs, mine, strict=True)
+    ]
     attrs = {a.name: calls.plain(a) for a in node.attributes.values() if not a.is_ref()}
     results = op.call(node.op_type, *inputs, outputs=len(node.outputs), **attrs)
     results = results if isinstance(results, tuple) else (results,)
-    same = [schema.outputs[min(i, len(schema.outputs) - 1)].type_str == variable for i in range(len(results))]
-    return tuple(op.Cast(r, to=dtype) if s else r for r, s in zip(results, same, strict=True))
+    return tuple(op.Cast(r, to=v.dtype) if s else r for r, v, s in zip(results, node.outputs, same, strict=True))
+
+
+def _mixed(node: ir.Node, formals: Sequence[onnx.defs.OpSchema.FormalParameter]) -> list[Any]:
+    """An input whose dtype differs from that of another one with the same type variable."""
+    bound: dict[str, ir.DataType] = {}
+    for v, f in zip(node.inputs, formals, strict=True):
+        if v is None or v.dtype is None or not f.is_homogeneous:
+            continue
+        if bound.setdefault(f.type_str, v.dtype) != v.dtype:
+            return [(v, f)]
+    return []
+
+
+def _widest(dtypes: Collection[ir.DataType | None], taken: Collection[str]) -> ir.DataType | None:
+    """The first dtype that holds every number of all these and that an operator takes."""
+    for name in ("INT32", "INT64", "FLOAT", "DOUBLE"):
+        wide = ir.DataType[name]
+        if f"tensor({name.lower()})" in taken and all(d is not None and np.can_cast(_plain(d), wide.numpy()) for d in dtypes):
+            return wide
+    return None
+
+
+def _plain(dtype: ir.DataType) -> np.dtype[Any]:
+    return np.dtype(np.float32) if dtype == ir.DataType.BFLOAT16 else dtype.numpy()
 
 
 def _wider(node: ir.Node, dtype: ir.DataType, taken: Collection[str]) -> ir.DataType | None:
@@ -130,12 +176,35 @@ def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Nod
         except (Unsupported, ConversionError, TypeError) as error:
             refusal = error.problems[0].reason if isinstance(error, ConversionError) else str(error).splitlines()[0]
     body, body_version = function_body(node, version)
+    cast: list[ir.Node] = []
+    if body is not None:
+        node, cast = _as_defined(node)
     first = versions.first(node.op_type)
     if body is None and refusal:
         raise Unsupported(f"it came with opset {first}, and its expansion does not cover this: {refusal}")
     if body is None:
         raise Unsupported(f"it came with opset {first}, and it is not written in older operators here")
-    return (*_inlined(node, body, version, names), body_version)
+    nodes, results = _inlined(node, body, version, names)
+    return [*cast, *nodes], results, body_version
+
+
+_OF_INT64 = {"CenterCropPad": 1, "AffineGrid": 1}
+"""Inputs of any integer type that the standard's definition takes for int64."""
+
+
+def _as_defined(node: ir.Node) -> tuple[ir.Node, list[ir.Node]]:
+    """The node as its definition takes it, after what is to be computed before it."""
+    index = _OF_INT64.get(node.op_type)
+    value = None if index is None else node.inputs[index]
+    if index is None or value is None or value.dtype in (None, ir.DataType.INT64):
+        return node, []
+    cast = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(ir.DataType.INT64))])
+    cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(ir.DataType.INT64), value.shape
+    inputs = [cast.outputs[0] if i == index else v for i, v in enumerate(node.inputs)]
+    made = ir.Node("", node.op_type, inputs, list(node.attributes.values()), num_outputs=len(node.outputs))
+    for new, old in zip(made.outputs, node.outputs, strict=True):
+        new.type, new.shape = old.type, old.shape
+    return made, [cast]
 
 
 class _Own(dict[Any, Any]):

@@ -69,6 +69,12 @@ def batch_normalization_training(
     return y, moved(input_mean, mean), moved(input_var, var)
 
 
+@up("MeanVarianceNormalization", to=13)
+def mean_variance_normalization(op, X, *, axes=(0, 2, 3)):
+    """Checkers know the default of `axes` only where it is written out."""
+    return op.MeanVarianceNormalization(X, axes=list(axes))
+
+
 @up("Dropout", to=7)
 def dropout_test(op, data, *, is_test=0, ratio=0.5, outputs: Outputs):
     """Without its `mask` a Dropout of a stored model has nothing to do: every runtime passes the data on."""

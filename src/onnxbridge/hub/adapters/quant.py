@@ -68,6 +68,22 @@ def dequantize_linear(op, x, x_scale, x_zero_point=None, *, axis=1, block_size=0
     return op.DequantizeLinear(x, x_scale, x_zero_point, axis=axis)
 
 
+@down("QuantizeLinear", to=18)
+def quantize_single(op, x, y_scale, y_zero_point=None, *, axis=1, saturate=1):
+    """Before opset 19 a scale was float32; half precision is divided in that."""
+    if dtype_of(y_scale) != ir.DataType.FLOAT:
+        x, y_scale = (op.Cast(v, to=ir.DataType.FLOAT) for v in (x, y_scale))
+    return op.QuantizeLinear(x, y_scale, y_zero_point, axis=axis)
+
+
+@down("DequantizeLinear", to=18)
+def dequantize_single(op, x, x_scale, x_zero_point=None, *, axis=1):
+    dtype = dtype_of(x_scale)
+    if dtype == ir.DataType.FLOAT:
+        return op.DequantizeLinear(x, x_scale, x_zero_point, axis=axis)
+    return op.Cast(op.DequantizeLinear(x, op.Cast(x_scale, to=ir.DataType.FLOAT), x_zero_point, axis=axis), to=dtype)
+
+
 def _is_one(scale):
     return scale.shape is not None and all(d == 1 for d in scale.shape)
 

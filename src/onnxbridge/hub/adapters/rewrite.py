@@ -33,7 +33,7 @@ def taking_over(
             continue
         result = writer.constant(results[i])
         if id(result) not in made or any(result is r for _, r in pairs):
-            result = writer.Identity(result)
+            result = writer.identity(result)  # an output of the graph must come from a node
             written += writer.take()
         pairs.append((output, result))
     written = _alive(written, {id(r) for _, r in pairs})

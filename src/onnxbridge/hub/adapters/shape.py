@@ -281,11 +281,12 @@ def expand(op, input, shape):
     if not isinstance(given, int):
         more = op.Sub(op.Size(shape), np.array(rank_of(input), np.int64))
         have, want = _ones_before(op, more, have), _ones_before(op, op.Neg(more), want)
-    elif given != rank_of(input):
-        ones = np.ones(abs(given - rank_of(input)), np.int64)
-        have, want = (op.Concat(ones, have, axis=0), want) if given > rank_of(input) else (have, op.Concat(ones, want, axis=0))
-    if given != rank_of(input):
         input = op.Reshape(input, have)
+    elif given > rank_of(input):  # a Reshape would take a size of 0 for that of its input
+        input = op.Unsqueeze(input, axes=list(range(given - rank_of(input))))
+        have = op.Shape(input)
+    elif given < rank_of(input):
+        want = op.Concat(np.ones(rank_of(input) - given, np.int64), want, axis=0)
     return op.Tile(input, op.Add(op.Mul(op.Sub(want, one), op.Cast(op.Equal(have, one), to=7)), one))
 
 
@@ -302,7 +303,7 @@ def tiled(op, x, shape):
     padded, want = [1] * (rank - len(have)) + have, [1] * (rank - len(shape)) + list(shape)
     repeats = [w if h == 1 else 1 for h, w in zip(padded, want, strict=True)]
     if padded != have:
-        x = op.Reshape(x, np.array(padded, np.int64))
+        x = op.Unsqueeze(x, axes=list(range(len(padded) - len(have))))
     return op.Tile(x, np.array(repeats, np.int64))
 
 

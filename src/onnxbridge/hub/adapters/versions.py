@@ -184,20 +184,26 @@ def _idle_saturate(node: ir.Node, name: str) -> bool:
 def wrong_dtype(node: ir.Node, version: int) -> str:
     """The first dtype that an operator does not take at a version, as a reason; "" where all are fine or not known."""
     schema = history(name_of(node))[version]
+    variables = {c.type_param_str for c in schema.type_constraints}
+    bound: dict[str, str] = {}
     for kind, values, formals in (("takes", node.inputs, schema.inputs), ("gives", node.outputs, schema.outputs)):
         for i, value in enumerate(values):
-            found = _formal(formals, i)
+            found = formal(formals, i)
             text = _type(value.type) if value is not None else None
-            if found is not None and text is not None and text not in found.types:
-                short = text.removeprefix("tensor(").removesuffix(")") if text.startswith("tensor") else text
+            if found is None or text is None:
+                continue
+            short = text.removeprefix("tensor(").removesuffix(")") if text.startswith("tensor") else text
+            if text not in found.types:
                 return f"opset {version} {kind} no {short} as {found.name!r}"
+            if found.type_str in variables and found.is_homogeneous and bound.setdefault(found.type_str, text) != text:
+                return f"opset {version} {kind} no {short} as {found.name!r} beside another dtype"
     return ""
 
 
 def may_leave_out(node: ir.Node, i: int) -> bool:
     """Whether an output may go without a name, in whatever version."""
     schemas = history(name_of(node)).values()
-    formals = [found for s in schemas if (found := _formal(s.outputs, i)) is not None]
+    formals = [found for s in schemas if (found := formal(s.outputs, i)) is not None]
     return all(f.option != onnx.defs.OpSchema.FormalParameterOption.Single for f in formals)
 
 
@@ -215,7 +221,8 @@ def _type(kind: ir.TypeProtocol | None) -> str | None:
     return f"tensor({kind.dtype.name.lower()})" if isinstance(kind, ir.TensorType) else None
 
 
-def _formal(formals: Sequence[Any], i: int) -> Any:
+def formal(formals: Sequence[Any], i: int) -> Any:
+    """The declaration of an operator's input or output `i`, None where it has none."""
     if i < len(formals):
         return formals[i]
     variadic = formals and formals[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic

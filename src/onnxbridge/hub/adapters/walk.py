@@ -105,8 +105,8 @@ class Walk:
         if used & set(_DOMAINS):
             owner.opset_imports[""] = self._to
 
-    def graph(self, graph: ir.Graph, version: int) -> None:
-        """Convert the nodes of a graph, and before each those of the graphs inside it."""
+    def graph(self, graph: ir.Graph, version: int, written: bool = False) -> None:
+        """Convert the nodes of a graph, which may have been `written` here, and before each those of the graphs inside it."""
         if graph in self._there:
             return
         for node in list(graph):
@@ -114,16 +114,16 @@ class Walk:
             written_out = node.domain in _DOMAINS and versions.history(node.op_type) and versions.first(node.op_type) > self._to
             type_body(node, version)
             for inner in () if written_out else bodies_of(node):
-                self.graph(inner, version)
+                self.graph(inner, version, written)
                 if self._to == self._target:
                     self._there.add(inner)
-            self._visit(graph, node, version, self._ml_version)
+            self._visit(graph, node, version, self._ml_version, written)
 
-    def _visit(self, graph: ir.Graph, node: ir.Node, version: int, ml_version: int) -> None:
+    def _visit(self, graph: ir.Graph, node: ir.Node, version: int, ml_version: int, written: bool = False) -> None:
         """Convert a node of a domain that is to be."""
         if node.domain in _DOMAINS:
             if not foreign(node):
-                self._node(graph, node, version)
+                self._node(graph, node, version, written)
         elif node.domain == ML and self._ml is not None:
             self._node(graph, node, ml_version)
         elif node.domain == ML:
@@ -132,7 +132,8 @@ class Walk:
     def _goal(self, node: ir.Node) -> int:
         return self._ml if node.domain == ML and self._ml is not None else self._to
 
-    def _node(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
+    def _node(self, graph: ir.Graph, node: ir.Node, version: int, written: bool = False) -> None:
+        """Convert a node; the dtypes of one that was `written` here are checked even where its operator stays as it is."""
         outer, lossy = self._outer, self._lossy
         self._outer, self._lossy = outer or (node.op_type, version), False
         try:
@@ -145,6 +146,8 @@ class Walk:
                 why = self._attempt(graph, node, version)
             if why is not None:
                 self._problem(node, version, why)
+            elif written and node.graph is graph:
+                self._check_written(graph, node)
         except ConversionError as inner:
             self._forget()
             self._problems += inner.problems
@@ -163,6 +166,8 @@ class Walk:
             done = self._otherwise(graph, node, version)
         except Unsupported as second:
             done, why = False, second
+        except TypeError as error:  # the builder's, of a node that no dtype suits
+            done, why = False, Unsupported(str(error).splitlines()[0])
         if done:
             return None
         self._forget()
@@ -287,6 +292,15 @@ class Walk:
         if new != start:
             self._check_dtypes(graph, node, new)
 
+    def _check_written(self, graph: ir.Graph, node: ir.Node) -> None:
+        """Cast around a node that was written for the goal where that takes no such dtypes."""
+        since = versions.since(versions.name_of(node), self._to)
+        try:
+            if since is not None and self._to <= OPSET:
+                self._check_dtypes(graph, node, since)
+        except Unsupported as why:
+            self._problem(node, self._to, why)
+
     def _check_dtypes(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
         reason = versions.wrong_dtype(node, version)
         if not reason:
@@ -319,6 +333,8 @@ class Walk:
 
     def _constant(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
         """Put constants in the place of a node whose results are known already."""
+        if node.op_type == "Identity":  # what it would be written as again
+            return False
         results = [known(v) for v in node.outputs]
         if not results or any(r is None for r in results):
             return False
@@ -362,8 +378,8 @@ class Walk:
         for new in written:
             type_body(new, version)
             for inner in bodies_of(new):
-                self.graph(inner, version)
-            self._visit(graph, new, version, ml or self._ml_version)
+                self.graph(inner, version, written=True)
+            self._visit(graph, new, version, ml or self._ml_version, written=True)
 
 
 def _values(graph: ir.Graph) -> Iterable[ir.Value]:

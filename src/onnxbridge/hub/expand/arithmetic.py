@@ -112,10 +112,14 @@ def _common_bits(op, a, b, bits, signed):
         v = op.Unsqueeze(v, [-1])
         return op.Mod(op.Div(op.Sub(v, op.Mod(v, powers)), powers), np.int64(2))
 
-    weights = powers.copy()
-    if signed and bits < 64:
-        weights[-1] = -weights[-1]
-    low = op.ReduceSum(op.Mul(op.Mul(apart(a), apart(b)), weights), [-1], keepdims=0)
+    # ONNX Runtime sums integers in double precision, which is exact for 32 bits at a time
+    found = op.Mul(apart(a), apart(b))
+    low = op.ReduceSum(op.Mul(found, np.where(powers < 1 << 32, powers, 0)), [-1], keepdims=0)
+    if bits > 32:
+        high = op.ReduceSum(op.Mul(found, powers >> 32), [-1], keepdims=0)
+        low = op.Add(low, op.Mul(high, np.int64(1 << 32)))
+    elif signed:
+        low = op.Sub(low, op.Mul(op.Div(low, np.int64(1 << bits - 1)), np.int64(1 << bits)))
     if bits < 64:
         return low
     zero = np.int64(0)

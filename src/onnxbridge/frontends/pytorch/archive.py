@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import json
 import math
-import struct
-import zipfile
 from pathlib import Path
 from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import LimitError, OnnxbridgeError, UnsafeFileError
 from onnxbridge.frontends.pytorch import program_text
-from onnxbridge.hub.paths import mapped, open_file, quoted
+from onnxbridge.hub.archives import open_archive
+from onnxbridge.hub.paths import quoted
 
-MOST_MEMBERS = 200_000
 MOST_TEXT = 512 << 20
 _FOLDERS = ("models/", "data/weights/", "data/constants/", "data/sample_inputs/", "extra/", ".data/")
 _FILES = ("archive_format", "archive_version", "byteorder", "version")
+_WAY_OUT = "export the model again with torch.export.save"
 _PICKLED = "holds pickled objects, which run code when they are read"
 
 
@@ -31,44 +30,22 @@ class _Archive:
 
     def __init__(self, path: Path) -> None:
         self.shown = str(path)
-        descriptor = open_file(path)
-        with open(descriptor, "rb", closefd=False) as file:
-            try:
-                found = zipfile.ZipFile(file).infolist()
-            except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-                raise self.wrong(f"is no readable archive ({error})") from error
-        self.data = mapped(descriptor)
-        if len(found) > MOST_MEMBERS:
-            raise LimitError(f"{self.shown}: has {len(found)} members, of at most {MOST_MEMBERS}.")
+        archive = open_archive(path, _WAY_OUT)
+        self.data = archive.data
         self.members: dict[str, tuple[int, int]] = {}
-        for info in found:
-            name = info.filename.partition("/")[2]
-            if info.is_dir():
-                continue
-            if name in self.members or info.filename.split("/")[0] != found[0].filename.split("/")[0]:
+        roots = {name.split("/")[0] for name in archive.members}
+        for full, member in archive.members.items():
+            name = full.partition("/")[2]
+            if name in self.members or len(roots) > 1:
                 raise self.wrong(f"has two members {quoted(name)}, or more than one root")
             if not name.startswith(_FOLDERS) and name not in _FILES or ".." in name.split("/") or "\\" in name:
-                raise self.wrong(f"has the member {quoted(info.filename)}, which no exported program needs")
-            if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 or info.compress_size != info.file_size:
+                raise self.wrong(f"has the member {quoted(full)}, which no exported program needs")
+            if member.deflated:
                 raise self.wrong(f"has the compressed member {quoted(name)}; PyTorch writes none")
-            self.members[name] = self._place(info), info.file_size
-
-    def _place(self, info: Any) -> int:
-        """Where a member's bytes begin: behind its own header, which must agree with the directory."""
-        head = self.data[info.header_offset : info.header_offset + 30]
-        if len(head) < 30 or head[:4] != b"PK\x03\x04":
-            raise self.wrong(f"has a broken member {quoted(info.filename)}")
-        length, extra = struct.unpack("<HH", head[26:30])
-        start: int = info.header_offset + 30
-        if self.data[start : start + length] != info.filename.encode():
-            raise self.wrong(f"calls the member {quoted(info.filename)} by two names")
-        start += length + extra
-        if start + info.file_size > len(self.data):
-            raise self.wrong(f"breaks off in {quoted(info.filename)}")
-        return start
+            self.members[name] = member.start, member.size
 
     def wrong(self, what: str) -> UnsafeFileError:
-        return UnsafeFileError(f"{self.shown}: {what}; export the model again with torch.export.save.")
+        return UnsafeFileError(f"{self.shown}: {what}; {_WAY_OUT}.")
 
     def text(self, name: str) -> Any:
         """A member of JSON."""
@@ -78,7 +55,7 @@ class _Archive:
         if size > MOST_TEXT:
             raise LimitError(f"{self.shown}: {name} has {size} bytes, of at most {MOST_TEXT}.")
         try:
-            return json.loads(self.data[start : start + size])
+            return json.loads(bytes(self.data[start : start + size]))
         except (ValueError, RecursionError) as error:
             raise self.wrong(f"has a {quoted(name)} that is no JSON ({type(error).__name__})") from error
 

@@ -291,10 +291,10 @@ def load(path: Any) -> Any:
     from onnxbridge.frontends.pytorch import script_file
 
     torch = frameworks.torch()
-    script_file.check(path)
-    try:
-        found = torch.jit.load(path, map_location="cpu")
-    except (RuntimeError, ValueError) as error:
-        text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UsageError(f"{path}: PyTorch {torch.__version__} cannot read this TorchScript archive: {text}") from error
+    with script_file.checked(path) as copied:
+        try:
+            found = torch.jit.load(copied, map_location="cpu")
+        except Exception as error:  # PyTorch's parser raises any kind
+            text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise UsageError(f"{path}: PyTorch {torch.__version__} cannot read this TorchScript archive: {text}") from error
     return traceable(found.eval())

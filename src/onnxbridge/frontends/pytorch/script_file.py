@@ -1,41 +1,88 @@
-"""TorchScript archives, looked at before PyTorch reads them: their code must not reach out of the model."""
+"""TorchScript archives, checked before PyTorch reads them.
+
+PyTorch gets a new archive with only what was checked: it finds the members of an archive in its own way, and the file
+itself could have been exchanged meanwhile.
+"""
 
 from __future__ import annotations
 
 import os
-import re
+import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from onnxbridge.errors import LimitError, UnsafeFileError
+from onnxbridge import frameworks
+from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
+from onnxbridge.frontends.pytorch import script_code, script_pickle
+from onnxbridge.frontends.pytorch.script_tokens import Refused
+from onnxbridge.hub.archives import Archive, content, open_archive
 
 _MOST_CODE = 64 << 20
-# what TorchScript can call that touches files, other processes or raw memory, and code that runs while a file is read
-_REACHING = re.compile(
-    rb"\b(?:from_file|torch\.save|torch\.load|ops\.aten\.(?:save|load|from_file|set_)|ops\.prim\.(?:fork|rpc\w*)|torch\.classes\.\w+|"
-    rb"ops\.(?!aten\b|prim\b|torchvision\b|quantized\b)\w+\.\w+|def __setstate__)"
-)
+_MOST_PICKLE = 64 << 20
+_PIECE = 16 << 20
+_WAY_OUT = "export the module again with torch.export.save"
 
 
-def check(path: Any) -> None:
-    """Look through the archive's code.
+@contextmanager
+def checked(path: Any) -> Iterator[Path]:
+    """A temporary file with what is safe of the archive: its code, pickles and tensors.
 
     Raises:
-        UnsafeFileError: where it calls anything that reaches out of the model.
+        UnsafeFileError: where the archive reaches out of the model, or is damaged.
         LimitError: where there is more code than a model has.
+        UsageError: where this PyTorch does not have its operators.
     """
-    shown = os.fspath(path)
+    archive = open_archive(path, _WAY_OUT)
+    texts = _texts(archive)
+    with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:
+        target = Path(folder) / "checked.pt"
+        _write(archive, texts, target)
+        yield target
+
+
+def _texts(archive: Archive) -> dict[str, bytes]:
+    """Code, pickles and versions, checked."""
+    inner = {name.partition("/")[2]: name for name in archive.members}
+    if len({name.partition("/")[0] for name in archive.members}) > 1 or len(inner) < len(archive.members):
+        raise UnsafeFileError(f"{archive.shown}: has more than one root; {_WAY_OUT}.")
+    code = [name for name in inner if name.startswith("code/") and name.endswith(".py")]
+    if sum(archive.members[inner[name]].size for name in code) > _MOST_CODE:
+        raise LimitError(f"{archive.shown}: has more than {_MOST_CODE >> 20} MiB of code.")
+    found = {inner[name]: content(archive, inner[name], _MOST_CODE) for name in code}
+    pickles = {name: content(archive, inner[name], _MOST_PICKLE) for name in ("data.pkl", "constants.pkl") if name in inner}
+    small = {inner[name]: content(archive, inner[name], 1000) for name in ("version", "byteorder") if name in inner}
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = [i for i in archive.infolist() if i.filename.endswith(".py")]
-            if sum(i.file_size for i in members) > _MOST_CODE:
-                raise LimitError(f"{shown}: has more than {_MOST_CODE >> 20} MiB of code.")
-            for member in members:
-                found = _REACHING.search(archive.read(member))
-                if found is not None:
-                    raise UnsafeFileError(
-                        f"{shown}: its code has {found.group().decode(errors='replace')!r}, which no model needs; "
-                        "export the module again with torch.export.save."
-                    )
-    except (zipfile.BadZipFile, OSError) as error:
-        raise UnsafeFileError(f"{shown}: is no readable archive ({error}).") from error
+        script_code.check({name.partition("/code/")[2][:-3].replace("/", "."): data for name, data in found.items()})
+        for name, data in pickles.items():
+            folder = name.removesuffix(".pkl") + "/"
+            sizes = {n[len(folder) :]: archive.members[inner[n]].size for n in inner if n.startswith(folder)}
+            script_pickle.check(data, sizes, script_code.check_type)
+    except Refused as refused:
+        raise UnsafeFileError(f"{archive.shown}: {refused}; {_WAY_OUT}.") from refused
+    except script_code.Unknown as unknown:
+        torch = frameworks.torch()
+        raise UsageError(
+            f"{archive.shown}: calls {unknown}, which PyTorch {torch.__version__} does not have; "
+            "install the version that saved it."
+        ) from unknown
+    return found | {inner[name]: data for name, data in pickles.items()} | small
+
+
+def _write(archive: Archive, texts: dict[str, bytes], target: Path) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
+        for name, member in archive.members.items():
+            inner = name.partition("/")[2]
+            if name in texts:
+                new.writestr(f"checked/{inner}", texts[name])
+            elif inner.startswith(("data/", "constants/")):
+                if member.deflated:
+                    raise UnsafeFileError(f"{archive.shown}: has compressed tensors, which PyTorch does not write; {_WAY_OUT}.")
+                info = zipfile.ZipInfo(f"checked/{inner}")
+                info.file_size = member.size
+                with new.open(info, "w") as file:
+                    for at in range(member.start, member.start + member.size, _PIECE):
+                        file.write(archive.data[at : min(at + _PIECE, member.start + member.size)])
+    os.chmod(target, 0o600)

@@ -17,6 +17,7 @@ from onnxbridge.frontends.tensorflow import hdf5, safety, specs
 from onnxbridge.frontends.tensorflow.capture import Traced
 from onnxbridge.frontends.tensorflow.inline import plain_name
 from onnxbridge.frontends.tensorflow.specs import Spec
+from onnxbridge.hub.archives import open_archive
 from onnxbridge.hub.recognise import recognise
 
 # how Keras words what it refuses for security
@@ -73,6 +74,8 @@ def load(path: str | os.PathLike[str]) -> Any:
             raise UnsafeFileError(f"{os.fspath(path)}: {reason}; save the model again.") from e
     import keras
 
+    if kind == "keras":
+        open_archive(path, "save the model again with model.save")
     try:
         hdf5.check(path, kind)
         return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)

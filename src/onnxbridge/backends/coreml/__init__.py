@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -155,17 +156,22 @@ class CoreMLBackend:
 
     def made(self, path: Path) -> bool:
         """Whether the model's metadata have what this backend writes into them."""
-        ct = coremltools()
         from onnxbridge.backends.coreml.artifact import INTERFACE
+        from onnxbridge.runtime.mil import package
 
-        return INTERFACE in ct.models.utils.load_spec(str(path)).description.metadata.userDefined
+        return INTERFACE in package.load(path)[0].description.metadata.userDefined
 
     def open(self, path: Path) -> CoreMLModel:
         """A package that this backend once wrote."""
         ct = coremltools()
         from onnxbridge.backends.coreml.artifact import CoreMLModel
+        from onnxbridge.runtime.mil import package
 
-        return CoreMLModel.of(ct.models.MLModel(str(path), skip_model_load=True))
+        spec, weights = package.load(path)
+        with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:  # coremltools copies whole folders, links and all
+            package.copy_weights(weights, Path(folder))
+            model = ct.models.MLModel(spec, weights_dir=folder if weights.folder else None, skip_model_load=True)
+        return CoreMLModel.of(model)
 
     def against(self, artifact: CoreMLModel, hub: ir.Model) -> CoreMLModel:
         """The artifact of a file with the weights of the source, converted again: those that it has compressed or rounded to

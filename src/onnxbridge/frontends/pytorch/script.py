@@ -166,6 +166,9 @@ def _holder(script: Any, path: str) -> tuple[Any, str]:
 
 def _entry(module: Any) -> Callable[..., Any]:
     """The forward of the outermost module, with the parameters that its schema names."""
+    if not module.script._c._has_method("forward"):
+        own = ", ".join(module.script._c._method_names())
+        raise UsageError(f"the script has no method 'forward' (it has {own}); save a module whose forward calls what you need")
     schema = module.script._c._get_method("forward").schema
     empty = inspect.Parameter.empty
     parameters = [

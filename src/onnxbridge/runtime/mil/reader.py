@@ -11,13 +11,13 @@ import numpy as np
 
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frameworks import coremltools
+from onnxbridge.runtime.mil import package
 from onnxbridge.runtime.mil.program import Array, Block, Feature, Function, Operation, Slot, Type
 from onnxbridge.runtime.mil.values import Values, tensor_type
 
 NETWORKS = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
 PIPELINES = ("pipeline", "pipelineClassifier", "pipelineRegressor")
 SCALARS = {"doubleType": np.dtype(np.float64), "int64Type": np.dtype(np.int64)}
-WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
 
 
 def read(source: Any, function: str = "") -> tuple[Function, list[Feature], list[Feature]]:
@@ -38,15 +38,12 @@ def _read(source: Any, function: str) -> tuple[Function, list[Feature], list[Fea
         path = os.fspath(source)
         if not os.path.exists(path):
             raise UsageError(f"there is no {path}")
-        try:
-            spec = ct.models.utils.load_spec(path)
-        except Exception as error:  # protobuf's and the package reader's own errors have no common base
-            raise UnsafeFileError(f"{path} is not a Core ML model: {error}") from error
-        return _from_spec(spec, os.path.join(path, WEIGHTS), function)
+        spec, weights = package.load(path)
+        return _from_spec(spec, weights, function)
     if isinstance(source, ct.models.MLModel):
-        return _from_spec(source.get_spec(), source.weights_dir or "", function)
+        return _from_spec(source.get_spec(), package.Weights(source.weights_dir or ""), function)
     if isinstance(source, ct.proto.Model_pb2.Model):
-        return _from_spec(source, "", function)
+        return _from_spec(source, package.Weights(""), function)
     if isinstance(source, ct.converters.mil.Program):
         return _from_memory(source, function)
     raise UsageError(f"the interpreter runs an .mlpackage, an MLModel or a MIL program, not {type(source).__name__}")
@@ -56,7 +53,7 @@ def metadata(source: Any) -> dict[str, str]:
     """What a model says of itself: author, license, version and description, and what its makers added."""
     ct = coremltools()
     if isinstance(source, str | os.PathLike):
-        source = ct.models.utils.load_spec(os.fspath(source))
+        source, _ = package.load(source)
     spec = source.get_spec() if isinstance(source, ct.models.MLModel) else source
     if not isinstance(spec, ct.proto.Model_pb2.Model):
         return {}
@@ -92,7 +89,7 @@ class _Scope:
         return slot
 
 
-def _from_spec(spec: Any, weights: str, function: str) -> tuple[Function, list[Feature], list[Feature]]:
+def _from_spec(spec: Any, weights: package.Weights, function: str) -> tuple[Function, list[Feature], list[Feature]]:
     kind = spec.WhichOneof("Type")
     if kind in NETWORKS:
         return _network(spec)
@@ -142,7 +139,7 @@ def _estimator(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
     return estimators.function(spec, inputs, outputs), inputs, outputs
 
 
-def _pipeline(spec: Any, stored: Any, weights: str) -> tuple[Function, list[Feature], list[Feature]]:
+def _pipeline(spec: Any, stored: Any, weights: package.Weights) -> tuple[Function, list[Feature], list[Feature]]:
     from onnxbridge.runtime.mil.pipeline import joined
 
     models = getattr(stored, "pipeline", stored).models

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,30 +9,32 @@ import numpy as np
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.hub.limits import claim
+from onnxbridge.runtime.mil.package import Weights
 from onnxbridge.runtime.mil.program import Array, Type
 
-# MIL's names of types, the NumPy type that holds an element, and the reader's method for a blob
-DTYPES: dict[str, tuple[Any, str]] = {
-    "BOOL": (np.bool_, ""),
-    "STRING": (np.str_, ""),
-    "FLOAT16": (np.float16, "fp16"),
-    "FLOAT32": (np.float32, "float"),
-    "FLOAT64": (np.float64, ""),
-    "INT4": (np.int8, "int4"),
-    "INT8": (np.int8, "int8"),
-    "INT16": (np.int16, "int16"),
-    "INT32": (np.int32, "int32"),
-    "INT64": (np.int64, ""),
-    "UINT1": (np.uint8, "uint1"),
-    "UINT2": (np.uint8, "uint2"),
-    "UINT3": (np.uint8, "uint3"),
-    "UINT4": (np.uint8, "uint4"),
-    "UINT6": (np.uint8, "uint6"),
-    "UINT8": (np.uint8, "uint8"),
-    "UINT16": (np.uint16, "uint16"),
-    "UINT32": (np.uint32, "uint32"),
-    "UINT64": (np.uint64, ""),
+# MIL's names of types, and the NumPy type that holds an element
+DTYPES: dict[str, Any] = {
+    "BOOL": np.bool_,
+    "STRING": np.str_,
+    "FLOAT16": np.float16,
+    "FLOAT32": np.float32,
+    "FLOAT64": np.float64,
+    "INT4": np.int8,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "UINT1": np.uint8,
+    "UINT2": np.uint8,
+    "UINT3": np.uint8,
+    "UINT4": np.uint8,
+    "UINT6": np.uint8,
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "UINT64": np.uint64,
 }
+_PIECE = 1 << 20  # numbers unpacked at once: each takes a byte for every bit
 PACKED = {"INT4": 4, "UINT1": 1, "UINT2": 2, "UINT3": 3, "UINT4": 4, "UINT6": 6}
 
 
@@ -48,7 +48,7 @@ def type_name(tensor: Any) -> str:
 
 def tensor_type(tensor: Any) -> Type:
     """A tensor type of the file."""
-    dtype = np.dtype(DTYPES[type_name(tensor)][0])
+    dtype = np.dtype(DTYPES[type_name(tensor)])
     if any(d.WhichOneof("dimension") == "unknown" and d.unknown.variadic for d in tensor.dimensions):
         return Type(dtype, None)
     return Type(dtype, tuple(d.constant.size if d.WhichOneof("dimension") == "constant" else None for d in tensor.dimensions))
@@ -56,27 +56,29 @@ def tensor_type(tensor: Any) -> Type:
 
 def unpack(packed: Array, bits: int, count: int) -> Array:
     """Split bytes into `count` unsigned numbers of so many bits, from the lowest bit of the first byte upwards."""
-    stream = np.unpackbits(packed.view(np.uint8), bitorder="little")
-    if stream.size < bits * count:
+    found: Array = np.empty(count, np.uint8)
+    data = packed.view(np.uint8)
+    if 8 * data.size < bits * count:
         raise UnsafeFileError(f"{packed.size} bytes cannot hold {count} numbers of {bits} bits")
-    places = stream[: bits * count].reshape(count, bits)
-    found: Array = (places << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
+    for start in range(0, count, _PIECE):
+        part = found[start : start + _PIECE]
+        stream = np.unpackbits(data[bits * start // 8 :], count=bits * part.size, bitorder="little")
+        (stream.reshape(part.size, bits) << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8, out=part)
     return found
 
 
 class Values:
-    """Reads the constants of one program; a weight file is opened when it is first needed, and once."""
+    """Reads the constants of one program."""
 
-    def __init__(self, weights: str) -> None:
+    def __init__(self, weights: Weights) -> None:
         self._weights = weights
-        self._files: dict[str, Any] = {}
 
     def read(self, value: Any) -> Any:
         """The constant in a Value message: an array, a str, a list or a dict."""
         try:
             return self._read(value)
         except (ValueError, IndexError, RuntimeError, TypeError, AttributeError, KeyError) as error:
-            # the weight reader raises RuntimeError, and what a message leaves out is None
+            # what a message leaves out is None
             raise UnsafeFileError(f"a constant of the program cannot be read: {error}") from error
 
     def _read(self, value: Any) -> Any:
@@ -107,35 +109,20 @@ class Values:
 
     def _blob(self, blob: Any, declared: Any) -> Array:
         name, kind = type_name(declared), tensor_type(declared)
-        reader = DTYPES[name][1]
-        if not reader:
-            raise UnsafeFileError(f"a weight file does not hold {name}")
-        data = np.asarray(_method(self._file(blob.fileName), reader)(blob.offset))
-        data = data.view(np.float16) if name == "FLOAT16" else data.astype(kind.dtype, copy=False)
-        return data.reshape(_fixed(kind))
+        known, data, count = self._weights.blob(blob.fileName, blob.offset)
+        if known != name:
+            raise UnsafeFileError(f"a weight file holds {known} where the program has {name}")
+        if name in PACKED:
+            found = self._signed(unpack(np.frombuffer(data, np.uint8), PACKED[name], count), name)
+        else:
+            found = np.frombuffer(data, kind.dtype, count)
+        return found.reshape(_fixed(kind))
 
     def _signed(self, values: Array, name: str) -> Array:
         if name != "INT4":
             return values
         wrapped: Array = np.where(values > 7, values.astype(np.int8) - 16, values).astype(np.int8)
         return wrapped
-
-    def _file(self, name: str) -> Any:
-        # Only the last part of the name counts, so that a file cannot name one outside its own folder.
-        base = name.replace("\\", "/").rsplit("/", 1)[-1]
-        if base not in self._files:
-            path = os.path.join(self._weights, base)
-            if not os.path.isfile(path):
-                raise UnsafeFileError(f"the weight file {base} is missing")
-            from coremltools.libmilstoragepython import _BlobStorageReader
-
-            self._files[base] = _BlobStorageReader(path)
-        return self._files[base]
-
-
-def _method(reader: Any, kind: str) -> Callable[[int], Any]:
-    method: Callable[[int], Any] = getattr(reader, f"read_{kind}_data")
-    return method
 
 
 def _key(value: Any) -> Any:

@@ -2,7 +2,8 @@
 
     y = sym.Activation(sym.Convolution(x, weight, kernel=(3, 3), num_filter=8, no_bias=True), act_type="relu")
 
-Numbers among the inputs become parameters of the dtype that the first value next to them has.
+Numbers among the inputs become parameters of the dtype that the first value next to them has. Equal numbers share one;
+arrays never do, since weights that are equal now may be trained to differ.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Writer:
         self.params: dict[str, Array] = {}
         self._names: set[str] = set()
         self._stem = ""
-        self._constants: dict[tuple[Any, ...], Value] = {}
+        self._numbers: dict[tuple[str, bytes], Value] = {}
+        self._arguments: dict[int, Value] = {}
+        """For each auxiliary state that is used as an argument, too, its copy."""
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("__"):
@@ -62,9 +65,12 @@ class Writer:
         """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
         given = [i for i in inputs if i is not None]
         like = next((i for i in given if isinstance(i, Value)), None)
-        values = [i if isinstance(i, Value) else self.constant(np.asarray(i, like.dtype if like else None)) for i in given]
-        for position in STATES.get(op, ()):
-            values[position] = self._state(values[position])
+        values = [i if isinstance(i, Value) else self._constant(i, like.dtype if like else None) for i in given]
+        states = STATES.get(op, ())
+        values = [v if i in states else self._argument(v) for i, v in enumerate(values)]
+        for position in states:
+            shared = sum(v.node == values[position].node for v in values) > 1
+            values[position] = self._state(values[position], shared)
         if op in COUNTED:
             attrs["num_args"] = len(values)
         texts = {name: _text(value) for name, value in attrs.items() if value is not None}
@@ -80,32 +86,54 @@ class Writer:
         return Value(len(self.nodes) - 1, 0, dtype, shape)
 
     def constant(self, array: Array, name: str = "", prefix: str = "arg") -> Value:
-        """A parameter; it is held by reference. Small ones with the same content are one."""
-        flag(array.dtype)
-        stored = array if array.ndim or self.np_shape else array.reshape(1)  # without np-shape, no dimensions mean no array
-        key: tuple[Any, ...] | None = None
-        if array.size <= 16 and prefix == "arg":
-            key = (array.dtype.str, array.shape, array.tobytes())
-            if key in self._constants:
-                return self._constants[key]
-        label = self.unique(name or f"{self._stem}/constant".lstrip("/"))
-        self.nodes.append({"op": "null", "name": label, "inputs": []})
-        self.params[f"{prefix}:{label}"] = stored
-        made = Value(len(self.nodes) - 1, 0, array.dtype, array.shape, array)
-        if key is not None:
-            self._constants[key] = made
-        return made
+        """A parameter; it is held by reference.
 
-    def _state(self, value: Value) -> Value:
-        """A parameter once more, as an auxiliary state."""
+        One without dimensions is stored with one and loses it in the graph: MXNet's files have either arrays without dimensions
+        or the arrays that it loads by default.
+        """
+        label = self.unique(name or f"{self._stem}/constant".lstrip("/"))
+        stored = array if array.ndim else array.reshape(1)
+        kind = {"__shape__": _text(stored.shape), "__dtype__": str(flag(array.dtype))}
+        self.nodes.append({"op": "null", "name": label, "attrs": kind, "inputs": []})
+        self.params[f"{prefix}:{label}"] = stored
+        made = Value(len(self.nodes) - 1, 0, array.dtype, stored.shape if self.np_shape else array.shape, array)
+        if array.ndim or not self.np_shape:  # without np-shape, no dimensions mean no array
+            return made
+        scalar = self.call("_np_reshape", made, newshape=())
+        return Value(scalar.node, 0, array.dtype, (), array)
+
+    def _constant(self, given: Any, dtype: np.dtype[Any] | None) -> Value:
+        """What a rule gives as an input: a number, or an array."""
+        array = np.asarray(given, dtype)
+        if isinstance(given, np.ndarray):
+            return self.constant(array)
+        key = array.dtype.str, array.tobytes()
+        if array.ndim or key not in self._numbers:
+            made = self.constant(array)
+            if array.ndim:
+                return made
+            self._numbers[key] = made
+        return self._numbers[key]
+
+    def _state(self, value: Value, shared: bool) -> Value:
+        """A parameter as an auxiliary state: itself, or a copy where it is an argument as well."""
         assert value.array is not None
-        name = self.nodes[value.node]["name"]
-        if self.params.pop(f"arg:{name}", None) is not None and not self._used(value.node):
-            self.params[f"aux:{name}"] = value.array
-            self._constants = {k: v for k, v in self._constants.items() if v is not value}
+        node = self.nodes[value.node]
+        name = node["name"]
+        if f"aux:{name}" in self.params:
             return value
-        self.params[f"arg:{name}"] = value.array
-        return self.constant(value.array, name, "aux")
+        if shared or self._used(value.node):
+            return self.constant(value.array, name, "aux")
+        self.params[f"aux:{name}"] = self.params.pop(f"arg:{name}")
+        return value
+
+    def _argument(self, value: Value) -> Value:
+        """A value as an argument: itself, or a copy where it is an auxiliary state."""
+        if value.array is None or f"aux:{self.nodes[value.node]['name']}" not in self.params:
+            return value
+        if value.node not in self._arguments:
+            self._arguments[value.node] = self.constant(value.array, self.nodes[value.node]["name"])
+        return self._arguments[value.node]
 
     def _used(self, node: int) -> bool:
         return any(i[0] == node for n in self.nodes for i in n["inputs"])

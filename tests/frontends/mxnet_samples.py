@@ -72,6 +72,7 @@ def samples():
     s("SVMOutput", x34, i(4, 3))
 
     # arithmetic
+    s("sign _contrib_sign_ste", x34)
     for op in (*arithmetic.EXACT, "square", "logical_not", "MakeLoss", "_contrib_gradientmultiplier"):
         s(op, x34)
     for op in (*arithmetic.FLOATING, "rsqrt", "cbrt", "rcbrt", "log2", "log10", "log1p", "expm1", "degrees", "radians"):
@@ -388,7 +389,7 @@ def samples():
     s("SequenceMask", seq, a(2, 4), use_sequence_length=True, value=-3)
 
     # the NumPy family
-    for op in numpy_family.UNARY:
+    for op in (*numpy_family.UNARY, "sign"):
         s(f"_npi_{op}", p(3, 4) + (op == "arccosh"))
     s("_npi_square _npi_degrees _npi_radians _npi_logical_not", x34)
     for op in (*numpy_family.BINARY, *numpy_family.COMPARED, "not_equal", "true_divide"):

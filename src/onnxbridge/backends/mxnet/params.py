@@ -13,7 +13,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.paths import Buffer, replacing, write_pieces
 from onnxbridge.runtime.mxnet import FLAGS
 
-LIST_MAGIC, V2 = 0x112, 0xF993FAC9
+LIST_MAGIC, V2, V3 = 0x112, 0xF993FAC9, 0xF993FACA
 CPU = struct.pack("<ii", 1, 0)
 _NUMBERS = {dtype: number for number, dtype in FLAGS.items()}
 
@@ -33,8 +33,8 @@ def flag(dtype: np.dtype[Any]) -> int:
 def write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Write arrays by their names ("arg:weight", "aux:mean").
 
-    All are written in the version that MXNet loads by default, which has no arrays without dimensions: a file of two versions
-    is loaded by no MXNet.
+    A file of two versions is loaded by no MXNet. So all are written in the version that it loads by default, or, where one has no
+    dimensions, in that of np-shape semantics.
     """
     with replacing(path) as temporary:
         write_pieces(temporary, pieces(arrays))
@@ -43,10 +43,9 @@ def write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
 def pieces(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[Buffer]:
     """The bytes of the file, array by array."""
     yield struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))
+    version = V2 if all(array.ndim for array in arrays.values()) else V3
     for array in arrays.values():
-        if array.ndim == 0:
-            raise ValueError("MXNet's files have no arrays without dimensions")
-        yield struct.pack("<Iii", V2, 0, array.ndim) + struct.pack(f"<{array.ndim}q", *array.shape)
+        yield struct.pack("<Iii", version, 0, array.ndim) + struct.pack(f"<{array.ndim}q", *array.shape)
         yield CPU + struct.pack("<i", flag(array.dtype))
         little = array if array.dtype.byteorder != ">" else array.astype(array.dtype.newbyteorder("<"))
         yield memoryview(np.ascontiguousarray(little).reshape(-1).view(np.uint8).data)

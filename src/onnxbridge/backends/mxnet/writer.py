@@ -85,15 +85,15 @@ class Writer:
         self.nodes.append({"op": "null", "name": self.unique(name), "attrs": {"__dtype__": str(flag(dtype))}, "inputs": []})
         return Value(len(self.nodes) - 1, 0, dtype, shape)
 
-    def constant(self, array: Array, name: str = "", prefix: str = "arg") -> Value:
-        """A parameter; it is held by reference.
+    def constant(self, array: Array, name: str = "", prefix: str = "arg", rate: str = "1.0") -> Value:
+        """A parameter; it is held by reference. `rate` is the factor of its learning rate, by which MXNet trains it.
 
         One without dimensions is stored with one and loses it in the graph: MXNet's files have either arrays without dimensions
         or the arrays that it loads by default.
         """
         label = self.unique(name or f"{self._stem}/constant".lstrip("/"))
         stored = array if array.ndim else array.reshape(1)
-        kind = {"__shape__": _text(stored.shape), "__dtype__": str(flag(array.dtype))}
+        kind = {"__shape__": _text(stored.shape), "__dtype__": str(flag(array.dtype)), "__lr_mult__": rate, "__wd_mult__": rate}
         self.nodes.append({"op": "null", "name": label, "attrs": kind, "inputs": []})
         self.params[f"{prefix}:{label}"] = stored
         made = Value(len(self.nodes) - 1, 0, array.dtype, stored.shape if self.np_shape else array.shape, array)
@@ -109,7 +109,7 @@ class Writer:
             return self.constant(array)
         key = array.dtype.str, array.tobytes()
         if array.ndim or key not in self._numbers:
-            made = self.constant(array)
+            made = self.constant(array, rate="0.0")
             if array.ndim:
                 return made
             self._numbers[key] = made

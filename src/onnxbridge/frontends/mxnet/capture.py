@@ -31,6 +31,17 @@ LABELS = {
     "SoftmaxOutput": 1, "Softmax": 1, "LinearRegressionOutput": 1, "LogisticRegressionOutput": 1, "MAERegressionOutput": 1,
     "SVMOutput": 1,
 }  # fmt: skip
+# Where an operator has weights among its inputs.
+WEIGHTS = {
+    "Convolution": (1, 2), "Convolution_v1": (1, 2), "Deconvolution": (1, 2), "FullyConnected": (1, 2), "BatchNorm": (1, 2, 3, 4),
+    "BatchNorm_v1": (1, 2, 3, 4), "CuDNNBatchNorm": (1, 2, 3, 4), "_contrib_SyncBatchNorm": (1, 2, 3, 4), "Embedding": (1,),
+    "_contrib_SparseEmbedding": (1,), "LayerNorm": (1, 2), "InstanceNorm": (1, 2), "GroupNorm": (1, 2), "RNN": (1,),
+    "_contrib_DeformableConvolution": (2, 3), "_npx_convolution": (1, 2), "_npx_deconvolution": (1, 2),
+    "_npx_fully_connected": (1, 2), "_npx_batch_norm": (1, 2, 3, 4), "_npx_embedding": (1,), "_npx_layer_norm": (1, 2),
+    "_npx_rnn": (1,),
+}  # fmt: skip
+# What Gluon and this project write beside the variable of a parameter, and of nothing else.
+_TRAINED = frozenset({"__lr_mult__", "__wd_mult__", "__init__", "lr_mult", "wd_mult"})
 SUBGRAPHS = {"_foreach": ("fn",), "_while_loop": ("cond", "func"), "_cond": ("cond", "then_branch", "else_branch")}
 
 
@@ -52,13 +63,32 @@ def labels(graph: Graph, params: Mapping[str, Array]) -> list[int]:
     return [i for i, seen in uses.items() if seen and all(seen)]
 
 
+def missing_weights(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec]) -> list[str]:
+    """The weights that have no values; one that the user describes is an input of the model."""
+    free = {i for i in free_variables(graph, params) if graph.nodes[i].name not in specs}
+    found = {i for i in free if _TRAINED & set(graph.nodes[i].attrs)}
+    for node in graph.nodes:
+        for position in WEIGHTS.get(node.op, ()):
+            if position < len(node.inputs) and node.inputs[position][0] in free:
+                found.add(node.inputs[position][0])
+    return [graph.nodes[i].name for i in sorted(found - set(labels(graph, params)))]
+
+
 def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec]) -> ir.Model:
     """The symbol as a hub model with the given inputs.
 
     Raises:
         ConversionError: with every operator that is in the way.
-        UsageError: if an input's shape is not known.
+        UsageError: if an input's shape is not known, or a parameter has no value.
     """
+    missing = missing_weights(graph, params, specs)
+    if missing:
+        shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+        where = "the .params file does not have them" if params else "there is no .params file"
+        raise UsageError(
+            f"the parameters {shown} have no values: {where}; give the pair (symbol, params) as block.export or "
+            "mx.model.save_checkpoint writes it, or describe them in inputs= where they are to be inputs"
+        )
     target = HubTarget("MXNet to ONNX", lambda key: (_name(graph, key), None, None))
     op = target.writer
     unused = set(labels(graph, params))
@@ -181,7 +211,7 @@ def specs_of(graph: Graph, params: Mapping[str, Array], inputs: Any, dynamic: An
     elif isinstance(inputs, Mapping):
         given = dict(inputs)
     else:
-        items = list(inputs) if isinstance(inputs, Sequence) and not _is_spec(inputs) else [inputs]
+        items = listed(inputs)
         if len(items) > len(free):
             raise UsageError(f"there are {len(items)} inputs for the symbol's {len(free)} ({', '.join(free)})")
         given = dict(zip(free, items, strict=False))
@@ -189,7 +219,7 @@ def specs_of(graph: Graph, params: Mapping[str, Array], inputs: Any, dynamic: An
     for name, item in given.items():
         if name not in free:
             raise UsageError(f"the symbol has no input {name!r}; it has {', '.join(free) or 'none'}")
-        shape, dtype = _spec(item)
+        shape, dtype = spec_of(item)
         axes = dict(dynamic.get(name, {})) if isinstance(dynamic, Mapping) else {}
         for axis in axes:
             if not -len(shape) <= axis < len(shape):
@@ -204,6 +234,19 @@ def _is_spec(item: Any) -> bool:
     return pair and isinstance(item[0], (tuple, list)) and isinstance(item[1], (str, type, np.dtype))
 
 
-def _spec(item: Any) -> Spec:
-    shape, dtype = item if _is_spec(item) else (item.shape, item.dtype)
-    return tuple(shape), dtype_named(dtype) if isinstance(dtype, str) else np.dtype(dtype)
+def listed(inputs: Any) -> list[Any]:
+    """What `convert` takes as inputs without names: a sequence of them, or one."""
+    return list(inputs) if isinstance(inputs, Sequence) and not _is_spec(inputs) else [inputs]
+
+
+def spec_of(item: Any) -> Spec:
+    """The shape and dtype of an input, from (shape, dtype) or an array.
+
+    Raises:
+        UsageError: for anything else.
+    """
+    try:
+        shape, dtype = item if _is_spec(item) else (item.shape, item.dtype)
+        return tuple(shape), dtype_named(dtype) if isinstance(dtype, str) else np.dtype(dtype)
+    except (AttributeError, TypeError) as error:
+        raise UsageError(f'an input is an array or a pair like ((1, 3, 224, 224), "float32"), not {item!r:.80}') from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from onnxbridge.errors import UsageError
 from onnxbridge.frameworks import mxnet
+from onnxbridge.frontends.mxnet import capture
 
 
 def is_live(source: Any) -> bool:
@@ -42,11 +43,10 @@ def _zeros(mx: Any, inputs: Any) -> list[Any]:
     """Arrays of the shapes that are asked for, to trace a block with."""
     if inputs is None:
         raise UsageError("the block has not been run yet: give inputs=, or call it once after hybridize()")
-    items = list(inputs.values()) if isinstance(inputs, Mapping) else inputs if isinstance(inputs, Sequence) else [inputs]
     made = []
-    for item in items:
-        shape, dtype = item if isinstance(item, tuple) and len(item) == 2 else (item.shape, item.dtype)
+    for item in inputs.values() if isinstance(inputs, Mapping) else capture.listed(inputs):
+        shape, dtype = capture.spec_of(item)
         if not all(isinstance(d, int) for d in shape):
             raise UsageError("the block has not been run yet: call it once after hybridize(), then give named sizes")
-        made.append(mx.nd.zeros(shape, dtype=str(dtype)))
+        made.append(mx.nd.zeros(shape, dtype=dtype.name))
     return made

@@ -33,11 +33,22 @@ def serve() -> None:
         try:
             reply = todo[request["do"]](mx, request)
         except Exception as e:
-            reply = {"error": f"{type(e).__name__}: {str(e).strip()[:2000]}"}
+            reply = {"error": reason(e)}
             with contextlib.suppress(mx.base.MXNetError):
                 mx.nd.waitall()  # what else fails in the background belongs to this request, not to the next
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+
+
+def reason(error: Exception) -> str:
+    """What an error says in one line: MXNet writes a trace of its own files before it, and attributes of an operator after it."""
+    name = type(error).__name__
+    traces = ("File ", "[bt]", "Stack trace", "Traceback (most recent", f"{name}: Traceback (most recent")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(traces)]
+    telling = [line for line in lines if "Check failed" in line or "Error" in line]
+    found = (telling or lines or ["no reason given"])[0].removeprefix(f"{name}: ")
+    return f"{name}: {found[:500]}"
 
 
 def ping(mx: Any, request: Request) -> Request:

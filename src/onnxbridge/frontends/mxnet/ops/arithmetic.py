@@ -11,8 +11,8 @@ from onnxbridge.hub.values import cast, is_integer, like
 
 BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
 EXACT = {
-    "abs": "Abs", "sign": "Sign", "negative": "Neg", "_copy": "Identity", "identity": "Identity", "BlockGrad": "Identity",
-    "stop_gradient": "Identity", "make_loss": "Identity", "_contrib_sign_ste": "Sign",
+    "abs": "Abs", "negative": "Neg", "_copy": "Identity", "identity": "Identity", "BlockGrad": "Identity",
+    "stop_gradient": "Identity", "make_loss": "Identity",
 }  # fmt: skip
 FLOATING = {
     "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin", "arccos": "Acos",
@@ -43,6 +43,12 @@ for _name, _onnx in EXACT.items():
     rule(_name)(_exact(_onnx))
 for _name, _onnx in FLOATING.items():
     rule(_name)(floating(_exact(_onnx)))
+
+
+@rule("sign", "_contrib_sign_ste")
+def sign(op, data):
+    """The sign of what is no number is 0 in MXNet."""
+    return op.Sign(op.Where(op.IsNaN(data), 0, data) if data.dtype.is_floating_point() else data)
 
 
 @rule("MakeLoss")

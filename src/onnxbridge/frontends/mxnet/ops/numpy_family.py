@@ -14,7 +14,7 @@ from onnxbridge.hub.values import cast, is_integer, rank
 
 BOOL = ir.DataType.BOOL
 UNARY = {
-    "abs": "Abs", "absolute": "Abs", "negative": "Neg", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
+    "abs": "Abs", "absolute": "Abs", "negative": "Neg", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
     "cos": "Cos", "tan": "Tan", "arcsin": "Asin", "arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
     "tanh": "Tanh", "arcsinh": "Asinh", "arccosh": "Acosh", "arctanh": "Atanh", "ceil": "Ceil", "floor": "Floor",
     "reciprocal": "Reciprocal", "isnan": "IsNaN", "isinf": "IsInf",
@@ -80,6 +80,11 @@ for _name, _function in _TWO.items():
 for _name, _function in (("subtract", arithmetic.sub), ("power", arithmetic.power), ("mod", arithmetic.mod)):
     rule(f"_npi_r{_name}_scalar")(_scalar(_function, reverse=True))
 rule("_npi_rtrue_divide_scalar")(_scalar(true_divide, reverse=True))
+
+
+@rule("_npi_sign")
+def sign(op, x):
+    return arithmetic.sign(op, x)
 
 
 @rule("_npi_hypot")

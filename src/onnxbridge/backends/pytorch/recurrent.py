@@ -104,12 +104,15 @@ def replace(layers: Layers, chain: list[_Step]) -> None:
     layers.weights.put(path, layers.module(kind, arguments, tensors), arguments)
     graph = first.node.graph
     with graph.inserting_before(chain[-1].node):
-        states = [_stacked(layers, [step.states[i] for step in chain]) for i in range(len(first.states))]
-        given = () if None in states else (tuple(states) if len(states) > 1 else states[0],)
+        rows = [[step.states[i] for step in chain] for i in range(len(first.states))]
+        given: tuple[Any, ...] = ()  # a module starts from zeros by itself, but with all of its states or with none
+        if not all(_is_zero(layers, s) for row in rows for s in row):
+            states = [_stacked(layers, row) for row in rows]
+            given = (tuple(states) if len(states) > 1 else states[0],)
         made = graph.call_module(path, (input, *given))
         y = graph.call_function(operator.getitem, (made, 0))
         last = graph.call_function(operator.getitem, (made, 1))
-        ends = [graph.call_function(operator.getitem, (last, i)) for i in range(len(states))] if len(states) > 1 else [last]
+        ends = [graph.call_function(operator.getitem, (last, i)) for i in range(len(rows))] if len(rows) > 1 else [last]
     for node in chain[-1].result(0):
         y.meta.update(node.meta)
         if batch_first != first.batch_first:
@@ -152,9 +155,7 @@ def _swaps(node: Any) -> bool:
 
 
 def _stacked(layers: Layers, states: list[Any]) -> Any:
-    """The layers' first states along one axis; None where all are zeros, which a module takes by itself."""
-    if all(_is_zero(layers, s) for s in states):
-        return None
+    """The layers' first states along one axis."""
     if len(states) == 1:
         return states[0]
     wholes = {s.args[0] for s in states if s.target is operator.getitem and isinstance(s.args[1], slice)}

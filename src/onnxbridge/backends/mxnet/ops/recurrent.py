@@ -28,12 +28,13 @@ def _layer(sym, mode, x, W, R, B, lengths, states, activations, direction, hidde
     usual = USUAL[mode] * ways
     if tuple(activations or usual) != usual:
         raise Unsupported(f"activations={activations} are not an operator of MXNet's")
-    if lengths is not None or direction == "reverse" or clip is not None:
-        raise Unsupported("sequence_lens, direction='reverse' and clip are not an operator of MXNet's")
+    if lengths is not None or clip is not None:
+        raise Unsupported("sequence_lens and clip are not an operator of MXNet's")
     order = ORDER[mode]
     size = hidden_size or fixed(R, [2])[0]
     batch = x.shape[0 if layout else 1]
     x = sym.transpose(x, axes=(1, 0, 2)) if layout else x
+    x = sym.reverse(x, axis=(0,)) if direction == "reverse" else x
     kernels = [_rows(sym, v, way, order, size) for way in range(ways) for v in (W, R)]
     if B is None:
         biases = [np.zeros(2 * ways * len(order) * size, W.dtype)]
@@ -54,6 +55,7 @@ def _layer(sym, mode, x, W, R, B, lengths, states, activations, direction, hidde
         x, vector, *given, mode=mode, state_size=size, num_layers=1, bidirectional=ways == 2, state_outputs=True,
         outputs=1 + len(states),
     )  # fmt: skip
+    y = sym.reverse(y, axis=(0,)) if direction == "reverse" else y
     y = sym.transpose(sym.Reshape(y, shape=(0, 0, ways, size)), axes=(1, 0, 2, 3) if layout else (0, 2, 1, 3))
     return y, *(sym.transpose(v, axes=(1, 0, 2)) if layout else v for v in last)
 

@@ -1,0 +1,79 @@
+"""Recurrent layers with any optional inputs left out: every backend and the executor compute what ONNX Runtime does."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import onnxbridge
+from onnxbridge import plugins
+from onnxbridge.errors import ConversionError
+from onnxbridge.runtime import Executor
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import recurrent_states as states
+
+BACKENDS = ["pytorch", "tensorflow", "mxnet", "coreml"]
+
+
+@pytest.mark.parametrize(("op", "name"), states.CASES)
+@pytest.mark.parametrize("to", BACKENDS)
+def test_backend(to, op, name):
+    proto, feeds, wanted = states.case(op, name)
+    options = {"compute_precision": "fp32"} if to == "coreml" else {}
+    try:
+        made = onnxbridge.convert(proto, to=to, verify=False, **options)
+    except ConversionError:
+        refused = {"lengths", "clip", "peepholes", "coupled"} | (set(states.VARIANTS) if op == "GRU" else set())
+        assert to == "mxnet" and name in refused | {"reset after, lengths"}  # it has no loops, and one kind of each layer
+        return
+    backend = plugins.backend(to)
+    states.assert_same(backend.runner(made.artifact)(feeds), wanted)
+
+
+@pytest.mark.parametrize(("op", "name"), states.CASES)
+@pytest.mark.parametrize("decomposed", [False, True], ids=["whole", "decomposed"])
+@pytest.mark.parametrize("precision", [None, "float64"], ids=["fused", "float64"])
+def test_executor(precision, decomposed, op, name):
+    proto, feeds, wanted = states.case(op, name)
+    executor = Executor(proto, precision=precision, expanded=[op] if decomposed else [])
+    states.assert_same(executor.run(None, feeds), wanted)
+
+
+class OneState(torch.nn.Module):
+    """Two layers in both directions that start from a given hidden state and cells of zeros, or the other way round."""
+
+    def __init__(self, given):
+        super().__init__()
+        self.given, self.rnn = given, torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x, state):
+        zeros = torch.zeros_like(state)
+        y, (h, c) = self.rnn(x, (state, zeros) if self.given == "h" else (zeros, state))
+        return y, h, c
+
+
+@pytest.mark.parametrize("given", ["h", "c"])
+@pytest.mark.parametrize("emit", ["program", "source"])
+def test_stack_of_a_dynamic_batch_that_is_saved(given, emit, tmp_path):
+    torch.manual_seed(0)
+    module, dynamic = OneState(given).eval(), {"x": {0: "N"}, "state": {1: "N"}}
+    inputs = torch.randn(2, 5, 3), torch.randn(4, 2, 4)
+    hub = onnxbridge.load(module, inputs=inputs, dynamic=dynamic)
+    made = onnxbridge.convert(hub, to="pytorch", emit=emit)  # verified against ONNX Runtime
+    (path, *_) = made.save(tmp_path / "net.pt2")
+    if emit == "program":
+        saved = torch.export.load(path).module()
+    else:
+        spec = importlib.util.spec_from_file_location("net", path)
+        net = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(net)
+        saved = net.load()
+    larger = torch.randn(3, 5, 3), torch.randn(4, 3, 4)
+    with torch.no_grad():
+        for got, wanted in zip(saved(*larger), module(*larger), strict=True):
+            torch.testing.assert_close(got, wanted)

@@ -109,12 +109,6 @@ def test_a_module_in_training_is_converted_as_it_infers_and_left_as_it_was():
     assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
 
 
-def test_a_program_in_training_is_refused():
-    program = torch.export.export(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).train(), (torch.randn(2, 1, 5, 5),))
-    with pytest.raises((ConversionError, UsageError), match=r"eval\(\)"):
-        frontend.to_hub(program)
-
-
 class Counter(nn.Module):
     def __init__(self):
         super().__init__()

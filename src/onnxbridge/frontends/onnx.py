@@ -11,13 +11,14 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import UnsafeFileError, UsageError
-from onnxbridge.hub import inference, io, opset, passes
+from onnxbridge.hub import inference, io, opset, passes, provenance
 from onnxbridge.hub.recognise import recognise
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.inputs import dtype_named
 
 _PLACEHOLDERS = frozenset({"?", "None", "none", "-1", "unk", "unknown", ""})
+_EXPORTED = "pkg.torch.export.graph_signature.InputSpec."
 KINDS = frozenset({"onnx", "onnx-text", "onnx-json"})
 
 
@@ -42,6 +43,7 @@ class OnnxFrontend:
         else:
             model = io.read(source)
         own = model.opset_imports.get("")
+        _read_states(model.graph)
         model = opset.to_hub(passes.inline(model))
         model.meta[opset.OWN] = own
         _take_weights_from_inputs(model.graph)
@@ -62,6 +64,16 @@ class OnnxFrontend:
         from onnxbridge.runtime import ort
 
         return ort.runner(source, device)
+
+
+def _read_states(graph: ir.Graph) -> None:
+    """What torch.onnx writes of initializers: which are parameters, buffers and constants of the exported program."""
+    for value in graph.initializers.values():
+        kind = value.metadata_props.get(_EXPORTED + "kind", "")
+        if value.const_value is None or not kind or provenance.state_of(value.const_value):
+            continue
+        saved = kind == "BUFFER" and value.metadata_props.get(_EXPORTED + "persistent") != "False"
+        provenance.tell_state(value.const_value, "parameter" if kind == "PARAMETER" else "buffer" if saved else "constant")
 
 
 def _take_weights_from_inputs(graph: ir.Graph) -> None:

@@ -81,7 +81,9 @@ class Builder:
                     result.meta[fold.COMPUTED] = True
                 elif viewed is not None:
                     provenance.tell_view(result, viewed)
-                elif all(provenance.state_of(v.const_value) for v in told) and result.const_value is not None:
+                elif any(provenance.state_of(v.const_value) == "parameter" for v in told):
+                    provenance.inherit_state(result.const_value, [v.const_value for v in told])
+                elif all(provenance.is_fixed(v.const_value) for v in told) and result.const_value is not None:
                     provenance.tell_state(result.const_value, "constant")
             return results if outputs > 1 else results[0]
         self.append(node)

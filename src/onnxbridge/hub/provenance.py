@@ -5,8 +5,9 @@
                            onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
                            onnxbridge.framework.NAME    the version of a framework that took part
                            onnxbridge.sizes             the sizes that it holds for, "n=4..64", where it does not for all
-    initializer's          onnxbridge.state             what a weight that is no parameter is: a "buffer", or a "constant" that
-                                                        no state_dict has
+                           onnxbridge.training          what was in training mode in the source, "Dropout, BatchNorm2d"
+    initializer's          onnxbridge.state             what it is in its source: a "parameter", which is trained, a "buffer",
+                                                        or a "constant" that no state_dict has
                            onnxbridge.view              the weight that it is in another shape, as "gamma[96]"
 """
 
@@ -26,6 +27,7 @@ from onnxbridge.hub.paths import named, open_file
 
 PREFIX = "onnxbridge."
 SIZES = PREFIX + "sizes"
+TRAINING = PREFIX + "training"
 VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators that give the elements of a weight in another shape."""
 _VIEW = PREFIX + "view"
@@ -72,13 +74,29 @@ def version_of(name: str) -> str:
 
 
 def tell_state(tensor: ir.TensorProtocol, state: str) -> None:
-    """Write that a weight is a "buffer" or a "constant" of its source, no parameter."""
+    """Write that an initializer is a "parameter", a "buffer" or a "constant" of its source."""
     tensor.metadata_props[_STATE] = state
 
 
 def state_of(tensor: ir.TensorProtocol | None) -> str:
-    """What `tell_state` wrote; empty for parameters, and where nothing tells."""
+    """What `tell_state` wrote; empty where the source does not say it."""
     return str(getattr(tensor, "metadata_props", {}).get(_STATE, ""))
+
+
+def is_fixed(tensor: ir.TensorProtocol | None) -> bool:
+    """Whether the source says that an initializer is not trained."""
+    return state_of(tensor) in ("buffer", "constant")
+
+
+def inherit_state(made: ir.TensorProtocol | None, sources: Sequence[ir.TensorProtocol | None]) -> None:
+    """Write what a tensor is that is computed from others: a parameter if one of them is, a constant if none is trained."""
+    states = {state_of(tensor) for tensor in sources}
+    if made is None or not states or states == {""}:
+        return
+    if "parameter" in states:
+        tell_state(made, "parameter")
+    elif "" not in states:
+        tell_state(made, states.pop() if len(sources) == 1 else "constant")
 
 
 def tell_view(made: ir.Value, of: ir.Value) -> None:

@@ -19,12 +19,13 @@ from onnxbridge.backends.pytorch.network import Network
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.recorder import Late, Recorder, Unknown, Value, leaf
 from onnxbridge.backends.pytorch.tidy import tidy
-from onnxbridge.backends.pytorch.weights import Weights, is_trained, untransposed
+from onnxbridge.backends.pytorch.weights import Weights, untransposed
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub import calls, fold, gradient, strings
 from onnxbridge.hub import places as hub_places
 from onnxbridge.hub.expand import body_of
 from onnxbridge.hub.provenance import state_of, view_of
+from onnxbridge.hub.trainable import is_trained
 from onnxbridge.lowering import Body, Call, Ref, lower
 
 DIRECTION = "ONNX to PyTorch"

@@ -15,53 +15,22 @@ import torch
 from torch import nn
 
 from onnxbridge.backends.pytorch import dtypes
-from onnxbridge.hub.provenance import state_of
+from onnxbridge.hub.provenance import is_fixed, state_of
+from onnxbridge.hub.trainable import COMPUTED, is_made
 
-# Inputs that say how an operator works: they are not trained, whatever their type.
-_SETTINGS = {
-    "BatchNormalization": (3, 4), "Clip": (1, 2), "Pad": (2,), "Resize": (1, 2), "Dropout": (1,), "OneHot": (2,),
-    "Range": (0, 1, 2), "QuantizeLinear": (1,), "DequantizeLinear": (1,), "NonMaxSuppression": (3, 4), "STFT": (2,),
-    "QLinearConv": (1, 4, 6), "QLinearMatMul": (1, 4, 6), "MelWeightMatrix": (3, 4), "LSTM": (5, 6), "GRU": (5,), "RNN": (5,),
-}  # fmt: skip
-_LAYERS = {"LSTM": (1, 2, 3, 7), "GRU": (1, 2, 3), "RNN": (1, 2, 3)}
-"""Inputs that are weights by what the operator is, also where a frontend had to put them together and they have no name."""
 _VIEWED = (".reshape", ".transpose")
 """What the frontends call a weight of which the model takes a view."""
 _TURNED = re.compile(r"\.transpose(_\d+)?$")
-_MADE = re.compile(r"constant(_\d+)?(\..*)?")
-"""Names of constants that the builder made, not the user."""
 _SHAPED = frozenset({"cast", "concat", "expand", "identity", "reshape", "squeeze", "transpose", "unsqueeze"})
 """Steps of a constant's computing that say nothing of what it is."""
 _ARITHMETIC = frozenset({"add", "and", "div", "mul", "not", "or", "sub", "where"})
 """Steps that say little."""
 _OPERATORS = frozenset(schema.name.lower() for schema in onnx.defs.get_all_schemas())
-_COMPUTED = re.compile(r"val_\d+")
-"""What torch.onnx calls constants, and what it computed from parameters, which it does not keep."""
-_PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
-"""Operators that such a parameter is for; everything else of that name is a constant."""
-
-
-def is_trained(value: ir.Value) -> bool:
-    """Whether an initializer is a parameter: a floating weight that some operator computes with."""
-    if value.dtype is None or not value.dtype.is_floating_point() or value.dtype.bitwidth < 16 or state_of(value.const_value):
-        return False
-    if any(i in _LAYERS.get(node.op_type, ()) for node, i in value.uses()):
-        return True
-    if is_made(value.name or ""):
-        return False
-    if _COMPUTED.fullmatch(value.name or ""):
-        return value.shape is not None and len(value.shape) > 1 and any(node.op_type in _PRODUCTS for node, _ in value.uses())
-    return any(i not in _SETTINGS.get(node.op_type, ()) for node, i in value.uses())
 
 
 def untransposed(name: str) -> str:
     """The name of the parameter of which a weight is the transpose, by what the frontends call that; empty where it is none."""
     return _TURNED.sub("", name) if _TURNED.search(name) else ""
-
-
-def is_made(name: str) -> bool:
-    """Whether a constant has no name of its own."""
-    return _MADE.fullmatch(name) is not None
 
 
 def _short(name: str) -> str:
@@ -124,8 +93,10 @@ class Weights:
             tensor = tensor.to(torch.int64)
         state = state_of(value.const_value)
         if trained or state or not is_made(value.name or ""):
-            path, tensor = self._register(value.name or "constant", tensor, trained, own and state != "constant")
-            if state:
+            number = not self.kept and not trained and tensor.numel() == 1  # code has it as a literal
+            saved = own and (state == "buffer" or not (number or state == "constant"))
+            path, tensor = self._register(value.name or "constant", tensor, trained, saved)
+            if is_fixed(value.const_value):
                 self.fixed.add(path)
             return path, tensor
         key = (value.dtype, array.shape, array.tobytes())  # folding computes some constants in several places
@@ -153,7 +124,7 @@ class Weights:
         if trained:
             home.register_parameter(leaf, nn.Parameter(tensor))
         else:
-            home.register_buffer(leaf, tensor, persistent=own and not is_made(name) and not _COMPUTED.fullmatch(name))
+            home.register_buffer(leaf, tensor, persistent=own and not is_made(name) and not COMPUTED.fullmatch(name))
         found = ".".join([*path, leaf])
         self._names[found] = name
         return found, tensor
@@ -180,7 +151,7 @@ class Weights:
 
     def keeps(self, path: str) -> bool:
         """Whether a weight's name is the source's own, and what users load a `state_dict` by."""
-        own = path == self._names.get(path) and not path.endswith(_VIEWED) and not _COMPUTED.fullmatch(path)
+        own = path == self._names.get(path) and not path.endswith(_VIEWED) and not COMPUTED.fullmatch(path)
         return self.kept and own
 
     def is_saved(self, path: str) -> bool:

@@ -16,29 +16,12 @@ from onnxbridge.backends.tensorflow.ops import rule
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub import calls, fold
 from onnxbridge.hub.expand import body_of
+from onnxbridge.hub.trainable import is_trained
 from onnxbridge.lowering import Body, Call, lower
 
 DIRECTION = "ONNX to TensorFlow"
 _HELD = 1024
 """Constants of more elements live in variables, so that they are not written into the graph."""
-
-# Inputs that say how an operator works: they are not trained, whatever their type.
-_SETTINGS = {
-    "BatchNormalization": (3, 4), "Clip": (1, 2), "Pad": (2,), "Resize": (1, 2), "Dropout": (1,), "OneHot": (2,),
-    "Range": (0, 1, 2), "QuantizeLinear": (1,), "DequantizeLinear": (1,), "NonMaxSuppression": (3, 4), "STFT": (2,),
-    "QLinearConv": (1, 4, 6), "QLinearMatMul": (1, 4, 6), "MelWeightMatrix": (3, 4),
-}  # fmt: skip
-_MADE = re.compile(r"constant(_\d+)?")
-"""Names of constants that the builder made, not the user."""
-
-
-def is_trained(value: ir.Value) -> bool:
-    """Whether an initializer is trainable: a floating weight that some operator computes with."""
-    if value.dtype is None or not value.dtype.is_floating_point() or value.dtype.bitwidth < 16:
-        return False
-    if _MADE.fullmatch(value.name or ""):
-        return False
-    return any(i not in _SETTINGS.get(node.op_type, ()) for node, i in value.uses())
 
 
 class HubModule(tf.Module):  # type: ignore[misc]

@@ -57,7 +57,8 @@ class MXNet:
         """
         with _files(source, inputs) as files:
             graph, values = _read(files)
-        return capture.hub_model(graph, values, capture.specs_of(graph, values, inputs, dynamic))
+            auxiliary = _auxiliary(files)
+        return capture.hub_model(graph, values, capture.specs_of(graph, values, inputs, dynamic), auxiliary)
 
     def runs_here(self) -> bool:
         try:
@@ -83,6 +84,12 @@ def _read(files: Files) -> tuple[symbol.Graph, dict[str, np.ndarray[Any, Any]]]:
     graph = symbol.read(files[0])
     found = params_file.read(files[1]) if files[1] is not None else {}
     return graph, {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in found.items()}
+
+
+def _auxiliary(files: Files) -> frozenset[str]:
+    """The variables that MXNet keeps as states, such as a norm's statistics."""
+    found = params_file.read(files[1]) if files[1] is not None else {}
+    return frozenset(name.removeprefix("aux:") for name in found if name.startswith("aux:"))
 
 
 @contextmanager

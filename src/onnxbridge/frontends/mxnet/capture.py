@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from onnxbridge.errors import Source, UsageError
 from onnxbridge.frontends.mxnet import names
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.symbol import Graph, Node, literal
+from onnxbridge.hub import provenance
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 from onnxbridge.runtime.mxnet import FLAGS, dtype_named
@@ -74,8 +75,10 @@ def missing_weights(graph: Graph, params: Mapping[str, Array], specs: Mapping[st
     return [graph.nodes[i].name for i in sorted(found - set(labels(graph, params)))]
 
 
-def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec]) -> ir.Model:
-    """The symbol as a hub model with the given inputs.
+def hub_model(
+    graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec], auxiliary: Container[str] = ()
+) -> ir.Model:
+    """The symbol as a hub model with the given inputs; `auxiliary` parameters are states that are not trained.
 
     Raises:
         ConversionError: with every operator that is in the way.
@@ -92,7 +95,7 @@ def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spe
     target = HubTarget("MXNet to ONNX", lambda key: (_name(graph, key), None, None))
     op = target.writer
     unused = set(labels(graph, params))
-    values: dict[Hashable, Any] = _Values(graph, params, op)
+    values: dict[Hashable, Any] = _Values(graph, params, op, auxiliary)
     values[NONE.key] = None
     inputs = []
     for i in free_variables(graph, params):
@@ -118,13 +121,15 @@ def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spe
 class _Values(dict[Hashable, Any]):
     """The hub's values by (node, output); a parameter becomes a constant when it is first used."""
 
-    def __init__(self, graph: Graph, params: Mapping[str, Array], op: Any) -> None:
+    def __init__(self, graph: Graph, params: Mapping[str, Array], op: Any, auxiliary: Container[str]) -> None:
         super().__init__()
-        self._graph, self._params, self._op = graph, params, op
+        self._graph, self._params, self._op, self._auxiliary = graph, params, op, auxiliary
 
     def __missing__(self, key: Any) -> Any:
         node = self._graph.nodes[key[0]]
         made = self[key] = self._op.constant(ir.tensor(self._params[node.name], name=node.name), node.name)
+        if node.name in self._auxiliary:
+            provenance.tell_state(made.const_value, "buffer")
         return made
 
 

@@ -25,6 +25,7 @@ from onnxbridge.frontends.pytorch.detection import one_way, symbolic_lengths
 from onnxbridge.frontends.pytorch.examples import Example, example, named_sizes
 from onnxbridge.frontends.pytorch.functions import called
 from onnxbridge.frontends.pytorch.packed import packed_sequences
+from onnxbridge.frontends.pytorch.training_mode import modules_in_training, program_for_inference
 from onnxbridge.frontends.pytorch.unread import code_unread
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
@@ -39,11 +40,15 @@ _NO_LIMIT = 1 << 40
 
 @dataclass(frozen=True)
 class Captured:
-    """An exported program; `dims` has the user's names for its symbols, `labels` those for its inputs."""
+    """An exported program; `dims` has the user's names for its symbols, `labels` those for its inputs.
+
+    `training` names what was in training mode in the source; the program is as in evaluation mode.
+    """
 
     program: Any
     dims: Mapping[Any, str]
     labels: Mapping[str, str] = field(default_factory=dict)
+    training: tuple[str, ...] = ()
 
     def limits(self) -> str:
         """Which sizes the program holds for where it does not hold for all, "n=4..64": its code takes another way for others."""
@@ -77,7 +82,8 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
                 '{"x": {0: "batch"}} or "x:float32[batch,3]"'
             )
         _check_inputs(opened, inputs)
-        return Captured(_functional(opened, own=False), _by_place(opened, named))
+        program, training = program_for_inference(opened)
+        return Captured(_functional(program, own=False), _by_place(program, named), training=tuple(training))
     if inputs is None and _required(opened):
         names = _required(opened)
         raise UsageError(
@@ -85,16 +91,17 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
             f'give tensors, or text such as "{names[0]}:float32[N,3,224,224]" (--inputs), where a name is a dynamic size'
         )
     given = example(opened, inputs, dynamic)
+    training = modules_in_training(opened)
     naming.remember_path(source, opened)
     if script_quantized.is_converted(opened):
         with quiet(), evaluating(opened):
             opened = script.recorded(opened, given.args, given.kwargs)
     if script.is_scripted(opened) and script.keeps_state(opened):
-        with quiet():
+        with quiet(), evaluating(opened):
             opened = script.settled(opened, given.args, given.kwargs)
     program = _export(opened, given)
     dims = given.symbols(program)
-    return Captured(_functional(program, own=True), dims, given.inputs(program))
+    return Captured(_functional(program, own=True), dims, given.inputs(program), tuple(training))
 
 
 def _by_place(program: Any, given: Mapping[str, Mapping[int, str]]) -> dict[Any, str]:
@@ -336,7 +343,8 @@ def layers_closed() -> Iterator[None]:
 @contextlib.contextmanager
 def evaluating(module: Any) -> Iterator[None]:
     """In evaluation mode, each submodule as it was afterwards."""
-    training = [m for m in module.modules() if m.training]
+    modules = [*module.modules(), *(module.script.modules() if script.is_scripted(module) else ())]
+    training = [m for m in modules if getattr(m, "training", False)]  # a frozen script has no mode
     try:
         for m in training:
             m.training = False

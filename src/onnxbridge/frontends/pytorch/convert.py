@@ -57,8 +57,9 @@ class Weights(dict[Hashable, Any]):
             held = dtypes.array(tensor)
             dtype = dtypes.to_hub(tensor.dtype)
             made = self._op.constant(ir.Tensor(held, complex.PART.get(dtype, dtype), name=name), name)
-            if name not in self._parameters and made.const_value is not None:
-                provenance.tell_state(made.const_value, "buffer" if name in self._saved else "constant")
+            if made.const_value is not None:
+                saved = "buffer" if name in self._saved else "constant"
+                provenance.tell_state(made.const_value, "parameter" if name in self._parameters else saved)
             if not dtypes.in_order(tensor):
                 made.meta["strided"] = True
             self._shared[memory] = complex.split(self._op, made) if dtype in complex.PART else made
@@ -126,6 +127,8 @@ def to_hub(captured: Captured) -> ir.Model:
     model = op.model(inputs, outputs, "main_graph")
     if limits:
         model.metadata_props[provenance.SIZES] = limits
+    if captured.training:
+        model.metadata_props[provenance.TRAINING] = ", ".join(captured.training)
     model.metadata_props[places.CLASSES] = json.dumps(calls.classes(program.graph.nodes))
     return model
 

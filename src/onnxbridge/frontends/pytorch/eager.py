@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import capture, containers, dtypes, naming, script
+from onnxbridge.frontends.pytorch import capture, containers, dtypes, naming, script, training_mode
 from onnxbridge.plugins import Arrays, Run
 
 
@@ -24,6 +24,8 @@ def runner(source: Any) -> Run:
     containers.register()
     opened = capture.load(source)
     exported = isinstance(opened, torch.export.ExportedProgram)
+    if exported:
+        opened, _ = training_mode.program_for_inference(opened)
     module = opened.module() if exported else opened
     scripted = not exported and script.is_scripted(module)
 
@@ -34,7 +36,8 @@ def runner(source: Any) -> Run:
             before = {name: tensor._version for name, tensor in given.items()}
             args, kwargs = _arguments(opened, given) if exported else _by_name(module, given, source)
             if scripted:
-                result, left = script.called(module, args, kwargs, {n: dtypes.tensor(feeds[n]) for n in state})
+                with capture.evaluating(module):
+                    result, left = script.called(module, args, kwargs, {n: dtypes.tensor(feeds[n]) for n in state})
             else:
                 with _holding(module, {n: feeds[n] for n in state}), _evaluating(module, exported), _as_traced():
                     result = module(*args, **kwargs)

@@ -15,7 +15,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import script_flow, script_quantized, script_values
+from onnxbridge.frontends.pytorch import script_flow, script_quantized, script_values, training_mode
 
 
 class NotTraceable(Exception):
@@ -86,12 +86,16 @@ def is_scripted(module: Any) -> bool:
 
 def traceable(script: Any) -> Any:
     """A script module as one that torch.export can trace."""
+    asked = training_mode.scripts_in_training(script)
+    script, recorded = training_mode.script_for_inference(script)
     objects = Objects()
     graphs = [m._c._get_method(name).graph for m in script.modules() for name in m._c._method_names()]
     nodes = [node for graph in graphs for node in script_flow.every_node(graph)]
     objects.packed = frozenset(script_quantized.packed_attributes(nodes))
     objects.assigned = frozenset(node.s("name") for node in nodes if node.kind() == "prim::SetAttr")
-    return _module_class()(script, objects, {})
+    made = _module_class()(script, objects, {})
+    made.recorded_training = (*asked, *recorded)
+    return made
 
 
 def recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -300,4 +304,4 @@ def load(path: Any) -> Any:
         except Exception as error:  # PyTorch's parser raises any kind
             text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise UsageError(f"{path}: PyTorch {torch.__version__} cannot read this TorchScript archive: {text}") from error
-    return traceable(found.eval())
+    return traceable(found)

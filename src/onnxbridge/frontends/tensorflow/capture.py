@@ -13,6 +13,7 @@ from onnxbridge.frontends.tensorflow import places, schema
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.inline import Held, Inliner, every_op, ref
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub import provenance
 from onnxbridge.hub.target import HubTarget
 from onnxbridge.lowering import Ref, lower, resolve
 
@@ -25,7 +26,8 @@ class Traced:
     """A function's graph with the names that its inputs and outputs have in the hub.
 
     `inputs` and `outputs` pair a name with a tensor of the graph; `shapes` are the inputs' with names for sizes that vary;
-    `captures` pairs each captured tensor with its placeholder; `names` tells the weights' names by the id of their handle.
+    `captures` pairs each captured tensor with its placeholder; `names` has the weights' names by the id of their handle, and
+    `trainable` whether they are trained.
     """
 
     graph: Any
@@ -35,6 +37,7 @@ class Traced:
     captures: list[tuple[Any, Any]]
     names: Mapping[int, str]
     call: Callable[[list[Any]], list[Any]]
+    trainable: Mapping[int, bool]
 
 
 class _Values(dict[Hashable, Any]):
@@ -49,6 +52,8 @@ class _Values(dict[Hashable, Any]):
             raise KeyError(key)
         read = key.read()
         made = self[key] = self._op.constant(read, key.name)
+        if key.state and made.const_value is not None:
+            provenance.tell_state(made.const_value, key.state)
         return made
 
 
@@ -58,7 +63,9 @@ def hub_model(traced: Traced) -> ir.Model:
     Raises:
         ConversionError: with every operator that is in the way.
     """
-    inliner = Inliner(places.place())
+    import tensorflow as tf
+
+    inliner = Inliner(places.place(), "constant" if any(t.dtype == tf.resource for t, _ in traced.captures) else "")
     target = HubTarget(DIRECTION, lambda key: inliner.declared.get(key, ("", None, None)))
     op = target.writer
     values = _Values(op)
@@ -73,7 +80,10 @@ def hub_model(traced: Traced) -> ir.Model:
         bound[tensor.name] = Ref(("input", name))
         inputs.append(made)
     for external, internal in traced.captures:
-        bound[internal.name] = Ref(held(external, internal, traced.names))
+        state = inliner.constants
+        if external.dtype == tf.resource:
+            state = {True: "parameter", False: "buffer", None: ""}[traced.trainable.get(id(external))]
+        bound[internal.name] = Ref(held(external, internal, traced.names, state))
     _refuse_writes(traced, inliner)
     _refuse_lowered_control_flow(traced, inliner)
     lower(inliner.calls(traced.graph, [t for _, t in traced.outputs], bound), rule, values, target)
@@ -82,19 +92,19 @@ def hub_model(traced: Traced) -> ir.Model:
     return op.model(inputs, outputs)
 
 
-def held(external: Any, internal: Any, names: Mapping[int, str]) -> Held:
+def held(external: Any, internal: Any, names: Mapping[int, str], state: str) -> Held:
     """A captured tensor, or the variable behind a captured handle, read when it is used and not copied."""
     import tensorflow as tf
 
     name = names.get(id(external)) or internal.name.removesuffix(":0").removesuffix("/resource")
     if external.dtype != tf.resource:
-        return Held(name, lambda: schema.eager_array(external))
+        return Held(name, lambda: schema.eager_array(external), state)
 
     def read() -> Any:
         dtype = external._handle_data.shape_and_type[0].dtype
         return schema.eager_array(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
 
-    return Held(name, read)
+    return Held(name, read, state)
 
 
 def _refuse_lowered_control_flow(traced: Traced, inliner: Inliner) -> None:

@@ -25,17 +25,26 @@ Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A value that the graph does not compute: a variable's, a captured tensor's or a constant's; `read` gives its array."""
+    """A value that the graph does not compute: a variable's, a captured tensor's or a constant's; `read` gives its array.
+
+    `state` is "parameter", "buffer" or "constant", empty where TensorFlow does not say what it is.
+    """
 
     name: str
     read: Callable[[], Any]
+    state: str = ""
 
 
 @dataclass
 class Inliner:
-    """Writes graphs as calls, and remembers what TensorFlow says of each value. `where` tells an operator's place."""
+    """Writes graphs as calls, and remembers what TensorFlow says of each value. `where` tells an operator's place.
+
+    `constants` is the state of the graph's own constants: "constant" beside variables, empty in a frozen graph, where they are
+    weights too.
+    """
 
     where: Callable[[Any], Source]
+    constants: str = ""
     declared: dict[Hashable, Declared] = field(default_factory=dict)
 
     def calls(self, graph: Any, outputs: Iterable[Any], bound: dict[str, Any], prefix: str = "") -> Iterator[Call]:
@@ -46,7 +55,7 @@ class Inliner:
         needed, used = _reachable(outputs, bound)
         for op in needed:
             if op.type == "Const":
-                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _constant(op)))
+                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _constant(op), self.constants))
             elif op.type == "VarHandleOp":
                 bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _shared(op)))
             elif op.type in CALLS:

@@ -171,7 +171,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
     return Traced(
         function.graph, list(zip(found, flat, strict=True)), specs.labelled(found, batched=True),
         list(zip(_unique(outputs, found), function.outputs, strict=True)), list(function.graph.captures), weights,
-        lambda arrays: list(function(*arrays)),
+        lambda arrays: list(function(*arrays)), _trainable(function.graph),
     )  # fmt: skip
 
 
@@ -297,7 +297,7 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
         own.graph, list(zip(names, tensors, strict=True)), specs.labelled(found, batched=False),
         list(zip(_unique(results, names), outputs, strict=True)), list(own.graph.captures),
         {id(v.handle): plain_name(v) for v in own.graph.variables},
-        lambda arrays: [t for _, t in _flat(call(*arrays))],
+        lambda arrays: [t for _, t in _flat(call(*arrays))], _trainable(own.graph),
     )  # fmt: skip
 
 
@@ -314,6 +314,11 @@ def _result_names(function: Any) -> list[str]:
     if function.structured_input_signature is None and not isinstance(structure, Mapping):
         return [plain_name(t) for t in function.outputs if t is not None]
     return [name for name, _ in _flat(structure)]
+
+
+def _trainable(graph: Any) -> dict[int, bool]:
+    """Whether each variable of a graph is trained, by the id of its handle; a layer that is frozen for now has parameters too."""
+    return {id(v.handle): bool(v.trainable) for v in graph.variables}
 
 
 def _input_name(kwargs: Mapping[str, Any], spec: Any, tensor: Any) -> str:

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.fold import static
 from onnxbridge.hub.passes.reading import behind
+from onnxbridge.hub.provenance import inherit_state
 
 
 def take_biases(model: ir.Model) -> None:
@@ -39,6 +40,7 @@ def _take(node: ir.Node, value: ir.Value | None, added: ir.Value | None) -> bool
     if array.ndim != 1:
         name = f"{added.name}.reshape"
         tensor = ir.tensor(array.reshape(-1), name=name)
+        inherit_state(tensor, [added.const_value])
         bias = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([array.size]), const_value=tensor)
         node.graph.register_initializer(bias)
     layer.resize_inputs(3)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxbridge.hub import fold, inference
+from onnxbridge.hub import fold, inference, provenance
 from onnxbridge.hub.graphs import names_in
 from onnxbridge.hub.passes.reshapes import settle
 from onnxbridge.hub.schemas import schema_of
@@ -77,6 +77,7 @@ def _fold(graph: ir.Graph, node: ir.Node) -> None:
     for output, array in zip(node.outputs, known, strict=True):
         name = output.name or ""
         tensor = ir.tensor(array, dtype=output.dtype, name=name)
+        provenance.inherit_state(tensor, [v.const_value for v in node.inputs if v is not None and not v.meta.get(fold.COMPUTED)])
         made = ir.Value(name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=tensor)
         output.replace_all_uses_with(made)
         output.name = None

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.hub import provenance
+
 Perm = tuple[int, ...]
 
 
@@ -183,7 +185,7 @@ class Layout:
         key = (source, perm)
         if key not in self._made:
             if source.const_value is not None:
-                self._made[key] = self.constant(source.const_value.numpy().transpose(perm), f"{source.name}.transpose")
+                self._made[key] = self.constant(source.const_value.numpy().transpose(perm), f"{source.name}.transpose", source)
             else:
                 shape = None if source.shape is None else ir.Shape([source.shape[p] for p in perm])
                 attributes = [ir.AttrInt64s("perm", list(perm))]
@@ -220,17 +222,19 @@ class Layout:
     def unsqueezed(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
         """The value with axes of size 1 added."""
         if value.const_value is not None:
-            return self.constant(np.expand_dims(value.const_value.numpy(), tuple(axes)), f"{value.name}.unsqueeze")
+            return self.constant(np.expand_dims(value.const_value.numpy(), tuple(axes)), f"{value.name}.unsqueeze", value)
         assert value.shape is not None
         rest = iter(value.shape)
         shape = ir.Shape([1 if i in axes else next(rest) for i in range(len(value.shape) + len(axes))])
         at = self.constant(np.array(axes, np.int64), f"{value.name}.axes")
         return self.write("Unsqueeze", [value, at], value, shape, "unsqueeze")
 
-    def constant(self, array: np.ndarray[Any, Any], name: str) -> ir.Value:
-        """A new initializer."""
+    def constant(self, array: np.ndarray[Any, Any], name: str, source: ir.Value | None = None) -> ir.Value:
+        """A new initializer, made from that of `source`."""
         label = self._unique(name)
         tensor = ir.tensor(array, name=label)
+        if source is not None:
+            provenance.inherit_state(tensor, [source.const_value])
         made = ir.Value(name=label, type=ir.TensorType(tensor.dtype), shape=ir.Shape(list(array.shape)), const_value=tensor)
         self._root.register_initializer(made)
         return made

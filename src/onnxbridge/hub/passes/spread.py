@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnxbridge.hub.fold import static
 from onnxbridge.hub.passes.layout import inverse
 from onnxbridge.hub.passes.permuted import UNARY
+from onnxbridge.hub.provenance import inherit_state
 
 
 def spread_norms(model: ir.Model) -> None:
@@ -41,16 +42,18 @@ def _spread(node: ir.Node, root: ir.Graph, names: set[str]) -> None:
     shape = [-1] + [1] * (len(perm) - 1 - perm[1])
     kind = node.inputs[1].dtype.numpy()  # type: ignore[union-attr]  # it has numbers
 
-    def constant(array: np.ndarray, name: str) -> ir.Value:
+    def constant(array: np.ndarray, name: str, source: ir.Value | None) -> ir.Value:
         label = name if name not in names else f"{name}_{len(names)}"
         names.add(label)
         tensor = ir.tensor(array.reshape(shape).astype(kind), name=label)
+        inherit_state(tensor, [source.const_value if source is not None else None])
         made = ir.Value(name=label, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor)
         root.register_initializer(made)
         return made
 
-    scaled = ir.Node("", "Mul", [x, constant(factor, f"{node.inputs[1].name}.factor")])  # type: ignore[union-attr]
-    moved = ir.Node("", "Add", [scaled.outputs[0], constant(shift - mean * factor, f"{node.inputs[2].name}.rest")])  # type: ignore[union-attr]
+    scaled = ir.Node("", "Mul", [x, constant(factor, f"{node.inputs[1].name}.factor", node.inputs[1])])  # type: ignore[union-attr]
+    rest = constant(shift - mean * factor, f"{node.inputs[2].name}.rest", node.inputs[2])  # type: ignore[union-attr]
+    moved = ir.Node("", "Add", [scaled.outputs[0], rest])
     for new in (scaled, moved):
         new.outputs[0].type, new.outputs[0].shape = node.outputs[0].type, x.shape
         new.metadata_props.update(node.metadata_props)

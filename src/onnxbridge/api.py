@@ -42,6 +42,7 @@ def convert(
     frontend: str | None = None,
     inputs: Any = None,
     dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
     opset: int | None = None,
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -66,6 +67,7 @@ def convert(
         inputs: example arrays or tensors (tuple or dict), specs ("x:float32[N,3,224,224]" or {name: (shape, dtype)}), or what
             the framework itself takes (tf.TensorSpec). A number ("rate=16000" or {name: 16000}) fixes an input for good.
         dynamic: {input: {axis: "name"}}, bounds ("N=1..64"), or for PyTorch what torch.export takes as dynamic_shapes.
+        imports: modules to import first, which register custom operators or rules for them.
         opset: the version of ai.onnx to write, for the target "onnx".
         output: where to save; a model that fails its verification is saved there with `.failed` added. The source is never
             replaced.
@@ -86,6 +88,7 @@ def convert(
         VerificationError: if the converted model computes something else.
         LimitError: if its verification takes too long.
     """
+    plugins.import_modules(imports)
     writer = plugins.backend(target_of(to, output))
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     dims, bounds = _dynamic(dynamic)
@@ -266,6 +269,7 @@ def verify(
     *,
     frontend: str | None = None,
     dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
     rtol: Tolerances = None,
     atol: Tolerances = None,
     max_drift: float | None = None,
@@ -290,6 +294,7 @@ def verify(
     """
     from onnxbridge.hub.passes.fixed import fixed
 
+    plugins.import_modules(imports)
     specs, feeds = _inputs(inputs), None
     if isinstance(inputs, Mapping) and inputs and all(isinstance(v, np.ndarray) for v in inputs.values()):
         feeds = [inputs]
@@ -331,8 +336,17 @@ def _specs_of(hub: ir.Model) -> dict[str, Any]:
     }
 
 
-def load(source: Any, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None, **options: Any) -> ir.Model:
+def load(
+    source: Any,
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
+    **options: Any,
+) -> ir.Model:
     """The source as a hub model: an `onnx_ir.Model` at the hub's opset, cleaned. `options` are what the frontend takes."""
+    plugins.import_modules(imports)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     return _to_hub(reader, source, _inputs(inputs), _dynamic(dynamic)[0], settings.checked(reader, options))
 
@@ -344,6 +358,7 @@ def check(
     frontend: str | None = None,
     inputs: Any = None,
     dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
     **backend_options: Any,
 ) -> list[Problem]:
     """Every reason why the source cannot be converted to the targets (all installed ones for None), before converting.
@@ -353,6 +368,7 @@ def check(
     Raises:
         UsageError: for an option that none of them takes.
     """
+    plugins.import_modules(imports)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     own, backend_options = settings.of_source(reader, backend_options)
     try:
@@ -374,13 +390,21 @@ def check(
 
 
 def explain(
-    source: Any, to: str, *, frontend: str | None = None, inputs: Any = None, dynamic: Any = None, **backend_options: Any
+    source: Any,
+    to: str,
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
+    **backend_options: Any,
 ) -> list[Any]:
     """What a backend makes of each operator of the source, where the backend can tell; nothing for one that cannot.
 
     Raises:
         ConversionError: if the source cannot be read.
     """
+    plugins.import_modules(imports)
     writer = plugins.backend(to)
     if not isinstance(writer, plugins.Explainer):
         return []

@@ -46,6 +46,8 @@ class Conversion:
 
         sizes = self.hub.metadata_props.get(provenance.SIZES)
         own = [f"holds for {sizes} only: the source's code takes another way at other sizes"] if sizes else []
+        if training := self.hub.metadata_props.get(provenance.TRAINING):
+            own.append(f"the source is in training mode ({training}); converted as for inference, as after eval()")
         return (*own, *fixed.notes(self.hub), *getattr(self.artifact, "notes", ()))
 
     @cached_property

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -242,6 +243,29 @@ def frontend_for(source: Any) -> Frontend:
         f"no frontend takes a {type(source).__module__}.{type(source).__qualname__}; "
         f"name one with frontend=... ({', '.join(installed('frontend'))})"
     )
+
+
+def import_modules(names: str | Sequence[str] | None) -> None:
+    """Import modules that register what a conversion needs: operators of torch.library, rules, decompositions.
+
+    Modules of the current folder are found, as with `python -m`.
+
+    Raises:
+        UsageError: for a module that is not there, or that fails.
+    """
+    for name in [names] if isinstance(names, str) else names or ():
+        sys.path.insert(0, os.getcwd())
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            missing = f"there is no module {error.name!r}" + (f", which {name!r} imports" if error.name != name else "")
+            way = f"; give the module's name, {name[:-3]!r}" if name.endswith(".py") else ""
+            raise UsageError(f"cannot import {name!r}: {missing}{way}") from error
+        except (Exception, SystemExit) as error:
+            text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+            raise UsageError(f"cannot import {name!r}: {type(error).__name__}: {text}") from error
+        finally:
+            sys.path.remove(os.getcwd())
 
 
 def load_extra_rules(table: str) -> None:

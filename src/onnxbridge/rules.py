@@ -113,6 +113,8 @@ class Rules(Mapping[str, Rule]):
         """Register the decorated function as the rule of these operators."""
 
         def register(function: F) -> F:
+            if not function.__module__.startswith("onnxbridge."):
+                self.load()  # a rule that is there already is reported at the line that adds the second one
             for op in ops:
                 self._add(Rule(op, function, limits, needs, self._writer))
             return function

@@ -17,6 +17,7 @@ from onnxbridge.errors import ConversionError
 @options.frontend
 @options.inputs
 @options.dynamic
+@options.imports
 @options.json
 @options.quiet
 def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:

@@ -24,6 +24,7 @@ from onnxbridge.errors import VerificationError
 @click.option("-o", "--output", metavar="PATH", help="Where to write; by default the source's name in the current folder.")
 @options.inputs
 @options.dynamic
+@options.imports
 @click.option("--verify/--no-verify", default=True, help="Compare source and target on seeded inputs.  [default: verify]")
 @options.comparing
 @options.report

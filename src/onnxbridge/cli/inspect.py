@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @options.frontend
 @options.inputs
 @options.dynamic
+@options.imports
 @click.option("--plan", is_flag=True, help="How the bundled executor runs it: what it puts together, by which algorithm.")
 @options.json
 def command(source: str, weights: str | None, plan: bool, as_json: bool, **given: Any) -> None:

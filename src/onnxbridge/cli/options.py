@@ -16,6 +16,10 @@ inputs = click.option(
     "--inputs", multiple=True, metavar="SPEC", help='Input, as "x:float32[N,3,224,224]"; a name is a dynamic size. Repeatable.'
 )
 dynamic = click.option("--dynamic", multiple=True, metavar="N=1..64", help="Bounds of a dynamic size. Repeatable.")
+imports = click.option(
+    "--import", "imports", multiple=True, metavar="MODULE",
+    help="Import this Python module first, which registers custom operators or rules for them. Repeatable.",
+)  # fmt: skip
 quiet = click.option("-q", "--quiet", is_flag=True, help="Suppress progress and notes.")
 report = click.option(
     "--report", type=click.Path(path_type=Path), metavar="FILE.json", help="Write what --json prints to a file, on any exit code."

@@ -19,6 +19,7 @@ from onnxbridge.errors import UsageError, VerificationError
 @options.frontend
 @options.inputs
 @options.dynamic
+@options.imports
 @click.option("--weights", metavar="FILE", help="REFERENCE's weights, where it is a symbol or MODULE:FACTORY.")
 @click.option("--data", type=click.Path(exists=True, dir_okay=False), metavar="FILE.npz", help="Inputs to run on, by name.")
 @options.comparing

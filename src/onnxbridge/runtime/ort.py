@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import ConversionError, Problem, UsageError
 
 PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
@@ -148,6 +148,11 @@ def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], di
         return Own(model, f"ONNX Runtime's Python interface has no {', '.join(foreign)}")
     try:
         started = session(model, device, as_written=True)
+    except _Fail as e:
+        unknown = _UNKNOWN.search(str(e))
+        if unknown is None:
+            raise
+        return _decomposed(model, f"{unknown[1]}::{unknown[2]}")
     except _Missing as e:
         found = _KERNEL.search(str(e))
         if found is None or device != "auto":
@@ -174,6 +179,25 @@ def _in_double(model: Any) -> bool:
     return False
 
 
+def _decomposed(model: ir.Model | onnx.ModelProto, name: str) -> Own:
+    """A model with an operator that ONNX Runtime does not know, by onnxbridge's executor.
+
+    Raises:
+        ConversionError: where nothing here can run it.
+    """
+    try:
+        return Own(model, f"ONNX Runtime does not know {name}")
+    except ConversionError as e:
+        hint = (
+            "a decomposition into standard operators makes it known: --import MODULE that registers it with "
+            f'@expand("{name}"); --no-verify writes ONNX without running it'
+        )
+        problems = [Problem(p.op, "neither ONNX Runtime nor onnxbridge can run it", hint, p.places) for p in e.problems]
+        raise ConversionError("ONNX", problems) from e
+
+
+_Fail = onnxruntime.capi.onnxruntime_pybind11_state.Fail
+_UNKNOWN = re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op")
 _Missing = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
 _KERNEL = re.compile(r"Could not find an implementation for (\w+)")
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import LimitError, OnnxbridgeError, UnsafeFileError
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, Source, UnsafeFileError
 from onnxbridge.frontends.pytorch import program_text
 from onnxbridge.hub.archives import open_archive
 from onnxbridge.hub.paths import quoted
@@ -77,6 +78,7 @@ def load_program(path: Path) -> Any:
         described = program_text.checked(archive.text(models[0]))
     except program_text.Refused as error:
         raise archive.wrong(str(error)) from error
+    _check_libraries(program_text.library_operators(described))
     state = _tensors(archive, "weights", f"data/weights/{name}_weights_config.json")
     constants = _tensors(archive, "constants", f"data/constants/{name}_constants_config.json")
     from torch._export.serde import schema, serialize
@@ -91,6 +93,31 @@ def load_program(path: Path) -> Any:
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise archive.wrong(f"cannot be read by PyTorch {torch.__version__} ({text})") from error
     return program
+
+
+def _check_libraries(called: Sequence[str]) -> None:
+    """Refuse a program that calls operators of libraries for which there is no rule, or that PyTorch does not know here.
+
+    Raises:
+        ConversionError: naming them.
+    """
+    from onnxbridge.frontends.pytorch.ops import rule
+
+    problems = []
+    for name in dict.fromkeys(called):
+        reasons = [] if name in rule else ["no rule"]
+        reasons += [] if _is_registered(name) else ["not registered with torch.library in this process"]
+        if reasons:
+            hint = f"import the module that registers {name} and a rule for it: --import MODULE, imports=['MODULE']"
+            problems.append(Problem(name, " and ".join(reasons), hint, (Source(),) * called.count(name)))
+    if problems:
+        raise ConversionError("PyTorch to ONNX", problems)
+
+
+def _is_registered(name: str) -> bool:
+    namespace, _, operator = name.partition("::")
+    packet = getattr(getattr(frameworks.torch().ops, namespace), operator.partition(".")[0], None)
+    return packet is not None
 
 
 def _tensors(archive: _Archive, folder: str, config: str) -> dict[str, Any]:

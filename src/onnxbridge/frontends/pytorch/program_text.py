@@ -13,6 +13,8 @@ _OPERATOR = re.compile(
     r"torch\.ops\.(aten|prims|higher_order|torchvision|quantized_decomposed)(\.[A-Za-z_]\w*){1,2}|torch\.(_?sym_\w+|sym_\w+)"
     r"|_operator\.[a-z_]+|math\.[a-z0-9_]+"
 )
+_OWN = frozenset({"aten", "prims", "higher_order", "quantized_decomposed"})
+"""Namespaces of PyTorch itself."""
 _LIBRARY = re.compile(r"torch\.ops\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")
 # operators that reach out of the model
 _REACHING = re.compile(r"torch\.ops\.aten\.(from_file|set_|_cuda\w*|record_stream)\b")
@@ -106,23 +108,27 @@ def _walk(item: Any, depth: int) -> None:
             _walk(value, depth + 1)
 
 
+def library_operators(program: Any) -> list[str]:
+    """The operators in a program that are a library's own, in order, as often as they are called: "acme::bent"."""
+    found: list[str] = []
+    for key, value in program.items() if isinstance(program, dict) else ():
+        target = _LIBRARY.fullmatch(value) if key in ("target", "as_operator") and isinstance(value, str) else None
+        if target is not None and target[1] not in _OWN:
+            found.append(f"{target[1]}::{target[2]}" + (f".{target[3]}" if target[3] not in (None, "default") else ""))
+    for part in program.values() if isinstance(program, dict) else program if isinstance(program, list) else ():
+        found += library_operators(part)
+    return found
+
+
 def _operator(target: Any) -> None:
-    known = isinstance(target, str) and (_OPERATOR.fullmatch(target) or _has_rule(target)) and not _REACHING.match(target)
+    """Refuse what is no operator; one of a library's own is looked at by `library_operators`."""
+    library = _LIBRARY.fullmatch(target) if isinstance(target, str) else None
+    known = isinstance(target, str) and not _REACHING.match(target)
+    known = known and bool(_OPERATOR.fullmatch(target) or (library and library[1] not in _OWN))
     if known and target.startswith("_operator."):
         known = target.partition(".")[2] in _PYTHON
     if not known:
-        raise Refused(f"calls {str(target)[:80]!r}, which is no operator of a model (one of a library's own needs a rule)")
-
-
-def _has_rule(target: str) -> bool:
-    """Whether it is an operator of a library's own for which somebody has registered a rule."""
-    found = _LIBRARY.fullmatch(target)
-    if found is None:
-        return False
-    from onnxbridge.frontends.pytorch.ops import rule
-
-    name = f"{found[1]}::{found[2]}"
-    return (name if found[3] in (None, "default") else f"{name}.{found[3]}") in rule
+        raise Refused(f"calls {str(target)[:80]!r}, which is no operator of a model")
 
 
 def _structure(text: Any) -> None:

@@ -57,7 +57,7 @@ def line(name: str, precision: str, source: Any, options: dict[str, Any], sample
     start = time.process_time()
     try:
         made = onnxbridge.convert(source, "coreml", samples=samples, progress=reached, **options)
-        report, verdict = made.report, "PASSED"
+        report, verdict = made.report, made.report.verdict
     except VerificationError as error:
         if error.report is None:
             return f"| {name} | {precision} | FAILED {str(error).splitlines()[0]} | | | | | |"

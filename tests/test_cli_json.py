@@ -194,6 +194,12 @@ def test_a_missing_framework_is_told_before_the_source_is_read(tmp_path):
     assert ran.returncode == 5 and ran.stderr == "error: torch is not installed: pip install torch safetensors\n"
 
 
+def test_verify_looks_for_both_models_before_it_reads_one(cli, network_file, monkeypatch):
+    monkeypatch.setattr(io, "read", lambda *given, **options: pytest.fail("read"))
+    ran = cli("verify", network_file, "nowhere.onnx")
+    assert ran.code == 2 and "nowhere.onnx: there is no such file" in ran.err
+
+
 def test_the_suffix_names_the_target(cli, network_file, tmp_path):
     pytest.importorskip("coremltools")
     ran = cli("convert", network_file, "-o", tmp_path / "net.mlpackage", "--dynamic", "N=1..4")

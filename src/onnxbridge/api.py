@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxbridge import plugins, settings
 from onnxbridge.conversion import Conversion
-from onnxbridge.early_checks import check_before, check_names, source_files, target_of
+from onnxbridge.early_checks import check_before, check_names, require, source_files, target_of
 from onnxbridge.errors import (
     ConversionError,
     LimitError,
@@ -301,6 +301,8 @@ def verify(
     elif isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs):
         feeds, specs = inputs, inputs[0]
     dims, bounds = _dynamic(dynamic)
+    for reader in (plugins.frontend(frontend) if frontend else plugins.frontend_for(reference), plugins.frontend_for(candidate)):
+        require(reader)  # before the first of them is read
     progress("reading the reference")
     first = runnable(reference, lambda reader, source: _to_hub(reader, source, specs, dims), frontend, device)
 

@@ -171,7 +171,7 @@ def test_a_written_package_is_opened_with_the_same_care(written, tmp_path, how):
 
 @pytest.mark.parametrize(
     ("at", "value"),
-    [(64, b"\0\0\0\0"), (68, b"\x63\0\0\0"), (72, b"\xff" * 8), (80, b"\xff" * 8), (88, b"\xff" * 8), (88, b"\1")],
+    [(64, b"\0\0\0\0"), (68, b"\x63\0\0\0"), (72, b"\xff" * 8), (72, b"\3" + bytes(7)), (80, b"\xff" * 8)],
 )
 def test_damaged_weights_are_refused(net, at, value):
     file = net / WEIGHTS / "weight.bin"
@@ -180,6 +180,18 @@ def test_damaged_weights_are_refused(net, at, value):
     file.write_bytes(bytes(data))
     with pytest.raises(UnsafeFileError, match="weight"):
         Interpreter(net)
+
+
+def test_what_older_writers_leave_in_the_padding_is_ignored(net):
+    """The field came with types narrower than a byte; before, nothing was written there."""
+    x = np.ones((1, 32), np.float32)
+    before = Interpreter(net).run({"x": x})
+    file = net / WEIGHTS / "weight.bin"
+    data = bytearray(file.read_bytes())
+    data[88:96] = (11751492080).to_bytes(8, "little")
+    file.write_bytes(bytes(data))
+    for name, value in Interpreter(net).run({"x": x}).items():
+        np.testing.assert_array_equal(value, before[name])
 
 
 def test_every_type_of_weights_is_read_as_coremltools_reads_it(tmp_path):

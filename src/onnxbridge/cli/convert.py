@@ -36,8 +36,8 @@ def command(
 ) -> None:
     """Move SOURCE to another framework, and verify that it still computes the same.
 
-    SOURCE is a file or folder: .onnx, .pt2, .keras, a SavedModel, -symbol.json. For MXNet, WEIGHTS is the .params file; for
-    PyTorch, SOURCE may be MODULE:FACTORY with WEIGHTS a state dict.
+    SOURCE is a file or folder: .onnx, .pt2, .keras, a SavedModel, .mlpackage, -symbol.json. For MXNet, WEIGHTS is the .params
+    file; for PyTorch, SOURCE may be MODULE:FACTORY with WEIGHTS a state dict; for a SavedModel, it is a signature's name.
 
     \b
       onnxbridge convert net.pt2 --to coreml

@@ -53,6 +53,8 @@ class Weights:
         head = bytes(data[offset : offset + 64]) if 0 <= offset <= len(data) - 64 else b""
         sentinel, kind, size, start, padding = struct.unpack_from("<IIQQQ", head) if head else (0,) * 5
         known, bits = BLOB_TYPES.get(kind, ("", 8))
+        if bits >= 8:  # only narrower types are padded, and older writers leave anything there
+            padding = 0
         if sentinel != _SENTINEL or not known or start + size > len(data) or padding > 8 * size or (8 * size - padding) % bits:
             raise UnsafeFileError(f"the weight file {quoted(base)} has no weights at {offset}; {_WAY_OUT}.")
         return known, memoryview(data)[start : start + size], (8 * size - padding) // bits

@@ -18,6 +18,24 @@ class Color(enum.Enum):
     BLUE = 2
 
 
+class Limits(NamedTuple):
+    least: int
+    most: float
+
+
+class Differentiates(nn.Module):
+    """Defaults of every kind, and derivatives."""
+
+    def forward(
+        self, x: torch.Tensor, limits: Limits = Limits(1, 2.5), device: torch.device = torch.device("cpu"),  # noqa: B008
+        z: complex = 1 - 2j, sizes: tuple[float, float] = (1.5, -2.0),
+    ):  # fmt: skip
+        y = x.detach().requires_grad_()
+        found = torch.autograd.grad([(y * y).sum()], [y])[0]
+        assert found is not None
+        return found + limits.least + limits.most + sizes[1]
+
+
 class Pair(NamedTuple):
     x: torch.Tensor
     count: int
@@ -136,6 +154,7 @@ def dynamic():
 
 MODULES = {
     "everything": (lambda: torch.jit.script(Everything()), torch.randn(1, 2)),
+    "differentiates": (lambda: torch.jit.script(Differentiates()), torch.randn(3)),
     "restores": (lambda: torch.jit.script(Restores()), torch.randn(3)),
     "static": (lambda: torch.jit.script(static()), torch.randn(1, 3, 8, 8)),
     "static traced": (lambda: torch.jit.trace(static(), torch.randn(1, 3, 8, 8)), torch.randn(1, 3, 8, 8)),

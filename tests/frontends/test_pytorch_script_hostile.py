@@ -70,6 +70,7 @@ def setstate(statement, head="def __setstate__(self: __torch__.M, state: bool) -
 
 HEAD = "__setstate__(self: __torch__.M, state: bool) -> NoneType:"
 OTHER = "\n  def other(self: __torch__.M) -> int:\n    {}\n    return 1"
+MADE = "class N:\n  a : int\n  def __init__(self: __torch__.N, a: int) -> NoneType:\n    {}\n    return None"
 SAVE = 'torch.save("HELLO", "VICTIM")'
 HOSTILE = {
     "plain": written(more=setstate(SAVE)),
@@ -97,6 +98,10 @@ HOSTILE = {
     "constant": written(attribute=f"c : Final[int] = {SAVE}"),
     "constant in a list": written(attribute=f"c : Final[List[int]] = [{SAVE} for i in [1]]"),
     "default": written(parameter=f",\n    y: int={SAVE}"),
+    "class as a default": written(
+        parameter=",\n    y: __torch__.N=__torch__.N(1)",
+        more=MADE.format(SAVE),
+    ),
     "forward": written(body=SAVE),
     "reads a file": written(body='y = torch.from_file("VICTIM", True, 4)'),
     "reads a file by its operator": written(body='y = ops.aten.from_file("VICTIM", True, 4)'),
@@ -145,6 +150,10 @@ def test_another_class_is_checked(tmp_path):
         written(attribute="c : Final[List[int]] = [1] * 100000000000"),
         written(parameter=",\n    y: List[int]=[i for i in range(1000000000000)]"),
         written(
+            parameter=",\n    y: __torch__.N=__torch__.N(1)",
+            more=MADE.format("while True:\n      pass"),
+        ),
+        written(
             more="\n".join(
                 [setstate("_0 = (self).f0()")]
                 + [f"  def f{i}(self) -> int:\n    _0 = (self).f{i + 1}()\n    return (self).f{i + 1}()" for i in range(60)]
@@ -152,7 +161,19 @@ def test_another_class_is_checked(tmp_path):
             )
         ),
     ],
-    ids=["while", "two spaces", "for", "comprehension", "string", "method", "constant", "list", "default", "calls of calls"],
+    ids=[
+        "while",
+        "two spaces",
+        "for",
+        "comprehension",
+        "string",
+        "method",
+        "constant",
+        "list",
+        "default",
+        "class",
+        "calls of calls",
+    ],
 )
 def test_reading_ends(tmp_path, code):
     path = archive(tmp_path / "net.pt", code)

@@ -39,6 +39,17 @@ class Unknown(Exception):
 
 
 @dataclass
+class _Code:
+    """What is found in all files of an archive; classes and what constants are made of are known by their last names."""
+
+    functions: dict[str, list[_Function]] = field(default_factory=dict)
+    uses: dict[str, set[str]] = field(default_factory=dict)
+    tuples: set[str] = field(default_factory=set)
+    classes: set[str] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
+
+
+@dataclass
 class _Function:
     """What a function does that must not be done while a file is read (empty if nothing), and the names that it calls."""
 
@@ -53,15 +64,16 @@ def check(sources: Mapping[str, bytes]) -> None:
         Refused: where it reaches out of the model, runs unbounded work while it is read, or is not as PyTorch writes it.
         Unknown: where PyTorch does not have an operator.
     """
-    functions: dict[str, list[_Function]] = {}
-    uses: dict[str, set[str]] = {}
+    code = _Code()
     for name, source in sources.items():
-        _file(name, source, functions, uses)
-    _depth(uses)
-    if "__setstate__" in functions:
+        _file(name, source, code)
+    _depth(code.uses)
+    if not code.made <= code.tuples - code.classes:  # only named tuples have no code of their own that makes them
+        raise Refused(f"its code computes a constant ({', '.join(sorted(code.made))})")
+    if "__setstate__" in code.functions:
         costs: dict[str, int] = {}
         for name in ("__setstate__", *_IMPLICIT):
-            _calls(name, functions, costs, ())
+            _calls(name, code.functions, costs, ())
 
 
 def check_type(text: str) -> None:
@@ -72,42 +84,45 @@ def check_type(text: str) -> None:
     """
     for line in lines(text.encode("utf-8", "replace")):
         _names(line.tokens)
-        _literals(line.tokens)
+        if _literals(line.tokens):
+            raise Refused("has a type that is computed")
 
 
-def _file(name: str, source: bytes, functions: dict[str, list[_Function]], uses: dict[str, set[str]]) -> None:
+def _file(name: str, source: bytes, code: _Code) -> None:
     inside: tuple[int, _Function] | None = None
     used: set[str] = set()
     for line in lines(source):
         if line.indent == 0 and len(line.tokens) > 1:
-            used = uses.setdefault(f"{name}.{line.tokens[1].text}", set())
+            used = code.uses.setdefault(f"{name}.{line.tokens[1].text}", set())
         used.update(_names(line.tokens))
         if inside is not None and line.indent > inside[0]:
             _loading(line.tokens, inside[1])
         elif line.tokens[0].text == "def":
             if len(line.tokens) < 4 or line.tokens[2].text != "(" or line.tokens[-1].text != ":":
                 raise Refused("its code has a function that PyTorch does not write")
-            _literals(line.tokens[2:])
+            code.made.update(_literals(line.tokens[2:]))
             inside = line.indent, _Function()
-            functions.setdefault(line.tokens[1].text, []).append(inside[1])
+            code.functions.setdefault(line.tokens[1].text, []).append(inside[1])
         else:
             inside = None
-            _statement(line)
+            _statement(line, code)
 
 
-def _statement(line: Line) -> None:
+def _statement(line: Line, code: _Code) -> None:
     """A line outside of functions: the head of a class, the type of an attribute, or a constant."""
     words = [token.text for token in line.tokens]
     if words[0] == "class":
         plain = len(words) == 3 or (len(words) == 6 and words[2] == "(" and words[4] == ")")
         if not plain or words[-1] != ":":
             raise Refused("its code has a class that PyTorch does not write")
+        (code.tuples if len(words) == 6 and words[3] == "NamedTuple" else code.classes).add(words[1])
     elif words[0] != "import":
-        _literals(line.tokens)
+        code.made.update(_literals(line.tokens))
 
 
-def _literals(tokens: Sequence[Token]) -> None:
-    """Refuse everything but types and literals."""
+def _literals(tokens: Sequence[Token]) -> list[str]:
+    """The classes that constants are made of; refuses everything but those, types and literals."""
+    made: list[str] = []
     for i, (kind, word) in enumerate(tokens):
         before = tokens[i - 1] if i else Token("operator", "(")
         after = tokens[i + 1] if i + 1 < len(tokens) else Token("operator", ",")
@@ -115,10 +130,14 @@ def _literals(tokens: Sequence[Token]) -> None:
         imaginary = word == "+" and before.kind == "number" and after.text.endswith("j")
         call = word == "(" and i > 0 and (before.kind != "operator" or before.text in (")", "]"))
         device = call and i > 2 and [t.text for t in tokens[i - 3 : i]] == ["torch", ".", "device"]
-        if call and not device or (kind == "operator" and word not in _PUNCTUATION and not (negative or imaginary)):
+        own = call and before.kind == "name" and _root(tokens, i - 1) == "__torch__"
+        if own:
+            made.append(before.text)
+        if call and not (device or own) or (kind == "operator" and word not in _PUNCTUATION and not (negative or imaginary)):
             raise Refused(f"its code computes a constant ({''.join(t.text for t in tokens[max(0, i - 3) : i + 2])})")
         if kind == "name" and word in (*_KEYWORDS, *_UNBOUNDED) and word != "pass":
             raise Refused(f"its code computes a constant ({word})")
+    return made
 
 
 def _depth(uses: Mapping[str, set[str]]) -> None:
@@ -152,7 +171,8 @@ def _names(tokens: Sequence[Token]) -> list[str]:
             if is_forbidden_method(word):
                 raise Refused(f"its code calls {word!r}, which reaches out of the model")
         elif word == "torch":
-            _operator(f"aten::{follows[1]}" if follows[0] == "." else "torch")
+            name = follows[3] if follows[:3] == [".", "autograd", "."] else follows[1]
+            _operator(f"aten::{name}" if follows[0] == "." else "torch")
         elif word == "ops":
             _operator(f"{follows[1]}::{follows[3]}" if follows[0] == follows[2] == "." else "ops")
         elif word in _THREADS:
@@ -186,7 +206,7 @@ def _operator(name: str) -> None:
     if is_allowed(name):
         return
     if is_known(name):
-        raise Refused(f"its code calls {name}, which reaches out of the model")
+        raise Refused(f"its code calls {name}, which may reach out of the model")
     namespace, _, short = name.partition("::")
     if namespace not in ("aten", "prim") or short in ("autograd", "classes", "ops", "jit", "distributed"):
         raise Refused(f"its code calls {name}, which no model needs")
@@ -230,15 +250,17 @@ def _loading(tokens: Sequence[Token], function: _Function) -> None:
         function.reason = function.reason or reason
 
 
+def _root(tokens: Sequence[Token], i: int) -> str:
+    """The name with which the names begin that dots join and that end here; empty where they begin with an expression."""
+    while i >= 2 and tokens[i - 1].text == "." and tokens[i - 2].kind == "name":
+        i -= 2
+    return "" if i and tokens[i - 1].text == "." else tokens[i].text
+
+
 def _namespace(tokens: Sequence[Token], i: int) -> str:
     """The namespace of the operator that `torch.x` or `ops.namespace.x` names at its last word; empty for any other attribute."""
-    first = i
-    while first >= 2 and tokens[first - 1].text == "." and tokens[first - 2].kind == "name":
-        first -= 2
-    if first and tokens[first - 1].text == ".":
-        return ""
-    root = tokens[first].text
-    return "aten" if root == "torch" else tokens[first + 2].text if root == "ops" else ""
+    root = _root(tokens, i)
+    return "aten" if root == "torch" else tokens[i - 2].text if root == "ops" and i >= 4 else ""
 
 
 def _calls(name: str, functions: Mapping[str, list[_Function]], known: dict[str, int], callers: tuple[str, ...]) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import script_quantized, script_values
+from onnxbridge.frontends.pytorch.script_operators import is_allowed
 from onnxbridge.frontends.pytorch.script_values import Instance
 
 _MOST_TURNS = 4096  # of a loop whose count is known: it is unrolled
 _NUMBERS = {"aten::Float": float, "aten::FloatImplicit": float, "aten::Int": int, "aten::IntImplicit": int}
-_REACHING = re.compile(r"aten::(from_file|save|load|set_|_cuda\w*|record_stream)\b|(rpc|prim)::(rpc|fork|awaitable)")
 
 
 def every_node(block: Any) -> Iterator[Any]:
@@ -74,7 +74,7 @@ def _plain(node: Any, kind: str, args: list[Any], attributes: Any) -> Any:
     if kind in script_values.PLAIN and _is_plain(args):
         return _results(node, script_values.PLAIN[kind](*args))
     schema = node.schema()
-    if _REACHING.match(kind) or schema == "(no schema)" or kind.startswith(("prim::", "quantized::")):
+    if schema == "(no schema)" or kind.startswith(("prim::", "quantized::")) or not is_allowed(kind):
         raise NotTraceable(f"{kind} has no counterpart in a traced program")
     return _results(node, script_values.aten(schema, args))
 

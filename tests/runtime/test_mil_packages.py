@@ -19,7 +19,7 @@ import onnxbridge
 from onnxbridge.backends.coreml import backend
 from onnxbridge.cli import group
 from onnxbridge.errors import OnnxbridgeError, UnsafeFileError
-from onnxbridge.runtime.mil import Interpreter, package
+from onnxbridge.runtime.mil import Interpreter
 
 MODEL = os.path.join("Data", "com.apple.CoreML", "model.mlmodel")
 WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
@@ -196,6 +196,8 @@ def test_what_older_writers_leave_in_the_padding_is_ignored(net):
 
 def test_every_type_of_weights_is_read_as_coremltools_reads_it(tmp_path):
     from coremltools.libmilstoragepython import _BlobStorageReader, _BlobStorageWriter
+
+    from onnxbridge.runtime.mil import package
 
     path = str(tmp_path / "weight.bin")
     writer = _BlobStorageWriter(path)

@@ -326,3 +326,15 @@ def test_the_form_found_from_outside_ends_with_exit_4(tmp_path):
     result = subprocess.run([sys.executable, "-c", code, "inspect", str(path)], capture_output=True, text=True, timeout=120)
     assert result.returncode == 4, result.stderr
     assert victim.read_bytes() == b"precious"
+
+
+def test_a_state_dict_that_is_a_bomb_is_refused(tmp_path):
+    from onnxbridge.frontends.pytorch import capture
+
+    torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "net.pt")
+    assert set(capture._state(tmp_path / "net.pt")) == {"weight", "bias"}
+    with zipfile.ZipFile(tmp_path / "net.pt") as old, zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, bytes(300 << 20) if name.endswith("data/0") else old.read(name))
+    with pytest.raises(LimitError, match="members take"):
+        capture._state(tmp_path / "bomb.pt")

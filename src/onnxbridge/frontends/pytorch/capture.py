@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from onnxbridge.frontends.pytorch.functions import called
 from onnxbridge.frontends.pytorch.packed import packed_sequences
 from onnxbridge.frontends.pytorch.training_mode import modules_in_training, program_for_inference
 from onnxbridge.frontends.pytorch.unread import code_unread
+from onnxbridge.hub.archives import open_archive
 from onnxbridge.hub.paths import quoted
 from onnxbridge.hub.recognise import recognise, wrong_kind
 from onnxbridge.hushed import hushed
@@ -226,6 +228,8 @@ def _state(path: Any) -> Mapping[str, Any]:
     if kind == "safetensors":
         held: Mapping[str, Any] = frameworks.safetensors().load_file(os.fspath(path))
         return held
+    if kind == "pytorch-pickle" and zipfile.is_zipfile(path):
+        open_archive(path, "save the state dict again with torch.save")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnxbridge.frontends.pytorch.script_operators import is_allowed, is_forbidden_method, is_known
+from onnxbridge.frontends.pytorch.script_operators import NAMESPACES, is_allowed, is_forbidden_method, is_known
 from onnxbridge.frontends.pytorch.script_tokens import Line, Refused, Token, lines
 
 _MOST_CALLS = 10_000
@@ -208,7 +208,7 @@ def _operator(name: str) -> None:
     if is_known(name):
         raise Refused(f"its code calls {name}, which may reach out of the model")
     namespace, _, short = name.partition("::")
-    if namespace not in ("aten", "prim") or short in ("autograd", "classes", "ops", "jit", "distributed"):
+    if namespace not in NAMESPACES or short in ("autograd", "classes", "ops", "jit", "distributed"):
         raise Refused(f"its code calls {name}, which no model needs")
     raise Unknown(name)
 

@@ -66,7 +66,7 @@ def _texts(archive: Archive) -> dict[str, bytes]:
         torch = frameworks.torch()
         raise UsageError(
             f"{archive.shown}: calls {unknown}, which PyTorch {torch.__version__} does not have; "
-            "install the version that saved it."
+            "install the version that saved it, and import the library that has the operator."
         ) from unknown
     return found | {inner[name]: data for name, data in pickles.items()} | small
 

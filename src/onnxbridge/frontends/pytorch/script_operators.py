@@ -39,7 +39,7 @@ _PRIM = frozenset(_PRIM_NAMES.split())
 # Functions that the compiler defines in TorchScript itself, which have no schema.
 _DEFINED = frozenset({"aten::floordiv", "prim::ndim", "prim::T"})
 _TUPLES = re.compile(r"aten::_(?:single|pair|triple|quadruple)")
-_NAMESPACES = ("aten", "prim", "quantized", "_quantized", "torchvision")
+NAMESPACES = ("aten", "prim", "quantized", "_quantized", "torchvision")
 _HARMLESS = re.compile(
     r"(?:Tensor|Storage|int|float|bool|complex|number|SymInt|Device|Generator|NoneType|AnyEnumType|Any|t[0-9]?|tVal|Optional|List|Dict|Tuple"
     r"|__torch__\.torch\.classes\.(?:quantized|rnn)\.\w+|[][, ()0-9])+"
@@ -58,7 +58,7 @@ def is_allowed(name: str) -> bool:
     namespace, _, short = name.partition("::")
     if namespace == "prim":
         return short in _PRIM
-    if namespace not in _NAMESPACES or not is_known(name):
+    if namespace not in NAMESPACES or not is_known(name):
         return False
     strings = namespace == "aten" and short in _STRINGS
     for schema in _schemas(name):

@@ -206,3 +206,14 @@ def test_every_kind_of_attribute(tmp_path):
     torch.jit.save(torch.jit.script(Holds()), tmp_path / "net.pt")
     x = torch.ones(1)
     torch.testing.assert_close(torch.jit.load(tmp_path / "net.pt")(x), script.load(tmp_path / "net.pt").script(x))
+
+
+def test_large_archives_go_through_a_file(tmp_path, monkeypatch):
+    from onnxbridge.frontends.pytorch import script_file
+
+    monkeypatch.setattr(script_file, "_MOST_IN_MEMORY", 0)
+    torch.jit.save(torch.jit.script(nn.Linear(2, 3)), tmp_path / "net.pt")
+    with script_file.checked(tmp_path / "net.pt") as path:
+        assert path.endswith("checked.pt")
+        assert torch.jit.load(path).weight.shape == (3, 2)
+    assert script.load(tmp_path / "net.pt").script.weight.shape == (3, 2)

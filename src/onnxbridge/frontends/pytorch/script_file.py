@@ -11,8 +11,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
@@ -23,12 +22,13 @@ from onnxbridge.hub.archives import Archive, content, open_archive
 _MOST_CODE = 64 << 20
 _MOST_PICKLE = 64 << 20
 _PIECE = 16 << 20
+_MOST_IN_MEMORY = 512 << 20
 _WAY_OUT = "export the module again with torch.export.save"
 
 
 @contextmanager
-def checked(path: Any) -> Iterator[Path]:
-    """A temporary file with what is safe of the archive: its code, pickles and tensors.
+def checked(path: Any) -> Iterator[str]:
+    """The path of a temporary file with what is safe of the archive: its code, pickles and tensors.
 
     Raises:
         UnsafeFileError: where the archive reaches out of the model, or is damaged.
@@ -37,10 +37,22 @@ def checked(path: Any) -> Iterator[Path]:
     """
     archive = open_archive(path, _WAY_OUT)
     texts = _texts(archive)
+    with _temporary(len(archive.data)) as (file, name):
+        _write(archive, texts, file)
+        yield name
+
+
+@contextmanager
+def _temporary(size: int) -> Iterator[tuple[IO[bytes], str]]:
+    """A new file and its path: in memory where it is small, since disks can be slow, else in a folder of its own."""
+    if size <= _MOST_IN_MEMORY and hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        with open(os.memfd_create("onnxbridge"), "w+b") as file:
+            yield file, f"/proc/self/fd/{file.fileno()}"
+        return
     with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:
-        target = Path(folder) / "checked.pt"
-        _write(archive, texts, target)
-        yield target
+        path = os.path.join(folder, "checked.pt")
+        with open(path, "xb") as file:
+            yield file, path
 
 
 def _texts(archive: Archive) -> dict[str, bytes]:
@@ -71,7 +83,7 @@ def _texts(archive: Archive) -> dict[str, bytes]:
     return found | {inner[name]: data for name, data in pickles.items()} | small
 
 
-def _write(archive: Archive, texts: dict[str, bytes], target: Path) -> None:
+def _write(archive: Archive, texts: dict[str, bytes], target: IO[bytes]) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
         for name, member in archive.members.items():
             inner = name.partition("/")[2]
@@ -85,4 +97,4 @@ def _write(archive: Archive, texts: dict[str, bytes], target: Path) -> None:
                 with new.open(info, "w") as file:
                     for at in range(member.start, member.start + member.size, _PIECE):
                         file.write(archive.data[at : min(at + _PIECE, member.start + member.size)])
-    os.chmod(target, 0o600)
+    target.flush()

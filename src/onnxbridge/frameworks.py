@@ -25,6 +25,8 @@ from onnxbridge.errors import MissingFrameworkError
 
 # TensorFlow's C++ runtime reads this when it is loaded, and never again: 2 keeps errors and drops information and warnings.
 TENSORFLOW_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "2")
+# On the command line errors are left out too: those that matter are raised, and reported in our words.
+COMMAND_LINE_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "3")
 # What TensorFlow's C++ part writes to the standard error before it has read that level: information, and a line about it.
 EARLY_INFORMATION = re.compile(rb"(I0000 |WARNING: All log messages before absl::InitializeLog\(\))")
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from onnxbridge import frameworks
 from onnxbridge.cli.outcome import Outcome
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, VerificationError, main_line
 
@@ -45,6 +46,7 @@ def run(group: click.Group) -> None:
     global outcome
     outcome = Outcome(sys.argv[1:])
     error: BaseException | None = None
+    os.environ.setdefault(*frameworks.COMMAND_LINE_LOG_LEVEL)
     with _terminable():
         try:
             code = group(standalone_mode=False) or 0  # what `Exit` was raised with; commands return nothing

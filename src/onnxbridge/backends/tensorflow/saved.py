@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from onnxbridge import frameworks
 from onnxbridge.backends.tensorflow.module import keywords
 from onnxbridge.errors import ConversionError, Problem, Source
 from onnxbridge.hub import strings
@@ -51,4 +52,5 @@ def save(artifact: Any, path: Path) -> None:
         results = results if isinstance(results, tuple) else (results,)
         return dict(zip(outputs, results, strict=True))
 
-    tf.saved_model.save(artifact, str(path), signatures={"serving_default": serve})
+    with frameworks.quiet():
+        tf.saved_model.save(artifact, str(path), signatures={"serving_default": serve})

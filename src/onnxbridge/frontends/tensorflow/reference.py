@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.tensorflow import safety, schema, sources
 from onnxbridge.frontends.tensorflow.capture import Traced
@@ -28,7 +30,8 @@ def runner(source: Any, signature: str | None) -> Run:
 
     def trace(inputs: Any, key: Any) -> Traced:
         if key not in traced:
-            found = sources.trace(loaded, inputs, None, signature)
+            with frameworks.quiet() if is_file else nullcontext():
+                found = sources.trace(loaded, inputs, None, signature)
             if is_file:
                 safety.check_graph(found.graph, os.fspath(source))
             traced[key] = found

@@ -35,7 +35,8 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
     if isinstance(source, (str, os.PathLike)):
         loaded = load(source)
         try:
-            traced = trace(loaded, inputs, dynamic, signature)
+            with frameworks.quiet():
+                traced = trace(loaded, inputs, dynamic, signature)
         except (ValueError, TypeError) as e:
             raise UsageError(f"{os.fspath(source)}: cannot take these inputs: {main_line(e)}") from e
         safety.check_graph(traced.graph, os.fspath(source))
@@ -66,7 +67,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     if kind == "savedmodel":
         safety.check(path)
         try:
-            return tf.saved_model.load(os.fspath(path))
+            with frameworks.quiet():  # it logs a traceback about a fingerprint that it cannot read, and goes on
+                return tf.saved_model.load(os.fspath(path))
         except (AttributeError, ValueError, KeyError) as e:
             return _by_signatures(tf, os.fspath(path), e)
         except (OSError, IndexError, tf.errors.OpError) as e:
@@ -78,7 +80,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         open_archive(path, "save the model again with model.save")
     try:
         hdf5.check(path, kind)
-        return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)
+        with frameworks.quiet():
+            return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)
     except (ValueError, TypeError) as e:
         text = str(e).split("Exception encountered: ")[-1]  # what went wrong in an inner layer
         if _REFUSED.search(text) and "lambda" in text.lower():
@@ -110,7 +113,8 @@ def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:
     from tensorflow.python.saved_model import load_v1_in_v2
 
     try:
-        return load_v1_in_v2.load(path, tags=None)
+        with frameworks.quiet():
+            return load_v1_in_v2.load(path, tags=None)
     except Exception as e:
         raise UsageError(f"{path}: TensorFlow cannot load it: {main_line(cause)}") from e
 

@@ -1,4 +1,4 @@
-"""Divisions by constants in TensorFlow are exact to the last bit, though its optimizer would multiply by the reciprocal."""
+"""Arithmetic with constants in TensorFlow is exact to the last bit, though its optimizer would rewrite it."""
 
 from __future__ import annotations
 
@@ -81,3 +81,19 @@ def test_the_division_comes_back_as_one():
     module = backend.from_hub(_model(lambda op, x: op.Div(x, np.float32(7))))
     back = frontend.to_hub(module, {"x": (("n",), "float32")})
     assert [node.op_type for node in back.graph] == ["Div"]
+
+
+@pytest.mark.parametrize(("dtype", "large"), [("FLOAT", 1.5 * 2**23), ("DOUBLE", 1.5 * 2**52), ("FLOAT16", 1536.0)])
+@pytest.mark.parametrize("form", ["x + c - c", "c + x - c", "x - c + c", "-c + (x + c)", "c - (c - x)"])
+def test_rounding_by_a_large_constant(dtype, large, form, tmp_path):
+    kind = ir.DataType[dtype].numpy()
+    c, x = np.array(large, kind), np.linspace(-40, 40, 1001).astype(kind)
+
+    def write(op, x):
+        return {
+            "x + c - c": lambda: op.Sub(op.Add(x, c), c), "c + x - c": lambda: op.Sub(op.Add(c, x), c),
+            "x - c + c": lambda: op.Add(op.Sub(x, c), c), "-c + (x + c)": lambda: op.Add(-c, op.Add(x, c)),
+            "c - (c - x)": lambda: op.Sub(c, op.Sub(c, x)),
+        }[form]()  # fmt: skip
+
+    np.testing.assert_array_equal(_computed(_model(write, ir.DataType[dtype]), x, tmp_path), np.round(x))

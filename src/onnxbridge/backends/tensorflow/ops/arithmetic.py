@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import ml_dtypes
+import numpy as np
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
@@ -16,11 +18,35 @@ rule.table(
     Reciprocal=tf.math.reciprocal, Round=tf.round, Sin=tf.sin, Sinh=tf.sinh, Sqrt=tf.sqrt, Tan=tf.tan,
 )  # fmt: skip
 rule.table(
-    Add=tf.add, Sub=tf.subtract, Mul=tf.multiply, And=tf.logical_and, Or=tf.logical_or, Xor=tf.math.logical_xor,
+    Mul=tf.multiply, And=tf.logical_and, Or=tf.logical_or, Xor=tf.math.logical_xor,
     Not=tf.logical_not, BitwiseAnd=tf.bitwise.bitwise_and, BitwiseOr=tf.bitwise.bitwise_or, BitwiseXor=tf.bitwise.bitwise_xor,
     BitwiseNot=tf.bitwise.invert, Where=tf.where, Equal=tf.equal, Greater=tf.greater, GreaterOrEqual=tf.greater_equal,
     Less=tf.less, LessOrEqual=tf.less_equal,
 )  # fmt: skip
+
+
+def _is_large(x):
+    """Whether this is a constant beside which the fraction of a number gets lost."""
+    known = tf.get_static_value(x) if x.dtype.is_floating else None
+    return known is not None and known.size and np.abs(known.astype(np.float64)).min() >= 0.5 / ml_dtypes.finfo(known.dtype).eps
+
+
+def _fed(x):
+    """A constant as a value that may be fed, which Grappler does not fold."""
+    return tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
+
+
+@rule("Add")
+def add(A, B):
+    """Grappler adds the terms of a chain of sums in another order, and `(x + c) - c`, which rounds x by a large c, would be x."""
+    if _is_large(B):
+        return tf.subtract(A, _fed(-B))
+    return tf.subtract(B, _fed(-A)) if _is_large(A) else tf.add(A, B)
+
+
+@rule("Sub")
+def sub(A, B):
+    return tf.subtract(_fed(A) if _is_large(A) else A, _fed(B) if _is_large(B) else B)
 
 
 @rule("Abs")

@@ -88,6 +88,8 @@ def convert(
         VerificationError: if the converted model computes something else.
         LimitError: if its verification takes too long.
     """
+    from onnxbridge.hub import provenance
+
     plugins.import_modules(imports)
     writer = plugins.backend(target_of(to, output))
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
@@ -113,7 +115,7 @@ def convert(
         try:
             conversion.report = verify_sides(
                 hub, _reference(reader, source, hub, device), made_side(writer, artifact, device), first=_example(inputs, hub),
-                samples=samples, seed=seed, bounds=bounds, sizes=getattr(artifact, "sizes", ()),
+                samples=samples, seed=seed, bounds=provenance.within_sizes(hub, bounds), sizes=getattr(artifact, "sizes", ()),
                 ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
                 progress=progress,
             )  # fmt: skip
@@ -292,6 +294,7 @@ def verify(
         VerificationError: if one of the two cannot be run.
         LimitError: if that takes too long.
     """
+    from onnxbridge.hub import provenance
     from onnxbridge.hub.passes.fixed import fixed
 
     plugins.import_modules(imports)
@@ -324,8 +327,8 @@ def verify(
     check_names(hub, rtol, atol, bounds)
     return verify_sides(
         hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed,
-        bounds=settled(first, second) | bounds, rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
-        progress=progress,
+        bounds=provenance.within_sizes(hub, settled(first, second) | bounds), rtol=rtol, atol=atol, max_drift=max_drift,
+        time_limit=time_limit, progress=progress,
     )  # fmt: skip
 
 

@@ -31,8 +31,12 @@ def hushed(name: str) -> Iterator[None]:
     speaking = [log for log in _below(name) if not log.disabled]
     for log in speaking:
         log.disabled = True
+    top = logging.getLogger(name)  # what is made below it meanwhile is not disabled, and hands its records up
+    handlers, propagates = top.handlers, top.propagate
+    top.handlers, top.propagate = [logging.NullHandler()], False
     try:
         yield
     finally:
+        top.handlers, top.propagate = handlers, propagates
         for log in speaking:
             log.disabled = False

@@ -57,6 +57,17 @@ def _function(plugin: Any) -> Any:
     return getattr(method, "__func__", method)
 
 
+_SIZES = 'dynamic={"input": {0: "batch"}}'
+_ELSEWHERE = {
+    **dict.fromkeys(("dynamic_shapes", "dynamic_axes", "dynamic_batch"), _SIZES),
+    **dict.fromkeys(("args", "example_inputs", "sample_inputs", "dummy_input", "example_input"), "inputs=(tensor,)"),
+    **dict.fromkeys(("input_shape", "input_shapes", "input_signature"), 'inputs="x:float32[N,3,224,224]"'),
+    **dict.fromkeys(("opset_version", "target_opset"), "opset="), **dict.fromkeys(("target", "target_format"), "to="),
+    **dict.fromkeys(("f", "output_path", "output_file"), "output="),
+}  # fmt: skip
+"""What other converters call arguments of `convert`."""
+
+
 @functools.cache
 def _declared(method: Any) -> Mapping[str, Option]:
     names = getattr(method, "__globals__", {})
@@ -112,7 +123,8 @@ def checked(plugin: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(given) - set(taken))
     if unknown:
         has = f"its options are {', '.join(taken)}" if taken else "it has no options"
-        raise UsageError(f"the target {plugin.name!r} takes no {', '.join(unknown)}; {has}")
+        ours = "".join(f"; {name} is {_ELSEWHERE[name]} here" for name in unknown if name in _ELSEWHERE)
+        raise UsageError(f"the target {plugin.name!r} takes no {', '.join(unknown)}; {has}{ours}")
     for name, option in options(plugin).items():
         if option.choices and given.get(name) not in (None, *option.choices):
             raise UsageError(f"{name}={given[name]!r} is none of {', '.join(option.choices)}")

@@ -92,3 +92,15 @@ def _like(x):
 def test_transforms_in_a_librarys_operator():
     sizes = {"x": {0: "batch", 1: "n"}}
     agrees(Function(lambda x: doubled(x) + 1), (torch.randn(3, 6),), sizes, [(torch.randn(4, 9),)], rtol=1e-5)
+
+
+class Few(nn.Module):
+    def forward(self, x):
+        return x * 2 if 3 < x.shape[0] < 20 else x
+
+
+def test_sizes_at_which_the_code_takes_another_way_are_not_verified():
+    inputs, dynamic = (torch.randn(5, 3),), {"x": {0: "n"}}
+    made = onnxbridge.convert(Few(), inputs=inputs, dynamic=dynamic)
+    assert made.report.passed and made.notes[0].startswith("holds for n=4..19 only")
+    assert onnxbridge.verify(Few(), made.model, inputs, dynamic=dynamic).passed

@@ -18,8 +18,9 @@ import hashlib
 import importlib.metadata
 import math
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -32,6 +33,7 @@ VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators that give the elements of a weight in another shape."""
 _VIEW = PREFIX + "view"
 _STATE = PREFIX + "state"
+_BOUNDS = re.compile(r"([^\s=]+)=([0-9]{1,18})\.\.([0-9]{1,18})?")
 _CHUNK = 1 << 20
 
 
@@ -97,6 +99,16 @@ def inherit_state(made: ir.TensorProtocol | None, sources: Sequence[ir.TensorPro
         tell_state(made, "parameter")
     elif "" not in states:
         tell_state(made, states.pop() if len(sources) == 1 else "constant")
+
+
+def within_sizes(model: ir.Model, bounds: Mapping[str, tuple[int, int | None]]) -> dict[str, tuple[int, int | None]]:
+    """Bounds of dynamic sizes, narrowed to those that the model says it holds for."""
+    found = dict(bounds)
+    for name, least, most in _BOUNDS.findall(model.metadata_props.get(SIZES, "").partition(" and ")[0]):
+        low, high = found.get(name, (1, None))
+        ends = [end for end in (high, int(most) if most else None) if end is not None]
+        found[name] = max(low, int(least)), min(ends, default=None)
+    return found
 
 
 def tell_view(made: ir.Value, of: ir.Value) -> None:

@@ -9,7 +9,7 @@ import functools
 import operator
 import os
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxbridge import frameworks
@@ -223,9 +223,13 @@ def _not_the_users() -> tuple[str, ...]:
 @functools.lru_cache(maxsize=4096)
 def _frame(trace: str) -> tuple[str, int, str]:
     """The user's own line in a stack trace: the last frame outside PyTorch."""
-    found = _FRAME.findall(trace)
-    mine = [f for f in found if not f[0].startswith(_not_the_users())]
-    return (places.relative(mine[-1][0]), int(mine[-1][1]), mine[-1][2]) if mine else ("", 0, "")
+    found = location_of([(file, int(line), function) for file, line, function in _FRAME.findall(trace)])
+    return (places.relative(found[0]), *found[1:]) if found is not None else ("", 0, "")
+
+
+def location_of(frames: Sequence[tuple[str, int, str]]) -> tuple[str, int, str] | None:
+    """The user's own among frames (file, line, function): the innermost outside PyTorch."""
+    return next((f for f in reversed(frames) if not f[0].startswith(_not_the_users())), None)
 
 
 def classes(nodes: Iterable[Any]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from onnxbridge.frontends.pytorch.detection import one_way, symbolic_lengths
 from onnxbridge.frontends.pytorch.examples import Example, example, named_sizes
 from onnxbridge.frontends.pytorch.functions import called
 from onnxbridge.frontends.pytorch.packed import packed_sequences
+from onnxbridge.frontends.pytorch.trace_errors import described
 from onnxbridge.frontends.pytorch.training_mode import modules_in_training, program_for_inference
 from onnxbridge.frontends.pytorch.unread import code_unread
 from onnxbridge.hub.archives import open_archive
@@ -235,9 +236,27 @@ def _state(path: Any) -> Mapping[str, Any]:
     except Exception as error:
         way_out = "load it where you trust it and save its state_dict()" if kind == "pytorch-pickle" else None
         raise wrong_kind(path, kind, "a state dict that loads without running code", way_out) from error
-    if not isinstance(state, Mapping) or not all(isinstance(v, torch.Tensor) for v in state.values()):
-        raise UsageError(f"{quoted(os.fspath(path))} is not a state dict: it must map names to tensors")
+    if not isinstance(state, Mapping):
+        raise UsageError(f"{quoted(os.fspath(path))} is not a state dict: it holds a {type(state).__qualname__}")
+    others = [name for name, v in state.items() if not isinstance(v, torch.Tensor)]
+    if others:
+        raise UsageError(f"{quoted(os.fspath(path))} is not a state dict: {_not_tensors(path, state, others)}")
     return state
+
+
+def _not_tensors(path: Any, state: Mapping[Any, Any], others: list[Any]) -> str:
+    """What a file holds in the place of a state dict, and where in it that is."""
+    torch = frameworks.torch()
+    nested = [
+        name for name in others
+        if isinstance(state[name], Mapping) and state[name] and all(isinstance(v, torch.Tensor) for v in state[name].values())
+    ]  # fmt: skip
+    keys = ", ".join(repr(name) for name in list(state)[:6]) + (", ..." if len(state) > 6 else "")
+    if not nested:
+        return f"{others[0]!r} is of type {type(state[others[0]]).__qualname__}, not a tensor; it has the keys {keys}"
+    name = os.path.basename(os.fspath(path))
+    alone = f"torch.save(torch.load({name!r})[{nested[0]!r}], 'weights.pth')"
+    return f"it is a checkpoint with the keys {keys}, whose weights are under {nested[0]!r}; save these alone: {alone}"
 
 
 def _required(module: Any) -> list[str]:
@@ -273,13 +292,12 @@ def _export(module: Any, given: Example) -> Any:
             with contextlib.suppress(Exception):  # gradients inside the model, which PyTorch traces only in their operators
                 return trace(strict=False, pre_dispatch=False)
             failure = error
-    text = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
     way = ""
     if _asks_for_size(failure):
         way = "; Python code asks for what only data decides: write that part with torch's operators (masks, torch.cond)"
         if not script.is_scripted(module) and _traced_as_script(module, given):
             way = "; give torch.jit.script of the module, which keeps choices that depend on data"
-    raise UsageError(f"torch.export cannot trace {type(module).__name__}: {text}{way}{given.doubt}") from failure
+    raise UsageError(f"torch.export cannot trace {type(module).__name__}: {described(failure)}{way}{given.doubt}") from failure
 
 
 def _traced_as_script(module: Any, given: Example) -> bool:

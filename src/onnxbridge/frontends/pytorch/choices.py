@@ -25,8 +25,9 @@ def choices(program: Any, names: Mapping[Any, str]) -> list[str]:
     for guard in dict.fromkeys(asked):
         test = _compiled(guard, symbols)
         against = {i for i, point in enumerate(points) if not _holds(test, point)}
-        if against:
-            left.append((against, _text(guard, names)))
+        text = _text(guard, names) if against else ""
+        if against and text not in ("True", "False"):  # two sizes of one name are the same size
+            left.append((against, text))
     found: list[str] = []
     while left:
         most, text = min(left, key=lambda entry: (-len(entry[0]), len(entry[1]), entry[1]))

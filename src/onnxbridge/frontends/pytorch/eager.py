@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -39,7 +40,8 @@ def runner(source: Any) -> Run:
                 with capture.evaluating(module):
                     result, left = script.called(module, args, kwargs, {n: dtypes.tensor(feeds[n]) for n in state})
             else:
-                with _holding(module, {n: feeds[n] for n in state}), _evaluating(module, exported), _as_traced():
+                mode = _evaluating(module, exported)
+                with _holding(module, {n: feeds[n] for n in state}), mode, _as_traced(), _without_code_dumps(exported):
                     result = module(*args, **kwargs)
                     left = {n: module.get_buffer(n) for n in state}
             written = {n: t for n, t in given.items() if t._version != before[n] or _changed(t, feeds[n])}
@@ -50,6 +52,11 @@ def runner(source: Any) -> Run:
         return found | {naming.after(n): a for n, a in arrays.items() if n not in again}
 
     return run
+
+
+def _without_code_dumps(exported: bool) -> contextlib.AbstractContextManager[Any]:
+    """Without the generated code that a program prints where a run of it fails; it has no prints of its own."""
+    return contextlib.redirect_stderr(io.StringIO()) if exported else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

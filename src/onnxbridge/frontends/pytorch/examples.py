@@ -84,6 +84,7 @@ def _bound(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], 
     torch = frameworks.torch()
     if inputs is None:
         return (), {}
+    _refuse_bare_sizes(signature, inputs)
     if isinstance(inputs, Mapping):
         given = {name: _tensors(v) for name, v in inputs.items()}
         takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
@@ -98,6 +99,31 @@ def _bound(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], 
     if isinstance(inputs, (torch.Tensor, np.ndarray)):
         inputs = (inputs,)
     return _by_signature(signature, tuple(_tensors(v) for v in inputs), {})
+
+
+def _refuse_bare_sizes(signature: inspect.Signature, inputs: Any) -> None:
+    """Refuse sizes where tensors, or sizes with a type, are wanted: [(2, 64)] or (2, 64).
+
+    Raises:
+        UsageError: with both forms written out.
+    """
+    values = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
+    if not isinstance(values, (list, tuple)) or not values:
+        return
+    sizes = [(v,) if _is_size(v) else v for v in values]
+    if not all(isinstance(v, (list, tuple)) and v and all(map(_is_size, v)) for v in sizes):
+        return
+    shape = tuple(values) if all(map(_is_size, values)) and not isinstance(inputs, Mapping) else tuple(sizes[0])
+    name = next(iter(inputs), "x") if isinstance(inputs, Mapping) else next(iter(signature.parameters), "x")
+    tensor = f"torch.randn({', '.join(map(str, shape))})"
+    raise UsageError(
+        f"inputs={inputs!r} has sizes where tensors are wanted; give inputs=({tensor},), or sizes with a type, "
+        f'inputs="{name}:float32[{",".join(map(str, shape))}]"'
+    )
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _in_one(signature: inspect.Signature, inputs: Mapping[str, Any]) -> bool:

@@ -1,0 +1,120 @@
+"""Messages where PyTorch cannot trace or does not take the inputs: one sentence, and nothing of torch's own logs."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+
+import pytest
+import torch
+from torch import nn
+
+import onnxbridge
+from onnxbridge.errors import UsageError
+
+
+class Branches(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        if y.sum() > 0:
+            return y
+        return -y
+
+
+class Counts(nn.Module):
+    def forward(self, x):
+        for _ in range(int(x.max())):
+            x = x + 1
+        return x.numpy()
+
+
+class AsksForKey(nn.Module):
+    def forward(self, batch):
+        return batch["x"] + batch["s"]
+
+
+class Asserts(nn.Module):
+    def forward(self, x):
+        torch._assert_async(x.min() > 1e9, "never")
+        return x * 2
+
+
+def line_of(module, text):
+    lines, first = inspect.getsourcelines(type(module).forward)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+@pytest.mark.parametrize(("module", "text"), [(Branches(), "if y.sum()"), (Counts(), "range(int("), (AsksForKey(), 'batch["s"]')])
+def test_the_users_line_is_named(module, text, capfd):
+    inputs = ({"x": torch.randn(3)},) if isinstance(module, AsksForKey) else (torch.randn(3),)
+    with pytest.raises(UsageError) as raised:
+        onnxbridge.convert(module, inputs=inputs)
+    assert f"{os.path.basename(__file__)}:{line_of(module, text)} in forward" in str(raised.value)
+    assert "unhinted" not in str(raised.value) and len(str(raised.value).splitlines()) == 1
+    assert capfd.readouterr().err == ""
+
+
+def test_a_key_that_is_not_there():
+    with pytest.raises(UsageError, match=r"cannot trace AsksForKey: its code asks for the key 's', which is not there"):
+        onnxbridge.convert(AsksForKey(), inputs=({"x": torch.randn(3)},))
+
+
+def test_nothing_of_torch_is_logged_where_the_user_logs_everything(capfd):
+    root = logging.getLogger()
+    handler = logging.StreamHandler()
+    root.addHandler(handler)
+    level = root.level
+    root.setLevel(logging.DEBUG)
+    try:
+        with pytest.raises(UsageError):
+            onnxbridge.convert(Branches(), inputs=(torch.randn(3),))
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    assert "torch" not in capfd.readouterr().err
+
+
+def test_a_program_that_fails_prints_no_code(capfd):
+    program = torch.export.export(Asserts(), (torch.randn(3),))
+    with pytest.raises(Exception, match="never"):
+        onnxbridge.convert(program)
+    assert capfd.readouterr().err == ""
+
+
+class Twice(nn.Module):
+    def forward(self, x, y):
+        return x + y if x.shape[0] == y.shape[0] and x.shape[0] % 2 == 0 else x
+
+
+def test_a_condition_that_names_make_true_is_no_note():
+    x = torch.randn(4, 3)
+    made = onnxbridge.convert(Twice(), inputs=(x, x + 1), dynamic={"x": {0: "n"}, "y": {0: "n"}}, verify=False)
+    assert not any("True" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("inputs", [[(2, 64)], (2, 64), {"input": (2, 64)}, [[2, 64]]])
+def test_sizes_in_the_place_of_tensors(inputs):
+    with pytest.raises(UsageError) as raised:
+        onnxbridge.convert(nn.Linear(64, 3), inputs=inputs)
+    assert 'inputs=(torch.randn(2, 64),)' in str(raised.value) and '"input:float32[2,64]"' in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"), [("dynamic_shapes", "dynamic="), ("dynamic_axes", "dynamic="), ("opset_version", "opset="),
+                         ("args", "inputs="), ("target", "to=")],
+)  # fmt: skip
+def test_an_argument_of_another_converter(option, hint):
+    with pytest.raises(UsageError, match=f"{option} is {hint}"):
+        onnxbridge.convert(nn.Linear(3, 3), inputs=(torch.randn(2, 3),), **{option: 1})
+
+
+def test_a_checkpoint_names_the_key_of_its_weights(tmp_path, monkeypatch):
+    (tmp_path / "factory_of_a_net.py").write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 3)\n")
+    monkeypatch.chdir(tmp_path)
+    torch.save({"epoch": 3, "model": nn.Linear(2, 3).state_dict(), "optimizer": {"lr": 0.1}}, "w.pth")
+    with pytest.raises(UsageError, match=r"keys 'epoch', 'model', 'optimizer', whose weights are under 'model'"):
+        onnxbridge.convert(("factory_of_a_net:net", "w.pth"), inputs=(torch.zeros(1, 2),))
+    torch.save({"epoch": 3}, "w.pth")
+    with pytest.raises(UsageError, match=r"'epoch' is of type int"):
+        onnxbridge.convert(("factory_of_a_net:net", "w.pth"), inputs=(torch.zeros(1, 2),))

@@ -194,3 +194,13 @@ def test_a_buffer_in_another_layout_is_still_none_that_is_trained():
     y = op.Transpose(op.Relu(op.Transpose(op.Add(y, held), perm=[0, 3, 1, 2])), perm=[0, 2, 3, 1])
     module = onnxbridge.convert(op.model([x], [op.output(y, "y")]), to="pytorch").model
     assert [p.numel() for p in module.parameters()] == [6]
+
+
+def test_weights_of_core_ml_are_parameters_each_its_own(tmp_path):
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 1)).eval()
+    for layer in (net[0], net[2]):
+        nn.init.zeros_(layer.bias)  # equal biases, and equal to the norm's
+    onnxbridge.convert(net, to="coreml", inputs=(torch.randn(2, 4),), output=tmp_path / "net.mlpackage")
+    module = onnxbridge.convert(tmp_path / "net.mlpackage", to="pytorch").model
+    assert sorted(tuple(p.shape) for p in module.parameters()) == sorted(tuple(p.shape) for p in net.parameters())
+    assert not list(module.buffers())

@@ -128,7 +128,8 @@ class _Values(dict[Hashable, Any]):
         if isinstance(value, bool | int | float | np.generic):
             value = np.asarray(value, {bool: np.bool_, int: np.int32, float: np.float32}.get(type(value)))
         if isinstance(value, np.ndarray) and value.dtype != object:
-            value = self._op.constant(value, self._names.get(key, "") if value.size > 16 else "")
+            weight = value.size > 16 or (value.dtype.kind == "f" and value.ndim > 0)  # of equal ones, each is its own
+            value = self._op.constant(value, self._names.get(key, "") if weight else "")
         self[key] = value
         return value
 

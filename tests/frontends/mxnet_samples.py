@@ -419,6 +419,8 @@ def samples():
     s("_random_uniform random_uniform uniform", low=1, high=2, shape=(2, 3), scatter=True)
     s("_random_normal random_normal normal", loc=1, scale=2, shape=(2, 3), dtype="float64", scatter=True)
     s("_random_uniform_like _random_normal_like", x34, scatter=True)
+    s("Dropout", f(30, 20), mode="always", p=0.5, scatter=True)
+    s("Dropout", f(30, 20), mode="always", p=0.5, axes=(1,), scatter=True)
 
     # recurrent
     for mode, gates in (("rnn_relu", 1), ("rnn_tanh", 1), ("gru", 3), ("lstm", 4)):

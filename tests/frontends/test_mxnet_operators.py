@@ -10,6 +10,7 @@ import pytest
 from mxnet_build import single
 from mxnet_samples import samples
 
+import onnxbridge
 from onnxbridge.backends.onnx import backend
 from onnxbridge.frontends.mxnet import frontend
 from onnxbridge.frontends.mxnet.capture import IRRELEVANT
@@ -85,3 +86,14 @@ def test_signature_is_that_of_mxnet(op, registry):
             said = tuple(said) if isinstance(said, list) else said
             if said is not None and said != "None":
                 assert said == (pytest.approx(default, rel=1e-6) if isinstance(default, float) else default), name
+
+
+@pytest.mark.parametrize("axes", ["()", "(1,)"])
+def test_dropout_that_is_always_on_stays_random(axes, tmp_path):
+    data = np.ones((200, 40), np.float32)
+    files, _ = single(tmp_path, "Dropout", [data], {"mode": "always", "p": 0.25, "axes": axes})
+    made = onnxbridge.convert(files, inputs={"data0": (data.shape, "float32")})  # compared by mean and deviation
+    assert made.report.passed
+    (found,) = judged(made.hub, {"data0": data}).values()
+    assert set(np.unique(found.round(4))) == {0.0, np.float32(1.3333)} and 0.15 < (found == 0).mean() < 0.35
+    assert (found.std(axis=1) == 0).all() == (axes == "(1,)")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
 
 
 @rule("Dropout", "_npx_dropout")
 def dropout(op, data, *, p=0.5, mode="training", axes=()):
-    if mode == "always" and p > 0:
-        raise Unsupported("mode='always' drops at random outside of training, too")
-    return op.Identity(data)
+    if mode != "always" or not p:
+        return op.Identity(data)
+    # one draw for all along `axes`; Dropout itself ONNX Runtime takes away from between other nodes
+    like = op.ReduceMax(data, list(as_tuple(axes)), keepdims=1) if axes else data
+    return op.Where(op.GreaterOrEqual(op.RandomUniformLike(like), p), op.Div(data, 1 - p), 0.0)
 
 
 def _dtype(dtype):

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, without_bool
 from onnxbridge.errors import Unsupported
-from onnxbridge.rules import Array, Ints
+from onnxbridge.rules import Array, Ints, Outputs
 
 MOST_DIMS = 6
 """Of MXNet's slice."""
@@ -200,7 +200,9 @@ def eye_like(sym, input, *, dtype=None, k=0):
 
 
 @rule("Dropout")
-def dropout(sym, data, ratio=None, training_mode: Array | None = None, *, seed=None):
+def dropout(sym, data, ratio: Array | None = None, training_mode: Array | None = None, *, seed=None, used: Outputs):
     if training_mode is not None and bool(training_mode.item()):
-        raise Unsupported("training_mode=True")
+        if any(used[1:]):
+            raise Unsupported("the mask of a Dropout with training_mode=True")
+        return sym.Dropout(data, p=0.5 if ratio is None else float(ratio.item()), mode="always")
     return data, cast(sym, sym.ones_like(data), BOOL)

@@ -143,3 +143,17 @@ def test_an_exported_program_is_left_as_it_is():
     before = str(program.graph), str(program.graph_signature)
     onnxbridge.convert(program)
     assert (str(program.graph), str(program.graph_signature)) == before
+
+
+class Given(nn.Module):
+    """A norm whose statistics are given and moved by code, whatever the mode."""
+
+    def forward(self, x, mean, var):
+        return nn.functional.batch_norm(x, mean, var, training=True)
+
+
+def test_a_norm_that_code_trains_on_statistics_that_it_is_given_stays():
+    x, mean, var = torch.randn(4, 3), torch.zeros(3), torch.ones(3)
+    program = torch.export.export(Given().eval(), (x, mean, var))
+    made = onnxbridge.convert(program)
+    assert made.report.passed and made.notes == () and len(made.hub.graph.outputs) == 3

@@ -31,6 +31,8 @@ _COMPARED = frozenset({
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 _MOVES = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that give the same numbers in another shape or type."""
+_TABLES = frozenset({"Gather", "GatherND", "GatherElements"})
+"""Operators that take rows of an embedding, whose numbers need not be looked at."""
 _MADE = re.compile(r"constant(_\d+)?(\..*)?")
 """Names of constants that the builder made, not the user."""
 COMPUTED = re.compile(
@@ -64,7 +66,8 @@ def is_trained(value: ir.Value) -> bool:
         return False
     if value.const_value.size == 1:
         return rank > 0 and any(_is_bias(node, i) for node, i in uses)
-    return any(node.op_type not in _COMPARED for node, _ in uses) and not _is_mask(value.const_value)
+    operators = {node.op_type for node, _ in uses} - _COMPARED
+    return bool(operators) and (operators <= _TABLES or not _is_mask(value.const_value))
 
 
 def is_made(name: str) -> bool:

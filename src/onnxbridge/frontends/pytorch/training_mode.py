@@ -58,13 +58,15 @@ def program_for_inference(program: Any) -> tuple[Any, list[str]]:
     A program has the flags that its modules had when it was exported. Where some operators of a kind (dropout, norms) do not
     train, it was exported in evaluation mode, and those that do were switched on by code.
     """
+    buffers = frozenset(s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "BUFFER")
     nodes = [n for graph in _graphs(program.graph_module) for n in graph.nodes]
-    kinds = _training_kinds((k, on) for n in nodes if (k := _kind(n)) for on in [_is_on(n)])
+    known = [(n, kind) for n in nodes if (kind := _kind(n, buffers))]
+    kinds = _training_kinds((kind, _is_on(n)) for n, kind in known)
     if not kinds:
         return program, []
-    names = sorted({n.target._schema.name for n in nodes if _kind(n) in kinds and _is_on(n)})
+    names = sorted({n.target._schema.name for n, kind in known if kind in kinds})
     made = copy.copy(program)
-    made._graph_module = _copied(program.graph_module, kinds)
+    made._graph_module = _copied(program.graph_module, kinds, buffers)
     if _NORM in kinds:
         made._graph_signature = copy.deepcopy(program.graph_signature)
         _drop_statistics(made._graph_module.graph, made._graph_signature)
@@ -90,20 +92,25 @@ def _arguments(node: Any) -> dict[str, Any]:
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
-def _kind(node: Any) -> str:
+def _kind(node: Any, buffers: frozenset[str]) -> str:
     """Whether a node is dropout or a norm with statistics of its own, in training or not; empty for anything else."""
     schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
     if schema is None:
         return ""
-    if schema.name in _ALWAYS:
-        return _NORM
-    kind = _FLAGS.get(schema.name, ("", None, ""))[2]
+    kind = _NORM if schema.name in _ALWAYS else _FLAGS.get(schema.name, ("", None, ""))[2]
     given = _arguments(node) if kind else {}
-    if kind == _NORM and given.get("running_mean") is None:
-        return ""  # statistics of the batch in evaluation mode too
+    if kind == _NORM and not _is_buffer(given.get("running_mean"), buffers):
+        return ""  # statistics of the batch, or those that the code computes, in evaluation mode too
     if schema.name == "aten::scaled_dot_product_attention" and not given.get("dropout_p"):
         return ""  # says nothing of the mode
     return kind
+
+
+def _is_buffer(node: Any, buffers: frozenset[str]) -> bool:
+    """Whether a value is one of the program's buffers, as it is or repeated for each instance of a batch."""
+    while node is not None and getattr(getattr(node.target, "_schema", None), "name", "") in ("aten::repeat", "aten::alias"):
+        node = node.args[0]
+    return node is not None and node.name in buffers
 
 
 def _is_on(node: Any) -> bool:
@@ -116,7 +123,7 @@ def _is_on(node: Any) -> bool:
     return value is None or bool(value)  # native_dropout(train=None) trains
 
 
-def _copied(module: Any, kinds: set[str]) -> Any:
+def _copied(module: Any, kinds: set[str], buffers: frozenset[str]) -> Any:
     """A graph and the graphs in it, with these kinds of operators in evaluation mode."""
     torch = frameworks.torch()
     made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
@@ -125,9 +132,9 @@ def _copied(module: Any, kinds: set[str]) -> Any:
         node.name = before.name  # a copy renames what Python has a name for, as `input`; the signature goes by names
     for name, body in module.named_children():
         if isinstance(body, torch.fx.GraphModule):
-            setattr(made, name, _copied(body, kinds))
+            setattr(made, name, _copied(body, kinds, buffers))
     for node in list(made.graph.nodes):
-        kind = _kind(node)
+        kind = _kind(node, buffers)
         if kind in kinds and _is_on(node):
             _switch_off(node)
         elif _NORM in kinds and _counts_batches(node):

@@ -84,13 +84,13 @@ def test_a_program_that_fails_prints_no_code(capfd):
 
 class Twice(nn.Module):
     def forward(self, x, y):
-        return x + y if x.shape[0] == y.shape[0] and x.shape[0] % 2 == 0 else x
+        return x.sum(0) + y.sum(0) if x.shape[0] >= y.shape[0] else x.sum(0)
 
 
 def test_a_condition_that_names_make_true_is_no_note():
     x = torch.randn(4, 3)
-    made = onnxbridge.convert(Twice(), inputs=(x, x + 1), dynamic={"x": {0: "n"}, "y": {0: "n"}}, verify=False)
-    assert not any("True" in note for note in made.notes)
+    made = onnxbridge.convert(Twice(), inputs=(x, x + 1), dynamic={"x": {0: "n"}, "y": {0: "n"}})
+    assert made.report.passed and made.notes == ()
 
 
 @pytest.mark.parametrize("inputs", [[(2, 64)], (2, 64), {"input": (2, 64)}, [[2, 64]]])

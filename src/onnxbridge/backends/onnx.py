@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxbridge.errors import UsageError
 from onnxbridge.hub import io
 from onnxbridge.hub import opset as opsets
+from onnxbridge.hub.passes.exact_attributes import write_out_inexact
 from onnxbridge.hub.runtimes import limits
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
@@ -38,10 +39,12 @@ class OnnxBackend:
     ) -> ir.Model:
         """The model at the version of ai.onnx that was asked for, by number or by a runtime that is to load it."""
         self.check_options(opset=opset, for_runtime=for_runtime)
+        model = model.clone()
+        write_out_inexact(model)
         if for_runtime is not None:
             holds = min(limits(for_runtime).opset, opsets.lowest(model))
-            return opsets.for_runtime(opsets.from_hub(model.clone(), holds), for_runtime)
-        return opsets.from_hub(model.clone(), opset if opset is not None else opsets.lowest(model))
+            return opsets.for_runtime(opsets.from_hub(model, holds), for_runtime)
+        return opsets.from_hub(model, opset if opset is not None else opsets.lowest(model))
 
     def check_options(self, *, opset: int | None = None, for_runtime: str | None = None) -> None:
         """

@@ -14,6 +14,9 @@ INTEGERS = frozenset({
     ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64,
 })  # fmt: skip
 
+SORTED = "onnxbridge.sorted"
+"""Marks a value whose elements must ascend along its last axis: the ids of segments, boundaries to search in."""
+
 
 def cast(op: Any, x: Any, dtype: ir.DataType) -> Any:
     """`x` in another dtype, itself where it has that already."""

@@ -10,9 +10,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.inputs import LEAST, Bounds, samples_for
+from onnxbridge.errors import LimitError
+from onnxbridge.runtime.inputs import LEAST, Bounds, elements, samples_for
 
 Feeds = dict[str, Any]
 BOTH, ONE, NOTHING, FAILS = 3, 2, 1, 0
@@ -20,33 +22,99 @@ BOTH, ONE, NOTHING, FAILS = 3, 2, 1, 0
 BATCHES = (2, 1)
 """What to try as the size of a batch; that of 1 is for models that take no other."""
 _MANY = 3
+_MOST_ELEMENTS = 1 << 24
+"""Larger inputs than these are not tried where smaller ones fail."""
 _LARGER, _WORK = 8, 1 << 32
 """Inputs of the largest sizes are run where they are at most so much larger, or where a product with every weight is so few."""
 
 
 def drawn(
-    graph: ir.Graph, samples: int, seed: int, bounds: Bounds | None, fit: Callable[[Feeds], int]
+    graph: ir.Graph, samples: int, seed: int, bounds: Bounds | None, fit: Callable[[Feeds], int], special: bool = True
 ) -> tuple[list[Feeds], list[str]]:
     """Seeded samples at the least sizes of which the model computes something, and what is to be noted of them.
 
     `fit` tells how the model takes a sample: 2 if it computes something, 1 if nothing, 0 if it fails.
     """
-    best, found = -1, samples_for(graph, samples, seed, bounds)
+    best, found = -1, samples_for(graph, samples, seed, bounds, special=special)
     for short in shorts({v.name or "": [d if isinstance(d, int) else d.value for d in v.shape or ()] for v in graph.inputs}):
         for batch, least in itertools.product(BATCHES, LEAST):
-            feeds = samples_for(graph, samples, seed, bounds, least, batch, short)
-            fits = [fit(feed) for feed in feeds[:2]]
+            if least > LEAST[0] and elements(graph, bounds, least, batch, short) > _MOST_ELEMENTS:
+                continue
+            feeds = samples_for(graph, samples, seed, bounds, least, batch, short, special=special)
+            try:
+                fits = [fit(feed) for feed in feeds[:2]]
+            except LimitError:
+                if least == LEAST[0]:
+                    raise
+                break  # smaller ones fail, and these ask for too much
             how = BOTH if min(fits) == 2 else ONE if max(fits) == 2 else max(fits)
             if how > best:
                 turn = fits.index(2) if how == ONE else None
-                best, found = how, feeds if turn is None else samples_for(graph, samples, seed, bounds, least, batch, short, turn)
+                best, found = how, feeds
+                if turn is not None:
+                    found = samples_for(graph, samples, seed, bounds, least, batch, short, turn, special)
             elif best == ONE:
                 break  # larger ones do no better
             if best == BOTH:
                 return found, []
         if best == ONE:
-            return found, ["the inputs are of one size only, since the model fails at the others that were tried"]
+            found = _varied(graph, found, seed, bounds, fit, special)
+            fixed = [f"{name} was {size} in every sample" for name, size in never_varied(graph, found).items()]
+            return found, [f"{', '.join(fixed)}, since the model fails at the other sizes that were tried"] if fixed else []
     return found, []
+
+
+def sizes_of(graph: ir.Graph, feed: Feeds) -> dict[str, int]:
+    """The sizes of the dynamic dimensions in a sample; those without a name are called as in "state.1"."""
+    found: dict[str, int] = {}
+    for value in graph.inputs:
+        shape = np.shape(feed[value.name or ""]) if value.shape is not None and value.name in feed else ()
+        for axis, (dim, size) in enumerate(zip(value.shape or (), shape, strict=False)):
+            if not isinstance(dim, int) and (dim.value is None or dim.value.isidentifier()):
+                found.setdefault(dim.value or f"{value.name}.{axis}", size)
+    return found
+
+
+def never_varied(graph: ir.Graph, feeds: Sequence[Feeds]) -> dict[str, int]:
+    """The dynamic dimensions that have the same size in all samples, with that size."""
+    first, *others = [sizes_of(graph, feed) for feed in feeds] or [{}]
+    return {name: size for name, size in first.items() if all(other.get(name) == size for other in others)}
+
+
+_OTHERS = (48, 32, 224, 128, 96, 16)
+"""Sizes that models of one size are often made for."""
+
+
+def _varied(
+    graph: ir.Graph, feeds: list[Feeds], seed: int, bounds: Bounds | None, fit: Callable[[Feeds], int], special: bool
+) -> list[Feeds]:
+    """Samples of a model that runs at one combination of sizes, with every second one at other sizes of the dimensions that do
+    not depend on each other."""
+    base = sizes_of(graph, feeds[0])
+
+    def drawn_at(sizes: Mapping[str, int]) -> list[Feeds]:
+        exactly = {name: (size, size) for name, size in sizes.items()}
+        return samples_for(graph, len(feeds), seed, exactly, special=special)
+
+    changes: dict[str, int] = {}
+    for name, size in list(base.items())[:_MOST_VARIED]:
+        low, high = (bounds or {}).get(name, (1, None))
+        for other in dict.fromkeys((size + 1, 2 * size, size + 32, *_OTHERS)):
+            if other == size or other < low or (high is not None and other > high):
+                continue
+            if fit(drawn_at({**base, name: other})[0]) == 2:
+                changes[name] = other
+                break
+    if not changes:
+        return feeds
+    together = drawn_at({**base, **changes})
+    alone = fit(together[0]) != 2
+    others = [drawn_at({**base, name: size}) for name, size in changes.items()] if alone else [together]
+    return [feed if i % 2 == 0 else others[i // 2 % len(others)][i] for i, feed in enumerate(drawn_at(base))]
+
+
+_MOST_VARIED = 6
+"""Dimensions of which other sizes are tried one by one."""
 
 
 def at_ends(
@@ -75,11 +143,11 @@ def at_ends(
 
 
 def _elements(feed: Feeds) -> int:
-    return sum(v.size for v in feed.values())
+    return sum(np.size(v) for v in feed.values())
 
 
 def _shapes(feed: Feeds) -> list[tuple[int, ...]]:
-    return [v.shape for v in feed.values()]
+    return [np.shape(v) for v in feed.values()]
 
 
 def dynamic(graph: ir.Graph) -> bool:

@@ -7,14 +7,17 @@ dynamic dimension, "N=1..64" bounds it. "rate=16000" fixes an input, or a choice
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
+from onnxbridge.runtime.input_uses import integer_range, must_ascend, positive, uses
+from onnxbridge.runtime.values_of_interest import thresholds_by_column, values_of_interest
 
 Shape = tuple[int | str | None, ...]
 Bounds = Mapping[str, tuple[int, int | None]]
@@ -76,38 +79,52 @@ def parse_dynamic(texts: str | Sequence[str]) -> dict[str, tuple[int, int | None
     return found
 
 
-LEAST = (2, 32, 64, 224, 512, 1024)
+LEAST = (2, 32, 48, 64, 224, 512, 1024)
 """What to try as the least size of a dynamic dimension past the first: networks that halve an image five times, or look at
 windows of a sound, compute nothing of smaller inputs."""
 
 
 def samples_for(
     graph: ir.Graph, count: int = 3, seed: int = 0, bounds: Bounds | None = None, least: int = LEAST[0], batch: int = 2,
-    short: frozenset[str] = frozenset(), turn: int | None = None,
+    short: frozenset[str] = frozenset(), turn: int | None = None, special: bool = True,
 ) -> list[dict[str, np.ndarray[Any, Any]]]:  # fmt: skip
     """`count` seeded feeds for a hub graph.
 
     Each dynamic dimension takes two sizes in turns, or only that of the given `turn`: those past an input's first at least
     `least`, the first, and those named in `short`, at least `batch` (one of 1 stays 1, for models that take no other). Floats
     are normally distributed; the last sample holds edge values (zeros of both signs, ones, small and large magnitudes) among
-    them. Integers stay inside what the graph indexes with them, are lengths where it takes them so, and are what it compares them
-    with now and then.
+    them. Integers stay inside what the graph indexes with them and are lengths where it takes them so. With `special`, what the
+    graph compares an input with is among its elements, and for thresholds numbers on both sides of them.
     """
     rng = np.random.default_rng(seed)
     feeds = []
     for i in range(count):
-        sizes: dict[str, int] = {}
-        time = i if turn is None else turn
-        shapes = [
-            [
-                _pick(d, time, bounds or {}, sizes, f"{value.name}.{axis}", batch, least if axis else batch, short)
-                for axis, d in enumerate(value.shape or ())
-            ]
-            for value in graph.inputs
-        ]
+        sizes, shapes = _sizes(graph, i if turn is None else turn, bounds, least, batch, short)
         edges = count > 1 and i == count - 1
-        feeds.append({v.name or "": _draw(rng, v, s, i, edges, sizes) for v, s in zip(graph.inputs, shapes, strict=True)})
+        given = zip(graph.inputs, shapes, strict=True)
+        feeds.append({v.name or "": _input(rng, v, s, i, edges, sizes, special) for v, s in given})
     return feeds
+
+
+def elements(graph: ir.Graph, bounds: Bounds | None, least: int, batch: int, short: frozenset[str]) -> int:
+    """How many elements the inputs have together in the larger of the samples that `samples_for` would draw."""
+    counts = [sum(math.prod(s) for s in _sizes(graph, i, bounds, least, batch, short)[1]) for i in range(2)]
+    return max(counts)
+
+
+def _sizes(
+    graph: ir.Graph, sample: int, bounds: Bounds | None, least: int, batch: int, short: frozenset[str]
+) -> tuple[dict[str, int], list[list[int]]]:
+    """The dynamic sizes of a sample, and the shapes of its inputs."""
+    sizes: dict[str, int] = {}
+    shapes = [
+        [
+            _pick(d, sample, bounds or {}, sizes, f"{value.name}.{axis}", batch, least if axis else batch, short)
+            for axis, d in enumerate(value.shape or ())
+        ]
+        for value in graph.inputs
+    ]
+    return sizes, shapes
 
 
 _SUM = re.compile(r"([A-Za-z_]\w*) \+ ([0-9]{1,9})")  # a size by another: "past + 1"
@@ -132,96 +149,68 @@ def _pick(
     return sizes.setdefault(name, first if sample % 2 == 0 else second)
 
 
+_LENGTH = 3
+"""How many tensors a sequence has."""
+
+
+def _input(rng: np.random.Generator, value: ir.Value, shape: Sequence[int], *how: Any) -> Any:
+    """One input of a sample: a tensor, or a list of such for a sequence."""
+    if isinstance(value.type, ir.SequenceType):
+        return [_draw(rng, value, shape, *how) for _ in range(_LENGTH)]
+    return _draw(rng, value, shape, *how)
+
+
 def _draw(
-    rng: np.random.Generator, value: ir.Value, shape: Sequence[int], turn: int, edges: bool, sizes: Mapping[str, int]
+    rng: np.random.Generator, value: ir.Value, shape: Sequence[int], turn: int, edges: bool, sizes: Mapping[str, int],
+    special: bool,
 ) -> np.ndarray[Any, Any]:
+    """One tensor; a scalar is an array too."""
     dtype = value.dtype or ir.DataType.FLOAT
+    found = list(values_of_interest(value)) if special else []
     if dtype == ir.DataType.BOOL:
-        return rng.random(shape) < 0.5
+        return np.asarray(rng.random(shape) < 0.5)
     if dtype == ir.DataType.STRING:
-        return np.array([f"text {i}" for i in range(int(np.prod(shape)))], dtype=object).reshape(shape)
+        texts = np.array([f"text {i}" for i in range(int(np.prod(shape)))], dtype=object)
+        _put(rng, texts, found, turn, 2)
+        return texts.reshape(shape)
     if dtype.is_integer():
-        low, high = _index_range(value, sizes)
+        low, high, index = integer_range(value, sizes)
         whole: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
-        if low and whole.ndim and not any(node.op_type == "TopK" for node, _ in _uses(value)):
+        if low and whole.ndim and not any(node.op_type == "TopK" for node, _ in uses(value)):
             whole[::-1].sort(axis=0)  # programs that do not order sequences by their lengths themselves may want them so
-        asked = _asked_for(value)
-        if asked:  # in every other place, so that both answers occur
-            flat = whole.reshape(-1)
-            flat[turn % 2 :: 2] = rng.choice(asked, flat[turn % 2 :: 2].shape)
-        return whole.astype(dtype.numpy())
-    drawn = rng.standard_normal(shape)
+        _put(rng, whole.reshape(-1), [v for v in found if not index or low <= v < high], turn, 2)
+        if must_ascend(value) and whole.ndim:
+            whole.sort(axis=-1)
+        return np.asarray(whole.astype(dtype.numpy()))
+    drawn = np.asarray(rng.standard_normal(shape))
+    flat = drawn.reshape(-1)
     if edges and drawn.size:
-        flat = drawn.reshape(-1)
-        special = np.array([0.0, -0.0, 1.0, -1.0, 1e-3, -1e-3, 6.0, -6.0])
-        places = rng.permutation(flat.size)[: max(1, flat.size // 4)]
-        flat[places] = special[np.arange(places.size) % special.size]
-    return drawn.astype(dtype.numpy())
+        numbers = np.array([0.0, -0.0, 1.0, -1.0, 1e-3, -1e-3, 6.0, -6.0])
+        positions = rng.permutation(flat.size)[: max(1, flat.size // 4)]
+        flat[positions] = numbers[np.arange(positions.size) % numbers.size]
+    made = np.asarray(drawn.astype(dtype.numpy()))
+    _put(rng, made.reshape(-1), found, turn, 4)
+    for column, values in (thresholds_by_column(value) if special and made.ndim else {}).items():
+        if column < made.shape[-1]:
+            made[..., column] = _mixed(rng, made[..., column], values, turn)
+    if positive(value):
+        made = np.asarray(np.clip(np.abs(made), 1e-2, 1 - 1e-2).astype(made.dtype))
+    if must_ascend(value) and made.ndim:
+        made.sort(axis=-1)
+    return made
 
 
-# Operators through which an index passes unchanged on its way to where it is used.
-_CARRIERS = frozenset(
-    {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Expand", "Slice", "Split", "TopK", "Gather"}
-)
+def _put(rng: np.random.Generator, flat: np.ndarray[Any, Any], values: Sequence[Any], turn: int, every: int) -> None:
+    """Put some of the values at every so many positions, so that other numbers occur too."""
+    positions = np.arange(turn % every, flat.size, every)
+    if not values or not positions.size:
+        return
+    chosen = [values[(turn // every + k) % len(values)] for k in range(positions.size)]  # each, before any comes twice
+    for position, value in zip(rng.permutation(positions), chosen, strict=True):
+        flat[position] = value
 
 
-def _uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """Where an input is used, also behind what only carries it."""
-    todo, seen = [value], set()
-    while todo:
-        v = todo.pop()
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        for use in v.uses():
-            if use.node.op_type in _CARRIERS and use.idx == 0:
-                todo += use.node.outputs[: 1 if use.node.op_type == "TopK" else None]
-            yield use.node, use.idx
-
-
-def _index_range(value: ir.Value, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """The integers that an input may hold: what the graph indexes with it, lengths from 1 on of what it measures, else 0 and 1,
-    which suit masks and counts."""
-    uses = list(_uses(value))
-    ends = [size for node, i in uses if (size := _indexed_size(node, i)) is not None]
-    steps = [axis for node, i in uses if (axis := _measured(node, i)) is not None]
-    if steps and not ends:
-        known = [n for d in steps if (n := d if isinstance(d, int) else sizes.get(d.value or "")) is not None]
-        return 1, min(known, default=1) + 1
-    return (0, max(1, min(ends))) if ends else (0, 2)
-
-
-def _measured(node: ir.Node, i: int) -> int | ir.SymbolicDim | None:
-    """The size of the axis along which the node's input `i` tells how long each sequence is; None where it tells no length."""
-    if node.inputs[0] is None or node.inputs[0].shape is None:
-        return None
-    if node.op_type in ("LSTM", "GRU", "RNN") and i == 4:
-        layout = node.attributes.get("layout")
-        return node.inputs[0].shape[layout.as_int() if layout is not None else 0]
-    if node.op_type == "ReverseSequence" and i == 1:
-        axis = node.attributes.get("time_axis")
-        return node.inputs[0].shape[axis.as_int() if axis is not None else 0]
-    return None
-
-
-def _asked_for(value: ir.Value) -> list[int]:
-    """The numbers that the graph compares the input with, such as the rates that a network knows of a sound."""
-    low, high = np.iinfo(value.dtype.numpy()).min, np.iinfo(value.dtype.numpy()).max  # type: ignore[union-attr]
-    found: set[int] = set()
-    for node, i in _uses(value):
-        other = node.inputs[1 - i] if node.op_type == "Equal" else None
-        if other is not None and other.const_value is not None and other.const_value.size == 1:
-            found.add(int(other.const_value.numpy().reshape(-1)[0]))
-    return sorted(n for n in found if low <= n <= high)
-
-
-def _indexed_size(node: ir.Node, i: int) -> int | None:
-    """How far the node's input `i` may index; None where it is not an index."""
-    if node.op_type in ("Gather", "GatherElements") and i == 1 and node.inputs[0] is not None:
-        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
-        shape = node.inputs[0].shape
-        size = shape[axis] if shape is not None else None
-        return size if isinstance(size, int) else None
-    if node.op_type == "OneHot" and i == 0 and node.inputs[1] is not None and node.inputs[1].const_value is not None:
-        return int(node.inputs[1].const_value.numpy().reshape(-1)[0])
-    return None
+def _mixed(rng: np.random.Generator, column: np.ndarray[Any, Any], values: Sequence[Any], turn: int) -> np.ndarray[Any, Any]:
+    flat = column.reshape(-1).copy()
+    _put(rng, flat, values, turn, 2)
+    return flat.reshape(column.shape)

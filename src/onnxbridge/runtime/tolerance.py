@@ -31,6 +31,7 @@ from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError
 from onnxbridge.runtime.coarse import Coarse
 from onnxbridge.runtime.compare import Tolerance
 from onnxbridge.runtime.executor import Executor
+from onnxbridge.runtime.values_of_interest import values_of_interest
 
 # Two correct implementations add in other orders (blocked, fused, Winograd) than our executor, and each has its own error:
 # the fastest convolution algorithms lose up to 15 times what direct summation loses.
@@ -102,13 +103,15 @@ class Rounding:
         self._chooses = unit is None and not self._coded and any(map(_chooses, model.graph.all_nodes()))
         self._coarse = Coarse(unit) if unit else Coarse(ORDERS * 2.0**-24) if self._coded else None
         self._spent = self._longest = 0.0
-        self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=2)  # the last inputs that `fit` looked at
+        self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=4)  # the last inputs that `fit` looked at
         self._of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
         self._fine: dict[str, _Noise] = {}
         self._rough: dict[str, _Noise] = {}
         self._choices: dict[str, _Noise] = {}
         self._seen: dict[str, list[np.ndarray[Any, Any]]] = {}
         self._measured: list[Mapping[str, Any]] = []
+        # a number that the graph compares with a constant, as it is, is not rounded before
+        self._exact_inputs = {v.name or "": values_of_interest(v) for v in model.graph.inputs}
         self.reason = ""
         try:
             self._own = Executor(model)
@@ -183,7 +186,7 @@ class Rounding:
         start = time.process_time()
         rng = np.random.default_rng(0)
         taken = self._taken(feeds)
-        moved = {k: _moved(np.asarray(v), rng) for k, v in taken.items()}
+        moved = {k: _moved(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in taken.items()}
         try:
             known = next((results for ran, results in self._ran if ran is feeds), None)
             runs = [known or self._own.run(None, taken), self._exact.run(None, taken)]
@@ -286,13 +289,14 @@ def _epsilon(dtype: np.dtype[Any]) -> float:
     return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
 
 
-def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Floating inputs moved up or down by one unit in the last place, in float64."""
+def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator, exact: Sequence[Any] = ()) -> np.ndarray[Any, Any]:
+    """Floating inputs moved up or down by one unit in the last place, in float64, but for numbers that are `exact`."""
     eps = _epsilon(array.dtype)
     if not eps:
         return array
     wide = array.astype(np.float64)
-    return np.asarray(wide * (1 + eps * rng.choice([-0.5, 0.5], wide.shape)))
+    moved = wide * (1 + eps * rng.choice([-0.5, 0.5], wide.shape))
+    return np.asarray(np.where(np.isin(wide, np.asarray(exact, np.float64)), wide, moved) if len(exact) else moved)
 
 
 def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:

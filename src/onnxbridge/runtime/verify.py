@@ -125,7 +125,7 @@ def compared(
     if feeds is None:
         usual, *others = sizes or [{}]
         bounds = {**(bounds or {}), **usual}
-        made, notes = drawn(model.graph, samples, seed, bounds, _fits(model, measured, reference, ran))
+        made, notes = _drawn(model, samples, seed, bounds, measured, reference, ran)
         made += [samples_for(model.graph, 1, seed, {**bounds, **other})[0] for other in others]
         more, left_out = at_ends(model.graph, made, seed, bounds, ends, lambda feed: _runs(reference, feed, ran))
         told, notes = [*made, *more], notes + left_out
@@ -210,6 +210,41 @@ def _may_be_rounding(lines: Sequence[Comparison]) -> bool:
     """Whether outputs failed, and all that did by an amount that a derived tolerance might yet allow."""
     failed = [c for c in lines if not c.passed]
     return bool(failed) and all(np.isfinite(c.excess) and c.tolerance.origin == "derived" for c in failed)
+
+
+def _drawn(
+    model: ir.Model, samples: int, seed: int, bounds: Bounds, measured: Rounding, reference: Side, ran: Ran
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Samples that the reference takes: with the model's own constants among them, without, or with ascending integers."""
+    fit = _fits(model, measured, reference, ran)
+
+    def takes(feed: Arrays) -> bool:
+        if not measured.reason and not any(tried is feed for tried, _ in ran):
+            measured.fit(feed)  # first, since the executor keeps to a budget and the frameworks do not
+        return any(tried is feed for tried, _ in ran) or _runs(reference, feed, ran)
+
+    made, notes = drawn(model.graph, samples, seed, bounds, fit)
+    if all(map(takes, made)):
+        return made, notes
+    plain, others = drawn(model.graph, samples, seed, bounds, fit, special=False)
+    if all(map(takes, plain)):
+        return plain, [*others, f"the model's own constants are not among the inputs, since {reference.title} fails on them"]
+    for what, change in _LIKELIER:
+        changed = [{k: change(v) if _integers(v) else v for k, v in feed.items()} for feed in plain]
+        if any(map(_integers, plain[0].values())) and all(map(takes, changed)):
+            return changed, [*others, f"integers {what}, since {reference.title} fails on others"]
+    return made, notes
+
+
+_LIKELIER: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("ascend", lambda v: np.sort(v) if v.ndim else v),
+    ("are 1 and more", lambda v: np.asarray(np.maximum(v, v.dtype.type(1)))),
+)
+"""What integers may have to be where nothing in the graph shows it."""
+
+
+def _integers(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iu"
 
 
 def _fits(model: ir.Model, rounding: Rounding, reference: Side, ran: Ran) -> Callable[[Arrays], int]:

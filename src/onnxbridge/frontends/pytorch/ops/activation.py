@@ -1,5 +1,9 @@
 """Activations."""
 
+import math
+
+import onnx_ir as ir
+
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.promotion import cast, category, floating, is_float, together
@@ -36,7 +40,8 @@ def elu(op, self, alpha=1, scale=1, input_scale=1):
 
 @rule("aten::selu")
 def selu(op, self):
-    return op.Selu(self)
+    exact = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805} if self.dtype == ir.DataType.DOUBLE else {}
+    return op.Selu(self, **exact)
 
 
 @rule("aten::celu")
@@ -48,6 +53,9 @@ def celu(op, self, alpha=1.0):
 
 @rule("aten::gelu")
 def gelu(op, self, *, approximate="none"):
+    if approximate == "tanh" and self.dtype == ir.DataType.DOUBLE:  # ONNX Runtime knows its constants in float32 only
+        inner = op.Mul(op.Add(self, op.Mul(op.Mul(op.Mul(self, self), self), 0.044715)), math.sqrt(2 / math.pi))
+        return op.Mul(op.Mul(self, 0.5), op.Add(op.Tanh(inner), 1.0))
     return op.Gelu(self, approximate=approximate)
 
 
@@ -63,6 +71,8 @@ def mish(op, self):
 
 @rule("aten::hardswish")
 def hardswish(op, self):
+    if self.dtype == ir.DataType.DOUBLE:  # ONNX Runtime knows its 1/6 in float32 only
+        return op.Mul(self, op.HardSigmoid(self, alpha=1 / 6, beta=0.5))
     return op.HardSwish(self)
 
 

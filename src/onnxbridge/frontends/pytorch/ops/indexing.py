@@ -9,6 +9,7 @@ from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.reduction import whole_shape
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
 from onnxbridge.frontends.pytorch.promotion import cast, category, is_half, together
+from onnxbridge.hub.values import SORTED
 
 D = ir.DataType
 
@@ -346,6 +347,8 @@ def searchsorted(op, sorted_sequence, self, *, out_int32=False, right=False, sid
         return fill(op, sizes(op, self), 0, D.INT32 if out_int32 else D.INT64)
     if sorter is not None:
         sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
+    else:
+        sorted_sequence.meta[SORTED] = True
     right = side == "right" if side is not None else right
     edges, x = together(op, sorted_sequence, self)
     edges = op.Unsqueeze(edges, [-2])

@@ -1,5 +1,7 @@
 """Activations."""
 
+import onnx_ir as ir
+
 from onnxbridge.frontends.tensorflow.ops import rule
 
 
@@ -25,7 +27,8 @@ def elu(op, features):
 
 @rule("Selu")
 def selu(op, features):
-    return op.Selu(features)
+    exact = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805} if features.dtype == ir.DataType.DOUBLE else {}
+    return op.Selu(features, **exact)
 
 
 @rule("Sigmoid")

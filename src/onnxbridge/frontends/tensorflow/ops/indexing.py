@@ -7,7 +7,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.ops.shape import int64
 from onnxbridge.hub import fold
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.values import SORTED, rank
 from onnxbridge.rules import Int, Ints
 
 MOST, LEAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -214,6 +214,7 @@ _segments("UnsortedSegmentMin", "min", lambda dtype: _most(np.dtype(dtype)))
 @rule("SegmentSum")
 def segment_sum(op, data, segment_ids):
     """Sorted ids, up to the last."""
+    segment_ids.meta[SORTED] = True
     ids = int64(op, segment_ids)
     count = op.Add(op.Gather(ids, np.array([-1])), 1)
     room = op.Expand(np.zeros((), data.dtype.numpy()), op.Concat(count, op.Shape(data, start=1), axis=0))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx
 from graphs import Graph, declared
-from judge import Disagreement
+from judge import Disagreement, session
 from onnx import TypeProto
 
 import onnxbridge
 from onnxbridge.errors import OnnxbridgeError
 
 LOWEST, HIGHEST = 7, 26
+BY_VALUES = {"MelWeightMatrix", "Range"}
+"""Operators whose numbers must fit together, or decide the sizes that come after: nothing says which do."""
 
 
 def declare(graph: Graph, seed: int) -> onnx.ModelProto | None:
@@ -78,3 +80,19 @@ def _says(model: onnx.ModelProto) -> str:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
         return str(e).strip().splitlines()[0][:150]
     return ""
+
+
+def fixed(graph: Graph, seed: int) -> onnx.ModelProto | None:
+    """The graph with the sizes of its values where its inputs are tensors and ONNX Runtime runs it; None otherwise."""
+    model = None if graph.error is not None else declare(graph, seed)
+    if any(n.op_type in BY_VALUES for n in graph.nodes):
+        return None
+    if model is None or any(not v.type.HasField("tensor_type") for v in model.graph.input):
+        return None
+    for value in [*model.graph.input, *model.graph.output]:
+        value.CopyFrom(declared(value.name, graph.values[value.name]))
+    try:
+        session(model).run(None, graph.inputs_of(model))
+    except Exception:  # no kernel, or a graph that it refuses
+        return None
+    return model

@@ -10,7 +10,11 @@ import graphs
 import judge
 import known
 import numpy as np
+import onnx
 import pytest
+
+import onnxbridge
+from onnxbridge.errors import OnnxbridgeError
 
 TABLE = Path(__file__).parents[2] / "docs" / "disagreements.md"
 
@@ -38,3 +42,39 @@ def test_random_graphs_pass_the_full_check_at_other_opsets(start):
 def test_every_reason_is_in_the_table():
     text = TABLE.read_text()
     assert all(f"| {row}" in text or f"| {row.split(':')[0]}" in text for *_, row in known.ROWS)
+
+
+def verified(tmp_path, seeds, check):
+    """What is said of graphs that ONNX Runtime runs, of fixed sizes, since random ones need not fit together."""
+    found = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for seed in seeds:
+            model = converted.fixed(graphs.drawn(seed), seed)
+            if model is None:
+                continue
+            path = tmp_path / f"{seed}.onnx"
+            onnx.save(model, path)
+            try:
+                said = check(path)
+            except OnnxbridgeError as e:
+                said = str(e)
+            if said:
+                found.append((seed, said))
+    return found
+
+
+@pytest.mark.parametrize("start", range(0, 120, 40))
+def test_random_graphs_are_verified_against_themselves(tmp_path, start):
+    def check(path):
+        report = onnxbridge.verify(path, path)
+        return "" if report.passed else str(report)
+
+    assert not verified(tmp_path, range(start, start + 40), check)
+
+
+def test_random_graphs_pass_when_they_are_converted_to_onnx(tmp_path):
+    def check(path):
+        return "" if onnxbridge.convert(path, to="onnx").report.passed else "it differs"
+
+    assert not verified(tmp_path, range(200, 260), check)

@@ -149,6 +149,17 @@ def _pick(
     return sizes.setdefault(name, first if sample % 2 == 0 else second)
 
 
+_EDGES = (0.0, -0.0, 1.0, -1.0, 1e-3, -1e-3, 6.0, -6.0)
+_UNEVEN_EDGES = (0.0, -0.0, 1.03, -0.97, 1e-3, -1e-3, 6.13, -5.87)
+"""For models that round: a range from -6 to 6 has its zero, and numbers in it, half way between two codes."""
+_ROUNDING = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Round"})
+
+
+def _quantizes(value: ir.Value) -> bool:
+    graph = value.graph
+    return graph is not None and any(node.op_type in _ROUNDING for node in graph.all_nodes())
+
+
 _LENGTH = 3
 """How many tensors a sequence has."""
 
@@ -185,7 +196,7 @@ def _draw(
     drawn = np.asarray(rng.standard_normal(shape))
     flat = drawn.reshape(-1)
     if edges and drawn.size:
-        numbers = np.array([0.0, -0.0, 1.0, -1.0, 1e-3, -1e-3, 6.0, -6.0])
+        numbers = np.array(_UNEVEN_EDGES if _quantizes(value) else _EDGES)
         positions = rng.permutation(flat.size)[: max(1, flat.size // 4)]
         flat[positions] = numbers[np.arange(positions.size) % numbers.size]
     made = np.asarray(drawn.astype(dtype.numpy()))

@@ -40,6 +40,8 @@ ORDERS = 16
 PLACES = 6
 RUNS = 3
 """How often the model is run in coarser numbers on each sample; fewer times if that takes long."""
+TIES = 12
+"""How often, at most, a model that rounds to codes is run before it fails: a tie may go the same way several times."""
 CHOICES = 8
 """How often, at most, it is looked at how a model chooses: of two scores that are equal, half of the runs take the other."""
 # An element jumps if it moves this many times as far as a tenth of those that move, in the run that moved them least, and by such
@@ -159,10 +161,24 @@ class Rounding:
                 self._measure(feeds)
             if self._chooses and not self.reason:
                 self._choose(feeds)
+            if self._coded and not self.reason:
+                self._round_more(feeds)
         except LimitError:
             return False
-        told, self.reason = not self.reason and (new or self._chooses), ""
+        told, self.reason = not self.reason and (new or self._chooses or self._coded), ""
         return told
+
+    def _round_more(self, feeds: Mapping[str, Any]) -> None:
+        """Run a model that rounds to codes more often: of two codes that a number lies between, a few runs may all take one."""
+        taken, noisy = self._taken(feeds), Coarse(ORDERS * 2.0**-24, seed=1)
+        exact = self._exact.run(None, taken)
+        start = time.process_time()
+        for count in range(TIES):
+            if count and time.process_time() - start > SECONDS / 2:
+                break
+            run = self._rougher.run(None, taken, coarse=noisy)
+            for name, a, b in zip(self._own.output_names, exact, run, strict=True):
+                self._rough[name] = _noise(a, [b], True).joined(self._rough.get(name, _Noise()))
 
     def _choose(self, feeds: Mapping[str, Any]) -> None:
         taken, noisy = self._taken(feeds), Coarse(ORDERS * 2.0**-24, single=True)

@@ -12,7 +12,7 @@ import onnxbridge
 from onnxbridge.errors import OnnxbridgeError
 
 LOWEST, HIGHEST = 7, 26
-BY_VALUES = {"MelWeightMatrix", "Range"}
+BY_VALUES = {"CenterCropPad", "Col2Im", "MaxRoiPool", "MelWeightMatrix", "Range", "TensorScatter"}
 """Operators whose numbers must fit together, or decide the sizes that come after: nothing says which do."""
 
 

@@ -100,7 +100,8 @@ def _indexed(node: ir.Node, i: int, sizes: Sizes) -> int | None:
     if node.op_type in _INTO and i == _INTO[node.op_type][0]:
         _, data, axis = _INTO[node.op_type]
         if node.op_type in ("ScatterND", "GatherND"):  # one element after the other indexes another axis
-            dims = [_size_at(node.inputs[data], k, sizes) for k in range(_indexed_axes(node))]
+            first = _attribute(node, "batch_dims", 0)
+            dims = [_size_at(node.inputs[data], first + k, sizes) for k in range(_indexed_axes(node))]
             return min((d for d in dims if d is not None), default=None)
         return _size_at(node.inputs[data], axis, sizes)
     if node.op_type == "OneHot" and i == 0 and (depth := constant_behind(node.inputs[1])) is not None:

@@ -230,21 +230,29 @@ def _drawn(
     if all(map(takes, plain)):
         return plain, [*others, f"the model's own constants are not among the inputs, since {reference.title} fails on them"]
     for what, change in _LIKELIER:
-        changed = [{k: change(v) if _integers(v) else v for k, v in feed.items()} for feed in plain]
-        if any(map(_integers, plain[0].values())) and all(map(takes, changed)):
-            return changed, [*others, f"integers {what}, since {reference.title} fails on others"]
+        changed = [{k: change(v) if isinstance(v, np.ndarray) else v for k, v in feed.items()} for feed in plain]
+        if all(map(takes, changed)):
+            return changed, [*others, f"{what}, since {reference.title} fails on others"]
     return made, notes
 
 
+def _if_integers(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda v: np.asarray(change(v)) if v.dtype.kind in "iu" else v
+
+
+def _small(value: Any) -> Any:
+    """Integers are 0, and floating-point numbers between 0 and 1."""
+    if value.dtype.kind in "iu":
+        return np.zeros_like(value)
+    return np.asarray(np.clip(np.abs(value), 0.01, 0.99).astype(value.dtype)) if value.dtype.kind == "f" else value
+
+
 _LIKELIER: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("ascend", lambda v: np.sort(v) if v.ndim else v),
-    ("are 1 and more", lambda v: np.asarray(np.maximum(v, v.dtype.type(1)))),
+    ("integers ascend", _if_integers(lambda v: np.sort(v) if v.ndim else v)),
+    ("integers are 1 and more", _if_integers(lambda v: np.maximum(v, v.dtype.type(1)))),
+    ("integers are 0 and other numbers between 0 and 1", _small),
 )
-"""What integers may have to be where nothing in the graph shows it."""
-
-
-def _integers(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "iu"
+"""What inputs may have to be where nothing in the graph shows it."""
 
 
 def _fits(model: ir.Model, rounding: Rounding, reference: Side, ran: Ran) -> Callable[[Arrays], int]:

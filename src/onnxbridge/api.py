@@ -22,7 +22,7 @@ from onnxbridge.errors import (
     UsageError,
     VerificationError,
 )
-from onnxbridge.runtime.inputs import parse_dynamic, parse_specs
+from onnxbridge.given_inputs import example_feeds, parsed_dynamic, parsed_inputs, specs_of
 from onnxbridge.runtime.report import Report
 from onnxbridge.runtime.time_limit import SECONDS
 from onnxbridge.runtime.verify import Side, Tolerances, verify_sides
@@ -93,7 +93,7 @@ def convert(
     plugins.import_modules(imports)
     writer = plugins.backend(target_of(to, output))
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
-    dims, bounds = _dynamic(dynamic)
+    dims, bounds = parsed_dynamic(dynamic)
     own, backend_options = settings.of_source(reader, backend_options)
     suffix = "" if output is None else os.path.splitext(output)[1]
     implied = getattr(writer, "by_suffix", {}).get(suffix, {})
@@ -104,7 +104,7 @@ def convert(
         reader, writer, backend_options, source=source, output=output, force=force, verify=verify, device=device
     )  # fmt: skip
     progress(f"reading {reader.title}")
-    hub = _to_hub(reader, source, _inputs(inputs), dims, own)
+    hub = _to_hub(reader, source, parsed_inputs(inputs), dims, own)
     check_names(hub, rtol, atol, bounds)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
@@ -114,8 +114,8 @@ def convert(
     if verify:
         try:
             conversion.report = verify_sides(
-                hub, _reference(reader, source, hub, device), made_side(writer, artifact, device), first=_example(inputs, hub),
-                samples=samples, seed=seed, bounds=provenance.within_sizes(hub, bounds), sizes=getattr(artifact, "sizes", ()),
+                hub, _reference(reader, source, hub, device), made_side(writer, artifact, device),
+                first=example_feeds(inputs, hub), samples=samples, seed=seed, bounds=provenance.within_sizes(hub, bounds), sizes=getattr(artifact, "sizes", ()),
                 ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
                 progress=progress,
             )  # fmt: skip
@@ -196,54 +196,6 @@ def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike)) and os.path.exists(source)
 
 
-def _inputs(inputs: Any) -> Any:
-    """What the frontend gets as inputs: texts are parsed, everything else goes through."""
-    if isinstance(inputs, str) or (isinstance(inputs, (list, tuple)) and inputs and all(isinstance(i, str) for i in inputs)):
-        return parse_specs(inputs)
-    return inputs
-
-
-def _example(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
-    """The user's own example inputs as feeds, None where there are only shapes or they do not map onto the inputs one by one."""
-    names = [str(v.name) for v in hub.graph.inputs]
-    if isinstance(inputs, (tuple, list)):
-        inputs = dict(zip(names, inputs, strict=False))
-    given = inputs if isinstance(inputs, Mapping) else {}
-    arrays = {name: _as_array(value) for name, value in given.items() if not isinstance(value, (int, float))}
-    fits = bool(names) and set(arrays) == set(names) and all(a is not None for a in arrays.values())
-    return {str(v.name): _in_parts(arrays[str(v.name)], v) for v in hub.graph.inputs} if fits else None
-
-
-def _in_parts(array: Any, value: ir.Value) -> Any:
-    """An array as the hub's input takes it: complex numbers in a last axis of 2 where it is of real ones."""
-    if array.dtype.kind != "c" or value.dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
-        return array
-    return np.stack([array.real, array.imag], -1)
-
-
-def _as_array(value: Any) -> Any:
-    """A framework's tensor as an array, None for anything else (a spec, a nested structure)."""
-    from onnxbridge.hub import strings
-
-    if not isinstance(value, np.ndarray):
-        if hasattr(value, "detach"):
-            value = value.detach().cpu()
-        read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
-        try:
-            value = read() if callable(read) else None
-        except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a view that PyTorch resolves only when it is asked to
-            return None
-    given_as_strings = isinstance(value, bytes) or (isinstance(value, np.ndarray) and strings.is_strings(value))
-    return strings.decoded(value) if given_as_strings else value
-
-
-def _dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:
-    """What the frontend gets as dynamic dimensions, and the bounds of the named ones."""
-    if isinstance(dynamic, str) or (isinstance(dynamic, (list, tuple)) and dynamic and all(isinstance(d, str) for d in dynamic)):
-        return None, parse_dynamic(dynamic)
-    return dynamic, {}
-
-
 def _bounded(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
     """The backend's options with the bounds of dynamic sizes, where it has a use for them."""
     return {"bounds": bounds, **options} if bounds and settings.takes(writer, "bounds") else options
@@ -298,12 +250,12 @@ def verify(
     from onnxbridge.hub.passes.fixed import fixed
 
     plugins.import_modules(imports)
-    specs, feeds = _inputs(inputs), None
+    specs, feeds = parsed_inputs(inputs), None
     if isinstance(inputs, Mapping) and inputs and all(isinstance(v, np.ndarray) for v in inputs.values()):
         feeds = [inputs]
     elif isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs):
         feeds, specs = inputs, inputs[0]
-    dims, bounds = _dynamic(dynamic)
+    dims, bounds = parsed_dynamic(dynamic)
     for reader in (plugins.frontend(frontend) if frontend else plugins.frontend_for(reference), plugins.frontend_for(candidate)):
         require(reader)  # before the first of them is read
     progress("reading the reference")
@@ -317,7 +269,7 @@ def verify(
             left = {name: s for name, s in specs.items() if name not in settled} if isinstance(specs, Mapping) else specs
             if first.hub is None or (left == specs and specs is not None):
                 raise
-            return _to_hub(reader, source, left or _specs_of(first.hub), dims)  # one that tells no sizes takes the reference's
+            return _to_hub(reader, source, left or specs_of(first.hub), dims)  # one that tells no sizes takes the reference's
 
     progress("reading the candidate")
     second = runnable(candidate, read, device=device)
@@ -332,15 +284,6 @@ def verify(
     )  # fmt: skip
 
 
-def _specs_of(hub: ir.Model) -> dict[str, Any]:
-    """A hub model's inputs as `convert` takes them."""
-    return {
-        str(v.name): (tuple(d if isinstance(d, int) else d.value for d in v.shape), str(v.dtype.numpy()))
-        for v in hub.graph.inputs
-        if v.shape is not None and v.dtype is not None
-    }
-
-
 def load(
     source: Any,
     *,
@@ -353,7 +296,7 @@ def load(
     """The source as a hub model: an `onnx_ir.Model` at the hub's opset, cleaned. `options` are what the frontend takes."""
     plugins.import_modules(imports)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
-    return _to_hub(reader, source, _inputs(inputs), _dynamic(dynamic)[0], settings.checked(reader, options))
+    return _to_hub(reader, source, parsed_inputs(inputs), parsed_dynamic(dynamic)[0], settings.checked(reader, options))
 
 
 def check(
@@ -382,7 +325,7 @@ def check(
         return e.problems
     found: list[Problem] = []
     targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
-    bounds = _dynamic(dynamic)[1]
+    bounds = parsed_dynamic(dynamic)[1]
     for name, given in settings.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
             writer = plugins.backend(name)
@@ -416,5 +359,5 @@ def explain(
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     own, backend_options = settings.of_source(reader, backend_options)
     hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
-    given = _bounded(writer, settings.checked(writer, backend_options), _dynamic(dynamic)[1])
+    given = _bounded(writer, settings.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
     return list(writer.explain(_for(writer, hub), **given))

@@ -64,7 +64,7 @@ def drawn(
     return found, []
 
 
-def sizes_of(graph: ir.Graph, feed: Feeds) -> dict[str, int]:
+def sizes_of(graph: ir.Graph, feed: Mapping[str, Any]) -> dict[str, int]:
     """The sizes of the dynamic dimensions in a sample; those without a name are called as in "state.1"."""
     found: dict[str, int] = {}
     for value in graph.inputs:
@@ -75,7 +75,7 @@ def sizes_of(graph: ir.Graph, feed: Feeds) -> dict[str, int]:
     return found
 
 
-def never_varied(graph: ir.Graph, feeds: Sequence[Feeds]) -> dict[str, int]:
+def never_varied(graph: ir.Graph, feeds: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """The dynamic dimensions that have the same size in all samples, with that size."""
     first, *others = [sizes_of(graph, feed) for feed in feeds] or [{}]
     return {name: size for name, size in first.items() if all(other.get(name) == size for other in others)}

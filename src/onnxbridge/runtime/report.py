@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import onnx_ir as ir
 
 from onnxbridge.problems import one_line
 from onnxbridge.runtime.compare import Comparison
@@ -95,15 +92,3 @@ class Report:
                 lines.append(f"       compression moves it by {o.drift:.2%} of its range (allowed {self.max_drift:.2%})")
             lines += [f"       note: {one_line(n)}" for n in o.notes]
         return "\n".join([*lines, *(f"  note: {one_line(n)}" for n in self.notes)])
-
-
-def never_varied(graph: ir.Graph, feeds: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The dynamic sizes of a graph's inputs that are one and the same number in all feeds, as "N=2"."""
-    seen: dict[str, set[int]] = {}
-    for value in graph.inputs:
-        for axis, dim in enumerate(value.shape or ()):
-            name = "" if isinstance(dim, int) else dim.value or f"{value.name}.{axis}"
-            if name:
-                shapes = [np.shape(feed[value.name or ""]) for feed in feeds if value.name in feed]
-                seen.setdefault(name, set()).update(shape[axis] for shape in shapes if axis < len(shape))
-    return [f"{name}={found.pop()}" for name, found in seen.items() if len(found) == 1]

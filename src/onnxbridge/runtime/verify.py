@@ -15,10 +15,10 @@ import onnx_ir as ir
 from onnxbridge.errors import OnnxbridgeError, VerificationError, main_line
 from onnxbridge.runtime.chance import alike, apart, by_chance
 from onnxbridge.runtime.compare import Comparison, Tolerance, compare, worst
-from onnxbridge.runtime.drawing import at_ends, drawn, dynamic
+from onnxbridge.runtime.drawing import at_ends, drawn, dynamic, never_varied
 from onnxbridge.runtime.drift import Drift
 from onnxbridge.runtime.inputs import Bounds, samples_for
-from onnxbridge.runtime.report import MAX_DRIFT, Report, never_varied
+from onnxbridge.runtime.report import MAX_DRIFT, Report
 from onnxbridge.runtime.time_limit import SECONDS, within
 from onnxbridge.runtime.tolerance import Rounding
 
@@ -166,9 +166,10 @@ def compared(
         notes.append(f"the tolerance is a default, since {rounding.reason}")
     notes += rounding.notes() if rounding is not None else []
     weak = [side.weak for side in (reference, candidate) if side.weak]
-    fixed = [] if given else [size for size in never_varied(model.graph, told) if not _is_bound(size, bounds or {})]
+    fixed = {} if given else never_varied(model.graph, told)
+    fixed = {name: size for name, size in fixed.items() if (bounds or {}).get(name) != (size, size)}
     if fixed:
-        weak.append(f"dynamic sizes were never varied: {', '.join(fixed)}")
+        weak.append(f"dynamic sizes were never varied: {', '.join(f'{name}={size}' for name, size in fixed.items())}")
     shares = drift.shares()
     return Report(
         reference.title,
@@ -182,12 +183,6 @@ def compared(
         tuple(weak),
         MAX_DRIFT if max_drift is None else max_drift,
     )
-
-
-def _is_bound(size: str, bounds: Bounds) -> bool:
-    """Whether a size such as "N=1" is the only one that its bounds allow."""
-    low, high = bounds.get(size.rpartition("=")[0], (1, None))
-    return low == high
 
 
 def _judged(

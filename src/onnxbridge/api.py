@@ -115,7 +115,8 @@ def convert(
         try:
             conversion.report = verify_sides(
                 hub, _reference(reader, source, hub, device), made_side(writer, artifact, device),
-                first=example_feeds(inputs, hub), samples=samples, seed=seed, bounds=provenance.within_sizes(hub, bounds), sizes=getattr(artifact, "sizes", ()),
+                first=example_feeds(inputs, hub), samples=samples, seed=seed,
+                bounds=provenance.within_sizes(hub, bounds), sizes=getattr(artifact, "sizes", ()),
                 ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
                 progress=progress,
             )  # fmt: skip

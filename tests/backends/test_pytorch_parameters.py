@@ -6,14 +6,12 @@ import importlib.util
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 import onnxbridge
-from onnxbridge.hub.builder import Builder
 
 
 def module_of(source, emit, folder, **options):
@@ -182,18 +180,23 @@ def test_parameters_and_buffers_of_pytorch_stay_what_they_are(to, through_file, 
         assert found == sorted(p.numel() for p in net.parameters())
 
 
-def test_a_buffer_in_another_layout_is_still_none_that_is_trained():
-    op = Builder()
-    x = op.input("x", ir.DataType.FLOAT, [1, 4, 5, 3])
-    weight, table = np.ones((2, 3, 1, 1), np.float32), np.arange(40, dtype=np.float32).reshape(1, 4, 5, 2)
-    held = op.constant(table, "table")
-    from onnxbridge.hub import provenance
+def test_variables_that_a_pass_moves_into_another_layout_stay_what_they_are():
+    import keras
 
-    provenance.tell_state(held.const_value, "buffer")
-    y = op.Transpose(op.Conv(op.Transpose(x, perm=[0, 3, 1, 2]), op.constant(weight, "weight")), perm=[0, 2, 3, 1])
-    y = op.Transpose(op.Relu(op.Transpose(op.Add(y, held), perm=[0, 3, 1, 2])), perm=[0, 2, 3, 1])
-    module = onnxbridge.convert(op.model([x], [op.output(y, "y")]), to="pytorch").model
-    assert [p.numel() for p in module.parameters()] == [6]
+    class Table(keras.layers.Layer):
+        def build(self, shape):
+            self.table = self.add_weight(shape=tuple(shape[1:]), name="table", trainable=False, initializer="random_normal")
+            self.gain = self.add_weight(shape=tuple(shape[1:]), name="gain", initializer="ones")
+
+        def call(self, x):
+            return x * self.gain + self.table
+
+    image = keras.Input((5, 6, 3))
+    x = keras.layers.Conv2D(4, 3)(keras.layers.ReLU()(Table()(keras.layers.Conv2D(2, 1)(image))))
+    model = keras.Model(image, x)
+    module = onnxbridge.convert(model, to="pytorch").model
+    assert sum(p.numel() for p in module.parameters()) == sum(int(np.prod(v.shape)) for v in model.trainable_variables)
+    assert [b.numel() for b in module.buffers()] == [60]
 
 
 def test_weights_of_core_ml_are_parameters_each_its_own(tmp_path):

@@ -156,6 +156,7 @@ class CoreMLBackend:
 
     def made(self, path: Path) -> bool:
         """Whether the model's metadata have what this backend writes into them."""
+        coremltools()  # without its remarks, before the modules below import it
         from onnxbridge.backends.coreml.artifact import INTERFACE
         from onnxbridge.runtime.mil import package
 

@@ -161,6 +161,8 @@ def test_a_name_prints_no_line_of_its_own(cli, tmp_path, monkeypatch, command):
         (["--dynamic", "M=1..4", "-o", "{tmp}/o.onnx"], "the model has no dynamic size 'M'; its dynamic sizes are N"),
         (["--inputs", "z:float32[1]", "-o", "{tmp}/o.onnx"], "the model has no input 'z'"),
         (["--for-runtime", "onnxruntime==0.0", "-o", "{tmp}/o.onnx"], "oldest release known"),
+        (["--for-runtime", "onnxruntime==0.01", "-o", "{tmp}/o.onnx"], "names no runtime"),
+        (["--for-runtime", "onnxruntime==11.7", "-o", "{tmp}/o.onnx"], "the newest release known is 1.31"),
         (["--for-runtime", "caffe==1.1", "-o", "{tmp}/o.onnx"], "names no runtime"),
         (["--opset", "40", "-o", "{tmp}/o.onnx"], "opset 40 does not exist (1 to"),
         (["--max-drift", "much", "-o", "{tmp}/o.onnx"], "write it like 10% or 0.1"),

@@ -14,10 +14,12 @@ from onnxbridge.hub.runtimes import limits
 def test_a_release_between_two_counts_as_the_older_one():
     assert limits("onnxruntime==1.17").opset == 20 and limits("onnxruntime==1.17.3") == limits("onnxruntime-gpu == 1.17.1")
     assert limits("onnxruntime==1.7").opset == 13 and limits("onnxruntime==1.11").opset == 15
-    assert limits("onnxruntime==99.0").opset >= 26
+    assert limits("onnxruntime==1.99").opset >= 26
 
 
-@pytest.mark.parametrize("text", ["onnxruntime", "onnxruntime>=1.17", "tvm==1.0", "onnxruntime==0.0", ""])
+@pytest.mark.parametrize(
+    "text", ["onnxruntime", "onnxruntime>=1.17", "tvm==1.0", *(f"onnxruntime=={v}" for v in ("0.0", "0.01", "99.0")), ""]
+)
 def test_what_names_no_known_release_is_a_usage_error(text):
     with pytest.raises(UsageError):
         limits(text)

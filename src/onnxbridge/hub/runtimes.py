@@ -49,11 +49,14 @@ _ALSO_CALLED = {"onnxruntime-gpu": "onnxruntime", "ort": "onnxruntime"}
 
 def limits(requirement: str) -> Limits:
     """What "onnxruntime==1.17" loads; the name as pip knows it, the version with or without a patch level."""
-    found = re.fullmatch(r"\s*([\w-]+)\s*(?:==|=)\s*(\d+)\.(\d+)(?:\.\w+)*\s*", requirement)
+    found = re.fullmatch(r"\s*([\w-]+)\s*(?:==|=)\s*(0|[1-9]\d*)\.(0|[1-9]\d*)(?:\.\w+)*\s*", requirement)
     name = found and _ALSO_CALLED.get(found[1].lower(), found[1].lower())
     if found is None or name not in _RUNTIMES:
         raise UsageError(f'{requirement!r} names no runtime that is known here; write "{next(iter(_RUNTIMES))}==1.17"')
     release = int(found[2]), int(found[3])
+    newest = max(_RUNTIMES[name])
+    if release[0] > newest[0]:
+        raise UsageError(f"{requirement}: the newest release known is {'.'.join(map(str, newest))}")
     listed = [at for at in _RUNTIMES[name] if at <= release]
     if not listed:
         raise UsageError(f"{requirement}: the oldest release known is {'.'.join(map(str, min(_RUNTIMES[name])))}")

@@ -181,12 +181,14 @@ def _draw(
     if dtype == ir.DataType.BOOL:
         return np.asarray(rng.random(shape) < 0.5)
     if dtype == ir.DataType.STRING:
-        texts = np.array([f"text {i}" for i in range(int(np.prod(shape)))], dtype=object)
+        texts = np.array([f"text {turn + i}" for i in range(int(np.prod(shape)))], dtype=object)
         _put(rng, texts, found, turn, 2)
         return texts.reshape(shape)
     if dtype.is_integer():
         low, high, index = integer_range(value, sizes)
         whole: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
+        if whole.size == 1:  # drawn ones would often be the same in all samples
+            whole = np.full(shape, low + turn % (high - low))
         if low and whole.ndim and not any(node.op_type == "TopK" for node, _ in uses(value)):
             whole[::-1].sort(axis=0)  # programs that do not order sequences by their lengths themselves may want them so
         _put(rng, whole.reshape(-1), [v for v in found if not index or low <= v < high], turn, 2)

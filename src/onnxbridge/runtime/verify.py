@@ -125,7 +125,7 @@ def compared(
     if feeds is None:
         usual, *others = sizes or [{}]
         bounds = {**(bounds or {}), **usual}
-        made, notes = _drawn(model, samples, seed, bounds, measured, reference, ran)
+        made, notes = _drawn(model, samples, seed, bounds, measured, reference, ran, guess=first is None)
         made += [samples_for(model.graph, 1, seed, {**bounds, **other})[0] for other in others]
         more, left_out = at_ends(model.graph, made, seed, bounds, ends, lambda feed: _runs(reference, feed, ran))
         told, notes = [*made, *more], notes + left_out
@@ -208,9 +208,10 @@ def _may_be_rounding(lines: Sequence[Comparison]) -> bool:
 
 
 def _drawn(
-    model: ir.Model, samples: int, seed: int, bounds: Bounds, measured: Rounding, reference: Side, ran: Ran
+    model: ir.Model, samples: int, seed: int, bounds: Bounds, measured: Rounding, reference: Side, ran: Ran, guess: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Samples that the reference takes: with the model's own constants among them, without, or with ascending integers."""
+    """Samples that the reference takes: with the model's own constants among them, without, or with likelier numbers where
+    these have to be guessed, since the user gave no example."""
     fit = _fits(model, measured, reference, ran)
 
     def takes(feed: Arrays) -> bool:
@@ -224,7 +225,7 @@ def _drawn(
     plain, others = drawn(model.graph, samples, seed, bounds, fit, special=False)
     if all(map(takes, plain)):
         return plain, [*others, f"the model's own constants are not among the inputs, since {reference.title} fails on them"]
-    for what, change in _LIKELIER:
+    for what, change in _LIKELIER if guess else ():
         changed = [{k: change(v) if isinstance(v, np.ndarray) else v for k, v in feed.items()} for feed in plain]
         if all(map(takes, changed)):
             return changed, [*others, f"{what}, since {reference.title} fails on others"]

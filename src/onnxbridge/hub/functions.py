@@ -15,20 +15,31 @@ from onnxbridge.hub.builder import Builder
 from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import version_of
 
+_KEPT = "onnxbridge.kept"  # in a function's meta: which of its results are outputs
 
 def call(
     op: Builder, domain: str, name: str, body: Callable[..., Any], inputs: Sequence[ir.Value], form: Hashable,
     labels: Sequence[str],
-) -> tuple[ir.Value, ...]:  # fmt: skip
+) -> tuple[ir.Value | None, ...]:  # fmt: skip
     """Write a call of a function, whose inputs are named by `labels`; its body is run once for each `form` and type of inputs.
 
-    The second body of a name gets a number behind it.
+    The second body of a name gets a number behind it. A result that is None, as of code that returns nothing in its place, is no
+    output of the function.
     """
     key = domain, name, form, tuple(_of(v) for v in inputs)
     function = op.functions.get(key)
     if function is None:
         given = [(n, ir.TypeAndShape(v.type, v.shape), _notes(v)) for n, v in zip(labels, inputs, strict=True)]
-        graph = op.body(name, body, given)
+        kept: list[bool] = []
+
+        def without_none(*operands: Any) -> tuple[Any, ...]:
+            results = body(*operands)
+            results = results if isinstance(results, tuple) else (results,)
+            kept[:] = [r is not None for r in results]
+            return tuple(r for r in results if r is not None)
+
+        graph = op.body(name, without_none, given)
+        graph.meta[_KEPT] = kept
         _own_constants(op, graph)
         domains = {n.domain for g in (graph, *graph.subgraphs()) for n in g} - {""}
         graph.opset_imports.update({"": OPSET} | {d: version_of(d) for d in sorted(domains)})
@@ -42,7 +53,8 @@ def call(
     for value, inside in zip(node.outputs, function.outputs, strict=True):
         value.type, value.shape = inside.type, inside.shape
     op.append(node)
-    return tuple(node.outputs)
+    outputs = iter(node.outputs)
+    return tuple(next(outputs) if k else None for k in function.graph.meta[_KEPT])
 
 
 def _of(value: ir.Value) -> tuple[Any, ...]:

@@ -7,6 +7,9 @@ from typing import Any
 from onnxbridge.errors import Unsupported
 from onnxbridge.lowering import Body, Call, Ref
 
+FUNCTION = "library::function"
+"""The operator that stands for a call of such a function."""
+
 
 def call_of(call: Call, target: Any, body: Body, operands: tuple[Any, ...]) -> Body:
     """The operator as one call of a function of its own name; `operands` are what the body's inputs stand for."""
@@ -18,7 +21,7 @@ def call_of(call: Call, target: Any, body: Body, operands: tuple[Any, ...]) -> B
     names = _names(call)
     labels = tuple(names.get(o, "x") for o in operands)
     attrs = {"domain": target.namespace, "name": name, "body": body, "form": fixed, "labels": labels}
-    inner = Call("library::function", operands, attrs, call.outputs, call.where)
+    inner = Call(FUNCTION, operands, attrs, call.outputs, call.where)
     return Body((), [inner], tuple(None if key is None else Ref(key) for key in call.outputs))
 
 

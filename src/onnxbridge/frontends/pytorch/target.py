@@ -98,7 +98,7 @@ class PytorchTarget(HubTarget):
 
     def expand(self, call: Call) -> Body | None:
         key = next((k for k in call.outputs if k is not None), None)
-        if key is None:
+        if key is None or call.op == libraries.FUNCTION:  # which is what an operator of a library's own was expanded to
             return None
         node: Any = key[0] if isinstance(key, tuple) else key
         operator = decompose.operator_of(node)

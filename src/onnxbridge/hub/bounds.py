@@ -31,11 +31,3 @@ class Limits(NamedTuple):
     trips: int = 10_000_000
     items: int = 1_000_000
     seconds: float | None = None
-
-    def allow(self, used: Limits) -> bool:
-        """Whether what these are the least limits for is within these limits, but for the time."""
-        return all(taken <= most for taken, most in zip(used[:-1], self[:-1], strict=True))
-
-    def joined(self, other: Limits) -> Limits:
-        """The larger of both in everything but the time, which none is set for."""
-        return Limits(*map(max, self[:-1], other[:-1]))

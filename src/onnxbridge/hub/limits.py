@@ -32,7 +32,6 @@ class Budget:
         self.operator = ""
         self.live = 0
         self._trips = 0
-        self._most = {"tensor_bytes": 0, "total_bytes": 0, "rank": 0, "items": 0}
         self._held: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else math.inf
 
@@ -42,7 +41,6 @@ class Budget:
         if len(sizes) > self.limits.rank:
             raise LimitError(f"{self._who()} asks for {len(sizes)} dimensions, and the budget is {self.limits.rank}")
         asked = math.prod(sizes) * np.dtype(dtype).itemsize
-        self._note(tensor_bytes=asked, total_bytes=asked + self.live, rank=len(sizes))
         if asked > self.limits.tensor_bytes:
             text = "x".join(map(str, sizes))
             raise LimitError(
@@ -65,7 +63,6 @@ class Budget:
             return
         if value.ndim > self.limits.rank:
             raise LimitError(f"{self._who()} gives {value.ndim} dimensions, and the budget is {self.limits.rank}")
-        self._most["rank"] = max(self._most["rank"], value.ndim)
         if value.nbytes < COUNTED:
             return
         owner = value
@@ -76,7 +73,6 @@ class Budget:
             return
         self._held[key] = (weakref.ref(owner, lambda _: self._release(key)), size)
         self.live += size
-        self._note(total_bytes=self.live)
         if self.live > self.limits.total_bytes:
             raise LimitError(
                 f"{self._who()} brings what is in use to {self.live} bytes, and the budget is {self.limits.total_bytes} bytes"
@@ -97,7 +93,6 @@ class Budget:
 
     def grow(self, items: int) -> None:
         """Refuse a sequence of so many items."""
-        self._note(items=items)
         if items > self.limits.items:
             raise LimitError(f"{self._who()} asks for a sequence of {items} items, and the budget is {self.limits.items}")
 
@@ -105,15 +100,6 @@ class Budget:
         """Refuse to go on after the time that the run was given."""
         if self._deadline is not math.inf and time.monotonic() > self._deadline:
             raise LimitError(f"{self._who()} was reached after {self.limits.seconds} seconds, which is the budget")
-
-    def used(self) -> Limits:
-        """The least limits that would have allowed what was done, but for the time."""
-        return Limits(**self._most, trips=self._trips)
-
-    def _note(self, **asked: int) -> None:
-        for name, value in asked.items():
-            if value > self._most[name]:
-                self._most[name] = value
 
     def _who(self) -> str:
         return self.operator or "the model"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ from onnxbridge.runtime.replay import record, worthwhile
 if TYPE_CHECKING:
     from onnxbridge.runtime.coarse import Coarse
     from onnxbridge.runtime.explain import Planned
-    from onnxbridge.runtime.kept.identity import Identity
 
 Array = np.ndarray[Any, Any]
 
@@ -38,18 +36,11 @@ _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", 
 
 
 class Compiled:
-    """A model that was read and compiled; what an `Executor` does itself. `wide`: in float64.
+    """A model that was read and compiled; what an `Executor` does itself. `wide`: in float64."""
 
-    The first recording is kept for later processes where `known` tells which file the model is.
-    """
-
-    def __init__(
-        self, model: Any, wide: bool, limits: Limits, known: Identity | None = None, expanded: frozenset[str] = frozenset()
-    ) -> None:
-        self._wide, self._limits, self._known = wide, limits, known
-        self._since = time.time()
+    def __init__(self, model: Any, wide: bool, limits: Limits, expanded: frozenset[str] = frozenset()) -> None:
+        self._wide, self._limits = wide, limits
         read = model if isinstance(model, ir.Model) else _read(model)
-        self._beside = read.meta.get(io.BESIDE, ())
         graph = self._graph = _hub(read, read is model).graph
         self._inputs = {str(v.name): v for v in graph.inputs}
         self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
@@ -68,7 +59,6 @@ class Compiled:
         self._recording: Recording | None = None
         self._recorded: Any = None
         self._last: Any = None
-        self._used = Limits(0, 0, 0, 0, 0)
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], coarse: Coarse | None = None) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
@@ -95,15 +85,12 @@ class Compiled:
         with limited(self._limits) as budget, quieted():
             plan = self._whole(given)
             inputs = self._fed(given, plan is not self._joined)
-            found = planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
-            self._used = self._used.joined(budget.used())
-            return found
+            return planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
 
     def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
         """The outputs, one step after the other."""
         with quieted(), lending(self._pool):
             results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
-        self._used = self._used.joined(budget.used())
         return owned(results, (*inputs.values(), *plan.frame))
 
     def _coarsely(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: Coarse) -> list[Any]:
@@ -144,19 +131,7 @@ class Compiled:
         with quieted():
             results, made = record(plan, _filled(plan, inputs), tuple(inputs), budget, self._settings.adapt_result)
         self._recorded, self._recording = kind, made
-        self._used = self._used.joined(budget.used())
-        if self._known is not None:
-            self._keep(plan, made, inputs)
         return owned(results, (*inputs.values(), *made.frame))
-
-    def _keep(self, plan: Plan, made: Recording, inputs: dict[int, Any]) -> None:
-        """Let later processes have the first recording."""
-        from onnxbridge.runtime.kept import write
-
-        assert self._known is not None
-        fed = {name: (self._slots[name], inputs[self._slots[name]]) for name in self.input_names}
-        write.keep(self._known, plan, made, fed, self.output_names, self._used, self._beside, self._since)
-        self._known = None
 
     def _whole(self, feeds: Mapping[str, Any]) -> Plan:
         """The plan of all outputs, with steps joined and constants worked out when it is first needed.

@@ -48,12 +48,12 @@ class Calls:
 
 
 class Aside:
-    """A step that Python runs each time, on a frame; `targets` are the slots that it fills, `step` the plan's own."""
+    """A step that Python runs each time, on a frame; `targets` are the slots that it fills."""
 
-    __slots__ = ("frees", "run", "step", "targets")
+    __slots__ = ("frees", "run", "targets")
 
-    def __init__(self, run: Callable[[list[Any], Any, Any], None], targets: Sequence[int], step: Any = None) -> None:
-        self.run, self.targets, self.step = run, targets, step
+    def __init__(self, run: Callable[[list[Any], Any, Any], None], targets: Sequence[int]) -> None:
+        self.run, self.targets = run, targets
         self.frees: list[int] = []
 
 
@@ -67,20 +67,16 @@ class Recording:
         self.items: list[Calls | Aside] = []
         self.quiet = True  # no step is run by Python
         self.shapes: dict[int, Any] = {}
-        self.settled: set[int] = set()  # slots of what the shapes of the inputs determine, which is not computed again
         self.tape = tape.Tape()
 
-    def play(self, inputs: Mapping[int, Any], budget: Budget | None, adapt: Any) -> tuple[Any, ...] | None:
-        """The outputs for other inputs of the same kind; None if a step gave another shape than when it was recorded.
-
-        A quiet one allocates nothing but what was recorded, and needs a budget for its time only.
-        """
+    def play(self, inputs: Mapping[int, Any], budget: Budget, adapt: Any) -> tuple[Any, ...] | None:
+        """The outputs for other inputs of the same kind; None if a step gave another shape than when it was recorded."""
         frame = self.frame.copy()
         for slot, value in inputs.items():
             frame[slot] = value
-        timed = budget is not None and budget.limits.seconds is not None
+        timed = budget.limits.seconds is not None
         for item in self.items:
-            if timed and budget is not None:
+            if timed:
                 budget.tick()
             if isinstance(item, Calls):
                 arguments = item.arguments

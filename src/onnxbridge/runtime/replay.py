@@ -80,7 +80,7 @@ def record(
         for slot in step.reads():
             if slot in seen_as:
                 aside(seen_as.pop(slot)[1])
-        items.append(Aside(_performed(step), step.targets, step))
+        items.append(Aside(_performed(step), step.targets))
         made.quiet = False
         targets = [t for t in step.targets if t > 0]
         foreign.update(targets)
@@ -148,7 +148,6 @@ def record(
     finally:
         tape.record(around)
     made.items = [Calls.of(item.rows, item.patches, item.frees) if isinstance(item, _Row) else item for item in items]
-    made.settled = fixed - constant
     return tuple(frame[i] for i in plan.outputs), made
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxbridge.runtime.native import presence
 from onnxbridge.runtime.native.placed import found
 
 if TYPE_CHECKING:
@@ -60,17 +59,6 @@ def addresses() -> tuple[int, ...]:
         text = sharing.text(triple().startswith("x86_64"), _placing())
         _addresses = tuple(loaded(kept("drive", text, lambda: assembled(text)), *sharing.NAMES))
     return _addresses
-
-
-def adopt(where: tuple[int, ...]) -> None:
-    """Take these functions for those of `addresses`, unless they are there."""
-    global _addresses
-    _addresses = _addresses or where
-
-
-def name_functions() -> None:
-    """Let code that was kept name the system's functions which these call."""
-    presence.symbols.update(_outer())
 
 
 def _outer() -> dict[str, int]:

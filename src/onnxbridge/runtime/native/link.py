@@ -50,7 +50,6 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
     if table is None:
         return None
     values: list[int] = []
-    outside: dict[int, str] = {}
     defined: dict[str, int] = {}
     for at in range(table[4], table[4] + table[5], 24):
         name, info, _, section, value, _ = struct.unpack_from("<IBBHQQ", image, at)
@@ -58,13 +57,11 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
         if section >= _ORDINARY or info & 15 > 3:  # shared, absolute or for each thread
             values.append(-1)
         elif section == 0:
-            outside[len(values)] = text
             values.append(known.get(text) or found(text) or -1)
         else:
             values.append(base + places[section] + value if section in places else -1)
             if text and info >> 4:
                 defined[text] = values[-1]
-    sites: list[tuple[int, str]] = []
     for s in sections:
         if s[1] == _NO_ADDEND and s[7] in places:
             return None
@@ -75,8 +72,7 @@ def linked(image: bytes, known: Mapping[str, int]) -> dict[str, int] | None:
             if info & 0xFFFFFFFF != _ABSOLUTE or values[info >> 32] < 0:
                 return None
             struct.pack_into("<Q", memory, places[s[7]] + offset, (values[info >> 32] + more) & 0xFFFFFFFFFFFFFFFF)
-            sites.append((places[s[7]] + offset, "" if more else outside.get(info >> 32, "")))
-    return defined if closed(Piece(memory, base, border, sites)) else None
+    return defined if closed(Piece(memory, base, border)) else None
 
 
 def _text(image: bytes, at: int) -> str:

@@ -6,22 +6,16 @@ import ctypes
 import functools
 import mmap
 import platform
-import struct
 import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Piece(NamedTuple):
-    """Code and data that were loaded: where they lie, where the code ends, and which eight bytes of it are addresses.
-
-    The addresses are told by their distance from the beginning, with the name of what lies outside of any object file.
-    """
+    """Code and data that were loaded: where they lie, and where the code ends."""
 
     memory: mmap.mmap
     base: int
     border: int
-    sites: list[tuple[int, str]]
 
 
 _pieces: list[Piece] = []  # the code lives as long as the process
@@ -31,25 +25,6 @@ _pieces: list[Piece] = []  # the code lives as long as the process
 def possible() -> bool:
     """Whether this is a system that this module knows."""
     return sys.platform.startswith("linux") and platform.machine() == "x86_64" and sys.byteorder == "little"
-
-
-def piece_of(address: int) -> Piece | None:
-    """The loaded piece that an address lies in."""
-    return next((p for p in _pieces if p.base <= address < p.base + len(p.memory)), None)
-
-
-def placed(code: bytes, border: int, inner: Any, outer: Mapping[int, int]) -> int:
-    """Load code that was linked before, whose first `border` bytes are run; gives its address, 0 if that is not possible.
-
-    `inner` (n, 2) are the places of addresses in it, with their distances from its beginning; `outer` of other addresses.
-    """
-    memory, base = room(len(code))
-    memory[: len(code)] = code
-    for at, distance in inner.tolist():
-        struct.pack_into("<Q", memory, at, base + distance)
-    for at, address in outer.items():
-        struct.pack_into("<Q", memory, at, address)
-    return base if closed(Piece(memory, base, border, [])) else 0
 
 
 def room(size: int) -> tuple[mmap.mmap, int]:

@@ -9,8 +9,6 @@ import os
 import re
 from pathlib import Path
 
-from onnxbridge.runtime.native.placed import found
-
 LEAST = (0, 45)  # of llvmlite: the first whose LLVM has addresses without types and vectors of one number
 
 symbols: dict[str, int] = {}  # what object files may name
@@ -36,16 +34,6 @@ def package() -> str | None:
     if told is not None and tuple(map(int, told.groups())) < LEAST:
         return None
     return f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}"
-
-
-def outside(name: str) -> int:
-    """The address that object files mean by a name that none of them defines."""
-    return symbols.get(name) or found(name)
-
-
-def identity() -> str:
-    """What object files depend on besides their recipes: the processor, and the packages that make them."""
-    return f"{processor()}\0{package()}"
 
 
 @functools.cache

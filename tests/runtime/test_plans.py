@@ -9,7 +9,6 @@ from onnx import helper, parser
 
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native import machine, presence
 
 draw = drawing(5)
 
@@ -58,22 +57,6 @@ def test_without_machine_code_the_results_are_the_same(monkeypatch):
     allowed = 8 * np.sqrt(180) * EPS * np.abs(native).max()
     np.testing.assert_allclose(executor.run(None, {"x": x})[0], native, rtol=0, atol=allowed)
     assert [s.op for s in executor._compiled._joined.steps] == ["Conv", "Gelu"]
-
-
-def test_object_files_are_kept(monkeypatch, tmp_path):
-    monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
-    presence.folder.cache_clear()
-    made = []
-
-    def make():
-        made.append(1)
-        return b"code"
-
-    assert [machine.kept("f", "recipe", make) for _ in range(2)] == [b"code"] * 2
-    assert machine.kept("f", "another", make) == b"code"
-    assert len(made) == 2
-    monkeypatch.undo()
-    presence.folder.cache_clear()
 
 
 def test_memory_is_used_again_but_never_twice_at_once():

@@ -78,7 +78,7 @@ class Again:
         if trips < 1 or not self._busy.acquire(blocking=False):
             return None
         try:
-            if calls is not None and (not isinstance(calls, Calls) or calls.state is not None):
+            if calls is not None and not isinstance(calls, Calls):
                 return None
             return _Course(plan, made, calls, frame, course).go(trips, budget)
         finally:
@@ -125,8 +125,7 @@ class _Course:
             budget.claim((course.before + trips, *source.shape), source.dtype)
             stacks.append(np.empty((trips, *source.shape), source.dtype))
             copies.append((address(source), address(stacks[-1]), source.nbytes, source.nbytes))
-        table = np.zeros((0, 3), np.int64) if self.calls is None else self.calls.table
-        repeat.run(table, self._placed(), copies + carried, trips)
+        repeat.run([] if self.calls is None else self.calls.calls, self._placed(), copies + carried, trips)
         finals = {o: buffers[i] if i in buffers else self.frame[plan.inputs[i]] for o, i in course.carried.items()}
         return Trips(trips, finals, stacks)
 
@@ -142,21 +141,20 @@ class _Course:
     def _read(self) -> set[int]:
         """The slots that machine code or outputs read."""
         called = () if self.calls is None else self.calls.patches
-        return {*self.plan.outputs, *(slot for _, slot, _ in called)}
+        return {*self.plan.outputs, *(slot for _, _, slot, _ in called)}
 
     def _placed(self) -> list[repeat.Move]:
         """Put the addresses of the first trip in their places; gives those that move."""
         moves: list[repeat.Move] = []
         if self.calls is None:
             return moves
-        arguments = self.calls.arguments
-        for k, slot, distance in self.calls.patches:
+        for call, k, slot, distance in self.calls.patches:
             rows = self.course.rows.get(self.inputs.get(slot, -1))
             if rows is None:
-                arguments[k] = address(self.frame[slot]) + distance
+                call.arguments[k] = address(self.frame[slot]) + distance
             else:
-                arguments[k] = address(rows) + self.course.before * rows.strides[0] + distance
-                moves.append((address(arguments) + 8 * k, rows.strides[0]))
+                call.arguments[k] = address(rows) + self.course.before * rows.strides[0] + distance
+                moves.append((call, k, rows.strides[0]))
         return moves
 
 

@@ -12,39 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxbridge.runtime.native import drive, tape
+from onnxbridge.runtime.native.drive import Call
 
 if TYPE_CHECKING:
     from onnxbridge.hub.limits import Budget
 
 Array = np.ndarray[Any, Any]
-Row = tuple[int, bytes, int]  # a function, its arguments, and in how many pieces the work comes
-Patch = tuple[int, int, int]  # an argument, the slot of an array that comes anew each time, and the distance from its address
+Patch = tuple[Call, int, int, int]  # a call, which argument, the slot of an array that comes anew each time, the distance
 
 
 class Calls:
-    """Calls of machine code in a row: their arguments one after the other, the table, and which argument is whose address.
+    """Calls of machine code in a row, and which of their arguments is whose address."""
 
-    `rows` are the calls as they were recorded.
-    """
+    __slots__ = ("calls", "frees", "patches")
 
-    __slots__ = ("arguments", "frees", "patches", "rows", "state", "table")
-
-    def __init__(
-        self, arguments: Array, table: Array, patches: list[Patch], rows: Sequence[Row] = (), frees: Sequence[int] = ()
-    ) -> None:
-        self.arguments, self.table, self.patches = arguments, table, patches
-        self.rows, self.frees = rows, frees
-        self.state = None
-        if drive.threads() > 1 and bool((table[:, 2] > 1).any()):  # the counters that threads need to share the work
-            self.state = np.zeros(len(table) * drive.STATE, np.int64)
-
-    @staticmethod
-    def of(rows: Sequence[Row], patches: list[Patch], frees: Sequence[int]) -> Calls:
-        """The table of recorded calls: function, arguments, pieces."""
-        arguments = np.frombuffer(b"".join(packed for _, packed, _ in rows), np.int64).copy()
-        places = itertools.accumulate((len(packed) for _, packed, _ in rows), initial=address(arguments))
-        table = np.array([(function, place, units) for (function, _, units), place in zip(rows, places, strict=False)], np.int64)
-        return Calls(arguments, table, patches, rows, frees)
+    def __init__(self, calls: list[Call], patches: list[Patch], frees: Sequence[int] = ()) -> None:
+        self.calls, self.patches, self.frees = calls, patches, frees
 
 
 class Aside:
@@ -79,10 +62,9 @@ class Recording:
             if timed:
                 budget.tick()
             if isinstance(item, Calls):
-                arguments = item.arguments
-                for k, slot, distance in item.patches:
-                    arguments[k] = frame[slot].__array_interface__["data"][0] + distance
-                drive.run(address(item.table), len(item.table), item.state)
+                for call, k, slot, distance in item.patches:
+                    call.arguments[k] = frame[slot].__array_interface__["data"][0] + distance
+                drive.run(item.calls)
             else:
                 item.run(frame, budget, adapt)
                 for slot in item.targets:

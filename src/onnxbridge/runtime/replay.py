@@ -2,7 +2,7 @@
 
 Recording runs the plan as `execute` does, with memory that stays the recording's own. A step whose results are known from the
 shapes alone is not run again; one that only looks differently at memory of the recording, or of an input, needs nothing; one
-that is machine code throughout becomes entries in a table of calls; any other is run by Python each time, and the addresses
+that is machine code throughout becomes entries in a list of calls; any other is run by Python each time, and the addresses
 of what it makes are put into the calls that read it.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxbridge.hub.limits import Budget
 from onnxbridge.runtime.native import tape
-from onnxbridge.runtime.native.build import signature_of
+from onnxbridge.runtime.native.drive import Call
 from onnxbridge.runtime.plan import NOTHING, Plan, Step, perform
 from onnxbridge.runtime.recording import Array, Aside, Calls, Patch, Recording, address, extent, kind
 
@@ -31,24 +31,21 @@ _CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
 class _Row:
     """Calls that follow each other, while they are recorded."""
 
-    rows: list[tuple[int, bytes, int]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
-    size: int = 0  # of their arguments, in numbers
 
-    def add(self, calls: list[tuple[int, bytes, int]], spans: list[tuple[int, int, int, int]]) -> None:
+    def add(self, calls: list[Call], spans: list[tuple[int, int, int, int]]) -> None:
         """Append calls, and note which of their arguments lie in arrays that come anew each time: slot, address, extent."""
-        for row in calls:
-            self.rows.append(row)
-            values = np.frombuffer(row[1], np.int64).tolist()
-            for k, (letter, value) in enumerate(zip(signature_of(row[0]), values, strict=False)):
+        for call in calls:
+            self.calls.append(call)
+            for k, (letter, value) in enumerate(zip(call.loop.signature, call.arguments, strict=False)):
                 if letter != "p":
                     continue
                 for slot, start, low, high in spans:
                     if low <= value < high:
-                        self.patches.append((self.size + k, slot, value - start))
+                        self.patches.append((call, k, slot, value - start))
                         break
-            self.size += len(values)
 
 
 def worthwhile(plan: Plan) -> bool:
@@ -147,7 +144,7 @@ def record(
                 frame[i] = None
     finally:
         tape.record(around)
-    made.items = [Calls.of(item.rows, item.patches, item.frees) if isinstance(item, _Row) else item for item in items]
+    made.items = [Calls(item.calls, item.patches, item.frees) if isinstance(item, _Row) else item for item in items]
     return tuple(frame[i] for i in plan.outputs), made
 
 

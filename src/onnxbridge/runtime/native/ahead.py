@@ -1,64 +1,46 @@
-"""All machine code for this processor, made ahead of time so that no first answer waits for it; and how much of it is there."""
+"""All kernels compiled ahead of time, so that no run waits for it; and how many of them are there."""
 
 from __future__ import annotations
 
-import importlib
-from importlib import resources
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from onnxbridge.errors import MissingFrameworkError, UsageError
-from onnxbridge.runtime.native import build, drive, machine, presence, quantized
+from onnxbridge.runtime.native import build, cache, machine, presence
 
-_WANTED = "needs llvmlite {}.{}: pip install 'llvmlite>={}.{}'".format(*presence.LEAST, *presence.LEAST)
+_WANTED = "needs numba {}.{}: pip install 'numba>={}.{}'".format(*presence.LEAST, *presence.LEAST)
 
 
-def loops() -> list[tuple[str, str]]:
-    """The modules and names of all loops that this processor has a use for."""
-    from onnxbridge.runtime.native.compiler.kinds import Entry
-
-    found = []
-    for file in sorted((resources.files(__package__) / "loops").iterdir(), key=lambda p: p.name):
-        module, _, end = file.name.rpartition(".")
-        if end == "py" and (module != "integers" or quantized.lanes()):
-            source = importlib.import_module(f"{__package__}.loops.{module}")
-            found += [(module, k) for k, v in vars(source).items() if isinstance(v, Entry) and v.module == source.__name__]
-    return found
+def loops() -> Sequence[tuple[str, str]]:
+    """The modules and names of all kernels that this processor has a use for."""
+    return build.every()
 
 
 def state() -> dict[str, Any]:
-    """What machine code is made for, how many loops there are, how many of them are made, and where all files are."""
+    """What kernels are compiled for, how many there are, how many of them are compiled, and where."""
     if not presence.available():
         off = presence.switched_off()
         return {"ok": False, "hint": "switched off by ONNXBRIDGE_NATIVE=0" if off else _WANTED}
-    version, processor = machine.processor()
-    every, place = loops(), machine.object_files()
-    files = [path for module, name in every if (path := _path(module, name)) is not None and path.exists()]
-    size = 0 if place is None else sum(path.stat().st_size for path in place.glob("*.o"))
+    every, folder = loops(), cache.folder()
+    files = [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
+    compiled = {path.name.partition("-")[0] for path in files if path.suffix == ".nbc"}
     return {
-        "ok": True, "llvm": version, "processor": processor, "loops": len(every), "compiled": len(files),
-        "folder": None if place is None else str(place), "bytes": size,
+        "ok": True, "llvm": machine.llvm_version(), "processor": machine.processor()[0], "loops": len(every),
+        "compiled": sum(f"{module}.{name}" in compiled for module, name in every),
+        "folder": None if folder is None else str(folder), "bytes": sum(path.stat().st_size for path in files),
     }  # fmt: skip
 
 
 def check() -> None:
-    """Raise an error that says what is in the way of making machine code and keeping it."""
+    """Raise an error that says what is in the way of compiling kernels and keeping them."""
     if presence.switched_off():
-        raise UsageError("ONNXBRIDGE_NATIVE=0 switches machine code off")
+        raise UsageError("ONNXBRIDGE_NATIVE=0 switches compiled kernels off")
     if not presence.available():
-        raise MissingFrameworkError(f"machine code {_WANTED}")
-    if machine.object_files() is None:
-        raise UsageError("there is no folder to keep machine code in: ONNXBRIDGE_CACHE names one that this user may write")
+        raise MissingFrameworkError(f"compiling kernels {_WANTED}")
+    if cache.folder() is None:
+        raise UsageError("there is no folder of this user's alone to keep compiled kernels in: ONNXBRIDGE_CACHE names one")
 
 
 def make(module: str, name: str) -> None:
-    """Make a loop's machine code, and whatever it calls, unless it is there."""
-    drive.pieces()
+    """Compile a kernel, unless it is there."""
     build.loop(module, name)
-    path = _path(module, name)
-    if path is None or not path.exists():
-        raise UsageError(f"machine code cannot be kept in {machine.object_files()}: ONNXBRIDGE_CACHE names another folder")
-
-
-def _path(module: str, name: str) -> Path | None:
-    return machine.place_of(build.symbol_of(module, name), build.recipe())

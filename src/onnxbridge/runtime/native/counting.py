@@ -11,12 +11,11 @@ from onnxbridge.runtime.native.address import Array, address
 from onnxbridge.runtime.native.build import loop
 from onnxbridge.runtime.native.share import chunks
 
-SUMS = {"Add": "add", "Sub": "sub", "Mul": "mul"}
+SUMS = {"Add": 0, "Sub": 1, "Mul": 2}
 ORDERS = {
-    "Less": ("less", False), "Greater": ("less", True), "LessOrEqual": ("at_most", False), "GreaterOrEqual": ("at_most", True),
-    "Equal": ("equal", False),
+    "Less": (0, False), "Greater": (0, True), "LessOrEqual": (1, False), "GreaterOrEqual": (1, True), "Equal": (2, False),
 }  # fmt: skip
-"""The loop of a comparison, and whether its operands are exchanged."""
+"""The number of a comparison in the kernels, and whether its operands are exchanged."""
 _NAMES = {
     np.dtype(np.int64): "long", np.dtype(np.int32): "int", np.dtype(np.float32): "float", np.dtype(bool): "octet",
 }  # fmt: skip
@@ -28,7 +27,7 @@ _CASTS = {
 
 def counted(op: str, x: Array, y: Array, pool: Pool) -> Array | None:
     """x op y where both are of one shape, or one is a single number; None for what there is no loop for."""
-    name, turned = ORDERS.get(op, (SUMS.get(op, ""), False))
+    number, turned = ORDERS[op] if op in ORDERS else (SUMS[op], False)
     kind = _NAMES.get(x.dtype, "")
     if x.dtype != y.dtype or kind in ("", "octet") or (kind == "float" and op in SUMS) or not (x.size and y.size):
         return None
@@ -44,7 +43,9 @@ def counted(op: str, x: Array, y: Array, pool: Pool) -> Array | None:
     a, b = (y, x) if turned else (x, y)
     steps = [int(v.size > 1 or z.size == 1) for v in (a, b)]
     chunk, units = chunks(z.size)
-    loop("counting", f"{name}_{kind}")(address(a), address(b), address(z), *steps, z.size, chunk, units=units)
+    loop("counting", f"{'order' if op in ORDERS else 'sum'}_{kind}")(
+        number, address(a), address(b), address(z), *steps, z.size, chunk, units=units
+    )
     return z
 
 

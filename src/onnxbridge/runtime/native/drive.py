@@ -1,33 +1,35 @@
-"""Running lists of calls: alone, or by several threads that take pieces of each call until there are none left.
+"""Running lists of calls: alone, or with a few threads that take pieces of each call until there are none left.
 
-A list is a table of (function, arguments, pieces). A thread that comes late or is held up by the system takes fewer pieces;
-nobody waits for it unless it is in the middle of one. The leader takes pieces from the front, the others from the back, so
-that from call to call each finds in its own cache what it worked on before.
+The helpers sleep between runs. While a run goes on they look for the next call that comes in pieces; one that comes late, or is
+held up by the system, takes fewer of them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from onnxbridge.runtime.native.placed import found
-
 if TYPE_CHECKING:
-    from queue import SimpleQueue
+    from onnxbridge.runtime.native.build import Loop
 
-Array = np.ndarray[Any, Any]
+_EACH = 3  # shares of a call for a thread, so that one that is held up leaves some to the others
 
-COLUMNS = 3  # function, arguments, pieces
-STATE = 16  # int64s between the counters of two calls, or of two threads: two cache lines
-_MASK = 128  # bytes of a set of processors
+
+class Call:
+    """A kernel and its arguments, which are changed where an array lies elsewhere the next time; `units` are its pieces."""
+
+    __slots__ = ("arguments", "loop", "units")
+
+    def __init__(self, loop: Loop, arguments: list[Any], units: int) -> None:
+        self.loop, self.arguments, self.units = loop, arguments, units
+
 
 @functools.cache
 def threads() -> int:
@@ -40,123 +42,72 @@ def threads() -> int:
     return os.cpu_count() or 1
 
 
-def _yield() -> int:
-    """The system's function that lets another thread run."""
-    with contextlib.suppress(AttributeError):
-        return ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value or 0
-    return ctypes.cast(ctypes.WinDLL("kernel32").SwitchToThread, ctypes.c_void_p).value or 0  # type: ignore[attr-defined]
+class _Work:
+    """One call that several threads do."""
+
+    def __init__(self, call: Call, many: int) -> None:
+        self._function, self._arguments = call.loop.function, call.arguments[:-3]
+        shares = min(call.units, _EACH * many)
+        self._bounds = [call.units * k // shares for k in range(shares + 1)]
+        self._next = itertools.count()
+        self._done: list[int] = []
+        self.failed: BaseException | None = None
+
+    def help(self, part: int) -> None:
+        """Take shares until there are none left."""
+        while (k := next(self._next)) < len(self._bounds) - 1:
+            try:
+                self._function(*self._arguments, self._bounds[k], self._bounds[k + 1], part)
+            except BaseException as e:  # told by whoever leads
+                self.failed = e
+            finally:
+                self._done.append(k)
+
+    def wait(self) -> None:
+        """Return when the last share is done."""
+        while len(self._done) < len(self._bounds) - 1:
+            time.sleep(0)
+        if self.failed is not None:
+            raise self.failed
 
 
-def addresses() -> tuple[int, ...]:
-    """Where the functions of `sharing.NAMES` lie, which are made or loaded when they are first asked for."""
-    global _addresses
-    if not _addresses:
-        from onnxbridge.runtime.native import sharing
-        from onnxbridge.runtime.native.machine import assembled, kept, loaded, symbol, triple
+class _Run:
+    """What the helpers see of a list of calls that is being run."""
 
-        for name, address in _outer().items():
-            symbol(name, address)
-        text = sharing.text(triple().startswith("x86_64"), _placing())
-        _addresses = tuple(loaded(kept("drive", text, lambda: assembled(text)), *sharing.NAMES))
-    return _addresses
-
-
-def _outer() -> dict[str, int]:
-    return {"onnxbridge_yield": _yield()} | ({"onnxbridge_place": found("sched_setaffinity")} if _placing() else {})
-
-
-_addresses: tuple[int, ...] = ()
-
-
-@functools.cache
-def _functions() -> tuple[Any, ...]:
-    i, p = ctypes.c_int64, ctypes.c_void_p
-    kinds = ((i, ctypes.c_char_p, i), (p, i), (p, i, p, p), (p, i, p, p, i, i))
-    return tuple(ctypes.CFUNCTYPE(None, *kind)(place) for kind, place in zip(kinds, addresses(), strict=True))
-
-
-@functools.cache
-def pieces() -> Callable[[int, bytes, int], None]:
-    """The function that runs all pieces of one call."""
-    found: Callable[[int, bytes, int], None] = _functions()[0]
-    return found
+    def __init__(self) -> None:
+        self.open = True
+        self.work: _Work | None = None
 
 
 class _Crew:
-    """The threads that help; they sleep until there is something to do."""
+    """The threads that help."""
 
     def __init__(self) -> None:
         self.busy = threading.Lock()
-        self.gate = np.zeros(STATE, np.int64)
-        self.gates = [self.gate]  # a helper that comes late may look at an older one
-        self.tickets = itertools.count(1)
-        self.jobs: list[SimpleQueue[tuple[int, ...]]] = []
-        self.helpers: list[threading.Thread] = []
-        self.masks: list[Array] = []  # the leader's processor, and the others
-        self.processor = -1
+        self._queues: list[SimpleQueue[_Run]] = []
 
-    def grow(self, helpers: int) -> None:
-        if len(self.jobs) >= helpers:
-            return
-        while len(self.jobs) < helpers:
-            from queue import SimpleQueue
-
-            jobs: SimpleQueue[tuple[int, ...]] = SimpleQueue()
-            self.jobs.append(jobs)
-            self.helpers.append(threading.Thread(target=_help, args=(jobs,), daemon=True, name="onnxbridge"))
-            self.helpers[-1].start()
-        self.processor = -1
-        self.gate = np.zeros(STATE * (helpers + 2), np.int64)
-        self.gates.append(self.gate)
-
-    def apart(self) -> None:
-        """Keep the helpers off the processor of the thread that leads.
-
-        Where other processes keep the rest busy, Linux would wake them on it, to wait until the leader's slice of time is over.
-        """
-        where = _processor()
-        if where == self.processor:
-            return
-        self.processor, self.gate[1] = where, 0
-        with contextlib.suppress(OSError):
-            others = os.sched_getaffinity(0) - {where}
-            for helper in self.helpers:
-                if others and helper.native_id is not None:
-                    os.sched_setaffinity(helper.native_id, others)
-            if others and max(others | {where}) < 8 * _MASK:
-                self.masks = [_mask({where}), _mask(others)]
-                self.gate[2:4] = [m.__array_interface__["data"][0] for m in self.masks]
-                self.gate[2 * STATE + 1 :: STATE] = [helper.native_id or 0 for helper in self.helpers]
-                self.gate[1] = len(self.helpers)
+    def called(self, helpers: int) -> _Run:
+        """Wake the helpers for a run."""
+        while len(self._queues) < helpers:
+            queue: SimpleQueue[_Run] = SimpleQueue()
+            self._queues.append(queue)
+            threading.Thread(target=_help, args=(queue, len(self._queues)), daemon=True, name="onnxbridge").start()
+        run = _Run()
+        for queue in self._queues[:helpers]:
+            queue.put(run)
+        return run
 
 
-def _mask(processors: set[int]) -> Array:
-    """Processors as the system's functions take them."""
-    bits = np.zeros(8 * _MASK, np.uint8)
-    bits[list(processors)] = 1
-    return np.packbits(bits, bitorder="little")
-
-
-def _placing() -> bool:
-    """Whether the system can put threads on processors."""
-    return hasattr(os, "sched_setaffinity") and hasattr(threading, "get_native_id")
-
-
-def _system() -> Callable[[], int]:
-    """The system's function that tells on which processor a thread runs, or -1 always where threads cannot be put."""
-    if hasattr(os, "sched_setaffinity"):
-        with contextlib.suppress(AttributeError):
-            return ctypes.PyDLL(None).sched_getcpu  # too quick to let go of Python's lock for it
-    return lambda: -1
-
-
-_processor = _system()
-
-
-def _help(jobs: SimpleQueue[tuple[int, ...]]) -> None:
-    follow = _functions()[3]
+def _help(queue: SimpleQueue[_Run], part: int) -> None:
     while True:
-        follow(*jobs.get())
+        run, before = queue.get(), None
+        while run.open:
+            work = run.work
+            if work is before or work is None:
+                time.sleep(0)
+            else:
+                work.help(part)
+                before = work
 
 
 _crew = _Crew()
@@ -171,28 +122,24 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def spread(function: int, arguments: bytes, units: int) -> None:
-    """Run one call by all threads."""
-    given = np.frombuffer(arguments, np.int64)
-    table = np.array([function, given.__array_interface__["data"][0], units], np.int64)
-    run(table.__array_interface__["data"][0], 1, np.zeros(STATE, np.int64))
-
-
-def run(table: int, count: int, state: Array | None) -> None:
-    """Run a list of calls at an address, by all threads if there is room for their counters and nobody else uses them."""
+def run(calls: Sequence[Call]) -> None:
+    """Run a list of calls, with the helpers if there is something to share and nobody else uses them."""
     crew, many = _crew, threads()
-    if state is None or many == 1 or not crew.busy.acquire(blocking=False):
-        _functions()[1](table, count)
+    if many == 1 or all(call.units == 1 for call in calls) or not crew.busy.acquire(blocking=False):
+        for call in calls:
+            call.loop.function(*call.arguments)
         return
     try:
-        crew.grow(many - 1)
-        crew.apart()
-        state[:] = 0
-        ticket = next(crew.tickets)
-        gate, counters = crew.gate.__array_interface__["data"][0], state.__array_interface__["data"][0]
-        crew.gate[0] = ticket
-        for part in range(1, many):
-            crew.jobs[part - 1].put((table, count, counters, gate, part, ticket))
-        _functions()[2](table, count, counters, gate)
+        opened = crew.called(many - 1)
+        try:
+            for call in calls:
+                if call.units == 1:
+                    call.loop.function(*call.arguments)
+                else:
+                    opened.work = work = _Work(call, many)
+                    work.help(0)
+                    work.wait()
+        finally:
+            opened.open = False
     finally:
         crew.busy.release()

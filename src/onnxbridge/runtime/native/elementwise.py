@@ -47,8 +47,9 @@ def _run(op: str, x: Array, y: Array, z: Array, axes: Any, dx: int, dy: int, dz:
     columns = list(zip(*axes, strict=True))
     chunk, units = chunks(axes[0][0], math.prod(columns[0][1:]))
     spec, where = numbers(*columns[0], *(d // 4 for column in columns[1:] for d in column), chunk)
-    run = loop("elementwise", op.lower())
-    run(address(x) + dx, address(y) + dy, address(z) + dz, where, units=units)
+    loop("elementwise", "combined")(
+        OPERATORS.index(op), address(x) + dx, address(y) + dy, address(z) + dz, where, units=units
+    )
 
 
 def room(x: Array, pool: Pool, dtype: Any = np.float32) -> Array:

@@ -10,8 +10,9 @@ import functools
 
 import numpy as np
 
+from onnxbridge.runtime.native import machine
 from onnxbridge.runtime.native.address import Array
-from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded
+from onnxbridge.runtime.native.machine import lanes
 from onnxbridge.runtime.native.tile import rows
 
 BLOCK_BYTES = 768 << 10  # of planes before and after the products
@@ -167,4 +168,4 @@ def load() -> None:
             f"declare void @llvm.masked.store.v{w}f32.p0({vector}, ptr, i32, <{w} x i1>)",
         ]
     )
-    loaded(kept("minimal", text, lambda: assembled(text)), "onnxbridge_spread", "onnxbridge_gather")
+    machine.load(text, "onnxbridge_spread", "onnxbridge_gather")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 
-from onnxbridge.runtime.native.machine import assembled, feature, kept, loaded, sources
+from onnxbridge.runtime.native import machine
+from onnxbridge.runtime.native.machine import feature, tiled
 
 ROWS, VECTORS = 12, 2
 
@@ -16,9 +17,9 @@ ROWS, VECTORS = 12, 2
 @functools.cache
 def lanes() -> int:
     """How many int32 sums a register holds; 0 where the processor has no such instruction."""
-    if feature("avx512vnni"):
+    if tiled() and feature("avx512vnni"):
         return 16
-    return 8 if feature("avxvnni") else 0
+    return 8 if tiled() and feature("avxvnni") else 0
 
 
 def panel() -> int:
@@ -94,5 +95,4 @@ def text() -> str:
 @functools.cache
 def load() -> None:
     """Make the function known to the loops that call it."""
-    image = kept("quantized", sources("quantized.py"), lambda: assembled(text(), finished=True))
-    loaded(image, "onnxbridge_bytes")
+    machine.load(text(), "onnxbridge_bytes")

@@ -9,9 +9,12 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from onnxbridge.runtime.native.drive import Call
 
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +23,7 @@ class Tape:
     """The notes of one recording."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[int, bytes, int]] = []
+        self.calls: list[Call] = []
         self.beside = False  # whether the present step does something that is not among the calls
         self.free: defaultdict[int, list[Array]] = defaultdict(list)
         self.buffers: list[Array] = []

@@ -12,14 +12,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from onnxbridge.runtime.native.machine import assembled, kept, lanes, loaded, registers, sources
+from onnxbridge.runtime.native import machine
+from onnxbridge.runtime.native.machine import lanes
 
 VECTORS = 2  # vectors in a panel's width
 
 
 def rows() -> int:
     """The most rows of a tile: accumulators, a panel's vectors and one spread element fill the registers."""
-    return 12 if registers() == 32 else 6
+    return 12 if lanes() == 16 else 6
 
 
 def panel() -> int:
@@ -269,9 +270,8 @@ def text(real: Real, name: str) -> str:
 
 
 def make(real: Real, name: str) -> None:
-    """Make or load the module, and let loops name its functions."""
-    image = kept(f"{name}tile", sources("tile.py"), lambda: assembled(text(real, name), finished=True))
-    loaded(image, f"onnxbridge_{name}product", f"onnxbridge_{name}channelwise")
+    """Compile or load the module, and let kernels name its functions."""
+    machine.load(text(real, name), f"onnxbridge_{name}product", f"onnxbridge_{name}channelwise")
 
 
 @functools.cache

@@ -2,72 +2,119 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from onnxbridge.runtime.native.compiler.kinds import entry
+from onnxbridge.runtime.native.jit import entry, helper
 from onnxbridge.runtime.native.loops.data import floats, ints, longs, octets
 
 
-def _add(a, b):
-    return a + b
+@helper
+def summed(op, a, b):
+    """a op b: Add, Sub or Mul by its number."""
+    if op == 0:
+        return a + b
+    return a - b if op == 1 else a * b
 
 
-def _sub(a, b):
-    return a - b
+@helper
+def ordered(op, a, b):
+    """a op b: Less, LessOrEqual or Equal by its number."""
+    if op == 0:
+        return np.int64(a < b)
+    return np.int64(a <= b) if op == 1 else np.int64(a == b)
 
 
-def _mul(a, b):
-    return a * b
+@helper
+def sums(op, x, dx, y, dy, z, begin, end):
+    """A distance is 1, or 0 for a single number."""
+    if dx == 1 and dy == 1:
+        for i in range(begin, end):
+            z[i] = summed(op, x[i], y[i])
+    else:
+        for i in range(begin, end):
+            z[i] = summed(op, x[i * dx], y[i * dy])
 
 
-def _less(a, b):
-    return 1 if a < b else 0
+@helper
+def orders(op, x, dx, y, dy, z, begin, end):
+    """A distance is 1, or 0 for a single number."""
+    if dx == 1 and dy == 1:
+        for i in range(begin, end):
+            z[i] = ordered(op, x[i], y[i])
+    else:
+        for i in range(begin, end):
+            z[i] = ordered(op, x[i * dx], y[i * dy])
 
 
-def _at_most(a, b):
-    return 1 if a <= b else 0
+@entry("ipppiiiiu")
+def sum_long(op, left, right, target, dx, dy, count, chunk, start_unit, end_unit, part):
+    sums(op, longs(left), dx, longs(right), dy, longs(target), start_unit * chunk, min(count, end_unit * chunk))
 
 
-def _equal(a, b):
-    return 1 if a == b else 0
+@entry("ipppiiiiu")
+def sum_int(op, left, right, target, dx, dy, count, chunk, start_unit, end_unit, part):
+    sums(op, ints(left), dx, ints(right), dy, ints(target), start_unit * chunk, min(count, end_unit * chunk))
 
 
-def _made(operation: Any, given: Any, result: Any) -> Any:
-    @entry("pppiiiiu")
-    def combined(left, right, target, dx, dy, count, chunk, unit, part):
-        """z = x op y; a distance is 1, or 0 for a single number."""
-        x, y, z = given(left), given(right), result(target)
-        begin, end = unit * chunk, min(count, (unit + 1) * chunk)
-        if dx == 1 and dy == 1:
-            for i in range(begin, end):
-                z[i] = operation(x[i], y[i])
-        elif dx == 1:
-            for i in range(begin, end):
-                z[i] = operation(x[i], y[0])
-        else:
-            for i in range(begin, end):
-                z[i] = operation(x[0], y[i * dy])
-
-    return combined
+@entry("ipppiiiiu")
+def order_long(op, left, right, target, dx, dy, count, chunk, start_unit, end_unit, part):
+    orders(op, longs(left), dx, longs(right), dy, octets(target), start_unit * chunk, min(count, end_unit * chunk))
 
 
-def _changed(given: Any, result: Any, kind: Any) -> Any:
-    @entry("ppiiu")
-    def changed(source, target, count, chunk, unit, part):
-        x, y = given(source), result(target)
-        for i in range(unit * chunk, min(count, (unit + 1) * chunk)):
-            y[i] = kind(x[i])
-
-    return changed
+@entry("ipppiiiiu")
+def order_int(op, left, right, target, dx, dy, count, chunk, start_unit, end_unit, part):
+    orders(op, ints(left), dx, ints(right), dy, octets(target), start_unit * chunk, min(count, end_unit * chunk))
 
 
-add_long, sub_long, mul_long = (_made(f, longs, longs) for f in (_add, _sub, _mul))
-add_int, sub_int, mul_int = (_made(f, ints, ints) for f in (_add, _sub, _mul))
-less_long, at_most_long, equal_long = (_made(f, longs, octets) for f in (_less, _at_most, _equal))
-less_int, at_most_int, equal_int = (_made(f, ints, octets) for f in (_less, _at_most, _equal))
-less_float, at_most_float, equal_float = (_made(f, floats, octets) for f in (_less, _at_most, _equal))
-octet_long, octet_int, octet_float = (_changed(octets, *to) for to in ((longs, np.int64), (ints, np.int32), (floats, np.float32)))
-int_long, int_float = (_changed(ints, *to) for to in ((longs, np.int64), (floats, np.float32)))
-long_int, long_float = (_changed(longs, *to) for to in ((ints, np.int32), (floats, np.float32)))
+@entry("ipppiiiiu")
+def order_float(op, left, right, target, dx, dy, count, chunk, start_unit, end_unit, part):
+    orders(op, floats(left), dx, floats(right), dy, octets(target), start_unit * chunk, min(count, end_unit * chunk))
+
+
+@entry("ppiiu")
+def octet_long(source, target, count, chunk, start_unit, end_unit, part):
+    x, y = octets(source), longs(target)
+    for i in range(start_unit * chunk, min(count, end_unit * chunk)):
+        y[i] = np.int64(x[i])
+
+
+@entry("ppiiu")
+def octet_int(source, target, count, chunk, start_unit, end_unit, part):
+    x, y = octets(source), ints(target)
+    for i in range(start_unit * chunk, min(count, end_unit * chunk)):
+        y[i] = np.int32(x[i])
+
+
+@entry("ppiiu")
+def octet_float(source, target, count, chunk, start_unit, end_unit, part):
+    x, y = octets(source), floats(target)
+    for i in range(start_unit * chunk, min(count, end_unit * chunk)):
+        y[i] = np.float32(x[i])
+
+
+@entry("ppiiu")
+def int_long(source, target, count, chunk, start_unit, end_unit, part):
+    x, y = ints(source), longs(target)
+    for i in range(start_unit * chunk, min(count, end_unit * chunk)):
+        y[i] = np.int64(x[i])
+
+
+@entry("ppiiu")
+def int_float(source, target, count, chunk, start_unit, end_unit, part):
+    x, y = ints(source), floats(target)
+    for i in range(start_unit * chunk, min(count, end_unit * chunk)):
+        y[i] = np.float32(x[i])
+
+
+@entry("ppiiu")
+def long_int(source, target, count, chunk, start_unit, end_unit, part):
+    x, y = longs(source), ints(target)
+    for i in range(start_unit * chunk, min(count, end_unit * chunk)):
+        y[i] = np.int32(x[i])
+
+
+@entry("ppiiu")
+def long_float(source, target, count, chunk, start_unit, end_unit, part):
+    x, y = longs(source), floats(target)
+    for i in range(start_unit * chunk, min(count, end_unit * chunk)):
+        y[i] = np.float32(x[i])

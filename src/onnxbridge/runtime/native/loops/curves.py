@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.runtime.native.compiler.kinds import entry, shared
+from onnxbridge.runtime.native.jit import entry, helper, shared
 from onnxbridge.runtime.native.loops.data import floats
 
 _F = np.float32
 SOME = 2048  # elements that stay in the nearest cache
 
 
+@helper
 def exp(x):
     """2^n times a polynomial in the rest; beyond float32's range 0 and inf, NaN stays."""
     x = _F(88.8) if x > _F(88.8) else x
@@ -32,6 +33,7 @@ def exp(x):
     return p * first * second
 
 
+@helper
 def expm1(x):
     """exp(x) - 1, near 0 without the difference."""
     p = _F(1.9875691500e-4) * x + _F(1.3981999507e-3)
@@ -43,6 +45,7 @@ def expm1(x):
     return near if abs(x) < _F(0.34657359) else exp(x) - _F(1.0)
 
 
+@helper
 def log1p(u):
     """log(1 + u) for u in [0, 1], as twice the inverse hyperbolic tangent of u / (2 + u)."""
     s = u / (_F(2.0) + u)
@@ -56,11 +59,12 @@ def log1p(u):
     return _F(2.0) * s * (p * q) + _F(2.0) * s
 
 
+@helper
 def log(x):
     """The exponent times log(2), plus a polynomial in the fraction."""
     small = x < _F(1.17549435e-38)
     t = x * _F(33554432.0) if small else x  # 2^25, so that subnormal numbers have an exponent too
-    bits = t.view(np.int32)
+    bits = _F(t).view(np.int32)
     m = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F000000)).view(np.float32)
     e = _F((bits >> np.int32(23)) - np.int32(126))
     e = e - _F(25.0) if small else e
@@ -83,10 +87,12 @@ def log(x):
     return y if x >= _F(0.0) else _F(np.nan)
 
 
+@helper
 def sigmoid(x):
     return _F(1.0) / (_F(1.0) + exp(-x))
 
 
+@helper
 def tanh(x):
     """An odd polynomial near 0, where the quotient would cancel."""
     a = -x if x < _F(0) else x
@@ -100,6 +106,7 @@ def tanh(x):
     return near if a < _F(0.625) else (-far if x < _F(0) else far)
 
 
+@helper
 def erf(x):
     """The ratio of polynomials that the NumPy kernel uses too."""
     t = _F(3.925) if x > _F(3.925) else x
@@ -120,7 +127,7 @@ def erf(x):
     return _F(-1.0) if y < _F(-1.0) else y
 
 
-@shared("iiiff")
+@shared
 def run(kind, y, count, a, b):
     """y = curve(y) over `count` elements at an address."""
     v = floats(y)
@@ -201,15 +208,16 @@ def run(kind, y, count, a, b):
 
 
 @entry("ippiiffffu")
-def apply(kind, x, y, count, chunk, low, high, a, b, unit, part):
+def apply(kind, x, y, count, chunk, low, high, a, b, start_unit, end_unit, part):
     """y = curve(x clipped to [low, high]) over `count` elements at two addresses, some at a time; NaN stays."""
-    end = min(count, (unit + 1) * chunk)
-    for at in range(unit * chunk, end, SOME):
-        n = min(SOME, end - at)
-        u, v = floats(x + 4 * at), floats(y + 4 * at)
-        for i in range(n):
-            t = u[i]
-            t = low if t < low else t
-            v[i] = high if t > high else t
-        if kind != 0:
-            run(kind, y + 4 * at, n, a, b)
+    for unit in range(start_unit, end_unit):
+        end = min(count, (unit + 1) * chunk)
+        for at in range(unit * chunk, end, SOME):
+            n = min(SOME, end - at)
+            u, v = floats(x + 4 * at), floats(y + 4 * at)
+            for i in range(n):
+                t = u[i]
+                t = low if t < low else t
+                v[i] = high if t > high else t
+            if kind != 0:
+                run(kind, y + 4 * at, n, a, b)

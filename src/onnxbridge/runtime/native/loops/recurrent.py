@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.runtime.native.compiler.kinds import entry
+from onnxbridge.runtime.native.jit import entry, helper
 from onnxbridge.runtime.native.loops.convolution import panels
 from onnxbridge.runtime.native.loops.curves import sigmoid, tanh
 from onnxbridge.runtime.native.loops.data import LANES, floats, longs
 
 
+@helper
 def rows(table, before, batch, hidden):
     """Where the samples' hidden states lie."""
     t = longs(table)
@@ -21,6 +22,7 @@ def rows(table, before, batch, hidden):
         t[r] = before + 4 * r * hidden
 
 
+@helper
 def again(table, batch, hidden, weight, bias, block, wide, add, addstep, out):
     """A block's gates: the weights times h, plus the bias, plus what is to be added unless its address is 0."""
     infinite = np.float32(np.inf)
@@ -30,6 +32,7 @@ def again(table, batch, hidden, weight, bias, block, wide, add, addstep, out):
     )  # fmt: skip
 
 
+@helper
 def store(source, out, row, block, hidden):
     """The valid part of a block of h."""
     x, h = floats(source), floats(out + 4 * (row * hidden + block * LANES))
@@ -37,6 +40,7 @@ def store(source, out, row, block, hidden):
         h[i] = x[i]
 
 
+@helper
 def remember(gates, cell):
     """A block of an LSTM's cell from its gates, and h in the place of the first of them."""
     g, c = floats(gates), floats(cell)
@@ -61,47 +65,50 @@ def lstm_cell(projected, again, cell, out, batch, hidden):
 
 
 @entry("ppppppppiiiu")
-def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidden, share, unit, part):
+def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidden, share, start_unit, end_unit, part):
     """Gates i o f z with the usual activations; `cell` is c, changed in place and filled up to whole vectors."""
-    blocks, wide = (hidden + LANES - 1) // LANES, 4 * LANES
-    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
-    rows(table, before, batch, hidden)
-    for block in range(unit * share, min(blocks, (unit + 1) * share)):
-        again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
-        for r in range(batch):
-            remember(own + 4 * r * wide, cell + 4 * (r * blocks + block) * LANES)
-            store(own + 4 * r * wide, out, r, block, hidden)
+    for unit in range(start_unit, end_unit):
+        blocks, wide = (hidden + LANES - 1) // LANES, 4 * LANES
+        table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+        rows(table, before, batch, hidden)
+        for block in range(unit * share, min(blocks, (unit + 1) * share)):
+            again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
+            for r in range(batch):
+                remember(own + 4 * r * wide, cell + 4 * (r * blocks + block) * LANES)
+                store(own + 4 * r * wide, out, r, block, hidden)
 
 
 @entry("ppppppppiiiu")
-def gru(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
+def gru(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, start_unit, end_unit, part):
     """Gates z r h with the usual activations, the reset after the product; `last` is h, filled up to whole vectors."""
-    blocks, wide = (hidden + LANES - 1) // LANES, 3 * LANES
-    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
-    rows(table, before, batch, hidden)
-    for block in range(unit * share, min(blocks, (unit + 1) * share)):
-        again(table, batch, hidden, weight, bias, block, wide, 0, 0, own)
-        for r in range(batch):
-            g = floats(own + 4 * r * wide)
-            x = floats(projected + 4 * (r * blocks + block) * wide)
-            h = floats(last + 4 * (r * blocks + block) * LANES)
-            for i in range(LANES):
-                z = sigmoid(x[i] + g[i])
-                n = tanh(x[2 * LANES + i] + sigmoid(x[LANES + i] + g[LANES + i]) * g[2 * LANES + i])
-                h[i] = n + z * (h[i] - n)
-            store(last + 4 * (r * blocks + block) * LANES, out, r, block, hidden)
+    for unit in range(start_unit, end_unit):
+        blocks, wide = (hidden + LANES - 1) // LANES, 3 * LANES
+        table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+        rows(table, before, batch, hidden)
+        for block in range(unit * share, min(blocks, (unit + 1) * share)):
+            again(table, batch, hidden, weight, bias, block, wide, 0, 0, own)
+            for r in range(batch):
+                g = floats(own + 4 * r * wide)
+                x = floats(projected + 4 * (r * blocks + block) * wide)
+                h = floats(last + 4 * (r * blocks + block) * LANES)
+                for i in range(LANES):
+                    z = sigmoid(x[i] + g[i])
+                    n = tanh(x[2 * LANES + i] + sigmoid(x[LANES + i] + g[LANES + i]) * g[2 * LANES + i])
+                    h[i] = n + z * (h[i] - n)
+                store(last + 4 * (r * blocks + block) * LANES, out, r, block, hidden)
 
 
 @entry("ppppppppiiiu")
-def rnn(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
+def rnn(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, start_unit, end_unit, part):
     """A tanh of the one gate, or where there is no `last` its positive part."""
-    blocks, wide = (hidden + LANES - 1) // LANES, LANES
-    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
-    rows(table, before, batch, hidden)
-    for block in range(unit * share, min(blocks, (unit + 1) * share)):
-        again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
-        for r in range(batch):
-            g = floats(own + 4 * r * wide)
-            for i in range(LANES):
-                g[i] = tanh(g[i]) if last != 0 else (g[i] if not g[i] < np.float32(0) else np.float32(0))
-            store(own + 4 * r * wide, out, r, block, hidden)
+    for unit in range(start_unit, end_unit):
+        blocks, wide = (hidden + LANES - 1) // LANES, LANES
+        table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+        rows(table, before, batch, hidden)
+        for block in range(unit * share, min(blocks, (unit + 1) * share)):
+            again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
+            for r in range(batch):
+                g = floats(own + 4 * r * wide)
+                for i in range(LANES):
+                    g[i] = tanh(g[i]) if last != 0 else (g[i] if not g[i] < np.float32(0) else np.float32(0))
+                store(own + 4 * r * wide, out, r, block, hidden)

@@ -1,0 +1,48 @@
+"""The folder in which Numba keeps the kernels that it compiled, for this source and this processor."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import stat
+import sys
+from importlib import resources
+from pathlib import Path
+
+
+@functools.cache
+def folder() -> Path | None:
+    """The folder; None where there is none that belongs to this user alone: what lies in it is run.
+
+    Numba looks at the file of a kernel only, not at those of the helpers that it calls, so the name has a hash of all of them.
+    """
+    root = os.environ.get("ONNXBRIDGE_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "onnxbridge"
+    )
+    place = Path(root) / f"kernels-{_sources()}"
+    with contextlib.suppress(OSError):
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if safe(place) and os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            return place
+    return None
+
+
+def safe(path: Path) -> bool:
+    """Whether a file or folder is this user's, no link, and nobody else may write it."""
+    facts = path.lstat()
+    if stat.S_ISLNK(facts.st_mode):
+        return False
+    return not hasattr(os, "getuid") or (facts.st_uid == os.getuid() and not facts.st_mode & 0o022)
+
+
+def _sources() -> str:
+    """A hash of the sources of all kernels, and of what declares them and says how large a tile is."""
+    found = hashlib.sha256(sys.platform.encode())  # which says whether there are tiles
+    here = resources.files(__package__)
+    kernels = sorted((here / "loops").iterdir(), key=lambda p: p.name)
+    for file in (*(here / name for name in ("jit.py", "machine.py", "quantized.py", "tile.py")), *kernels):
+        if file.name.endswith(".py"):
+            found.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return found.hexdigest()[:16]

@@ -158,6 +158,7 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("expansion", {"Resize"}, _nearest, "Resize: a point between two"),
     ("ort", {"LogSoftmax", "Softmax", *REDUCTIONS}, _not_a_number, "Reductions of NaN"),
     ("ort", {"ScatterElements", "ScatterND", "Clip", "Unique"}, _not_a_number, "The order of NaN"),
+    ("ort", {"MaxPool", "GlobalMaxPool"}, _not_a_number, "The largest of a window with NaN"),
     ("ort", {"Hardmax", "ArgMax", "ArgMin", "TopK", "Sign"}, _not_a_number, "The order of NaN"),
     ("ort", {"LogSoftmax", "Softmax"}, _extreme, "Reductions of NaN"),
     ("expansion", {"Sign", "Hardmax", "Unique"}, _not_a_number, "The order of NaN"),

@@ -152,6 +152,11 @@ def test_norms_of_channels(step, shape):
         agrees(proto, {"x": x}, "Relu", re.split("[(<]", step)[0], depth=100)
 
 
+def test_means_of_rows():
+    text = "agraph (float[3,5,37] x) => (float[3,5,1] y) { y = ReduceMean(x, axes) }"
+    agrees(model(text, axes=np.array([-1])), {"x": draw(3, 5, 37)}, "ReduceMean", depth=37)
+
+
 @pytest.mark.parametrize("step", ["GlobalAveragePool(x)", "ReduceMean(x, axes)"])
 def test_means_of_many_pixels(step):
     proto = model(f"agraph (float[1,5,150,140] x) => (float[1,5,1,1] y) {{ y = {step} }}", axes=np.array([2, 3]))

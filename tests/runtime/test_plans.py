@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
+import torch
 from joined import EPS, HEAD, drawing, model
 from onnx import helper, parser
 
@@ -20,6 +22,21 @@ def test_values_that_are_not_numbers_stay():
     (y,) = Executor(model(text, w=draw(20, 20, 3, 3))).run(None, {"x": x})
     assert np.isnan(y[:, :, :2, :2]).all()
     assert not np.isnan(y[:, :, 3, 3]).any()
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_the_largest_of_a_window_with_nan_is_nan(native, monkeypatch):
+    """The standard takes the max of all values of a window, and NaN is one of them; so PyTorch, to which its text refers."""
+    monkeypatch.setenv("ONNXBRIDGE_NATIVE", native)
+    text = """agraph (float[1,3,9,8] x) => (float[1,3,7,7] y, float[1,3,1,1] z) {
+        y = MaxPool<kernel_shape = [3,2]>(x) z = GlobalMaxPool(x) }"""
+    x = draw(1, 3, 9, 8)
+    x[0, 0, 4, 4] = x[0, 1, :, :5] = np.nan
+    executor = Executor(model(text))
+    for _ in range(2):
+        y, z = executor.run(None, {"x": x})
+        np.testing.assert_array_equal(y, torch.nn.functional.max_pool2d(torch.tensor(x), (3, 2), 1).numpy())
+        np.testing.assert_array_equal(z, np.max(x, (2, 3), keepdims=True))
 
 
 def test_an_overridden_default_is_not_taken_for_a_constant():

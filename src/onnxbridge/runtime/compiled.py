@@ -19,7 +19,9 @@ from onnxbridge.hub.opset import OPSET
 from onnxbridge.hub.schemas import array_of
 from onnxbridge.lowering import Body, Call, Ref
 from onnxbridge.runtime.memory import Pool, lending
+from onnxbridge.runtime.native import presence
 from onnxbridge.runtime.native.tape import recording
+from onnxbridge.runtime.native.worth import Account
 from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
 from onnxbridge.runtime.recording import Recording, apart, kinds, owned, quieted
 from onnxbridge.runtime.replay import record, worthwhile
@@ -55,7 +57,8 @@ class Compiled:
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._pool = Pool()
         self._joined: Plan | None = None
-        self._repeats = False
+        self._account = Account(self._plan.operators())
+        self._kernels = self._repeats = False
         self._recording: Recording | None = None
         self._recorded: Any = None
         self._last: Any = None
@@ -74,7 +77,8 @@ class Compiled:
             inputs = self._fed(feeds, plan is not self._joined)
             if plan is self._joined and self._repeats:
                 return self._replayed(plan, inputs, budget)
-            return self._executed(plan, inputs, budget)
+            with contextlib.nullcontext() if self._kernels else self._account.spending():
+                return self._executed(plan, inputs, budget)
 
     def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
         """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""
@@ -83,7 +87,7 @@ class Compiled:
 
         given = samples_for(self._graph, 1)[0] if feeds is None else feeds
         with limited(self._limits) as budget, quieted():
-            plan = self._whole(given)
+            plan = self._whole(given, presence.available())
             inputs = self._fed(given, plan is not self._joined)
             return planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
 
@@ -133,19 +137,20 @@ class Compiled:
         self._recorded, self._recording = kind, made
         return owned(results, (*inputs.values(), *made.frame))
 
-    def _whole(self, feeds: Mapping[str, Any]) -> Plan:
-        """The plan of all outputs, with steps joined and constants worked out when it is first needed.
+    def _whole(self, feeds: Mapping[str, Any], kernels: bool = False) -> Plan:
+        """The plan of all outputs, with constants worked out, and steps joined into compiled kernels once these are worth it.
 
         In float64 mode, and where an input's default is overridden, it is the plan as it was compiled.
         """
         if self._wide or any(name in feeds for name in self._defaults):
             return self._plan
-        if self._joined is None:
+        kernels = self._kernels or kernels or self._account.pays()
+        if self._joined is None or kernels != self._kernels:
             from onnxbridge.runtime.fusion import fused
 
             defaults = {self._slots[name]: self._settings.constant(self._inputs[name]) for name in self._defaults}
-            self._joined = fused(self._plan, defaults, self._pool)
-            self._repeats = worthwhile(self._joined)
+            joined = fused(self._plan, defaults, self._pool, kernels)
+            self._repeats, self._joined, self._kernels = worthwhile(joined), joined, kernels
         return self._joined
 
     def _plan_for(self, names: tuple[str, ...]) -> Plan:

@@ -5,7 +5,7 @@ A subgraph is a plan of its own; what it sees of the graphs around it is copied 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,13 @@ class Plan:
     declared: tuple[tuple[Any, list[int]], ...] = ()
     frees: list[tuple[int, ...]] = field(default_factory=list)
     again: Again | None = None  # of a body that is run many times: what is known of it by now
+
+    def operators(self) -> Iterator[str]:
+        """The operators of all steps, those of subgraphs included."""
+        for step in self.steps:
+            yield step.op
+            for _, body in step.bodies:
+                yield from body.operators()
 
     def pruned(self, outputs: tuple[int, ...]) -> Plan:
         """The part that these outputs need; a slot is freed after its last use."""

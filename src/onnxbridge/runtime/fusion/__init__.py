@@ -33,7 +33,6 @@ from onnxbridge.runtime.fusion import (
 )
 from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.memory import Pool
-from onnxbridge.runtime.native.presence import available
 from onnxbridge.runtime.plan import Plan
 
 # Those that look for what others would take apart come first.
@@ -43,16 +42,16 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool) -> Plan:
-    """A plan with the same results up to rounding; only the constants are worked out where there is no native code.
+def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool, compiled: bool) -> Plan:
+    """A plan with the same results up to rounding; without compiled kernels only the constants are worked out.
 
     `defaults` are the values of inputs that have one and are not fed.
     """
     draft = Draft(plan, defaults)
-    if available():
+    if compiled:
         integers.join(draft, pool)
     constants.fold(draft)
-    if available():
+    if compiled:
         for family in _FAMILIES:
             family.join(draft, pool)
         bodies.join(draft, pool)

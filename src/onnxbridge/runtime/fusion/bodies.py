@@ -26,7 +26,7 @@ def _joined(body: Plan, draft: Draft, repeats: bool, pool: Pool) -> Plan:
 
     known = {here: value for there, here in body.captured if (value := draft.constant(there)) is not None}
     captured = [(there, here) for there, here in body.captured if here not in known]
-    found = fused(_straight(replace(body, captured=captured)), known, pool)
+    found = fused(_straight(replace(body, captured=captured)), known, pool, True)
     if repeats and any(step.native for step in found.steps):
         found.again = Again()
     return found

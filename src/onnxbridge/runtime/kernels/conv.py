@@ -10,19 +10,35 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.kernels.windows import Array, Ints, Pads, blocks, out_sizes, pad, shifts
-from onnxbridge.runtime.native import presence
+from onnxbridge.runtime.native.worth import Account
 
 BLOCK_BYTES = 2 << 20  # of unfolded input and results at a time, which stay in the cache
-_ROWS = 512  # output positions from which packing weights for machine code is worth its time
+_ROWS = 512  # output positions from which packing weights for compiled kernels is worth its time
+_wide = Account(["Conv"])  # of all convolutions in float64 that kernels would do
 
 
 def conv(x: Array, w: Array, bias: Array | None = None, *, strides: Ints, pads: Pads, dilations: Ints, groups: int = 1) -> Array:
     """Correlate x (N, C, *D) with w (M, C/groups, *K): (N, M, *out). `pads` holds (before, after) for each dimension."""
+    out = out_sizes(x.shape[2:], w.shape[2:], strides, pads, dilations)
+    if not _compilable(x, w, out):
+        return _in_numpy(x, w, bias, out, strides, pads, dilations, groups)
+    if _wide.pays():
+        return _compiled(x, w, bias, strides, pads, dilations, groups)
+    with _wide.spending():
+        return _in_numpy(x, w, bias, out, strides, pads, dilations, groups)
+
+
+def _compilable(x: Array, w: Array, out: Ints) -> bool:
+    """Whether there are kernels for it: for float64, which is what judges the others."""
+    wide = x.dtype == w.dtype == np.float64 and len(out) < 3 and w.size > 0
+    return wide and len(x) * math.prod(out) > _ROWS
+
+
+def _in_numpy(
+    x: Array, w: Array, bias: Array | None, out: Ints, strides: Ints, pads: Pads, dilations: Ints, groups: int
+) -> Array:
     batch, channels = x.shape[:2]
     maps, kernel = w.shape[0], w.shape[2:]
-    out = out_sizes(x.shape[2:], kernel, strides, pads, dilations)
-    if _worth_compiling(x, w, out):
-        return _compiled(x, w, bias, strides, pads, dilations, groups)
     x = pad(x, pads)
     if math.prod(kernel) == 1:
         met: Any = (..., *(slice(0, n * s, s) for n, s in zip(out, strides, strict=True)))
@@ -35,12 +51,6 @@ def conv(x: Array, w: Array, bias: Array | None = None, *, strides: Ints, pads: 
     if bias is not None:
         y += bias.reshape(-1, *(1 for _ in out))
     return y
-
-
-def _worth_compiling(x: Array, w: Array, out: Ints) -> bool:
-    """Whether machine code is the faster way: it is there for float64, which is what judges the others."""
-    wide = x.dtype == w.dtype == np.float64 and len(out) < 3 and w.size > 0
-    return wide and len(x) * math.prod(out) > _ROWS and presence.available()
 
 
 def _compiled(x: Array, w: Array, bias: Array | None, strides: Ints, pads: Pads, dilations: Ints, groups: int) -> Array:

@@ -29,6 +29,12 @@ def folder() -> Path | None:
     return None
 
 
+def has(module: str, name: str) -> bool:
+    """Whether a kernel was compiled before."""
+    place = folder()
+    return place is not None and any(place.glob(f"*/{module}.{name}-*.nbi"))
+
+
 def safe(path: Path) -> bool:
     """Whether a file or folder is this user's, no link, and nobody else may write it."""
     facts = path.lstat()

@@ -17,7 +17,12 @@ def available() -> bool:
 
 def switched_off() -> bool:
     """Whether the user wants NumPy alone."""
-    return os.environ.get("ONNXBRIDGE_NATIVE", "1") == "0"
+    return os.environ.get("ONNXBRIDGE_NATIVE") == "0"
+
+
+def at_once() -> bool:
+    """Whether the user wants compiled kernels whatever they cost."""
+    return os.environ.get("ONNXBRIDGE_NATIVE") == "1"
 
 
 @functools.cache

@@ -8,8 +8,8 @@ from onnxbridge.runtime.kernels import conv as kernels
 from onnxbridge.runtime.kernels.windows import extent, same_pads
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.mil.ops import rule
-from onnxbridge.runtime.native import presence
 from onnxbridge.runtime.native.convolution import Ending, convolution
+from onnxbridge.runtime.native.worth import Account
 from onnxbridge.runtime.numpy.padding import Window
 
 
@@ -26,6 +26,9 @@ def padding(pad_type, pad, sizes, kernel, strides, dilations):
     if pad_type not in ("valid", "custom"):
         raise Unsupported(f"pad_type {pad_type}")
     return pairs(pad if pad_type == "custom" else None, len(kernel))
+
+
+_account = Account(["Conv"])
 
 
 def _single(*arrays):
@@ -57,9 +60,10 @@ def conv(
     kernel = weight.shape[2:]
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
     pads = padding(pad_type, pad, x.shape[2:], kernel, strides, dilations)
-    if _single(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and presence.available():
+    if _single(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and _account.pays():
         return _in_machine_code(x, weight, bias, strides, pads, dilations, groups)
-    return kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
+    with _account.spending():
+        return kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
 
 
 @rule("conv_quantized", limits="8-bit linear quantization")

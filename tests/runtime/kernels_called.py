@@ -1,0 +1,23 @@
+"""A plugin of pytest that tells which kernels no test has called."""
+
+from __future__ import annotations
+
+from onnxbridge.runtime.native import build
+
+_called = set()
+_run = build.Loop._run
+
+
+def _noted(self, values, units):
+    function = getattr(self.function, "py_func", self.function)
+    _called.add((function.__module__.rpartition(".")[2], function.__name__))
+    return _run(self, values, units)
+
+
+def pytest_configure(config):
+    build.Loop._run = _noted
+
+
+def pytest_terminal_summary(terminalreporter):
+    missing = [".".join(kernel) for kernel in build.every() if kernel not in _called]
+    terminalreporter.write_line(f"kernels that were not called: {' '.join(missing) or 'none'}")

@@ -1,0 +1,46 @@
+"""With NUMBA_DISABLE_JIT=1 every kernel is run by Python: the same tests pass, and a debugger stops where one likes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onnxbridge.runtime.native import presence
+
+pytestmark = pytest.mark.skipif(not presence.available(), reason="without numba there are no compiled kernels")
+
+TESTS = """
+test_counting.py::test_operators_of_two_operands test_counting.py::test_casts
+test_dynamic_quantization.py::test_products_with_their_scales test_dynamic_quantization.py::test_weights_that_need_nine_bits
+test_dynamic_quantization.py::test_lstm
+test_fusion.py::test_attention test_fusion.py::test_norms_of_rows test_fusion.py::test_norms_of_channels
+test_fusion_convolutions.py::test_a_chain_in_one_layout test_fusion_convolutions.py::test_resized_pictures
+test_fusion_convolutions.py::test_shuffled_channels
+test_fusion.py::test_layer_normalization_written_out test_fusion.py::test_means_of_many_pixels
+test_fusion.py::test_means_of_rows
+test_fusion.py::test_quantization_is_exactly_that_of_the_rule test_fusion.py::test_recurrent_layers[RNN-True-70]
+test_fusion.py::test_recurrent_layers[RNN-False-6]
+test_plans.py::test_trees_are_walked_as_by_the_rule test_again.py::test_trips_agree_with_onnxruntime
+test_kernels.py::test_convolutions_in_float64
+test_integers.py::test_sums test_integers.py::test_maxima test_integers.py::test_convolutions[int8-int8-False-case0]
+test_integers.py::test_convolutions[int8-int8-False-case8] test_replay.py::test_threads_share_the_work[depthwise]
+test_replay.py::test_threads_share_the_work[tall] test_replay.py::test_threads_share_the_work[pools]
+test_replay.py::test_threads_share_the_work[gru] test_replay.py::test_threads_share_the_work[lstm]
+test_replay.py::test_threads_share_the_work[groups]
+"""
+
+
+def test_every_kernel_runs_as_python():
+    here = Path(__file__).parent
+    path = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "kernels_called", *TESTS.split()]
+    ran = subprocess.run(
+        command, cwd=here, env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path}, capture_output=True, text=True,
+        check=False, timeout=900,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "kernels that were not called: none" in ran.stdout, ran.stdout

@@ -21,7 +21,7 @@ from onnxbridge.hub.expand import expand
 from onnxbridge.hub.schemas import name_of
 from onnxbridge.runtime import Executor, compiled
 from onnxbridge.runtime.numpy.ops import rule
-from onnxbridge.runtime.plan import Settings
+from onnxbridge.runtime.planning import Settings
 
 # Relative, and absolute to the largest number of a result: half of the type's digits or more.
 TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-4, "float64": 1e-7}

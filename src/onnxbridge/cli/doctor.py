@@ -22,13 +22,13 @@ FRAMEWORKS = {
 
 
 @click.command("doctor")
-@click.option("--compile", "compiles", is_flag=True, help="Make the executor's machine code for this processor now, and keep it.")
+@click.option("--compile", "compiles", is_flag=True, help="Compile the executor's kernels for this processor now, and keep them.")
 @options.json
 def command(compiles: bool, as_json: bool) -> None:
     """Tell which frameworks are here, at which versions, and which devices ONNX Runtime can use.
 
-    The executor compiles its loops for the processor when a model first needs them, once for all. --compile does so for all of
-    them now, as for the image of a container.
+    The executor compiles its kernels for the processor when that is worth it, once for all. --compile does so for all of them
+    now, as for the image of a container.
     """
     if compiles:
         from onnxbridge.runtime.native import ahead
@@ -67,10 +67,10 @@ def examine() -> dict[str, Any]:
 
 def _code(found: dict[str, Any]) -> str:
     if not found["ok"]:
-        return f"-- machine code {found['hint']}  (a faster executor)"
+        return f"-- kernels {found['hint']}  (a faster executor)"
     where = f"{found['folder']}, {found['bytes'] / 1024:.0f} KiB" if found["folder"] else "no folder to keep them in"
-    made = f"{found['compiled']} of {found['loops']} loops compiled ({where})"
-    return f"ok machine code LLVM {found['llvm']} for {found['processor']}: {made}"
+    made = f"{found['compiled']} of {found['loops']} compiled ({where})"
+    return f"ok kernels LLVM {found['llvm']} for {found['processor']}: {made}"
 
 
 def _mxnet() -> dict[str, Any]:

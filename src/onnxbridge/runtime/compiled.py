@@ -22,7 +22,9 @@ from onnxbridge.runtime.memory import Pool, lending
 from onnxbridge.runtime.native import presence
 from onnxbridge.runtime.native.tape import recording
 from onnxbridge.runtime.native.worth import Account
-from onnxbridge.runtime.plan import Compiler, Plan, Settings, Step, execute
+from onnxbridge.runtime.numpy.ops.activation import softmax_in_steps
+from onnxbridge.runtime.plan import Plan, Step, execute
+from onnxbridge.runtime.planning import Compiler, Settings
 from onnxbridge.runtime.recording import Recording, apart, kinds, owned, quieted
 from onnxbridge.runtime.replay import record, worthwhile
 
@@ -251,7 +253,22 @@ def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
         array = array_of(key.const_value)
         return _widened(array) if wide else array
 
-    return Settings(rule, constant, expand, _widen_step if wide else None, _widened if wide else None, expanded)
+    def adapt(call: Call, step: Step) -> None:
+        if call.op == "Softmax" and _pinned(call.inputs[0]):
+            step.run = softmax_in_steps
+        if wide:
+            _widen_step(call, step)
+
+    return Settings(rule, constant, expand, adapt, _widened if wide else None, expanded)
+
+
+def _pinned(item: Any) -> bool:
+    """Whether scores come out of a Cast to the type that they had: so Attention's definition names its softmax's precision."""
+    key = item.key if isinstance(item, Ref) else None
+    node = key.producer() if isinstance(key, ir.Value) else None
+    if node is None or node.op_type != "Cast" or node.domain or node.inputs[0] is None:
+        return False
+    return node.inputs[0].dtype == node.attributes["to"].as_int()
 
 
 def _widened(value: Any) -> Any:

@@ -44,7 +44,7 @@ class Account:
     def __init__(self, operators: Iterable[str]) -> None:
         names = {op.rpartition(":")[2] for op in operators}
         self._kernels = {_KERNELS[name] for name in names if name in _KERNELS}
-        self._spent = 0.0
+        self._spent = self._asked = 0.0
 
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:
@@ -62,7 +62,8 @@ class Account:
         if presence.at_once():
             return True
         load = LOADED if "numba" in sys.modules else LOAD
-        if not self._kernels or self._spent < OF_LOAD * load:
+        if not self._kernels or self._spent < max(OF_LOAD * load, 1.2 * self._asked):  # files are not looked for at every run
             return False
+        self._asked = self._spent
         missing = sum(not cache.has(*kernel) for kernel in self._kernels)
         return self._spent >= OF_COMPILE * COMPILE * missing

@@ -14,7 +14,6 @@ from onnxbridge.runtime.native import presence
 pytestmark = pytest.mark.skipif(not presence.available(), reason="without numba there are no compiled kernels")
 
 TESTS = """
-test_counting.py::test_operators_of_two_operands test_counting.py::test_casts
 test_dynamic_quantization.py::test_products_with_their_scales test_dynamic_quantization.py::test_weights_that_need_nine_bits
 test_dynamic_quantization.py::test_lstm
 test_fusion.py::test_attention test_fusion.py::test_norms_of_rows test_fusion.py::test_norms_of_channels
@@ -25,7 +24,6 @@ test_fusion.py::test_means_of_rows
 test_fusion.py::test_quantization_is_exactly_that_of_the_rule test_fusion.py::test_recurrent_layers[RNN-True-70]
 test_fusion.py::test_recurrent_layers[RNN-False-6]
 test_plans.py::test_trees_are_walked_as_by_the_rule test_again.py::test_trips_agree_with_onnxruntime
-test_kernels.py::test_convolutions_in_float64
 test_integers.py::test_sums test_integers.py::test_maxima test_integers.py::test_convolutions[int8-int8-False-case0]
 test_integers.py::test_convolutions[int8-int8-False-case8] test_replay.py::test_threads_share_the_work[depthwise]
 test_replay.py::test_threads_share_the_work[tall] test_replay.py::test_threads_share_the_work[pools]

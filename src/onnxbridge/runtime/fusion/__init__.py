@@ -15,7 +15,6 @@ from onnxbridge.runtime.fusion import (
     bodies,
     constants,
     convolutions,
-    counting,
     dynamic,
     elementwise,
     gelu,
@@ -38,7 +37,7 @@ from onnxbridge.runtime.plan import Plan
 # Those that look for what others would take apart come first.
 _FAMILIES = (
     gelu, swish, convolutions, products, dynamic, attention, norms, recurrent, trees, pools, sums, resampling, layout, quant,
-    counting, elementwise,
+    elementwise,
 )  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from onnxbridge.runtime.fusion.draft import Draft
 from onnxbridge.runtime.fusion.endings import activation
 from onnxbridge.runtime.memory import Pool
 from onnxbridge.runtime.native.convolution import Ending, bent
-from onnxbridge.runtime.native.counting import SUMS, counted
 from onnxbridge.runtime.native.elementwise import OPERATORS, combined
 from onnxbridge.runtime.native.tape import unrecorded
 from onnxbridge.runtime.plan import Step
@@ -33,8 +32,7 @@ def _binary(step: Step, pool: Pool) -> Callable[..., Any]:
 
     def run(A: Any, B: Any) -> Any:
         if A.dtype != np.float32 or B.dtype != np.float32 or not A.size or not B.size:
-            whole = counted(op, A, B, pool) if op in SUMS else None
-            return plain(A, B) if whole is None else whole
+            return plain(A, B)
         claim_broadcast(A, B)
         found = combined(op, A, B, pool)
         return plain(A, B) if found is None else found

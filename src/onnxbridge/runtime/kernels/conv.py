@@ -10,33 +10,13 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.kernels.windows import Array, Ints, Pads, blocks, out_sizes, pad, shifts
-from onnxbridge.runtime.native.worth import Account
 
 BLOCK_BYTES = 2 << 20  # of unfolded input and results at a time, which stay in the cache
-_ROWS = 512  # output positions from which packing weights for compiled kernels is worth its time
-_wide = Account(["Conv"])  # of all convolutions in float64 that kernels would do
 
 
 def conv(x: Array, w: Array, bias: Array | None = None, *, strides: Ints, pads: Pads, dilations: Ints, groups: int = 1) -> Array:
     """Correlate x (N, C, *D) with w (M, C/groups, *K): (N, M, *out). `pads` holds (before, after) for each dimension."""
     out = out_sizes(x.shape[2:], w.shape[2:], strides, pads, dilations)
-    if not _compilable(x, w, out):
-        return _in_numpy(x, w, bias, out, strides, pads, dilations, groups)
-    if _wide.pays():
-        return _compiled(x, w, bias, strides, pads, dilations, groups)
-    with _wide.spending():
-        return _in_numpy(x, w, bias, out, strides, pads, dilations, groups)
-
-
-def _compilable(x: Array, w: Array, out: Ints) -> bool:
-    """Whether there are kernels for it: for float64, which is what judges the others."""
-    wide = x.dtype == w.dtype == np.float64 and len(out) < 3 and w.size > 0
-    return wide and len(x) * math.prod(out) > _ROWS
-
-
-def _in_numpy(
-    x: Array, w: Array, bias: Array | None, out: Ints, strides: Ints, pads: Pads, dilations: Ints, groups: int
-) -> Array:
     batch, channels = x.shape[:2]
     maps, kernel = w.shape[0], w.shape[2:]
     x = pad(x, pads)
@@ -51,19 +31,6 @@ def _in_numpy(
     if bias is not None:
         y += bias.reshape(-1, *(1 for _ in out))
     return y
-
-
-def _compiled(x: Array, w: Array, bias: Array | None, strides: Ints, pads: Pads, dilations: Ints, groups: int) -> Array:
-    """In float64 by machine code, a line as a picture of one row."""
-    from onnxbridge.runtime.native.wide import convolution
-
-    if x.ndim == 4:
-        return convolution(x, w, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
-    found = convolution(
-        x[:, :, None], w[:, :, None], bias,
-        strides=(1, *strides), pads=((0, 0), *pads), dilations=(1, *dilations), groups=groups,
-    )  # fmt: skip
-    return found[:, :, 0]
 
 
 def _depthwise(x: Array, w: Array, out: Ints, strides: Ints, dilations: Ints) -> Array:

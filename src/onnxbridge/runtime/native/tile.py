@@ -3,14 +3,11 @@
 A tile is a block of `rows` output rows by one panel of output columns, held in registers from beginning to end. Where its
 input rows lie is looked up in a table of addresses, one line of the table for each tap of the kernel: a matrix product has
 one tap, a convolution as many as its kernel has positions, and no input is ever unfolded.
-
-All that is said of float32 here is also there for float64 (`wide.py` asks for it), with half as many elements in a vector.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from onnxbridge.runtime.native import machine
 from onnxbridge.runtime.native.machine import lanes
@@ -31,35 +28,16 @@ def panel() -> int:
 PIXELS = 6  # of a depthwise tile
 
 
-
-@dataclass(frozen=True)
 class Real:
-    """The numbers that a tile computes with: LLVM's name, the ending of its functions, and how many a register holds."""
+    """float32 in vectors, as LLVM names it, and the functions of it that tiles call."""
 
-    name: str
-    ending: str
-    lanes: int
+    name = "float"
 
-    @property
-    def vector(self) -> str:
-        return f"<{self.lanes} x {self.name}>"
-
-    @property
-    def fma(self) -> str:
-        return f"@llvm.fma.v{self.lanes}{self.ending}"
-
-    @property
-    def load(self) -> str:
-        return f"@llvm.masked.load.v{self.lanes}{self.ending}.p0"
-
-    @property
-    def store(self) -> str:
-        return f"@llvm.masked.store.v{self.lanes}{self.ending}.p0"
-
-    @property
-    def declared(self) -> list[str]:
-        w, v = self.lanes, self.vector
-        return [
+    def __init__(self) -> None:
+        w = self.lanes = lanes()
+        v = self.vector = f"<{w} x float>"
+        self.fma, self.load, self.store = f"@llvm.fma.v{w}f32", f"@llvm.masked.load.v{w}f32.p0", f"@llvm.masked.store.v{w}f32.p0"
+        self.declared = [
             f"declare {v} {self.fma}({v}, {v}, {v})",
             f"declare {v} {self.load}(ptr, i32, <{w} x i1>, {v})",
             f"declare void {self.store}({v}, ptr, i32, <{w} x i1>)",
@@ -80,9 +58,6 @@ def _store(height: int, width: int, real: Real, sums: dict[tuple[int, int], str]
     o += [f" %nn = shufflevector <{w} x i64> %n0, <{w} x i64> poison, <{w} x i32> zeroinitializer"]
     for name in ("low", "high"):
         given = f"%{name}"
-        if real.name != "float":
-            o += [f" {given}e = fpext float {given} to {real.name}"]
-            given += "e"
         o += [f" %{name}0 = insertelement {vector} poison, {real.name} {given}, i32 0"]
         o += [f" %{name}v = shufflevector {vector} %{name}0, {vector} poison, <{w} x i32> zeroinitializer"]
     o += [" %biasp = inttoptr i64 %bias to ptr", " %outp = inttoptr i64 %out to ptr", " %addp = inttoptr i64 %add to ptr"]
@@ -244,37 +219,23 @@ def _chosen(name: str, parts: list[tuple[int, str]]) -> str:
     return "\n".join([*o, "none:", " ret void", "}"])
 
 
-def single() -> Real:
-    """float32."""
-    return Real("float", "f32", lanes())
-
-
-def double() -> Real:
-    """float64."""
-    return Real("double", "f64", lanes() // 2)
-
-
-def text(real: Real, name: str) -> str:
-    """The module: `onnxbridge_{name}product(rows * 4 + vectors, ...)` and `onnxbridge_{name}channelwise(rows, ...)`."""
+def text() -> str:
+    """The module: `onnxbridge_product(rows * 4 + vectors, ...)` and `onnxbridge_channelwise(rows, ...)`."""
+    real = Real()
     products = [(r * 4 + v, f"product_{r}_{v}") for r in range(1, rows() + 1) for v in range(1, VECTORS + 1)]
     channels = [(r, f"channelwise_{r}") for r in range(1, PIXELS + 1)]
     return "\n".join(
         [
             *(_product(i // 4, i % 4, real) for i, _ in products),
             *(_channelwise(r, real) for r, _ in channels),
-            _chosen(f"onnxbridge_{name}product", products),
-            _chosen(f"onnxbridge_{name}channelwise", channels),
+            _chosen("onnxbridge_product", products),
+            _chosen("onnxbridge_channelwise", channels),
             *real.declared,
         ]
     )
 
 
-def make(real: Real, name: str) -> None:
-    """Compile or load the module, and let kernels name its functions."""
-    machine.load(text(real, name), f"onnxbridge_{name}product", f"onnxbridge_{name}channelwise")
-
-
 @functools.cache
 def load() -> None:
-    """Make both functions known to the loops that call them."""
-    make(single(), "")
+    """Let kernels name both functions."""
+    machine.load(text(), "onnxbridge_product", "onnxbridge_channelwise")

@@ -2,8 +2,8 @@
 
 Importing Numba and loading kernels takes about half a second, compiling them many seconds. So work begins in NumPy, what it takes
 there is counted, and nobody waits for what could save less. The half second is short: a model that was run for a thirtieth of
-it is taken to be run on and on. Compiling is long: it comes when half of its time was spent already, and it is for later
-processes too, which load what was compiled.
+it is taken to be run on and on. Compiling is long: it comes when as much time was spent already, so that nobody waits more than
+twice as long as was needed, and later processes load what was compiled.
 
 ONNXBRIDGE_NATIVE=1 takes kernels at once, 0 never.
 """
@@ -19,7 +19,7 @@ from onnxbridge.runtime.native import cache, presence
 
 LOAD, LOADED = 0.6, 0.1  # seconds to import Numba and load the kernels of a model, and without the import
 COMPILE = 1.5  # seconds to compile a kernel, with the helpers that it calls
-OF_LOAD, OF_COMPILE = 1 / 30, 1 / 2  # the part of each that is spent in NumPy before
+OF_LOAD, OF_COMPILE = 1 / 30, 1  # the part of each that is spent in NumPy before
 
 _KERNELS = {
     op: tuple(kernel.split("."))

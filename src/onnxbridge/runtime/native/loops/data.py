@@ -9,4 +9,3 @@ __all__ = ["doubles", "floats", "ints", "longs", "octets", "signed"]
 
 BYTE_ROWS, BYTE_LANES, BYTE_PANEL = quantized.rows(), quantized.lanes(), quantized.panel()
 ROWS, LANES, PANEL, PIXELS = tile.rows(), machine.lanes(), tile.panel(), tile.PIXELS
-WIDE_LANES = tile.double().lanes

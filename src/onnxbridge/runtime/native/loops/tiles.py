@@ -13,8 +13,6 @@ from onnxbridge.runtime.native.loops.data import (
     BYTE_LANES,
     BYTE_PANEL,
     LANES,
-    WIDE_LANES,
-    doubles,
     floats,
     ints,
     longs,
@@ -78,38 +76,6 @@ def plain_channelwise(which, taps, depth, table, step, weight, bias, add, addste
             if add != 0:
                 total += floats(add + 4 * r * addstep)[c]
             y[c] = clipped(total, low, high)
-
-
-@shared
-def plain_wide_product(which, taps, depth, table, step, weight, bias, add, addstep, out, outstep, columns, low, high):
-    """The product in float64; nothing is added and nothing clipped."""
-    t, b = longs(table), doubles(bias)
-    wide = which % 4 * WIDE_LANES
-    count = min(wide, columns)
-    for r in range(which // 4):
-        y = doubles(out + 8 * r * outstep)
-        for c in range(count):
-            y[c] = b[c]
-        for tap in range(taps):
-            x = doubles(t[tap * step + r])
-            for k in range(depth):
-                each, w = x[k], doubles(weight + 8 * (tap * depth + k) * wide)
-                for c in range(count):
-                    y[c] += each * w[c]
-
-
-@shared
-def plain_wide_channelwise(which, taps, depth, table, step, weight, bias, add, addstep, out, outstep, columns, low, high):
-    """A vector of channels in float64; nothing is added and nothing clipped."""
-    t, b, w = longs(table), doubles(bias), doubles(weight)
-    offset, count = 8 * (taps >> 32), min(WIDE_LANES, columns)
-    for r in range(which):
-        y = doubles(out + 8 * r * outstep)
-        for c in range(count):
-            total = b[c]
-            for tap in range(taps & 0xFFFFFFFF):
-                total += doubles(t[tap * step + r] + offset)[c] * w[tap * depth + c]
-            y[c] = total
 
 
 @shared

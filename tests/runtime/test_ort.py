@@ -8,8 +8,9 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
+import onnxbridge
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.runtime import ort
 
@@ -230,3 +231,14 @@ def test_a_runner_computes_what_stands_between_quantized_values_as_the_model_say
     e = np.exp(seen * np.float32(0.02))
     wanted = np.rint(e / e.sum(-1, keepdims=True) / np.float32(0.00392157))
     np.testing.assert_array_equal(np.rint(ort.runner(model)({"x": x})["y"] / np.float32(0.00392157)), wanted)
+
+
+@pytest.mark.parametrize("opset", [26, onnx.defs.onnx_opset_version()])
+def test_what_onnx_s_own_helper_writes_is_verified(opset, tmp_path):
+    """By default in an IR version and an opset that this ONNX Runtime may not load."""
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 4]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    onnx.save(model, tmp_path / "m.onnx")
+    for source in (model, tmp_path / "m.onnx"):
+        assert onnxbridge.convert(source).report.passed

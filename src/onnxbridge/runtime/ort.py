@@ -30,6 +30,8 @@ _AUTO = ("cuda", "rocm", "directml", "cpu")
 _WRONG = ["Pad_Fusion", "EliminateDropout"]
 # And one keeps the factor of a product in float32, also between matrices of float64.
 _WRONG_IN_DOUBLE = ["MatMulScaleFusion"]
+# What onnx's helpers write by default may be newer than what this ONNX Runtime loads.
+_NEWEST_IR = 13
 # Their rows are shared among the threads, and each thread quantizes its own.
 _BY_THREAD = frozenset({"DynamicQuantizeLSTM"})
 
@@ -137,12 +139,17 @@ class Own:
 
 
 def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], dict[str, np.ndarray[Any, Any]]]:
-    """What runs a model that `session` takes: ONNX Runtime, or where it lacks a kernel or a way to take or give a dtype,
-    onnxbridge's executor."""
+    """What runs a model that `session` takes: ONNX Runtime, or where it lacks a kernel, a way to take or give a dtype, or the
+    model's opset, onnxbridge's executor."""
     from onnxbridge.hub import io
+    from onnxbridge.hub.opset import OPSET
 
     if not isinstance(model, (ir.Model, onnx.ModelProto)):
         model = io.read(model)
+    elif isinstance(model, onnx.ModelProto) and model.ir_version > _NEWEST_IR:
+        model = io.from_proto(model, keep_maps=True)  # which is written in the IR version that it needs
+    if isinstance(model, ir.Model) and model.opset_imports.get("", OPSET) > OPSET and device == "auto":
+        return Own(model, f"ONNX Runtime loads no opset {model.opset_imports['']}")
     foreign = sorted({d.name.lower() for d in _ends(model) if d != ir.DataType.STRING and d.numpy().kind == "V"})
     if foreign and device == "auto":
         return Own(model, f"ONNX Runtime's Python interface has no {', '.join(foreign)}")

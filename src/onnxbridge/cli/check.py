@@ -37,12 +37,9 @@ def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool
     shell.outcome.tell(source=source, targets=targets, problems=[p.as_dict() for p in found])
     if lines:
         shell.outcome.tell(operators=[line.as_dict() for line in lines])
-    if as_json:
-        pass
-    elif found:
-        shell.say("\n".join(map(str, found)))
-    else:
-        shell.say(f"nothing is in the way: {source} to {', '.join(targets)}")
+    if not as_json:
+        clear = f"nothing is in the way: {source} to {', '.join(targets)}"
+        shell.say("\n".join(map(str, found)) or clear)
     if lines and not as_json:
         shell.say("\n" + cast(plugins.Explainer, plugins.backend(targets[0])).table(lines))
     if found:

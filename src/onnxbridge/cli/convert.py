@@ -59,9 +59,10 @@ def command(
             made, error = e.conversion, e
             if made is None:
                 raise
+    reported = as_json or report is not None  # files may be large, so they are hashed for those who read it only
     shell.outcome.tell(
-        source=made.source, target=made.target, source_files=hashes(made.source_files),
-        written=[str(p) for p in made.paths], written_files=hashes(made.paths) if as_json or report else [],
+        source=made.source, target=made.target, source_files=hashes(made.source_files) if reported else [],
+        written=[str(p) for p in made.paths], written_files=hashes(made.paths) if reported else [],
         notes=list(made.notes), options=settings, verdict=made.report.verdict if made.report else None,
         passed=made.report.passed if made.report else None, verification=made.report.as_dict() if made.report else None,
     )  # fmt: skip

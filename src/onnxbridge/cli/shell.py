@@ -18,7 +18,7 @@ import click
 
 from onnxbridge import frameworks
 from onnxbridge.cli.outcome import Outcome
-from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, VerificationError, main_line
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, main_line
 
 Item = TypeVar("Item")
 FIRST_LINE = 15.0
@@ -215,9 +215,3 @@ def counted(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[It
             bar.update(task, description=called(item))
             yield item
             bar.advance(task)
-
-
-def failed(error: VerificationError) -> None:
-    """Print a failed verification's report."""
-    if error.report is not None:
-        say(str(error.report))

@@ -125,7 +125,8 @@ def check_before(
 
 
 def require(plugin: plugins.Frontend | plugins.Backend, verify: bool = True) -> None:
-    """
+    """Look whether what a plugin works with is installed, without importing it.
+
     Raises:
         MissingFrameworkError: if a framework is missing that the plugin cannot work without, or cannot `verify` without.
     """

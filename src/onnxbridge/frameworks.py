@@ -42,7 +42,8 @@ INSTALL = {
 
 
 def missing(name: str) -> NoReturn:
-    """
+    """Report that a package is not installed.
+
     Raises:
         MissingFrameworkError: with the command that installs the package.
     """

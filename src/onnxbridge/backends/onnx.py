@@ -47,7 +47,8 @@ class OnnxBackend:
         return opsets.from_hub(model, opset if opset is not None else opsets.lowest(model))
 
     def check_options(self, *, opset: int | None = None, for_runtime: str | None = None) -> None:
-        """
+        """Look at the options before a model is read.
+
         Raises:
             UsageError: for an opset that does not exist, and for a runtime that is not known.
         """

@@ -26,7 +26,8 @@ def to_hub(model: ir.Model) -> ir.Model:
 
 
 def check_version(to: int) -> None:
-    """
+    """Look whether an opset of ai.onnx exists.
+
     Raises:
         UsageError: if there is no such opset.
     """

@@ -30,7 +30,8 @@ class MXNetBackend:
         return rule
 
     def require(self, verify: bool) -> None:
-        """
+        """Look whether MXNet is there, where it is needed.
+
         Raises:
             MissingFrameworkError: if a conversion is to be verified and there is no MXNet. Writing one needs none.
         """

@@ -22,10 +22,10 @@ from coreml_subjects import crepe
 import onnxbridge
 from onnxbridge import frameworks
 from onnxbridge.backends.coreml import backend
-from onnxbridge.runtime.coarse import HALF
-from onnxbridge.runtime.compare import compare
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.tolerance import Rounding
+from onnxbridge.runtime.verify.compare import compare
+from onnxbridge.runtime.verify.simulate_precision import HALF
+from onnxbridge.runtime.verify.tolerance import Rounding
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Array], list[Array]]
@@ -103,11 +103,11 @@ def _ours(source: Any, precision: str, order: list[int] | None, **given: Any) ->
 
 
 def _ort(hub: Any, order: list[int]) -> Run:
-    from onnxbridge.runtime import ort
+    from onnxbridge.runtime import devices
 
-    session, (name,) = ort.session(hub), [v.name for v in hub.graph.inputs]
+    session, (name,) = devices.session(hub), [v.name for v in hub.graph.inputs]
     outputs = [hub.graph.outputs[i].name for i in order]
-    return lambda sound: [found[o] for found in [ort.run(session, {name: sound})] for o in outputs]
+    return lambda sound: [found[o] for found in [devices.run(session, {name: sound})] for o in outputs]
 
 
 def rows(network: Network, samples: int) -> Iterator[str]:

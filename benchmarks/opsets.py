@@ -20,9 +20,9 @@ import onnx
 
 from onnxbridge import opset
 from onnxbridge.errors import OnnxbridgeError
-from onnxbridge.hub import io
-from onnxbridge.runtime import ort
-from onnxbridge.runtime.inputs import samples_for
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.runtime import devices
+from onnxbridge.runtime.verify.sample_inputs import samples_for
 
 Feeds = list[dict[str, np.ndarray[Any, Any]]]
 
@@ -38,7 +38,7 @@ def smooth(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 def candidates(model: onnx.ModelProto, sizes: dict[str, int], fixed: dict[str, float]) -> Iterator[Feeds]:
     """Noise and smooth feeds, in one choice of the sizes left open after another."""
-    hub = io.from_proto(model)
+    hub = onnx_files.from_proto(model)
     bounds = {name: (n, n) for name, n in sizes.items()}
     for least in (64, 32, 224, 512, 576, 2):
         feeds = samples_for(hub.graph, 1, 0, bounds, least, batch=1)
@@ -48,7 +48,7 @@ def candidates(model: onnx.ModelProto, sizes: dict[str, int], fixed: dict[str, f
 
 
 def run(model: onnx.ModelProto, feeds: Feeds) -> list[list[Any]]:
-    session = ort.session(model, "cpu", threads=1)
+    session = devices.session(model, "cpu", threads=1)
     return [session.run(None, f) for f in feeds]
 
 

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 from onnxbridge import coverage
-from onnxbridge.hub import core
+from onnxbridge.hub.decompositions import primitive_ops
 
 ROOT = Path(__file__).parents[1]
 
 if __name__ == "__main__":
     (ROOT / "docs" / "coverage.md").write_text(coverage.page())
-    (ROOT / "docs" / "core.md").write_text(core.page())
+    (ROOT / "docs" / "core.md").write_text(primitive_ops.page())
     readme = ROOT / "README.md"
     table = f"<!-- coverage -->\n{coverage.summary()}\n<!-- /coverage -->"
     readme.write_text(re.sub(r"<!-- coverage -->.*<!-- /coverage -->", lambda _: table, readme.read_text(), flags=re.S))

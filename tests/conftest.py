@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxbridge.hub import io
-from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.builder import Builder
 
 
 @dataclass
@@ -56,5 +56,5 @@ def network():
 @pytest.fixture
 def network_file(tmp_path):
     path = tmp_path / "net.onnx"
-    io.write(small_network(), path)
+    onnx_files.write(small_network(), path)
     return path

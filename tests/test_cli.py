@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxbridge.hub import io
+from onnxbridge.hub.io import onnx_files
 
 
 def proto_of(nodes, inputs=(), outputs=("y",), weights=(), opset=13):
@@ -70,7 +70,7 @@ def test_a_failed_verification_exits_1_and_keeps_the_artifact(cli, network_file,
 def test_verify_compares_two_files(cli, network, network_file, tmp_path):
     assert cli("verify", network_file, network_file).code == 0
     network.graph.initializers["fc.weight"].const_value.numpy()[0, 0] += 0.5
-    io.write(network, tmp_path / "other.onnx")
+    onnx_files.write(network, tmp_path / "other.onnx")
     ran = cli("verify", network_file, tmp_path / "other.onnx")
     assert ran.code == 1 and "FAIL probabilities" in ran.out
     np.savez(tmp_path / "data.npz", x=np.zeros((1, 3, 8, 8), np.float32))

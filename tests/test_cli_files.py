@@ -14,8 +14,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxbridge.hub import io
-from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.builder import Builder
 
 
 def content(folder):
@@ -111,7 +111,7 @@ def large_network(path, **options):
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, [2, 64])
     weight = op.constant(np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32), "w")
-    io.write(op.model([x], [op.output(op.MatMul(x, weight), "y")]), path, **options)
+    onnx_files.write(op.model([x], [op.output(op.MatMul(x, weight), "y")]), path, **options)
 
 
 @pytest.mark.parametrize(

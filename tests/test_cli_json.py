@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
 from onnxbridge.cli.outcome import dumps
-from onnxbridge.hub import io
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime.mxnet.service import VARIABLE
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime.mxnet.client import VARIABLE
 
 
 def both(cli, tmp_path, *args):
@@ -45,7 +45,7 @@ def test_success(cli, network_file, tmp_path):
 
 def test_a_difference_names_the_worst_element(cli, network, network_file, tmp_path):
     network.graph.initializers["fc.weight"].const_value.numpy()[0, 0] += 0.5
-    io.write(network, tmp_path / "other.onnx")
+    onnx_files.write(network, tmp_path / "other.onnx")
     code, found = both(cli, tmp_path, "verify", network_file, tmp_path / "other.onnx")
     (output,) = found["outputs"]
     worst = output["worst"]
@@ -125,7 +125,7 @@ def evil_model(path):
     model.metadata_props["author"] = EVIL
     for node in model.graph:
         node.name = EVIL
-    io.write(model, path)
+    onnx_files.write(model, path)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_missing_framework_is_told_before_the_source_is_read(tmp_path):
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N", 7000])
     weight = op.constant(np.zeros((7000, 7000), np.float32), "w")
-    io.write(op.model([x], [op.output(op.MatMul(x, weight), "y")]), tmp_path / "net.onnx")
+    onnx_files.write(op.model([x], [op.output(op.MatMul(x, weight), "y")]), tmp_path / "net.onnx")
     script = (
         "import sys, importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'torch' else find(name, *a)\n"
@@ -197,7 +197,7 @@ def test_a_missing_framework_is_told_before_the_source_is_read(tmp_path):
 
 
 def test_verify_looks_for_both_models_before_it_reads_one(cli, network_file, monkeypatch):
-    monkeypatch.setattr(io, "read", lambda *given, **options: pytest.fail("read"))
+    monkeypatch.setattr(onnx_files, "read", lambda *given, **options: pytest.fail("read"))
     ran = cli("verify", network_file, "nowhere.onnx")
     assert ran.code == 2 and "nowhere.onnx: there is no such file" in ran.err
 
@@ -221,6 +221,6 @@ def test_a_conversion_s_repr_is_short(network_file):
 
 
 def test_inspect_tells_the_file_s_own_opset(cli, network, tmp_path):
-    io.write(onnxbridge.opset.convert(network, to=13), tmp_path / "old.onnx")
+    onnx_files.write(onnxbridge.opset.convert(network, to=13), tmp_path / "old.onnx")
     assert "opset   13 in the file; 18 is the lowest" in cli("inspect", tmp_path / "old.onnx").out
     assert json.loads(cli("inspect", tmp_path / "old.onnx", "--json").out)["opset"] == 13

@@ -8,8 +8,8 @@ import pytest
 
 from onnxbridge import api
 from onnxbridge.errors import VerificationError
-from onnxbridge.runtime.verify import Side
-from onnxbridge.sides import Runnable, paired, started
+from onnxbridge.runtime.verify.runners import Runnable, paired, started
+from onnxbridge.runtime.verify.verification import Side
 
 NAMES = {"int32": "int32", "int64": "int64", "float16": "float16", "float32": "float"}
 

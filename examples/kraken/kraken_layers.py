@@ -19,7 +19,7 @@ import os
 import coremltools
 import numpy as np
 
-from onnxbridge.runtime.mil.network.ops import rule
+from onnxbridge.formats.coreml.neural_network.ops import rule
 
 
 @rule("custom.groupnorm")

@@ -13,12 +13,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from onnxbridge import _postponed
+from onnxbridge.frameworks import lazy_sympy
 
 if TYPE_CHECKING:
     from onnxbridge import opset, runtime
+    from onnxbridge._convert.conversion import Conversion
     from onnxbridge.api import check, convert, load, verify
-    from onnxbridge.conversion import Conversion
     from onnxbridge.errors import (
         ConversionError,
         LimitError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         VerificationError,
     )
 
-_postponed.install()
+lazy_sympy.install()
 
 __version__ = "0.1.0"
 __all__ = [

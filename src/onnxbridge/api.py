@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge import plugins, settings
-from onnxbridge.conversion import Conversion
-from onnxbridge.early_checks import check_before, check_names, require, source_files, target_of
+from onnxbridge import plugin_options, plugins
+from onnxbridge._convert.conversion import Conversion
+from onnxbridge._convert.early_checks import check_before, check_names, require, source_files, target_of
+from onnxbridge._convert.example_inputs import example_feeds, parsed_dynamic, parsed_inputs, specs_of
 from onnxbridge.errors import (
     ConversionError,
     LimitError,
@@ -22,11 +23,10 @@ from onnxbridge.errors import (
     UsageError,
     VerificationError,
 )
-from onnxbridge.given_inputs import example_feeds, parsed_dynamic, parsed_inputs, specs_of
-from onnxbridge.runtime.report import Report
-from onnxbridge.runtime.time_limit import SECONDS
-from onnxbridge.runtime.verify import Side, Tolerances, verify_sides
-from onnxbridge.sides import completed, made_side, paired, runnable, settled, started
+from onnxbridge.runtime.verify.report import Report
+from onnxbridge.runtime.verify.runners import completed, made_side, paired, runnable, settled, started
+from onnxbridge.runtime.verify.time_limit import SECONDS
+from onnxbridge.runtime.verify.verification import Side, Tolerances, verify_sides
 
 Progress = Callable[[str], None]
 
@@ -88,17 +88,17 @@ def convert(
         VerificationError: if the converted model computes something else.
         LimitError: if its verification takes too long.
     """
-    from onnxbridge.hub import provenance
+    from onnxbridge.hub.ir import provenance
 
     plugins.import_modules(imports)
     writer = plugins.backend(target_of(to, output))
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     dims, bounds = parsed_dynamic(dynamic)
-    own, backend_options = settings.of_source(reader, backend_options)
+    own, backend_options = plugin_options.of_source(reader, backend_options)
     suffix = "" if output is None else os.path.splitext(output)[1]
     implied = getattr(writer, "by_suffix", {}).get(suffix, {})
     backend_options = {**implied, **backend_options}
-    backend_options = settings.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
+    backend_options = plugin_options.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
     backend_options = _bounded(writer, backend_options, bounds)
     check_before(
         reader, writer, backend_options, source=source, output=output, force=force, verify=verify, device=device
@@ -165,7 +165,7 @@ def _to_hub(
 ) -> ir.Model:
     """The frontend's model, cleaned."""
     from onnxbridge.hub import passes
-    from onnxbridge.hub.passes.fixed import fix, is_number
+    from onnxbridge.hub.passes.bind_inputs import fix, is_number
 
     numbers = {}
     if isinstance(inputs, Mapping) and reader.name != "pytorch":  # whose programs take numbers beside tensors themselves
@@ -187,7 +187,7 @@ def _for(writer: plugins.Backend, hub: ir.Model) -> ir.Model:
 
 def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
     """Write into the model where it comes from: files, their hashes, the framework's version."""
-    from onnxbridge.hub import provenance
+    from onnxbridge.hub.ir import provenance
 
     files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
     provenance.stamp(model, files, [reader.package] if reader.package in sys.modules else [])
@@ -199,7 +199,7 @@ def _is_path(source: Any) -> bool:
 
 def _bounded(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
     """The backend's options with the bounds of dynamic sizes, where it has a use for them."""
-    return {"bounds": bounds, **options} if bounds and settings.takes(writer, "bounds") else options
+    return {"bounds": bounds, **options} if bounds and plugin_options.takes(writer, "bounds") else options
 
 
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
@@ -207,9 +207,9 @@ def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str
     is weak: what was wrong in reading the source is wrong in both."""
     if reader.runs_here():
         return completed(started(reader.title, lambda: reader.runner(source, device)), hub)
-    from onnxbridge.runtime import ort
+    from onnxbridge.runtime import devices
 
-    run, how = ort.runner(hub, device), ""
+    run, how = devices.runner(hub, device), ""
     try:
         reader.runner(source, device)
     except MissingFrameworkError as e:
@@ -247,8 +247,8 @@ def verify(
         VerificationError: if one of the two cannot be run.
         LimitError: if that takes too long.
     """
-    from onnxbridge.hub import provenance
-    from onnxbridge.hub.passes.fixed import fixed
+    from onnxbridge.hub.ir import provenance
+    from onnxbridge.hub.passes.bind_inputs import fixed
 
     plugins.import_modules(imports)
     specs, feeds = parsed_inputs(inputs), None
@@ -297,7 +297,7 @@ def load(
     """The source as a hub model: an `onnx_ir.Model` at the hub's opset, cleaned. `options` are what the frontend takes."""
     plugins.import_modules(imports)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
-    return _to_hub(reader, source, parsed_inputs(inputs), parsed_dynamic(dynamic)[0], settings.checked(reader, options))
+    return _to_hub(reader, source, parsed_inputs(inputs), parsed_dynamic(dynamic)[0], plugin_options.checked(reader, options))
 
 
 def check(
@@ -319,7 +319,7 @@ def check(
     """
     plugins.import_modules(imports)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
-    own, backend_options = settings.of_source(reader, backend_options)
+    own, backend_options = plugin_options.of_source(reader, backend_options)
     try:
         hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     except ConversionError as e:
@@ -327,7 +327,7 @@ def check(
     found: list[Problem] = []
     targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
     bounds = parsed_dynamic(dynamic)[1]
-    for name, given in settings.shared([plugins.backend(name) for name in targets], backend_options).items():
+    for name, given in plugin_options.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
             writer = plugins.backend(name)
             writer.from_hub(_for(writer, hub), **_bounded(writer, given, bounds))
@@ -358,7 +358,7 @@ def explain(
     if not isinstance(writer, plugins.Explainer):
         return []
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
-    own, backend_options = settings.of_source(reader, backend_options)
+    own, backend_options = plugin_options.of_source(reader, backend_options)
     hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
-    given = _bounded(writer, settings.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
+    given = _bounded(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
     return list(writer.explain(_for(writer, hub), **given))

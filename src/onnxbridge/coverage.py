@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import onnx
 
 from onnxbridge import plugins
-from onnxbridge.hub import core
-from onnxbridge.hub.expand import covers
-from onnxbridge.hub.opset import OPSET
+from onnxbridge.hub.decompositions import primitive_ops
+from onnxbridge.hub.decompositions.standard import covers
+from onnxbridge.hub.opset.opset_conversion import OPSET
 from onnxbridge.rules import Rules
 
 NATIVE, EXPANDED, NO = "native", "expanded", "no"
@@ -58,12 +58,12 @@ def _lacking(rules: Rules, op: str) -> frozenset[str]:
     """The operators of the core that a backend has no rule for, and to which an expansion may lead."""
     if op in rules:
         return frozenset()
-    return frozenset([op]) if not covers(op) else frozenset().union(*(_lacking(rules, part) for part in core.written_in(op)))
+    return frozenset([op]) if not covers(op) else frozenset().union(*(_lacking(rules, part) for part in primitive_ops.written_in(op)))
 
 
 def backends() -> dict[str, dict[str, Cell]]:
     """For each backend that has rules of its own, every operator's cell; the executor counts as one."""
-    from onnxbridge.runtime.numpy.ops import rule as executor
+    from onnxbridge.runtime.executor.numpy.ops import rule as executor
 
     tables = {name: plugins.backend(name).rules for name in plugins.installed("backend")} | {"executor": executor}
     return {name: {op: backend_cell(rules, op) for op in operators()} for name, rules in tables.items() if rules is not None}

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from onnxbridge.problems import Problem, Source, merge
+    from onnxbridge.diagnostics import Problem, Source, merge
 
 __all__ = [
     "ConversionError", "LimitError", "LossyStep", "MissingFrameworkError", "OnnxbridgeError", "Problem", "Source",
@@ -56,9 +56,9 @@ def main_line(error: BaseException | str) -> str:
 def __getattr__(name: str) -> Any:
     """What problems are made of is imported when there is one."""
     if name in ("Problem", "Source", "merge"):
-        from onnxbridge import problems
+        from onnxbridge import diagnostics
 
-        return getattr(problems, name)
+        return getattr(diagnostics, name)
     raise AttributeError(f"module 'onnxbridge.errors' has no attribute {name!r}")
 
 

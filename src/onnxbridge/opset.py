@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import LossyStep, Problem, UsageError
-from onnxbridge.hub import io
-from onnxbridge.hub.opset import OPSET, from_hub
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.opset.opset_conversion import OPSET, from_hub
 
 _DOMAINS = {"": "", "ai.onnx": "", "ai.onnx.ml": "ai.onnx.ml"}
 
@@ -35,12 +35,12 @@ def convert(
     """
     if not isinstance(model, (ir.Model, onnx.ModelProto)):
         raise TypeError(f"convert() takes an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
-    hub = model.clone() if isinstance(model, ir.Model) else io.from_proto(model)
+    hub = model.clone() if isinstance(model, ir.Model) else onnx_files.from_proto(model)
     losses: list[Problem] | None = [] if allow_lossy else None
     made = from_hub(hub, *versions_of(hub, to), losses)
     for loss in losses or ():
         warnings.warn(loss.reason, LossyStep, stacklevel=2)
-    return made if isinstance(model, ir.Model) else io.to_proto(made)
+    return made if isinstance(model, ir.Model) else onnx_files.to_proto(made)
 
 
 def versions_of(model: ir.Model, to: int | Mapping[str, int]) -> tuple[int, int | None]:

@@ -231,7 +231,7 @@ def frontend_for(source: Any) -> Frontend:
         if found.accepts(source):
             return found
     if isinstance(source, (str, os.PathLike)):
-        from onnxbridge.hub.recognise import recognise, wrong_kind
+        from onnxbridge.hub.io.detect_format import recognise, wrong_kind
 
         raise wrong_kind(source, recognise(source), "a model that an installed frontend takes")
     if isinstance(source, tuple) and all(isinstance(part, (str, os.PathLike)) for part in source):

@@ -9,8 +9,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxbridge.hub import io, opset, passes
-from onnxbridge.hub.schemas import attribute, schema_of
+from onnxbridge.hub import passes
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.schemas import attribute, schema_of
+from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.lowering import same
 from onnxbridge.rules import REQUIRED
 
@@ -27,7 +29,7 @@ def is_random(name):
 
 def hub_of(model):
     """A case's model as backends get it."""
-    hub = opset.to_hub(passes.inline(io.from_proto(model)))
+    hub = opset_conversion.to_hub(passes.inline(onnx_files.from_proto(model)))
     passes.infer(hub)
     return passes.clean(hub)
 

@@ -11,8 +11,8 @@ import onnxbridge
 from onnxbridge.backends.coreml import artifact as artifacts
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.errors import VerificationError
+from onnxbridge.formats.coreml.float32_program import rounded
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.mil.wide import rounded
 
 rng = np.random.default_rng(3)
 

@@ -8,8 +8,8 @@ import pytest
 
 from onnxbridge.backends.coreml import backend
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime import ort
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime import devices
 
 R = np.random.default_rng(5)
 VIEW, BACK = [2, 3, 4, 2, 4, 2], [2, 3, 8, 8]
@@ -109,7 +109,7 @@ def test_one_of_the_sizes_may_be_known_to_the_running_model_only():
 
 def compared(made, *shapes):
     feeds = {f"x{i}": R.standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes)}
-    found, wanted = backend.runner(backend.from_hub(made))(feeds), ort.run(ort.session(made, "cpu"), feeds)
+    found, wanted = backend.runner(backend.from_hub(made))(feeds), devices.run(devices.session(made, "cpu"), feeds)
     for name, value in wanted.items():
         assert found[name].shape == value.shape, name
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)

@@ -9,12 +9,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
-from onnxbridge import settings
+from onnxbridge import plugin_options
 from onnxbridge.backends.coreml import backend
-from onnxbridge.backends.coreml.asked import Image, images, shapes
+from onnxbridge.backends.coreml.model_options import Image, images, shapes
 from onnxbridge.errors import ConversionError, UsageError
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime import ort
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime import devices
 
 FLOAT = ir.DataType.FLOAT
 R = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def classifier(*shape):
 def error(made, feeds, **options):
     """The artifact, and how far it is from ONNX Runtime."""
     artifact = backend.from_hub(made, **options)
-    got, want = artifact.run(feeds), ort.run(ort.session(made, "cpu"), feeds)
+    got, want = artifact.run(feeds), devices.run(devices.session(made, "cpu"), feeds)
     assert list(got) == list(want) or set(got) == set(want)
     return artifact, max(float(np.abs(got[k].astype(np.float64) - want[k]).max()) for k in want)
 
@@ -187,11 +187,11 @@ def test_a_cache_that_grows_becomes_a_state_with_a_position(tmp_path):
     (path,) = backend.save(artifact, tmp_path / "net.mlpackage")
     assert set(backend.runner(backend.open(path))(feeds)) == {"y", "present"}
     # from nothing, several tokens and then one by one
-    engine, session = Interpreter(path), ort.session(made, "cpu")
+    engine, session = Interpreter(path), devices.session(made, "cpu")
     past = np.zeros((1, 0, 4), np.float32)
     for count in (3, 1, 1, 2):
         x = CACHED.standard_normal((1, count, 4)).astype(np.float32)
-        want = ort.run(session, {"x": x, "past": past})
+        want = devices.run(session, {"x": x, "past": past})
         got = engine.run({"x": x, "position": np.array([past.shape[1]])})
         assert np.abs(got["y"] - want["y"]).max() < 4e-3
         past = want["present"]
@@ -302,7 +302,7 @@ def test_choices_are_made_in_float32():
     feeds = {"boxes": boxes[None], "x": logits[None, None]}
     artifact = backend.from_hub(made, compute_precision="fp16")
     found = artifact.run(feeds)
-    wanted = ort.run(ort.session(made), feeds)
+    wanted = devices.run(devices.session(made), feeds)
     assert np.array_equal(found["best"], wanted["best"]) and np.array_equal(found["picks"], wanted["picks"])
     assert any("since a choice hangs on it" in note for note in artifact.notes)
     told = {line.op: line for line in backend.explain(made, compute_precision="fp16")}
@@ -325,7 +325,7 @@ def test_whole_numbers_and_angles_stay_in_float32():
     made = model(write, ("x", ir.DataType.UINT8, [2, 600]), ("at", ir.DataType.INT64, [2]), names=("product", "cos"))
     feeds = {"x": rng.integers(0, 256, (2, 600)).astype(np.uint8), "at": np.array([5001, 3])}
     artifact = backend.from_hub(made, compute_precision="fp16")
-    found, wanted = artifact.run(feeds), ort.run(ort.session(made), feeds)
+    found, wanted = artifact.run(feeds), devices.run(devices.session(made), feeds)
     assert np.array_equal(found["product"], wanted["product"])
     assert np.abs(found["cos"] - wanted["cos"]).max() < 1e-3
     assert any("since it reads whole numbers" in note for note in artifact.notes)
@@ -453,7 +453,7 @@ def test_what_is_beside_a_refused_input_is_no_constant():
 
 
 def test_a_backend_declares_its_options_once():
-    found = settings.options(backend)
+    found = plugin_options.options(backend)
     assert found["compute_precision"].choices == ("fp32", "fp16", "mixed") and found["image"].many
     with pytest.raises(UsageError, match="takes no colour; its options are minimum_deployment_target"):
         onnxbridge.convert(classifier(1, 3, 16, 16), "coreml", colour="red")

@@ -13,8 +13,8 @@ import pytest
 import onnxbridge
 from onnxbridge.backends.coreml import backend
 from onnxbridge.errors import ConversionError, UsageError
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime import ort
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime import devices
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
@@ -250,7 +250,7 @@ def test_a_rank_of_six_inside_a_transposition():
     made = model(write, ("x", FLOAT, [2, 3, 8]))
     x = np.arange(48, dtype=np.float32).reshape(2, 3, 8)
     _, call = run(made)
-    assert np.array_equal(call({"x": x})["y"], ort.run(ort.session(made, "cpu"), {"x": x})["y"])
+    assert np.array_equal(call({"x": x})["y"], devices.run(devices.session(made, "cpu"), {"x": x})["y"])
 
 
 def net(op, x):
@@ -267,7 +267,7 @@ def test_dynamic_sizes_are_bounded():
     assert artifact.notes == ("the dimension W is bounded by 2048, since Core ML needs a bound",)
     for shape in ((1, 3, 4, 5), (3, 3, 9, 6)):
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-        expected = ort.run(ort.session(made, "cpu"), {"x": x})["y"]
+        expected = devices.run(devices.session(made, "cpu"), {"x": x})["y"]
         assert np.allclose(call({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -276,7 +276,7 @@ def test_half_precision():
     artifact, call = run(made, compute_precision="fp16")
     assert artifact.unit_roundoff == 2**-11 and artifact.outputs[0].dtype == "FLOAT"
     x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    y, expected = call({"x": x})["y"], ort.run(ort.session(made, "cpu"), {"x": x})["y"]
+    y, expected = call({"x": x})["y"], devices.run(devices.session(made, "cpu"), {"x": x})["y"]
     # probabilities: a handful of roundings to float16 of numbers below one
     assert y.dtype == np.float32 and not np.array_equal(y, expected) and np.allclose(y, expected, atol=8 * 2**-11)
 
@@ -290,7 +290,7 @@ def test_a_mask_that_half_precision_cannot_hold_stays_in_float32():
     artifact, call = run(made, compute_precision="fp16")
     assert any("stays in float32" in note for note in artifact.notes)
     feeds = {"x": np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32), "mask": np.float32([0, 0, 0])}
-    y, expected = call(feeds)["y"], ort.run(ort.session(made, "cpu"), feeds)["y"]
+    y, expected = call(feeds)["y"], devices.run(devices.session(made, "cpu"), feeds)["y"]
     assert np.allclose(y, expected, atol=8 * 2**-11)
 
 
@@ -344,7 +344,7 @@ def test_deployment_targets(target, version):
     artifact, call = run(made, minimum_deployment_target=target)
     assert artifact.model.get_spec().specificationVersion == version
     x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    assert np.allclose(call({"x": x})["y"], ort.run(ort.session(made, "cpu"), {"x": x})["y"], rtol=1e-5, atol=1e-6)
+    assert np.allclose(call({"x": x})["y"], devices.run(devices.session(made, "cpu"), {"x": x})["y"], rtol=1e-5, atol=1e-6)
 
 
 def test_a_rule_may_need_a_newer_system(monkeypatch):

@@ -10,9 +10,9 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.backends.coreml import backend
-from onnxbridge.hub.builder import Builder
-from onnxbridge.hub.schemas import schema_of
-from onnxbridge.runtime import Executor, ort
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.schemas import schema_of
+from onnxbridge.runtime import Executor, devices
 
 sys.path.insert(0, str(Path(__file__).parent))
 from coreml_samples import FAMILIES, WITHOUT_KERNEL
@@ -59,7 +59,7 @@ def assert_agree(names, found, expected):
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_against_onnx_runtime(family):
     model, feeds, names = program(FAMILIES[family])
-    expected = ort.run(ort.session(model, "cpu"), feeds)
+    expected = devices.run(devices.session(model, "cpu"), feeds)
     assert_agree(names, backend.runner(backend.from_hub(model))(feeds), expected)
 
 

@@ -15,7 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import fx, nn
 
 import onnxbridge
-from onnxbridge.backends.pytorch import nesting, source
+from onnxbridge.backends.pytorch.codegen import source_file
+from onnxbridge.backends.pytorch.modules import build_submodules
 
 
 class Attention(nn.Module):
@@ -242,14 +243,14 @@ def test_it_is_exported(trip):
 
 def test_each_kind_of_block_is_one_class(trip, tmp_path):
     name, _, inputs, back = trip
-    code, _ = source.save(back, tmp_path / "net.py")
+    code, _ = source_file.save(back, tmp_path / "net.py")
     text = code.read_text()
     classes = re.findall(r"^class (\w+)\(nn.Module\):", text, re.MULTILINE)
     assert classes == {
         "encoder": ["Attention", "Layer", "Encoder"], "unet": ["Down", "Up", "UNet"], "twice": ["Down", "Twice"],
         "chosen": ["Choice", "Chosen"], "cached": ["Step", "Cached"],
     }[name]  # fmt: skip
-    for a, b in zip(flat(source.loaded(back)(*inputs)), flat(back(*inputs)), strict=True):
+    for a, b in zip(flat(source_file.loaded(back)(*inputs)), flat(back(*inputs)), strict=True):
         torch.testing.assert_close(a, b)
     ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "120", "--check", code]
     assert subprocess.run(ruff, capture_output=True).returncode == 0
@@ -294,7 +295,7 @@ def test_names_that_modules_have_themselves(tmp_path):
     module, x = Holder().eval(), torch.randn(3, 4)
     back = onnxbridge.convert(module, "pytorch", inputs=(x,), emit="source").model
     torch.testing.assert_close(back(x), module(x))
-    torch.testing.assert_close(source.loaded(back)(x), module(x))
+    torch.testing.assert_close(source_file.loaded(back)(x), module(x))
 
 
 # files whose nodes are named after modules
@@ -363,7 +364,7 @@ def test_any_graph_of_any_scopes(seed):
     nodes.append(("/Sum", "Sum", ends, "y"))
     conversion = onnxbridge.convert(named(nodes, weights), "pytorch", emit="source")
     assert conversion.report.agrees
-    torch.testing.assert_close(source.loaded(conversion.model)(torch.ones(2, 4)), conversion.model(torch.ones(2, 4)))
+    torch.testing.assert_close(source_file.loaded(conversion.model)(torch.ones(2, 4)), conversion.model(torch.ones(2, 4)))
 
 
 class Places(nn.Module):
@@ -410,9 +411,9 @@ def test_a_block_of_sizes_alone_and_constants_of_one_name(tmp_path):
 
 def test_a_module_stays_flat_where_its_blocks_cannot_be_written(tmp_path, monkeypatch):
     def refuse(*_):
-        raise nesting.Untold("x")
+        raise build_submodules.Untold("x")
 
-    monkeypatch.setattr(nesting, "nest", refuse)
+    monkeypatch.setattr(build_submodules, "nest", refuse)
     net = Placed().eval()
     there = onnxbridge.convert(net, inputs=(torch.randn(4, 3),), dynamic={"x": {0: "rows"}}, verify=False).model
     made = onnxbridge.convert(there, "pytorch", output=tmp_path / "net.pt2").model

@@ -12,8 +12,9 @@ import pytest
 import torch
 from small_networks import countdown, image_classifier
 
-from onnxbridge.backends.pytorch import backend, source
-from onnxbridge.hub.builder import Builder
+from onnxbridge.backends.pytorch import backend
+from onnxbridge.backends.pytorch.codegen import source_file
+from onnxbridge.hub.ir.builder import Builder
 
 
 def stepping():
@@ -66,7 +67,7 @@ def test_a_copy_is_the_module(network, how, tmp_path):
     for name in ("input_names", "output_names", "input_types", "output_types", "meta"):
         assert getattr(made, name) == getattr(module, name)
     made.load_state_dict(module.state_dict())
-    source.save(made, tmp_path / "net.py")
+    source_file.save(made, tmp_path / "net.py")
 
 
 def test_a_deep_copy_has_weights_of_its_own(network):

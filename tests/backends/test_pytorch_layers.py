@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 import onnxbridge
-from onnxbridge.backends.pytorch import source
+from onnxbridge.backends.pytorch.codegen import source_file
 
 
 class Image(nn.Module):
@@ -174,10 +174,10 @@ def test_lists_that_are_called_in_their_order_are_sequences(tmp_path):
     assert repr(back.stem[4][3]) == repr(module.stem[4][3])
     assert type(back.heads) is nn.ModuleList and type(back.twice) is nn.Sequential
     assert [str(n.target) for n in back.graph.nodes if n.op == "call_module"][0] == "stem"
-    text, _ = source.written(back)
+    text, _ = source_file.written(back)
     assert "self.stem = nn.Sequential(\n            nn.Conv2d(3, 4, 3),\n            nn.Identity(),\n" in text
-    torch.testing.assert_close(source.loaded(back)(x), module(x))
-    assert set(source.loaded(back).state_dict()) == set(back.state_dict())
+    torch.testing.assert_close(source_file.loaded(back)(x), module(x))
+    assert set(source_file.loaded(back).state_dict()) == set(back.state_dict())
 
 
 def test_tied_weights_are_one_parameter(tmp_path):

@@ -15,8 +15,8 @@ from small_networks import countdown, image_classifier, weights
 import onnxbridge
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime import ort
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime import devices
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def images(count):
 def test_any_batch_size(classifier, count):
     hub, module = classifier
     feeds = {"image": images(count)}
-    expected = ort.run(ort.session(hub, "cpu"), feeds)
+    expected = devices.run(devices.session(hub, "cpu"), feeds)
     np.testing.assert_allclose(backend.runner(module)(feeds)["logits"], expected["logits"], rtol=1e-5, atol=1e-5)
 
 
@@ -101,7 +101,7 @@ def test_saved_program_has_a_dynamic_batch(classifier, tmp_path):
 def test_control_flow_is_decided_when_the_module_runs(turns, sign):
     hub = countdown()
     feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(turns)}
-    expected = ort.run(ort.session(hub, "cpu"), feeds)
+    expected = devices.run(devices.session(hub, "cpu"), feeds)
     got = backend.runner(backend.from_hub(hub))(feeds)
     np.testing.assert_array_equal(got["y"], expected["y"])
     np.testing.assert_array_equal(got["end"], expected["end"])
@@ -140,10 +140,10 @@ def collecting(ends):
 def test_a_loop_that_collects_is_saved(ends, tmp_path):
     hub = collecting(ends)
     module, loaded = saved(hub, tmp_path)
-    judge = ort.session(hub, "cpu")
+    judge = devices.session(hub, "cpu")
     for batch, turns in ((1, 0), (2, 3), (3, 20)):
         x = np.random.default_rng(batch).standard_normal((batch, 3)).astype(np.float32)
-        expected = ort.run(judge, {"x": x, "turns": np.array(turns)})
+        expected = devices.run(judge, {"x": x, "turns": np.array(turns)})
         for got in (module, loaded):
             end, rows = (r.detach().numpy() for r in got(torch.from_numpy(x), torch.tensor(turns)))
             np.testing.assert_allclose(end, expected["end"], rtol=1e-5, atol=1e-5)
@@ -160,10 +160,10 @@ def test_a_scan_over_any_number_of_steps_is_saved(backwards, tmp_path):
                 body = step (float[2] s, float[2] x) => (float[2] t, float[2] r) {{ t = Add(s, x)  r = Mul(t, x) }}> (start, xs)
         }}"""))
     module, loaded = saved(hub, tmp_path)
-    judge = ort.session(hub, "cpu")
+    judge = devices.session(hub, "cpu")
     for steps in (1, 4, 30):
         given = np.ones(2, np.float32), np.random.default_rng(steps).standard_normal((2, steps)).astype(np.float32)
-        expected = ort.run(judge, dict(zip(("start", "xs"), given, strict=True)))
+        expected = devices.run(judge, dict(zip(("start", "xs"), given, strict=True)))
         for got in (module, loaded):
             for result, name in zip(got(*map(torch.from_numpy, given)), ("total", "rows"), strict=True):
                 np.testing.assert_allclose(result.numpy(), expected[name], rtol=1e-5, atol=1e-5)

@@ -10,8 +10,8 @@ import torch
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime import ort
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime import devices
 
 TABLE = np.arange(64, dtype=np.float32).reshape(1, 64)
 
@@ -83,10 +83,10 @@ def test_a_cut_is_as_long_as_the_input_lets_it(cut):
     flat = op.Reshape(part, op.Concat(op.Reshape(op.ReduceProd(shape, keepdims=0), [1]), [1], axis=0))
     hub = op.model([x], [op.output(v, n) for v, n in ((shape, "shape"), (mean, "mean"), (flat, "flat"))])
     passes.infer(hub)
-    module, session = backend.from_hub(hub), ort.session(hub, "cpu")
+    module, session = backend.from_hub(hub), devices.session(hub, "cpu")
     for length in (4, 2, 3, 5, 8, 64, 70):
         feeds = {"x": np.random.default_rng(length).standard_normal((2, length)).astype(np.float32)}
-        expected = ort.run(session, feeds)
+        expected = devices.run(session, feeds)
         for name, value in backend.runner(module)(feeds).items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6, err_msg=f"{name} at {length}")
 

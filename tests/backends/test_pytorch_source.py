@@ -17,9 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 from small_networks import countdown, image_classifier
 
 import onnxbridge
-from onnxbridge.backends.pytorch import backend, source
+from onnxbridge.backends.pytorch import backend
+from onnxbridge.backends.pytorch.codegen import source_file
 from onnxbridge.errors import UsageError, VerificationError
-from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.ir.builder import Builder
 
 ALONE = """
 import importlib.util, json, sys, traceback
@@ -67,7 +68,7 @@ def alone():
 
 def runs_alone(module, inputs, folder, alone):
     """Write a module as `net.py` and run it in a process of its own."""
-    (code, weights) = source.save(module, folder / "net.pt2")
+    (code, weights) = source_file.save(module, folder / "net.pt2")
     assert (code.name, weights.name) == ("net.py", "net.safetensors")
     with torch.no_grad():
         expected = module(*inputs)
@@ -78,7 +79,7 @@ def runs_alone(module, inputs, folder, alone):
 
 def imported(module, folder):
     """The module back from its text, in this process, and the text."""
-    code, _ = source.save(module, folder / "net.py")
+    code, _ = source_file.save(module, folder / "net.py")
     found: dict = {"__file__": str(code)}
     exec(compile(code.read_text(), str(code), "exec"), found)
     return found["load"](), code.read_text()
@@ -137,8 +138,8 @@ def test_the_places_in_a_list(alone, tmp_path):
 
 
 def test_verification_runs_what_is_written(monkeypatch):
-    wrong = source._LOAD.replace("return model.eval()", "[p.data.zero_() for p in model.parameters()]\n    return model.eval()")
-    monkeypatch.setattr(source, "_LOAD", wrong)
+    wrong = source_file._LOAD.replace("return model.eval()", "[p.data.zero_() for p in model.parameters()]\n    return model.eval()")
+    monkeypatch.setattr(source_file, "_LOAD", wrong)
     with pytest.raises(VerificationError):
         onnxbridge.convert(Block().eval(), "pytorch", inputs=(torch.randn(2, 4),), emit="source")
 
@@ -266,7 +267,7 @@ def test_every_operator_is_written(tmp_path):
     written = 0
     for case in CASES[::3]:
         model = standard_cases.node_cases.model_of(case.values[0])
-        text, _ = source.written(backend.from_hub(standard_cases.hub_of(model)))
+        text, _ = source_file.written(backend.from_hub(standard_cases.hub_of(model)))
         compile(text, "net.py", "exec")
         written += 1
     assert written > 40
@@ -282,5 +283,5 @@ def test_on_the_command_line(cli, tmp_path):
 
 
 def test_one_that_failed_its_verification_is_marked(tmp_path):
-    made = source.save(backend.from_hub(image_classifier()), tmp_path / "net.py.failed")
+    made = source_file.save(backend.from_hub(image_classifier()), tmp_path / "net.py.failed")
     assert [p.name for p in made] == ["net.py.failed", "net.safetensors.failed"]

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.backends.tensorflow import backend
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime import ort
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime import devices
 
 CASES = [
     # operator, spatial sizes, kernel, attributes, channels in, the kernel's own two leading sizes
@@ -39,12 +39,12 @@ def test_dilated(kind, sizes, kernel, attrs, channels, leading, open_sizes):
     value = op.input("x", ir.DataType.FLOAT, shape)
     model = op.model([value], [op.output(op.call(kind, value, w, **attrs), "y")])
     run = backend.runner(backend.from_hub(model))
-    session = ort.session(model, "cpu")
-    wanted = ort.run(session, {"x": x})["y"]
+    session = devices.session(model, "cpu")
+    wanted = devices.run(session, {"x": x})["y"]
     np.testing.assert_allclose(run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
     at = (1, channels - 1, *(s // 2 for s in sizes))
     x[at] = 1e30  # reaches the outputs that a NaN must reach
-    reached = np.abs(ort.run(session, {"x": x})["y"]) > 1e20
+    reached = np.abs(devices.run(session, {"x": x})["y"]) > 1e20
     x[at] = np.nan
     np.testing.assert_array_equal(np.isnan(run({"x": x})["y"]), reached)
     assert 0 < reached.sum() < reached.size / 2

@@ -8,7 +8,7 @@ import tensorflow as tf
 from small_networks import countdown, image_classifier
 
 from onnxbridge.backends.tensorflow import backend
-from onnxbridge.runtime import ort
+from onnxbridge.runtime import devices
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def images(count):
 def test_any_batch_size(classifier, count):
     hub, module = classifier
     feeds = {"image": images(count)}
-    expected = ort.run(ort.session(hub, "cpu"), feeds)
+    expected = devices.run(devices.session(hub, "cpu"), feeds)
     np.testing.assert_allclose(backend.runner(module)(feeds)["logits"], expected["logits"], rtol=1e-5, atol=1e-5)
 
 
@@ -75,7 +75,7 @@ def test_saved_model(classifier, tmp_path):
 def test_control_flow_is_decided_when_the_module_runs(turns, sign):
     hub = countdown()
     feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(turns)}
-    expected = ort.run(ort.session(hub, "cpu"), feeds)
+    expected = devices.run(devices.session(hub, "cpu"), feeds)
     got = backend.runner(backend.from_hub(hub))(feeds)
     np.testing.assert_array_equal(got["y"], expected["y"])
     np.testing.assert_array_equal(got["end"], expected["end"])

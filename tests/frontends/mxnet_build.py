@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from onnxbridge.backends.mxnet import params
+from onnxbridge.formats.mxnet import write_params
 
 
 def variable(name, **attrs):
@@ -27,7 +27,7 @@ def save(folder, nodes, heads, arrays=None, np_shape=False, version=10901):
     }
     symbol, values = folder / "net-symbol.json", folder / "net-0000.params"
     symbol.write_text(json.dumps(graph))
-    params.write(values, arrays or {})
+    write_params.write(values, arrays or {})
     return symbol, values
 
 

@@ -12,7 +12,7 @@ import onnxbridge
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
-from onnxbridge.runtime import ort
+from onnxbridge.runtime import devices
 from onnxbridge.runtime.mil.ops import rule as mil
 
 ct = coremltools()
@@ -95,7 +95,7 @@ def test_a_label_that_is_a_number_is_an_output(tmp_path):
     made = onnxbridge.convert(path, "onnx")
     assert made.report.passed
     label, shares = made.hub.graph.outputs
-    found = ort.run(ort.session(made.hub, "cpu"), {"x": np.float32([[0, 1, 5]])})
+    found = devices.run(devices.session(made.hub, "cpu"), {"x": np.float32([[0, 1, 5]])})
     assert found[label.name] == 20 and found[shares.name].shape == (3,)
 
 

@@ -12,10 +12,10 @@ from torch import nn
 
 import onnxbridge
 from onnxbridge.errors import ConversionError, UnsafeFileError
+from onnxbridge.formats.coreml.neural_network.ops import rule
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.mil.network.ops import rule
 
 ct = coremltools()
 from coremltools.models import datatypes  # noqa: E402

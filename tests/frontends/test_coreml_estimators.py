@@ -14,14 +14,14 @@ from sklearn.impute import SimpleImputer
 import onnxbridge
 from onnxbridge.cli import group
 from onnxbridge.errors import ConversionError, OnnxbridgeError, UnsafeFileError, UsageError
+from onnxbridge.formats.coreml.estimators import REFUSED
+from onnxbridge.formats.coreml.estimators.ops import rule
+from onnxbridge.formats.coreml.reader import NETWORKS, PIPELINES
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
 from onnxbridge.hub import passes
-from onnxbridge.runtime import ort
+from onnxbridge.runtime import devices
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.mil.estimators import REFUSED
-from onnxbridge.runtime.mil.estimators.ops import rule
-from onnxbridge.runtime.mil.reader import NETWORKS, PIPELINES
 
 ct = coremltools()
 rng = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def both(spec, row):
     found = Interpreter(spec).run({"x": row})
     model = passes.clean(frontend.to_hub(spec))
     (feed,) = model.graph.inputs
-    again = ort.run(ort.session(model, "cpu"), {feed.name: row.astype(feed.dtype.numpy())})
+    again = devices.run(devices.session(model, "cpu"), {feed.name: row.astype(feed.dtype.numpy())})
     for want, got in zip(found.values(), again.values(), strict=True):
         want = np.asarray(list(want.values()) if isinstance(want, dict) else want)
         assert got.shape == want.shape
@@ -190,7 +190,7 @@ def test_a_category_that_is_not_known_ends_the_run_or_is_nowhere():
         Interpreter(spec).run({"x": np.array([7.0])})
     model = passes.clean(frontend.to_hub(spec))
     with pytest.raises(Exception, match="out of data bounds|out of bounds|outside"):
-        ort.run(ort.session(model, "cpu"), {"x": np.array([7.0])})
+        devices.run(devices.session(model, "cpu"), {"x": np.array([7.0])})
     spec.oneHotEncoder.handleUnknown = 1
     assert both(spec, np.array([7.0]))["y"].tolist() == [0, 0, 0]
 
@@ -230,10 +230,10 @@ def test_numbers_are_mapped_to_texts():
     spec = texts("categoricalMapping", "stringType", x="int64Type", strValue="none")
     spec.categoricalMapping.int64ToStringMap.map.update({4: "a", -9: "b"})
     run = Interpreter(spec)
-    session = ort.session(passes.clean(frontend.to_hub(spec)), "cpu")
+    session = devices.session(passes.clean(frontend.to_hub(spec)), "cpu")
     for x, want in ((4, "a"), (-9, "b"), (0, "none")):
         assert run.run({"x": x}) == {"y": want}
-        (found,) = ort.run(session, {"x": np.array(x)}).values()
+        (found,) = devices.run(session, {"x": np.array(x)}).values()
         assert found.item() == want
     assert onnxbridge.convert(spec, "onnx").report.passed
 
@@ -340,7 +340,7 @@ def test_a_suppression_model_keeps_the_best_boxes():
     np.testing.assert_allclose(found["coordinates"], boxes[[0, 2]], rtol=1e-6)  # 1 lies on 0, 3 is below the threshold
     np.testing.assert_allclose(found["confidence"], sure[[0, 2]], rtol=1e-6)
     made = passes.clean(frontend.to_hub(spec))
-    again = ort.run(ort.session(made, "cpu"), feeds)
+    again = devices.run(devices.session(made, "cpu"), feeds)
     for name, value in again.items():
         np.testing.assert_allclose(value, found[name], rtol=1e-6)
 

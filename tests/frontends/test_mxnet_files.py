@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from mxnet_build import operator, save, variable
 
-from onnxbridge.backends.mxnet import params as writer
 from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
-from onnxbridge.frontends.mxnet import frontend, names, params, symbol
+from onnxbridge.formats.mxnet import read_params, read_symbol
+from onnxbridge.formats.mxnet import write_params as writer
+from onnxbridge.frontends.mxnet import frontend, output_names
 from onnxbridge.runtime.mxnet import python
 
 HEAD = struct.pack("<QQ", 0x112, 0)
@@ -46,27 +47,27 @@ NUMBERS = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.mark.parametrize("flag, dtype", [*enumerate(["f4", "f8", "f2", "u1", "i4", "i1", "i8", "?", "i2", "u2", "u4", "u8"])])
 def test_every_dtype(tmp_path, flag, dtype):
     wanted = NUMBERS.astype(dtype)
-    found = params.read(file(tmp_path, dense(wanted, flag)))["arg:a0"]
+    found = read_params.read(file(tmp_path, dense(wanted, flag)))["arg:a0"]
     assert found.dtype == wanted.dtype
     np.testing.assert_array_equal(found, wanted)
 
 
 def test_bfloat16(tmp_path):
     wanted = NUMBERS.astype(ml_dtypes.bfloat16)
-    assert params.read(file(tmp_path, dense(wanted, 12)))["arg:a0"].tolist() == NUMBERS.tolist()
+    assert read_params.read(file(tmp_path, dense(wanted, 12)))["arg:a0"].tolist() == NUMBERS.tolist()
 
 
 def test_old_layouts(tmp_path):
     v0 = struct.pack("<I2I", 2, 2, 3) + CPU + struct.pack("<i", 0) + NUMBERS.tobytes()
     v1 = struct.pack("<I", V1) + shape(2, 3) + CPU + struct.pack("<i", 0) + NUMBERS.tobytes()
-    for array in params.read(file(tmp_path, v0, v1, dense(NUMBERS, 0, V3))).values():
+    for array in read_params.read(file(tmp_path, v0, v1, dense(NUMBERS, 0, V3))).values():
         np.testing.assert_array_equal(array, NUMBERS)
 
 
 def test_arrays_that_hold_nothing(tmp_path):
     none = [struct.pack("<I", 0), struct.pack("<I", V1) + shape(), struct.pack("<Ii", V2, 0) + shape()]
     none += [struct.pack("<Iii", V3, 0, -1), struct.pack("<Ii", V3, 0) + shape(2, -1)]
-    _, arrays = params.read_list(file(tmp_path, *none, dense(np.float32(3), 0, V3), dense(np.zeros((0, 3), "f4"), 0)))
+    _, arrays = read_params.read_list(file(tmp_path, *none, dense(np.float32(3), 0, V3), dense(np.zeros((0, 3), "f4"), 0)))
     assert arrays[:5] == [None] * 5
     assert arrays[5].shape == () and arrays[5] == 3
     assert arrays[6].shape == (0, 3)
@@ -78,13 +79,13 @@ def test_sparse_arrays(tmp_path):
     csr = struct.pack("<Ii", V2, 2) + shape(3) + shape(2, 3) + CPU + struct.pack("<ii", 0, 6) + shape(3)
     csr += struct.pack("<i", 6) + shape(3) + np.array([7, 8, 9], "f4").tobytes()
     csr += np.array([0, 1, 3], "i8").tobytes() + np.array([2, 0, 1], "i8").tobytes()
-    first, second = params.read(file(tmp_path, rows, csr)).values()
+    first, second = read_params.read(file(tmp_path, rows, csr)).values()
     np.testing.assert_array_equal(first, [[0, 0, 0], NUMBERS[1], [0, 0, 0], NUMBERS[0]])
     np.testing.assert_array_equal(second, [[0, 0, 7], [8, 9, 0]])
 
 
 def test_dense_arrays_are_views_of_the_file(tmp_path):
-    found = params.read(file(tmp_path, dense(NUMBERS, 0)))["arg:a0"]
+    found = read_params.read(file(tmp_path, dense(NUMBERS, 0)))["arg:a0"]
     assert not found.flags.owndata and not found.flags.writeable
 
 
@@ -108,13 +109,13 @@ def test_dense_arrays_are_views_of_the_file(tmp_path):
 )  # fmt: skip
 def test_damaged_arrays(tmp_path, record):
     with pytest.raises(UnsafeFileError):
-        params.read(file(tmp_path, record, count=None if record else 1))
+        read_params.read(file(tmp_path, record, count=None if record else 1))
 
 
 def test_a_sparse_array_beyond_the_budget(tmp_path):
     record = struct.pack("<Ii", V2, 1) + shape(0, 2**40) + shape(2**20, 2**40) + CPU + struct.pack("<ii", 0, 6) + shape(0)
     with pytest.raises(LimitError):
-        params.read(file(tmp_path, record))
+        read_params.read(file(tmp_path, record))
 
 
 @pytest.mark.parametrize("cut", range(0, 110, 7))
@@ -123,19 +124,19 @@ def test_a_file_that_breaks_off(tmp_path, cut):
     data = path.read_bytes()
     path.write_bytes(data[: min(cut, len(data) - 1)])
     with pytest.raises(UnsafeFileError):
-        params.read(path)
+        read_params.read(path)
 
 
 def test_other_damage(tmp_path):
     with pytest.raises(UnsafeFileError, match="no names"):
-        params.read(file(tmp_path, dense(NUMBERS, 0), named=False))
+        read_params.read(file(tmp_path, dense(NUMBERS, 0), named=False))
     path = file(tmp_path, dense(NUMBERS, 0), count=2**60)
     with pytest.raises(UnsafeFileError, match="do not fit"):
-        params.read(path)
+        read_params.read(path)
     twice = file(tmp_path, dense(NUMBERS, 0), dense(NUMBERS, 0))
     twice.write_bytes(twice.read_bytes().replace(b"arg:a1", b"arg:a0"))
     with pytest.raises(UnsafeFileError, match="two arrays"):
-        params.read(twice)
+        read_params.read(twice)
 
 
 def test_what_is_written_is_what_mxnet_reads(tmp_path):
@@ -152,9 +153,9 @@ def test_what_is_written_is_what_mxnet_reads(tmp_path):
     paths = [str(tmp_path / n) for n in ("net.params", "again.params", "sparse.params")]
     done = subprocess.run([python(), "-c", read_back, *paths], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"{k}={v.dtype}{v.astype(int).sum()}" for k, v in arrays.items()]
-    for name, array in params.read(paths[1]).items():
+    for name, array in read_params.read(paths[1]).items():
         np.testing.assert_array_equal(array, arrays[name])
-    for array in params.read(paths[2]).values():
+    for array in read_params.read(paths[2]).values():
         np.testing.assert_array_equal(array, [[0, 0], [1, 2]])
 
 
@@ -167,8 +168,8 @@ def test_literals():
         "(3L, 3L)": (3, 3), "float32": "float32", "-1": -1, "": "", "__import__('os')": "__import__('os')",
     }  # fmt: skip
     for text, value in texts.items():
-        assert symbol.literal(text) == value
-    assert symbol.literal("(" * 100_000) == "(" * 100_000
+        assert read_symbol.literal(text) == value
+    assert read_symbol.literal("(" * 100_000) == "(" * 100_000
 
 
 def test_upgrades_of_old_symbols(tmp_path):
@@ -186,12 +187,12 @@ def test_upgrades_of_old_symbols(tmp_path):
     }  # fmt: skip
     path = tmp_path / "old-symbol.json"
     path.write_text(json.dumps(old))
-    graph = symbol.read(path)
+    graph = read_symbol.read(path)
     assert [n.name for n in graph.nodes] == ["data", "bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var", "bn", "best"]
     assert graph.nodes[5].inputs == ((0, 0), (1, 0), (2, 0), (3, 0), (4, 0))
     assert graph.nodes[5].attrs["eps"] == "9"
     assert graph.nodes[6].attrs == {} and graph.heads == ((6, 0),)
-    assert names.outputs(graph) == ["best_output"]
+    assert output_names.outputs(graph) == ["best_output"]
 
 
 @pytest.mark.parametrize(
@@ -211,20 +212,20 @@ def test_damaged_symbols(tmp_path, damage):
     path = tmp_path / "net-symbol.json"
     path.write_text(json.dumps(damage))
     with pytest.raises(UnsafeFileError):
-        symbol.read(path)
+        read_symbol.read(path)
 
 
 def test_symbols_nested_beyond_use(tmp_path):
     path = tmp_path / "net-symbol.json"
     path.write_text("[" * 200_000)
     with pytest.raises(UnsafeFileError):
-        symbol.read(path)
+        read_symbol.read(path)
     inner: dict = {"nodes": [], "heads": []}
     for _ in range(100):
         inner = {"nodes": [operator("_foreach", "f", []) | {"subgraphs": [inner]}], "heads": []}
     path.write_text(json.dumps(inner))
     with pytest.raises(UnsafeFileError, match="beyond any use"):
-        symbol.read(path)
+        read_symbol.read(path)
 
 
 # sources

@@ -12,10 +12,10 @@ from mxnet_samples import samples
 
 import onnxbridge
 from onnxbridge.backends.onnx import backend
+from onnxbridge.formats.mxnet.read_symbol import literal
 from onnxbridge.frontends.mxnet import frontend
-from onnxbridge.frontends.mxnet.capture import IRRELEVANT
+from onnxbridge.frontends.mxnet.graph_reader import IRRELEVANT
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.frontends.mxnet.symbol import literal
 from onnxbridge.runtime.mxnet import service
 
 SAMPLES = samples()

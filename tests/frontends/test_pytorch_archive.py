@@ -13,7 +13,8 @@ from pytorch_judge import converted, judge, ran, same
 from torch import nn
 
 from onnxbridge.errors import LimitError, UnsafeFileError
-from onnxbridge.frontends.pytorch import frontend, program_text
+from onnxbridge.frontends.pytorch import frontend
+from onnxbridge.frontends.pytorch.pt2 import validator
 
 
 class Net(nn.Module):
@@ -192,7 +193,7 @@ def test_archives_that_are_not_pytorchs(written, members, tmp_path, monkeypatch)
     name = next(n for n in members[1] if "/models/" in n)
     with pytest.raises(UnsafeFileError, match="JSON"):
         frontend.to_hub(written({name: "[" * 100_000}))
-    monkeypatch.setattr("onnxbridge.frontends.pytorch.archive.MOST_TEXT", 10)
+    monkeypatch.setattr("onnxbridge.frontends.pytorch.pt2.archive.MOST_TEXT", 10)
     with pytest.raises(LimitError):
         frontend.to_hub(members[0])
 
@@ -204,7 +205,7 @@ def test_archives_that_are_not_pytorchs(written, members, tmp_path, monkeypatch)
     "Eq(s0, 1)", "s0 < 4",
 ])  # fmt: skip
 def test_formulas_that_sizes_have(text):
-    program_text.formula(text)
+    validator.formula(text)
 
 
 @pytest.mark.parametrize("text", [
@@ -214,5 +215,5 @@ def test_formulas_that_sizes_have(text):
     "", None, 3, "x" * 5000, "-" * 300 + "1",
 ])  # fmt: skip
 def test_formulas_that_are_refused(text):
-    with pytest.raises(program_text.Refused):
-        program_text.formula(text)
+    with pytest.raises(validator.Refused):
+        validator.formula(text)

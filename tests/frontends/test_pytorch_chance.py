@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import onnxbridge
 from onnxbridge.errors import VerificationError
-from onnxbridge.runtime import chance
+from onnxbridge.runtime.verify import compare_random
 
 FUNCTIONS = {
     "dropout": lambda x: F.dropout(x, 0.3, training=True),
@@ -48,13 +48,13 @@ def test_drawn_numbers(name):
 def test_another_distribution_fails(monkeypatch):
     torch.manual_seed(0)
     net = Drawn(lambda x: x + torch.randn_like(x)).eval()
-    told = chance.apart
+    told = compare_random.apart
 
     def wider(runs, names):
         reference, candidate = runs
         return told([reference, lambda: {k: v * np.float32(1.2) for k, v in candidate().items()}], names)
 
-    monkeypatch.setattr("onnxbridge.runtime.verify.apart", wider)
+    monkeypatch.setattr("onnxbridge.runtime.verify.verification.apart", wider)
     with pytest.raises(VerificationError) as failed:
         onnxbridge.convert(net, inputs=(torch.randn(30, 40),), samples=1)
     assert "over 16 runs the mean magnitude is" in str(failed.value.report)

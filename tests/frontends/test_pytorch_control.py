@@ -10,7 +10,7 @@ from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 
-from onnxbridge.frontends.pytorch.eager import outputs_of
+from onnxbridge.frontends.pytorch.capture.runner import outputs_of
 
 
 @pytest.fixture(autouse=True)

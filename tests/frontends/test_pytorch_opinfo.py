@@ -22,8 +22,8 @@ from pytorch_judge import converted, feeds_of
 from torch.utils import _pytree as pytree
 
 from onnxbridge.errors import ConversionError, UsageError
-from onnxbridge.frontends.pytorch.eager import outputs_of
-from onnxbridge.runtime.ort import runner
+from onnxbridge.frontends.pytorch.capture.runner import outputs_of
+from onnxbridge.runtime.devices import runner
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

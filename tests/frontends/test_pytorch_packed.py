@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 import onnxbridge
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.pytorch import frontend
-from onnxbridge.frontends.pytorch.eager import outputs_of
+from onnxbridge.frontends.pytorch.capture.runner import outputs_of
 
 
 class Packed(nn.Module):

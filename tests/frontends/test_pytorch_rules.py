@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onnxbridge.frontends.pytorch.calls import schema_of
+from onnxbridge.frontends.pytorch.fx.graph_reader import schema_of
 from onnxbridge.frontends.pytorch.ops import rule
 
 NAMESPACES = ("aten", "prims", "torchvision")

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch import script
+from onnxbridge.frontends.pytorch.torchscript import interpreter
 
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -179,14 +179,14 @@ def test_what_pytorch_saves_is_read(tmp_path, which):
     saved = make()
     torch.jit.save(saved, tmp_path / "net.pt")
     before = (tmp_path / "net.pt").read_bytes()
-    torch.testing.assert_close(script.load(tmp_path / "net.pt").script(x), saved.eval()(x))
+    torch.testing.assert_close(interpreter.load(tmp_path / "net.pt").script(x), saved.eval()(x))
     assert (tmp_path / "net.pt").read_bytes() == before
 
 
 def test_a_module_without_forward_is_named(tmp_path):
     torch.jit.save(torch.jit.script(nn.LSTM(3, 4)), tmp_path / "net.pt")
     with pytest.raises(UsageError, match="has no method 'forward'"):
-        script.load(tmp_path / "net.pt")
+        interpreter.load(tmp_path / "net.pt")
 
 
 def test_every_kind_of_attribute(tmp_path):
@@ -205,15 +205,15 @@ def test_every_kind_of_attribute(tmp_path):
 
     torch.jit.save(torch.jit.script(Holds()), tmp_path / "net.pt")
     x = torch.ones(1)
-    torch.testing.assert_close(torch.jit.load(tmp_path / "net.pt")(x), script.load(tmp_path / "net.pt").script(x))
+    torch.testing.assert_close(torch.jit.load(tmp_path / "net.pt")(x), interpreter.load(tmp_path / "net.pt").script(x))
 
 
 def test_large_archives_go_through_a_file(tmp_path, monkeypatch):
-    from onnxbridge.frontends.pytorch import script_file
+    from onnxbridge.frontends.pytorch.torchscript import archive_checks
 
-    monkeypatch.setattr(script_file, "_MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(archive_checks, "_MOST_IN_MEMORY", 0)
     torch.jit.save(torch.jit.script(nn.Linear(2, 3)), tmp_path / "net.pt")
-    with script_file.checked(tmp_path / "net.pt") as path:
+    with archive_checks.checked(tmp_path / "net.pt") as path:
         assert path.endswith("checked.pt")
         assert torch.jit.load(path).weight.shape == (3, 2)
-    assert script.load(tmp_path / "net.pt").script.weight.shape == (3, 2)
+    assert interpreter.load(tmp_path / "net.pt").script.weight.shape == (3, 2)

@@ -15,7 +15,7 @@ from torch import nn
 
 from onnxbridge.cli import group
 from onnxbridge.errors import LimitError, OnnxbridgeError, UnsafeFileError, UsageError
-from onnxbridge.frontends.pytorch import script
+from onnxbridge.frontends.pytorch.torchscript import interpreter
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -133,7 +133,7 @@ def test_another_class_is_checked(tmp_path):
     code = f"class N(Module):\n{setstate(SAVE.replace('VICTIM', str(victim)))}\n"
     path = archive(tmp_path / "net.pt", members={"code/__torch__/deep/er.py": code.encode()})
     with pytest.raises(UnsafeFileError, match="save"):
-        script.load(path)
+        interpreter.load(path)
     assert victim.read_bytes() == b"precious"
 
 
@@ -179,7 +179,7 @@ def test_reading_ends(tmp_path, code):
     path = archive(tmp_path / "net.pt", code)
     started = time.monotonic()
     with pytest.raises((UnsafeFileError, LimitError)):
-        script.load(path)
+        interpreter.load(path)
     assert time.monotonic() - started < 10
 
 
@@ -200,7 +200,7 @@ def test_reading_ends(tmp_path, code):
 )
 def test_deep_code_is_refused(tmp_path, expression):
     with pytest.raises(UnsafeFileError, match="nested more than"):
-        script.load(archive(tmp_path / "net.pt", written(body=f"y = {expression}")))
+        interpreter.load(archive(tmp_path / "net.pt", written(body=f"y = {expression}")))
 
 
 @pytest.mark.parametrize("kind", ["classes", "functions"])
@@ -213,16 +213,16 @@ def test_long_chains_are_refused(tmp_path, kind):
         links.append("def f20000(x: int) -> int:\n  return x")
         body = "y = __torch__.f0(1, )"
     with pytest.raises(UnsafeFileError, match="nested more than"):
-        script.load(archive(tmp_path / "net.pt", written(body=body) + "\n".join(links) + "\n"))
+        interpreter.load(archive(tmp_path / "net.pt", written(body=body) + "\n".join(links) + "\n"))
 
 
 def test_deep_blocks_are_refused(tmp_path):
     body = "\n".join("  " * i + "    if True:" for i in range(3000)).lstrip() + "\n" + "  " * 3005 + "pass"
     with pytest.raises(UnsafeFileError, match="nested more than"):
-        script.load(archive(tmp_path / "net.pt", written(body=body)))
+        interpreter.load(archive(tmp_path / "net.pt", written(body=body)))
     many = "if True:\n      pass\n" + "    elif True:\n      pass\n" * 8000
     with pytest.raises(UnsafeFileError, match="nested more than"):
-        script.load(archive(tmp_path / "net.pt", written(body=many.rstrip())))
+        interpreter.load(archive(tmp_path / "net.pt", written(body=many.rstrip())))
 
 
 def _pickle(middle, head=b"\x80\x02", end=b"."):
@@ -268,7 +268,7 @@ def test_pickles_are_refused(tmp_path, pickle, member):
     path = archive(tmp_path / "net.pt", members={member: pickle, f"{folder}/0": bytes(16)})
     started = time.monotonic()
     with pytest.raises(UnsafeFileError):
-        script.load(path)
+        interpreter.load(path)
     assert time.monotonic() - started < 20
 
 
@@ -276,10 +276,10 @@ def test_bombs_are_refused(tmp_path):
     path = archive(tmp_path / "net.pt", members={"data/0": bytes(300 << 20)}, compress=["data/0"])
     assert path.stat().st_size < 1 << 20
     with pytest.raises(LimitError, match="members take"):
-        script.load(path)
+        interpreter.load(path)
     path = archive(tmp_path / "code.pt", members={"code/__torch__/x.py": b"\n" * (65 << 20)})
     with pytest.raises(LimitError, match="of code"):
-        script.load(path)
+        interpreter.load(path)
 
 
 def test_members_of_two_names_are_refused(tmp_path):
@@ -289,11 +289,11 @@ def test_members_of_two_names_are_refused(tmp_path):
     data[at : at + 17] = b"code/__torch__.pz"
     path.write_bytes(bytes(data))
     with pytest.raises(UnsafeFileError, match="broken member"):
-        script.load(path)
+        interpreter.load(path)
     with zipfile.ZipFile(archive(tmp_path / "twice.pt"), "a") as file, pytest.warns(UserWarning):
         file.writestr(next(n for n in file.namelist() if n.endswith("__torch__.py")), b"class M(Module):\n")
     with pytest.raises(UnsafeFileError, match="two members"):
-        script.load(tmp_path / "twice.pt")
+        interpreter.load(tmp_path / "twice.pt")
 
 
 def test_a_pipe_is_refused(tmp_path):
@@ -301,12 +301,12 @@ def test_a_pipe_is_refused(tmp_path):
 
     os.mkfifo(tmp_path / "net.pt")
     with pytest.raises(OnnxbridgeError):
-        script.load(tmp_path / "net.pt")
+        interpreter.load(tmp_path / "net.pt")
 
 
 def test_operators_that_pytorch_has_not(tmp_path):
     with pytest.raises(UsageError, match="aten::gone"):
-        script.load(archive(tmp_path / "net.pt", written(body="y = torch.gone(x)")))
+        interpreter.load(archive(tmp_path / "net.pt", written(body="y = torch.gone(x)")))
 
 
 def test_pickletools_reads_what_pytorch_writes():
@@ -329,12 +329,12 @@ def test_the_form_found_from_outside_ends_with_exit_4(tmp_path):
 
 
 def test_a_state_dict_that_is_a_bomb_is_refused(tmp_path):
-    from onnxbridge.frontends.pytorch import capture
+    from onnxbridge.frontends.pytorch.capture import sources
 
     torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "net.pt")
-    assert set(capture._state(tmp_path / "net.pt")) == {"weight", "bias"}
+    assert set(sources._state(tmp_path / "net.pt")) == {"weight", "bias"}
     with zipfile.ZipFile(tmp_path / "net.pt") as old, zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as new:
         for name in old.namelist():
             new.writestr(name, bytes(300 << 20) if name.endswith("data/0") else old.read(name))
     with pytest.raises(LimitError, match="members take"):
-        capture._state(tmp_path / "bomb.pt")
+        sources._state(tmp_path / "bomb.pt")

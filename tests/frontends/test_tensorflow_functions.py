@@ -8,8 +8,9 @@ import tensorflow as tf
 from tensorflow_judge import agree, hub_of, kinds, run
 
 from onnxbridge.errors import ConversionError, UnsafeFileError, UsageError
-from onnxbridge.frontends.tensorflow import frontend, safety
-from onnxbridge.frontends.tensorflow.inline import every_op
+from onnxbridge.frontends.tensorflow import frontend
+from onnxbridge.frontends.tensorflow.graph.graph_reader import every_op
+from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 
 F32, I32 = tf.float32, tf.int32
 R = tf.raw_ops
@@ -212,7 +213,7 @@ def test_a_saver_called_by_a_signature_is_refused(tmp_path):
     module.f = tf.function(lambda x: __inference__traced_save_1(x) + 1.0, input_signature=[spec(2)])
     concrete = module.f.get_concrete_function()
     with pytest.raises(UnsafeFileError, match="SaveV2"):
-        safety.check_graph(concrete.graph, "net")
+        operator_checks.check_graph(concrete.graph, "net")
 
 
 def test_values_are_named_as_in_tensorflow():

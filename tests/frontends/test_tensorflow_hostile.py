@@ -17,7 +17,8 @@ from tensorflow_judge import hub_of
 
 import onnxbridge
 from onnxbridge.errors import UnsafeFileError
-from onnxbridge.frontends.tensorflow import frontend, safety
+from onnxbridge.frontends.tensorflow import frontend
+from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 
 
 class Net(tf.Module):
@@ -149,7 +150,7 @@ WAYS = [
 
 @pytest.mark.parametrize("change", WAYS, ids=lambda f: f.__name__.strip("_"))
 def test_only_the_loader_saves_and_restores(saved, change):
-    safety.check(saved)
+    operator_checks.check(saved)
     _edit(saved, change)
     _refused(saved, r"reach outside the model: (MergeV2Checkpoints|RestoreV2|SaveV2)")
 
@@ -160,13 +161,13 @@ def test_honest_savers_pass(tmp_path):
     outer.inner = loaded
     outer.f = tf.function(lambda x: loaded(x) + 1.0, input_signature=[tf.TensorSpec([3], name="x")])
     outer.table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
-    safety.check(_saved_with(tmp_path / "second", outer, signatures=outer.f))
+    operator_checks.check(_saved_with(tmp_path / "second", outer, signatures=outer.f))
     assert len(hub_of(tmp_path / "second").graph) == 2
     model = keras.Sequential([layers.Input((3, 2)), layers.LSTM(2), layers.Dense(2)])
     model.compile("adam", "mse")
     model.fit(np.zeros((2, 3, 2)), np.zeros((2, 2)), verbose=0)
     model.export(tmp_path / "keras", verbose=False)
-    safety.check(tmp_path / "keras")
+    operator_checks.check(tmp_path / "keras")
 
 
 def _saved_with(path, module, **options):

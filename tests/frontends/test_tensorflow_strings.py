@@ -12,7 +12,7 @@ import onnxbridge
 from onnxbridge import plugins
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.tensorflow import frontend
-from onnxbridge.hub.schemas import array_of
+from onnxbridge.hub.ir.schemas import array_of
 
 WORDS = np.array(["yes", "no", "Grüße", "", "b'yes'"], dtype=object)
 

@@ -16,12 +16,16 @@ import onnxruntime as ort
 from graphs import Graph
 
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub import inference, io, opset, passes
-from onnxbridge.hub.expand import expand
-from onnxbridge.hub.schemas import name_of
-from onnxbridge.runtime import Executor, compiled
-from onnxbridge.runtime.numpy.ops import rule
-from onnxbridge.runtime.planning import Settings
+from onnxbridge.hub import passes
+from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir import inference
+from onnxbridge.hub.ir.schemas import name_of
+from onnxbridge.hub.opset import opset_conversion
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.executor import compiled_model
+from onnxbridge.runtime.executor.numpy.ops import rule
+from onnxbridge.runtime.executor.plan_compiler import Settings
 
 # Relative, and absolute to the largest number of a result: half of the type's digits or more.
 TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-4, "float64": 1e-7}
@@ -93,7 +97,7 @@ def _same_numbers(got: Any, expected: Any) -> bool:
 @contextlib.contextmanager
 def only_core() -> Iterator[None]:
     """The executor without its rules for operators that have an expansion."""
-    from onnxbridge.hub.expand import body_of
+    from onnxbridge.hub.decompositions.standard import body_of
 
     core = {op: r for op, r in rule.items() if op not in expand}
 
@@ -101,8 +105,8 @@ def only_core() -> Iterator[None]:
         made = _plain(*how)
         return Settings(core, made.constant, body_of)  # type: ignore[arg-type]
 
-    _plain = compiled._settings
-    with mock.patch.object(compiled, "_settings", settings):
+    _plain = compiled_model._settings
+    with mock.patch.object(compiled_model, "_settings", settings):
         yield
 
 
@@ -164,7 +168,7 @@ def _ways(model: onnx.ModelProto, feeds: dict[str, Any]) -> Iterator[tuple[str, 
 
 def _inferred(model: onnx.ModelProto) -> ir.Model:
     """The model with the types and shapes of its values, which expansions may ask for."""
-    hub = opset.to_hub(io.from_proto(model))
+    hub = opset_conversion.to_hub(onnx_files.from_proto(model))
     passes.infer(hub)
     return hub
 

@@ -10,13 +10,13 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from onnxbridge.hub import fold
-from onnxbridge.hub.builder import Builder
-from onnxbridge.hub.expand import expand
-from onnxbridge.hub.opset import OPSET
-from onnxbridge.hub.schemas import binding_of, schema_of
+from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.schemas import binding_of, schema_of
+from onnxbridge.hub.opset.opset_conversion import OPSET
 from onnxbridge.lowering import Call, Ref, bind
-from onnxbridge.runtime import Executor, ort
+from onnxbridge.runtime import Executor, devices
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def written_out(case: Case, dynamic: bool) -> ir.Model:
 
 def run(case: Case, made: ir.Model | onnx.ModelProto, engine: str) -> list[Any]:
     with np.errstate(all="ignore"):
-        engine = ort.session(made, "cpu", threads=1) if engine == "ort" else Executor(made)
+        engine = devices.session(made, "cpu", threads=1) if engine == "ort" else Executor(made)
         return list(engine.run(None, inputs_of(case)))
 
 

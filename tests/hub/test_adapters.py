@@ -8,7 +8,8 @@ from adapter_table import CASES
 from onnx import helper
 
 import onnxbridge
-from onnxbridge.hub.adapters import down, up, versions, walk
+from onnxbridge.hub.opset import schema_versions, version_converter
+from onnxbridge.hub.opset.adapters import down, up
 
 onnxruntime.set_default_logger_severity(4)
 
@@ -26,16 +27,16 @@ def model_of(case):
 def converted(case, monkeypatch):
     """The model, the converted one, and the adapters that took part."""
     crossed = set()
-    original = walk.results_of
+    original = version_converter.results_of
 
     def recorded(node, adapter, version, writer):
         to = int(adapter.op.rpartition("@")[2])
-        direction = "up" if up.get(versions.name_of(node), to) is adapter else "down"
+        direction = "up" if up.get(schema_versions.name_of(node), to) is adapter else "down"
         results = original(node, adapter, version, writer)
         crossed.add(f"{direction} {adapter.op}")
         return results
 
-    monkeypatch.setattr(walk, "results_of", recorded)
+    monkeypatch.setattr(version_converter, "results_of", recorded)
     model = model_of(case)
     return model, onnxbridge.opset.convert(model, {"ai.onnx.ml": case.ml[1]} if case.ml else case.after), crossed
 

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
-from onnxbridge.hub.archives import content, open_archive
+from onnxbridge.hub.io.zip_archives import content, open_archive
 
 WAY_OUT = "save it again"
 

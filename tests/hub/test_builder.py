@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 
 from onnxbridge.errors import Source, Unsupported
-from onnxbridge.hub import places
-from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.ir import source_locations
+from onnxbridge.hub.ir.builder import Builder
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
@@ -135,7 +135,7 @@ def test_nodes_carry_their_place(op):
         y = op.Relu(op.Neg(x))
         op.rename(y, "relu_1")
     assert y.name == "relu_1" and y.producer().inputs[0].name == "relu_1/Neg"
-    assert places.read(y.producer()) == where
+    assert source_locations.read(y.producer()) == where
 
 
 def test_equal_weights_stay_apart(op):

@@ -12,13 +12,15 @@ from onnx import helper
 from test_expand import Arrays
 
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub import calls, io, opset
-from onnxbridge.hub.contrib import MICROSOFT
-from onnxbridge.hub.expand import body_of
-from onnxbridge.hub.schemas import array_of
+from onnxbridge.hub.decompositions.microsoft import MICROSOFT
+from onnxbridge.hub.decompositions.standard import body_of
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir import graph_reader
+from onnxbridge.hub.ir.schemas import array_of
+from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.lowering import as_function
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.executor.numpy.ops import rule
 
 DOMAIN = "com.microsoft"
 RNG = np.random.default_rng(0)
@@ -213,13 +215,13 @@ def test_an_lstm_that_quantizes_what_it_multiplies(kind, direction, batch, colum
 
 def expanded(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndarray]:
     """What the expansion of the one node computes, in the hub's own operators."""
-    hub = opset.to_hub(io.from_proto(m))
+    hub = opset_conversion.to_hub(onnx_files.from_proto(m))
     (node,) = hub.graph
     rest = {op: r for op, r in rule.items() if not op.startswith(MICROSOFT)}
-    body = body_of(calls.call_of(node))
+    body = body_of(graph_reader.call_of(node))
     assert body is not None
     given = [None if v is None else feeds[v.name] if v.name in feeds else v.const_value.numpy() for v in node.inputs]
-    values = calls.HubValues(lambda v: array_of(v.const_value))
+    values = graph_reader.HubValues(lambda v: array_of(v.const_value))
     return list(as_function(body, rest, values, Arrays())(*given))
 
 

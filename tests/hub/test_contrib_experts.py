@@ -11,7 +11,7 @@ from test_contrib_attention import agree
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.coarse import HALF, Coarse
+from onnxbridge.runtime.verify.simulate_precision import HALF, Coarse
 
 RNG = np.random.default_rng(3)
 EXPERTS, WIDTH, INNER, TOKENS = 4, 16, 32, 5

@@ -11,12 +11,12 @@ from test_contrib_arrays import EARLY
 from test_contrib_attention import CASES as ATTENTION
 
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub.contrib import MICROSOFT, contrib
-from onnxbridge.hub.contrib.refused import REFUSED
-from onnxbridge.hub.schemas import name_of
+from onnxbridge.hub.decompositions.microsoft import MICROSOFT, contrib
+from onnxbridge.hub.decompositions.microsoft.unsupported import REFUSED
+from onnxbridge.hub.ir.schemas import name_of
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.executor.numpy.ops import rule
 
 INSIDE = {"com.microsoft.nchwc", "com.ms.internal.nhwc"}  # what a session makes for itself and never writes
 OURS = {name_of(s.name, s.domain): s for s in get_all_operator_schema() if not onnx.defs.has(s.name, s.domain)}

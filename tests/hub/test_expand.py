@@ -15,11 +15,14 @@ import onnx
 import pytest
 
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub import calls, io, opset, passes
-from onnxbridge.hub.expand import body_of, covers, expand
-from onnxbridge.hub.schemas import array_of, name_of, schema_of
+from onnxbridge.hub import passes
+from onnxbridge.hub.decompositions.standard import body_of, covers, expand
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir import graph_reader
+from onnxbridge.hub.ir.schemas import array_of, name_of, schema_of
+from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.lowering import as_function
-from onnxbridge.runtime.numpy.ops import rule as numpy_rules
+from onnxbridge.runtime.executor.numpy.ops import rule as numpy_rules
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -53,7 +56,7 @@ class Arrays:
 
 def node_of(model):
     """The one node of a case, in a typed hub model."""
-    hub = opset.to_hub(passes.inline(io.from_proto(model)))
+    hub = opset_conversion.to_hub(passes.inline(onnx_files.from_proto(model)))
     passes.infer(hub)
     nodes = list(hub.graph)
     return hub, nodes[0] if len(nodes) == 1 else None
@@ -89,12 +92,12 @@ STANDARD = [op for op in expand if op.rpartition("::")[0] in DOMAINS]
 @pytest.mark.parametrize("case", CASES)
 def test_case(case):
     hub, node = node_of(node_cases.model_of(case))
-    body = body_of(calls.call_of(node))
+    body = body_of(graph_reader.call_of(node))
     for inputs, expected in node_cases.data_sets(case):
         feeds = dict(zip(hub.graph.inputs, inputs, strict=False))
         given = [None if v is None else feeds[v] if v in feeds else v.const_value.numpy() for v in node.inputs]
         with np.errstate(all="ignore"):
-            results = as_function(body, CORE, calls.HubValues(lambda v: array_of(v.const_value)), Arrays())(*given)
+            results = as_function(body, CORE, graph_reader.HubValues(lambda v: array_of(v.const_value)), Arrays())(*given)
         wanted = [r for o, r in zip(node.outputs, results, strict=True) if o.is_graph_output()]
         # bfloat16 keeps eight bits, and each of several steps rounds to them
         rtol = 2**-6 if any(np.asarray(e).dtype.name == "bfloat16" for e in expected) else max(case.rtol, 1e-5)
@@ -117,5 +120,5 @@ def test_signature_is_the_schema(op):
 
 
 def test_an_operator_of_the_core_has_none():
-    (node,) = opset.to_hub(io.from_proto(node_cases.model_of(node_cases.cases(lowest=1)["test_add"]))).graph
-    assert body_of(calls.call_of(node)) is None
+    (node,) = opset_conversion.to_hub(onnx_files.from_proto(node_cases.model_of(node_cases.cases(lowest=1)["test_add"]))).graph
+    assert body_of(graph_reader.call_of(node)) is None

@@ -17,9 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_files import WEIGHT, affine, external, save
 
 from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError, UsageError
-from onnxbridge.hub import io, provenance
-from onnxbridge.hub.builder import Builder
-from onnxbridge.hub.ir_version import lowest_ir_version
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir import provenance
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.opset.ir_version import lowest_ir_version
 from onnxbridge.runtime import Executor
 
 
@@ -34,8 +35,8 @@ def test_text_forms_are_read(tmp_path, form):
         text = json_format.MessageToJson(proto) if form == "json" else text_format.MessageToString(proto)
     path = tmp_path / "model.anything"
     path.write_text(text)
-    assert io.recognise(path) == "onnx"
-    np.testing.assert_array_equal(io.read(path).graph.initializers["w"].const_value.numpy().ravel()[:2], [0, 1])
+    assert onnx_files.recognise(path) == "onnx"
+    np.testing.assert_array_equal(onnx_files.read(path).graph.initializers["w"].const_value.numpy().ravel()[:2], [0, 1])
 
 
 def test_sparse_tensors_are_written_out(tmp_path):
@@ -47,11 +48,11 @@ def test_sparse_tensors_are_written_out(tmp_path):
     graph = helper.make_graph(nodes, "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])])
     graph.sparse_initializer.extend([linear, by_row])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    out = run_all(io.to_proto(io.read(save(tmp_path, proto))))
+    out = run_all(onnx_files.to_proto(onnx_files.read(save(tmp_path, proto))))
     np.testing.assert_array_equal(out, 3 * np.array([[0, 3, 0], [0, 0, 4]], np.float32))
     graph.sparse_initializer[0].dims[:] = [1 << 20, 1 << 20]
     with pytest.raises(LimitError, match="written out"):
-        io.read(save(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])))
+        onnx_files.read(save(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])))
 
 
 def run_all(proto):
@@ -69,28 +70,28 @@ def test_maps_are_named_with_the_way_out(tmp_path):
     out.type.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
     out.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
     with pytest.raises(ConversionError, match="zipmap"):
-        io.read(save(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1)])))
+        onnx_files.read(save(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1)])))
 
 
 def test_old_attributes_without_a_type_get_one(tmp_path):
     proto = affine(numpy_helper.from_array(WEIGHT, "w"))
     proto.graph.node.add(op_type="LeakyRelu", input=["y"], output=["z"]).attribute.add(name="alpha", f=0.5)
-    assert io.read(save(tmp_path, proto)).graph.node("product") is not None
-    node = next(n for n in io.read(save(tmp_path, proto)).graph if n.op_type == "LeakyRelu")
+    assert onnx_files.read(save(tmp_path, proto)).graph.node("product") is not None
+    node = next(n for n in onnx_files.read(save(tmp_path, proto)).graph if n.op_type == "LeakyRelu")
     assert node.attributes["alpha"].as_float() == 0.5
 
 
 def test_the_lowest_ir_version_that_holds_the_model(tmp_path):
     proto = affine()
     proto.ir_version = 10
-    assert lowest_ir_version(io.from_proto(proto)) == 4
+    assert lowest_ir_version(onnx_files.from_proto(proto)) == 4
     for value in (("w", [64, 64]), ("b", [64])):
         proto.graph.input.append(helper.make_tensor_value_info(value[0], TensorProto.FLOAT, value[1]))
-    assert lowest_ir_version(io.from_proto(proto)) == 4
+    assert lowest_ir_version(onnx_files.from_proto(proto)) == 4
     proto.ir_version = 3
-    model = io.from_proto(proto)
+    model = onnx_files.from_proto(proto)
     assert lowest_ir_version(model) == 3
-    io.write(model, tmp_path / "m.onnx")
+    onnx_files.write(model, tmp_path / "m.onnx")
     assert onnx.load(tmp_path / "m.onnx").ir_version == 3
     needs = {"BFLOAT16": 4, "FLOAT8E5M2": 9, "INT4": 10, "FLOAT4E2M1": 11, "FLOAT8E8M0": 12, "UINT2": 13}
     for dtype, version in needs.items():
@@ -148,11 +149,11 @@ def test_files_are_recognised_by_content(tmp_path):
         package: "mlpackage",
         tmp_path: "unknown",
     }
-    assert {p: io.recognise(p) for p in expected} == expected
+    assert {p: onnx_files.recognise(p) for p in expected} == expected
     for path, kind in expected.items():
         if kind != "onnx":
             with pytest.raises((UnsafeFileError, UsageError)) as caught:
-                io.read(path)
+                onnx_files.read(path)
             assert str(path) in str(caught.value)
             assert caught.value.exit_code == (4 if kind in ("pytorch-pickle", "unknown") else 2)
 
@@ -163,10 +164,10 @@ def test_real_files_are_recognised(tmp_path):
     torch.save(module.state_dict(), tmp_path / "a.onnx")
     torch.save(module.state_dict(), tmp_path / "b.onnx", _use_new_zipfile_serialization=False)
     torch.export.save(torch.export.export(module, (torch.ones(1, 2),)), tmp_path / "c.pt2")
-    kinds = [io.recognise(tmp_path / n) for n in ("a.onnx", "b.onnx", "c.pt2")]
+    kinds = [onnx_files.recognise(tmp_path / n) for n in ("a.onnx", "b.onnx", "c.pt2")]
     assert kinds == ["pytorch-pickle", "pytorch-pickle", "pt2"]
     with pytest.raises(UnsafeFileError, match="runs code when it is opened.*torch.export.save"):
-        io.read(tmp_path / "a.onnx")
+        onnx_files.read(tmp_path / "a.onnx")
 
 
 def test_pipes_devices_and_nul_are_refused_without_waiting(tmp_path):
@@ -178,8 +179,8 @@ def test_pipes_devices_and_nul_are_refused_without_waiting(tmp_path):
         (tmp_path / "none", UsageError, "no such file"),
         (tmp_path, UnsafeFileError, "no model"),
     ):
-        for call in (io.read, io.recognise):
-            if path == tmp_path and call is io.recognise:
+        for call in (onnx_files.read, onnx_files.recognise):
+            if path == tmp_path and call is onnx_files.recognise:
                 continue
             with pytest.raises(error, match=why):
                 call(path)
@@ -187,7 +188,7 @@ def test_pipes_devices_and_nul_are_refused_without_waiting(tmp_path):
 
 def test_provenance_has_hashes_and_no_paths(tmp_path):
     (tmp_path / "net.onnx").write_bytes(b"abc")
-    model = io.from_proto(affine())
+    model = onnx_files.from_proto(affine())
     provenance.stamp(model, [tmp_path / "net.onnx"], ["numpy"])
     assert model.metadata_props["onnxbridge.source"] == "net.onnx"
     assert model.metadata_props["onnxbridge.source.sha256"] == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -212,20 +213,20 @@ def test_reading_opens_no_more_files_than_the_process_may(tmp_path):
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
     try:
         with pytest.raises(LimitError, match="ulimit -n"):
-            io.read(path)
+            onnx_files.read(path)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len(io.read(path).graph.initializers) == 40
+    assert len(onnx_files.read(path).graph.initializers) == 40
 
 
 def test_weights_of_a_message_are_taken_over_once():
     proto = affine()
     before = proto.SerializeToString()
-    model = io.from_proto(proto)
+    model = onnx_files.from_proto(proto)
     weight = model.graph.initializers["w"].const_value
     assert weight.numpy() is weight.numpy() and not weight.numpy().flags.owndata
     np.testing.assert_array_equal(weight.numpy(), WEIGHT)
-    assert proto.SerializeToString() == before and io.to_proto(model).graph.initializer[0].raw_data == WEIGHT.tobytes()
+    assert proto.SerializeToString() == before and onnx_files.to_proto(model).graph.initializer[0].raw_data == WEIGHT.tobytes()
 
 
 def test_weights_types_are_told_once(tmp_path):
@@ -236,10 +237,10 @@ def test_weights_types_are_told_once(tmp_path):
     x = op.input("x", ir.DataType.FLOAT, ["N", 8])
     y = op.Gemm(x, op.constant(np.ones((5, 8), np.float32), "weight"), op.constant(np.ones(5, np.float32), "bias"), transB=1)
     model = op.model([x], [op.output(y, "y")])
-    io.write(model, tmp_path / "net.onnx")
+    onnx_files.write(model, tmp_path / "net.onnx")
     quantize_dynamic(tmp_path / "net.onnx", tmp_path / "quantized.onnx")
     assert "MatMulInteger" in {n.op_type for n in onnx.load(tmp_path / "quantized.onnx").graph.node}
-    assert not io.to_proto(model).graph.value_info
+    assert not onnx_files.to_proto(model).graph.value_info
 
 
 def test_nodes_in_any_order_are_put_in_theirs():
@@ -269,4 +270,4 @@ def test_nodes_in_a_circle_are_refused():
         y = Relu(b)
     }""")
     with pytest.raises(UnsafeFileError, match="[Cc]ycle|circle"):
-        io.from_proto(model)
+        onnx_files.from_proto(model)

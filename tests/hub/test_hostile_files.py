@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from onnx_files import WEIGHT, affine, external, save
 
 from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError, UsageError
-from onnxbridge.hub import io, wire
+from onnxbridge.hub.io import onnx_files, protobuf_weights
 
 
 @pytest.fixture
@@ -54,19 +54,19 @@ def test_data_outside_the_folder_or_behind_a_link_is_refused(folder, case):
     os.mkfifo(folder / "pipe")
     path = save(folder, affine(external(location)))
     with pytest.raises(UnsafeFileError, match=why) as caught:
-        io.read(path)
+        onnx_files.read(path)
     assert str(path) in str(caught.value) and "'w'" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_data_in_a_folder_below_the_model_is_fine(folder):
     (folder / "sub").mkdir()
     os.rename(folder / "w.bin", folder / "sub" / "w.bin")
-    model = io.read(save(folder, affine(external("sub/w.bin"))))
+    model = onnx_files.read(save(folder, affine(external("sub/w.bin"))))
     np.testing.assert_array_equal(model.graph.initializers["w"].const_value.numpy(), WEIGHT)
 
 
 def test_a_file_exchanged_after_reading_is_not_opened_again(folder):
-    model = io.read(save(folder, affine(external("w.bin"))))
+    model = onnx_files.read(save(folder, affine(external("w.bin"))))
     os.unlink(folder / "w.bin")
     (folder / "w.bin").symlink_to("/etc/passwd")
     np.testing.assert_array_equal(model.graph.initializers["w"].const_value.numpy(), WEIGHT)
@@ -95,21 +95,21 @@ def test_a_file_exchanged_after_reading_is_not_opened_again(folder):
 )
 def test_offsets_lengths_and_shapes_must_fit_the_file(folder, options, why):
     with pytest.raises(UnsafeFileError, match=why):
-        io.read(save(folder, affine(external("w.bin", **options))))
+        onnx_files.read(save(folder, affine(external("w.bin", **options))))
 
 
 def test_contradicting_locations_are_refused(folder):
     tensor = external("w.bin")
     tensor.external_data.add(key="location", value="../secret")
     with pytest.raises(UnsafeFileError, match="twice"):
-        io.read(save(folder, affine(tensor)))
+        onnx_files.read(save(folder, affine(tensor)))
 
 
 def test_external_data_of_a_message_needs_a_folder(folder):
     proto = affine(external("w.bin"))
     with pytest.raises(UnsafeFileError, match="give the path"):
-        io.from_proto(proto)
-    np.testing.assert_array_equal(io.from_proto(proto, folder).graph.initializers["w"].const_value.numpy(), WEIGHT)
+        onnx_files.from_proto(proto)
+    np.testing.assert_array_equal(onnx_files.from_proto(proto, folder).graph.initializers["w"].const_value.numpy(), WEIGHT)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_external_data_of_a_message_needs_a_folder(folder):
 )
 def test_tensors_must_hold_what_they_declare(folder, tensor):
     with pytest.raises(UnsafeFileError, match="declares"):
-        io.read(save(folder, affine(tensor)))
+        onnx_files.read(save(folder, affine(tensor)))
 
 
 def test_every_truncation_is_refused(tmp_path):
@@ -135,7 +135,7 @@ def test_every_truncation_is_refused(tmp_path):
     for size in [*range(200), *range(200, len(whole), 997), len(whole) - 1]:
         path.write_bytes(whole[:size])
         with pytest.raises(UnsafeFileError, match="not a whole ONNX|no model in a format|holds no graph|which opset"):
-            io.read(path)
+            onnx_files.read(path)
 
 
 def test_changed_bytes_are_read_or_refused_but_never_crash(tmp_path):
@@ -149,7 +149,7 @@ def test_changed_bytes_are_read_or_refused_but_never_crash(tmp_path):
         path = tmp_path / "m.onnx"
         path.write_bytes(bytes_)
         try:
-            io.read(path)
+            onnx_files.read(path)
         except (UnsafeFileError, UsageError, ConversionError, LimitError) as e:
             assert str(path) in str(e)
             refused += 1
@@ -160,7 +160,7 @@ def nested(depth):
     """An If in an If in an If ..., put together as bytes, since protobuf itself would not."""
 
     def field(number, content):
-        return wire._head(number, len(content)) + content
+        return protobuf_weights._head(number, len(content)) + content
 
     output = field(12, helper.make_tensor_value_info("y", TensorProto.BOOL, []).SerializeToString())
     graph = field(1, helper.make_node("Identity", ["p"], ["y"]).SerializeToString()) + field(2, b"g") + output
@@ -178,10 +178,10 @@ def test_graphs_nested_deeper_than_any_reader_follows_are_refused(tmp_path):
     for depth in (40, 250, 2_000):
         path.write_bytes(nested(depth))
         with pytest.raises(UnsafeFileError, match="nested"):
-            io.read(path)
+            onnx_files.read(path)
     path.write_bytes(nested(31))
-    model = io.read(path)
-    io.write(model, tmp_path / "out.onnx")
+    model = onnx_files.read(path)
+    onnx_files.write(model, tmp_path / "out.onnx")
     assert len(list(model.graph.all_nodes())) == 32
 
 
@@ -189,12 +189,12 @@ def test_values_that_nothing_writes_are_refused(tmp_path):
     proto = affine()
     proto.graph.node[1].input[1] = "nowhere"
     with pytest.raises(UnsafeFileError, match="'nowhere', which nothing writes"):
-        io.read(save(tmp_path, proto))
+        onnx_files.read(save(tmp_path, proto))
 
 
 def test_names_from_a_file_cannot_write_to_the_terminal(tmp_path):
     proto = affine(external("../\x1b[2Jsecret"))
     proto.graph.initializer[0].name = "w\x1b]0;owned\x07"
     with pytest.raises(UnsafeFileError) as caught:
-        io.read(save(tmp_path, proto))
+        onnx_files.read(save(tmp_path, proto))
     assert "\x1b" not in str(caught.value) and "\\x1b" in str(caught.value)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_files import WEIGHT, affine, external, save
 
 from onnxbridge.errors import LimitError, UsageError
-from onnxbridge.hub import io, wire
+from onnxbridge.hub.io import onnx_files, protobuf_weights
 
 
 def run(path_or_bytes, x):
@@ -22,11 +22,11 @@ def run(path_or_bytes, x):
 
 def test_a_file_keeps_its_numbers_and_its_weights_stay_in_it(tmp_path):
     path = save(tmp_path, affine())
-    model = io.read(path)
+    model = onnx_files.read(path)
     weight = model.graph.initializers["w"].const_value.numpy()
     np.testing.assert_array_equal(weight, WEIGHT)
     assert not weight.flags.writeable and not weight.flags.owndata
-    [written] = io.write(model, tmp_path / "out.onnx")
+    [written] = onnx_files.write(model, tmp_path / "out.onnx")
     x = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)
     np.testing.assert_array_equal(run(str(path), x), run(written, x))
     onnx.checker.check_model(onnx.load(written), full_check=True)
@@ -34,20 +34,20 @@ def test_a_file_keeps_its_numbers_and_its_weights_stay_in_it(tmp_path):
 
 @pytest.mark.parametrize("external_data", [False, True])
 def test_writing_twice_gives_the_same_bytes(tmp_path, external_data):
-    model = io.from_proto(affine())
-    first = io.write(model, tmp_path / "m.onnx", external=external_data)
+    model = onnx_files.from_proto(affine())
+    first = onnx_files.write(model, tmp_path / "m.onnx", external=external_data)
     content = [Path(f).read_bytes() for f in first]
-    again = io.write(io.read(tmp_path / "m.onnx"), tmp_path / "m.onnx", external=external_data, force=True)
+    again = onnx_files.write(onnx_files.read(tmp_path / "m.onnx"), tmp_path / "m.onnx", external=external_data, force=True)
     assert again == first and [Path(f).read_bytes() for f in again] == content
     assert sorted(os.listdir(tmp_path)) == sorted(os.path.basename(f) for f in first)
 
 
 def test_external_weights_are_read_and_run(tmp_path):
-    paths = io.write(io.from_proto(affine()), tmp_path / "m.onnx", external=True)
+    paths = onnx_files.write(onnx_files.from_proto(affine()), tmp_path / "m.onnx", external=True)
     assert paths == [str(tmp_path / "m.onnx"), str(tmp_path / "m.onnx.data")]
     x = np.eye(64, dtype=np.float32)
     np.testing.assert_array_equal(run(paths[0], x), WEIGHT + 1)
-    np.testing.assert_array_equal(io.read(paths[0]).graph.initializers["w"].const_value.numpy(), WEIGHT)
+    np.testing.assert_array_equal(onnx_files.read(paths[0]).graph.initializers["w"].const_value.numpy(), WEIGHT)
 
 
 @pytest.mark.parametrize("dtype", [d for d in ir.DataType if d not in (ir.DataType.UNDEFINED, ir.DataType.STRING)])
@@ -66,11 +66,11 @@ def test_every_dtype_survives_as_large_and_small_tensor(tmp_path, dtype, externa
     outputs = [helper.make_tensor_value_info(f"{t.name}_out", dtype.value, t.dims) for t in tensors]
     nodes = [helper.make_node("Identity", [t.name], [f"{t.name}_out"]) for t in tensors]
     proto = helper.make_model(helper.make_graph(nodes, "g", [], outputs, tensors), opset_imports=[helper.make_opsetid("", 26)])
-    model = io.read(save(tmp_path, proto))
+    model = onnx_files.read(save(tmp_path, proto))
     for tensor in tensors:
         assert model.graph.initializers[tensor.name].const_value.tobytes() == tensor.raw_data
-    path = io.write(model, tmp_path / "out.onnx", external=external_data)[0]
-    again = io.read(path)
+    path = onnx_files.write(model, tmp_path / "out.onnx", external=external_data)[0]
+    again = onnx_files.read(path)
     assert {n: v.const_value.tobytes() for n, v in again.graph.initializers.items()} == {t.name: t.raw_data for t in tensors}
 
 
@@ -93,10 +93,10 @@ def test_large_constants_in_branches_and_functions_are_mapped_and_written(tmp_pa
     proto = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
     path = save(tmp_path, proto)
     with open(path, "rb") as file:
-        message, places = wire.cut(memoryview(file.read()), b"t" * 16)
+        message, places = protobuf_weights.cut(memoryview(file.read()), b"t" * 16)
     assert len(places) == 3 and len(message) < 2000
     for external_data in (False, True):
-        written = io.write(io.read(path), tmp_path / f"{external_data}.onnx", external=external_data)[0]
+        written = onnx_files.write(onnx_files.read(path), tmp_path / f"{external_data}.onnx", external=external_data)[0]
         session = onnxruntime.InferenceSession(written)
         np.testing.assert_array_equal(session.run(None, {"p": np.array(True)})[0], WEIGHT * WEIGHT)
 
@@ -112,17 +112,17 @@ def test_more_than_two_gigabytes_round_trip_without_being_loaded(tmp_path):
         file.write(struct.pack("<f", 7))
     save(folder, affine(external("w.bin", length=256 * rows * 4, dims=dims), dims=dims))
     before = _anonymous()
-    model = io.read(folder / "m.onnx")
+    model = onnx_files.read(folder / "m.onnx")
     assert model.graph.initializers["w"].const_value.numpy()[-1, -1] == 7
-    paths = io.write(model, tmp_path / "out.onnx")
+    paths = onnx_files.write(model, tmp_path / "out.onnx")
     assert [os.path.basename(p) for p in paths] == ["out.onnx", "out.onnx.data"]
     assert _anonymous() - before < 200 << 20
     assert os.stat(paths[1]).st_blocks * 512 < 100 << 20
-    assert io.read(paths[0]).graph.initializers["w"].const_value.numpy()[-1, -1] == 7
+    assert onnx_files.read(paths[0]).graph.initializers["w"].const_value.numpy()[-1, -1] == 7
     with pytest.raises(LimitError, match="2 GB"):
-        io.to_proto(model)
+        onnx_files.to_proto(model)
     with pytest.raises(LimitError, match="2 GB"):
-        io.write(model, tmp_path / "one.onnx", external=False)
+        onnx_files.write(model, tmp_path / "one.onnx", external=False)
 
 
 def _anonymous():
@@ -132,34 +132,34 @@ def _anonymous():
 
 
 def test_shared_weights_lie_once_in_the_second_file(tmp_path):
-    model = io.from_proto(affine())
+    model = onnx_files.from_proto(affine())
     twin = ir.Value(name="twin", const_value=model.graph.initializers["w"].const_value, type=ir.TensorType(ir.DataType.FLOAT))
     twin.shape = ir.Shape([64, 64])
     model.graph.register_initializer(twin)
-    paths = io.write(model, tmp_path / "m.onnx", external=True)
+    paths = onnx_files.write(model, tmp_path / "m.onnx", external=True)
     assert os.path.getsize(paths[1]) == WEIGHT.nbytes
-    again = io.read(paths[0])
+    again = onnx_files.read(paths[0])
     np.testing.assert_array_equal(again.graph.initializers["twin"].const_value.numpy(), WEIGHT)
 
 
 def test_nothing_is_replaced_without_force_and_links_are_not_followed(tmp_path):
-    model = io.from_proto(affine())
+    model = onnx_files.from_proto(affine())
     victim = tmp_path / "victim"
     victim.write_text("mine")
     link = tmp_path / "m.onnx"
     link.symlink_to(victim)
     with pytest.raises(UsageError, match="exists already.*--force"):
-        io.write(model, link)
-    io.write(model, link, force=True)
+        onnx_files.write(model, link)
+    onnx_files.write(model, link, force=True)
     assert victim.read_text() == "mine" and not link.is_symlink()
     (tmp_path / "n.onnx.data").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="exists already"):
-        io.write(model, tmp_path / "n.onnx", external=True)
+        onnx_files.write(model, tmp_path / "n.onnx", external=True)
     assert not (tmp_path / "n.onnx").exists()
     with pytest.raises(UsageError, match="no folder"):
-        io.write(model, tmp_path / "missing" / "m.onnx")
+        onnx_files.write(model, tmp_path / "missing" / "m.onnx")
     with pytest.raises(UsageError, match="is a folder"):
-        io.write(model, tmp_path, force=True)
+        onnx_files.write(model, tmp_path, force=True)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(io, "own_bytes", full)
+    monkeypatch.setattr(onnx_files, "own_bytes", full)
     with pytest.raises(OSError, match="No space"):
-        io.write(io.from_proto(affine()), path, force=True)
+        onnx_files.write(onnx_files.from_proto(affine()), path, force=True)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["m.onnx"]

@@ -1,4 +1,4 @@
-"""The factorisations of hub/matrices.py in ONNX Runtime against NumPy and against what defines them."""
+"""The factorisations of hub/decompositions/linalg/factorizations.py in ONNX Runtime against NumPy and against what defines them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnxbridge.hub import matrices
-from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.decompositions.linalg import factorizations
+from onnxbridge.hub.ir.builder import Builder
 
 RNG = np.random.default_rng(0)
 SHAPES = [(1, 1), (2, 2), (5, 5), (2, 3, 3), (7, 4), (3, 2, 5), (40, 40)]
@@ -50,7 +50,7 @@ def size_of(a):
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_singular_values_and_vectors(shape, dtype, dynamic):
     a = drawn(shape, dtype)
-    values, left, right = ran(matrices.singular, a, dynamic=dynamic)
+    values, left, right = ran(factorizations.singular, a, dynamic=dynamic)
     n = max(shape[-2:])
     wanted = np.linalg.svd(a.astype(np.float64), compute_uv=False)
     close(values[..., : wanted.shape[-1]], wanted.astype(dtype), n, size_of(a))
@@ -63,7 +63,7 @@ def test_singular_values_and_vectors(shape, dtype, dynamic):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_singular_values_of_a_matrix_of_low_rank(dtype):
     a = drawn((6, 2), dtype) @ drawn((2, 5), dtype)
-    close(ran(matrices.singular, a)[0], np.linalg.svd(a, compute_uv=False), 6, size_of(a))
+    close(ran(factorizations.singular, a)[0], np.linalg.svd(a, compute_uv=False), 6, size_of(a))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -71,7 +71,7 @@ def test_singular_values_of_a_matrix_of_low_rank(dtype):
 def test_eigenvalues_and_vectors(shape, dtype):
     a = drawn(shape, dtype)
     a = a + np.swapaxes(a, -1, -2)
-    values, vectors = ran(matrices.eigh, a)
+    values, vectors = ran(factorizations.eigh, a)
     close(values, np.linalg.eigvalsh(a.astype(np.float64)).astype(dtype), shape[-1], size_of(a))
     close(a @ vectors, vectors * values[..., None, :], shape[-1], size_of(a))
     close(np.swapaxes(vectors, -1, -2) @ vectors, np.broadcast_to(np.eye(shape[-1], dtype=dtype), a.shape).copy(), shape[-1])
@@ -79,7 +79,7 @@ def test_eigenvalues_and_vectors(shape, dtype):
 
 @pytest.mark.parametrize("a", [np.zeros((3, 3)), np.array([[0.0, 1.0], [1.0, 0.0]]), np.eye(4), np.diag([1e-8, 1.0, -1.0])])
 def test_eigenvalues_where_they_are_equal_or_zero(a):
-    values, vectors = ran(matrices.eigh, a)
+    values, vectors = ran(factorizations.eigh, a)
     close(values, np.linalg.eigvalsh(a), len(a))
     close(vectors * values @ vectors.T, a, len(a))
 
@@ -88,7 +88,7 @@ def test_eigenvalues_where_they_are_equal_or_zero(a):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_orthonormal_columns_have_lapacks_signs(shape, dtype):
     a = drawn(shape, dtype)
-    q, r = ran(matrices.qr, a)
+    q, r = ran(factorizations.qr, a)
     close(q @ r, a, max(shape[-2:]), size_of(a))
     for got, wanted in zip((q, r), np.linalg.qr(a), strict=True):
         assert got.shape == wanted.shape
@@ -102,9 +102,9 @@ def test_equations_are_solved(adjoint, dtype, dynamic):
     a, b = drawn((2, 1, 6, 6), dtype), drawn((3, 6, 2), dtype)
 
     def solve(op, a, b):
-        packed, swaps, order, info = matrices.lu(op, a)
-        again = matrices.row_order(op, swaps, op.size(a, -2))
-        return matrices.solve_factored(op, packed, order, b, adjoint=adjoint), order, again, info
+        packed, swaps, order, info = factorizations.lu(op, a)
+        again = factorizations.row_order(op, swaps, op.size(a, -2))
+        return factorizations.solve_factored(op, packed, order, b, adjoint=adjoint), order, again, info
 
     x, order, again, info = ran(solve, a, b, dynamic=dynamic)
     np.testing.assert_array_equal(order, again)
@@ -115,6 +115,6 @@ def test_equations_are_solved(adjoint, dtype, dynamic):
 
 def test_zero_pivots_and_minors_are_told():
     singular = np.array([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 0.0], [0.0, 1.0]]])
-    np.testing.assert_array_equal(ran(matrices.lu, singular)[3], [2, 0])
+    np.testing.assert_array_equal(ran(factorizations.lu, singular)[3], [2, 0])
     indefinite = np.array([[[1.0, 2.0], [2.0, 1.0]], [[-1.0, 0.0], [0.0, 1.0]], [[2.0, 1.0], [1.0, 2.0]]])
-    np.testing.assert_array_equal(ran(matrices.cholesky, indefinite)[1], [2, 1, 0])
+    np.testing.assert_array_equal(ran(factorizations.cholesky, indefinite)[1], [2, 1, 0])

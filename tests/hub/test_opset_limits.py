@@ -12,8 +12,9 @@ from opset_models import feeds_of, model_of, run, same
 
 import onnxbridge
 from onnxbridge.errors import ConversionError, LossyStep, UsageError
-from onnxbridge.hub import io, opset
-from onnxbridge.hub.adapters import down, up, versions
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.opset import opset_conversion, schema_versions
+from onnxbridge.hub.opset.adapters import down, up
 from onnxbridge.rules import Rule
 
 
@@ -101,10 +102,10 @@ def test_new_names_never_meet_old_ones():
 def test_hub_models_and_messages_are_left_as_they_were():
     old = model_of(11, "g (float[2,3] x) => (float[2,3] y) { y = Softmax(x) }")
     before = old.SerializeToString()
-    hub = io.from_proto(old)
+    hub = onnx_files.from_proto(old)
     new = onnxbridge.opset.convert(hub, to=26)
     assert isinstance(new, ir.Model) and new is not hub
-    assert io.to_proto(hub).opset_import[0].version == 11 and new.opset_imports[""] == 26
+    assert onnx_files.to_proto(hub).opset_import[0].version == 11 and new.opset_imports[""] == 26
     onnxbridge.opset.convert(old, to=13)
     assert old.SerializeToString() == before
 
@@ -125,9 +126,9 @@ def test_hub_models_and_messages_are_left_as_they_were():
     ],
 )
 def test_the_lowest_opset_that_holds_a_model(text, expected):
-    model = io.from_proto(model_of(26, text, ir_version=10))
-    assert opset.lowest(model) == expected
-    written = io.to_proto(opset.from_hub(model, expected))
+    model = onnx_files.from_proto(model_of(26, text, ir_version=10))
+    assert opset_conversion.lowest(model) == expected
+    written = onnx_files.to_proto(opset_conversion.from_hub(model, expected))
     onnx.checker.check_model(written, full_check=True)
 
 
@@ -182,14 +183,14 @@ def rules():
 
 @pytest.mark.parametrize(("direction", "op", "to", "rule"), list(rules()))
 def test_an_adapter_has_the_parameters_of_its_sources_schema(direction, op, to, rule: Rule):
-    history = versions.history(op)
+    history = schema_versions.history(op)
     assert to in history if direction == "up" else to + 1 in history
     source = history[max(v for v in history if v < to)] if direction == "up" else history[to + 1]
     inputs = [i.name for i in source.inputs]
     named = [p.name for p in rule.params if not p.keyword and not p.variadic]
     assert named == inputs[: len(named)]
     assert len(named) == len(inputs) or any(p.variadic for p in rule.params if not p.keyword)
-    defaults = versions.defaults(op, source.since_version)
+    defaults = schema_versions.defaults(op, source.since_version)
     for p in rule.params:
         if p.keyword and p.form != "outputs" and not rule.takes_any:
             assert p.name in source.attributes
@@ -208,10 +209,10 @@ def _refused(rule):
 def test_every_version_step_is_an_adapter_or_changes_nothing_upwards():
     """From any opset to the hub's: only what is listed has no way up."""
     without = set()
-    for op in versions.names():
-        steps = [v for v in versions.history(op) if v <= opset.OPSET]
+    for op in schema_versions.names():
+        steps = [v for v in schema_versions.history(op) if v <= opset_conversion.OPSET]
         for a, b in itertools.pairwise(steps):
-            if up.get(op, b) is None and versions.signature_change(op, a, b):
+            if up.get(op, b) is None and schema_versions.signature_change(op, a, b):
                 without.add((op, b))
     assert not without
 

@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import onnxbridge
-from onnxbridge.hub import io, opset
-from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.runtime import Executor
 
 onnxruntime.set_default_logger_severity(4)
@@ -67,10 +68,10 @@ def test_down_and_up_again_changes_no_number(steps, target, seed):
     for name, axis in steps:
         v = STEPS[name](op, v, axis)
         v.shape = ir.Shape(SHAPE)
-    model = io.to_proto(op.model([x], [op.output(v, "y")]))
+    model = onnx_files.to_proto(op.model([x], [op.output(v, "y")]))
     down = onnxbridge.opset.convert(model, to=target)
-    up = onnxbridge.opset.convert(down, to=opset.OPSET)
-    assert [m.opset_import[0].version for m in (down, up)] == [target, opset.OPSET]
+    up = onnxbridge.opset.convert(down, to=opset_conversion.OPSET)
+    assert [m.opset_import[0].version for m in (down, up)] == [target, opset_conversion.OPSET]
     feeds = {"x": np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)}
     [want] = Executor(model).run(None, feeds)  # ONNX Runtime lacks a few of the newest operators
     for other in (down, up):

@@ -11,8 +11,8 @@ import pytest
 import onnxbridge
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.hub import passes
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime.executor import Executor
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime.executor.executor import Executor
 
 FLOAT = ir.DataType.FLOAT
 

@@ -7,21 +7,21 @@ import stat
 import pytest
 
 from onnxbridge.errors import UnsafeFileError, UsageError
-from onnxbridge.hub import paths
+from onnxbridge.hub.io import safe_files
 
 
 def test_a_nul_character_never_reaches_the_system():
     with pytest.raises(UnsafeFileError, match="NUL"):
-        paths.named("model\0.onnx")
+        safe_files.named("model\0.onnx")
 
 
 def test_the_user_may_name_a_link_but_not_a_pipe(tmp_path):
     (tmp_path / "a").write_bytes(b"content")
     (tmp_path / "b").symlink_to("a")
-    assert bytes(paths.mapped(paths.open_file(tmp_path / "b"))) == b"content"
+    assert bytes(safe_files.mapped(safe_files.open_file(tmp_path / "b"))) == b"content"
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnsafeFileError, match="named pipe"):
-        paths.open_file(tmp_path / "pipe")
+        safe_files.open_file(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("relative", [True, False])
@@ -32,10 +32,10 @@ def test_the_way_down_is_checked_with_and_without_open_relative_to_a_folder(tmp_
     (tmp_path / "sub" / "self").symlink_to("w")
     if not relative:
         monkeypatch.setattr(os, "supports_dir_fd", set())
-    assert bytes(paths.mapped(paths.open_inside(str(tmp_path), "./sub/w", "x"))) == b"inside"
+    assert bytes(safe_files.mapped(safe_files.open_inside(str(tmp_path), "./sub/w", "x"))) == b"inside"
     for location in ("link/w", "sub/self", "sub/../sub/w", "sub//w", "/etc/passwd", "sub", "sub/w/w", "none"):
         with pytest.raises(UnsafeFileError):
-            paths.open_inside(str(tmp_path), location, "x")
+            safe_files.open_inside(str(tmp_path), location, "x")
 
 
 def test_refusing_a_file_leaves_no_descriptor_open(tmp_path):
@@ -43,7 +43,7 @@ def test_refusing_a_file_leaves_no_descriptor_open(tmp_path):
     before = os.listdir("/proc/self/fd")
     for location in ("a", "none", "../x"):
         with pytest.raises(UnsafeFileError):
-            paths.open_inside(str(tmp_path), location, "x")
+            safe_files.open_inside(str(tmp_path), location, "x")
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -54,14 +54,14 @@ def _file(path):
 
 def test_a_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
     target = _file(tmp_path / "out")
-    with paths.replacing(target) as temporary:
-        paths.write_pieces(temporary, [b"new", memoryview(b" content")])
+    with safe_files.replacing(target) as temporary:
+        safe_files.write_pieces(temporary, [b"new", memoryview(b" content")])
         assert target.read_bytes() == b"x"
     umask = os.umask(0)
     os.umask(umask)
     assert target.read_bytes() == b"new content" and stat.S_IMODE(target.stat().st_mode) == 0o666 & ~umask
-    with pytest.raises(KeyError), paths.replacing(target) as temporary:
-        paths.write_pieces(temporary, [b"half"])
+    with pytest.raises(KeyError), safe_files.replacing(target) as temporary:
+        safe_files.write_pieces(temporary, [b"half"])
         raise KeyError
     assert target.read_bytes() == b"new content" and os.listdir(tmp_path) == ["out"]
 
@@ -69,7 +69,7 @@ def test_a_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
 def test_long_zeros_become_holes_and_the_size_is_kept(tmp_path):
     size = 64 << 20
     content = bytes(size) + b"x" + bytes(size)
-    paths.write_pieces(tmp_path / "a", [content])
+    safe_files.write_pieces(tmp_path / "a", [content])
     assert (tmp_path / "a").stat().st_size == len(content)
     assert (tmp_path / "a").stat().st_blocks * 512 < size // 4
     assert (tmp_path / "a").read_bytes() == content
@@ -77,15 +77,15 @@ def test_long_zeros_become_holes_and_the_size_is_kept(tmp_path):
 
 def test_what_is_there_is_kept_without_force(tmp_path):
     with pytest.raises(UsageError, match="--force"):
-        paths.refuse_overwriting(_file(tmp_path / "a"), force=False)
-    paths.refuse_overwriting(tmp_path / "a", force=True)
-    paths.refuse_overwriting(tmp_path / "b", force=False)
+        safe_files.refuse_overwriting(_file(tmp_path / "a"), force=False)
+    safe_files.refuse_overwriting(tmp_path / "a", force=True)
+    safe_files.refuse_overwriting(tmp_path / "b", force=False)
 
 
 def test_long_and_wild_names_are_cut_and_escaped():
-    assert paths.quoted("a\x1b\n") == "'a\\x1b\\n'"
-    assert len(paths.quoted("x" * 1000)) < 130
-    assert paths.quoted(b"\xff") == "'\\\\xff'"
+    assert safe_files.quoted("a\x1b\n") == "'a\\x1b\\n'"
+    assert len(safe_files.quoted("x" * 1000)) < 130
+    assert safe_files.quoted(b"\xff") == "'\\\\xff'"
 
 
 @pytest.mark.parametrize("depth", ["", "variables", "assets/more"])
@@ -99,7 +99,7 @@ def test_a_folder_holds_regular_files_only(tmp_path, monkeypatch, depth, kind, m
     inner.mkdir(parents=True)
     (inner / "right").write_bytes(b"content")
     outside.write_bytes(b"content")
-    paths.check_only_regular_files_below(model)
+    safe_files.check_only_regular_files_below(model)
     wrong = inner / "wrong"
     if kind == "socket":
         monkeypatch.chdir(inner)  # a socket's path must be short
@@ -111,14 +111,14 @@ def test_a_folder_holds_regular_files_only(tmp_path, monkeypatch, depth, kind, m
             "pipe": lambda: os.mkfifo(wrong),
         }[kind]()  # fmt: skip
     with pytest.raises(UnsafeFileError, match=f"holds '{depth and depth + '/'}wrong', which {message}; copy the file itself"):
-        paths.check_only_regular_files_below(model)
+        safe_files.check_only_regular_files_below(model)
 
 
 def test_the_users_own_link_to_a_folder_is_followed(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "a").write_bytes(b"content")
     (tmp_path / "link").symlink_to("model")
-    paths.check_only_regular_files_below(tmp_path / "link")
+    safe_files.check_only_regular_files_below(tmp_path / "link")
     (tmp_path / "model" / "b").symlink_to("a")
     with pytest.raises(UnsafeFileError, match="'b', which is a symbolic link"):
-        paths.check_only_regular_files_below(tmp_path / "link")
+        safe_files.check_only_regular_files_below(tmp_path / "link")

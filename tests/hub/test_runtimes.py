@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from onnxbridge.errors import UsageError
-from onnxbridge.hub.runtimes import limits
+from onnxbridge.hub.opset.runtime_versions import limits
 
 
 def test_a_release_between_two_counts_as_the_older_one():

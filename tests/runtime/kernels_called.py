@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from onnxbridge.runtime.native import build
+from onnxbridge.runtime.executor.kernels.compile import kernel
 
 _called = set()
-_run = build.Loop._run
+_run = kernel.Loop._run
 
 
 def _noted(self, values, units):
@@ -15,9 +15,9 @@ def _noted(self, values, units):
 
 
 def pytest_configure(config):
-    build.Loop._run = _noted
+    kernel.Loop._run = _noted
 
 
 def pytest_terminal_summary(terminalreporter):
-    missing = [".".join(kernel) for kernel in build.every() if kernel not in _called]
+    missing = [".".join(kernel) for kernel in kernel.every() if kernel not in _called]
     terminalreporter.write_line(f"kernels that were not called: {' '.join(missing) or 'none'}")

@@ -8,7 +8,7 @@ import numpy as np
 from onnxbridge.frameworks import coremltools
 from onnxbridge.frontends.coreml import frontend
 from onnxbridge.hub import passes
-from onnxbridge.runtime import ort
+from onnxbridge.runtime import devices
 from onnxbridge.runtime.mil import Interpreter
 
 ct = coremltools()
@@ -43,7 +43,7 @@ def agrees(built, inputs, found):
     part in 10,000 in float32."""
     model = passes.clean(frontend.to_hub(built))
     feeds = {v.name: np.asarray(inputs[v.name]) for v in model.graph.inputs}
-    for want, got in zip(found.values(), ort.run(ort.session(model, "cpu"), feeds).values(), strict=True):
+    for want, got in zip(found.values(), devices.run(devices.session(model, "cpu"), feeds).values(), strict=True):
         want, got = np.asarray(want), np.asarray(got)
         assert got.dtype == want.dtype and got.shape == want.shape
         finite = np.abs(want[np.isfinite(want)]).max(initial=0) if want.dtype.kind == "f" else 0

@@ -14,7 +14,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from onnxbridge.hub.opset import OPSET
+from onnxbridge.hub.opset.opset_conversion import OPSET
 
 EXPECTED_FAILURES = Path(__file__).parent.parent / "expected_failures"
 

@@ -7,9 +7,10 @@ import pytest
 from onnx import parser
 
 from onnxbridge.errors import LimitError
-from onnxbridge.hub.bounds import Limits
-from onnxbridge.runtime import Executor, again
-from onnxbridge.runtime.native import repeat
+from onnxbridge.hub.io.limits import Limits
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.executor import loop_replay
+from onnxbridge.runtime.executor.kernels.run import repeat
 
 rng = np.random.default_rng(3)
 
@@ -159,4 +160,4 @@ def test_sizes_that_never_repeat_are_run_step_by_step():
     for _ in range(12):
         want = np.concatenate([want, -want])
     np.testing.assert_array_equal(y, want)
-    assert again._MISSES < 12
+    assert loop_replay._MISSES < 12

@@ -7,9 +7,9 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import presence
+from onnxbridge.runtime.executor.kernels.compile import availability
 
-pytestmark = pytest.mark.skipif(not presence.available(), reason="without llvmlite there is no machine code")
+pytestmark = pytest.mark.skipif(not availability.available(), reason="without llvmlite there is no machine code")
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 EPS = np.finfo(np.float32).eps
 rng = np.random.default_rng(8)

@@ -10,7 +10,7 @@ from onnx import helper
 
 import onnxbridge.runtime.backend as backend
 from onnxbridge.errors import ConversionError, UsageError
-from onnxbridge.hub.limits import Limits
+from onnxbridge.hub.io.resource_limits import Limits
 
 suite = onnx.backend.test.BackendTest(backend.ExecutorBackend, __name__)
 # Random numbers of another generator: test_random tests what they have in common with ours. The suite's own comparison fails

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, parser
 
 from onnxbridge.errors import LimitError, UnsafeFileError
-from onnxbridge.hub.limits import Limits
+from onnxbridge.hub.io.resource_limits import Limits
 from onnxbridge.runtime import Executor
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'

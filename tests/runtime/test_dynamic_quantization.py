@@ -7,10 +7,12 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import drive, integers, presence, share
+from onnxbridge.runtime.executor.kernels import integers
+from onnxbridge.runtime.executor.kernels.compile import availability
+from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
 
 pytestmark = pytest.mark.skipif(
-    not presence.available() or not integers.available(), reason="this processor has no instruction that sums products of bytes"
+    not availability.available() or not integers.available(), reason="this processor has no instruction that sums products of bytes"
 )
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)
@@ -53,12 +55,12 @@ def test_ranges(shape, kind):
 @pytest.fixture(params=[1, 3])
 def threads(request, monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_THREADS", str(request.param))
-    monkeypatch.setattr(share, "_LEAST", 16)
-    monkeypatch.setattr(share, "_WORTH", 64)
-    drive.threads.cache_clear()
+    monkeypatch.setattr(work_partition, "_LEAST", 16)
+    monkeypatch.setattr(work_partition, "_WORTH", 64)
+    thread_pool.threads.cache_clear()
     yield
     monkeypatch.undo()
-    drive.threads.cache_clear()
+    thread_pool.threads.cache_clear()
 
 
 @pytest.mark.parametrize("each", [False, True])

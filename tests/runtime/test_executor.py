@@ -12,7 +12,7 @@ import pytest
 from onnx import parser
 
 from onnxbridge.errors import ConversionError, LimitError, UsageError
-from onnxbridge.hub.limits import Limits
+from onnxbridge.hub.io.resource_limits import Limits
 from onnxbridge.runtime import Executor
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'

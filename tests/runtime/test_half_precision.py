@@ -8,7 +8,7 @@ import pytest
 from onnx import parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.numpy.ops.activation import softmax
+from onnxbridge.runtime.executor.numpy.ops.activation import softmax
 
 
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])

@@ -7,10 +7,10 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.errors import UsageError
-from onnxbridge.hub.builder import Builder
+from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.drawing import drawn, never_varied
-from onnxbridge.runtime.inputs import parse_dynamic, parse_specs, samples_for
+from onnxbridge.runtime.verify.sample_inputs import parse_dynamic, parse_specs, samples_for
+from onnxbridge.runtime.verify.sample_sizes import drawn, never_varied
 
 
 def test_specs():

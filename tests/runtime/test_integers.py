@@ -7,7 +7,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import integers
+from onnxbridge.runtime.executor.kernels import integers
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(5)

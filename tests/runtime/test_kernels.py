@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from onnxbridge.runtime.kernels import conv, pooling, recurrent, resize, special, windows
+from onnxbridge.runtime.executor.numpy.kernels import conv, pooling, recurrent, resize, special, windows
 
 rng = np.random.default_rng(5)
 

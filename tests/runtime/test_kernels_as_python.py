@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onnxbridge.runtime.native import presence
+from onnxbridge.runtime.executor.kernels.compile import availability
 
-pytestmark = pytest.mark.skipif(not presence.available(), reason="without numba there are no compiled kernels")
+pytestmark = pytest.mark.skipif(not availability.available(), reason="without numba there are no compiled kernels")
 
 TESTS = """
 test_dynamic_quantization.py::test_products_with_their_scales test_dynamic_quantization.py::test_weights_that_need_nine_bits

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from onnxbridge.runtime.kernels.special import erf
+from onnxbridge.runtime.executor.numpy.kernels.special import erf
 
 POINTS = np.concatenate([np.linspace(-7, 7, 20001), np.logspace(-30, 0.8, 500), [0.0, np.inf, -np.inf]])
 

@@ -14,9 +14,9 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import cache, machine, presence
+from onnxbridge.runtime.executor.kernels.compile import availability, cache, llvm
 
-pytestmark = pytest.mark.skipif(not presence.available(), reason="without numba there are no compiled kernels")
+pytestmark = pytest.mark.skipif(not availability.available(), reason="without numba there are no compiled kernels")
 
 
 def called(*command, **environment):
@@ -74,8 +74,8 @@ def test_a_folder_that_others_may_write_or_own_is_left_alone(tmp_path, monkeypat
 
 ONE = """
 import numpy as np
-from onnxbridge.runtime.native import address, build, tape
-from onnxbridge.runtime.native.loops import tiles
+from onnxbridge.runtime.executor.kernels import address, build, tape
+from onnxbridge.runtime.executor.kernels.numba import tiles
 x, y = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
 build.loop("rows", "softmax")(address.address(x), address.address(y), 2, 3, 2, 1.0)
 np.testing.assert_allclose(y[:3], np.exp(x[:3]) / np.exp(x[:3]).sum(), rtol=1e-6)
@@ -86,7 +86,7 @@ def test_what_is_damaged_is_compiled_again(tmp_path):
     assert called("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path)).returncode == 0
     files = [path for path, _ in files_of(tmp_path)]
     assert any(path.suffix == ".nbc" for path in files)
-    if machine.tiled():
+    if llvm.tiled():
         assert any(path.suffix == ".o" for path in files)
     for content in (lambda path: path.read_bytes()[:-100], lambda path: b"", lambda path: b"\x80nothing" * 50):
         for path in files:
@@ -111,7 +111,7 @@ def test_several_processes_compile_at_once(tmp_path):
 PROGRAM = """
 import sys, numpy as np
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import machine, quantized
+from onnxbridge.runtime.executor.kernels import machine, quantized
 with np.load(sys.argv[2]) as file:
     (y,) = Executor(sys.argv[1]).run(None, {"x": file["x"]})
 np.save(sys.argv[3], y)
@@ -124,7 +124,7 @@ print(machine.lanes(), machine.tiled(), quantized.lanes())
     [("haswell", "+avx2,+fma,+avx,+sse4.2,+f16c,+bmi2", ["8", "True", "0"]), ("x86-64", "+sse2", ["16", "False", "0"])],
 )
 def test_a_processor_with_shorter_vectors(tmp_path, name, features, expected):
-    if not machine.feature("avx2"):
+    if not llvm.feature("avx2"):
         pytest.skip("this processor has no AVX2 to pretend")
     rng = np.random.default_rng(1)
     text = """<ir_version: 10, opset_import: ["" : 26]> agraph (float[1,20,9,9] x) => (float[1,9] y) {
@@ -149,7 +149,7 @@ def test_other_settings_of_numba_stay():
     program = """
 import numba
 before = numba.config.CACHE_DIR
-from onnxbridge.runtime.native.build import loop
+from onnxbridge.runtime.executor.kernels.compile.kernel import loop
 loop("rows", "softmax")
 assert before == numba.config.CACHE_DIR
 """

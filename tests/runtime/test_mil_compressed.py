@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mil_build import compute, ct, mb, program, run
 
+from onnxbridge.formats.coreml.mil_constants import unpack
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.mil.values import unpack
 
 types = ct.converters.mil.mil.types
 rng = np.random.default_rng(4)

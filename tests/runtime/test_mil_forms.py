@@ -9,7 +9,7 @@ from mil_build import compute, ct, mb, program, run
 from onnxbridge.errors import ConversionError, OnnxbridgeError
 from onnxbridge.frontends.coreml import frontend
 from onnxbridge.hub import passes
-from onnxbridge.runtime import ort
+from onnxbridge.runtime import devices
 
 rng = np.random.default_rng(12)
 FLOAT = np.float32
@@ -305,7 +305,7 @@ def test_a_computed_box_that_nothing_says_of_what_it_gives_is_nan_in_the_hub(ops
         given = np.array(boxes, FLOAT)
         given = {"boxes": given} if opset is ct.target.iOS17 else {"roi": given.reshape(-1, 1, 4, 1, 1)}
         built = program(lambda x, **v: mb.crop_resize(x=x, **v, **parameters), opset, x=x, **given)
-        return next(iter(ort.run(ort.session(passes.clean(frontend.to_hub(built)), "cpu"), {"x": x, **given}).values()))
+        return next(iter(devices.run(devices.session(passes.clean(frontend.to_hub(built)), "cpu"), {"x": x, **given}).values()))
 
     usual, found = crops(good, good), crops(good, turned)
     assert np.isnan(found[1]).all() and np.array_equal(found[0], usual[0]) and np.isfinite(usual).all()

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from mil_build import agrees, ct
 
 from onnxbridge.errors import LimitError, UnsafeFileError
+from onnxbridge.formats.coreml.mil_constants import Values
+from onnxbridge.formats.coreml.neural_network import weights
+from onnxbridge.formats.coreml.neural_network.ops import rule
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.mil.network import weights
-from onnxbridge.runtime.mil.network.ops import rule
-from onnxbridge.runtime.mil.values import Values
 
 from coremltools.models import datatypes  # isort: skip
 from coremltools.models.neural_network import NeuralNetworkBuilder  # isort: skip

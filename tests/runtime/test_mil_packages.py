@@ -197,23 +197,23 @@ def test_what_older_writers_leave_in_the_padding_is_ignored(net):
 def test_every_type_of_weights_is_read_as_coremltools_reads_it(tmp_path):
     from coremltools.libmilstoragepython import _BlobStorageReader, _BlobStorageWriter
 
-    from onnxbridge.runtime.mil import package
+    from onnxbridge.formats.coreml import package_files
 
     path = str(tmp_path / "weight.bin")
     writer = _BlobStorageWriter(path)
     random = np.random.default_rng(0)
     kinds = {"float": np.float32, "fp16": np.uint16, "int4": np.int8}  # how the writer takes those without an own type in NumPy
     offsets = []
-    for name, bits in package.BLOB_TYPES.values():
+    for name, bits in package_files.BLOB_TYPES.values():
         own = {"FLOAT16": "fp16", "FLOAT32": "float"}.get(name, name.lower())
         dtype = np.dtype(kinds.get(own) or (own if bits >= 8 else np.uint8))
         low, high = (-8, 8) if own == "int4" else (0, 2 ** min(bits, 7))
         offsets.append((name, own, getattr(writer, f"write_{own}_data")(random.integers(low, high, 1001).astype(dtype))))
     del writer
-    from onnxbridge.runtime.mil.values import PACKED, unpack
+    from onnxbridge.formats.coreml.mil_constants import PACKED, unpack
 
     for name, own, offset in offsets:
-        known, data, count = package.Weights(str(tmp_path)).blob("@model_path/weights/weight.bin", offset)
+        known, data, count = package_files.Weights(str(tmp_path)).blob("@model_path/weights/weight.bin", offset)
         wanted = np.asarray(getattr(_BlobStorageReader(path), f"read_{own}_data")(offset))
         assert (known, count) == (name, 1001)
         if name in PACKED:

@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from test_numpy_trees import compare
 
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub import io
+from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime import Executor
 
 X = np.random.default_rng(1).standard_normal((25, 3)).astype(np.float32)
@@ -116,7 +116,7 @@ def test_zip_map_gives_dictionaries(tmp_path):
         for source in (m, tmp_path / "m.onnx"):
             assert Executor(source).run(None, {"x": X}) == judged(m, {"x": X})
         with pytest.raises(ConversionError, match="a value is a map"):
-            io.from_proto(m)
+            onnx_files.from_proto(m)
 
 
 @pytest.mark.parametrize(

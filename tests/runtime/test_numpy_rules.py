@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxbridge.hub.contrib import MICROSOFT
-from onnxbridge.hub.schemas import attribute, schema_of
+from onnxbridge.hub.decompositions.microsoft import MICROSOFT
+from onnxbridge.hub.ir.schemas import attribute, schema_of
 from onnxbridge.lowering import same
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.executor.numpy.ops import rule
 
 BFLOAT16 = onnx.TensorProto.BFLOAT16
 

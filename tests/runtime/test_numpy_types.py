@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.numpy.ops import rule
+from onnxbridge.runtime.executor.numpy.ops import rule
 
 
 def cases() -> Iterator[Any]:

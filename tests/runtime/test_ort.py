@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
 from onnxbridge.errors import UnsafeFileError, UsageError
-from onnxbridge.runtime import ort
+from onnxbridge.runtime import devices
 
 CPU = "CPUExecutionProvider"
 ALL = {
@@ -38,11 +38,11 @@ def there(monkeypatch):
 @pytest.mark.parametrize("device", ALL)
 def test_a_device_by_name_gets_its_provider_and_the_cpu_behind_it(there, device):
     there(*ALL)
-    assert ort.providers(device) == [ALL[device], CPU]
-    assert set(ort.devices()) == {*ALL, "cpu"}
+    assert devices.providers(device) == [ALL[device], CPU]
+    assert set(devices.devices()) == {*ALL, "cpu"}
     there()
     with pytest.raises(UsageError, match=f"no provider for '{device}', only for cpu"):
-        ort.providers(device)
+        devices.providers(device)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_a_device_by_name_gets_its_provider_and_the_cpu_behind_it(there, device)
 )  # fmt: skip
 def test_auto_takes_the_fastest_that_keeps_float32(there, built, chosen):
     there(*built)
-    assert ort.providers("auto") == [*(ALL[d] for d in chosen), CPU]
-    assert ort.providers("cpu") == [CPU]
+    assert devices.providers("auto") == [*(ALL[d] for d in chosen), CPU]
+    assert devices.providers("cpu") == [CPU]
 
 
 def test_an_unknown_device_is_a_usage_error():
     with pytest.raises(UsageError, match="there is no device 'abacus'"):
-        ort.providers("abacus")
+        devices.providers("abacus")
 
 
 class Started:
@@ -79,17 +79,17 @@ class Started:
 def test_a_device_that_does_not_start_is_told(there, model, monkeypatch, device):
     """ONNX Runtime itself goes on with the CPU in silence."""
     there(*ALL)
-    monkeypatch.setattr(ort, "Session", Started)
+    monkeypatch.setattr(devices, "Session", Started)
     with pytest.raises(UsageError, match=f"does not start on this machine, so '{device}' is not there"):
-        ort.session(model(), device)
-    assert ort.session(model(), "auto").get_providers() == [CPU]
+        devices.session(model(), device)
+    assert devices.session(model(), "auto").get_providers() == [CPU]
     monkeypatch.setattr(Started, "works", (ALL[device], CPU))
-    started = ort.session(model(), device, provider_options={"device_id": 1})
+    started = devices.session(model(), device, provider_options={"device_id": 1})
     assert started.asked == ([ALL[device], CPU], [{"device_id": "1"}, {}])
 
 
 def test_the_cpu_takes_its_options(model):
-    assert ort.session(model(), "cpu", provider_options={}).get_providers() == [CPU]
+    assert devices.session(model(), "cpu", provider_options={}).get_providers() == [CPU]
 
 
 @pytest.fixture
@@ -113,19 +113,19 @@ def test_every_source_gives_the_same_session(model, tmp_path, kind):
     x = np.linspace(-1, 1, 240).reshape(2, 120).astype(np.float32)
     expected = x @ numpy_helper.to_array(proto.graph.initializer[0]).astype(np.float32)
     for source in (proto, proto.SerializeToString(), ir.from_proto(proto), tmp_path / "m.onnx", str(tmp_path / "e.onnx")):
-        started = ort.session(source, "cpu", threads=1)
-        np.testing.assert_allclose(ort.run(started, {"x": x, "unused": x})["y"], expected, rtol=1e-4, atol=1e-2)
+        started = devices.session(source, "cpu", threads=1)
+        np.testing.assert_allclose(devices.run(started, {"x": x, "unused": x})["y"], expected, rtol=1e-4, atol=1e-2)
 
 
 def test_large_weights_are_not_copied_and_outlive_their_model(model):
     hub = ir.from_proto(model())
     held = hub.graph.initializers["w"].const_value.numpy()
     hub.graph.initializers["w"].const_value = ir.tensor(held, name="w")
-    started = ort.session(hub, "cpu")
+    started = devices.session(hub, "cpu")
     assert [np.shares_memory(a, held) for a in started.weights] == [True]
     del hub, held
     x = np.ones((1, 120), np.float32)
-    assert ort.run(started, {"x": x})["y"][0, 0] == pytest.approx(sum(range(0, 120 * 300, 300)))
+    assert devices.run(started, {"x": x})["y"][0, 0] == pytest.approx(sum(range(0, 120 * 300, 300)))
 
 
 def test_a_file_that_reaches_outside_its_folder_is_refused(model, tmp_path):
@@ -137,7 +137,7 @@ def test_a_file_that_reaches_outside_its_folder_is_refused(model, tmp_path):
     reaching.graph.initializer[0].external_data[0].value = "../secret.data"
     (tmp_path / "inside" / "m.onnx").write_bytes(reaching.SerializeToString())
     with pytest.raises(UnsafeFileError):
-        ort.session(tmp_path / "inside" / "m.onnx")
+        devices.session(tmp_path / "inside" / "m.onnx")
 
 
 def test_the_fusion_that_is_wrong_is_off():
@@ -148,7 +148,7 @@ def test_the_fusion_that_is_wrong_is_off():
     graph = helper.make_graph(nodes, "g", [value("x", 1, [1, 1, 3, 3])], [value("y", 1, [1, 1, 3, 3])], [pads])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     x = -np.ones((1, 1, 3, 3), np.float32)
-    y = ort.run(ort.session(proto, "cpu"), {"x": x})["y"]
+    y = devices.run(devices.session(proto, "cpu"), {"x": x})["y"]
     assert y[0, 0].tolist() == [[0, 0, 0], [0, -1, 0], [0, 0, 0]]
 
 
@@ -161,7 +161,7 @@ def test_products_of_doubles_are_of_doubles(kind):
     graph = helper.make_graph(nodes, "g", [value("x", 11, [2, 2])], [value("y", 11, [2, 2])], [third])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
-    y = ort.run(ort.session(proto if kind == "proto" else ir.serde.deserialize_model(proto), "cpu"), {"x": x})["y"]
+    y = devices.run(devices.session(proto if kind == "proto" else ir.serde.deserialize_model(proto), "cpu"), {"x": x})["y"]
     np.testing.assert_allclose(y, (x / 3) @ (x / 3), 1e-14)
 
 
@@ -179,13 +179,13 @@ def test_a_model_whose_results_hang_on_threads_is_run_by_one():
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3, 1, "N", 8])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(helper.make_graph([node], "net", [x], [y], weights), opset_imports=opsets, ir_version=8)
-    started = ort.session(model, "cpu")
+    started = devices.session(model, "cpu")
     assert started.get_session_options().intra_op_num_threads == 1
-    assert ort.session(model, "cpu", threads=2).get_session_options().intra_op_num_threads == 2
+    assert devices.session(model, "cpu", threads=2).get_session_options().intra_op_num_threads == 2
     given = rng.standard_normal((3, 8, 4)).astype(np.float32)
     given[:, 4:] *= 100  # rows of other sizes, whose codes are coarse for the others
-    whole = ort.run(started, {"x": given})["y"]
-    assert not np.allclose(whole[:, :, :4], ort.run(started, {"x": given[:, :4]})["y"], atol=1e-3)
+    whole = devices.run(started, {"x": given})["y"]
+    assert not np.allclose(whole[:, :, :4], devices.run(started, {"x": given[:, :4]})["y"], atol=1e-3)
 
 
 def test_what_onnx_runtime_cannot_run_is_run_by_our_executor():
@@ -197,12 +197,12 @@ def test_what_onnx_runtime_cannot_run_is_run_by_our_executor():
         helper.make_node("Cast", ["b"], ["y"], to=onnx.TensorProto.FLOAT),
     ]  # fmt: skip
     model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    run = ort.runner(model)
+    run = devices.runner(model)
     assert run.by == "onnxbridge's executor, since ONNX Runtime has no kernel here for Mul in its dtypes"
     given = np.array([1.5, -3.0], np.float32)
     np.testing.assert_array_equal(run({"x": given, "more": given})["y"], given * given)
     with pytest.raises(Exception, match="Could not find an implementation for Mul"):
-        ort.runner(model, "cpu")
+        devices.runner(model, "cpu")
 
 
 def test_dropout_that_trains_is_kept():
@@ -213,7 +213,7 @@ def test_dropout_that_trains_is_kept():
     ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1000]) for n in "xy"]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], drop)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    y = ort.run(ort.session(model, "cpu"), {"x": np.ones(1000, np.float32)})["y"]
+    y = devices.run(devices.session(model, "cpu"), {"x": np.ones(1000, np.float32)})["y"]
     assert 300 < np.count_nonzero(y) < 700
 
 
@@ -230,7 +230,7 @@ def test_a_runner_computes_what_stands_between_quantized_values_as_the_model_say
     seen = np.clip(np.rint(x / np.float32(0.02)) + 128, 0, 255).astype(np.float64) - 128
     e = np.exp(seen * np.float32(0.02))
     wanted = np.rint(e / e.sum(-1, keepdims=True) / np.float32(0.00392157))
-    np.testing.assert_array_equal(np.rint(ort.runner(model)({"x": x})["y"] / np.float32(0.00392157)), wanted)
+    np.testing.assert_array_equal(np.rint(devices.runner(model)({"x": x})["y"] / np.float32(0.00392157)), wanted)
 
 
 @pytest.mark.parametrize("opset", [26, onnx.defs.onnx_opset_version()])

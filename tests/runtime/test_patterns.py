@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from onnxbridge.runtime.numpy.patterns import repeats_repeats
+from onnxbridge.runtime.executor.numpy.regex_safety import repeats_repeats
 
 ENDLESS = ["(a+)+", "(a|aa)+", "((a*)b?)*", "(?:a{2,}b?){4,}", "(?P<n>x+y)*", "([^\\]]*c)*", "(a|[b]+)*", "(?i:a+)+",
            "(?x) a + b", "((a|bc))*"]  # fmt: skip

@@ -10,7 +10,7 @@ from joined import EPS, HEAD, drawing, model
 from onnx import helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.executor.buffer_pool import Pool
 
 draw = drawing(5)
 

@@ -11,11 +11,12 @@ import pytest
 from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import drive, presence, share
+from onnxbridge.runtime.executor.kernels.compile import availability
+from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)
-pytestmark = pytest.mark.skipif(not presence.available(), reason="without llvmlite nothing is recorded")
+pytestmark = pytest.mark.skipif(not availability.available(), reason="without llvmlite nothing is recorded")
 
 
 def draw(*shape):
@@ -122,13 +123,13 @@ def test_numbers_that_are_fed_are_not_frozen():
 def crew(monkeypatch):
     """Three threads, and pieces so small that every kernel is shared out."""
     monkeypatch.setenv("ONNXBRIDGE_THREADS", "3")
-    monkeypatch.setattr(share, "_LEAST", 16)
-    monkeypatch.setattr(share, "_WORTH", 64)
-    monkeypatch.setattr(share, "_STEP", 64)
-    drive.threads.cache_clear()
+    monkeypatch.setattr(work_partition, "_LEAST", 16)
+    monkeypatch.setattr(work_partition, "_WORTH", 64)
+    monkeypatch.setattr(work_partition, "_STEP", 64)
+    thread_pool.threads.cache_clear()
     yield
     monkeypatch.undo()
-    drive.threads.cache_clear()
+    thread_pool.threads.cache_clear()
 
 
 CASES = {

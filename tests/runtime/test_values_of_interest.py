@@ -8,9 +8,9 @@ from onnx import TensorProto, helper
 
 import onnxbridge
 from onnxbridge.errors import VerificationError
-from onnxbridge.hub import io
-from onnxbridge.hub.values import SORTED
-from onnxbridge.runtime.inputs import samples_for
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.values import SORTED
+from onnxbridge.runtime.verify.sample_inputs import samples_for
 
 
 def model_of(text, opset=24, *weights):
@@ -20,7 +20,7 @@ def model_of(text, opset=24, *weights):
 
 
 def elements(model, name="x", count=3):
-    graph = io.from_proto(model).graph
+    graph = onnx_files.from_proto(model).graph
     return np.concatenate([np.asarray(s[name]).reshape(-1) for s in samples_for(graph, count)])
 
 
@@ -75,7 +75,7 @@ def test_the_splits_of_a_tree_are_drawn_in_the_columns_that_they_are_of():
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 3])
     graph = helper.make_graph([node], "g", [given], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, 1])])
     imports = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
-    sample = samples_for(io.from_proto(helper.make_model(graph, opset_imports=imports)).graph, 1)[0]["x"]
+    sample = samples_for(onnx_files.from_proto(helper.make_model(graph, opset_imports=imports)).graph, 1)[0]["x"]
     column = sample[:, 1]
     assert (column == 250).any() and (abs(column - 249.5) < 0.1).any() and (abs(column - 250.5) < 0.1).any()
     assert (abs(sample[:, 2]) < 9).all()
@@ -127,7 +127,7 @@ def test_what_nothing_in_the_graph_shows_is_tried(tmp_path):
 
 
 def test_a_marked_input_ascends():
-    graph = io.from_proto(model_of("g (int64[30] x, float[30] b) => (int64[30] y) { y = Identity(x)  z = Identity(b) }")).graph
+    graph = onnx_files.from_proto(model_of("g (int64[30] x, float[30] b) => (int64[30] y) { y = Identity(x)  z = Identity(b) }")).graph
     for value in graph.inputs:
         value.meta[SORTED] = True
     for sample in samples_for(graph, 3):

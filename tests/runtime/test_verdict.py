@@ -11,10 +11,10 @@ from onnx import TensorProto, helper
 
 import onnxbridge
 from onnxbridge.errors import LimitError, VerificationError
-from onnxbridge.hub import io
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime import time_limit
-from onnxbridge.runtime.mxnet.service import VARIABLE
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime.mxnet.client import VARIABLE
+from onnxbridge.runtime.verify import time_limit
 
 
 def model_of(build, shape=("N", 4)):
@@ -32,7 +32,7 @@ def model_of(build, shape=("N", 4)):
     ],
 )
 def test_outputs_that_tell_nothing_are_weak(build, reason):
-    report = onnxbridge.convert(io.to_proto(model_of(build))).report
+    report = onnxbridge.convert(onnx_files.to_proto(model_of(build))).report
     assert report.verdict == "WEAK" and not report.passed and report.agrees
     assert reason in report.weaknesses[0] and reason in str(report) and str(report).startswith("WEAK")
 
@@ -41,12 +41,12 @@ def test_one_output_that_tells_something_is_enough():
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N", 4])
     y, z = op.output(op.Exp(x), "y"), op.output(op.Mul(x, np.float32(0)), "z")
-    report = onnxbridge.convert(io.to_proto(op.model([x], [y, z]))).report
+    report = onnxbridge.convert(onnx_files.to_proto(op.model([x], [y, z]))).report
     assert report.passed and "agreement proves little" in str(report.outputs[1].notes)
 
 
 def test_a_dynamic_size_that_was_never_varied_is_in_the_verdict():
-    proto = io.to_proto(model_of(lambda op, x: op.Exp(x)))
+    proto = onnx_files.to_proto(model_of(lambda op, x: op.Exp(x)))
     assert onnxbridge.convert(proto).report.passed
     report = onnxbridge.convert(proto, samples=1).report
     assert report.verdict == "WEAK" and report.weaknesses == ("dynamic sizes were never varied: N=2",)
@@ -56,7 +56,7 @@ def test_a_dynamic_size_that_was_never_varied_is_in_the_verdict():
 
 
 def test_mxnet_is_not_compared_with_itself(monkeypatch, tmp_path):
-    made = onnxbridge.convert(io.to_proto(model_of(lambda op, x: op.Exp(x), (2, 4))), "mxnet", verify=False)
+    made = onnxbridge.convert(onnx_files.to_proto(model_of(lambda op, x: op.Exp(x), (2, 4))), "mxnet", verify=False)
     pair = tuple(made.save(tmp_path / "net"))
     monkeypatch.delenv(VARIABLE, raising=False)
     report = onnxbridge.convert(pair, inputs="x:float32[2,4]").report
@@ -72,7 +72,7 @@ def convolutions():
             x = op.Relu(op.Conv(x, weight, pads=[1, 1, 1, 1]))
         return x
 
-    return io.to_proto(model_of(build, (1, 16, 8, 8)))
+    return onnx_files.to_proto(model_of(build, (1, 16, 8, 8)))
 
 
 def test_compression_that_moves_the_output_too_far_fails(tmp_path):
@@ -119,7 +119,7 @@ def test_a_run_that_does_not_end_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(OnnxBackend, "runner", lambda *given: lambda feeds: time.sleep(6))  # as in native code
     start = time.monotonic()
     with pytest.raises(LimitError, match=r"verification \(verifying 1/3\) did not finish within 1 seconds; --time-limit 2"):
-        onnxbridge.convert(io.to_proto(model_of(lambda op, x: op.Exp(x))), output=tmp_path / "y.onnx", time_limit=1)
+        onnxbridge.convert(onnx_files.to_proto(model_of(lambda op, x: op.Exp(x))), output=tmp_path / "y.onnx", time_limit=1)
     assert time.monotonic() - start < 5 and (tmp_path / "y.onnx.failed").exists() and not (tmp_path / "y.onnx").exists()
 
 

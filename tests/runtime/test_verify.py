@@ -8,12 +8,12 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
-from onnxbridge.hub.builder import Builder
-from onnxbridge.runtime.coarse import Coarse
-from onnxbridge.runtime.compare import Tolerance, compare, worst
-from onnxbridge.runtime.executor import Executor
-from onnxbridge.runtime.tolerance import Rounding, _noise
-from onnxbridge.runtime.verify import Side, verify_sides
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.runtime.executor.executor import Executor
+from onnxbridge.runtime.verify.compare import Tolerance, compare, worst
+from onnxbridge.runtime.verify.simulate_precision import Coarse
+from onnxbridge.runtime.verify.tolerance import Rounding, _noise
+from onnxbridge.runtime.verify.verification import Side, verify_sides
 
 FLOAT = ir.DataType.FLOAT
 
@@ -76,7 +76,7 @@ def test_rounding_of_further_samples_is_measured_while_there_is_time(monkeypatch
     model = network()
     feeds = [{"x": np.full((n, 32), 0.5, np.float32)} for n in (1, 2, 3)]
     for seconds, many in ((60.0, 3), (0.0, 1)):
-        monkeypatch.setattr("onnxbridge.runtime.tolerance.SECONDS", seconds)
+        monkeypatch.setattr("onnxbridge.runtime.verify.tolerance.SECONDS", seconds)
         ran = []
         run = Executor.run
         monkeypatch.setattr(Executor, "run", lambda *given, run=run, ran=ran, **more: ran.append(0) or run(*given, **more))
@@ -154,7 +154,7 @@ def test_of_two_scores_as_near_as_rounding_either_comes_first():
 
 
 def test_what_there_was_no_time_to_measure_is_measured_before_it_fails(monkeypatch):
-    monkeypatch.setattr("onnxbridge.runtime.tolerance.SECONDS", 0.0)
+    monkeypatch.setattr("onnxbridge.runtime.verify.tolerance.SECONDS", 0.0)
     model = network(30, scale=2.0)
     rng = np.random.default_rng(0)
     feeds = [{"x": np.zeros((1, 32), np.float32)}, {"x": rng.standard_normal((64, 32)).astype(np.float32)}]

@@ -11,7 +11,7 @@ import pytest
 from joined import drawing, model
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.native import cache, presence, worth
+from onnxbridge.runtime.executor.kernels.compile import availability, cache, compile_policy
 
 draw = drawing(3)
 CONV = """agraph (float[1,24,24,24] x) => (float[1,24,24,24] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Relu(a) }"""
@@ -49,9 +49,9 @@ def test_small_models_are_converted_and_verified_without_numba(command, network_
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.skipif(not presence.available(), reason="without numba there are no kernels to take")
+@pytest.mark.skipif(not availability.available(), reason="without numba there are no kernels to take")
 def test_a_model_that_runs_on_and_on_gets_kernels(monkeypatch):
-    monkeypatch.setattr(worth, "COMPILE", 0.0)
+    monkeypatch.setattr(compile_policy, "COMPILE", 0.0)
     executor = Executor(model(CONV, w=draw(24, 24, 3, 3)))
     x = draw(1, 24, 24, 24)
     (first,) = executor.run(None, {"x": x})
@@ -68,11 +68,11 @@ def test_a_model_that_runs_on_and_on_gets_kernels(monkeypatch):
 def test_kernels_that_were_not_compiled_before_have_to_save_more(monkeypatch, tmp_path):
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
     cache.folder.cache_clear()
-    monkeypatch.setattr(presence, "available", lambda: True)
+    monkeypatch.setattr(availability, "available", lambda: True)
 
     def account():
-        made = worth.Account(["Conv", "Relu", "Conv", "TopK"])
-        made._spent = 1.5 * worth.COMPILE * worth.OF_COMPILE
+        made = compile_policy.Account(["Conv", "Relu", "Conv", "TopK"])
+        made._spent = 1.5 * compile_policy.COMPILE * compile_policy.OF_COMPILE
         return made
 
     assert not account().pays()
@@ -80,8 +80,8 @@ def test_kernels_that_were_not_compiled_before_have_to_save_more(monkeypatch, tm
     folder.mkdir()
     (folder / "convolution.convolve-1.py3.nbi").touch()
     assert account().pays()  # one of two is left to compile
-    assert not worth.Account(["TopK"]).pays()
+    assert not compile_policy.Account(["TopK"]).pays()
     monkeypatch.setenv("ONNXBRIDGE_NATIVE", "1")
-    assert worth.Account([]).pays()
+    assert compile_policy.Account([]).pays()
     monkeypatch.undo()
     cache.folder.cache_clear()

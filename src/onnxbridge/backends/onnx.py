@@ -9,13 +9,13 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
-from onnxbridge.hub import io
-from onnxbridge.hub import opset as opsets
-from onnxbridge.hub.passes.exact_attributes import write_out_inexact
-from onnxbridge.hub.runtimes import limits
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.opset import opset_conversion as opsets
+from onnxbridge.hub.opset.runtime_versions import limits
+from onnxbridge.hub.passes.float64_attributes import write_out_inexact
+from onnxbridge.plugin_options import Setting
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
-from onnxbridge.settings import Setting
 
 
 class OnnxBackend:
@@ -60,15 +60,15 @@ class OnnxBackend:
             opsets.check_version(opset)
 
     def native(self, artifact: ir.Model) -> onnx.ModelProto:
-        return io.to_proto(artifact)
+        return onnx_files.to_proto(artifact)
 
     def save(self, artifact: ir.Model, path: Path) -> list[Path]:
-        return [Path(p) for p in io.write(artifact, path)]
+        return [Path(p) for p in onnx_files.write(artifact, path)]
 
     def runner(self, artifact: ir.Model, device: str = "auto") -> Run:
-        from onnxbridge.runtime import ort
+        from onnxbridge.runtime import devices
 
-        return ort.runner(artifact, device)
+        return devices.runner(artifact, device)
 
     def filename(self, stem: str) -> str:
         return f"{stem}.onnx"

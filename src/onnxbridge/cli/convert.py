@@ -44,7 +44,7 @@ def command(
       onnxbridge convert net-symbol.json net-0000.params --to onnx --inputs "data:float32[N,3,224,224]"
     """
     from onnxbridge import api, plugins
-    from onnxbridge.early_checks import target_of
+    from onnxbridge._convert.early_checks import target_of
 
     model = (source, weights) if weights else source
     to = target_of(to, given["output"])
@@ -79,8 +79,8 @@ def command(
 
 def _default_output(backend: Any, stem: str, source: Any) -> str:
     """The source's name as the target has it, in the current folder; another one where that is the source itself."""
-    from onnxbridge.early_checks import source_files
-    from onnxbridge.output import source_part
+    from onnxbridge._convert.early_checks import source_files
+    from onnxbridge.atomic_write import source_part
 
     name: str = backend.filename(stem)
     return backend.filename(f"{stem}.converted") if source_part(Path(name), source_files(source)) else name

@@ -31,11 +31,11 @@ def command(compiles: bool, as_json: bool) -> None:
     now, as for the image of a container.
     """
     if compiles:
-        from onnxbridge.runtime.native import ahead
+        from onnxbridge.runtime.executor.kernels.compile import compile_all
 
-        ahead.check()
-        for module, name in shell.counted(ahead.loops(), ".".join):
-            ahead.make(module, name)
+        compile_all.check()
+        for module, name in shell.counted(compile_all.loops(), ".".join):
+            compile_all.make(module, name)
     found = examine()
     if as_json:
         shell.say(dumps(found))
@@ -49,8 +49,8 @@ def command(compiles: bool, as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """What `doctor` prints. Frameworks are looked up, not imported; MXNet is asked for in its own interpreter."""
-    from onnxbridge.runtime import ort
-    from onnxbridge.runtime.native import ahead
+    from onnxbridge.runtime import devices
+    from onnxbridge.runtime.executor.kernels.compile import compile_all
 
     frameworks: dict[str, Any] = {}
     for name, (packages, purpose) in FRAMEWORKS.items():
@@ -58,10 +58,10 @@ def examine() -> dict[str, Any]:
         hint = f"not installed: pip install {packages[0]}"
         frameworks[name] = {"ok": version is not None, "version": version, "purpose": purpose, "hint": hint}
     frameworks["mxnet"] = _mxnet()
-    there = ort.devices()
+    there = devices.devices()
     return {
         "onnxbridge": __version__, "python": platform.python_version(), "platform": platform.platform(), "frameworks": frameworks,
-        "devices": there, "machine_code": ahead.state(),
+        "devices": there, "machine_code": compile_all.state(),
     }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def _code(found: dict[str, Any]) -> str:
 def _mxnet() -> dict[str, Any]:
     """MXNet lives in an interpreter of its own, which has to be asked."""
     from onnxbridge.errors import OnnxbridgeError
-    from onnxbridge.runtime.mxnet.service import service
+    from onnxbridge.runtime.mxnet.client import service
 
     purpose = "to run MXNet models; reading and writing them needs none of it"
     try:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxbridge.cli import options, shell
-from onnxbridge.problems import one_line
+from onnxbridge.diagnostics import one_line
 
 if TYPE_CHECKING:
-    from onnxbridge.runtime.explain import Planned
+    from onnxbridge.runtime.executor.explain import Planned
 
 
 @click.command("inspect")
@@ -75,8 +75,8 @@ _STEPS = (21, 17, 13, 11)
 
 def describe(model: Any) -> dict[str, Any]:
     """What there is to tell about a hub model."""
-    from onnxbridge.hub import opset
-    from onnxbridge.hub.schemas import name_of
+    from onnxbridge.hub.ir.schemas import name_of
+    from onnxbridge.hub.opset import opset_conversion
 
     def value(v: Any) -> dict[str, Any]:
         shape = [d if isinstance(d, int) else d.value for d in v.shape] if v.shape is not None else None
@@ -84,7 +84,7 @@ def describe(model: Any) -> dict[str, Any]:
         dtype = v.dtype.name.lower() if v.dtype else None
         return {"name": v.name, "dtype": dtype, "shape": shape or [], "sizes": sizes, "keys": keys}
 
-    lowest = opset.lowest(model)
+    lowest = opset_conversion.lowest(model)
     weights = [v.const_value for v in model.graph.initializers.values() if v.const_value is not None]
     operators = Counter(name_of(n.op_type, n.domain) for n in model.graph.all_nodes())
     return {
@@ -92,8 +92,8 @@ def describe(model: Any) -> dict[str, Any]:
         "outputs": [value(v) for v in model.graph.outputs],
         "weights": {"tensors": len(weights), "elements": sum(w.size for w in weights), "bytes": sum(w.nbytes for w in weights)},
         "operators": dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
-        "opset": model.meta.get(opset.OWN),
+        "opset": model.meta.get(opset_conversion.OWN),
         "lowest_opset": lowest,
-        "below_it": [f"opset {v}: {p.reason}" for v in _STEPS if v < lowest for p in opset.in_the_way(model, v)],
+        "below_it": [f"opset {v}: {p.reason}" for v in _STEPS if v < lowest for p in opset_conversion.in_the_way(model, v)],
         "metadata": dict(model.metadata_props),
     }

@@ -34,13 +34,14 @@ def command(
       onnxbridge opset trees.onnx --to 15 --to ai.onnx.ml=3
       onnxbridge opset net.onnx --for-runtime onnxruntime==1.17
     """
-    from onnxbridge.early_checks import source_files
+    from onnxbridge._convert.early_checks import source_files
+    from onnxbridge.atomic_write import obstacle, placed
     from onnxbridge.errors import Problem
-    from onnxbridge.hub import io, opset
-    from onnxbridge.hub.ir_version import lowest_ir_version
-    from onnxbridge.hub.runtimes import limits
+    from onnxbridge.hub.io import onnx_files
+    from onnxbridge.hub.opset import opset_conversion
+    from onnxbridge.hub.opset.ir_version import lowest_ir_version
+    from onnxbridge.hub.opset.runtime_versions import limits
     from onnxbridge.opset import versions_of
-    from onnxbridge.output import obstacle, placed
 
     losses: list[Problem] | None = [] if allow_lossy else None
     wanted = dict(_version(text) for text in to)
@@ -49,23 +50,23 @@ def command(
     if for_runtime is not None:
         limits(for_runtime)
     elif "" in wanted:
-        opset.check_version(wanted[""])
+        opset_conversion.check_version(wanted[""])
     if output is not None and (reason := obstacle(Path(output), force, [Path(model)])):
         raise UsageError(reason)
     with shell.stages(quiet) as progress:
         progress("reading")
-        read = io.read(model)
+        read = onnx_files.read(model)
         before = read.opset_imports.get("", 0)
         progress("converting")
         if for_runtime is not None:
-            made = opset.for_runtime(read, for_runtime, losses)
+            made = opset_conversion.for_runtime(read, for_runtime, losses)
         else:
-            made = opset.from_hub(read, *versions_of(read, wanted), losses)
+            made = opset_conversion.from_hub(read, *versions_of(read, wanted), losses)
         after = made.opset_imports.get("", 0)
         stem = os.path.basename(model).removesuffix(".onnx")
         progress("writing")
         target = Path(output or f"{stem}.opset{after}.onnx")
-        paths = placed(target, force, lambda free: io.write(made, free), source_files(model, read))
+        paths = placed(target, force, lambda free: onnx_files.write(made, free), source_files(model, read))
     lossy = [loss.reason for loss in merge(losses or [])]
     told = {
         "from": before, "to": after, "domains": dict(made.opset_imports), "ir_version": lowest_ir_version(made),

@@ -99,12 +99,12 @@ class BackendCommand(click.Command):
 @functools.cache
 def _of_plugins() -> tuple[click.Option, ...]:
     """One option for each name, whose help tells the sources and targets that have it."""
-    from onnxbridge import plugins, settings
+    from onnxbridge import plugin_options, plugins
 
-    found: dict[str, tuple[settings.Option, list[str]]] = {}
+    found: dict[str, tuple[plugin_options.Option, list[str]]] = {}
     for kind, flag, get in (("backend", "--to", plugins.backend), ("frontend", "--from", plugins.frontend)):
         for plugin in plugins.installed(kind):
-            for name, option in settings.options(get(plugin)).items():
+            for name, option in plugin_options.options(get(plugin)).items():
                 found.setdefault(name, (option, []))[1].append(f"{flag} {plugin}")
     return tuple(_written(option, ", ".join(users)) for option, users in found.values())
 

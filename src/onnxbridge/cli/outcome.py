@@ -38,7 +38,7 @@ class Outcome:
 
     def _report_of_wrong_arguments(self) -> Path | None:
         """The file that `--report` names, where the command ended before it looked at it."""
-        from onnxbridge.output import obstacle
+        from onnxbridge.atomic_write import obstacle
 
         path, others = None, []
         for before, text in zip(["", *self.arguments], self.arguments, strict=False):
@@ -55,9 +55,9 @@ class Outcome:
         Raises:
             UsageError: if there is no such folder, something is there already, or it is the source or the output.
         """
-        from onnxbridge.early_checks import source_files
+        from onnxbridge._convert.early_checks import source_files
+        from onnxbridge.atomic_write import obstacle, source_part
         from onnxbridge.errors import UsageError
-        from onnxbridge.output import obstacle, source_part
 
         if report is None:
             return
@@ -89,7 +89,7 @@ class Outcome:
             print(text)
         if report is None:
             return ""
-        from onnxbridge.hub.paths import replacing
+        from onnxbridge.hub.io.safe_files import replacing
 
         try:
             with replacing(report) as temporary:
@@ -111,7 +111,7 @@ class Outcome:
 
 def hashes(paths: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
     """Each file or folder with its SHA-256, which is None where it cannot be read."""
-    from onnxbridge.hub.provenance import sha256
+    from onnxbridge.hub.ir.provenance import sha256
 
     found = []
     for path in paths:
@@ -131,7 +131,7 @@ def _described(error: BaseException, code: int) -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
     """Python's version, and those of the packages that took part."""
-    from onnxbridge.hub.provenance import version_of
+    from onnxbridge.hub.ir.provenance import version_of
 
     found = {"python": sys.version.split()[0]}
     return found | {name: version_of(name) for name in _PACKAGES if name in sys.modules}

@@ -98,7 +98,7 @@ def _reported(e: BaseException) -> int:
 
 
 def _error(text: str, code: int) -> int:
-    from onnxbridge.problems import one_line
+    from onnxbridge.diagnostics import one_line
 
     click.echo(f"error: {one_line(text)}", err=True)
     return code
@@ -123,7 +123,7 @@ def _terminable() -> Iterator[None]:
 
 def _leave(code: int) -> NoReturn:
     """End the process; at once where a model that took too long still runs in native code, which nothing can stop."""
-    time_limit = sys.modules.get("onnxbridge.runtime.time_limit")
+    time_limit = sys.modules.get("onnxbridge.runtime.verify.time_limit")
     if time_limit is not None and time_limit.still_running():
         import atexit
 
@@ -145,7 +145,7 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a remark beside the result, on the standard error."""
-    from onnxbridge.problems import one_line
+    from onnxbridge.diagnostics import one_line
 
     click.echo(one_line(text), err=True)
 

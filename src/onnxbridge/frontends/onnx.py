@@ -11,11 +11,14 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import UnsafeFileError, UsageError
-from onnxbridge.hub import inference, io, opset, passes, provenance
-from onnxbridge.hub.recognise import recognise
+from onnxbridge.hub import passes
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.io.detect_format import recognise
+from onnxbridge.hub.ir import inference, provenance
+from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
-from onnxbridge.runtime.inputs import dtype_named
+from onnxbridge.runtime.verify.sample_inputs import dtype_named
 
 _PLACEHOLDERS = frozenset({"?", "None", "none", "-1", "unk", "unknown", ""})
 _EXPORTED = "pkg.torch.export.graph_signature.InputSpec."
@@ -39,13 +42,13 @@ class OnnxFrontend:
         if isinstance(source, ir.Model):
             model = source.clone()
         elif isinstance(source, onnx.ModelProto):
-            model = io.from_proto(source)
+            model = onnx_files.from_proto(source)
         else:
-            model = io.read(source)
+            model = onnx_files.read(source)
         own = model.opset_imports.get("")
         _read_states(model.graph)
-        model = opset.to_hub(passes.inline(model))
-        model.meta[opset.OWN] = own
+        model = opset_conversion.to_hub(passes.inline(model))
+        model.meta[opset_conversion.OWN] = own
         _take_weights_from_inputs(model.graph)
         _forget_placeholders(model.graph)
         _set_shapes(model, inputs)
@@ -61,9 +64,9 @@ class OnnxFrontend:
         return True
 
     def runner(self, source: Any, device: str = "auto") -> Run:
-        from onnxbridge.runtime import ort
+        from onnxbridge.runtime import devices
 
-        return ort.runner(source, device)
+        return devices.runner(source, device)
 
 
 def _read_states(graph: ir.Graph) -> None:

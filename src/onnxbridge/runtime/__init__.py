@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnxbridge.runtime import mil
-    from onnxbridge.runtime.executor import Executor
-    from onnxbridge.runtime.ort import session
+    from onnxbridge.runtime.devices import session
+    from onnxbridge.runtime.executor.executor import Executor
 
 __all__ = ["Executor", "mil", "session"]
 
-_FROM = {"Executor": "onnxbridge.runtime.executor", "session": "onnxbridge.runtime.ort"}
+_FROM = {"Executor": "onnxbridge.runtime.executor.executor", "session": "onnxbridge.runtime.devices"}
 
 
 def __getattr__(name: str) -> Any:

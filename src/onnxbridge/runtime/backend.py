@@ -14,7 +14,7 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 from onnxbridge.errors import ConversionError, UsageError
-from onnxbridge.runtime.executor import Executor
+from onnxbridge.runtime.executor.executor import Executor
 
 
 class ExecutorRep(BackendRep):

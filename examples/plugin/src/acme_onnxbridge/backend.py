@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxbridge.hub import calls, expand, fold
+from onnxbridge.hub.decompositions import standard
+from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import Ref, lower, resolve
 from onnxbridge.rules import Rules
 
@@ -52,7 +53,7 @@ class Target:
         return results
 
     def expand(self, call):
-        return expand.body_of(call)
+        return standard.body_of(call)
 
 
 class NumpySourceBackend:
@@ -65,10 +66,10 @@ class NumpySourceBackend:
 
     def from_hub(self, model):
         target = Target()
-        values = calls.HubValues(lambda v: f"np.array({v.const_value.numpy().tolist()!r}, {str(v.const_value.numpy().dtype)!r})")
+        values = graph_reader.HubValues(lambda v: f"np.array({v.const_value.numpy().tolist()!r}, {str(v.const_value.numpy().dtype)!r})")
         names = [f"x{i}" for i in range(len(model.graph.inputs))]
         values.update(zip(model.graph.inputs, names, strict=True))
-        lower(calls.of(model.graph), rule, values, target)
+        lower(graph_reader.of(model.graph), rule, values, target)
         results = resolve([Ref(v) for v in model.graph.outputs], values)
         body = "".join(f"    {line}\n" for line in target.writer.lines)
         head = f"import numpy as np\n\n\ndef model({', '.join(names)}):\n"

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Source, UnsafeFileError
-from onnxbridge.hub.target import HubTarget
+from onnxbridge.hub.ir.target import HubTarget
 from onnxbridge.lowering import Call, Ref, lower, resolve
 from onnxbridge.rules import Rules
 

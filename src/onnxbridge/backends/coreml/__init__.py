@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.frameworks import coremltools
+from onnxbridge.plugin_options import Setting, checked
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
-from onnxbridge.settings import Setting, checked
 
 if TYPE_CHECKING:
     from onnxbridge.backends.coreml.artifact import CoreMLModel
-    from onnxbridge.backends.coreml.asked import Asked
     from onnxbridge.backends.coreml.explain import Line
+    from onnxbridge.backends.coreml.model_options import Asked
 
 Texts = Sequence[str]
 TARGETS: Mapping[str, int] = {"iOS15": 6, "iOS16": 7, "iOS17": 8, "iOS18": 9}
@@ -104,9 +104,9 @@ class CoreMLBackend:
         """
         options = checked(self, given)
         coremltools()
-        from onnxbridge.backends.coreml import asked
+        from onnxbridge.backends.coreml import model_options
 
-        return asked.parsed(options)
+        return model_options.parsed(options)
 
     def explain(self, model: ir.Model, **options: Any) -> list[Line]:
         """What becomes of each operator: native, composed or refused, in which type, and where Core ML is likely to run it."""
@@ -158,19 +158,19 @@ class CoreMLBackend:
         """Whether the model's metadata have what this backend writes into them."""
         coremltools()  # without its remarks, before the modules below import it
         from onnxbridge.backends.coreml.artifact import INTERFACE
-        from onnxbridge.runtime.mil import package
+        from onnxbridge.formats.coreml import package_files
 
-        return INTERFACE in package.load(path)[0].description.metadata.userDefined
+        return INTERFACE in package_files.load(path)[0].description.metadata.userDefined
 
     def open(self, path: Path) -> CoreMLModel:
         """A package that this backend once wrote."""
         ct = coremltools()
         from onnxbridge.backends.coreml.artifact import CoreMLModel
-        from onnxbridge.runtime.mil import package
+        from onnxbridge.formats.coreml import package_files
 
-        spec, weights = package.load(path)
+        spec, weights = package_files.load(path)
         with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:  # coremltools copies whole folders, links and all
-            package.copy_weights(weights, Path(folder))
+            package_files.copy_weights(weights, Path(folder))
             model = ct.models.MLModel(spec, weights_dir=folder if weights.folder else None, skip_model_load=True)
         return CoreMLModel.of(model)
 
@@ -183,7 +183,7 @@ class CoreMLBackend:
         """
         if not artifact.compress and not artifact.rounds:
             return artifact
-        from onnxbridge.backends.coreml.faithful import originals
+        from onnxbridge.backends.coreml.compression.check_compression import originals
         from onnxbridge.runtime.mil import Interpreter
 
         version = artifact.model.get_spec().specificationVersion

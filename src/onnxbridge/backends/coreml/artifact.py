@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.backends.coreml.asked import Asked, Image
-from onnxbridge.backends.coreml.faithful import Key, refuse, restored, strayed, told
+from onnxbridge.backends.coreml.compression.check_compression import Key, refuse, restored, strayed, told
+from onnxbridge.backends.coreml.model_options import Asked, Image
 from onnxbridge.errors import UsageError, VerificationError
+from onnxbridge.formats.coreml.float32_program import Key as Place
 from onnxbridge.plugins import Run
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.mil.wide import Key as Place
 
 if TYPE_CHECKING:
-    from onnxbridge.backends.coreml.interface import Interface
+    from onnxbridge.backends.coreml.interface.features import Interface
 
 Array = np.ndarray[Any, Any]
 

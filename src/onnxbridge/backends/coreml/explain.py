@@ -17,13 +17,13 @@ from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.types.symbolic import any_symbolic
 
-from onnxbridge.backends.coreml.precision import HalfPrecision
+from onnxbridge.backends.coreml.element_types import is_float
+from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
+from onnxbridge.backends.coreml.precision.value_ranges import ranges
 from onnxbridge.backends.coreml.program import MilTarget, build
-from onnxbridge.backends.coreml.quiet import quiet
-from onnxbridge.backends.coreml.ranges import ranges
-from onnxbridge.backends.coreml.types import is_float
+from onnxbridge.backends.coreml.quiet_coremltools import quiet
 from onnxbridge.errors import ConversionError, Problem, Source
-from onnxbridge.hub import calls
+from onnxbridge.hub.ir import graph_reader
 from onnxbridge.lowering import Body, Call
 
 CPU, GPU, ALL = "CPU", "GPU, CPU", "Neural Engine, GPU, CPU"
@@ -128,7 +128,7 @@ def explain(backend: Any, model: ir.Model, options: Mapping[str, Any]) -> list[L
     lines = [_line(call, expanded, made, asked.precision, wide) for call, expanded, made in written]
     refused = [_refused(p, place) for p in problems for place in p.places or (Source(),)]
     seen, places = {call.outputs for call, _, _ in written}, {line.where for line in refused}
-    behind = [c for c in calls.of(model.graph) if refused and c.outputs not in seen and c.where not in places]
+    behind = [c for c in graph_reader.of(model.graph) if refused and c.outputs not in seen and c.where not in places]
     return lines + [Line(c.op, c.where, "unseen", note="reads what a refused operator gives") for c in behind] + refused
 
 

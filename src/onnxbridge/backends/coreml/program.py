@@ -15,22 +15,24 @@ from coremltools.converters.mil.mil import Function, Program, types
 from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.var import Var
 
-from onnxbridge.backends.coreml import choices, deduce, highrank, logarithms
 from onnxbridge.backends.coreml.artifact import CoreMLModel
-from onnxbridge.backends.coreml.asked import Asked, for_graph
-from onnxbridge.backends.coreml.compress import compressed
-from onnxbridge.backends.coreml.faithful import Key, check, originals
-from onnxbridge.backends.coreml.interface import RANK, Interface, stand_in
-from onnxbridge.backends.coreml.names import Names, written
+from onnxbridge.backends.coreml.compression.check_compression import Key, check, originals
+from onnxbridge.backends.coreml.compression.compress import compressed
+from onnxbridge.backends.coreml.element_types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
+from onnxbridge.backends.coreml.interface.features import RANK, Interface, stand_in
+from onnxbridge.backends.coreml.interface.names import Names, written
+from onnxbridge.backends.coreml.legalize import infer_static_operands, reduce_rank
+from onnxbridge.backends.coreml.model_options import Asked, for_graph
 from onnxbridge.backends.coreml.ops import rule as rules
-from onnxbridge.backends.coreml.precision import HalfPrecision
-from onnxbridge.backends.coreml.quiet import quiet
-from onnxbridge.backends.coreml.ranges import ranges
-from onnxbridge.backends.coreml.types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
+from onnxbridge.backends.coreml.precision import fp16_logs, fp16_selection
+from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
+from onnxbridge.backends.coreml.precision.value_ranges import ranges
+from onnxbridge.backends.coreml.quiet_coremltools import quiet
 from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported, merge
-from onnxbridge.hub import calls, expand, fold
+from onnxbridge.formats.coreml.float32_program import Key as Place
+from onnxbridge.hub.decompositions import standard
+from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
-from onnxbridge.runtime.mil.wide import Key as Place
 
 DIRECTION = "ONNX to Core ML"
 # The operators that can leave the range of an integer narrower than 32 bits.
@@ -79,13 +81,13 @@ class MilTarget:
         if rule is not None and rule.needs and call is not self._expanded and self.target < ct.target[rule.needs]:
             raise Unsupported(f"needs {rule.needs}", f"minimum_deployment_target={rule.needs!r}")
         outer, self._op = self._op, call.op
-        before = {id(op) for op in curr_block().operations} if call.op in choices.CHOOSES else None
+        before = {id(op) for op in curr_block().operations} if call.op in fp16_selection.CHOOSES else None
         try:
             yield
         finally:
             self._op = outer
         if before is not None:
-            self.choosing |= choices.names(op for op in curr_block().operations if id(op) not in before)
+            self.choosing |= fp16_selection.names(op for op in curr_block().operations if id(op) not in before)
 
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
@@ -115,9 +117,9 @@ class MilTarget:
 
     def expand(self, call: Call) -> Body | None:
         self._expanded = call  # what a rule needs, its expansion does not
-        if isinstance(call, highrank.Rewritten):
+        if isinstance(call, reduce_rank.Rewritten):
             return call.body
-        return deduce.choice(call) or expand.body_of(call)
+        return infer_static_operands.choice(call) or standard.body_of(call)
 
 
 def _agree(shape: Sequence[Any], declared: ir.Shape | None) -> None:
@@ -201,7 +203,7 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
         else:  # the operators are looked at all the same
             values |= {v: function.inputs.get(k, FAILED) for v, k in zip(model.graph.inputs, stands, strict=True)}
         try:
-            lower(highrank.rewritten(map(deduce.known, calls.of(model.graph))), rules, values, mil)
+            lower(reduce_rank.rewritten(map(infer_static_operands.known, graph_reader.of(model.graph))), rules, values, mil)
         except ConversionError as e:
             raise ConversionError(DIRECTION, merge([*interface.problems, *e.problems])) from e
         if not interface.problems:
@@ -213,8 +215,8 @@ def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = Mi
                         for dtype, name in mil.lossy.items() if dtype not in outside]  # fmt: skip
     program = Program()
     program.add_function("main", function)
-    interface.choosing = choices.of(program, mil.choosing)
-    interface.spread = logarithms.of(program)
+    interface.choosing = fp16_selection.of(program, mil.choosing)
+    interface.spread = fp16_logs.of(program)
     return program, interface
 
 
@@ -248,7 +250,7 @@ def package(program: Program, interface: Interface, model: ir.Model) -> tuple[An
 def _too_high(model: ir.Model, message: str) -> list[Problem]:
     """The operators whose results have more axes than Core ML holds."""
     found = [
-        Problem(n.op_type, f"a result has rank {len(o.shape)}; Core ML holds {RANK} at most", places=(calls.call_of(n).where,))
+        Problem(n.op_type, f"a result has rank {len(o.shape)}; Core ML holds {RANK} at most", places=(graph_reader.call_of(n).where,))
         for n in model.graph
         for o in n.outputs
         if o.shape is not None and len(o.shape) > RANK

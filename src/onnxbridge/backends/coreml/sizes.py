@@ -11,7 +11,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
-from onnxbridge.backends.coreml.types import Array, cast, like
+from onnxbridge.backends.coreml.element_types import Array, cast, like
 from onnxbridge.errors import Unsupported
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.backends.mxnet import params
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.writer import Value, Writer
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
-from onnxbridge.hub import calls, expand, fold
-from onnxbridge.hub.paths import replacing
+from onnxbridge.formats.mxnet import write_params
+from onnxbridge.hub.decompositions import standard
+from onnxbridge.hub.io.safe_files import replacing
+from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +39,7 @@ class MXNetModel:
         symbol, values = (path.with_name(stem + end) for end in ("-symbol.json", "-0000.params"))
         with replacing(symbol) as temporary:
             temporary.write_text(self.symbol, encoding="utf-8")
-        params.write(values, self.params)
+        write_params.write(values, self.params)
         return [symbol, values]
 
 
@@ -54,7 +55,7 @@ def convert(model: ir.Model) -> MXNetModel:
 
 def _convert(model: ir.Model) -> MXNetModel:
     target = _Target(Writer(_np_shape(model.graph)))
-    values = calls.HubValues(target.constant)
+    values = graph_reader.HubValues(target.constant)
     problems = []
     for v in model.graph.inputs:
         try:
@@ -63,7 +64,7 @@ def _convert(model: ir.Model) -> MXNetModel:
             problems.append(Problem(f"the input {v.name}", e.reason, e.hint, (Source(node=v.name or ""),)))
     if problems:
         raise ConversionError(DIRECTION, problems)
-    lower([c for n in model.graph if not _known(n) for c in [calls.call_of(n)]], rule, values, target)
+    lower([c for n in model.graph if not _known(n) for c in [graph_reader.call_of(n)]], rule, values, target)
     heads: list[Value] = []
     for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):
         heads.append(target.output(v, result, heads))
@@ -103,7 +104,7 @@ def _dtype(value: ir.Value) -> np.dtype[Any]:
     if value.dtype == ir.DataType.STRING:
         raise Unsupported("MXNet has no strings")
     dtype = np.dtype(value.dtype.numpy())
-    params.flag(dtype)
+    write_params.flag(dtype)
     return dtype
 
 
@@ -148,7 +149,7 @@ class _Target:
         return Value(result.node, result.index, _dtype(key), _shape(key), result.array)
 
     def expand(self, call: Call) -> Body | None:
-        return expand.body_of(call)
+        return standard.body_of(call)
 
     def output(self, value: ir.Value, result: Value, before: list[Value]) -> Value:
         """The result behind an output of the model, under the output's name where the symbol's other names leave room for it."""

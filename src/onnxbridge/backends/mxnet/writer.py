@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.backends.mxnet.params import flag
+from onnxbridge.formats.mxnet.write_params import flag
 
 Array = np.ndarray[Any, Any]
 VERSION = 10901

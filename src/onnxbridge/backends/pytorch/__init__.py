@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import onnx_ir as ir
 
 from onnxbridge import frameworks
+from onnxbridge.plugin_options import Setting
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
-from onnxbridge.settings import Setting
 
 
 class PytorchBackend:
@@ -37,9 +37,9 @@ class PytorchBackend:
         emit: Annotated[Literal["program", "source"], Setting("save a .pt2 program, or a .py file and .safetensors")] = "program",
     ) -> Any:
         frameworks.torch()
-        from onnxbridge.backends.pytorch import module
+        from onnxbridge.backends.pytorch.trace import build
 
-        made = module.build(model)
+        made = build.build(model)
         made.meta["emit"] = emit
         return made
 
@@ -52,17 +52,19 @@ class PytorchBackend:
         return source if emit == "source" or path.suffix == ".py" else [path]
 
     def save(self, artifact: Any, path: Path) -> list[Path]:
-        from onnxbridge.backends.pytorch import export, source
+        from onnxbridge.backends.pytorch import export
+        from onnxbridge.backends.pytorch.codegen import source_file
 
         if artifact.meta["emit"] == "source" or path.suffix == ".py":
-            return source.save(artifact, path)
+            return source_file.save(artifact, path)
         export.save(artifact, path)
         return [path]
 
     def runner(self, artifact: Any, device: str = "auto") -> Run:
-        from onnxbridge.backends.pytorch import export, source
+        from onnxbridge.backends.pytorch import export
+        from onnxbridge.backends.pytorch.codegen import source_file
 
-        module = source.loaded(artifact) if artifact.meta["emit"] == "source" else artifact
+        module = source_file.loaded(artifact) if artifact.meta["emit"] == "source" else artifact
         return lambda feeds: export.run(artifact, feeds, module)
 
     def filename(self, stem: str) -> str:

@@ -16,14 +16,14 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from onnxbridge.backends.pytorch import dtypes
-from onnxbridge.backends.pytorch.classes import bodies
-from onnxbridge.backends.pytorch.network import Network
+from onnxbridge.backends.pytorch.codegen.classes import bodies
+from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.errors import ConversionError, LimitError, Problem, Source
 from onnxbridge.frameworks import quiet
-from onnxbridge.runtime.drawing import BATCHES, shorts
-from onnxbridge.runtime.inputs import LEAST
-from onnxbridge.runtime.time_limit import within
-from onnxbridge.whole_layers import whole_layers
+from onnxbridge.frameworks.torch_rnn_kernels import whole_layers
+from onnxbridge.runtime.verify.sample_inputs import LEAST
+from onnxbridge.runtime.verify.sample_sizes import BATCHES, shorts
+from onnxbridge.runtime.verify.time_limit import within
 
 
 def run(artifact: Any, feeds: Mapping[str, Any], module: Any = None) -> dict[str, np.ndarray[Any, Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from onnxbridge.backends.pytorch.recorder import Value, leaf, read
-from onnxbridge.hub.padding import Pads, explicit
+from onnxbridge.backends.pytorch.trace.tracer import Value, leaf, read
+from onnxbridge.hub.ir.auto_pad import Pads, explicit
 
 _AT_BORDER = {"reflect": "reflect", "edge": "replicate"}
 """The standard's modes that F.pad has too."""

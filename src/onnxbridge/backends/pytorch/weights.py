@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from onnxbridge.backends.pytorch import dtypes
-from onnxbridge.hub.provenance import is_fixed, state_of
-from onnxbridge.hub.trainable import COMPUTED, is_made
+from onnxbridge.hub.ir.provenance import is_fixed, state_of
+from onnxbridge.hub.ir.trainable import COMPUTED, is_made
 
 _VIEWED = (".reshape", ".transpose")
 """What the frontends call a weight of which the model takes a view."""

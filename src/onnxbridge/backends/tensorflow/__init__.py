@@ -29,23 +29,23 @@ class TensorflowBackend:
 
     def from_hub(self, model: ir.Model) -> Any:
         frameworks.tensorflow()
-        from onnxbridge.backends.tensorflow import module
+        from onnxbridge.backends.tensorflow import build
 
-        return module.build(model)
+        return build.build(model)
 
     def native(self, artifact: Any) -> Any:
         return artifact
 
     def save(self, artifact: Any, path: Path) -> list[Path]:
-        from onnxbridge.backends.tensorflow import saved
+        from onnxbridge.backends.tensorflow import saved_model
 
-        saved.save(artifact, path)
+        saved_model.save(artifact, path)
         return [path]
 
     def runner(self, artifact: Any, device: str = "auto") -> Run:
-        from onnxbridge.backends.tensorflow import saved
+        from onnxbridge.backends.tensorflow import saved_model
 
-        return lambda feeds: saved.run(artifact, feeds)
+        return lambda feeds: saved_model.run(artifact, feeds)
 
     def filename(self, stem: str) -> str:
         return stem

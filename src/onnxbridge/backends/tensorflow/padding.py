@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, size
-from onnxbridge.hub.padding import Pads, explicit
+from onnxbridge.hub.ir.auto_pad import Pads, explicit
 
 
 def larger(a: Any, b: Any) -> Any:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.recognise import recognise
+from onnxbridge.hub.io.detect_format import recognise
 from onnxbridge.plugins import Arrays, Run
 from onnxbridge.rules import Rules
 
@@ -46,16 +46,16 @@ class CoreML:
             UsageError: for sizes that the model does not take.
             UnsafeFileError: for a damaged file.
         """
-        from onnxbridge.frontends.coreml import capture
+        from onnxbridge.formats.coreml.reader import metadata, read
+        from onnxbridge.frontends.coreml import graph_reader
         from onnxbridge.frontends.coreml.names import names, told
-        from onnxbridge.runtime.mil.reader import metadata, read
 
         source, function = _split(source)
         program, takes, gives = read(source, function)
         said = metadata(source)
         named = names(said, takes, gives, list(program.states))
         declared = {named.inputs[s.name]: s.type.shape for s in program.block.inputs if s.type is not None}
-        model = capture.hub_model(program, takes, gives, _shapes(declared, inputs, dynamic, named), named)
+        model = graph_reader.hub_model(program, takes, gives, _shapes(declared, inputs, dynamic, named), named)
         model.metadata_props.update(told(said))
         return model
 
@@ -64,9 +64,9 @@ class CoreML:
 
     def runner(self, source: Any, device: str = "auto") -> Run:
         """The interpreter of MIL. A state is an input, and its last value an output."""
+        from onnxbridge.formats.coreml.reader import metadata
         from onnxbridge.frontends.coreml.names import names
         from onnxbridge.runtime.mil import Interpreter
-        from onnxbridge.runtime.mil.reader import metadata
 
         source, function = _split(source)
         interpreter = Interpreter(source, function=function)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onnxbridge.runtime.mil.program import Feature
+from onnxbridge.formats.coreml.mil_program import Feature
 
 INTERFACE = "onnxbridge.interface"
 """Under this key of a model's metadata our own backend tells the names of the source."""

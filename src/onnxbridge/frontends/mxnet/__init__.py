@@ -13,10 +13,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import MissingFrameworkError, OnnxbridgeError, UsageError
-from onnxbridge.frontends.mxnet import capture, live, symbol
-from onnxbridge.frontends.mxnet import params as params_file
+from onnxbridge.formats.mxnet import read_params as params_file
+from onnxbridge.formats.mxnet import read_symbol
+from onnxbridge.frontends.mxnet import graph_reader, live_blocks
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.hub.recognise import recognise
+from onnxbridge.hub.io.detect_format import recognise
 from onnxbridge.plugins import Arrays, Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.mxnet import python, service
@@ -38,7 +39,7 @@ class MXNet:
         return rule
 
     def accepts(self, source: Any) -> bool:
-        if live.is_live(source):
+        if live_blocks.is_live(source):
             return True
         first = source[0] if isinstance(source, (tuple, list)) and len(source) == 2 else source
         if not isinstance(first, (str, os.PathLike)):
@@ -58,7 +59,7 @@ class MXNet:
         with _files(source, inputs) as files:
             graph, values = _read(files)
             auxiliary = _auxiliary(files)
-        return capture.hub_model(graph, values, capture.specs_of(graph, values, inputs, dynamic), auxiliary)
+        return graph_reader.hub_model(graph, values, graph_reader.specs_of(graph, values, inputs, dynamic), auxiliary)
 
     def runs_here(self) -> bool:
         try:
@@ -73,15 +74,15 @@ class MXNet:
         def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
             with _files(source, feeds) as files:
                 graph, values = _read(files)
-                optional = [graph.nodes[i].name for i in capture.labels(graph, values)]
+                optional = [graph.nodes[i].name for i in graph_reader.labels(graph, values)]
                 return mxnet.run(files[0], files[1], feeds, optional)
 
         return run
 
 
-def _read(files: Files) -> tuple[symbol.Graph, dict[str, np.ndarray[Any, Any]]]:
+def _read(files: Files) -> tuple[read_symbol.Graph, dict[str, np.ndarray[Any, Any]]]:
     """The symbol and its parameters by the names of its variables."""
-    graph = symbol.read(files[0])
+    graph = read_symbol.read(files[0])
     found = params_file.read(files[1]) if files[1] is not None else {}
     return graph, {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in found.items()}
 
@@ -95,9 +96,9 @@ def _auxiliary(files: Files) -> frozenset[str]:
 @contextmanager
 def _files(source: Any, inputs: Any) -> Iterator[Files]:
     """The two files of a source; a live one is saved to a folder of its own first."""
-    if live.is_live(source):
+    if live_blocks.is_live(source):
         with tempfile.TemporaryDirectory() as folder:
-            yield live.export(source, inputs, Path(folder))
+            yield live_blocks.export(source, inputs, Path(folder))
     elif isinstance(source, (tuple, list)):
         yield Path(source[0]), Path(source[1]) if source[1] is not None else None
     else:

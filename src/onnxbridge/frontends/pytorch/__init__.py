@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError
+from onnxbridge.plugin_options import Setting
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
-from onnxbridge.settings import Setting
 
 
 class _Frontend:
@@ -37,19 +37,19 @@ class _Frontend:
         program = getattr(sys.modules.get("torch.export"), "ExportedProgram", ())
         if isinstance(source, (torch.nn.Module, program)):
             return True
-        from onnxbridge.frontends.pytorch.functions import is_method
+        from onnxbridge.frontends.pytorch.capture.callables import is_method
 
         return is_method(source)
 
     @staticmethod
     def _is_factory(source: Any) -> bool:
-        from onnxbridge.frontends.pytorch.capture import FACTORY
+        from onnxbridge.frontends.pytorch.capture.sources import FACTORY
 
         return isinstance(source, str) and bool(FACTORY.fullmatch(source)) and not os.path.exists(source)
 
     @staticmethod
     def _is_file(source: Any) -> bool:
-        from onnxbridge.hub.recognise import recognise
+        from onnxbridge.hub.io.detect_format import recognise
 
         try:
             return recognise(source) in ("pt2", "torchscript", "pytorch-pickle")
@@ -66,14 +66,14 @@ class _Frontend:
             bool, Setting("put batch normalizations into the weights before them. Without it the parameters stay as they are.")
         ] = True,
     ) -> ir.Model:
-        from onnxbridge.frontends.pytorch.capture import capture
-        from onnxbridge.frontends.pytorch.convert import to_hub
-        from onnxbridge.hub.passes.pads import merge_pads
+        from onnxbridge.frontends.pytorch.capture.sources import capture
+        from onnxbridge.frontends.pytorch.fx.convert import to_hub
+        from onnxbridge.hub.passes.fuse_pads import merge_pads
 
         model = to_hub(capture(source, inputs, dynamic))
         merge_pads(model)
         if fold_batch_norm:
-            from onnxbridge.hub.passes.batch_norm import FoldBatchNorm
+            from onnxbridge.hub.passes.fold_batch_norm import FoldBatchNorm
 
             FoldBatchNorm()(model)
         return model
@@ -82,7 +82,7 @@ class _Frontend:
         return importlib.util.find_spec("torch") is not None
 
     def runner(self, source: Any, device: str = "auto") -> Run:
-        from onnxbridge.frontends.pytorch.eager import runner
+        from onnxbridge.frontends.pytorch.capture.runner import runner
 
         return runner(source)
 

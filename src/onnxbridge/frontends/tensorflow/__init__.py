@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub.recognise import recognise
+from onnxbridge.hub.io.detect_format import recognise
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
 
@@ -45,16 +45,16 @@ class TensorFlow:
         """
         from onnx_ir.passes import common
 
-        from onnxbridge.frontends.tensorflow import capture, sources
-        from onnxbridge.hub.passes.biases import take_biases
-        from onnxbridge.hub.passes.cells import find_cells
-        from onnxbridge.hub.passes.counted import count_loops
-        from onnxbridge.hub.passes.layout import push_transposes
-        from onnxbridge.hub.passes.pads import merge_pads
-        from onnxbridge.hub.passes.spread import spread_norms
+        from onnxbridge.frontends.tensorflow import convert, sources
+        from onnxbridge.hub.passes.decompose_batch_norm import spread_norms
+        from onnxbridge.hub.passes.fuse_conv_bias import take_biases
+        from onnxbridge.hub.passes.fuse_pads import merge_pads
+        from onnxbridge.hub.passes.recurrent.loop_trip_count import count_loops
+        from onnxbridge.hub.passes.recurrent.recognize_rnn import find_cells
+        from onnxbridge.hub.passes.transposes.propagate_transposes import push_transposes
 
         source, signature = _split(source)
-        model = capture.hub_model(sources.trace(source, inputs, dynamic, signature))
+        model = convert.hub_model(sources.trace(source, inputs, dynamic, signature))
         common.RemoveUnusedNodesPass()(model)
         count_loops(model)
         find_cells(model)
@@ -70,9 +70,9 @@ class TensorFlow:
         return importlib.util.find_spec("tensorflow") is not None
 
     def runner(self, source: Any, device: str = "auto") -> Run:
-        from onnxbridge.frontends.tensorflow import reference
+        from onnxbridge.frontends.tensorflow import runner
 
-        return reference.runner(*_split(source))
+        return runner.runner(*_split(source))
 
 
 def _split(source: Any) -> tuple[Any, str | None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import channels_last
+from onnxbridge.frontends.tensorflow.channels_last import channels_last
 
 Window = dict[str, Any]
 

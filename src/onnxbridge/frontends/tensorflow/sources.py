@@ -13,12 +13,13 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UnsafeFileError, UsageError, main_line
-from onnxbridge.frontends.tensorflow import hdf5, safety, specs
-from onnxbridge.frontends.tensorflow.capture import Traced
-from onnxbridge.frontends.tensorflow.inline import plain_name
-from onnxbridge.frontends.tensorflow.specs import Spec
-from onnxbridge.hub.archives import open_archive
-from onnxbridge.hub.recognise import recognise
+from onnxbridge.frontends.tensorflow import input_specs
+from onnxbridge.frontends.tensorflow.convert import Traced
+from onnxbridge.frontends.tensorflow.graph.graph_reader import plain_name
+from onnxbridge.frontends.tensorflow.input_specs import Spec
+from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks, operator_checks
+from onnxbridge.hub.io.detect_format import recognise
+from onnxbridge.hub.io.zip_archives import open_archive
 
 # how Keras words what it refuses for security
 _REFUSED = re.compile(r"safe_mode|unsafe|not allowed|disallowed|security|KerasSaveable", re.IGNORECASE)
@@ -39,7 +40,7 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
                 traced = trace(loaded, inputs, dynamic, signature)
         except (ValueError, TypeError) as e:
             raise UsageError(f"{os.fspath(source)}: cannot take these inputs: {main_line(e)}") from e
-        safety.check_graph(traced.graph, os.fspath(source))
+        operator_checks.check_graph(traced.graph, os.fspath(source))
         return traced
     tf = frameworks.tensorflow()
     if is_keras(source):
@@ -65,7 +66,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     tf = frameworks.tensorflow()
     kind = recognise(path)
     if kind == "savedmodel":
-        safety.check(path)
+        operator_checks.check(path)
         try:
             with frameworks.quiet():  # it logs a traceback about a fingerprint that it cannot read, and goes on
                 return tf.saved_model.load(os.fspath(path))
@@ -79,7 +80,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     if kind == "keras":
         open_archive(path, "save the model again with model.save")
     try:
-        hdf5.check(path, kind)
+        hdf5_checks.check(path, kind)
         with frameworks.quiet():
             return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)
     except (ValueError, TypeError) as e:
@@ -152,8 +153,8 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
     symbolic = list(getattr(model, "inputs", None) or [])
     if symbolic:
         names = _unique(_input_names(model, symbolic))
-        declared = {n: specs.spec_of(t) for n, t in zip(names, symbolic, strict=True)}
-        found = specs.merged(declared, inputs, dynamic)
+        declared = {n: input_specs.spec_of(t) for n, t in zip(names, symbolic, strict=True)}
+        found = input_specs.merged(declared, inputs, dynamic)
     else:
         found = _described(model, inputs, dynamic)
     options = {"training": False} if _takes_training(model) else {}
@@ -173,7 +174,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
     weights = {id(v.value.handle if hasattr(v, "path") else v.handle): getattr(v, "path", v.name) for v in model.variables}
     flat = function.inputs[: len(found)]
     return Traced(
-        function.graph, list(zip(found, flat, strict=True)), specs.labelled(found, batched=True),
+        function.graph, list(zip(found, flat, strict=True)), input_specs.labelled(found, batched=True),
         list(zip(_unique(outputs, found), function.outputs, strict=True)), list(function.graph.captures), weights,
         lambda arrays: list(function(*arrays)), _trainable(function.graph),
     )  # fmt: skip
@@ -199,9 +200,9 @@ def _described(model: Any, inputs: Any, dynamic: Any) -> dict[str, Spec]:
     if isinstance(inputs, Mapping):
         names = list(inputs)
     else:
-        inputs = [inputs] if specs.is_single(inputs) else list(inputs)
+        inputs = [inputs] if input_specs.is_single(inputs) else list(inputs)
         names = unnamed(len(inputs))
-    return specs.merged(specs.given(inputs, names), None, dynamic)
+    return input_specs.merged(input_specs.given(inputs, names), None, dynamic)
 
 
 def unnamed(count: int) -> list[str]:
@@ -278,8 +279,8 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
     if len(wanted) != len(tensors):
         raise UsageError("the function takes what is no tensor (a sparse or ragged one); give one that takes tensors only")
     names = _unique([_input_name(kwargs, s, t) for s, t in zip(wanted, tensors, strict=True)])
-    declared = {n: Spec(specs.spec_of(s).shape, s.dtype) for n, s in zip(names, wanted, strict=True)}
-    found = specs.merged(declared, inputs, dynamic)
+    declared = {n: Spec(input_specs.spec_of(s).shape, s.dtype) for n, s in zip(names, wanted, strict=True)}
+    found = input_specs.merged(declared, inputs, dynamic)
 
     def call(*given: Any) -> Any:
         rest = iter(given)
@@ -298,7 +299,7 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
     if len(results) != len(outputs):
         raise UsageError("the function returns what is no tensor (a sparse or ragged one); return tensors only")
     return Traced(
-        own.graph, list(zip(names, tensors, strict=True)), specs.labelled(found, batched=False),
+        own.graph, list(zip(names, tensors, strict=True)), input_specs.labelled(found, batched=False),
         list(zip(_unique(results, names), outputs, strict=True)), list(own.graph.captures),
         {id(v.handle): plain_name(v) for v in own.graph.variables},
         lambda arrays: [t for _, t in _flat(call(*arrays))], _trainable(own.graph),
@@ -346,12 +347,12 @@ def _function(function: Any, inputs: Any, dynamic: Any) -> Traced:
                 raise
             raise UsageError("the function does not say the shape of its inputs; give them as inputs=...") from e
     if isinstance(inputs, Mapping):
-        found = specs.merged(specs.given(inputs, list(inputs)), None, dynamic)
+        found = input_specs.merged(input_specs.given(inputs, list(inputs)), None, dynamic)
         concrete = function.get_concrete_function(**{n: s.tensor_spec(n) for n, s in found.items()})
     else:
-        items = [specs.spec_of(i) for i in ([inputs] if specs.is_single(inputs) else inputs)]
+        items = [input_specs.spec_of(i) for i in ([inputs] if input_specs.is_single(inputs) else inputs)]
         names = _positional(function, len(items))
-        found = specs.merged(dict(zip(names, items, strict=True)), None, dynamic)
+        found = input_specs.merged(dict(zip(names, items, strict=True)), None, dynamic)
         concrete = function.get_concrete_function(*(s.tensor_spec(n) for n, s in found.items()))
     return _concrete(concrete, found_inputs(found), None)
 

@@ -6,13 +6,13 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxbridge.errors import LimitError, UnsafeFileError
-from onnxbridge.hub.passes.batches import KeepBatches
-from onnxbridge.hub.passes.constants import MergeConstants
-from onnxbridge.hub.passes.identities import DropIdentities
-from onnxbridge.hub.passes.infer import infer
-from onnxbridge.hub.passes.reshapes import SettleReshapes
-from onnxbridge.hub.passes.transposes import JoinTransposes
-from onnxbridge.hushed import hushed
+from onnxbridge.frameworks.log_suppression import hushed
+from onnxbridge.hub.passes.batched_matmul import KeepBatches
+from onnxbridge.hub.passes.constant_reshapes import SettleReshapes
+from onnxbridge.hub.passes.infer_types import infer
+from onnxbridge.hub.passes.merge_constants import MergeConstants
+from onnxbridge.hub.passes.remove_identities import DropIdentities
+from onnxbridge.hub.passes.transposes.merge_transposes import JoinTransposes
 
 __all__ = ["clean", "infer", "inline"]
 
@@ -38,7 +38,7 @@ def inline(model: ir.Model) -> ir.Model:
 
 def _agree(model: ir.Model) -> None:
     """Bring a model and its functions to one version of the operators, where they were written at several."""
-    from onnxbridge.hub.opset import from_hub
+    from onnxbridge.hub.opset.opset_conversion import from_hub
 
     imports = [model.opset_imports, *(f.opset_imports for f in model.functions.values())]
     for domain, versions in {d: {i[d] for i in imports if d in i} for d in ("", ML)}.items():

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, UsageError, merge
+from onnxbridge.formats.coreml.features import give, take
+from onnxbridge.formats.coreml.float32_program import Key, Widening, packed_wide, singles, widen
+from onnxbridge.formats.coreml.mil_program import BLOCKS, Block, Operation, Slot, classes
+from onnxbridge.formats.coreml.reader import read
 from onnxbridge.rules import REQUIRED
-from onnxbridge.runtime.mil.features import give, take
 from onnxbridge.runtime.mil.ops import rule as rules
-from onnxbridge.runtime.mil.program import BLOCKS, Block, Operation, Slot, classes
-from onnxbridge.runtime.mil.reader import read
 from onnxbridge.runtime.mil.state import State
-from onnxbridge.runtime.mil.wide import Key, Widening, packed_wide, singles, widen
 
 DIRECTION = "Core ML to NumPy"
 

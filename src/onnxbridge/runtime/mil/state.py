@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxbridge.errors import UsageError
-from onnxbridge.runtime.mil.program import Array, Slot
+from onnxbridge.formats.coreml.mil_program import Array, Slot
 
 
 @dataclass

@@ -4,7 +4,7 @@ MXNet is retired and needs numpy below 1.24, so it lives in an environment of it
 ONNXBRIDGE_MXNET_PYTHON names. Files are read and written without it; it only runs models.
 """
 
-from onnxbridge.runtime.mxnet.dtypes import FLAGS, dtype_named
-from onnxbridge.runtime.mxnet.service import Service, python, service
+from onnxbridge.formats.mxnet.dtypes import FLAGS, dtype_named
+from onnxbridge.runtime.mxnet.client import Service, python, service
 
 __all__ = ["FLAGS", "Service", "dtype_named", "python", "service"]

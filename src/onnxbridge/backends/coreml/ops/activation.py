@@ -3,9 +3,9 @@
 import numpy as np
 from coremltools.converters.mil import Builder as mb
 
+from onnxbridge.backends.coreml.element_types import is_float, like
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import numbers
-from onnxbridge.backends.coreml.types import is_float, like
 
 
 def _one(function):

@@ -7,9 +7,9 @@ import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
+from onnxbridge.backends.coreml.element_types import NARROW, cast, declared, held, is_float, like, wrapped
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import select
-from onnxbridge.backends.coreml.types import NARROW, cast, declared, held, is_float, like, wrapped
 from onnxbridge.errors import Unsupported
 
 

@@ -8,10 +8,10 @@ from coremltools.converters.mil._deployment_compatibility import AvailableTarget
 from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.block import curr_opset_version
 
-from onnxbridge.backends.coreml.growth import Grown
+from onnxbridge.backends.coreml.element_types import cast, like
+from onnxbridge.backends.coreml.interface.kv_cache_state import Grown
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import broadcast, numbers, reshaped, select, size, sizes
-from onnxbridge.backends.coreml.types import cast, like
 from onnxbridge.rules import Outputs
 
 

@@ -2,12 +2,12 @@
 
 from coremltools.converters.mil import Builder as mb
 
+from onnxbridge.backends.coreml.element_types import like
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.padding import extent, flat, pads_of
 from onnxbridge.backends.coreml.sizes import fixed, numbers
-from onnxbridge.backends.coreml.types import like
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.padding import halves
+from onnxbridge.hub.ir.auto_pad import halves
 
 
 def _spatial(X):

@@ -6,10 +6,10 @@ import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from onnxbridge.backends.coreml import either as e
+from onnxbridge.backends.coreml.element_types import NARROW, cast, declared, is_float, like
+from onnxbridge.backends.coreml.legalize import const_or_var as e
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import fixed
-from onnxbridge.backends.coreml.types import NARROW, cast, declared, is_float, like
 from onnxbridge.errors import Unsupported
 
 SAMPLING = {"half_pixel": "UNALIGN_CORNERS", "align_corners": "STRICT_ALIGN_CORNERS", "asymmetric": "DEFAULT"}

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 from coremltools.converters.mil import Builder as mb
 
+from onnxbridge.backends.coreml.element_types import is_float, like
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import broadcast, numbers, product, reshaped, sizes
-from onnxbridge.backends.coreml.types import is_float, like
 from onnxbridge.errors import Unsupported
 
 

@@ -4,9 +4,9 @@ import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
+from onnxbridge.backends.coreml.element_types import cast, like, numpy_type
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import fixed, reshaped, sizes
-from onnxbridge.backends.coreml.types import cast, like, numpy_type
 from onnxbridge.rules import Outputs
 
 

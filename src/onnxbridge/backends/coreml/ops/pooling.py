@@ -6,10 +6,10 @@ import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
+from onnxbridge.backends.coreml.element_types import cast, is_float, like, narrow
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.padding import extent, flat, pads_of
 from onnxbridge.backends.coreml.sizes import along, fixed, numbers
-from onnxbridge.backends.coreml.types import cast, is_float, like, narrow
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Outputs
 

@@ -10,10 +10,10 @@ from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.block import curr_opset_version
 from coremltools.converters.mil.mil.types.type_mapping import np_int4_dtype, np_uint4_dtype
 
+from onnxbridge.backends.coreml.element_types import NARROW, cast, declared, is_float, like
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.ops.conv import conv
 from onnxbridge.backends.coreml.sizes import numbers
-from onnxbridge.backends.coreml.types import NARROW, cast, declared, is_float, like
 from onnxbridge.errors import Unsupported
 
 

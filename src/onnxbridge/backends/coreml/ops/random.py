@@ -4,9 +4,9 @@ import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
+from onnxbridge.backends.coreml.element_types import cast, held
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import sizes, vector
-from onnxbridge.backends.coreml.types import cast, held
 
 
 def _seed(seed):

@@ -3,9 +3,9 @@
 import numpy as np
 from coremltools.converters.mil import Builder as mb
 
+from onnxbridge.backends.coreml.element_types import like
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import broadcast, reshaped, size
-from onnxbridge.backends.coreml.types import like
 from onnxbridge.errors import Unsupported
 
 

@@ -4,9 +4,9 @@ import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
+from onnxbridge.backends.coreml.element_types import cast, is_float, like
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import numbers, select, size, squeezed, vector
-from onnxbridge.backends.coreml.types import cast, is_float, like
 from onnxbridge.rules import Ints
 
 

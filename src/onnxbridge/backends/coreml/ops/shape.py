@@ -5,7 +5,8 @@ import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from onnxbridge.backends.coreml.growth import Grown
+from onnxbridge.backends.coreml.element_types import cast, held, like, narrow
+from onnxbridge.backends.coreml.interface.kv_cache_state import Grown
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import (
     broadcast,
@@ -21,7 +22,6 @@ from onnxbridge.backends.coreml.sizes import (
     unsqueezed,
     vector,
 )  # fmt: skip
-from onnxbridge.backends.coreml.types import cast, held, like, narrow
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Ints, Outputs
 

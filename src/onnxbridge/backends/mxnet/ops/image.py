@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.types import fixed, is_float, permuted, rank
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.fold import evaluate
+from onnxbridge.hub.ir.fold import evaluate
 from onnxbridge.rules import Floats, Ints
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import torch
 
-from onnxbridge.backends.pytorch import sizes
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.programs import UNROLLED, both, looped
-from onnxbridge.backends.pytorch.recorder import Unknown, Value, at_run_time
+from onnxbridge.backends.pytorch.trace import size_arithmetic
+from onnxbridge.backends.pytorch.trace.exported_control_flow import UNROLLED, both, looped
+from onnxbridge.backends.pytorch.trace.tracer import Unknown, Value, at_run_time
 
 
 @at_run_time
@@ -22,7 +22,7 @@ def branch(cond, then_body, then_outer, else_body, else_outer):
 
 @rule("If")
 def if_(cond, *, then_branch, else_branch):
-    known = sizes.elements(cond)
+    known = size_arithmetic.elements(cond)
     if known is not None:
         decided = known.reshape(-1)[0]
         if not isinstance(decided, Value):
@@ -77,7 +77,7 @@ def loop(M=None, cond=None, *v_initial, body):
     inner, outer = tracer.body(body, [*metas, *(state_meta(tracer, v) for v in v_initial)], [v.hub for v in v_initial])
     scans = inner.count - 1 - len(v_initial)
     asks = not _always(inner.results[0], 1, inner)
-    known = sizes.elements(M)
+    known = size_arithmetic.elements(M)
     count = M if known is None else known.reshape(-1)[0]
     first = None if _is_true(cond) else cond
     found = repeat(count, first, list(v_initial), inner, outer, scans, asks)
@@ -86,7 +86,7 @@ def loop(M=None, cond=None, *v_initial, body):
 
 
 def _is_true(value):
-    known = sizes.elements(value)
+    known = size_arithmetic.elements(value)
     return known is not None and not isinstance(known.reshape(-1)[0], Value) and bool(known.reshape(-1)[0])
 
 

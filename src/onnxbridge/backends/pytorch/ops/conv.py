@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import pads_of, reach
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.padding import halves
+from onnxbridge.hub.ir.auto_pad import halves
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}

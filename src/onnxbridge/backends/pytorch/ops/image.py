@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import at_run_time, leaf, read
-from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
+from onnxbridge.backends.pytorch.trace.tracer import at_run_time, leaf, read
 from onnxbridge.errors import Unsupported
 from onnxbridge.frameworks import pillow
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from onnxbridge.backends.pytorch import sizes
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.ops.arithmetic import ordered, ordered_back
-from onnxbridge.backends.pytorch.recorder import at_run_time, leaf
-from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.backends.pytorch.trace import size_arithmetic
+from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
+from onnxbridge.backends.pytorch.trace.tracer import at_run_time, leaf
 from onnxbridge.errors import Unsupported
 
 
@@ -178,7 +178,7 @@ def largest(X, count, axis, largest):
 
 @rule("TopK")
 def top_k(X, K, *, axis=-1, largest=1, sorted=1):
-    known = sizes.elements(K)
+    known = size_arithmetic.elements(K)
     found = _top(ordered(X), K if known is None else known.reshape(-1)[0], axis, largest)
     return ordered_back(found[0], X), found[1]
 

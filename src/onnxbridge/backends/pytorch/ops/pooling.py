@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import pads_of, reach
-from onnxbridge.backends.pytorch.recorder import leaf, read
+from onnxbridge.backends.pytorch.trace.tracer import leaf, read
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Outputs
 

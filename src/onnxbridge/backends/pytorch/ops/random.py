@@ -6,8 +6,8 @@ import torch
 
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import Late, leaf
-from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
+from onnxbridge.backends.pytorch.trace.tracer import Late, leaf
 
 
 def _source(seed):

@@ -7,8 +7,8 @@ import math
 import torch
 
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import leaf, read
-from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
+from onnxbridge.backends.pytorch.trace.tracer import leaf, read
 
 
 def _whole(x):

@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from onnxbridge.backends.pytorch import dtypes, sizes
+from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import pad_by_torch, padded
-from onnxbridge.backends.pytorch.recorder import at_run_time, leaf, read
-from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.backends.pytorch.trace import size_arithmetic
+from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
+from onnxbridge.backends.pytorch.trace.tracer import at_run_time, leaf, read
 from onnxbridge.errors import Unsupported
 
 
@@ -44,10 +45,10 @@ def shape_tensor(data):
 
 def sized(*dims, scalar=False):
     """Sizes as an int64 tensor that remembers them."""
-    if not any(isinstance(d, sizes.Value) for d in dims):
+    if not any(isinstance(d, size_arithmetic.Value) for d in dims):
         return np.array(dims[0] if scalar else dims, np.int64)
-    made = sizes.tensor_of(list(dims), scalar)
-    made.elements = sizes.objects(dims, scalar)
+    made = size_arithmetic.tensor_of(list(dims), scalar)
+    made.elements = size_arithmetic.objects(dims, scalar)
     return made
 
 
@@ -78,11 +79,11 @@ def reshape_by(data, shape, allowzero):
 
 @rule("Reshape")
 def reshape(data, shape, *, allowzero=0):
-    wanted = sizes.elements(shape)
+    wanted = size_arithmetic.elements(shape)
     if wanted is None:
         return reshape_by(data, shape, allowzero)
     whole = [isinstance(n, int) for n in wanted]
-    if (joined := sizes.joined(data, wanted.tolist())) is not None:
+    if (joined := size_arithmetic.joined(data, wanted.tolist())) is not None:
         return torch.flatten(data, *joined)
     return data.reshape([
         data.shape[i] if known and n == 0 and not allowzero else n for i, (n, known) in enumerate(zip(wanted, whole, strict=True))
@@ -154,7 +155,7 @@ def broadcast_to(data, shape):
 
 def _grown(data, wanted):
     """The sizes for `Tensor.expand`, -1 for those that stay, where it is certain which of two sizes is the larger one."""
-    known = [w.known if isinstance(w, sizes.Value) else w for w in wanted]
+    known = [w.known if isinstance(w, size_arithmetic.Value) else w for w in wanted]
     if not data.is_known or not all(isinstance(w, (int, torch.SymInt)) for w in known) or data.ndim > len(wanted):
         return None
     first = len(wanted) - data.ndim
@@ -169,7 +170,7 @@ def _grown(data, wanted):
 
 @rule("Expand")
 def expand(input, shape):
-    wanted = sizes.elements(shape)
+    wanted = size_arithmetic.elements(shape)
     if wanted is not None and (grown := _grown(input, wanted.tolist())) is not None:
         return input.expand(grown)
     return broadcast_to(input, shape if wanted is None else wanted.tolist())
@@ -187,11 +188,11 @@ def split_by(input, split, axis):
 
 @rule("Split")
 def split(input, split=None, *, axis=0, num_outputs=None):
-    if split is not None and sizes.elements(split) is None:
+    if split is not None and size_arithmetic.elements(split) is None:
         parts = split_by(input, split, axis)
         return tuple(parts[i] for i in range(int(split.shape[0])))
     if split is not None:
-        return tuple(torch.split(input, sizes.sizes(split), axis))
+        return tuple(torch.split(input, size_arithmetic.sizes(split), axis))
     if num_outputs is None:
         raise Unsupported("Split with neither split nor num_outputs")
     chunk = -(-input.shape[axis] // num_outputs)
@@ -244,9 +245,9 @@ def slice_by(data, starts, ends, axes, steps):
 
 @rule("Slice")
 def slice_(data, starts, ends, axes=None, steps=None):
-    given = [known_ints(axes), known_ints(steps), sizes.elements(starts), sizes.elements(ends)]
-    if not data.is_known or any(g is None or isinstance(g, sizes.Value) for g in given[2:]) or any(
-        isinstance(g, sizes.Value) for g in given[:2]
+    given = [known_ints(axes), known_ints(steps), size_arithmetic.elements(starts), size_arithmetic.elements(ends)]
+    if not data.is_known or any(g is None or isinstance(g, size_arithmetic.Value) for g in given[2:]) or any(
+        isinstance(g, size_arithmetic.Value) for g in given[:2]
     ):  # fmt: skip
         return slice_by(data, *(known_ints(v) for v in (starts, ends, axes, steps)))
     begins, stops = given[2].reshape(-1).tolist(), given[3].reshape(-1).tolist()
@@ -267,7 +268,7 @@ def tiled(input, repeats):
 
 @rule("Tile")
 def tile(input, repeats):
-    known = sizes.elements(repeats)
+    known = size_arithmetic.elements(repeats)
     return tiled(input, repeats if known is None else known.tolist())
 
 
@@ -279,14 +280,14 @@ def filled(shape, value, dtype, device=None):
 @rule("ConstantOfShape")
 def constant_of_shape(input, *, value=None):
     value = np.zeros(1, np.float32) if value is None else value
-    known = sizes.elements(input)
+    known = size_arithmetic.elements(input)
     if value.dtype.kind in "OUST":
         raise Unsupported("ConstantOfShape of strings")
     dtype = dtypes.inside(ir.DataType.from_numpy(value.dtype))
-    whole = known is not None and not any(isinstance(e, sizes.Value) for e in known)
+    whole = known is not None and not any(isinstance(e, size_arithmetic.Value) for e in known)
     number = value.reshape(()).item()
     made = filled(input if known is None else known.tolist(), number, dtype)
-    if whole and value.dtype.kind in "iu" and math.prod(known.tolist()) <= sizes.MOST:
+    if whole and value.dtype.kind in "iu" and math.prod(known.tolist()) <= size_arithmetic.MOST:
         return np.full(known.tolist(), number, value.dtype)
     return made
 
@@ -306,7 +307,7 @@ def counted(start, limit, delta, dtype, device=None):
 
 @rule("Range")
 def range_(start, limit, delta):
-    known = [sizes.elements(v) for v in (start, limit, delta)]
+    known = [size_arithmetic.elements(v) for v in (start, limit, delta)]
     if start.dtype.is_floating_point or any(k is None for k in known):
         given = [v if k is None else k.reshape(-1)[0] for k, v in zip(known, (start, limit, delta), strict=True)]
         return counted(*((start, limit, delta) if start.dtype.is_floating_point else given), start.dtype)
@@ -354,7 +355,7 @@ def space_to_depth(input, *, blocksize):
 
 @rule("Pad")
 def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
-    known = sizes.elements(pads)
+    known = size_arithmetic.elements(pads)
     half = None if known is None else len(known) // 2
     before, after = (pads, None) if known is None else (known[:half].tolist(), known[half:].tolist())
     if constant_value is None:

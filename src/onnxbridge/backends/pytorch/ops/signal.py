@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import leaf
-from onnxbridge.backends.pytorch.sizes import known_ints
+from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
+from onnxbridge.backends.pytorch.trace.tracer import leaf
 
 
 def _number(value):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.recorder import at_run_time
+from onnxbridge.backends.pytorch.trace.tracer import at_run_time
 from onnxbridge.errors import Unsupported
 
 

@@ -8,7 +8,7 @@ from onnxbridge.backends.tensorflow.ops import rule
 from onnxbridge.backends.tensorflow.padding import padded, pads_of
 from onnxbridge.backends.tensorflow.sizes import packed, rank, size, sizes
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.padding import halves
+from onnxbridge.hub.ir.auto_pad import halves
 
 
 def last(x):

@@ -2,7 +2,7 @@
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import like, rank
+from onnxbridge.hub.ir.values import like, rank
 from onnxbridge.rules import Float, Int, Str
 
 

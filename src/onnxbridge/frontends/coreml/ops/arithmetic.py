@@ -4,8 +4,8 @@ import onnx_ir as ir
 
 from onnxbridge.frontends.coreml.dtypes import named
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import cast as to_dtype
-from onnxbridge.hub.values import is_integer
+from onnxbridge.hub.ir.values import cast as to_dtype
+from onnxbridge.hub.ir.values import is_integer
 from onnxbridge.rules import Float, Str
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import fixed, rank
+from onnxbridge.hub.ir.values import fixed, rank
 
 
 def _rows(op, mask, query):

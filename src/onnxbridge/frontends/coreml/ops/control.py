@@ -3,7 +3,7 @@
 import numpy as np
 
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir.values import rank
 from onnxbridge.rules import Outputs
 
 

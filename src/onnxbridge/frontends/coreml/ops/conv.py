@@ -4,8 +4,8 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.frontends.coreml.windows import ends, window
-from onnxbridge.hub.values import fixed, like
+from onnxbridge.frontends.coreml.padding import ends, window
+from onnxbridge.hub.ir.values import fixed, like
 from onnxbridge.rules import Array, Int, Ints, Str
 
 

@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import cast, fixed, is_integer, like, rank
+from onnxbridge.hub.ir.values import cast, fixed, is_integer, like, rank
 from onnxbridge.rules import Bool, Float, Int, Ints, Str
 
 ALIGNED = ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS")

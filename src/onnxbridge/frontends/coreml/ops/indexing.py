@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.dtypes import named
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import cast, fixed, rank
+from onnxbridge.hub.ir.values import cast, fixed, rank
 from onnxbridge.rules import Array, Bool, Float, Int, Ints, Str
 
 INT64 = ir.DataType.INT64

@@ -1,7 +1,7 @@
 """Products of matrices."""
 
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import like, rank
+from onnxbridge.hub.ir.values import like, rank
 from onnxbridge.rules import Bool, Str
 
 

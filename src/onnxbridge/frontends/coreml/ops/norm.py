@@ -3,7 +3,7 @@
 import numpy as np
 
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import fixed, like, rank
+from onnxbridge.hub.ir.values import fixed, like, rank
 from onnxbridge.rules import Float, Int, Ints
 
 

@@ -1,7 +1,7 @@
 """Pooling."""
 
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.frontends.coreml.windows import window
+from onnxbridge.frontends.coreml.padding import window
 from onnxbridge.rules import Bool, Ints, Str
 
 

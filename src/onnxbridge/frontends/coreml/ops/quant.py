@@ -4,8 +4,8 @@ import numpy as np
 
 from onnxbridge.frontends.coreml.dtypes import named
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.fold import evaluate, static
-from onnxbridge.hub.values import is_integer
+from onnxbridge.hub.ir.fold import evaluate, static
+from onnxbridge.hub.ir.values import is_integer
 from onnxbridge.rules import Array, Int, Ints, Str
 from onnxbridge.runtime.mil.ops import quant as weights
 

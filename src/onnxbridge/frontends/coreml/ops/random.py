@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import cast
+from onnxbridge.hub.ir.values import cast
 from onnxbridge.rules import Float, Int, Str
 
 

@@ -4,7 +4,7 @@ import onnx_ir as ir
 
 from onnxbridge.frontends.coreml.dtypes import named
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import cast, is_integer, like
+from onnxbridge.hub.ir.values import cast, is_integer, like
 from onnxbridge.rules import Bool, Int, Ints, Str
 
 

@@ -6,8 +6,8 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.frontends.coreml.ops.image import ALIGNED
-from onnxbridge.hub import fold
-from onnxbridge.hub.values import cast, fixed, like, rank
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import cast, fixed, like, rank
 from onnxbridge.rules import Bool, Float, Int, Str
 from onnxbridge.runtime.mil.ops.image import ROUNDED
 

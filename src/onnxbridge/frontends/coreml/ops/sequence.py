@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.frontends.coreml.dtypes import named
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.values import cast, rank
+from onnxbridge.hub.ir.values import cast, rank
 from onnxbridge.rules import Bool, Str
 
 INT64 = ir.DataType.INT64

@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.fold import static
-from onnxbridge.hub.values import cast, fixed, rank
+from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.values import cast, fixed, rank
 from onnxbridge.rules import Bool, Float, Int, Ints, Str
 
 INT64 = ir.DataType.INT64

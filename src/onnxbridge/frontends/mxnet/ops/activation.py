@@ -7,7 +7,7 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import named, scalar_shape
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir.values import rank
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 

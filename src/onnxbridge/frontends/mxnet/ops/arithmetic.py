@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.hub.values import cast, is_integer, like
+from onnxbridge.hub.ir.values import cast, is_integer, like
 
 BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
 EXACT = {

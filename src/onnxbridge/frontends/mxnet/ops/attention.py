@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.linalg import transposed
-from onnxbridge.hub.values import fixed
+from onnxbridge.hub.ir.values import fixed
 
 
 def heads_of(op, x, heads, parts, which):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
-from onnxbridge.hub.values import fixed, rank
+from onnxbridge.hub.ir.values import fixed, rank
 
 CHANNELS_FIRST = (None, "NCW", "NCHW", "NCDHW")
 

@@ -7,7 +7,7 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
-from onnxbridge.hub.values import fixed, rank
+from onnxbridge.hub.ir.values import fixed, rank
 
 
 @rule("UpSampling")

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named, scalar_shape
-from onnxbridge.hub.values import cast, fixed, like, rank
+from onnxbridge.hub.ir.values import cast, fixed, like, rank
 
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 

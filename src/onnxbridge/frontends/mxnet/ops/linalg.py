@@ -8,7 +8,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.shape import diag, product, sizes
 from onnxbridge.frontends.mxnet.ops.types import scalar_shape
-from onnxbridge.hub.values import fixed, rank
+from onnxbridge.hub.ir.values import fixed, rank
 
 
 def transposed(op, x, yes=True):

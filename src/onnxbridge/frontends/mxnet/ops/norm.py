@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.hub.values import cast, fixed, like, rank
+from onnxbridge.hub.ir.values import cast, fixed, like, rank
 
 
 @rule("BatchNorm", "_npx_batch_norm")

@@ -10,7 +10,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import arithmetic, rule
 from onnxbridge.frontends.mxnet.ops.reduction import reduced_axes
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
-from onnxbridge.hub.values import cast, is_integer, rank
+from onnxbridge.hub.ir.values import cast, is_integer, rank
 
 BOOL = ir.DataType.BOOL
 UNARY = {

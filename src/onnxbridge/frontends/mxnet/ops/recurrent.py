@@ -6,8 +6,8 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.hub.fold import static
-from onnxbridge.hub.values import fixed
+from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.values import fixed
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 # where ONNX has the gates that MXNet has in the order input, forget, cell, output and reset, update, new

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named, scalar_shape
-from onnxbridge.hub.values import cast, rank
+from onnxbridge.hub.ir.values import cast, rank
 
 SMALL = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.shape import LAST, reverse
-from onnxbridge.hub.values import cast, rank
+from onnxbridge.hub.ir.values import cast, rank
 
 INT64 = ir.DataType.INT64
 

@@ -9,8 +9,8 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
-from onnxbridge.hub.fold import static
-from onnxbridge.hub.values import cast, fixed, rank
+from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.values import cast, fixed, rank
 
 LAST, FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 

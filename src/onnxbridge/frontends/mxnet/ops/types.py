@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir.values import rank
 from onnxbridge.runtime.mxnet import dtype_named
 
 

@@ -5,8 +5,8 @@ import math
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast, category, floating, is_float, together
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.promotion import cast, category, floating, is_float, together
 
 
 @rule("aten::relu")

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast, common, floating, is_float, together
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.activation import clip, expm1, log1p
-from onnxbridge.frontends.pytorch.promotion import cast, common, floating, is_float, together
-from onnxbridge.hub import fold
+from onnxbridge.hub.ir import fold
 
 D = ir.DataType
 LN2, LN10 = math.log(2), math.log(10)

@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.random import dropped
 from onnxbridge.frontends.pytorch.ops.shape import rank, swapped
-from onnxbridge.frontends.pytorch.promotion import cast
 
 D = ir.DataType
 

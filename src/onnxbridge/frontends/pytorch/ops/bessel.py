@@ -4,7 +4,7 @@ import functools
 import math
 
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.series import Fit, horner, in_double
+from onnxbridge.frontends.pytorch.piecewise_polynomials import Fit, horner, in_double
 
 FAR = 20.0
 """Behind it, the expansions at infinity are exact to double precision."""

@@ -4,8 +4,8 @@ import math
 
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, together
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.promotion import cast, is_float, together
 
 D = ir.DataType
 

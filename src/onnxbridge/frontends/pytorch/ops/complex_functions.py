@@ -7,15 +7,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.frontends.pytorch.complex import Complex, by_parts, of
-from onnxbridge.frontends.pytorch.ops import (
-    arithmetic,
-    creation,
-    factorization,
-    indexing,
-    masking,
-    rule,
-)
+from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex, by_parts, of
+from onnxbridge.frontends.pytorch.fx.promotion import cast
+from onnxbridge.frontends.pytorch.ops import arithmetic, creation, factorization, indexing, masking, rule
 from onnxbridge.frontends.pytorch.ops.complex_numbers import (
     abs_,
     add,
@@ -31,8 +25,7 @@ from onnxbridge.frontends.pytorch.ops.complex_numbers import (
     sub,
     times,
 )
-from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.hub.matrices import turned
+from onnxbridge.hub.decompositions.linalg.factorizations import turned
 
 D = ir.DataType
 

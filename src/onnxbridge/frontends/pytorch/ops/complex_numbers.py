@@ -2,20 +2,10 @@
 
 import onnx_ir as ir
 
-from onnxbridge.frontends.pytorch import complex as pairs
-from onnxbridge.frontends.pytorch.complex import PART, Complex, by_parts, of, part_of, together
-from onnxbridge.frontends.pytorch.ops import (
-    arithmetic,
-    creation,
-    image,
-    indexing,
-    linalg,
-    masking,
-    reduction,
-    rule,
-    shape,
-)
-from onnxbridge.frontends.pytorch.promotion import cast
+from onnxbridge.frontends.pytorch.fx import complex_pairs as pairs
+from onnxbridge.frontends.pytorch.fx.complex_pairs import PART, Complex, by_parts, of, part_of, together
+from onnxbridge.frontends.pytorch.fx.promotion import cast
+from onnxbridge.frontends.pytorch.ops import arithmetic, creation, image, indexing, linalg, masking, reduction, rule, shape
 
 D = ir.DataType
 # operators that move elements, or are linear in them: both parts go the same way

@@ -5,11 +5,11 @@ import operator
 
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast
+from onnxbridge.frontends.pytorch.fx.target import least
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide, remainder
-from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.frontends.pytorch.target import least
-from onnxbridge.hub import fold
+from onnxbridge.hub.ir import fold
 from onnxbridge.rules import Outputs
 
 D = ir.DataType

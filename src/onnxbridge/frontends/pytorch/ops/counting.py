@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, is_half
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.indexing import kept, scattered
 from onnxbridge.frontends.pytorch.ops.reduction import norm_of
 from onnxbridge.frontends.pytorch.ops.shape import rank, sizes
-from onnxbridge.frontends.pytorch.promotion import cast, is_float, is_half
 
 D = ir.DataType
 _UNIQUE = (D.FLOAT, D.DOUBLE, D.INT64, D.INT8)

@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import DEFAULT, cast, category, common
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.shape import sizes
-from onnxbridge.frontends.pytorch.promotion import DEFAULT, cast, category, common
 
 D = ir.DataType
 LARGEST_CONSTANT = 1 << 16

@@ -3,8 +3,8 @@
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.promotion import cast
 
 D = ir.DataType
 

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.shape import sizes
-from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.hub import indefinite, matrices
-from onnxbridge.hub.matrices import turned
+from onnxbridge.hub.decompositions.linalg import factorizations, ldl
+from onnxbridge.hub.decompositions.linalg.factorizations import turned
 
 D = ir.DataType
 
@@ -28,7 +28,7 @@ def _flipped(op, x, flip):
 def linalg_cholesky_ex(op, self, *, upper=False, check_errors=False):
     if self.shape[-1] == 0:
         return self, _per_matrix(op, self, 0, D.INT32)
-    factor, info = matrices.cholesky(op, _flipped(op, self, upper))
+    factor, info = factorizations.cholesky(op, _flipped(op, self, upper))
     return _flipped(op, factor, upper), info
 
 
@@ -40,26 +40,26 @@ def cholesky(op, self, upper=False):
 @rule("aten::cholesky_solve")
 def cholesky_solve(op, self, input2, upper=False):
     factor = _flipped(op, input2, upper)
-    y = matrices.solve_triangular(op, factor, self, upper=False)
-    return matrices.solve_triangular(op, turned(op, factor), y, upper=True)
+    y = factorizations.solve_triangular(op, factor, self, upper=False)
+    return factorizations.solve_triangular(op, turned(op, factor), y, upper=True)
 
 
 @rule("aten::cholesky_inverse")
 def cholesky_inverse(op, self, upper=False):
-    return cholesky_solve(op, matrices.identity(op, op.size(self, -1), self), self, upper)
+    return cholesky_solve(op, factorizations.identity(op, op.size(self, -1), self), self, upper)
 
 
 @rule("aten::linalg_solve_triangular")
 def linalg_solve_triangular(op, self, B, *, upper, left=True, unitriangular=False):
     if left:
-        return matrices.solve_triangular(op, self, B, upper=upper, unit=unitriangular)
-    x = matrices.solve_triangular(op, turned(op, self), turned(op, B), upper=not upper, unit=unitriangular)
+        return factorizations.solve_triangular(op, self, B, upper=upper, unit=unitriangular)
+    x = factorizations.solve_triangular(op, turned(op, self), turned(op, B), upper=not upper, unit=unitriangular)
     return turned(op, x)
 
 
 @rule("aten::triangular_solve")
 def triangular_solve(op, self, A, upper=True, transpose=False, unitriangular=False):
-    x = matrices.solve_triangular(op, _flipped(op, A, transpose), self, upper=upper != transpose, unit=unitriangular)
+    x = factorizations.solve_triangular(op, _flipped(op, A, transpose), self, upper=upper != transpose, unit=unitriangular)
     return x, A
 
 
@@ -72,7 +72,7 @@ def _counted(op, swaps):
 def linalg_lu_factor_ex(op, A, *, pivot=True, check_errors=False):
     if 0 in A.shape[-2:]:
         return A, fill(op, [*sizes(op, A)[:-2], 0], 0, D.INT32), _per_matrix(op, A, 0, D.INT32)
-    packed, swaps, _, info = matrices.lu(op, A, pivot=pivot)
+    packed, swaps, _, info = factorizations.lu(op, A, pivot=pivot)
     return packed, _counted(op, swaps), info
 
 
@@ -86,20 +86,20 @@ def _parts(op, packed):
     m, n = op.size(packed, -2), op.size(packed, -1)
     small = op.dims([min(m, n) if isinstance(m, int) and isinstance(n, int) else op.Min(m, n)])
     low = op.Slice(packed, [0], small, [-1])
-    ones = op.Equal(matrices.upright(op, matrices.count(op, m)), matrices.count(op, op.size(low, -1)))
+    ones = op.Equal(factorizations.upright(op, factorizations.count(op, m)), factorizations.count(op, op.size(low, -1)))
     low = op.Where(ones, 1.0, op.Trilu(low, np.int64(-1), upper=0))
     return low, op.Trilu(op.Slice(packed, [0], small, [-2]), np.int64(0), upper=1)
 
 
 def _permutation(op, order, like):
     """The matrix that puts rows in this order back into their places."""
-    places = matrices.count(op, op.size(order, -1))
-    return op.Cast(op.Equal(matrices.upright(op, places), op.Unsqueeze(order, [-2])), to=like.dtype)
+    places = factorizations.count(op, op.size(order, -1))
+    return op.Cast(op.Equal(factorizations.upright(op, places), op.Unsqueeze(order, [-2])), to=like.dtype)
 
 
 @rule("aten::linalg_lu")
 def linalg_lu(op, A, *, pivot=True):
-    packed, _, order, _ = matrices.lu(op, A, pivot=pivot)
+    packed, _, order, _ = factorizations.lu(op, A, pivot=pivot)
     nothing = op.constant(np.zeros(0, A.dtype.numpy()))
     return _permutation(op, order, A) if pivot else nothing, *_parts(op, packed)
 
@@ -113,15 +113,15 @@ def lu_unpack(op, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
 
 
 def _order(op, packed, pivots):
-    return matrices.row_order(op, op.Sub(op.Cast(pivots, to=D.INT64), 1), op.size(packed, -2))
+    return factorizations.row_order(op, op.Sub(op.Cast(pivots, to=D.INT64), 1), op.size(packed, -2))
 
 
 @rule("aten::linalg_lu_solve")
 def linalg_lu_solve(op, LU, pivots, B, *, left=True, adjoint=False):
     order = _order(op, LU, pivots)
     if left:
-        return matrices.solve_factored(op, LU, order, B, adjoint=adjoint)
-    return turned(op, matrices.solve_factored(op, LU, order, turned(op, B), adjoint=not adjoint))
+        return factorizations.solve_factored(op, LU, order, B, adjoint=adjoint)
+    return turned(op, factorizations.solve_factored(op, LU, order, turned(op, B), adjoint=not adjoint))
 
 
 def is_vector(a, b):
@@ -132,10 +132,10 @@ def is_vector(a, b):
 @rule("aten::_linalg_solve_ex")
 def linalg_solve_ex(op, A, B, *, left=True, check_errors=False):
     vector = is_vector(A, B)
-    b = matrices.upright(op, B) if vector else B
+    b = factorizations.upright(op, B) if vector else B
     b = b if left or vector else turned(op, b)
-    packed, _, order, info = matrices.lu(op, A if left else turned(op, A))
-    x = matrices.solve_factored(op, packed, order, b)
+    packed, _, order, info = factorizations.lu(op, A if left else turned(op, A))
+    x = factorizations.solve_factored(op, packed, order, b)
     x = op.Squeeze(x, [-1]) if vector else _flipped(op, x, not left)
     return x, None, None, info  # the factors are there for gradients only
 
@@ -144,17 +144,17 @@ def linalg_solve_ex(op, A, B, *, left=True, check_errors=False):
 def linalg_inv_ex(op, A, *, check_errors=False):
     if A.shape[-1] == 0:
         return A, _per_matrix(op, A, 0, D.INT32)
-    packed, _, order, info = matrices.lu(op, A)
-    return matrices.solve_factored(op, packed, order, matrices.identity(op, op.size(A, -1), A)), info
+    packed, _, order, info = factorizations.lu(op, A)
+    return factorizations.solve_factored(op, packed, order, factorizations.identity(op, op.size(A, -1), A)), info
 
 
 @rule("aten::_linalg_slogdet")
 def linalg_slogdet(op, A):
     if A.shape[-1] == 0:
         return _per_matrix(op, A, 1, A.dtype), _per_matrix(op, A, 0, A.dtype), None, None
-    packed, swaps, _, _ = matrices.lu(op, A)
-    diagonal = op.ReduceSum(op.Mul(packed, matrices.identity(op, op.size(A, -1), A)), [-1], keepdims=0)
-    moved = op.Not(op.Equal(swaps, matrices.count(op, op.size(swaps, -1))))
+    packed, swaps, _, _ = factorizations.lu(op, A)
+    diagonal = op.ReduceSum(op.Mul(packed, factorizations.identity(op, op.size(A, -1), A)), [-1], keepdims=0)
+    moved = op.Not(op.Equal(swaps, factorizations.count(op, op.size(swaps, -1))))
     signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, A)))
     size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
     return op.ReduceProd(signs, [-1], keepdims=0), size, packed, _counted(op, swaps)
@@ -164,34 +164,34 @@ def linalg_slogdet(op, A):
 def linalg_ldl_factor_ex(op, self, *, hermitian=False, check_errors=False):
     if self.shape[-1] == 0:
         return self, fill(op, sizes(op, self)[:-1], 0, D.INT32), _per_matrix(op, self, 0, D.INT32)
-    return indefinite.ldl(op, self)
+    return ldl.ldl(op, self)
 
 
 @rule("aten::linalg_ldl_solve")
 def linalg_ldl_solve(op, LD, pivots, B, *, hermitian=False):
-    return indefinite.solve_ldl(op, LD, op.Cast(pivots, to=D.INT64), B)
+    return ldl.solve_ldl(op, LD, op.Cast(pivots, to=D.INT64), B)
 
 
 @rule("aten::geqrf")
 def geqrf(op, self):
-    return matrices.householder(op, self)
+    return factorizations.householder(op, self)
 
 
 @rule("aten::linalg_qr")
 def linalg_qr(op, A, mode="reduced"):
     if mode == "r":
-        packed, _ = matrices.householder(op, A)
+        packed, _ = factorizations.householder(op, A)
         rows = min(A.shape[-2:]) if all(isinstance(d, int) for d in A.shape[-2:]) else op.Min(op.size(A, -2), op.size(A, -1))
         nothing = op.constant(np.zeros(0, A.dtype.numpy()))
         return nothing, op.Trilu(op.Slice(packed, [0], op.dims([rows]), [-2]), np.int64(0), upper=1)
-    return matrices.qr(op, A, complete=mode == "complete")
+    return factorizations.qr(op, A, complete=mode == "complete")
 
 
 @rule("aten::linalg_householder_product")
 def householder_product(op, input, tau):
-    eye = matrices.identity(op, op.size(input, -2), input)
+    eye = factorizations.identity(op, op.size(input, -2), input)
     start = op.Slice(eye, [0], op.dims([op.size(input, -1)]), [1])
-    return matrices.reflected(op, input, tau, start)
+    return factorizations.reflected(op, input, tau, start)
 
 
 @rule("aten::orgqr")
@@ -202,8 +202,8 @@ def orgqr(op, self, input2):
 @rule("aten::ormqr")
 def ormqr(op, self, input2, input3, left=True, transpose=False):
     if left:
-        return matrices.reflected(op, self, input2, input3, transposed=transpose)
-    return turned(op, matrices.reflected(op, self, input2, turned(op, input3), transposed=not transpose))
+        return factorizations.reflected(op, self, input2, input3, transposed=transpose)
+    return turned(op, factorizations.reflected(op, self, input2, turned(op, input3), transposed=not transpose))
 
 
 def _vectors(op, x):
@@ -217,14 +217,14 @@ def _vectors(op, x):
 def linalg_eigh(op, A, UPLO="L", compute_v=True):
     triangle = op.Trilu(A, np.int64(0), upper=int(UPLO == "U"))
     rest = op.Trilu(A, np.int64(1 if UPLO == "U" else -1), upper=int(UPLO == "U"))
-    values, vectors = matrices.eigh(op, op.Add(triangle, turned(op, rest)))
+    values, vectors = factorizations.eigh(op, op.Add(triangle, turned(op, rest)))
     return values, _vectors(op, vectors) if compute_v else op.constant(np.zeros(0, A.dtype.numpy()))
 
 
 @rule("aten::_linalg_svd", limits="signs of singular vectors are not LAPACK's: they cannot be outputs of the model")
 def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
     wide = _wide(op, A)
-    values, left, right = matrices.singular(op, _flipped(op, A, wide))
+    values, left, right = factorizations.singular(op, _flipped(op, A, wide))
     if not all(isinstance(d, int) for d in A.shape[-2:]):  # it may be wider than it was taken to be: zeros come last
         least = op.dims([op.Min(op.size(A, -2), op.size(A, -1))])
         values, left = (op.Slice(x, [0], least, [-1]) for x in (values, left))
@@ -233,8 +233,8 @@ def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
         nothing = op.constant(np.zeros(0, A.dtype.numpy()))
         return nothing, values, nothing
     # orthonormal also where singular values are zero; the factor's diagonal has the signs that the rotations gave
-    q, r = matrices.qr(op, left, complete=full_matrices)
-    eye = matrices.identity(op, op.size(r, -1), A)
+    q, r = factorizations.qr(op, left, complete=full_matrices)
+    eye = factorizations.identity(op, op.size(r, -1), A)
     signs = op.ReduceSum(op.Mul(op.Slice(r, [0], op.dims([op.size(r, -1)]), [-2]), eye), [-1], keepdims=0)
     signs = op.Where(op.Less(signs, 0.0), -1.0, op.CastLike(1.0, A))
     thin = op.Mul(op.Slice(q, [0], op.dims([op.size(r, -1)]), [-1]), op.Unsqueeze(signs, [-2]))
@@ -256,7 +256,7 @@ def linalg_pinv(op, self, *, atol=None, rtol=None, hermitian=False):
         size = op.Abs(values)
     else:
         wide = _wide(op, self)
-        values, left, right = matrices.singular(op, _flipped(op, self, wide))
+        values, left, right = factorizations.singular(op, _flipped(op, self, wide))
         size = values
     least = _tolerance(op, self, size, atol, rtol)
     kept = op.Greater(size, least)
@@ -297,7 +297,7 @@ def matrix_exp(op, self):
     norm = op.ReduceMax(op.ReduceSum(op.Abs(x), [-2], keepdims=0), [-1], keepdims=0)
     times = op.Unsqueeze(op.Add(op.Ceil(op.Div(op.Log(op.Max(norm, 0.5)), math.log(2))), 1.0), [-2, -1])
     x = op.Mul(x, op.Pow(op.constant(np.float64(2)), op.Neg(times)))
-    eye = matrices.identity(op, op.size(x, -1), x)
+    eye = factorizations.identity(op, op.size(x, -1), x)
     y = op.Add(op.Div(x, 16.0), eye)
     for k in range(15, 0, -1):
         y = op.Add(op.Div(op.MatMul(x, y), float(k)), eye)

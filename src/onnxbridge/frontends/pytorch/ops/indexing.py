@@ -4,12 +4,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast, category, is_half, together
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.reduction import whole_shape
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
-from onnxbridge.frontends.pytorch.promotion import cast, category, is_half, together
-from onnxbridge.hub.values import SORTED
+from onnxbridge.hub.ir.values import SORTED
 
 D = ir.DataType
 

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.hub import functions
+from onnxbridge.hub.ir import model_functions
 
 
 @rule("library::function")
@@ -11,4 +11,4 @@ def function(op, *operands, domain, name, body, form, labels):
     """One call of an ONNX function; written out where something goes in or comes out that no function of ONNX takes."""
     if not operands or not all(isinstance(x, ir.Value) for x in operands):
         return body(*operands)
-    return functions.call(op, domain, name, body, operands, form, labels)
+    return model_functions.call(op, domain, name, body, operands, form, labels)

@@ -3,10 +3,10 @@
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import plus, times
 from onnxbridge.frontends.pytorch.ops.creation import fill
-from onnxbridge.frontends.pytorch.promotion import cast, is_float
 
 D = ir.DataType
 

@@ -3,9 +3,9 @@
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import together
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.shape import swapped
-from onnxbridge.frontends.pytorch.promotion import together
 
 D = ir.DataType
 

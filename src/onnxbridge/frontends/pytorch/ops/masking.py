@@ -4,12 +4,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.indexing import index, index_put, nonzero
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
-from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.hub import matrices
+from onnxbridge.hub.decompositions.linalg import factorizations
 
 D = ir.DataType
 
@@ -86,7 +86,7 @@ def diagonal_scatter(op, self, src, offset=0, dim1=0, dim2=1):
 
 def _onto_open_diagonal(op, x, src, offset):
     """Another diagonal in the last two axes, of which a size is not known."""
-    rows, columns = (matrices.count(op, op.size(x, axis)) for axis in (-2, -1))
+    rows, columns = (factorizations.count(op, op.size(x, axis)) for axis in (-2, -1))
     here = op.Equal(op.Add(op.Unsqueeze(rows, [1]), offset), columns)
     places = op.Max(op.Sub(rows, max(-offset, 0)), 0)
     # a row without a place on the diagonal looks at what lies behind its end

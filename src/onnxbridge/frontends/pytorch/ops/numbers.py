@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast, category, floating, is_float, together
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import UNSIGNED, floor_divide
 from onnxbridge.frontends.pytorch.ops.shape import rank
-from onnxbridge.frontends.pytorch.promotion import cast, category, floating, is_float, together
-from onnxbridge.hub import fold
+from onnxbridge.hub.ir import fold
 
 D = ir.DataType
 

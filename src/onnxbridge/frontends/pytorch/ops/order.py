@@ -5,11 +5,11 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.reduction import in_steps
 from onnxbridge.frontends.pytorch.ops.shape import sizes
-from onnxbridge.frontends.pytorch.promotion import cast, is_float
-from onnxbridge.hub import matrices
+from onnxbridge.hub.decompositions.linalg import factorizations
 
 D = ir.DataType
 
@@ -121,7 +121,7 @@ def _running_extreme(op, x, dim, largest):
     size = op.size(x, dim)
     wide = x if x.dtype not in (D.BOOL, D.UINT8, D.INT8, D.INT16) else op.Cast(x, to=D.INT32)
     upright = [-1 if i == dim % len(x.shape) else 1 for i in range(len(x.shape))]
-    places = op.Expand(op.reshape(matrices.count(op, size), upright), op.dims(sizes(op, x)))
+    places = op.Expand(op.reshape(factorizations.count(op, size), upright), op.dims(sizes(op, x)))
 
     def joined(wide, places, step, size):
         """Each with what lies `step` before it; step and size as Slice takes them."""

@@ -7,10 +7,10 @@ behind the sequences' ends is zero.
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.recurrent import layers, refuse_dropout
-from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.hub import fold
+from onnxbridge.hub.ir import fold
 
 D = ir.DataType
 

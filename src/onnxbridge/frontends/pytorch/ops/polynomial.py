@@ -2,8 +2,8 @@
 
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast, common, is_float
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.promotion import cast, common, is_float
 
 D = ir.DataType
 UNROLLED = 16

@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.conv import batched, per_axis
-from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.hub import matrices
-from onnxbridge.hub.matrices import upright
+from onnxbridge.hub.decompositions.linalg import factorizations
+from onnxbridge.hub.decompositions.linalg.factorizations import upright
 
 
 def _windows(x, rank, kernel, stride, padding, dilation, ceil_mode):
@@ -175,7 +175,7 @@ def _mean_of_open_parts(op, x, axis, count):
 
 def _inside(op, size, count):
     """Which elements of an axis, given as its size, each of so many parts has: [parts, elements]."""
-    parts = upright(op, matrices.count(op, count))
+    parts = upright(op, factorizations.count(op, count))
     places = op.Unsqueeze(op.Range(np.int64(0), size, np.int64(1)), [0])
     start = op.Div(op.Mul(size, parts), count)
     end = op.Div(op.Add(op.Mul(size, op.Add(parts, 1)), op.Sub(count, 1) if isinstance(count, ir.Value) else count - 1), count)

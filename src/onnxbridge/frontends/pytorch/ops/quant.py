@@ -5,9 +5,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.promotion import cast
-from onnxbridge.hub.fold import static
+from onnxbridge.hub.ir.fold import static
 from onnxbridge.rules import Int, Ints
 
 D = ir.DataType

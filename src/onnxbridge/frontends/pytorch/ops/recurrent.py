@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.hub.fold import static
+from onnxbridge.hub.ir.fold import static
 
 # ONNX's gates among PyTorch's: input output forget cell; update reset hidden
 _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}

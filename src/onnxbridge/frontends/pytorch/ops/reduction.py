@@ -5,11 +5,11 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.frontends.pytorch.fx.promotion import cast, floating, is_float
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.comparison import truth
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, sizes
-from onnxbridge.frontends.pytorch.promotion import cast, floating, is_float
 
 D = ir.DataType
 

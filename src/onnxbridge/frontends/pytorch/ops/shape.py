@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast, common, together
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.promotion import cast, common, together
 from onnxbridge.rules import Outputs
 
 D = ir.DataType

@@ -7,12 +7,12 @@ import onnx_ir as ir
 
 from onnxbridge import frameworks
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.pytorch import complex as pairs
-from onnxbridge.frontends.pytorch.complex import Complex, by_parts
+from onnxbridge.frontends.pytorch.fx import complex_pairs as pairs
+from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex, by_parts
+from onnxbridge.frontends.pytorch.fx.promotion import DEFAULT, cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.complex_numbers import scaled
 from onnxbridge.frontends.pytorch.ops.shape import swapped
-from onnxbridge.frontends.pytorch.promotion import DEFAULT, cast
 
 D = ir.DataType
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.series import Fit, horner, in_double
+from onnxbridge.frontends.pytorch.piecewise_polynomials import Fit, horner, in_double
 
 D = ir.DataType
 # Lanczos' approximation with g = 7 and nine terms, in double: relative error below 1e-14

@@ -3,9 +3,9 @@
 import numpy as np
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.shape import sizes
-from onnxbridge.frontends.pytorch.promotion import cast
 
 
 def places(x, size, stride, storage_offset):

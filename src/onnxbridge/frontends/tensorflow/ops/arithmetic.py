@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub import fold
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import rank
 
 
 def _like(x, number):

@@ -1,10 +1,10 @@
 """Convolutions. Filters are [spatial..., in, out]; a constant one is turned to ONNX's layout once, when converting."""
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import channels_last, first, last, spatial
+from onnxbridge.frontends.tensorflow.channels_last import channels_last, first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.padding import window
-from onnxbridge.hub import fold
+from onnxbridge.hub.ir import fold
 
 
 def _known(shape):

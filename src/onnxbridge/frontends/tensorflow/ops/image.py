@@ -4,9 +4,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import first, last, spatial
+from onnxbridge.frontends.tensorflow.channels_last import first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub import fold
+from onnxbridge.hub.ir import fold
 from onnxbridge.rules import Floats, Ints
 
 

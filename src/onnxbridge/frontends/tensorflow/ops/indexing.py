@@ -6,8 +6,8 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.ops.shape import int64
-from onnxbridge.hub import fold
-from onnxbridge.hub.values import SORTED, rank
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import SORTED, rank
 from onnxbridge.rules import Int, Ints
 
 MOST, LEAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min

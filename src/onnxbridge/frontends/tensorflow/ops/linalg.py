@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir.values import rank
 from onnxbridge.rules import Array, Int, Ints
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import first, last
+from onnxbridge.frontends.tensorflow.channels_last import first, last
 from onnxbridge.frontends.tensorflow.ops import rule
 
 

@@ -1,6 +1,6 @@
 """Pools."""
 
-from onnxbridge.frontends.tensorflow.layout import first, last, spatial
+from onnxbridge.frontends.tensorflow.channels_last import first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.padding import window
 from onnxbridge.rules import Ints

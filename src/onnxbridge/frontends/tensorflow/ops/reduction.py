@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir.values import rank
 from onnxbridge.rules import Int, Ints
 
 

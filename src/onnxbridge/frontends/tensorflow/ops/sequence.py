@@ -9,8 +9,8 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.ops.shape import int64
-from onnxbridge.hub import fold
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import rank
 
 INT64 = ir.DataType.INT64
 

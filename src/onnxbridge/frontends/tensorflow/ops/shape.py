@@ -4,10 +4,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.layout import first, last
+from onnxbridge.frontends.tensorflow.channels_last import first, last
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub import fold
-from onnxbridge.hub.values import rank
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import rank
 from onnxbridge.rules import Array, Int, Ints
 
 INT64 = ir.DataType.INT64

@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Str
-from onnxbridge.runtime.kernels.special import erf
+from onnxbridge.runtime.executor.numpy.kernels.special import erf
 from onnxbridge.runtime.mil.ops import rule
 
 # fmt: off

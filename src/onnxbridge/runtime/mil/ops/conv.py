@@ -4,13 +4,13 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int, Ints, Str
-from onnxbridge.runtime.kernels import conv as kernels
-from onnxbridge.runtime.kernels.windows import extent, same_pads
-from onnxbridge.runtime.memory import Pool
+from onnxbridge.runtime.executor.buffer_pool import Pool
+from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account
+from onnxbridge.runtime.executor.kernels.convolution import Ending, convolution
+from onnxbridge.runtime.executor.numpy.kernels import conv as kernels
+from onnxbridge.runtime.executor.numpy.kernels.windows import extent, same_pads
+from onnxbridge.runtime.executor.numpy.padding import Window
 from onnxbridge.runtime.mil.ops import rule
-from onnxbridge.runtime.native.convolution import Ending, convolution
-from onnxbridge.runtime.native.worth import Account
-from onnxbridge.runtime.numpy.padding import Window
 
 
 def pairs(pad, space):

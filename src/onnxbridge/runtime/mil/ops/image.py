@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Float, Int, Ints, Str
-from onnxbridge.runtime.kernels import resize as kernels
+from onnxbridge.runtime.executor.numpy.kernels import resize as kernels
 from onnxbridge.runtime.mil.ops import rule
 
 

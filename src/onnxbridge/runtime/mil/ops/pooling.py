@@ -1,7 +1,7 @@
 """Pooling."""
 
 from onnxbridge.rules import Bool, Ints, Str
-from onnxbridge.runtime.kernels import pooling as kernels
+from onnxbridge.runtime.executor.numpy.kernels import pooling as kernels
 from onnxbridge.runtime.mil.ops import rule
 from onnxbridge.runtime.mil.ops.conv import padding
 

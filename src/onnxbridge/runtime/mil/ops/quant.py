@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.formats.coreml.mil_constants import unpack
 from onnxbridge.rules import Int, Ints, Str
 from onnxbridge.runtime.mil.ops import rule
 from onnxbridge.runtime.mil.ops.arithmetic import DTYPES
-from onnxbridge.runtime.mil.values import unpack
 
 
 def _along(parameter, rank, axis):

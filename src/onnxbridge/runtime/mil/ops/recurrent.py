@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Str
-from onnxbridge.runtime.kernels import recurrent as kernels
+from onnxbridge.runtime.executor.numpy.kernels import recurrent as kernels
 from onnxbridge.runtime.mil.ops import rule
 from onnxbridge.runtime.mil.ops.activation import relu, sigmoid
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Bool, Float, Int, Ints, Str
-from onnxbridge.runtime.kernels.windows import pad as spatial_pad
+from onnxbridge.runtime.executor.numpy.kernels.windows import pad as spatial_pad
 from onnxbridge.runtime.mil.ops import Values, rule
 
 

@@ -1,0 +1,74 @@
+"""What `convert` returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxbridge import plugins
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxbridge.runtime.verify.report import Report
+
+
+@dataclass(repr=False)
+class Conversion:
+    """A converted model.
+
+    Attributes:
+        hub: the model in the hub, an `onnx_ir.Model` at the hub's opset.
+        artifact: what the backend made of it; `model` is its native form.
+        report: the verification's report, None where it was not requested.
+        source, target: names of the frontend and the backend.
+        paths: the files and folders that were written.
+        source_files: the files that the model was read from; `save` never writes over them.
+    """
+
+    hub: ir.Model
+    artifact: Any
+    source: str
+    target: str
+    report: Report | None = None
+    paths: list[Path] = field(default_factory=list)
+    source_files: Sequence[Path] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not as in the source, as the backend says it."""
+        from onnxbridge.hub.ir import provenance
+        from onnxbridge.hub.passes import bind_inputs
+
+        sizes = self.hub.metadata_props.get(provenance.SIZES)
+        own = [f"holds for {sizes} only: the source's code takes another way at other sizes"] if sizes else []
+        if training := self.hub.metadata_props.get(provenance.TRAINING):
+            own.append(f"the source is in training mode ({training}); converted as for inference, as after eval()")
+        return (*own, *bind_inputs.notes(self.hub), *getattr(self.artifact, "notes", ()))
+
+    @cached_property
+    def model(self) -> Any:
+        """The target framework's own object; an `onnx.ModelProto` for "onnx"."""
+        return plugins.backend(self.target).native(self.artifact)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> list[Path]:
+        """Write the artifact and return what was written. Nothing is overwritten without `force`, and the source never is."""
+        from onnxbridge.atomic_write import placed
+
+        backend = plugins.backend(self.target)
+        self.paths = placed(Path(path), force, lambda free: backend.save(self.artifact, free), self.source_files)
+        return self.paths
+
+    def __repr__(self) -> str:
+        nodes = sum(1 for _ in self.hub.graph)
+        inputs = ", ".join(str(v.name) for v in self.hub.graph.inputs)
+        lines = [f"Conversion({self.source} to {self.target}: {nodes} operators; inputs {inputs or 'none'})"]
+        if self.report is not None:
+            lines.append(f"  {str(self.report).splitlines()[0]}")
+        if self.paths:
+            lines.append("  saved as " + ", ".join(map(str, self.paths)))
+        return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Weight compression and its check."""

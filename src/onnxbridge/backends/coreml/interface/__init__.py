@@ -1,0 +1,1 @@
+"""Inputs, outputs and states of a Core ML program."""

@@ -1,0 +1,1 @@
+"""Rewrites that MIL requires: ranks, static operands, integers."""

@@ -1,0 +1,1 @@
+"""Float16: which operators compute in it."""

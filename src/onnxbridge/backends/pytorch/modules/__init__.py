@@ -1,0 +1,1 @@
+"""Submodules and layers of torch.nn recovered from a traced graph."""

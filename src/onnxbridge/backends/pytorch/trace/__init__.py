@@ -1,0 +1,1 @@
+"""Tracing the rules' calls of torch into an FX graph."""

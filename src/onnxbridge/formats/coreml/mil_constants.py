@@ -1,0 +1,140 @@
+"""Constants of a saved MIL program: immediate values, and blobs in the weight files beside the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.errors import UnsafeFileError
+from onnxbridge.formats.coreml.mil_program import Array, Type
+from onnxbridge.formats.coreml.package_files import Weights
+from onnxbridge.frameworks import coremltools
+from onnxbridge.hub.io.resource_limits import claim
+
+# MIL's names of types, and the NumPy type that holds an element
+DTYPES: dict[str, Any] = {
+    "BOOL": np.bool_,
+    "STRING": np.str_,
+    "FLOAT16": np.float16,
+    "FLOAT32": np.float32,
+    "FLOAT64": np.float64,
+    "INT4": np.int8,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "UINT1": np.uint8,
+    "UINT2": np.uint8,
+    "UINT3": np.uint8,
+    "UINT4": np.uint8,
+    "UINT6": np.uint8,
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "UINT64": np.uint64,
+}
+_PIECE = 1 << 20  # numbers unpacked at once: each takes a byte for every bit
+PACKED = {"INT4": 4, "UINT1": 1, "UINT2": 2, "UINT3": 3, "UINT4": 4, "UINT6": 6}
+
+
+def type_name(tensor: Any) -> str:
+    """The MIL name of a tensor's element type."""
+    name: str = coremltools().proto.MIL_pb2.DataType.Name(tensor.dataType)
+    if name not in DTYPES:
+        raise UnsafeFileError(f"the program has tensors of type {name}, which NumPy cannot hold")
+    return name
+
+
+def tensor_type(tensor: Any) -> Type:
+    """A tensor type of the file."""
+    dtype = np.dtype(DTYPES[type_name(tensor)])
+    if any(d.WhichOneof("dimension") == "unknown" and d.unknown.variadic for d in tensor.dimensions):
+        return Type(dtype, None)
+    return Type(dtype, tuple(d.constant.size if d.WhichOneof("dimension") == "constant" else None for d in tensor.dimensions))
+
+
+def unpack(packed: Array, bits: int, count: int) -> Array:
+    """Split bytes into `count` unsigned numbers of so many bits, from the lowest bit of the first byte upwards."""
+    found: Array = np.empty(count, np.uint8)
+    data = packed.view(np.uint8)
+    if 8 * data.size < bits * count:
+        raise UnsafeFileError(f"{packed.size} bytes cannot hold {count} numbers of {bits} bits")
+    for start in range(0, count, _PIECE):
+        part = found[start : start + _PIECE]
+        stream = np.unpackbits(data[bits * start // 8 :], count=bits * part.size, bitorder="little")
+        (stream.reshape(part.size, bits) << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8, out=part)
+    return found
+
+
+class Values:
+    """Reads the constants of one program."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+
+    def read(self, value: Any) -> Any:
+        """The constant in a Value message: an array, a str, a list or a dict."""
+        try:
+            return self._read(value)
+        except (ValueError, IndexError, RuntimeError, TypeError, AttributeError, KeyError) as error:
+            # what a message leaves out is None
+            raise UnsafeFileError(f"a constant of the program cannot be read: {error}") from error
+
+    def _read(self, value: Any) -> Any:
+        kind = value.type.WhichOneof("type")
+        if kind == "tensorType":
+            if value.WhichOneof("value") == "blobFileValue":
+                return self._blob(value.blobFileValue, value.type.tensorType)
+            return self._immediate(value.immediateValue.tensor, value.type.tensorType)
+        content = value.immediateValue
+        if content.WhichOneof("value") == "dictionary":
+            return {_key(self.read(p.key)): self.read(p.value) for p in content.dictionary.values}
+        return [self.read(v) for v in getattr(content, content.WhichOneof("value")).values]
+
+    def _immediate(self, tensor: Any, declared: Any) -> Any:
+        name, kind = type_name(declared), tensor_type(declared)
+        field = tensor.WhichOneof("value")
+        if field is None:
+            claim(_fixed(kind), kind.dtype)
+            return np.zeros(_fixed(kind), kind.dtype)
+        values = getattr(tensor, field).values
+        if name == "STRING":
+            return str(values[0]) if not kind.shape else np.array(list(values), dtype=object).reshape(_fixed(kind))
+        if field != "bytes":
+            return np.array(values, dtype=kind.dtype).reshape(_fixed(kind))
+        if name in PACKED:
+            return self._signed(unpack(np.frombuffer(values, np.uint8), PACKED[name], _count(kind)), name).reshape(_fixed(kind))
+        return np.frombuffer(values, kind.dtype).reshape(_fixed(kind))
+
+    def _blob(self, blob: Any, declared: Any) -> Array:
+        name, kind = type_name(declared), tensor_type(declared)
+        known, data, count = self._weights.blob(blob.fileName, blob.offset)
+        if known != name:
+            raise UnsafeFileError(f"a weight file holds {known} where the program has {name}")
+        if name in PACKED:
+            found = self._signed(unpack(np.frombuffer(data, np.uint8), PACKED[name], count), name)
+        else:
+            found = np.frombuffer(data, kind.dtype, count)
+        return found.reshape(_fixed(kind))
+
+    def _signed(self, values: Array, name: str) -> Array:
+        if name != "INT4":
+            return values
+        wrapped: Array = np.where(values > 7, values.astype(np.int8) - 16, values).astype(np.int8)
+        return wrapped
+
+
+def _key(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) else value
+
+
+def _fixed(kind: Type) -> tuple[int, ...]:
+    shape = kind.fixed()
+    if shape is None:
+        raise UnsafeFileError("a constant has an unknown dimension")
+    return shape
+
+
+def _count(kind: Type) -> int:
+    return int(np.prod(_fixed(kind), dtype=np.int64))

@@ -1,0 +1,100 @@
+"""The `mil` writer: appends MIL operators to a block; what the rules of the layers take first."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.formats.coreml.mil_program import Block, Operation, Slot, Type
+from onnxbridge.formats.coreml.neural_network import custom_layers
+from onnxbridge.lowering import Body, Call
+
+
+class Writer:
+    """Writes `mil.conv(x=..., weight=...)` as an operator of the open block. Results are slots; constants stand in place.
+
+    `exact`: blobs have the ranks of the file. Otherwise every blob has the four axes (sequence, channels, height, width): the
+    batch, which older networks have between the first two, is always one.
+    """
+
+    def __init__(self, *, exact: bool) -> None:
+        self.exact = exact
+        self.block = Block()
+        self.constants: dict[int, Any] = {}
+        self.count = 0
+        self._name = ""
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        if op.startswith("_"):
+            raise AttributeError(op)
+        return functools.partial(self.emit, op)
+
+    def emit(self, op: str, *, outputs: int = 1, blocks: tuple[Block, ...] = (), **inputs: Any) -> Any:
+        """Append one operator; an input of None is left out."""
+        given = {k: list(v) if isinstance(v, list) else [v] for k, v in inputs.items() if v is not None}
+        slots = tuple(self.new(self._name) for _ in range(outputs))
+        self.block.operations.append(Operation(op, self._name, given, slots, blocks))
+        return slots if outputs > 1 else slots[0]
+
+    def new(self, name: str, type: Type | None = None) -> Slot:
+        slot = Slot(self.count, name, type)
+        self.count += 1
+        return slot
+
+    def weight(self, value: Any, name: str) -> Slot:
+        """A constant that keeps the layer's name."""
+        array = np.asarray(value)
+        slot = self.new(f"{self._name}.{name}", Type(array.dtype, array.shape))
+        self.constants[slot.index] = array
+        return slot
+
+    def texts(self, values: list[Any], name: str) -> Slot:
+        """A constant list of texts, or of numbers that are names."""
+        slot = self.new(f"{self._name}.{name}")
+        self.constants[slot.index] = values
+        return slot
+
+    @contextmanager
+    def named(self, name: str) -> Iterator[None]:
+        """Operators written inside carry the name."""
+        outer, self._name = self._name, name
+        try:
+            yield
+        finally:
+            self._name = outer
+
+    @contextmanager
+    def inner(self) -> Iterator[Block]:
+        """Operators written inside go to a block of their own."""
+        outer, self.block = self.block, Block()
+        try:
+            yield self.block
+        finally:
+            self.block = outer
+
+
+class Target:
+    """The writer as a target of the walker."""
+
+    direction = "Core ML's neural network to MIL"
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    def static(self, key: Hashable, value: Any) -> Any:
+        return None if isinstance(value, Slot) else np.asarray(value)
+
+    def scope(self, call: Call) -> Any:
+        return self.writer.named(call.where.node)
+
+    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        return results
+
+    def expand(self, call: Call) -> Body | None:
+        if call.op.startswith(custom_layers.PREFIX):
+            raise custom_layers.missing(call)
+        return None

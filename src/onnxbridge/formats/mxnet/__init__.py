@@ -1,0 +1,1 @@
+"""MXNet's file formats: symbols and parameters."""

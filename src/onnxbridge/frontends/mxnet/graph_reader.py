@@ -1,0 +1,257 @@
+"""An MXNet symbol with its parameters as the calls that the walker takes, and the hub model that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Source, UsageError
+from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
+from onnxbridge.frontends.mxnet import output_names
+from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.hub.ir import provenance
+from onnxbridge.hub.ir.target import HubTarget
+from onnxbridge.lowering import Body, Call, Ref, lower, resolve
+from onnxbridge.runtime.mxnet import FLAGS, dtype_named
+
+Array = np.ndarray[Any, Any]
+Spec = tuple[tuple[int | str | None, ...], np.dtype[Any]]
+Scope = tuple[int, ...]
+
+# An attribute that says None where the rule's default is something else: the value behind this key.
+NONE = Ref("None")
+# These tune memory, speed, devices and training, or repeat how many inputs there are: they do not change what is computed.
+IRRELEVANT = frozenset({
+    "workspace", "cudnn_tune", "cudnn_off", "momentum", "grad_scale", "num_args", "ctx", "key", "ndev",
+})  # fmt: skip
+# Where an operator has the labels of training among its inputs, which inference does not look at.
+LABELS = {
+    "SoftmaxOutput": 1, "Softmax": 1, "LinearRegressionOutput": 1, "LogisticRegressionOutput": 1, "MAERegressionOutput": 1,
+    "SVMOutput": 1,
+}  # fmt: skip
+# Where an operator has weights among its inputs.
+WEIGHTS = {
+    "Convolution": (1, 2), "Convolution_v1": (1, 2), "Deconvolution": (1, 2), "FullyConnected": (1, 2), "BatchNorm": (1, 2, 3, 4),
+    "BatchNorm_v1": (1, 2, 3, 4), "CuDNNBatchNorm": (1, 2, 3, 4), "_contrib_SyncBatchNorm": (1, 2, 3, 4), "Embedding": (1,),
+    "_contrib_SparseEmbedding": (1,), "LayerNorm": (1, 2), "InstanceNorm": (1, 2), "GroupNorm": (1, 2), "RNN": (1,),
+    "_contrib_DeformableConvolution": (2, 3), "_npx_convolution": (1, 2), "_npx_deconvolution": (1, 2),
+    "_npx_fully_connected": (1, 2), "_npx_batch_norm": (1, 2, 3, 4), "_npx_embedding": (1,), "_npx_layer_norm": (1, 2),
+    "_npx_rnn": (1,),
+}  # fmt: skip
+# What Gluon and this project write beside the variable of a parameter, and of nothing else.
+_TRAINED = frozenset({"__lr_mult__", "__wd_mult__", "__init__", "lr_mult", "wd_mult"})
+SUBGRAPHS = {"_foreach": ("fn",), "_while_loop": ("cond", "func"), "_cond": ("cond", "then_branch", "else_branch")}
+
+
+def free_variables(graph: Graph, params: Mapping[str, Array]) -> list[int]:
+    """The variables that no parameter gives a value, in the symbol's order: the model's inputs, and labels."""
+    return [i for i, n in enumerate(graph.nodes) if n.op == "null" and n.name not in params]
+
+
+def labels(graph: Graph, params: Mapping[str, Array]) -> list[int]:
+    """The free variables that only an operator for training looks at."""
+    uses: dict[int, list[bool]] = {i: [] for i in free_variables(graph, params)}
+    for node in graph.nodes:
+        for position, (i, _) in enumerate(node.inputs):
+            if i in uses:
+                uses[i].append(LABELS.get(node.op) == position)
+    for i, _ in graph.heads:
+        if i in uses:
+            uses[i].append(False)
+    return [i for i, seen in uses.items() if seen and all(seen)]
+
+
+def missing_weights(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec]) -> list[str]:
+    """The weights that have no values; one that the user describes is an input of the model."""
+    free = {i for i in free_variables(graph, params) if graph.nodes[i].name not in specs}
+    found = {i for i in free if _TRAINED & set(graph.nodes[i].attrs)}
+    for node in graph.nodes:
+        for position in WEIGHTS.get(node.op, ()):
+            if position < len(node.inputs) and node.inputs[position][0] in free:
+                found.add(node.inputs[position][0])
+    return [graph.nodes[i].name for i in sorted(found - set(labels(graph, params)))]
+
+
+def hub_model(
+    graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec], auxiliary: Container[str] = ()
+) -> ir.Model:
+    """The symbol as a hub model with the given inputs; `auxiliary` parameters are states that are not trained.
+
+    Raises:
+        ConversionError: with every operator that is in the way.
+        UsageError: if an input's shape is not known, or a parameter has no value.
+    """
+    missing = missing_weights(graph, params, specs)
+    if missing:
+        shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+        where = "the .params file does not have them" if params else "there is no .params file"
+        raise UsageError(
+            f"the parameters {shown} have no values: {where}; give the pair (symbol, params) as block.export or "
+            "mx.model.save_checkpoint writes it, or describe them in inputs= where they are to be inputs"
+        )
+    target = HubTarget("MXNet to ONNX", lambda key: (_name(graph, key), None, None))
+    op = target.writer
+    unused = set(labels(graph, params))
+    values: dict[Hashable, Any] = _Values(graph, params, op, auxiliary)
+    values[NONE.key] = None
+    inputs = []
+    for i in free_variables(graph, params):
+        name = graph.nodes[i].name
+        spec = specs.get(name) or _declared(graph.nodes[i])
+        if spec is None:
+            if i not in unused:
+                raise UsageError(_missing(graph, params, specs))
+            values[i, 0] = None
+            continue
+        shape, dtype = spec
+        value = op.input(name, ir.DataType.from_numpy(dtype), shape)
+        values[i, 0] = value
+        inputs.append(value)
+    lower(calls(graph, np_shape=graph.np_shape), rule, values, target)
+    results = resolve([Ref(h) for h in graph.heads], values)
+    outputs = [
+        op.output(op.constant(r), name) for r, name in zip(results, output_names.outputs(graph), strict=True)
+    ]
+    return op.model(inputs, outputs)
+
+
+class _Values(dict[Hashable, Any]):
+    """The hub's values by (node, output); a parameter becomes a constant when it is first used."""
+
+    def __init__(self, graph: Graph, params: Mapping[str, Array], op: Any, auxiliary: Container[str]) -> None:
+        super().__init__()
+        self._graph, self._params, self._op, self._auxiliary = graph, params, op, auxiliary
+
+    def __missing__(self, key: Any) -> Any:
+        node = self._graph.nodes[key[0]]
+        made = self[key] = self._op.constant(ir.tensor(self._params[node.name], name=node.name), node.name)
+        if node.name in self._auxiliary:
+            provenance.tell_state(made.const_value, "buffer")
+        return made
+
+
+def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[Call]:
+    """The graph's operators. Keys are (node, output), inside a subgraph behind the numbers that lead to it.
+
+    Under np-shape semantics a rule that has a parameter `np_shape` is told.
+    """
+    used: dict[int, int] = {}
+    for i, o in (e for es in (graph.heads, *(n.inputs for n in graph.nodes)) for e in es):
+        used[i] = max(used.get(i, 0), o + 1)
+    taken = {e for es in (graph.heads, *(n.inputs for n in graph.nodes)) for e in es}
+    for i, node in enumerate(graph.nodes):
+        if node.op == "null":
+            continue
+        attrs = {
+            name: literal(text)
+            for name, text in node.attrs.items()
+            if name not in IRRELEVANT and not (name.startswith("__") and name.endswith("__"))
+        }
+        for k, (name, inner) in enumerate(zip(SUBGRAPHS.get(node.op, ()), node.subgraphs, strict=False)):
+            attrs[name] = body(inner, (*scope, i, k), np_shape)
+        if np_shape and node.op in rule and any(p.name == "np_shape" for p in rule[node.op].params):
+            attrs["np_shape"] = True
+        defaults = {p.name: p.default for p in rule[node.op].params} if node.op in rule else {}
+        attrs = {k: NONE if v is None and defaults.get(k) is not None else v for k, v in attrs.items()}
+        yield Call(
+            node.op,
+            tuple(Ref((*scope, *e)) for e in node.inputs),
+            attrs,
+            tuple((*scope, i, o) if (i, o) in taken else None for o in range(used.get(i, 1))),
+            Source(node=node.name),
+        )
+
+
+def body(graph: Graph, scope: Scope, np_shape: bool) -> Body:
+    """A subgraph: its variables are its inputs, in order."""
+    variables = [i for i, n in enumerate(graph.nodes) if n.op == "null"]
+    return Body(
+        tuple((*scope, i, 0) for i in variables),
+        list(calls(graph, scope, np_shape)),
+        tuple(Ref((*scope, *e)) for e in graph.heads),
+    )
+
+
+def _name(graph: Graph, key: Any) -> str:
+    """The name of a value; inside a subgraph it is made of the names of the nodes on the way."""
+    if len(key) == 2:
+        return output_names.output(graph.nodes[key[0]], key[1])
+    node = graph.nodes[key[0]]
+    return f"{node.name}/{_name(node.subgraphs[key[1]], key[2:])}"
+
+
+def _declared(node: Node) -> Spec | None:
+    """What the variable itself says of its shape and dtype, if that is complete."""
+    shape = literal(node.attrs.get("__shape__", ""))
+    if not isinstance(shape, (tuple, list)) or not shape or not all(isinstance(d, int) and d > 0 for d in shape):
+        return None
+    flag = literal(node.attrs.get("__dtype__", "0"))
+    return tuple(shape), FLAGS.get(flag if isinstance(flag, int) else 0, FLAGS[0])
+
+
+def _missing(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec]) -> str:
+    unused = labels(graph, params)
+    free = [graph.nodes[i].name for i in free_variables(graph, params) if i not in unused]
+    unknown = [n for n in free if n not in specs]
+    given = f" (given: {', '.join(specs)})" if specs else ""
+    text = ", ".join(unknown[:8]) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
+    hint = f'inputs={{"{unknown[0]}": ((1, 3, 224, 224), "float32")}}, or --inputs "{unknown[0]}:float32[N,3,224,224]"'
+    return f"the symbol does not say the shape of its inputs {text}{given}; give it: {hint}; weights come with the .params file"
+
+
+def specs_of(graph: Graph, params: Mapping[str, Array], inputs: Any, dynamic: Any) -> dict[str, Spec]:
+    """Input shapes and dtypes by name, from what `convert` takes: a mapping or a sequence of (shape, dtype) or arrays.
+
+    Raises:
+        UsageError: if one names no input of the symbol.
+    """
+    unused = labels(graph, params)
+    order = sorted(free_variables(graph, params), key=lambda i: i in unused)
+    free = [graph.nodes[i].name for i in order]
+    if inputs is None:
+        given: dict[str, Any] = {}
+    elif isinstance(inputs, Mapping):
+        given = dict(inputs)
+    else:
+        items = listed(inputs)
+        if len(items) > len(free):
+            raise UsageError(f"there are {len(items)} inputs for the symbol's {len(free)} ({', '.join(free)})")
+        given = dict(zip(free, items, strict=False))
+    found: dict[str, Spec] = {}
+    for name, item in given.items():
+        if name not in free:
+            raise UsageError(f"the symbol has no input {name!r}; it has {', '.join(free) or 'none'}")
+        shape, dtype = spec_of(item)
+        axes = dict(dynamic.get(name, {})) if isinstance(dynamic, Mapping) else {}
+        for axis in axes:
+            if not -len(shape) <= axis < len(shape):
+                raise UsageError(f"input {name!r} has no axis {axis}: its shape is {shape}")
+        at = {axis % len(shape): label for axis, label in axes.items()}
+        found[name] = (tuple(at.get(i, d) for i, d in enumerate(shape)), dtype)
+    return found
+
+
+def _is_spec(item: Any) -> bool:
+    pair = isinstance(item, (tuple, list)) and len(item) == 2
+    return pair and isinstance(item[0], (tuple, list)) and isinstance(item[1], (str, type, np.dtype))
+
+
+def listed(inputs: Any) -> list[Any]:
+    """What `convert` takes as inputs without names: a sequence of them, or one."""
+    return list(inputs) if isinstance(inputs, Sequence) and not _is_spec(inputs) else [inputs]
+
+
+def spec_of(item: Any) -> Spec:
+    """The shape and dtype of an input, from (shape, dtype) or an array.
+
+    Raises:
+        UsageError: for anything else.
+    """
+    try:
+        shape, dtype = item if _is_spec(item) else (item.shape, item.dtype)
+        return tuple(shape), dtype_named(dtype) if isinstance(dtype, str) else np.dtype(dtype)
+    except (AttributeError, TypeError) as error:
+        raise UsageError(f'an input is an array or a pair like ((1, 3, 224, 224), "float32"), not {item!r:.80}') from error

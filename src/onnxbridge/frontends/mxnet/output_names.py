@@ -1,0 +1,56 @@
+"""The names that MXNet gives to outputs, as `list_outputs()` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
+
+# operators that name their outputs themselves
+_MEAN_VAR, _MEAN_STD = ("output", "mean", "var"), ("output", "mean", "std")
+_RNN, _SCORED = ("output", "state_output", "statecell_output"), ("output", "score")
+NAMED = {
+    "BatchNorm": _MEAN_VAR,
+    "_contrib_SyncBatchNorm": _MEAN_VAR,
+    "_contrib_BatchNormWithReLU": _MEAN_VAR,
+    "_npx_batch_norm": _MEAN_VAR,
+    "LayerNorm": _MEAN_STD,
+    "_npx_layer_norm": _MEAN_STD,
+    "GroupNorm": _MEAN_STD,
+    "LeakyReLU": ("output", "mask"),
+    "make_loss": ("loss",),
+    "_npi_matmul": ("out",),
+    "RNN": _RNN,
+    "_npx_rnn": _RNN,
+    "_contrib_Proposal": _SCORED,
+    "_contrib_MultiProposal": _SCORED,
+    "_contrib_MultiBoxTarget": ("loc_target", "loc_mask", "cls_target"),
+}
+# operators with several outputs, all of which are numbered, also where MXNet hides all but the first
+NUMBERED = frozenset({
+    "SliceChannel", "split", "sort", "_split_v2", "moments", "CTCLoss", "ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss",
+    "_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_contrib_bipartite_matching", "_contrib_box_encode",
+    "amp_multicast", "_linalg_gelqf", "linalg_gelqf", "_linalg_slogdet", "linalg_slogdet", "_linalg_syevd", "_npi_split",
+    "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_linalg_det",
+    "linalg_det", "_npi_hsplit", "_npi_dsplit",
+})  # fmt: skip
+
+
+def output(node: Node, index: int) -> str:
+    """The name of one output of a node; a variable's is its own."""
+    if node.op == "null":
+        return node.name
+    named: Sequence[str] = NAMED.get(node.op, ())
+    if index < len(named):
+        return f"{node.name}_{named[index]}"
+    several = node.op in NUMBERED or index > 0
+    if node.op in ("topk", "_npx_topk"):
+        several = literal(node.attrs.get("ret_typ", "indices")) in ("both", "value")
+    if node.op in ("_foreach", "_while_loop", "_cond"):
+        several = literal(node.attrs.get("num_outputs", "1")) != 1
+    return f"{node.name}_output{index}" if several else f"{node.name}_output"
+
+
+def outputs(graph: Graph) -> list[str]:
+    """The names of the symbol's outputs, in order."""
+    return [output(graph.nodes[i], o) for i, o in graph.heads]

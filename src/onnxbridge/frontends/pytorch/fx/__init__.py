@@ -1,0 +1,1 @@
+"""From an exported program's FX graph to the hub."""

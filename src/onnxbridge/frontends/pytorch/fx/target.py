@@ -1,0 +1,160 @@
+"""The hub as this frontend writes it: what FakeTensors tell of every value, weights by reference, decompositions on demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge import frameworks
+from onnxbridge.frontends.pytorch import dtypes
+from onnxbridge.frontends.pytorch.fx import decompose, graph_reader, library_operators
+from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex
+from onnxbridge.hub.ir.target import HubTarget, agreed
+from onnxbridge.lowering import Body, Call
+
+Dim = int | str | None
+
+
+class Shapes:
+    """Writes sizes: numbers, the user's names for symbols, and formulas of those."""
+
+    def __init__(self, names: Mapping[Any, str]) -> None:
+        self.names = names
+        self._known: dict[Any, str] = {}
+
+    def dim(self, size: Any) -> Dim:
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression.is_Integer:
+            return int(expression)
+        if expression not in self._known:
+            self._known[expression] = self._text(expression)
+        return self._known[expression]
+
+    def _text(self, expression: Any) -> str:
+        if expression.is_Symbol:
+            return self.names.get(expression, str(expression))
+        import sympy  # type: ignore[import-untyped]
+
+        return str(expression.xreplace({s: sympy.Symbol(self.names.get(s, str(s))) for s in expression.free_symbols}))
+
+
+class PytorchTarget(HubTarget):
+    """The hub, with PyTorch's decompositions for operators that have no rule."""
+
+    def __init__(self, shapes: Shapes, names: graph_reader.Names) -> None:
+        super().__init__("PyTorch to ONNX", self.declared)
+        self._names = names
+        self._shapes = shapes
+        self._busy: list[Any] = []
+        self._graphs: dict[Any, graph_reader.Names] = {}
+
+    def declared(self, key: Hashable) -> tuple[str, ir.DataType | None, list[Dim] | None]:
+        """Name, dtype and shape of an fx node's value, or of one of its several values."""
+        node, index = key if isinstance(key, tuple) else (key, None)
+        value = node.meta.get("val")
+        name = node.name
+        if index is not None:
+            name, value = f"{name}.{index}", value[index]
+        return name, *self.of(value)
+
+    def of(self, value: Any) -> tuple[ir.DataType | None, list[Dim] | None]:
+        """The hub's dtype and shape of a FakeTensor or of a symbolic number."""
+        torch = frameworks.torch()
+        if isinstance(value, torch.Tensor):
+            return dtypes.to_hub(value.dtype), [self._shapes.dim(d) for d in value.shape]
+        if isinstance(value, (torch.SymBool, bool)):
+            return ir.DataType.BOOL, []
+        if isinstance(value, (torch.SymInt, int)):
+            return ir.DataType.INT64, []
+        if isinstance(value, (torch.SymFloat, float)):
+            return ir.DataType.DOUBLE, []
+        return None, None
+
+    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        adopted = super().adopt(call, results)
+        for key, result in zip(call.outputs, adopted, strict=False):
+            if isinstance(result, Complex) and key is not None:
+                name, _, shape = self.declared(key)
+                for part, suffix in ((result.real, "real"), (result.imag, "imag")):
+                    self.writer.rename(part, f"{name}.{suffix}")
+                    if part.const_value is None and shape is not None:
+                        part.shape = agreed(part.shape, shape)
+            if isinstance(result, ir.Value) and key is not None:
+                self.mark(key, result)
+        return adopted
+
+    def mark(self, key: Hashable, value: ir.Value) -> None:
+        """Note on a value what rules cannot see in the hub: that it is a number, that it lies in memory in another order."""
+        node, index = key if isinstance(key, tuple) else (key, None)
+        tensor = node.meta.get("val") if index is None else node.meta["val"][index]
+        if is_number(key):
+            value.meta["number"] = tensor
+        if isinstance(tensor, frameworks.torch().Tensor) and not dtypes.in_order(tensor):
+            value.meta["strided"] = True
+
+    def expand(self, call: Call) -> Body | None:
+        key = next((k for k in call.outputs if k is not None), None)
+        if key is None or call.op == library_operators.FUNCTION:  # which is what an operator of a library's own was expanded to
+            return None
+        node: Any = key[0] if isinstance(key, tuple) else key
+        operator = decompose.operator_of(node)
+        if operator in self._busy or not decompose.can_be(operator):
+            return None
+        found = decompose.traced(node, self._shapes.names)
+        library = decompose.is_library(operator)
+        if found is None:
+            if library:
+                raise library_operators.unknown(operator)
+            return None
+        graph, sources = found
+        around = self._graphs.get(node.graph, self._names)
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        if library and not call.op.startswith("complex::"):
+            names = graph_reader.Names()
+            self._graphs[graph] = names
+            inner = list(graph_reader.of(graph, names, call.where))
+            body = Body(tuple(placeholders), self._guarded(operator, inner), graph_reader.results_of(graph, names))
+            return library_operators.call_of(call, operator, body, tuple(map(around.ref, sources)))
+        names = graph_reader.Names(dict(zip(placeholders, map(around.ref, sources), strict=True)))
+        self._graphs[graph] = names
+        inner = list(graph_reader.of(graph, names, call.where))
+        return Body((), self._guarded(operator, inner), graph_reader.results_of(graph, names))
+
+    def _guarded(self, target: Any, inner: list[Call]) -> Iterator[Call]:
+        """The calls of a decomposition; while they are lowered, the operator itself is not decomposed again."""
+        self._busy.append(target)
+        try:
+            yield from inner
+        finally:
+            self._busy.remove(target)
+
+
+def least(value: ir.Value) -> float:
+    """The least that a whole number of the traced program may be, by what the trace tells of the sizes that it is made of."""
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+    number = value.meta.get("number")
+    if not isinstance(number, frameworks.torch().SymInt):
+        return -math.inf
+    expression, known = number.node.expr, number.node.shape_env.var_to_range
+    ranges = {s: known.get(s) for s in expression.free_symbols}
+    # that a size is 2 at least is only how torch.export looks at it, where it found no reason for more
+    held = {s: ValueRanges(r.lower if r.lower > 2 else min(r.lower, 0), r.upper) for s, r in ranges.items() if r is not None}
+    if len(held) < len(ranges):
+        return -math.inf
+    lowest = bound_sympy(expression, held).lower
+    return int(lowest) if lowest.is_Integer and lowest != -int_oo else -math.inf
+
+
+def is_number(key: Any) -> bool:
+    """Whether a key stands for a Python number of the traced program, which takes no part in type promotion."""
+    torch = frameworks.torch()
+    node, index = key if isinstance(key, tuple) else (key, None)
+    value = node.meta.get("val")
+    return isinstance(value if index is None else value[index], (torch.SymInt, torch.SymFloat, torch.SymBool))

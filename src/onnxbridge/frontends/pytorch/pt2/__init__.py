@@ -1,0 +1,1 @@
+"""`.pt2` files, read without running anything from them."""

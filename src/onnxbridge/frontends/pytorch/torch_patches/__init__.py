@@ -1,0 +1,1 @@
+"""Temporary patches of PyTorch while a model is traced."""

@@ -1,0 +1,1 @@
+"""TorchScript: checks of archives, and an interpreter that torch.export can trace."""

@@ -1,0 +1,1 @@
+"""TensorFlow graphs as calls for the walker."""

@@ -1,0 +1,327 @@
+"""A TensorFlow graph as the calls that the walker takes, with every called function written in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.errors import Source
+from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
+from onnxbridge.frontends.tensorflow.graph import op_schemas
+from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import Dilated, dilated
+from onnxbridge.frontends.tensorflow.graph.recognize_batch_norm import VIEWS, Normalised, normalised
+from onnxbridge.lowering import Body, Call, Ref, Schema
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+LOOPS = frozenset({"While", "StatelessWhile"})
+_ALIASES = frozenset({"Identity", "ReadVariableOp"})
+Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A value that the graph does not compute: a variable's, a captured tensor's or a constant's; `read` gives its array.
+
+    `state` is "parameter", "buffer" or "constant", empty where TensorFlow does not say what it is.
+    """
+
+    name: str
+    read: Callable[[], Any]
+    state: str = ""
+
+
+@dataclass
+class Inliner:
+    """Writes graphs as calls, and remembers what TensorFlow says of each value. `where` tells an operator's place.
+
+    `constants` is the state of the graph's own constants: "constant" beside variables, empty in a frozen graph, where they are
+    weights too.
+    """
+
+    where: Callable[[Any], Source]
+    constants: str = ""
+    declared: dict[Hashable, Declared] = field(default_factory=dict)
+
+    def calls(self, graph: Any, outputs: Iterable[Any], bound: dict[str, Any], prefix: str = "") -> Iterator[Call]:
+        """The calls that the outputs need. `bound` maps names of the graph's tensors to what stands for them, and is filled.
+
+        Keys are (prefix, tensor name); a function's operators have the call's name as prefix.
+        """
+        needed, used = _reachable(outputs, bound)
+        for op in needed:
+            if op.type == "Const":
+                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _constant(op), self.constants))
+            elif op.type == "VarHandleOp":
+                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _shared(op)))
+            elif op.type in CALLS:
+                yield from self._called(op, bound, prefix)
+            elif op.type in BRANCHES:
+                yield self._branch(op, bound, prefix)
+            elif op.type in LOOPS:
+                yield from self._loop(op, bound, prefix)
+            elif op.type == "BatchToSpaceND" and (found := dilated(op)) is not None:
+                yield from self._dilated(op, found, bound, prefix)
+            elif op.type in _ALIASES and is_held(op.inputs[0], bound):
+                bound[op.outputs[0].name] = bound[op.inputs[0].name]
+            elif op.type in VIEWS and (same := _seen_as_it_is(op.outputs[0], bound)) is not None:
+                bound[op.outputs[0].name] = bound[same.name]
+            elif (norm := normalised(op, lambda t: is_held(t, bound))) is not None:
+                yield self._normalised(op, norm, bound, prefix)
+            else:
+                yield self._operator(op, bound, prefix, used)
+
+    def _operator(self, op: Any, bound: dict[str, Any], prefix: str, used: set[str]) -> Call:
+        known = op_schemas.definition(op.type) or op_schemas.define(op.op_def)
+        inputs = _refs(op_schemas.groups_of(op, known), bound, prefix)
+        given = op.node_def.attr
+        attrs = {name: op_schemas.plain(given[name]) for name in known.attrs if name in given}
+        if op.type == "Reshape":
+            inputs[1] = _sizes(op.outputs[0]) or inputs[1]
+        elif op.type in ("TensorListReserve", "EmptyTensorList"):
+            inputs[0] = element_sizes(op.outputs[0]) or inputs[0]
+        outputs = tuple(self._declare(t, prefix) if t.name in used else None for t in op.outputs)
+        return Call(op.type, tuple(inputs), attrs, outputs, self.where(op), known.schema)
+
+    def _declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
+        key = (prefix, tensor.name)
+        dtype = hub_dtype(tensor.dtype)  # None for a list, whose shape says nothing of its elements
+        shape = tensor.shape.as_list() if dtype is not None and tensor.shape.rank is not None else None
+        self.declared[key] = (prefix + plain_name(tensor), dtype, shape)
+        return key
+
+    def _called(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        graph = function(op, op.get_attr("f").name, [t.shape for t in op.inputs])
+        inner = dict(zip((t.name for t in graph.inputs), _refs(op.inputs, bound, prefix), strict=True))
+        below = f"{prefix}{op.name}/"
+        yield from self.calls(graph, graph.outputs, inner, below)
+        for outer, result in zip(op.outputs, graph.outputs, strict=True):
+            bound[outer.name] = ref(result, inner, below)
+
+    def _dilated(self, op: Any, found: Dilated, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        """The convolution in one call; one with a single spatial axis gets a height of 1 around it."""
+        known, where = op_schemas.definition(found.conv.type), self.where(op)
+        assert known is not None
+        x, filter = _refs([found.x, found.conv.inputs[1]], bound, prefix)
+        given = found.conv.node_def.attr
+        attrs = {n: op_schemas.plain(given[n]) for n in known.attrs if n in given} | found.attrs
+        output = self._declare(op.outputs[0], prefix)
+        if not found.one_axis:
+            yield Call(found.conv.type, (x, filter), attrs, (output,), where, known.schema)
+            return
+        tall, wide = (("dilated", prefix, op.name, i) for i in range(2))
+        yield Call("ExpandDims", (x, 1), {}, (tall,), where, Schema(("input", "dim")))
+        yield Call(found.conv.type, (Ref(tall), filter), attrs, (wide,), where, known.schema)
+        yield Call("Squeeze", (Ref(wide),), {"squeeze_dims": (1,)}, (output,), where, Schema(("input",)))
+
+    def _normalised(self, op: Any, norm: Normalised, bound: dict[str, Any], prefix: str) -> Call:
+        known, shape = op_schemas.definition("FusedBatchNormV3"), [norm.channels]
+        assert known is not None
+        dtype, name = norm.mean.dtype.as_numpy_dtype, prefix + op.name
+
+        def full(tensor: Any, number: int, label: str) -> Any:
+            if tensor is not None:
+                return ref(tensor, bound, prefix)
+            return Ref(Held(f"{name}/{label}", lambda: np.full(shape, number, dtype)))
+
+        inputs = (ref(norm.x, bound, prefix), full(norm.gain, 1, "gamma"), full(norm.shift, 0, "beta"),
+                  ref(norm.mean, bound, prefix), ref(norm.variance, bound, prefix))  # fmt: skip
+        attrs = {"epsilon": norm.epsilon, "data_format": norm.data_format, "is_training": False}
+        return Call("FusedBatchNormV3", inputs, attrs, (self._declare(op.outputs[0], prefix),), self.where(op), known.schema)
+
+    def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
+        """If or Case; the branches see the values around them."""
+        given = _refs(op.inputs, bound, prefix)
+        outputs = tuple(self._declare(t, prefix) for t in op.outputs)
+        shapes = [t.shape for t in op.inputs][1:]
+
+        def body(name: str, label: str) -> Body:
+            graph = function(op, name, shapes)
+            inner = dict(zip((t.name for t in graph.inputs), given[1:], strict=True))
+            return self._body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/")
+
+        if "If" in op.type:
+            bodies = {a: body(op.get_attr(a).name, a) for a in ("then_branch", "else_branch")}
+            return Call("If", (given[0],), bodies, outputs, self.where(op), Schema(("cond",)))
+        branches = [body(f.name, f"branch_{i}") for i, f in enumerate(op.get_attr("branches"))]
+        return self._case(op, given[0], branches, outputs)
+
+    def _case(self, op: Any, index: Any, branches: list[Body], outputs: tuple[Hashable, ...]) -> Call:
+        """The branches as nested Ifs; whatever is out of range takes the last."""
+        rest = branches[-1]
+        where = self.where(op)
+        for i in reversed(range(1, len(branches) - 1)):
+            inner = tuple(("case", id(op), i, k) for k in range(len(outputs)))
+            attrs = {"index": i, "then_branch": branches[i], "else_branch": rest}
+            call = Call("Case", (index,), attrs, inner, where, Schema(("branch_index",)))
+            rest = Body((), [call], tuple(Ref(k) for k in inner))
+        attrs = {"index": 0, "then_branch": branches[0], "else_branch": rest}
+        return Call("Case", (index,), attrs, outputs, where, Schema(("branch_index",)))
+
+    def _loop(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        """A While whose states are what its body changes; the rest it sees around it."""
+        given = _refs(op.inputs, bound, prefix)
+        graphs = {a: function(op, op.get_attr(a).name) for a in ("cond", "body")}
+        inputs, results = graphs["body"].inputs, graphs["body"].outputs
+        kept = [i for i, t in enumerate(results) if _behind(t) is not inputs[i]]
+        for i, outer in enumerate(op.outputs):
+            if i not in kept:
+                bound[outer.name] = given[i]
+        attrs: dict[str, Any] = {"shapes": tuple(_sizes_of(inputs[i]) for i in kept)}
+        for a, graph in graphs.items():
+            below = f"{prefix}{op.name}/{a}/"
+            inner = {t.name: given[i] for i, t in enumerate(graph.inputs) if i not in kept}
+            wanted = graph.outputs if a == "cond" else [results[i] for i in kept]
+            attrs[a] = self._body(graph, wanted, tuple((below, graph.inputs[i].name) for i in kept), inner, below)
+        outputs = tuple(self._declare(op.outputs[i], prefix) for i in kept)
+        yield Call("While", (tuple(given[i] for i in kept),), attrs, outputs, self.where(op), Schema(("input",)))
+
+    def _body(self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str) -> Body:
+        bound |= {name: Ref((p, name)) for p, name in inputs}
+        calls = list(self.calls(graph, outputs, bound, prefix))
+        return Body(inputs, calls, tuple(ref(t, bound, prefix) for t in outputs))
+
+
+def _behind(tensor: Any) -> Any:
+    """The tensor that a chain of Identity passes on."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _sizes_of(tensor: Any) -> tuple[int | None, ...] | None:
+    known = hub_dtype(tensor.dtype) is not None and tensor.shape.rank is not None
+    return tuple(tensor.shape.as_list()) if known else None
+
+
+def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
+    """The graph of a function that an operator calls; shapes are inferred again where the given inputs' tell more."""
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    found = op.graph._get_function(name)
+    graph = getattr(found, "graph", None)  # graphs of the old kind keep the definition only
+    shapes = list(shapes)
+    known = graph is not None and not any(_tells_more(s, own.shape) for s, own in zip(shapes, graph.inputs, strict=False))
+    if known:
+        return graph
+    with op.graph.as_default():
+        definition = found.definition if graph is None else found.cached_definition
+        return function_def_to_graph(definition, input_shapes=shapes or None, include_library_functions=True)
+
+
+def every_op(graph: Any, seen: set[str] | None = None) -> Iterator[Any]:
+    """The operators of a graph and of every function that they call."""
+    seen = set() if seen is None else seen
+    for op in graph.get_operations():
+        yield op
+        for attr in op.op_def.attr if op.op_def is not None else ():
+            if attr.type not in ("func", "list(func)"):
+                continue
+            named = op.get_attr(attr.name)
+            for f in named if isinstance(named, (list, tuple)) else [named]:
+                if f.name and f.name not in seen and op.graph._get_function(f.name) is not None:
+                    seen.add(f.name)
+                    yield from every_op(function(op, f.name), seen)
+
+
+def _tells_more(given: Any, own: Any) -> bool:
+    if given.rank is None or own.rank is None:
+        return given.rank is not None
+    return any(o is None and g is not None for g, o in zip(given.as_list(), own.as_list(), strict=True))
+
+
+def element_sizes(items: Any) -> tuple[int, ...] | None:
+    """The shape of what is written into a list, wherever that is (-1 for a size that is not known); None where nothing is."""
+    for op in items.consumers():
+        at = [i for i, t in enumerate(op.inputs) if t is items]
+        written = None
+        if op.type in ("TensorListSetItem", "TensorListPushBack"):
+            shape = op.inputs[-1].shape
+            written = tuple(-1 if s is None else s for s in shape.as_list()) if shape.rank is not None else None
+        elif op.type in LOOPS | CALLS:
+            graph = function(op, op.get_attr("body" if op.type in LOOPS else "f").name)
+            written = next((found for i in at if (found := element_sizes(graph.inputs[i])) is not None), None)
+        elif op.type in ("If", "StatelessIf"):
+            graphs = [function(op, op.get_attr(a).name) for a in ("then_branch", "else_branch")]
+            branches = [element_sizes(g.inputs[i - 1]) for g in graphs for i in at]
+            written = next((b for b in branches if b is not None), None)
+        if written is not None:
+            return written
+    return None
+
+
+def plain_name(tensor: Any) -> str:
+    """ "a/b:0" as "a/b"; "a/b:1" as it stands."""
+    return str(tensor.name).removesuffix(":0")
+
+
+def ref(tensor: Any, bound: dict[str, Any], prefix: str) -> Any:
+    """What stands for a tensor of a graph."""
+    return bound.get(tensor.name) or Ref((prefix, tensor.name))
+
+
+def _refs(items: Iterable[Any], bound: dict[str, Any], prefix: str) -> list[Any]:
+    return [tuple(_refs(i, bound, prefix)) if isinstance(i, tuple) else ref(i, bound, prefix) for i in items]
+
+
+def is_held(tensor: Any, bound: dict[str, Any]) -> bool:
+    """Whether a tensor is a variable, a captured value or a constant."""
+    found = bound.get(tensor.name)
+    return isinstance(found, Ref) and isinstance(found.key, Held)
+
+
+def _seen_as_it_is(tensor: Any, bound: dict[str, Any]) -> Any:
+    """The weight that a view of a view is again; None where it has another shape."""
+    shape = tensor.shape
+    while tensor.op.type in VIEWS:
+        tensor = tensor.op.inputs[0]
+    same = shape.is_fully_defined() and tensor.shape.is_fully_defined() and shape.as_list() == tensor.shape.as_list()
+    return tensor if same and is_held(tensor, bound) else None
+
+
+def _constant(op: Any) -> Callable[[], Any]:
+    return lambda: op_schemas.array(op.get_attr("value"))
+
+
+def _shared(op: Any) -> Callable[[], Any]:
+    """Reads a variable of an old SavedModel, which graphs find by its shared name."""
+    import tensorflow as tf
+
+    def read() -> Any:
+        named = {k: op.get_attr(k) for k in ("container", "shared_name")}
+        handle = tf.raw_ops.VarHandleOp(dtype=op.get_attr("dtype"), shape=op.get_attr("shape"), **named)
+        return op_schemas.eager_array(tf.raw_ops.ReadVariableOp(resource=handle, dtype=op.get_attr("dtype")))
+
+    return read
+
+
+def _reachable(outputs: Iterable[Any], bound: dict[str, Any]) -> tuple[list[Any], set[str]]:
+    """The operators that the outputs need, in the order in which they were made, and the names of the values that are used."""
+    outputs = list(outputs)
+    used = {t.name for t in outputs}
+    stack = [t.op for t in outputs if t.name not in bound]
+    found: set[Any] = set()
+    while stack:
+        op = stack.pop()
+        if op in found:
+            continue
+        found.add(op)
+        for t in op.inputs:
+            used.add(t.name)
+            if t.name not in bound:
+                stack.append(t.op)
+    return sorted(found, key=lambda op: op._id), used
+
+
+def _sizes(reshaped: Any) -> tuple[int, ...] | None:
+    """A Reshape's target where TensorFlow's own inference leaves at most one size open: that one is -1."""
+    if reshaped.shape.rank is None:
+        return None
+    sizes = reshaped.shape.as_list()
+    if sizes.count(None) > 1 or 0 in sizes:
+        return None
+    return tuple(-1 if s is None else s for s in sizes)

@@ -1,0 +1,43 @@
+"""Where an operator comes from, in the user's terms: the user's own line, and the operator's name, which leads to
+the Keras layer."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sysconfig
+from collections.abc import Callable
+from typing import Any
+
+from onnxbridge.errors import Source
+from onnxbridge.hub.ir.source_locations import relative
+
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+@functools.cache
+def _foreign(path: str) -> bool:
+    """Whether a file is none of the user's: a package of the environment, or Python itself."""
+    folders = {sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib")}
+    return path.startswith((*folders, "<", "/dev/fd")) or "site-packages" in path
+
+
+def place() -> Callable[[Any], Source]:
+    """A function that tells an operator's place; equal stacks are looked at once."""
+    seen: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def where(op: Any) -> Source:
+        file, line = "", 0
+        stack = op.traceback
+        for frame in reversed(stack.get_user_frames()) if stack is not None else ():
+            if frame.filename.startswith(_OURS):
+                break  # what stands further out only called us
+            if not _foreign(frame.filename):
+                key = (frame.filename, frame.lineno)
+                if key not in seen:
+                    seen[key] = (relative(frame.filename), frame.lineno)
+                file, line = seen[key]
+                break
+        return Source(file, line, node=op.name)
+
+    return where

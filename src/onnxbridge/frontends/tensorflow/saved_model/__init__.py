@@ -1,0 +1,1 @@
+"""Checks of SavedModel and Keras files before anything of them runs."""

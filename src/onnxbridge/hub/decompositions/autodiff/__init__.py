@@ -1,0 +1,1 @@
+"""Gradients of ONNX graphs in ONNX operators, by reverse-mode differentiation."""

@@ -1,0 +1,1 @@
+"""Matrix factorizations as loops of ONNX operators."""

@@ -1,0 +1,50 @@
+"""Operators that ONNX had on trial and gave up before its first stable opsets; old image networks have them."""
+
+from __future__ import annotations
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.decompositions.microsoft import contrib
+
+
+@contrib("Affine")
+def affine(op, X, *, alpha=1.0, beta=0.0):
+    return op.Add(op.Mul(X, alpha), beta)
+
+
+@contrib("Scale")
+def scale_(op, input, *, scale=1.0):
+    return op.Mul(input, scale)
+
+
+@contrib("ImageScaler")
+def image_scaler(op, input, *, bias=(), scale=1.0):
+    """A bias for each channel behind the scale."""
+    y = op.Mul(input, scale)
+    return op.Add(y, op.Reshape(op.CastLike([float(b) for b in bias], input), [-1, 1, 1])) if bias else y
+
+
+@contrib("Crop")
+def crop(op, input, *, border, scale=()):
+    """What is left of an image inside borders (left, top, right, bottom), or as large as `scale` from the first two on."""
+    left, top, right, bottom = border
+    if scale:
+        return op.Slice(input, [top, left], [top + scale[0], left + scale[1]], [2, 3])
+    ends = [-n if n else 2**62 for n in (bottom, right)]
+    return op.Slice(input, [top, left], ends, [2, 3])
+
+
+@contrib("ParametricSoftplus")
+def parametric_softplus(op, X, *, alpha, beta):
+    return op.Mul(op.Softplus(op.Mul(X, beta)), alpha)
+
+
+@contrib("ScaledTanh")
+def scaled_tanh(op, input, *, alpha, beta):
+    return op.Mul(op.Tanh(op.Mul(input, beta)), alpha)
+
+
+@contrib("DynamicSlice")
+def dynamic_slice(op, data, starts, ends, axes=None):
+    if data.shape is None and axes is None:
+        raise Unsupported("a slice of an unknown rank")
+    return op.Slice(data, starts, ends, axes)

@@ -1,0 +1,71 @@
+"""The standard's own definitions of operators in others, for those that no expansion here is better for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub import passes
+from onnxbridge.hub.ir import graph_reader, inference
+from onnxbridge.hub.ir.schemas import schema_of
+from onnxbridge.hub.opset import decompose_for_opset, opset_conversion, schema_versions
+from onnxbridge.hub.opset.opset_conversion import OPSET
+from onnxbridge.lowering import Body, Call, Ref
+
+
+def body_of(call: Call) -> Body | None:
+    """The function body of a call whose keys are hub values, at the hub's opset; None where the standard defines none.
+
+    Of an operator with a graph of its own (SequenceMap) a call holds no graph that the definition could take over.
+    """
+    version = schema_versions.since(call.op, OPSET)
+    if version is None:
+        return None
+    schema = schema_of(call.op)
+    if not (schema.has_function or schema.has_context_dependent_function):
+        return None
+    if any(isinstance(v, Body) for v in call.attrs.values()):
+        return None
+    names = [None if item is None else f"input_{i}" for i, item in enumerate(call.inputs)]
+    copies = [_copy(item.key, name) if name else None for item, name in zip(call.inputs, names, strict=True)]
+    node = ir.Node("", call.op, copies, _attributes(schema, call.attrs), num_outputs=len(call.outputs))
+    for i, output in enumerate(node.outputs):
+        output.name = f"output_{i}"
+    try:
+        nodes, results, at = decompose_for_opset.expansion(node, version, {n for n in names if n})
+    except Unsupported:
+        return None
+    used = [r for r, key in zip(results, call.outputs, strict=False) if key is not None]
+    if any(r is None for r in used):
+        return None
+    given = [c for c in copies if c is not None and c.const_value is None]
+    held = [c for c in copies if c is not None and c.const_value is not None]
+    for value in copies:
+        for user, index in list(value.uses()) if value is not None else []:
+            if user is node:
+                user.replace_input_with(index, None)
+    graph = ir.Graph(given, list(dict.fromkeys(used)), nodes=nodes, initializers=held, name=call.op, opset_imports={"": at})
+    model = opset_conversion.to_hub(ir.Model(graph, ir_version=10))
+    try:
+        passes.infer(model)
+    except inference.Contradiction as e:
+        raise Unsupported(f"the standard's definition does not hold for these types: {e}") from e
+    inside = iter(model.graph.inputs)
+    inputs = tuple(None if c is None else next(inside) if c.const_value is None else None for c in copies)
+    outside = dict(zip(dict.fromkeys(used), model.graph.outputs, strict=True))
+    outputs = tuple(None if key is None else Ref(outside[r]) for r, key in zip(results, call.outputs, strict=False))
+    return Body(inputs, list(graph_reader.of(model.graph)), outputs)
+
+
+def _copy(value: ir.Value, name: str) -> ir.Value:
+    return ir.Value(name=name, type=value.type, shape=value.shape, const_value=value.const_value)
+
+
+def _attributes(schema: Any, attrs: Any) -> list[ir.Attr]:
+    made = []
+    for name, value in attrs.items():
+        kind = ir.AttributeType(int(schema.attributes[name].type))
+        made.append(ir.Attr(name, kind, inference.attribute_value(kind, name, value)))
+    return made

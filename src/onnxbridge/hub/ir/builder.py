@@ -1,0 +1,335 @@
+"""The `op` builder: writes ONNX nodes at the hub's opset, each checked against the standard and typed as it is made.
+
+    y = op.Relu(op.Conv(x, weight, bias, pads=[1, 1, 1, 1]))
+    low, high = op.Split(x, axis=1, num_outputs=2, outputs=2)
+    z = op.If(condition, then_branch=lambda: op.Neg(y), else_branch=lambda: y)
+
+Python numbers and lists become constants of the dtype that the operand next to them has; NumPy arrays keep theirs. What is known
+already (operators on small constants, the shape of a static tensor) becomes a constant instead of a node.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxbridge.errors import Source, Unsupported
+from onnxbridge.hub.ir import fold, inference, provenance, source_locations, strings
+from onnxbridge.hub.ir.schemas import schema_of, version_of
+from onnxbridge.hub.opset.opset_conversion import OPSET
+
+_PLAIN = (np.ndarray, np.generic, bool, int, float, str, bytes, list, tuple)
+"""What is no tensor of the hub at a glance; to ask for a protocol looks at every attribute."""
+_NO_NOTES: Mapping[str, Any] = MappingProxyType({})
+
+
+class Builder:
+    """Writes nodes into a graph that `graph()` or `model()` closes, or that is there already and `take()`s them.
+
+    Opset adapters write at another opset than the hub's; nothing is folded there, since the executor knows the hub's only.
+    """
+
+    def __init__(
+        self, opset: int = OPSET, names: set[str] | None = None, known: inference.Known | None = None, *,
+        domains: Mapping[str, int] | None = None, loses: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._opset = opset
+        self._versions = {"": opset, **(domains or {})}
+        self._loses = loses
+        self._known = known
+        self._nodes: list[list[ir.Node]] = [[]]
+        self._reserved: set[str] = set()
+        self._names: set[str] = set() if names is None else names
+        self._constants: dict[tuple[Any, ...], ir.Value] = {}
+        self._where = Source()
+        self._prefix = ""
+        self.domains: set[str] = set()
+        self.functions: dict[Hashable, ir.Function] = {}
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        if op_type.startswith("_"):
+            raise AttributeError(op_type)
+        return functools.partial(self.call, op_type)
+
+    def call(self, op_type: str, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
+        """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
+        schema = schema_of(op_type, domain, self._versions.get(domain))
+        values = inference.promote(schema, inputs, self.constant)
+        attributes = [a for name, v in attrs.items() if (a := self._attribute(schema, name, v, values, attrs)) is not None]
+        for name, declared in schema.attributes.items():
+            if declared.required and name not in {a.name for a in attributes}:
+                raise TypeError(f"{op_type} needs the attribute {name!r}")
+        node = ir.Node(domain, op_type, values, attributes, num_outputs=outputs)
+        inference.infer(schema, node, self._known)
+        known = fold.fold(node) if self._opset == OPSET else None
+        if known is not None:
+            for i in range(len(values)):
+                node.replace_input_with(i, None)
+            named = next((v.name for v in values if v is not None and v.name), "")
+            results = tuple(self.constant(a, f"{named}.{op_type.lower()}" if named else "") for a in known)
+            told = [v for v in values if v is not None and not v.meta.get(fold.COMPUTED)]
+            viewed = values[0] if told and op_type in provenance.VIEWS and len(results) == 1 else None
+            for result in results:
+                if not told:
+                    result.meta[fold.COMPUTED] = True
+                elif viewed is not None:
+                    provenance.tell_view(result, viewed)
+                elif any(provenance.state_of(v.const_value) == "parameter" for v in told):
+                    provenance.inherit_state(result.const_value, [v.const_value for v in told])
+                elif all(provenance.is_fixed(v.const_value) for v in told) and result.const_value is not None:
+                    provenance.tell_state(result.const_value, "constant")
+            return results if outputs > 1 else results[0]
+        self.append(node)
+        return tuple(node.outputs) if outputs > 1 else node.outputs[0]
+
+    def append(self, node: ir.Node) -> None:
+        """Write a node that is made already: one of an operator without a schema."""
+        if node.domain:
+            self.domains.add(node.domain)
+        source_locations.write(node, self._where)
+        self._nodes[-1].append(node)
+
+    def loses(self, what: str) -> None:
+        """Say that what is written next is not quite what it stands for.
+
+        Raises:
+            Unsupported: unless lossy steps are allowed.
+        """
+        if self._loses is None:
+            raise Unsupported(what)
+        self._loses(what)
+
+    def constant(self, value: Any, name: str = "", dtype: ir.DataType | None = None) -> ir.Value:
+        """A constant value. Arrays and tensors are held by reference; small nameless ones are one value if they are equal."""
+        if isinstance(value, ir.Value):
+            return value
+        if not isinstance(value, _PLAIN) and isinstance(value, ir.TensorProtocol):
+            return self._constant_value(value, name)
+        array = np.asarray(value, dtype=dtype.numpy() if dtype else object if isinstance(value, bytes) else None)
+        key: tuple[Any, ...] | None = None
+        if not name and array.size <= 16 and array.dtype != object:
+            key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
+            if key in self._constants:
+                return self._constants[key]
+        made = self._constant_value(strings.tensor(array) if strings.is_strings(array) else ir.Tensor(array, dtype=dtype), name)
+        if not name:
+            made.meta[fold.COMPUTED] = True
+        if key is not None:
+            self._constants[key] = made
+        return made
+
+    def _constant_value(self, tensor: ir.TensorProtocol, name: str) -> ir.Value:
+        label = self.unique(name or f"constant_{len(self._names)}")
+        tensor.name = label
+        return ir.Value(name=label, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor)
+
+    def input(self, name: str, dtype: ir.DataType, shape: Sequence[int | str | None] | None) -> ir.Value:
+        """A new value that no node writes: an input of the graph, or of a body."""
+        return ir.Value(
+            name=self.unique(name), type=ir.TensorType(dtype), shape=None if shape is None else ir.Shape(list(shape))
+        )
+
+    def _attribute(
+        self, schema: onnx.defs.OpSchema, name: str, value: Any, inputs: Sequence[ir.Value | None], attrs: Mapping[str, Any]
+    ) -> ir.Attr | None:
+        declared = schema.attributes.get(name)
+        if declared is None:
+            raise TypeError(f"{schema.name} has no attribute {name!r}")
+        if value is None:
+            return None
+        kind = ir.AttributeType(int(declared.type))  # type: ignore[call-overload]
+        if kind == ir.AttributeType.GRAPH:
+            if isinstance(value, ir.Graph):
+                return ir.AttrGraph(name, value)
+            given = [(label, kind, _NO_NOTES) for label, kind in inference.body_inputs(schema.name, inputs, attrs)]
+            return ir.AttrGraph(name, self.body(f"{schema.name}_{name}", value, given))
+        return ir.Attr(name, kind, inference.attribute_value(kind, name, value))
+
+    def body(
+        self, name: str, function: Callable[..., Any], inputs: Iterable[tuple[str, ir.TypeAndShape, Mapping[str, Any]]]
+    ) -> ir.Graph:
+        """Run `function` on fresh inputs, of names, types and notes, and keep what it writes as a graph of its own."""
+        parameters = []
+        for label, declared, notes in inputs:
+            v = ir.Value(name=self.unique(label), type=declared.type, shape=declared.shape)
+            v.meta.update(notes)
+            parameters.append(v)
+        self._nodes.append([])
+        try:
+            results = function(*parameters)
+            results = list(results) if isinstance(results, (tuple, list)) else [results]
+            local = {id(o) for n in self._nodes[-1] for o in n.outputs}
+            # what a body returns must be written in it, once: outer values, constants and repeats pass through Identity
+            outputs: list[ir.Value] = []
+            for r in results:
+                v = self.constant(r)
+                if id(v) not in local or any(v is o for o in outputs):
+                    v = self.identity(v)
+                outputs.append(v)
+            self.name_rest(name)
+            return ir.Graph(parameters, outputs, nodes=self._nodes[-1], name=self.unique(name))
+        finally:
+            self._nodes.pop()
+
+    def inline(self, graph: ir.Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+        """Move a graph's nodes here, with these values as its inputs; what its outputs were."""
+        for inside, outside in zip(graph.inputs, inputs, strict=True):
+            inside.replace_all_uses_with(outside, replace_graph_outputs=True)
+        results, nodes = list(graph.outputs), list(graph)
+        graph.outputs.clear()
+        graph.initializers.clear()
+        graph.remove(nodes)
+        self._nodes[-1] += nodes
+        return results
+
+    def identity(self, value: ir.Value) -> ir.Value:
+        """An Identity of the value, which stays even where the value is a constant."""
+        node = ir.Node("", "Identity", [value])
+        node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
+        source_locations.write(node, self._where)
+        self._nodes[-1].append(node)
+        return node.outputs[0]
+
+    # names and places
+
+    def unique(self, name: str) -> str:
+        """The name itself where it is free, otherwise the name with a number."""
+        label, n = name, 0
+        while label in self._names:
+            n += 1
+            label = f"{name}_{n}"
+        self._names.add(label)
+        return label
+
+    def reserve(self, name: str) -> None:
+        """Keep a name for an output, so that no other value takes it first."""
+        self._names.add(name)
+        self._reserved.add(name)
+
+    @contextmanager
+    def scope(self, name: str, where: Source) -> Iterator[None]:
+        """Nodes written inside carry `where`, and values that are not named by then take `name` as the stem of theirs."""
+        outer = self._prefix, self._where
+        start = len(self._nodes[-1])
+        self._prefix, self._where = name, where
+        try:
+            yield
+            self.name_rest(name, start)
+        finally:
+            self._prefix, self._where = outer
+
+    def name_rest(self, stem: str, start: int = 0) -> None:
+        """Name what is nameless among the current graph's nodes from `start` on."""
+        for node in self._nodes[-1][start:]:
+            for value in node.outputs:
+                if not value.name:
+                    value.name = self.unique(f"{stem}/{node.op_type}" if stem else node.op_type)
+            if not node.name:
+                node.name = node.outputs[0].name if node.outputs else None
+
+    def rename(self, value: ir.Value, name: str) -> ir.Value:
+        """Give a value that the current call has written its name; one that has a name already keeps it."""
+        if not value.name:
+            value.name = self.unique(name)
+        return value
+
+    # closing
+
+    def take(self) -> list[ir.Node]:
+        """What has been written, for the caller to put into a graph."""
+        taken, self._nodes[-1] = self._nodes[-1], []
+        return taken
+
+    @property
+    def nodes(self) -> list[ir.Node]:
+        """What has been written so far into the graph that is open."""
+        return self._nodes[-1]
+
+    def graph(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str) -> ir.Graph:
+        """Close the graph: everything written so far, with the constants that are used as initializers."""
+        self.name_rest("")
+        used: dict[str, ir.Value] = {}
+
+        def collect(nodes: Iterable[ir.Node]) -> None:
+            for node in nodes:
+                for v in node.inputs:
+                    if v is not None and v.const_value is not None and v.producer() is None and v.name:
+                        used.setdefault(v.name, v)
+                for a in node.attributes.values():
+                    if a.type == ir.AttributeType.GRAPH:
+                        collect(a.as_graph())
+
+        collect(self._nodes[0])
+        imports = {"": OPSET} | {d: version_of(d) for d in sorted(self.domains)}
+        return ir.Graph(
+            list(inputs), list(outputs), nodes=self._nodes[0], initializers=list(used.values()), name=name, opset_imports=imports
+        )
+
+    def output(self, value: ir.Value, name: str) -> ir.Value:
+        """The value under the output's own name; an input, a constant or another output passes through Identity."""
+        free = value.producer() is not None and not value.is_graph_output() and "output" not in value.meta
+        if not free:
+            value = self.identity(value)
+        value.meta["output"] = True
+        if value.name != name:
+            self._names.discard(value.name or "")
+            value.name = name if name in self._reserved else self.unique(name)
+            self._reserved.discard(name)
+        return value
+
+    def model(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str = "main_graph") -> ir.Model:
+        """Close the graph as a model of the hub."""
+        graph, functions = self.graph(inputs, outputs, name), list(self.functions.values())
+        return ir.Model(graph, ir_version=13, producer_name="onnxbridge", functions=functions)
+
+    # shapes
+
+    def dims(self, sizes: Sequence[Any]) -> ir.Value:
+        """A 1-D int64 value from sizes that are numbers or scalar values, as Reshape and Expand take it."""
+        if all(isinstance(s, (int, np.integer)) for s in sizes):
+            return self.constant(np.array([int(s) for s in sizes], np.int64))
+        parts: list[Any] = []
+        for s in sizes:
+            if isinstance(s, (int, np.integer)):
+                if parts and isinstance(parts[-1], list):
+                    parts[-1].append(int(s))
+                else:
+                    parts.append([int(s)])
+            else:
+                s = s if s.dtype == ir.DataType.INT64 else self.Cast(s, to=ir.DataType.INT64)
+                parts.append(self.Reshape(s, [1]))
+        parts = [self.constant(np.array(p, np.int64)) if isinstance(p, list) else p for p in parts]
+        joined: ir.Value = parts[0] if len(parts) == 1 else self.Concat(*parts, axis=0)
+        return joined
+
+    def reshape(self, x: ir.Value, sizes: Sequence[Any]) -> ir.Value:
+        """`x` in the given sizes, numbers or scalar values; where just one is a value, ONNX's -1 stands for it.
+
+        What is of these sizes already stays as it is.
+        """
+        if x.shape is not None and x.shape.is_static() and x.shape.numpy() == tuple(sizes):
+            return x
+        values = [i for i, s in enumerate(sizes) if isinstance(s, ir.Value)]
+        if len(values) == 1 and all(isinstance(s, ir.Value) or s > 0 for s in sizes):
+            sizes = [-1 if i == values[0] else s for i, s in enumerate(sizes)]
+        shape = self.dims(sizes)
+        allowzero = 1 if any(not isinstance(s, ir.Value) and s == 0 for s in sizes) else None
+        reshaped: ir.Value = self.Reshape(x, shape, allowzero=allowzero)
+        return reshaped
+
+    def size(self, x: ir.Value, axis: int) -> Any:
+        """The size of one axis: a number where it is fixed, otherwise a scalar int64 value."""
+        if x.shape is not None and isinstance(x.shape[axis], int):
+            return x.shape[axis]
+        rank = len(x.shape) if x.shape is not None else None
+        if axis < 0 and rank is not None:
+            axis += rank
+        end = axis + 1 if axis != -1 else None
+        return self.Squeeze(self.Shape(x, start=axis, end=end), [0])

@@ -1,0 +1,146 @@
+"""What is known already when converting: nodes on constants, and the sizes that a static shape gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.hub.ir.schemas import array_of, binding_of, name_of, plain
+from onnxbridge.lowering import Call, bind
+
+FOLDED_ELEMENTS = 1 << 16
+"""Nodes on constants are folded up to this many elements of output; larger results stay a node, and the file small."""
+COMPUTED = "computed"
+"""Marks, in a value's meta, a constant that is no weight and comes from none: it has no name that anybody knows."""
+# These only look at their data in another way, so they fold at any size: a kernel's layout is changed once, not at every run.
+_VIEWS = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+# Weights in few bits stay as they are stored: written out they are larger, and ONNX Runtime rounds floating-point weights between
+# quantized tensors to eight bits of its own choice.
+_NEVER = frozenset(
+    {
+        "DequantizeLinear", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
+    }
+)  # fmt: skip
+
+
+def static(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
+    """The constant behind a value, None where it is only known when the model runs."""
+    if value is None or value.const_value is None:
+        return None
+    return array_of(value.const_value)
+
+
+def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:
+    """The node's outputs where they are known already, otherwise None. The node must have been inferred."""
+    sizes = _known_sizes(node)
+    if sizes is not None:
+        return [sizes]
+    if not node.inputs and node.op_type != "Constant":
+        return None
+    if any(v is not None and v.const_value is None for v in node.inputs) or node.op_type in _NEVER:
+        return None
+    if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
+        return None
+    if node.op_type not in _VIEWS and not all(_small(o) for o in node.outputs):
+        return None
+    return evaluate(node, [static(v) for v in node.inputs])
+
+
+def _small(value: ir.Value) -> bool:
+    shape = value.shape
+    if shape is None or not isinstance(value.type, ir.TensorType):
+        return False
+    dims = [d for d in shape if isinstance(d, int)]
+    return len(dims) == len(shape) and int(np.prod(dims, dtype=object)) <= FOLDED_ELEMENTS
+
+
+def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
+    """Run one node on arrays with the executor's rule; None where there is no rule for it."""
+    from onnxbridge.runtime.executor.numpy.ops import rule as rules
+
+    name = name_of(node.op_type, node.domain)
+    rule = rules.get(name)
+    if rule is None:
+        return None
+    attrs = {a.name: plain(a) for a in node.attributes.values() if isinstance(a, ir.Attr)}
+    call = Call(name, tuple(arrays), attrs, tuple(node.outputs), schema=binding_of(node.op_type, node.domain))
+    args, keywords = bind(rule, call, {}, None, rules)  # type: ignore[arg-type]  # literals only: no target is asked
+    results = rule.lower(*args, **keywords)
+    return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))][: len(node.outputs)]
+
+
+def sizes(value: ir.Value | None) -> list[int | None] | None:
+    """The elements of a 0-d or 1-D integer value as far as they are known: None for each that is not, or for all."""
+    found = elements(value)
+    return None if found is None else [e if isinstance(e, int) else None for e in found]
+
+
+def elements(value: ir.Value | None, depth: int = 32) -> list[int | str | None] | None:
+    """As `sizes`, with the names of those that are named dynamic dimensions."""
+    if value is None:
+        return None
+    array = static(value)
+    if array is not None:
+        return [int(i) for i in array.reshape(-1)] if array.ndim <= 1 and array.dtype.kind in "iu" and array.size <= 64 else None
+    node = value.producer()
+    if node is None or depth == 0 or node.domain not in ("", "ai.onnx"):
+        return None
+
+    def of(i: int) -> list[int | str | None] | None:
+        return elements(node.inputs[i], depth - 1) if i < len(node.inputs) else None
+
+    def exact(i: int) -> list[int] | None:
+        found = of(i)
+        return None if found is None or not all(isinstance(e, int) for e in found) else [int(e) for e in found if e is not None]
+
+    op = node.op_type
+    if op == "Shape":
+        shape = node.inputs[0].shape if node.inputs[0] is not None else None
+        if shape is None:
+            return None
+        dims = [d if isinstance(d, int) else d.value for d in shape]
+        a, b = node.attributes.get("start"), node.attributes.get("end")
+        return dims[slice(a.as_int() if a else 0, b.as_int() if b else None)]
+    if op in ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Cast") and (value.shape is None or len(value.shape) <= 1):
+        to = node.attributes.get("to")
+        whole = to is None or ir.DataType(to.as_int()) in (ir.DataType.INT32, ir.DataType.INT64)
+        return of(0) if whole else None
+    if op == "Concat":
+        parts = [of(i) or _open(v) for i, v in enumerate(node.inputs)]
+        return None if any(p is None for p in parts) else [e for p in parts if p is not None for e in p]
+    if op == "Gather":
+        data, indices = of(0), exact(1)
+        inside = data is not None and indices is not None and all(-len(data) <= i < len(data) for i in indices)
+        return [data[i] for i in indices] if inside and data is not None and indices is not None else None
+    if op == "Slice" and len(node.inputs) < 5:
+        data, start, end = of(0), exact(1), exact(2)
+        if data is not None and start is not None and end is not None and len(start) == 1:
+            return data[start[0] : end[0]]
+    return None
+
+
+def _open(value: ir.Value | None) -> list[int | str | None] | None:
+    """As many elements as a 1-D value has, none of which is known."""
+    shape = value.shape if value is not None else None
+    count = shape[0] if shape is not None and len(shape) == 1 else None
+    return [None] * count if isinstance(count, int) and count <= 64 else None
+
+
+_SIZES = frozenset({"Shape", "Gather", "Slice", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Cast", "Identity"})
+
+
+def _known_sizes(node: ir.Node) -> np.ndarray[Any, Any] | None:
+    """The output of a node that only picks sizes which a static shape gives away."""
+    output = node.outputs[0]
+    if node.op_type not in _SIZES or output.dtype not in (ir.DataType.INT64, ir.DataType.INT32):
+        return None
+    if output.shape is None or len(output.shape) > 1:
+        return None
+    found = sizes(output)
+    if found is None or None in found:
+        return None
+    array = np.array(found, output.dtype.numpy())
+    return array if len(output.shape) else array.reshape(())

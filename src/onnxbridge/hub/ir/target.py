@@ -1,0 +1,78 @@
+"""The hub as a target of the walker: what every frontend writes into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.lowering import Body, Call
+
+Declared = Callable[[Hashable], tuple[str, ir.DataType | None, list[int | str | None] | None]]
+
+
+class HubTarget:
+    """Writes ONNX through a `Builder`.
+
+    `declared` tells what the source says of one of its values: its name, and its dtype and shape where the source knows them.
+    A rule's result of another dtype or of another fixed shape than declared is an error of that rule.
+    """
+
+    def __init__(self, direction: str, declared: Declared) -> None:
+        self.direction = direction
+        self.writer = Builder()
+        self._declared = declared
+
+    def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
+        return fold.static(value) if isinstance(value, ir.Value) else np.asarray(value)
+
+    def scope(self, call: Call) -> AbstractContextManager[None]:
+        key = next((k for k in call.outputs if k is not None), None)
+        return self.writer.scope("" if key is None else self._declared(key)[0], call.where)
+
+    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(
+            r if key is None or not isinstance(r, (ir.Value, int, float, bool, np.ndarray)) else self._adopt(key, r)
+            for key, r in zip(call.outputs, results, strict=False)
+        )
+
+    def _adopt(self, key: Hashable, result: Any) -> Any:
+        if not isinstance(result, ir.Value):
+            return result  # a number that the rule knew: constants are made where they are used
+        name, dtype, shape = self._declared(key)
+        self.writer.rename(result, name)
+        if dtype is not None and result.dtype is not None and result.dtype != dtype:
+            raise TypeError(f"the result is {result.dtype.name}, the source says {dtype.name}")
+        if dtype is not None and result.dtype is None:
+            result.dtype = dtype
+        if shape is not None and result.const_value is None:
+            result.shape = agreed(result.shape, shape)
+        return result
+
+    def expand(self, call: Call) -> Body | None:
+        return None
+
+
+def agreed(inferred: ir.Shape | None, declared: list[int | str | None]) -> ir.Shape:
+    """The declared shape with what inference knows better.
+
+    Raises:
+        TypeError: if the two contradict each other.
+    """
+    if inferred is None:
+        return ir.Shape(declared)
+    if len(inferred) != len(declared):
+        raise TypeError(f"the result has rank {len(inferred)}, the source says {len(declared)}")
+    dims: list[int | str | None] = []
+    for i, d in zip(inferred, declared, strict=True):
+        if isinstance(i, int) and isinstance(d, int) and i != d:
+            raise TypeError(f"the result has shape {list(inferred)}, the source says {declared}")
+        dims.append(d if d is not None else i if isinstance(i, int) else i.value)
+        if isinstance(i, int):
+            dims[-1] = i
+    return ir.Shape(dims)

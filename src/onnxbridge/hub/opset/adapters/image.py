@@ -1,0 +1,157 @@
+"""Images: Upsample became Resize, and Resize grew from a scale to a standard of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.opset.adapters import down, up
+from onnxbridge.hub.opset.known_values import fixed_shape, known, rank_of
+from onnxbridge.rules import Array, Floats, Ints
+
+
+@up("Upsample", to=7)
+def upsample_scale(op, X, *, height_scale, width_scale, mode="nearest"):
+    return op.Upsample(X, scales=[1.0, 1.0, height_scale, width_scale], mode=_old_mode(mode))
+
+
+def _old_mode(mode):
+    return "linear" if mode == "bilinear" else mode
+
+
+@up("Upsample", to=9)
+def upsample(op, X, *, scales, mode="nearest"):
+    return op.Upsample(X, np.array(scales, np.float32), mode=_old_mode(mode))
+
+
+@up("Upsample", to=10)
+def upsample_to_resize(op, X, scales, *, mode="nearest"):
+    return op.Resize(X, scales, mode=mode)
+
+
+@up("Resize", to=11)
+def resize(op, X, scales, *, mode="nearest"):
+    """Until opset 10 pixels were corners (asymmetric), and the nearest the one before; the one behind where a size shrinks."""
+    empty = np.zeros(0, np.float32)
+    if mode != "nearest":
+        return op.Resize(X, empty, scales, mode=mode, coordinate_transformation_mode="asymmetric")
+    one = np.ones(1, np.float32)
+    factors = known(scales)
+    if factors is None:
+        shrink, grow = op.Min(scales, one), op.Max(scales, one)
+    else:
+        shrink, grow = np.minimum(factors, one), np.maximum(factors, one)
+    for factor, nearest in ((shrink, "ceil"), (grow, "floor")):
+        if factors is None or nearest == "floor" or (factor != 1).any():
+            X = op.Resize(X, empty, factor, coordinate_transformation_mode="asymmetric", nearest_mode=nearest)
+    return X
+
+
+@up("Resize", to=13)
+def resize_roi(op, X, roi=None, scales=None, sizes=None, **attrs):
+    """An empty `scales` stood for the one that `sizes` replaces."""
+    if sizes is not None:
+        scales = None
+    return op.Resize(X, _unless_empty(roi), scales, sizes, **attrs)
+
+
+def _unless_empty(value):
+    return None if value is not None and value.shape is not None and value.shape[0] == 0 else value
+
+
+@down("Resize", to=17)
+def resize_axes(
+    op, X, roi=None, scales=None, sizes=None, *, antialias=0, axes=None, keep_aspect_ratio_policy="stretch", **attrs
+):
+    if antialias:
+        raise Unsupported("opset 18 added antialias=1")
+    if keep_aspect_ratio_policy != "stretch":
+        raise Unsupported(f"opset 18 added keep_aspect_ratio_policy={keep_aspect_ratio_policy!r}")
+    if axes is not None and list(axes) != [*range(rank_of(X))]:
+        rank = rank_of(X)
+        axes = [a % rank for a in axes]
+        if roi is not None and roi.shape is not None and roi.shape[0] != 0:
+            raise Unsupported("opset 18 added axes, here with a region of interest")
+        where = np.array([axes.index(i) if i in axes else len(axes) for i in range(rank)], np.int64)
+        if scales is not None:
+            factors = known(scales)
+            if factors is not None:
+                scales = op.constant(np.append(factors, np.float32(1))[where])
+            else:
+                scales = op.Gather(op.Concat(scales, np.ones(1, np.float32), axis=0), where, axis=0)
+        if sizes is not None:
+            given = op.Concat(sizes, op.Shape(X), axis=0)
+            sizes = op.Gather(given, np.where(where < len(axes), where, np.arange(rank) + len(axes)), axis=0)
+    return op.Resize(X, roi, scales, sizes, **attrs)
+
+
+@down("Resize", to=12)
+def resize_all_inputs(op, X, roi=None, scales=None, sizes=None, **attrs):
+    """Region and scales may not be left out yet, but they may be empty."""
+    empty = np.zeros(0, np.float32)
+    return op.Resize(X, empty if roi is None else roi, empty if scales is None else scales, sizes, **attrs)
+
+
+@down("Resize", to=10)
+def resize_scales(
+    op, X, roi: Array | None = None, scales: Floats | None = None, sizes: Ints | None = None, *,
+    coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
+    mode="nearest", nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    if not scales:
+        before = fixed_shape(X)
+        scales = [float(np.float32(s) / np.float32(b)) for s, b in zip(sizes, before, strict=True)]
+        if [int(np.floor(b * np.float32(s))) for b, s in zip(before, scales, strict=True)] != list(sizes):
+            raise Unsupported("opset 11 added sizes, and no scale gives these")
+    whole = all(s == int(s) for s in scales)
+    if mode == "nearest":
+        rounding = "floor" if all(s >= 1 for s in scales) else "ceil" if all(s <= 1 for s in scales) else ""
+        same = coordinate_transformation_mode == "asymmetric" and nearest_mode == rounding
+        # a whole factor repeats each pixel, however pixels and rounding are understood, where ties cannot fall
+        grows = whole and min(scales) >= 1
+        repeats = grows and coordinate_transformation_mode == "half_pixel" and nearest_mode.startswith("round")
+        if not same and not repeats:
+            raise Unsupported(f"opset 11 added {coordinate_transformation_mode=!s} with {nearest_mode=!s}")
+    elif (mode != "linear" or coordinate_transformation_mode != "asymmetric") and any(s != 1 for s in scales):
+        raise Unsupported(f"opset 11 added {mode=!s} with {coordinate_transformation_mode=!s}")
+    return op.Resize(X, np.array(scales, np.float32), mode=mode)
+
+
+@down("Resize", to=9)
+def resize_to_upsample(op, X, scales: Floats, *, mode="nearest"):
+    if any(s < 1 for s in scales):
+        raise Unsupported("opset 10 added scales below 1")
+    return op.Upsample(X, np.array(scales, np.float32), mode=mode)
+
+
+@down("Upsample", to=8)
+def upsample_scales(op, X, scales: Floats, *, mode="nearest"):
+    return op.Upsample(X, scales=scales, mode=mode)
+
+
+_GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+@up("GridSample", to=20)
+def grid_sample(op, X, grid, *, align_corners=0, mode="bilinear", padding_mode="zeros"):
+    return op.GridSample(X, grid, align_corners=align_corners, mode=_GRID_MODES.get(mode, mode), padding_mode=padding_mode)
+
+
+@down("GridSample", to=19)
+def grid_sample_2d(op, X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
+    if rank_of(X) != 4:
+        raise Unsupported("opset 20 added volumes")
+    names = {new: old for old, new in _GRID_MODES.items()}
+    return op.GridSample(X, grid, align_corners=align_corners, mode=names.get(mode, mode), padding_mode=padding_mode)
+
+
+@up("RoiAlign", to=16)
+def roi_align(op, X, rois, batch_indices, **attrs):
+    return op.RoiAlign(X, rois, batch_indices, coordinate_transformation_mode="output_half_pixel", **attrs)
+
+
+@down("RoiAlign", to=15)
+def roi_align_corners(op, X, rois, batch_indices, *, coordinate_transformation_mode="half_pixel", **attrs):
+    if coordinate_transformation_mode == "half_pixel":
+        raise Unsupported("opset 16 added coordinate_transformation_mode='half_pixel'")
+    return op.RoiAlign(X, rois, batch_indices, **attrs)

@@ -1,0 +1,53 @@
+"""Which opsets hold a node as it is, for writing the lowest one."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.schemas import plain
+from onnxbridge.hub.opset import schema_versions
+from onnxbridge.hub.opset.adapters import down
+from onnxbridge.hub.opset.apply_adapter import results_of
+from onnxbridge.lowering import same
+from onnxbridge.rules import Rule
+
+
+def fits(node: ir.Node, opset: int, version: int) -> bool:
+    """Whether a node of one opset stands at an older one as it is."""
+    new = schema_versions.since(node.op_type, version)
+    if new is None:
+        return False
+    for old in sorted((v for v in schema_versions.history(node.op_type) if schema_versions.first(node.op_type) <= v < new), reverse=True):
+        if new <= opset:
+            break
+        adapter = down.get(node.op_type, new - 1)
+        if adapter is not None and not _left_alone(node, adapter, new):
+            return False
+        if adapter is None and schema_versions.downward(node, new, old)[0]:
+            return False
+        new = old
+    return new <= opset and not schema_versions.wrong_dtype(node, new)
+
+
+def _left_alone(node: ir.Node, adapter: Rule, version: int) -> bool:
+    """Whether an adapter writes a node again as it was."""
+    writer = Builder(version - 1)
+    try:
+        results_of(node, adapter, version, writer)
+    except (Unsupported, TypeError):
+        return False
+    finally:
+        written = writer.take()
+        inputs = [list(n.inputs) for n in written]
+        for new in written:
+            for i in range(len(new.inputs)):
+                new.replace_input_with(i, None)
+    if len(written) != 1 or written[0].op_type != node.op_type:
+        return False
+    given = [v for v in inputs[0] if v is not None]
+    same_inputs = len(given) == sum(v is not None for v in node.inputs) and all(v in node.inputs for v in given)
+    defaults = schema_versions.defaults(node.op_type, version)
+    before, after = ({a.name: plain(a) for a in n.attributes.values()} for n in (node, written[0]))
+    return same_inputs and all(same(before.get(k, defaults.get(k)), after.get(k, defaults.get(k))) for k in before | after)

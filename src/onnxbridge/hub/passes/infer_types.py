@@ -1,0 +1,85 @@
+"""Types and shapes of every value of a model that came as a file, and the folding of what they give away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxbridge.hub.ir import fold, inference, provenance
+from onnxbridge.hub.ir.graphs import names_in
+from onnxbridge.hub.ir.schemas import schema_of
+from onnxbridge.hub.passes.constant_reshapes import settle
+
+if TYPE_CHECKING:
+    from onnxbridge.hub.decompositions.microsoft import Writing
+
+
+def infer(model: ir.Model) -> None:
+    """Set dtype and shape of every value, in place, and replace nodes whose result is known by constants.
+
+    ONNX Runtime's own operators are written in ONNX's.
+    """
+    from onnxbridge.hub.decompositions import microsoft
+
+    _infer_graph(model.graph, microsoft.Writing(names_in(model)) if microsoft.present(model) else None)
+
+
+def _infer_graph(graph: ir.Graph, foreign: Writing | None, branch: bool = False) -> None:
+    """A branch that is not taken for these sizes may hold what does not fit them: there the shapes stay open."""
+    for node in list(graph):
+        if foreign is not None and foreign.put(graph, node):
+            continue
+        _infer_bodies(node, foreign, branch)
+        settle(node)
+        declared = [(o.type, o.shape) for o in node.outputs]
+        try:
+            inference.infer(schema_of(node.op_type, node.domain), node)
+        except ValueError:  # a custom operator: what the file declares has to do
+            continue
+        except inference.Contradiction as e:
+            if not branch:
+                raise inference.Contradiction(f"node {node.name!r}: {e}") from e
+            inference.by_type_variable(schema_of(node.op_type, node.domain), node)
+        for output, (kind, shape) in zip(node.outputs, declared, strict=True):
+            output.type = output.type or kind
+            output.shape = more_known(output.shape, shape)
+        _fold(graph, node)
+
+
+def _infer_bodies(node: ir.Node, foreign: Writing | None, branch: bool) -> None:
+    for attr in node.attributes.values():
+        if attr.type != ir.AttributeType.GRAPH:
+            continue
+        body = attr.as_graph()
+        if node.op_type == "Loop":
+            for inner, (_, outer) in zip(body.inputs, inference.body_inputs("Loop", node.inputs), strict=False):
+                inner.type = inner.type or outer.type
+        _infer_graph(body, foreign, branch or node.op_type == "If")
+
+
+def more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
+    """The inferred shape, with sizes and names that only the file tells."""
+    if inferred is None or declared is None or len(inferred) != len(declared):
+        return inferred if inferred is not None else declared
+
+    def known(dim: object) -> bool:
+        return isinstance(dim, int) or getattr(dim, "value", None) is not None
+
+    return ir.Shape([i if known(i) else d for i, d in zip(inferred, declared, strict=True)])
+
+
+def _fold(graph: ir.Graph, node: ir.Node) -> None:
+    # an output of the graph stays the output of a node, so that its name and place are the graph's own
+    known = None if any(o.is_graph_output() for o in node.outputs) else fold.fold(node)
+    if known is None:
+        return
+    for output, array in zip(node.outputs, known, strict=True):
+        name = output.name or ""
+        tensor = ir.tensor(array, dtype=output.dtype, name=name)
+        provenance.inherit_state(tensor, [v.const_value for v in node.inputs if v is not None and not v.meta.get(fold.COMPUTED)])
+        made = ir.Value(name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=tensor)
+        output.replace_all_uses_with(made)
+        output.name = None
+        graph.register_initializer(made)
+    graph.remove(node, safe=True)

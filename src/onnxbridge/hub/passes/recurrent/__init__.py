@@ -1,0 +1,1 @@
+"""Loops over the steps of a sequence as LSTM, GRU and RNN."""

@@ -1,0 +1,38 @@
+"""Leaves out identities."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.hub.passes.infer_types import more_known
+
+
+class DropIdentities(ir.passes.InPlacePass):
+    """Connects the users of every Identity with what it takes, in subgraphs too.
+
+    One stays where it is what makes a value an output by a name of its own: of an input, a weight, another output, or in a
+    subgraph of a value from around it.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        identities = [node for node in model.graph.all_nodes() if node.op_type == "Identity" and not node.domain]
+        dropped = [_drop(node) for node in identities]
+        return ir.passes.PassResult(model, modified=any(dropped))
+
+
+def _drop(node: ir.Node) -> bool:
+    source, result, graph = node.inputs[0], node.outputs[0], node.graph
+    if source is None or graph is None:
+        return False
+    if result.is_graph_output():
+        producer = source.producer()
+        if producer is None or producer.graph is not graph or source.is_graph_output():
+            return False
+    if source.type is None:
+        source.type = result.type
+    source.shape = more_known(source.shape, result.shape)
+    name = result.name if result.is_graph_output() else source.name
+    ir.convenience.replace_all_uses_with(result, source, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    source.name = name
+    return True

@@ -1,0 +1,1 @@
+"""Transposes moved through a graph and cancelled."""

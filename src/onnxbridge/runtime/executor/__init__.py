@@ -1,0 +1,1 @@
+"""The bundled executor: ONNX models in NumPy, with kernels compiled by Numba."""

@@ -1,0 +1,297 @@
+"""A model compiled in this process: any operator of the standard, any intermediate value, and on request all of it in float64."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported, UsageError
+from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.io.resource_limits import Budget, Limits, limited
+from onnxbridge.hub.ir import graph_reader, strings
+from onnxbridge.hub.ir.schemas import array_of
+from onnxbridge.hub.opset.opset_conversion import OPSET
+from onnxbridge.lowering import Body, Call, Ref
+from onnxbridge.runtime.executor.buffer_pool import Pool, lending
+from onnxbridge.runtime.executor.kernels.compile import availability
+from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account
+from onnxbridge.runtime.executor.kernels.run.call_recorder import recording
+from onnxbridge.runtime.executor.numpy.ops.activation import softmax_in_steps
+from onnxbridge.runtime.executor.plan import Plan, Step, execute
+from onnxbridge.runtime.executor.plan_compiler import Compiler, Settings
+from onnxbridge.runtime.executor.record_run import record, worthwhile
+from onnxbridge.runtime.executor.recorded_run import Recording, apart, kinds, owned, quieted
+
+if TYPE_CHECKING:
+    from onnxbridge.runtime.executor.explain import Planned
+    from onnxbridge.runtime.verify.simulate_precision import Coarse
+
+Array = np.ndarray[Any, Any]
+
+_ROUNDED = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+_ROUNDED_CODES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision"})
+
+
+class Compiled:
+    """A model that was read and compiled; what an `Executor` does itself. `wide`: in float64."""
+
+    def __init__(self, model: Any, wide: bool, limits: Limits, expanded: frozenset[str] = frozenset()) -> None:
+        self._wide, self._limits = wide, limits
+        read = model if isinstance(model, ir.Model) else _read(model)
+        graph = self._graph = _hub(read, read is model).graph
+        self._inputs = {str(v.name): v for v in graph.inputs}
+        self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
+        self._defaults = [name for name, v in self._inputs.items() if v.const_value is not None]
+        self.output_names = [str(v.name) for v in graph.outputs]
+        self._settings = _settings(self._wide, expanded)
+        compiler = Compiler(self._settings)
+        self._plan = compiler.compile(list(graph.inputs), list(graph_reader.of(graph)), [Ref(v) for v in graph.outputs])
+        self._all_steps = compiler.steps
+        made = [v for node in graph for v in node.outputs if v in compiler.slots]
+        self._slots = {str(v.name): compiler.find(v) or 0 for v in (*graph.initializers.values(), *graph.inputs, *made)}
+        self._plans: dict[tuple[str, ...], Plan] = {}
+        self._pool = Pool()
+        self._joined: Plan | None = None
+        self._account = Account(self._plan.operators())
+        self._kernels = self._repeats = False
+        self._recording: Recording | None = None
+        self._recorded: Any = None
+        self._last: Any = None
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], coarse: Coarse | None = None) -> list[Any]:
+        """The named values (all outputs for None; intermediate ones may be named) for these inputs.
+
+        Raises:
+            UsageError: if an input is missing, unknown, or not as the model declares it.
+            LimitError: if the run would take more than the limits allow.
+        """
+        with limited(self._limits) as budget:
+            if coarse is not None:
+                return self._coarsely(self._plan if names is None else self._plan_for(tuple(names)), feeds, budget, coarse)
+            plan = self._whole(feeds) if names is None else self._plan_for(tuple(names))
+            inputs = self._fed(feeds, plan is not self._joined)
+            if plan is self._joined and self._repeats:
+                return self._replayed(plan, inputs, budget)
+            with contextlib.nullcontext() if self._kernels else self._account.spending():
+                return self._executed(plan, inputs, budget)
+
+    def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
+        """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""
+        from onnxbridge.runtime.executor.explain import planned
+        from onnxbridge.runtime.verify.sample_inputs import samples_for
+
+        given = samples_for(self._graph, 1)[0] if feeds is None else feeds
+        with limited(self._limits) as budget, quieted():
+            plan = self._whole(given, availability.available())
+            inputs = self._fed(given, plan is not self._joined)
+            return planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
+
+    def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
+        """The outputs, one step after the other."""
+        with quieted(), lending(self._pool):
+            results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
+        return owned(results, (*inputs.values(), *plan.frame))
+
+    def _coarsely(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: Coarse) -> list[Any]:
+        """The outputs, where each input, each constant and each result of an operator is rounded by `coarse`."""
+        adapt = self._settings.adapt_result
+        inputs = {slot: coarse(value) for slot, value in self._fed(feeds, True).items()}
+        frame = [coarse.constant(value) for value in plan.frame]
+        for slot, value in inputs.items():
+            frame[slot] = value
+        with quieted():
+            results = execute(plan, frame, budget, coarse if adapt is None else lambda result: coarse(adapt(result)))
+        return owned(results, (*inputs.values(), *plan.frame))
+
+    def _replayed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
+        """The outputs, by the recording of a run on inputs of these shapes; the first run is recorded, and any repeated one."""
+        kind = kinds(inputs)
+        known = self._recording
+        if kind is None or recording() is not None or (known is not None and kind != self._recorded and kind != self._last):
+            self._last = kind
+            return self._executed(plan, inputs, budget)
+        self._last = kind
+        if known is not None and kind == self._recorded:
+            if not known.busy.acquire(blocking=False):
+                return self._executed(plan, inputs, budget)
+            try:
+                with contextlib.nullcontext() if known.quiet else quieted():
+                    found = known.play(inputs, budget, self._settings.adapt_result)
+                if found is not None:
+                    return owned(found, (*inputs.values(), *known.frame))
+            finally:
+                known.busy.release()
+            self._repeats = False  # shapes that hang on values
+            self._recording = None
+            return self._executed(plan, inputs, budget)
+        if not apart(inputs):
+            return self._executed(plan, inputs, budget)
+        self._recording = known = None  # its memory goes before there is more
+        with quieted():
+            results, made = record(plan, _filled(plan, inputs), tuple(inputs), budget, self._settings.adapt_result)
+        self._recorded, self._recording = kind, made
+        return owned(results, (*inputs.values(), *made.frame))
+
+    def _whole(self, feeds: Mapping[str, Any], kernels: bool = False) -> Plan:
+        """The plan of all outputs, with constants worked out, and steps joined into compiled kernels once these are worth it.
+
+        In float64 mode, and where an input's default is overridden, it is the plan as it was compiled.
+        """
+        if self._wide or any(name in feeds for name in self._defaults):
+            return self._plan
+        kernels = self._kernels or kernels or self._account.pays()
+        if self._joined is None or kernels != self._kernels:
+            from onnxbridge.runtime.executor.fusion import fused
+
+            defaults = {self._slots[name]: self._settings.constant(self._inputs[name]) for name in self._defaults}
+            joined = fused(self._plan, defaults, self._pool, kernels)
+            self._repeats, self._joined, self._kernels = worthwhile(joined), joined, kernels
+        return self._joined
+
+    def _plan_for(self, names: tuple[str, ...]) -> Plan:
+        if names not in self._plans:
+            unknown = [n for n in names if n not in self._slots]
+            if unknown:
+                raise UsageError(f"the model has no value named {unknown[0]!r}")
+            whole = Plan(self._plan.frame, self._all_steps, self._plan.inputs, self._plan.outputs)
+            self._plans[names] = whole.pruned(tuple(self._slots[n] for n in names))
+        return self._plans[names]
+
+    def _fed(self, feeds: Mapping[str, Any], defaults: bool) -> dict[int, Any]:
+        """The inputs by their slots."""
+        found: dict[int, Any] = {}
+        for name, given in feeds.items():
+            if name not in self._inputs:
+                raise UsageError(f"the model has no input named {name!r}; it has {', '.join(self._inputs) or 'none'}")
+            found[self._slots[name]] = self._accepted(name, given)
+        for name, value in self._inputs.items():
+            if name not in feeds:
+                if value.const_value is None:
+                    raise UsageError(f"the input {name!r} is missing")
+                if defaults:
+                    found[self._slots[name]] = self._settings.constant(value)
+        return found
+
+    def _accepted(self, name: str, given: Any) -> Any:
+        """An input as rules get it; tensors must be of the type and the fixed sizes that the model declares."""
+        if given is None or isinstance(given, dict):
+            return given
+        value = self._inputs[name]
+        if isinstance(value.type, ir.SequenceType) or (isinstance(given, list) and isinstance(value.type, ir.OptionalType)):
+            return [self._loaded(np.asarray(item)) for item in given]
+        array = np.asarray(given)
+        if strings.is_strings(array):
+            array = strings.decoded(array)
+        if isinstance(value.type, ir.TensorType) and value.dtype is not None:
+            declared = np.dtype(value.dtype.numpy())
+            if array.dtype != declared and not (self._wide and array.dtype.kind == "f" and declared in _ROUNDED):
+                raise UsageError(f"the input {name!r} is {array.dtype}, the model declares {declared}")
+            _check_shape(name, array, value.shape)
+        return self._loaded(array)
+
+    def _loaded(self, array: Array) -> Array:
+        return _widened(array) if self._wide else array
+
+
+def _filled(plan: Plan, inputs: dict[int, Any]) -> list[Any]:
+    frame = plan.frame.copy()
+    for slot, value in inputs.items():
+        frame[slot] = value
+    return frame
+
+
+def _check_shape(name: str, array: Array, shape: ir.Shape | None) -> None:
+    if shape is None:
+        return
+    fits = len(shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(shape, array.shape, strict=True))
+    if not fits:
+        declared = ", ".join(str(d) for d in shape)
+        raise UsageError(f"the input {name!r} has shape {list(array.shape)}, the model declares [{declared}]")
+
+
+def _read(model: onnx.ModelProto | str | os.PathLike[str]) -> ir.Model:
+    return onnx_files.from_proto(model, keep_maps=True) if isinstance(model, onnx.ModelProto) else onnx_files.read(model, keep_maps=True)
+
+
+def _hub(model: ir.Model, given: bool) -> ir.Model:
+    """The model at the hub's opset, without functions; what the caller handed in stays as it was."""
+    from onnxbridge.hub import passes
+    from onnxbridge.hub.decompositions import microsoft
+    from onnxbridge.hub.decompositions.autodiff import gradient
+
+    hub = model
+    if hub.functions:
+        hub = passes.inline(hub.clone() if given and hub is model else hub)
+    if hub.opset_imports.get("", OPSET) != OPSET:
+        from onnxbridge.hub.opset.opset_conversion import to_hub
+
+        hub = to_hub(hub.clone() if given and hub is model else hub)
+    if microsoft.present(hub):
+        hub = hub.clone() if given and hub is model else hub
+        passes.infer(hub)
+    if gradient.present(hub):
+        hub = hub.clone() if given and hub is model else hub
+        gradient.write_out(hub)
+    return hub
+
+
+def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
+    from onnxbridge.hub.decompositions.standard import body_of
+    from onnxbridge.runtime.executor.numpy.ops import rule
+
+    def expand(call: Call) -> Body | None:
+        return body_of(call)
+
+    def constant(key: Hashable) -> Any:
+        if not isinstance(key, ir.Value) or key.const_value is None:
+            return None
+        array = array_of(key.const_value)
+        return _widened(array) if wide else array
+
+    def adapt(call: Call, step: Step) -> None:
+        if call.op == "Softmax" and _pinned(call.inputs[0]):
+            step.run = softmax_in_steps
+        if wide:
+            _widen_step(call, step)
+
+    return Settings(rule, constant, expand, adapt, _widened if wide else None, expanded)
+
+
+def _pinned(item: Any) -> bool:
+    """Whether scores come out of a Cast to the type that they had: so Attention's definition names its softmax's precision."""
+    key = item.key if isinstance(item, Ref) else None
+    node = key.producer() if isinstance(key, ir.Value) else None
+    if node is None or node.op_type != "Cast" or node.domain or node.inputs[0] is None:
+        return False
+    return node.inputs[0].dtype == node.attributes["to"].as_int()
+
+
+def _widened(value: Any) -> Any:
+    """float32 and narrower as float64, in sequences too."""
+    if isinstance(value, list):
+        return [_widened(item) for item in value]
+    return value.astype(np.float64) if getattr(value, "dtype", None) in _ROUNDED else value
+
+
+def _widen_step(call: Call, step: Step) -> None:
+    """Attributes that name or hold one of the rounded types are changed to float64; bits are taken of the declared type."""
+    if call.op == "BitCast":
+        declared = call.inputs[0].key.dtype
+        if declared is None:
+            raise Unsupported("in float64 mode the bits of a value whose type is not declared")
+        own, run = declared.numpy(), step.run
+        step.run = lambda input, *, to: run(input.astype(own), to=to)
+        return
+    for name, value in step.attrs.items():
+        if isinstance(value, np.ndarray):
+            step.attrs[name] = _widened(value)
+        elif name in _TYPE_ATTRIBUTES and value in _ROUNDED_CODES:
+            step.attrs[name] = ir.DataType.DOUBLE.value

@@ -1,0 +1,58 @@
+"""Runs an ONNX model with NumPy: any operator of the standard, any intermediate value, and on request all of it in float64."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from onnxbridge.errors import UsageError
+from onnxbridge.hub.io.limits import Limits
+from onnxbridge.runtime.executor.compiled_model import Compiled
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from onnxbridge.runtime.executor.explain import Planned
+    from onnxbridge.runtime.verify.simulate_precision import Coarse
+
+
+class Executor:
+    """A model, compiled once and run as often as wanted.
+
+    `precision="float64"` computes everything that the model declares as float32, float16 or bfloat16 in float64: the reference
+    against which rounding is judged. `limits` bounds what one run may take. Operators named in `expanded` are run by their
+    expansions, operator by operator.
+
+    Raises:
+        ConversionError: with every operator that cannot be run.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto | ir.Model | str | os.PathLike[str],
+        *,
+        precision: str | None = None,
+        limits: Limits | None = None,
+        expanded: Collection[str] = (),
+    ) -> None:
+        if precision not in (None, "float64"):
+            raise UsageError(f"precision is {precision!r}, it may be 'float64' or nothing")
+        self._compiled = Compiled(model, precision == "float64", limits or Limits(), frozenset(expanded))
+        self.input_names, self.output_names = self._compiled.input_names, self._compiled.output_names
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, coarse: Coarse | None = None) -> list[Any]:
+        """The named values (all outputs for None; intermediate ones may be named) for these inputs.
+
+        With `coarse`, inputs, constants and every operator's results are rounded by it: as a machine of coarser numbers computes.
+
+        Raises:
+            UsageError: if an input is missing, unknown, or not as the model declares it.
+            LimitError: if the run would take more than the limits allow.
+        """
+        return self._compiled.run(names, feeds, coarse)
+
+    def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
+        """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""
+        return self._compiled.explain(feeds)

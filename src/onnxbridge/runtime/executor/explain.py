@@ -1,0 +1,55 @@
+"""What a model's plan is: which operators were put together, by which algorithm each step runs, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.hub.io.resource_limits import Budget
+from onnxbridge.runtime.executor import record_run
+from onnxbridge.runtime.executor.plan import Plan, Step
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One step of a plan on inputs of certain sizes.
+
+    `operators` are those of the model that it stands for, `place` where it came from. `runs` is "machine code", "Python", or
+    "once" for what the shapes of the inputs determine. `bytes` is what it reads and writes apart from weights, `flops` counts
+    a multiplication and an addition as two and is 0 where nothing is known.
+    """
+
+    operators: tuple[str, ...]
+    place: str
+    algorithm: str
+    runs: str
+    shapes: tuple[tuple[int, ...], ...]
+    bytes: int
+    flops: int
+
+
+def planned(plan: Plan, frame: list[Any], inputs: Mapping[int, Any], budget: Budget, adapt: Any) -> list[Planned]:
+    """The steps of a plan, in order, from running it once on a frame that has its inputs."""
+    found: list[Planned] = []
+
+    def seen(step: Step, args: list[Any], results: list[Any], runs: str) -> None:
+        shapes = tuple(r.shape for r in results if isinstance(r, np.ndarray))
+        moved = sum(a.nbytes for a in (*args, *results) if isinstance(a, np.ndarray))
+        algorithm = step.algorithm or ("one pass" if runs == "machine code" else "")
+        operators = step.parts or (step.op,)
+        found.append(Planned(operators, str(step.where), algorithm, runs, shapes, moved, _flops(step, args, results)))
+
+    record_run.record(plan, frame, tuple(inputs), budget, adapt, seen)
+    return found
+
+
+def _flops(step: Step, args: list[Any], results: list[Any]) -> int:
+    result = results[0] if results and isinstance(results[0], np.ndarray) else None
+    if step.op == "Attention" and len(args) >= 3 and result is not None and all(isinstance(a, np.ndarray) for a in args[:3]):
+        return int(2 * result.size // result.shape[-1] * args[2].shape[-2] * (args[0].shape[-1] + result.shape[-1]))
+    if result is None or not step.work:
+        return int(result.size) if result is not None and step.native else 0
+    return int(2 * step.work * result.size)

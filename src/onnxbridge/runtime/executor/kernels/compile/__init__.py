@@ -1,0 +1,1 @@
+"""Compiling kernels with Numba and LLVM, and caching them."""

@@ -1,0 +1,121 @@
+"""How Numba compiles the kernels of `loops/`, and what they look at memory with.
+
+A kernel takes whole numbers, addresses (whole numbers too, 0 for none) and float32. Those whose work comes in pieces end with
+`start_unit, end_unit, part`: which pieces to do, and the number of the thread that does them. Sums may be taken in another
+order; NaN and infinity are what they are everywhere.
+
+With NUMBA_DISABLE_JIT=1 kernels are the plain Python functions that they are written as, and a debugger stops in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from onnxbridge.runtime.executor.kernels.compile import cache, llvm
+
+COMPILED = not numba.config.DISABLE_JIT
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "nsz", "contract"}}
+_TYPES = {"i": types.int64, "p": types.int64, "f": types.float32}
+_PIECES = (types.int64,) * 3
+
+signatures: dict[tuple[str, str], str] = {}
+"""The kinds of arguments of each kernel by its module and name."""
+
+
+@contextlib.contextmanager
+def _cache_at(folder: str) -> Iterator[None]:
+    """Let functions that are declared here be cached in this folder; the setting is Numba's for the whole process."""
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _cached(function: Callable[..., Any], **more: Any) -> Any:
+    folder = cache.folder()
+    if folder is None:
+        return numba.njit(**_OPTIONS, **more)(function)
+    with _cache_at(str(folder)):
+        return numba.njit(cache=True, **_OPTIONS, **more)(function)
+
+
+def helper(function: Callable[..., Any]) -> Any:
+    """A function that becomes part of each kernel that calls it."""
+    return numba.njit(forceinline=True, **_OPTIONS)(function)
+
+
+def shared(function: Callable[..., Any]) -> Any:
+    """A function that several kernels call, which is compiled by itself."""
+    return _cached(function)
+
+
+def entry(signature: str) -> Callable[[Callable[..., Any]], Any]:
+    """A kernel of arguments of these kinds: i is a whole number, p an address or 0, f a float32.
+
+    A last kind of u says that the work comes in pieces.
+    """
+
+    def declare(function: Callable[..., Any]) -> Any:
+        function = getattr(function, "py_func", function)
+        signatures[function.__module__.rpartition(".")[2], function.__name__] = signature
+        return _cached(function)
+
+    return declare
+
+
+def compiled(function: Any, signature: str) -> None:
+    """Compile a kernel for its arguments, or load it; what is damaged in the cache is made again."""
+    if not COMPILED:
+        return
+    kinds = tuple(_TYPES[kind] for kind in signature if kind != "u") + (_PIECES if signature.endswith("u") else ())
+    try:
+        function.compile(kinds)
+    except Exception:
+        if cache.folder() is None:
+            raise
+        function._cache.flush()
+        function.compile(kinds)
+
+
+def external(name: str, signature: str, plain: Any) -> Any:
+    """A function of the tiles, as kernels call it; a plain kernel of the same result where there are none."""
+    if not COMPILED or not llvm.named(name):
+        return plain
+    return types.ExternalFunction(name, types.void(*(_TYPES[kind] for kind in signature)))
+
+
+def _pointer(kind: Any, dtype: Any) -> Any:
+    """The function that sees the elements of a type at an address."""
+    if not COMPILED:
+        return lambda address: np.asarray(_Memory(int(address), np.dtype(dtype)))
+    pointer: Any = types.CPointer(kind)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def at(typing: Any, address: Any) -> Any:
+        def made(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(pointer))
+
+        return pointer(types.int64), made
+
+    return at
+
+
+class _Memory:
+    """Memory from an address on, as NumPy sees it; nobody knows where it ends."""
+
+    def __init__(self, address: int, dtype: np.dtype[Any]) -> None:
+        shape = (1 << 40,) if address else (0,)
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+
+
+floats, doubles = _pointer(types.float32, np.float32), _pointer(types.float64, np.float64)
+ints, longs = _pointer(types.int32, np.int32), _pointer(types.int64, np.int64)
+octets, signed = _pointer(types.uint8, np.uint8), _pointer(types.int8, np.int8)

@@ -1,0 +1,1 @@
+"""Running compiled kernels: recording calls, threads and work partition."""

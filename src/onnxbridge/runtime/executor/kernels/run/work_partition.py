@@ -1,0 +1,52 @@
+"""Cutting a kernel's work into pieces for several threads; with one thread a piece is as large as the cache allows."""
+
+from __future__ import annotations
+
+from onnxbridge.runtime.executor.kernels.run.thread_pool import threads
+
+_LEAST = 1 << 15  # elements that are not worth cutting
+_WORTH = 1 << 19  # multiplications of a piece that is worth a thread's while
+_STEP = 1 << 15  # the same for a step of a sequence: its pieces are the next step's pieces too, and lie in the cache
+_READ = 8  # multiplications in the time of reading a weight
+_EACH = 3  # pieces for a thread, so that one that is held up leaves some to the others
+
+
+def chunks(count: int, cost: int = 1) -> tuple[int, int]:
+    """How many of `count` items a piece has, each worth `cost` elements, and how many pieces there are."""
+    if threads() == 1 or count <= 1:
+        return max(1, count), 1
+    pieces = max(1, min(_EACH * threads(), count * cost // _LEAST))
+    chunk = -(-count // pieces)
+    return chunk, -(-count // chunk)
+
+
+def cut(rows: int, columns: int, panel: int, work: int, block: int, tall: int) -> tuple[int, int, int, int]:
+    """A product's pieces: rows of each, columns cut into so many, columns of each, and the number of pieces.
+
+    `work` is in multiplications, `block` the most rows for the cache, `panel` and `tall` what a tile has. For few rows it is
+    reading the weights that takes the time. No rows make no pieces: a place among them would be a division by zero.
+    """
+    if rows == 0:
+        return block, 1, columns, 0
+    work *= max(1, _READ // max(1, rows))
+    pieces = min(_EACH * threads(), work // _WORTH) if threads() > 1 else 1
+    blocks = max(1, -(-rows // block))
+    if pieces <= blocks:
+        return block, 1, columns, blocks
+    panels, tiles = -(-columns // panel), -(-rows // tall)
+    split = 1
+    if panels * panel > rows:  # the weights are the larger part: no thread reads all of them
+        split = min(panels, -(-pieces // blocks))
+    else:
+        blocks = min(tiles, pieces)
+        block = -(-tiles // blocks) * tall
+        blocks = -(-rows // block)
+    wide = -(-panels // split) * panel
+    split = -(-columns // wide)
+    return block, split, wide, blocks * split
+
+
+def portions(count: int, work: int) -> tuple[int, int]:
+    """How many of `count` items of a step a thread has, and how many pieces that makes; `work` is in multiplications."""
+    each = -(-count // max(1, min(threads(), work // _STEP)))
+    return each, -(-count // each)

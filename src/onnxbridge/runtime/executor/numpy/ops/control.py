@@ -1,0 +1,121 @@
+"""Control flow; subgraphs are callables that see the values around them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.hub.io.resource_limits import claim, current
+from onnxbridge.rules import Bool, Int
+from onnxbridge.runtime.executor.loop_spec import Course
+from onnxbridge.runtime.executor.numpy.ops import rule
+
+
+@rule("If")
+def if_(cond: Bool, *, then_branch, else_branch):
+    return then_branch() if cond else else_branch()
+
+
+@rule("Loop")
+def loop(M: Int | None = None, cond: Bool | None = None, *v_initial, body):
+    """Runs while `cond` holds and at most M times; what the body gives beyond the carried values is stacked."""
+    budget = current()
+    state, going = v_initial, True if cond is None else cond
+    states = len(state)
+    # the executor's bodies say what they give, for the case that they never run; the walker's do not
+    declared = getattr(body, "declared", ())[1 + states :]
+    scanned = [[] for _ in declared]
+    trip = 0
+    while going and (M is None or trip < M):
+        inputs = (np.array(trip, np.int64), np.array(going), *state)
+        at_once = None if M is None else _many(body, inputs, trip, M - trip, 1, states, len(declared), (), counter=0)
+        if at_once is not None:
+            trip, state = trip + at_once.done, [at_once.carried[1 + i] for i in range(states)]
+            for made, values in zip(scanned, at_once.scanned, strict=True):
+                made.append(values)
+            continue
+        budget.trip()
+        flag, *results = body(*inputs)
+        going = bool(flag)
+        state = results[:states]
+        scanned = scanned or [[] for _ in results[states:]]
+        for made, value in zip(scanned, results[states:], strict=True):
+            budget.claim((trip + 1, *value.shape), value.dtype)
+            made.append(value[None])
+        trip += 1
+    return (*state, *(_stacked(made, 0, d) for made, d in zip(scanned, declared or [None] * len(scanned), strict=True)))
+
+
+_ALONE = 3  # trips until it is worth asking whether others may be taken at once
+
+
+def _many(body, inputs, trip, trips, flags, states, scanned, rows, counter=-1):
+    """Several trips at once from this one on, within the budget, where the body can do that.
+
+    Among its inputs and outputs it has these flags and states in front.
+    """
+    if trip < _ALONE or not getattr(body, "ready", False):
+        return None
+    budget, before = current(), flags + (counter >= 0)
+    course = Course(
+        dict(enumerate(rows, before + states)), {flags + i: before + i for i in range(states)},
+        range(flags + states, flags + states + scanned), counter, flags - 1, before - 1, trip,
+    )  # fmt: skip
+    found = body.many(inputs, course, min(trips, budget.left()))
+    if found is not None:
+        budget.trip(found.done)
+    return found
+
+
+def _stacked(values, axis, declared):
+    """The values, some along axis 0 of each, along a new axis; of none, the declared type and sizes."""
+    if not values:
+        dtype, sizes = declared
+        empty = np.zeros((0, *sizes), dtype)
+        return np.moveaxis(empty, 0, axis)
+    first = values[0]
+    claim((sum(map(len, values)), *first.shape[1:]), first.dtype)
+    return np.moveaxis(np.concatenate(values) if len(values) > 1 else first, 0, axis)
+
+
+@rule("Scan")
+def scan(
+    *initial_state_and_scan_inputs,
+    body,
+    num_scan_inputs,
+    scan_input_axes=None,
+    scan_input_directions=None,
+    scan_output_axes=None,
+    scan_output_directions=None,
+):
+    """Runs the body on each slice of the scan inputs, carrying state; its other results are stacked."""
+    budget = current()
+    states = len(initial_state_and_scan_inputs) - num_scan_inputs
+    state, sources = initial_state_and_scan_inputs[:states], initial_state_and_scan_inputs[states:]
+    axes, backwards = scan_input_axes or (0,) * num_scan_inputs, scan_input_directions or (0,) * num_scan_inputs
+    rows = [np.moveaxis(x, axis, 0)[:: -1 if back else 1] for x, axis, back in zip(sources, axes, backwards, strict=True)]
+    if len({len(r) for r in rows}) > 1:
+        raise ValueError(f"the scan inputs have different lengths: {[len(r) for r in rows]}")
+    declared = body.declared[states:]
+    scanned = [[] for _ in declared]
+    trip, trips = 0, len(rows[0])
+    while trip < trips:
+        inputs = (*state, *(r[trip, ...] for r in rows))  # looks, of single numbers too
+        at_once = _many(body, inputs, trip, trips - trip, 0, states, len(declared), rows)
+        if at_once is not None:
+            trip, state = trip + at_once.done, [at_once.carried[i] for i in range(states)]
+            for made, values in zip(scanned, at_once.scanned, strict=True):
+                made.append(values)
+            continue
+        budget.trip()
+        results = body(*inputs)
+        state = results[:states]
+        for made, value in zip(scanned, results[states:], strict=True):
+            budget.claim((trip + 1, *value.shape), value.dtype)
+            made.append(value[None])
+        trip += 1
+    out_axes, reverse = scan_output_axes or (0,) * len(scanned), scan_output_directions or (0,) * len(scanned)
+    stacks = []
+    for made, axis, back, d in zip(scanned, out_axes, reverse, declared, strict=True):
+        turned = [values[::-1] for values in made[::-1]] if back else made
+        stacks.append(_stacked(turned, axis, d))
+    return (*state, *stacks)

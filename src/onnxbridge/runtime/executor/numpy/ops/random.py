@@ -1,0 +1,65 @@
+"""Random numbers. With a seed a run repeats itself; the numbers of other runtimes are others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxbridge.hub.io.resource_limits import claim
+from onnxbridge.rules import Bool
+from onnxbridge.runtime.executor.numpy.dtypes import FLOAT, dtype_of, wide
+from onnxbridge.runtime.executor.numpy.ops import rule
+
+
+def _generator(seed):
+    # NumPy's old generator, since the standard's own test cases of Dropout draw from it.
+    return np.random.RandomState(None if seed is None else int(seed) % (1 << 32))
+
+
+@rule("RandomNormal")
+def random_normal(*, shape, dtype=FLOAT, mean=0.0, scale=1.0, seed=None):
+    claim(shape, np.float64)
+    return _generator(seed).normal(mean, scale, shape).astype(dtype_of(dtype))
+
+
+@rule("RandomNormalLike")
+def random_normal_like(input, *, dtype=None, mean=0.0, scale=1.0, seed=None):
+    kind = input.dtype if dtype is None else dtype_of(dtype)
+    claim(input.shape, np.float64)
+    return np.asarray(_generator(seed).normal(mean, scale, input.shape)).astype(kind)
+
+
+@rule("RandomUniform")
+def random_uniform(*, shape, dtype=FLOAT, high=1.0, low=0.0, seed=None):
+    claim(shape, np.float64)
+    return _generator(seed).uniform(low, high, shape).astype(dtype_of(dtype))
+
+
+@rule("RandomUniformLike")
+def random_uniform_like(input, *, dtype=None, high=1.0, low=0.0, seed=None):
+    kind = input.dtype if dtype is None else dtype_of(dtype)
+    claim(input.shape, np.float64)
+    return np.asarray(_generator(seed).uniform(low, high, input.shape)).astype(kind)
+
+
+@rule("Bernoulli")
+def bernoulli(input, *, dtype=None, seed=None):
+    kind = input.dtype if dtype is None else dtype_of(dtype)
+    return (_generator(seed).uniform(size=input.shape) < wide(input)).astype(kind)
+
+
+@rule("Multinomial")
+def multinomial(input, *, dtype=6, sample_size=1, seed=None):
+    """Each row holds log-probabilities, not normalized; the samples are drawn by the Gumbel maximum."""
+    claim((*input.shape[:1], sample_size, input.shape[1]), np.float64)
+    noise = _generator(seed).gumbel(size=(input.shape[0], sample_size, input.shape[1]))
+    return np.argmax(wide(input)[:, None, :] + noise, axis=-1).astype(dtype_of(dtype))
+
+
+@rule("Dropout")
+def dropout(data, ratio=None, training_mode: Bool = False, *, seed=None):
+    rate = 0.5 if ratio is None else float(wide(ratio).reshape(()))
+    if not training_mode or rate == 0:
+        return data, np.ones(data.shape, bool)
+    mask = np.asarray(_generator(seed).uniform(size=data.shape) >= rate)
+    scale = wide(data).dtype.type(1 / (1 - rate))
+    return (np.where(mask, wide(data), 0) * scale).astype(data.dtype), mask

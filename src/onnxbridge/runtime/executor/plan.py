@@ -1,0 +1,180 @@
+"""A graph compiled once into a flat list of steps on numbered slots, and the loop that runs them.
+
+A subgraph is a plan of its own; what it sees of the graphs around it is copied into its slots when its callable is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, Source, Unsupported
+from onnxbridge.hub.io.resource_limits import Budget
+from onnxbridge.lowering import to_form
+
+if TYPE_CHECKING:
+    from onnxbridge.runtime.executor.loop_replay import Again
+    from onnxbridge.runtime.executor.loop_spec import Course, Trips
+
+DIRECTION = "ONNX to NumPy"
+NOTHING = 0  # the slot of an omitted input, always None
+
+Convert = Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of a rule: where its arguments come from, and where its results go (-1: nowhere)."""
+
+    op: str
+    where: Source
+    run: Callable[..., Any]
+    sources: tuple[int, ...]
+    attrs: dict[str, Any]
+    targets: tuple[int, ...]
+    forms: tuple[tuple[int, str, str], ...] = ()
+    bodies: tuple[tuple[str, Plan], ...] = ()
+    native: bool = False  # made by a pass: it says itself when it does more than its calls of machine code
+    parts: tuple[str, ...] = ()  # the operators that a pass put together, where there were several
+    algorithm: str = ""
+    work: int = 0  # multiplications for each element of the first result
+
+    def reads(self) -> Iterable[int]:
+        """Every slot that must be filled before this step, those that its subgraphs look at included."""
+        yield from self.sources
+        for _, plan in self.bodies:
+            yield from (outer for outer, _ in plan.captured)
+
+
+@dataclass(slots=True)
+class Plan:
+    """A compiled graph. `frame` has the constants in their slots and None everywhere else."""
+
+    frame: list[Any]
+    steps: list[Step]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    captured: list[tuple[int, int]] = field(default_factory=list)
+    declared: tuple[tuple[Any, list[int]], ...] = ()
+    frees: list[tuple[int, ...]] = field(default_factory=list)
+    again: Again | None = None  # of a body that is run many times: what is known of it by now
+
+    def operators(self) -> Iterator[str]:
+        """The operators of all steps, those of subgraphs included."""
+        for step in self.steps:
+            yield step.op
+            for _, body in step.bodies:
+                yield from body.operators()
+
+    def pruned(self, outputs: tuple[int, ...]) -> Plan:
+        """The part that these outputs need; a slot is freed after its last use."""
+        constants = {i for i, value in enumerate(self.frame) if value is not None}
+        needed = set(outputs)
+        seen = needed | constants | {NOTHING}
+        steps: list[Step] = []
+        frees: list[tuple[int, ...]] = []
+        for step in reversed(self.steps):
+            if needed.isdisjoint(step.targets):
+                continue
+            reads = set(step.reads())
+            dead = (reads | {t for t in step.targets if t > 0}) - seen
+            needed |= reads
+            seen |= dead
+            steps.append(step)
+            frees.append(tuple(dead))
+        steps.reverse()
+        frees.reverse()
+        return Plan(self.frame, steps, self.inputs, outputs, self.captured, self.declared, frees)
+
+
+def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None) -> tuple[Any, ...]:
+    """Run a plan's steps on a frame that has its inputs in their slots; gives the outputs."""
+    timed = budget.limits.seconds is not None
+    for step, dead in zip(plan.steps, plan.frees, strict=True):
+        if timed:
+            budget.operator = step.op
+            budget.tick()
+        perform(step, [frame[i] for i in step.sources], frame, budget, adapt)
+        for i in dead:
+            frame[i] = None
+    return tuple(frame[i] for i in plan.outputs)
+
+
+def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt: Convert | None) -> None:
+    """Run one step on its arguments and put the results into their slots."""
+    budget.operator = step.op
+    try:
+        for i, form, name in step.forms:
+            args[i] = to_form(args[i], form, name)
+        if step.bodies:
+            inner = {name: Subgraph(body, frame, budget, adapt) for name, body in step.bodies}
+            results = step.run(*args, **step.attrs, **inner)
+        else:
+            results = step.run(*args, **step.attrs)
+    except OnnxbridgeError:
+        raise
+    except Unsupported as e:
+        raise ConversionError(DIRECTION, [Problem(step.op, e.reason, e.hint, (step.where,))]) from e
+    except MemoryError as e:
+        raise LimitError(f"{step.op} asks for more memory than this machine has: {e}") from e
+    except Exception as e:
+        e.add_note(f"in {step.op} at {step.where}")
+        raise
+    if not isinstance(results, tuple):
+        results = (results,)
+    if len(results) < len(step.targets) and any(t > 0 for t in step.targets[len(results) :]):
+        raise ConversionError(DIRECTION, [Problem(step.op, f"its rule gives only {len(results)} outputs", "", (step.where,))])
+    for target, result in zip(step.targets, results, strict=False):
+        if target > 0:
+            if type(result) is not np.ndarray and result is not None and not isinstance(result, (list, dict)):
+                result = np.asarray(result)
+            if adapt is not None:
+                result = adapt(result)
+            budget.hold(result)
+            frame[target] = result
+
+
+class Subgraph:
+    """A subgraph on the values that it sees around it now; called with its inputs it gives its outputs."""
+
+    def __init__(self, plan: Plan, outer: list[Any], budget: Budget, adapt: Convert | None) -> None:
+        self._plan, self._budget, self._adapt = plan, budget, adapt
+        self._frame = plan.frame.copy()
+        for there, here in plan.captured:
+            self._frame[here] = outer[there]
+
+    @property
+    def declared(self) -> list[tuple[Any, list[int]]]:
+        """The element type and the sizes that each output declares; a size that is not fixed counts as 0."""
+        empty = [(np.zeros(0, d or np.float32), shape) for d, shape in self._plan.declared]
+        return [((self._adapt(e) if self._adapt else e).dtype, shape) for e, shape in empty]
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        frame, again = self._filled(inputs), self._plan.again
+        who = self._budget.operator
+        if again is None:
+            results = execute(self._plan, frame, self._budget, self._adapt)
+        else:
+            results = again.run(self._plan, frame, self._budget)
+        self._budget.operator = who
+        return results
+
+    @property
+    def ready(self) -> bool:
+        """Whether several trips may be taken at once."""
+        return self._plan.again is not None and self._plan.again.ready
+
+    def many(self, inputs: Sequence[Any], course: Course, trips: int) -> Trips | None:
+        """Several trips at once, the first with these inputs; None where they have to be taken one by one."""
+        again = self._plan.again
+        return None if again is None else again.many(self._plan, self._filled(inputs), course, trips, self._budget)
+
+    def _filled(self, inputs: Sequence[Any]) -> list[Any]:
+        frame = self._frame.copy()
+        for place, value in zip(self._plan.inputs, inputs, strict=True):
+            if place > 0:
+                frame[place] = value
+        return frame

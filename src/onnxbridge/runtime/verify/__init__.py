@@ -1,0 +1,1 @@
+"""Verification: two models on the same inputs, compared within a derived tolerance."""

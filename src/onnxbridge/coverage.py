@@ -58,7 +58,9 @@ def _lacking(rules: Rules, op: str) -> frozenset[str]:
     """The operators of the core that a backend has no rule for, and to which an expansion may lead."""
     if op in rules:
         return frozenset()
-    return frozenset([op]) if not covers(op) else frozenset().union(*(_lacking(rules, part) for part in primitive_ops.written_in(op)))
+    if not covers(op):
+        return frozenset([op])
+    return frozenset().union(*(_lacking(rules, part) for part in primitive_ops.written_in(op)))
 
 
 def backends() -> dict[str, dict[str, Cell]]:

@@ -138,7 +138,8 @@ def test_the_places_in_a_list(alone, tmp_path):
 
 
 def test_verification_runs_what_is_written(monkeypatch):
-    wrong = source_file._LOAD.replace("return model.eval()", "[p.data.zero_() for p in model.parameters()]\n    return model.eval()")
+    zeroed = "[p.data.zero_() for p in model.parameters()]\n    return model.eval()"
+    wrong = source_file._LOAD.replace("return model.eval()", zeroed)
     monkeypatch.setattr(source_file, "_LOAD", wrong)
     with pytest.raises(VerificationError):
         onnxbridge.convert(Block().eval(), "pytorch", inputs=(torch.randn(2, 4),), emit="source")

@@ -1,4 +1,4 @@
-"""The factorisations of hub/decompositions/linalg/factorizations.py in ONNX Runtime against NumPy and against what defines them."""
+"""Matrix factorizations written as ONNX loops: in ONNX Runtime, against NumPy and against their defining equations."""
 
 from __future__ import annotations
 

@@ -19,5 +19,5 @@ def pytest_configure(config):
 
 
 def pytest_terminal_summary(terminalreporter):
-    missing = [".".join(kernel) for kernel in kernel.every() if kernel not in _called]
+    missing = [".".join(name) for name in kernel.every() if name not in _called]
     terminalreporter.write_line(f"kernels that were not called: {' '.join(missing) or 'none'}")

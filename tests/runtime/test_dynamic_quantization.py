@@ -12,7 +12,8 @@ from onnxbridge.runtime.executor.kernels.compile import availability
 from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
 
 pytestmark = pytest.mark.skipif(
-    not availability.available() or not integers.available(), reason="this processor has no instruction that sums products of bytes"
+    not availability.available() or not integers.available(),
+    reason="this processor has no instruction that sums products of bytes",
 )
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)

@@ -29,8 +29,8 @@ ALL = {
 def there(monkeypatch):
     """Sets which providers this onnxruntime is built with."""
 
-    def build(*devices: str) -> None:
-        monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [*(ALL[d] for d in devices), CPU])
+    def build(*names: str) -> None:
+        monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [*(ALL[d] for d in names), CPU])
 
     return build
 

@@ -127,7 +127,8 @@ def test_what_nothing_in_the_graph_shows_is_tried(tmp_path):
 
 
 def test_a_marked_input_ascends():
-    graph = onnx_files.from_proto(model_of("g (int64[30] x, float[30] b) => (int64[30] y) { y = Identity(x)  z = Identity(b) }")).graph
+    model = model_of("g (int64[30] x, float[30] b) => (int64[30] y) { y = Identity(x)  z = Identity(b) }")
+    graph = onnx_files.from_proto(model).graph
     for value in graph.inputs:
         value.meta[SORTED] = True
     for sample in samples_for(graph, 3):

@@ -76,7 +76,7 @@ def test_kernels_that_were_not_compiled_before_have_to_save_more(monkeypatch, tm
         return made
 
     assert not account().pays()
-    folder = cache.folder() / "loops"
+    folder = cache.folder() / "numba"
     folder.mkdir()
     (folder / "convolution.convolve-1.py3.nbi").touch()
     assert account().pays()  # one of two is left to compile

@@ -56,6 +56,11 @@ class Target:
         return standard.body_of(call)
 
 
+def _constant(value):
+    array = value.const_value.numpy()
+    return f"np.array({array.tolist()!r}, {str(array.dtype)!r})"
+
+
 class NumpySourceBackend:
     """Writes Python source."""
 
@@ -66,7 +71,7 @@ class NumpySourceBackend:
 
     def from_hub(self, model):
         target = Target()
-        values = graph_reader.HubValues(lambda v: f"np.array({v.const_value.numpy().tolist()!r}, {str(v.const_value.numpy().dtype)!r})")
+        values = graph_reader.HubValues(_constant)
         names = [f"x{i}" for i in range(len(model.graph.inputs))]
         values.update(zip(model.graph.inputs, names, strict=True))
         lower(graph_reader.of(model.graph), rule, values, target)

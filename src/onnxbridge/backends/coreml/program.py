@@ -250,7 +250,9 @@ def package(program: Program, interface: Interface, model: ir.Model) -> tuple[An
 def _too_high(model: ir.Model, message: str) -> list[Problem]:
     """The operators whose results have more axes than Core ML holds."""
     found = [
-        Problem(n.op_type, f"a result has rank {len(o.shape)}; Core ML holds {RANK} at most", places=(graph_reader.call_of(n).where,))
+        Problem(
+            n.op_type, f"a result has rank {len(o.shape)}; Core ML holds {RANK} at most", places=(graph_reader.call_of(n).where,)
+        )
         for n in model.graph
         for o in n.outputs
         if o.shape is not None and len(o.shape) > RANK

@@ -92,7 +92,9 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _held(found: Any, seen: set[Any]) -> Iterator[str]:
     """The operators that a value names: a helper or a method of the builder, a table of functions or of operators."""
-    if isinstance(found, types.FunctionType) and found.__module__.startswith(("onnxbridge.hub.decompositions.standard", "onnxbridge.hub.ir.builder")):
+    if isinstance(found, types.FunctionType) and found.__module__.startswith(
+        ("onnxbridge.hub.decompositions.standard", "onnxbridge.hub.ir.builder")
+    ):
         yield from _named(found, seen)
     elif isinstance(found, str) and found in operators():
         yield found

@@ -49,7 +49,8 @@ def from_hub(model: ir.Model, to: int, ml: int | None = None, losses: list[Probl
     check_version(to)
     there = model.opset_imports.get("", to)
     if not schema_versions.LOWEST <= there <= schema_versions.NEWEST:
-        raise UsageError(f"the model is of opset {there}, and the newest known here is {schema_versions.NEWEST}; update onnxbridge.")
+        newest = schema_versions.NEWEST
+        raise UsageError(f"the model is of opset {there}, and the newest known here is {newest}; update onnxbridge.")
     for version in (ml, model.opset_imports.get(ML)):
         if version is not None and not 1 <= version <= schema_versions.NEWEST_ML:
             raise UsageError(f"there is no ai.onnx.ml {version}: it goes from 1 to {schema_versions.NEWEST_ML}.")

@@ -19,7 +19,8 @@ def fits(node: ir.Node, opset: int, version: int) -> bool:
     new = schema_versions.since(node.op_type, version)
     if new is None:
         return False
-    for old in sorted((v for v in schema_versions.history(node.op_type) if schema_versions.first(node.op_type) <= v < new), reverse=True):
+    first = schema_versions.first(node.op_type)
+    for old in sorted((v for v in schema_versions.history(node.op_type) if first <= v < new), reverse=True):
         if new <= opset:
             break
         adapter = down.get(node.op_type, new - 1)

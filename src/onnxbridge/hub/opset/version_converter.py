@@ -96,7 +96,8 @@ class Walk:
         found = {schema_versions.name_of(n) for n in nodes if not foreign(n)}
         if self._ml is not None and any(n.domain == ML for g in (owner, *owner.subgraphs()) for n in g):
             return True
-        return any((at := schema_versions.since(op, version)) is None or at != schema_versions.since(op, self._to) for op in found)
+        since = schema_versions.since
+        return any((at := since(op, version)) is None or at != since(op, self._to) for op in found)
 
     def _import(self, owner: ir.Graph) -> None:
         """Name the domains that are used once ai.onnx.ml has been converted: its adapters may have brought in the other one."""
@@ -112,7 +113,8 @@ class Walk:
             return
         for node in list(graph):
             # what is written out takes its graphs along, and they are converted then
-            written_out = node.domain in _DOMAINS and schema_versions.history(node.op_type) and schema_versions.first(node.op_type) > self._to
+            known = node.domain in _DOMAINS and schema_versions.history(node.op_type)
+            written_out = known and schema_versions.first(node.op_type) > self._to
             type_body(node, version)
             for inner in () if written_out else bodies_of(node):
                 self.graph(inner, version, written)

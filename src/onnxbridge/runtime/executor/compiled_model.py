@@ -218,7 +218,9 @@ def _check_shape(name: str, array: Array, shape: ir.Shape | None) -> None:
 
 
 def _read(model: onnx.ModelProto | str | os.PathLike[str]) -> ir.Model:
-    return onnx_files.from_proto(model, keep_maps=True) if isinstance(model, onnx.ModelProto) else onnx_files.read(model, keep_maps=True)
+    if isinstance(model, onnx.ModelProto):
+        return onnx_files.from_proto(model, keep_maps=True)
+    return onnx_files.read(model, keep_maps=True)
 
 
 def _hub(model: ir.Model, given: bool) -> ir.Model:

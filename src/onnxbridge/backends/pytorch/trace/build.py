@@ -132,7 +132,8 @@ class _Target:
         if len(adopted) == 1 and isinstance(adopted[0], Value) and adopted[0].elements is None:
             inputs = [self._value(i) for i in call.inputs]
             if all(v is not None or i is None for v, i in zip(inputs, call.inputs, strict=True)):
-                adopted[0].elements = size_arithmetic.derive(call.op, inputs, {k: v for k, v in call.attrs.items() if v is not None})
+                attributes = {k: v for k, v in call.attrs.items() if v is not None}
+                adopted[0].elements = size_arithmetic.derive(call.op, inputs, attributes)
         self._adopted.update((k, r) for k, r in zip(call.outputs, adopted, strict=False) if k is not None)
         return tuple(adopted)
 

@@ -43,5 +43,6 @@ def missing(call: Call) -> Unsupported:
     head = f"def layer(mil, {', '.join(names)}{', *, ' if keywords else ''}{keywords})"
     return Unsupported(
         f"no rule for the custom layer{', which has ' if parts else ''}{', '.join(parts)}",
-        f'register one: from onnxbridge.formats.coreml.neural_network.ops import rule; @rule("{call.op}") {head}; docs/coreml.md shows one',
+        f'register one: from onnxbridge.formats.coreml.neural_network.ops import rule; @rule("{call.op}") {head}; '
+        "docs/coreml.md shows one",
     )

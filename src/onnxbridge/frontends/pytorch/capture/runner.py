@@ -50,7 +50,8 @@ def runner(source: Any) -> Run:
             left = written | left
         found = outputs_of(result, feeds)
         arrays = {n: np.array(dtypes.array(t)) for n, t in left.items()}
-        again = {n for n, a in arrays.items() if (r := found.get(io_names.returned(n))) is not None and r.tobytes() == a.tobytes()}
+        returned = {name: found.get(io_names.returned(name)) for name in arrays}
+        again = {n for n, a in arrays.items() if (r := returned[n]) is not None and r.tobytes() == a.tobytes()}
         return found | {io_names.after(n): a for n, a in arrays.items() if n not in again}
 
     return run

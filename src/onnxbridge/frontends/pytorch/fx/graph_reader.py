@@ -10,6 +10,7 @@ import operator
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from typing import Any
 
 from onnxbridge import frameworks
@@ -216,7 +217,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 @functools.cache
 def _not_the_users() -> tuple[str, ...]:
     """Where the frames of PyTorch and of this package lie, and those of generated code."""
-    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    own = str(resources.files("onnxbridge"))
     return (os.path.dirname(str(frameworks.torch().__file__)) + os.sep, f"torch{os.sep}", own + os.sep, "<")
 
 

@@ -4,15 +4,15 @@ the Keras layer."""
 from __future__ import annotations
 
 import functools
-import os
 import sysconfig
 from collections.abc import Callable
+from importlib import resources
 from typing import Any
 
 from onnxbridge.errors import Source
 from onnxbridge.hub.ir.source_locations import relative
 
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_OURS = str(resources.files("onnxbridge"))
 
 
 @functools.cache

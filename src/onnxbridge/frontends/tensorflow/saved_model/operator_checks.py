@@ -67,7 +67,8 @@ def reaches_out(node: Any) -> bool:
 
     if node.op == "PrintV2":
         return node.attr["output_stream"].s not in _STREAMS
-    if _REACHES.fullmatch(node.op) or node.op in checkpoint_functions.OPERATORS or node.op in ("Save", "SaveSlices", "Restore", "RestoreSlice"):
+    checkpoint = (*checkpoint_functions.OPERATORS, "Save", "SaveSlices", "Restore", "RestoreSlice")
+    if _REACHES.fullmatch(node.op) or node.op in checkpoint:
         return True
     known = op_def_registry.get(node.op)
     return known is not None and known.is_stateful and not _STAYS.fullmatch(node.op)

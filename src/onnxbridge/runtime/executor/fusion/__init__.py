@@ -36,7 +36,8 @@ from onnxbridge.runtime.executor.plan import Plan
 
 # Those that look for what others would take apart come first.
 _FAMILIES = (
-    gelu, swish, convolutions, products, dynamic_quantization, attention, norms, recurrent, trees, pools, sums, resampling, layout, quant,
+    gelu, swish, convolutions, products, dynamic_quantization, attention, norms, recurrent, trees, pools, sums, resampling,
+    layout, quant,
     elementwise,
 )  # fmt: skip
 

@@ -254,7 +254,8 @@ def product(w: Array, bias: Array | None, ending: Ending, pool: Pool) -> Callabl
     known: dict[int, tuple[Array, Array, int, int]] = {}
 
     def geometry(rows: int) -> tuple[Array, Array, int, int]:
-        block, split, share, units = cut(rows, columns, float_tiles.panel(), rows * columns * depth, block_of(slab, rows), float_tiles.rows())
+        panel, tall = float_tiles.panel(), float_tiles.rows()
+        block, split, share, units = cut(rows, columns, panel, rows * columns * depth, block_of(slab, rows), tall)
         spec = np.zeros(24, np.int64)
         spec[:3], spec[6], spec[19:24] = (rows, depth, slab), columns, (block, ending.kind, split, share, 8 * block)
         bare = spec.copy()

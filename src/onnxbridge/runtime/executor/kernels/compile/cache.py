@@ -47,8 +47,8 @@ def _sources() -> str:
     """A hash of the sources of all kernels, and of what declares them and says how large a tile is."""
     found = hashlib.sha256(sys.platform.encode())  # which says whether there are tiles
     here = resources.files(__package__)
-    kernels = sorted((here / "loops").iterdir(), key=lambda p: p.name)
-    for file in (*(here / name for name in ("jit.py", "machine.py", "quantized.py", "tile.py")), *kernels):
+    kernels = sorted(resources.files("onnxbridge.runtime.executor.kernels.numba").iterdir(), key=lambda p: p.name)
+    for file in (*(here / name for name in ("byte_tiles.py", "float_tiles.py", "jit.py", "llvm.py")), *kernels):
         if file.name.endswith(".py"):
             found.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return found.hexdigest()[:16]

@@ -67,8 +67,9 @@ def every() -> Sequence[tuple[str, str]]:
 
     from onnxbridge.runtime.executor.kernels.compile import byte_tiles, jit
 
-    for file in sorted((resources.files(__package__) / "loops").iterdir(), key=lambda p: p.name):
+    package = "onnxbridge.runtime.executor.kernels.numba"
+    for file in sorted(resources.files(package).iterdir(), key=lambda p: p.name):
         module, _, end = file.name.rpartition(".")
         if end == "py" and (module != "integers" or byte_tiles.lanes()):
-            importlib.import_module(f"{__package__}.loops.{module}")
+            importlib.import_module(f"{package}.{module}")
     return sorted(jit.signatures)

@@ -15,7 +15,7 @@ import onnx
 from onnxbridge import plugins
 from onnxbridge.hub.decompositions import primitive_ops
 from onnxbridge.hub.decompositions.standard import covers
-from onnxbridge.hub.opset.opset_conversion import OPSET
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.rules import Rules
 
 NATIVE, EXPANDED, NO = "native", "expanded", "no"

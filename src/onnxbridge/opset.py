@@ -11,7 +11,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import LossyStep, Problem, UsageError
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.opset.opset_conversion import OPSET, from_hub
+from onnxbridge.hub.ir.opset_version import OPSET
+from onnxbridge.hub.opset.opset_conversion import from_hub
 
 _DOMAINS = {"": "", "ai.onnx": "", "ai.onnx.ml": "ai.onnx.ml"}
 

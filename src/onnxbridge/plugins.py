@@ -19,13 +19,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.entry_points import entry_points
 from onnxbridge.errors import UsageError
 from onnxbridge.rules import Rules
 
@@ -143,15 +144,7 @@ class Plugin:
     version: str
 
 
-rule_packages: set[str] = set()  # that have added rules to our tables in this process
 GROUPS = {"frontend": "onnxbridge.frontends", "backend": "onnxbridge.backends"}
-
-
-def _entries(group: str) -> list[metadata.EntryPoint]:
-    found = list(metadata.entry_points(group=group))
-    if os.environ.get("ONNXBRIDGE_PLUGINS") == "builtin":
-        found = [e for e in found if e.value.startswith("onnxbridge.")]
-    return sorted(found, key=lambda e: (not e.value.startswith("onnxbridge."), e.name, e.value))
 
 
 @functools.cache
@@ -162,7 +155,7 @@ def installed(kind: str) -> dict[str, Plugin]:
         UsageError: if two packages bring a plugin of the same name.
     """
     found: dict[str, Plugin] = {}
-    for e in _entries(GROUPS[kind]):
+    for e in entry_points(GROUPS[kind]):
         there = found.get(e.name)
         if there is not None and there.value != e.value:
             raise UsageError(
@@ -266,11 +259,3 @@ def import_modules(names: str | Sequence[str] | None) -> None:
             raise UsageError(f"cannot import {name!r}: {type(error).__name__}: {text}") from error
         finally:
             sys.path.remove(os.getcwd())
-
-
-def load_extra_rules(table: str) -> None:
-    """Import the modules with which installed packages add rules to one of our tables ("frontends.pytorch")."""
-    for e in _entries("onnxbridge.rules"):
-        if e.name.startswith(table + "."):
-            import_module(e.value)
-            rule_packages.add(e.value.partition(".")[0])

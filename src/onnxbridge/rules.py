@@ -20,6 +20,8 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
+from onnxbridge.entry_points import load_extra_rules
+
 
 @dataclass(frozen=True)
 class Static:
@@ -141,8 +143,6 @@ class Rules(Mapping[str, Rule]):
             package = importlib.import_module(self._package)
             for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
                 importlib.import_module(f"{self._package}.{module}")
-            from onnxbridge.plugins import load_extra_rules
-
             load_extra_rules(self.name)
         return self
 

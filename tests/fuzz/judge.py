@@ -97,7 +97,7 @@ def _same_numbers(got: Any, expected: Any) -> bool:
 @contextlib.contextmanager
 def only_core() -> Iterator[None]:
     """The executor without its rules for operators that have an expansion."""
-    from onnxbridge.hub.decompositions.standard import body_of
+    from onnxbridge.hub.decompositions.lookup import body_of
 
     core = {op: r for op, r in rule.items() if op not in expand}
 

@@ -13,8 +13,8 @@ from onnx import numpy_helper
 from onnxbridge.hub.decompositions.standard import expand
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import binding_of, schema_of
-from onnxbridge.hub.opset.opset_conversion import OPSET
 from onnxbridge.lowering import Call, Ref, bind
 from onnxbridge.runtime import Executor, devices
 

@@ -12,8 +12,8 @@ from onnx import helper
 from test_expand import Arrays
 
 from onnxbridge.errors import ConversionError
+from onnxbridge.hub.decompositions.lookup import body_of
 from onnxbridge.hub.decompositions.microsoft import MICROSOFT
-from onnxbridge.hub.decompositions.standard import body_of
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.schemas import array_of

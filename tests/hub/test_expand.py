@@ -16,7 +16,8 @@ import pytest
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
-from onnxbridge.hub.decompositions.standard import body_of, covers, expand
+from onnxbridge.hub.decompositions.lookup import body_of
+from onnxbridge.hub.decompositions.standard import covers, expand
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.schemas import array_of, name_of, schema_of

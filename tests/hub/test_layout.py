@@ -14,7 +14,7 @@ import pytest
 
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.passes.fuse_pads import merge_pads
-from onnxbridge.hub.passes.transposes.propagate_transposes import push_transposes
+from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 
 FLOAT = ir.DataType.FLOAT
 TO_FIRST, TO_LAST = [0, 3, 1, 2], [0, 2, 3, 1]

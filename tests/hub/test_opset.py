@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from opset_models import ROUNDING, model_of, run, same
 
 import onnxbridge
-from onnxbridge.hub.opset import opset_conversion
+from onnxbridge.hub.ir import opset_version
 
 UP = {
     "softmax": (9, "g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax(x) }", 0),
@@ -70,7 +70,7 @@ UP = {
 @pytest.mark.parametrize("case", UP)
 def test_old_models_give_the_same_numbers_at_the_hubs_opset(case):
     version, text, rtol, *target = UP[case]
-    target = target[0] if target else opset_conversion.OPSET
+    target = target[0] if target else opset_version.OPSET
     old = model_of(version, text)
     new = onnxbridge.opset.convert(old, to=target)
     assert new.opset_import[0].version == target and old.opset_import[0].version == version
@@ -81,7 +81,7 @@ def test_old_models_give_the_same_numbers_at_the_hubs_opset(case):
 def test_what_went_up_comes_down_again(case):
     version, text, rtol, *_ = UP[case]
     old = model_of(version, text)
-    back = onnxbridge.opset.convert(onnxbridge.opset.convert(old, to=opset_conversion.OPSET), to=max(version, 7))
+    back = onnxbridge.opset.convert(onnxbridge.opset.convert(old, to=opset_version.OPSET), to=max(version, 7))
     assert back.opset_import[0].version == max(version, 7)
     same(old, back, rtol=rtol)
 
@@ -122,7 +122,7 @@ def test_models_older_than_the_runtime_compute_what_their_documentation_says(cas
     for name in sorted(used & set(tensors)):  # IR version 3: every initializer is an input too
         old.graph.initializer.append(numpy_helper.from_array(tensors[name], name))
         old.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, tensors[name].shape))
-    new = onnxbridge.opset.convert(old, to=opset_conversion.OPSET)
+    new = onnxbridge.opset.convert(old, to=opset_version.OPSET)
     onnx.checker.check_model(new, full_check=True)
     [got] = run(new, {"x": X})
     assert got.dtype == expected.dtype
@@ -194,7 +194,7 @@ DOWN = {
 @pytest.mark.parametrize(("case", "target"), [(c, t) for c in DOWN for t in DOWN[c][0]])
 def test_new_models_give_the_same_numbers_at_older_opsets(case, target):
     _, text, rtol = DOWN[case]
-    new = model_of(23 if case == "quantize" else opset_conversion.OPSET, text, ir_version=10)
+    new = model_of(23 if case == "quantize" else opset_version.OPSET, text, ir_version=10)
     old = onnxbridge.opset.convert(new, to=target)
     assert old.opset_import[0].version == target
     same(new, old, rtol=rtol)

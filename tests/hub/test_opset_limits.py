@@ -13,6 +13,7 @@ from opset_models import feeds_of, model_of, run, same
 import onnxbridge
 from onnxbridge.errors import ConversionError, LossyStep, UsageError
 from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir import opset_version
 from onnxbridge.hub.opset import opset_conversion, schema_versions
 from onnxbridge.hub.opset.adapters import down, up
 from onnxbridge.rules import Rule
@@ -210,7 +211,7 @@ def test_every_version_step_is_an_adapter_or_changes_nothing_upwards():
     """From any opset to the hub's: only what is listed has no way up."""
     without = set()
     for op in schema_versions.names():
-        steps = [v for v in schema_versions.history(op) if v <= opset_conversion.OPSET]
+        steps = [v for v in schema_versions.history(op) if v <= opset_version.OPSET]
         for a, b in itertools.pairwise(steps):
             if up.get(op, b) is None and schema_versions.signature_change(op, a, b):
                 without.add((op, b))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import onnxbridge
 from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir import opset_version
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.runtime import Executor
 
 onnxruntime.set_default_logger_severity(4)
@@ -70,8 +70,8 @@ def test_down_and_up_again_changes_no_number(steps, target, seed):
         v.shape = ir.Shape(SHAPE)
     model = onnx_files.to_proto(op.model([x], [op.output(v, "y")]))
     down = onnxbridge.opset.convert(model, to=target)
-    up = onnxbridge.opset.convert(down, to=opset_conversion.OPSET)
-    assert [m.opset_import[0].version for m in (down, up)] == [target, opset_conversion.OPSET]
+    up = onnxbridge.opset.convert(down, to=opset_version.OPSET)
+    assert [m.opset_import[0].version for m in (down, up)] == [target, opset_version.OPSET]
     feeds = {"x": np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)}
     [want] = Executor(model).run(None, feeds)  # ONNX Runtime lacks a few of the newest operators
     for other in (down, up):

@@ -14,7 +14,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from onnxbridge.hub.opset.opset_conversion import OPSET
+from onnxbridge.hub.ir.opset_version import OPSET
 
 EXPECTED_FAILURES = Path(__file__).parent.parent / "expected_failures"
 

@@ -142,7 +142,7 @@ def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], di
     """What runs a model that `session` takes: ONNX Runtime, or where it lacks a kernel, a way to take or give a dtype, or the
     model's opset, onnxbridge's executor."""
     from onnxbridge.hub.io import onnx_files
-    from onnxbridge.hub.opset.opset_conversion import OPSET
+    from onnxbridge.hub.ir.opset_version import OPSET
 
     if not isinstance(model, (ir.Model, onnx.ModelProto)):
         model = onnx_files.read(model)

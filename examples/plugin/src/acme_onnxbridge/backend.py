@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxbridge.hub.decompositions import standard
+from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import Ref, lower, resolve
 from onnxbridge.rules import Rules
@@ -53,7 +53,7 @@ class Target:
         return results
 
     def expand(self, call):
-        return standard.body_of(call)
+        return lookup.body_of(call)
 
 
 def _constant(value):

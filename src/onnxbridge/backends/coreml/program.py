@@ -30,7 +30,7 @@ from onnxbridge.backends.coreml.precision.value_ranges import ranges
 from onnxbridge.backends.coreml.quiet_coremltools import quiet
 from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported, merge
 from onnxbridge.formats.coreml.float32_program import Key as Place
-from onnxbridge.hub.decompositions import standard
+from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
 
@@ -119,7 +119,7 @@ class MilTarget:
         self._expanded = call  # what a rule needs, its expansion does not
         if isinstance(call, reduce_rank.Rewritten):
             return call.body
-        return infer_static_operands.choice(call) or standard.body_of(call)
+        return infer_static_operands.choice(call) or lookup.body_of(call)
 
 
 def _agree(shape: Sequence[Any], declared: ir.Shape | None) -> None:

@@ -15,7 +15,7 @@ from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.writer import Value, Writer
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.formats.mxnet import write_params
-from onnxbridge.hub.decompositions import standard
+from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.io.safe_files import replacing
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
@@ -149,7 +149,7 @@ class _Target:
         return Value(result.node, result.index, _dtype(key), _shape(key), result.array)
 
     def expand(self, call: Call) -> Body | None:
-        return standard.body_of(call)
+        return lookup.body_of(call)
 
     def output(self, value: ir.Value, result: Value, before: list[Value]) -> Value:
         """The result behind an output of the model, under the output's name where the symbol's other names leave room for it."""

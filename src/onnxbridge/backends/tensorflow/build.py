@@ -14,7 +14,7 @@ import tensorflow as tf
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.ops import rule
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
-from onnxbridge.hub.decompositions.standard import body_of
+from onnxbridge.hub.decompositions.lookup import body_of
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.hub.ir.trainable import is_trained
 from onnxbridge.lowering import Body, Call, lower

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import UnsafeFileError
+from onnxbridge.formats.mxnet.dtypes import FLAGS
 from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.hub.io.safe_files import mapped, named, open_file, quoted
-from onnxbridge.runtime.mxnet import FLAGS
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA

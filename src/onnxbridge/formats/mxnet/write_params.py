@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.formats.mxnet.dtypes import FLAGS
 from onnxbridge.hub.io.safe_files import Buffer, replacing, write_pieces
-from onnxbridge.runtime.mxnet import FLAGS
 
 LIST_MAGIC, V2, V3 = 0x112, 0xF993FAC9, 0xF993FACA
 CPU = struct.pack("<ii", 1, 0)

@@ -9,13 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Source, UsageError
+from onnxbridge.formats.mxnet.dtypes import FLAGS, dtype_named
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
 from onnxbridge.frontends.mxnet import output_names
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.hub.ir import provenance
 from onnxbridge.hub.ir.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
-from onnxbridge.runtime.mxnet import FLAGS, dtype_named
 
 Array = np.ndarray[Any, Any]
 Spec = tuple[tuple[int | str | None, ...], np.dtype[Any]]

@@ -51,7 +51,7 @@ class TensorFlow:
         from onnxbridge.hub.passes.fuse_pads import merge_pads
         from onnxbridge.hub.passes.recurrent.loop_trip_count import count_loops
         from onnxbridge.hub.passes.recurrent.recognize_rnn import find_cells
-        from onnxbridge.hub.passes.transposes.propagate_transposes import push_transposes
+        from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 
         source, signature = _split(source)
         model = convert.hub_model(sources.trace(source, inputs, dynamic, signature))

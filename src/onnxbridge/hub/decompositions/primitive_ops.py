@@ -14,8 +14,8 @@ import onnx
 
 from onnxbridge.hub.decompositions.standard import covers, expand
 from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import name_of, schema_of, version_of
-from onnxbridge.hub.opset.opset_conversion import OPSET
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "numbers": ("Add", "Sub", "Mul", "Div", "Mod", "Pow", "Floor", "Sqrt", "Cast", "BitCast"),

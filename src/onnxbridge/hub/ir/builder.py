@@ -22,8 +22,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Source, Unsupported
 from onnxbridge.hub.ir import fold, inference, provenance, source_locations, strings
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import schema_of, version_of
-from onnxbridge.hub.opset.opset_conversion import OPSET
 
 _PLAIN = (np.ndarray, np.generic, bool, int, float, str, bytes, list, tuple)
 """What is no tensor of the hub at a glance; to ask for a protocol looks at every attribute."""

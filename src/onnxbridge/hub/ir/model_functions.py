@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import version_of
-from onnxbridge.hub.opset.opset_conversion import OPSET
 
 _KEPT = "onnxbridge.kept"  # in a function's meta: which of its results are outputs
 

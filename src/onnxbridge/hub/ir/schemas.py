@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.hub.ir import strings
-from onnxbridge.hub.opset.opset_conversion import OPSET
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.lowering import Schema
 
 _DOMAINS = {"": OPSET, "ai.onnx.ml": 5}

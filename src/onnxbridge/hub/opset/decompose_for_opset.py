@@ -13,9 +13,9 @@ from onnx_ir.passes.common import InlinePass
 from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.known_values import known
-from onnxbridge.hub.opset.opset_conversion import OPSET
 from onnxbridge.lowering import bind
 from onnxbridge.rules import Rules
 

@@ -9,9 +9,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, UsageError
 from onnxbridge.hub.ir.graphs import every_graph
+from onnxbridge.hub.ir.opset_version import LOWEST_WRITTEN, OPSET
 
-OPSET = 26
-LOWEST_WRITTEN = 18
 OWN = "onnxbridge.opset"
 """In a model's meta: the opset of the ONNX file that it was read from."""
 

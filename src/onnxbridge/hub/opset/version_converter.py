@@ -17,12 +17,12 @@ from onnxbridge.hub.decompositions.microsoft import foreign
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import every_graph
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.opset import decompose_for_opset, replace_node, schema_versions
 from onnxbridge.hub.opset.adapters import down, up
 from onnxbridge.hub.opset.apply_adapter import results_of
 from onnxbridge.hub.opset.infer_types import bodies_of, complete, type_body
 from onnxbridge.hub.opset.known_values import FIXED, NUMBERS, known, remember
-from onnxbridge.hub.opset.opset_conversion import OPSET
 from onnxbridge.rules import Rule
 
 ML = "ai.onnx.ml"

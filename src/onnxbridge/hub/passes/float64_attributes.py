@@ -10,10 +10,10 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import every_graph
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import plain
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.hub.opset import replace_node
-from onnxbridge.hub.opset.opset_conversion import OPSET
 
 Written = Callable[..., Any]
 

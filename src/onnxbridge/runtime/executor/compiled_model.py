@@ -16,8 +16,8 @@ from onnxbridge.errors import Unsupported, UsageError
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.io.resource_limits import Budget, Limits, limited
 from onnxbridge.hub.ir import graph_reader, strings
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import array_of
-from onnxbridge.hub.opset.opset_conversion import OPSET
 from onnxbridge.lowering import Body, Call, Ref
 from onnxbridge.runtime.executor.buffer_pool import Pool, lending
 from onnxbridge.runtime.executor.kernels.compile import availability
@@ -246,7 +246,7 @@ def _hub(model: ir.Model, given: bool) -> ir.Model:
 
 
 def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
-    from onnxbridge.hub.decompositions.standard import body_of
+    from onnxbridge.hub.decompositions.lookup import body_of
     from onnxbridge.runtime.executor.numpy.ops import rule
 
     def expand(call: Call) -> Body | None:

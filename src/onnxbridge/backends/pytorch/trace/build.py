@@ -25,7 +25,7 @@ from onnxbridge.backends.pytorch.trace.tracer import Late, Recorder, Unknown, Va
 from onnxbridge.backends.pytorch.weights import Weights, untransposed
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub.decompositions.autodiff import gradient
-from onnxbridge.hub.decompositions.standard import body_of
+from onnxbridge.hub.decompositions.lookup import body_of
 from onnxbridge.hub.ir import fold, graph_reader, strings
 from onnxbridge.hub.ir import source_locations as hub_places
 from onnxbridge.hub.ir.provenance import state_of, view_of

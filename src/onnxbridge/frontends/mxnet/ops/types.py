@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnxbridge.formats.mxnet.dtypes import dtype_named
 from onnxbridge.hub.ir.values import rank
-from onnxbridge.runtime.mxnet import dtype_named
 
 
 def named(dtype):

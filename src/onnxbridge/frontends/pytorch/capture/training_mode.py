@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import copy
 import inspect
-import io
 from collections.abc import Iterator
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.torchscript import control_flow
 
-_DROPOUT, _NORM = "dropout", "norm"
-_FLAGS: dict[str, tuple[str, Any, str]] = {
+_DROPOUT, NORM = "dropout", "norm"
+FLAGS: dict[str, tuple[str, Any, str]] = {
     **dict.fromkeys((
         "aten::dropout", "aten::dropout_", "aten::feature_dropout", "aten::feature_dropout_", "aten::alpha_dropout",
         "aten::alpha_dropout_", "aten::feature_alpha_dropout", "aten::feature_alpha_dropout_", "aten::native_dropout",
@@ -29,8 +27,8 @@ _FLAGS: dict[str, tuple[str, Any, str]] = {
     **dict.fromkeys((
         "aten::batch_norm", "aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::_native_batch_norm_legit",
         "aten::_native_batch_norm_legit_functional",
-    ), ("training", False, _NORM)),
-    "aten::instance_norm": ("use_input_stats", False, _NORM),
+    ), ("training", False, NORM)),
+    "aten::instance_norm": ("use_input_stats", False, NORM),
 }  # fmt: skip
 """The parameter of each operator that says whether the model trains, its value for inference, and the kind of operator."""
 _ALWAYS = {"aten::_batch_norm_with_update": None, "aten::_batch_norm_with_update_functional": 4}
@@ -61,20 +59,20 @@ def program_for_inference(program: Any) -> tuple[Any, list[str]]:
     buffers = frozenset(s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "BUFFER")
     nodes = [n for graph in _graphs(program.graph_module) for n in graph.nodes]
     known = [(n, kind) for n in nodes if (kind := _kind(n, buffers))]
-    kinds = _training_kinds((kind, _is_on(n)) for n, kind in known)
+    kinds = training_kinds((kind, _is_on(n)) for n, kind in known)
     if not kinds:
         return program, []
     names = sorted({n.target._schema.name for n, kind in known if kind in kinds})
     made = copy.copy(program)
     made._graph_module = _copied(program.graph_module, kinds, buffers)
-    if _NORM in kinds:
+    if NORM in kinds:
         made._graph_signature = copy.deepcopy(program.graph_signature)
         _drop_statistics(made._graph_module.graph, made._graph_signature)
     made._graph_module.recompile()
     return made, names
 
 
-def _training_kinds(found: Any) -> set[str]:
+def training_kinds(found: Any) -> set[str]:
     """The kinds of operators all of which train."""
     states: dict[str, set[bool]] = {}
     for kind, on in found:
@@ -97,9 +95,9 @@ def _kind(node: Any, buffers: frozenset[str]) -> str:
     schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
     if schema is None:
         return ""
-    kind = _NORM if schema.name in _ALWAYS else _FLAGS.get(schema.name, ("", None, ""))[2]
+    kind = NORM if schema.name in _ALWAYS else FLAGS.get(schema.name, ("", None, ""))[2]
     given = _arguments(node) if kind else {}
-    if kind == _NORM and not _is_buffer(given.get("running_mean"), buffers):
+    if kind == NORM and not _is_buffer(given.get("running_mean"), buffers):
         return ""  # statistics of the batch, or those that the code computes, in evaluation mode too
     if schema.name == "aten::scaled_dot_product_attention" and not given.get("dropout_p"):
         return ""  # says nothing of the mode
@@ -117,7 +115,7 @@ def _is_on(node: Any) -> bool:
     name = node.target._schema.name
     if name in _ALWAYS:
         return True
-    flag = _FLAGS[name][0]
+    flag = FLAGS[name][0]
     default = next((a.default_value for a in node.target._schema.arguments if a.name == flag), None)
     value = _arguments(node).get(flag, default)
     return value is None or bool(value)  # native_dropout(train=None) trains
@@ -137,7 +135,7 @@ def _copied(module: Any, kinds: set[str], buffers: frozenset[str]) -> Any:
         kind = _kind(node, buffers)
         if kind in kinds and _is_on(node):
             _switch_off(node)
-        elif _NORM in kinds and _counts_batches(node):
+        elif NORM in kinds and _counts_batches(node):
             made.graph.erase_node(node)
     made.recompile()
     return made
@@ -158,7 +156,7 @@ def _switch_off(node: Any) -> None:
         node.args = tuple(given.get(name) for name in names)
         node.meta["val"] = tuple(node.meta["val"][:3])
         return
-    flag, off, _ = _FLAGS[schema.name]
+    flag, off, _ = FLAGS[schema.name]
     positions = [a.name for a in schema.arguments]
     at = positions.index(flag)
     if at < len(node.args):
@@ -181,66 +179,3 @@ def _drop_statistics(graph: Any, signature: Any) -> None:
     output.args = (tuple(value for value, keep in zip(output.args[0], stays, strict=True) if keep),)
     specs[:] = [s for s, keep in zip(specs, stays, strict=True) if keep]
     graph.eliminate_dead_code()
-
-
-def scripts_in_training(script: Any) -> list[str]:
-    """The classes of a script's modules that ask whether they train, of those that are in training mode."""
-    found: dict[str, None] = {}
-    for m in script.modules():
-        nodes = [n for name in m._c._method_names() for n in control_flow.every_node(m._c._get_method(name).graph)]
-        asks = any(n.kind() == "prim::GetAttr" and n.s("name") == "training" for n in nodes)
-        if asks and getattr(m, "training", False) and getattr(m, "p", None) != 0:
-            found[m.original_name] = None
-    return list(found)
-
-
-def script_for_inference(script: Any) -> tuple[Any, list[str]]:
-    """TorchScript that was recorded in training mode as it is in evaluation mode, and the operators that trained.
-
-    A script asks its modules; a recording has constants in place of their answers. The one given is left as it is.
-    """
-    kinds = _training_kinds((_FLAGS[n.kind()][2], on) for _, n, _, on in _recorded(script))
-    if not kinds:
-        return script, []
-    torch = frameworks.torch()
-    stored = io.BytesIO()
-    torch.jit.save(script, stored)  # a deep copy shares its code
-    stored.seek(0)
-    made = torch.jit.load(stored, map_location="cpu")
-    names = set()
-    for graph, node, at, on in _recorded(made):
-        _, off, kind = _FLAGS[node.kind()]
-        if on and kind in kinds:
-            graph.setInsertPoint(node)
-            node.replaceInput(at, graph.insertConstant(off))
-            names.add(node.kind())
-    for _, node in _script_nodes(made) if _NORM in kinds else ():
-        counted = node.inputsAt(0).node() if node.kind() == "aten::add_" and not node.hasUses() else None
-        if counted is not None and counted.kind() == "prim::GetAttr" and counted.s("name") == "num_batches_tracked":
-            node.destroy()
-    return made, sorted(names)
-
-
-def _script_nodes(script: Any) -> list[tuple[Any, Any]]:
-    """The nodes of all methods, each with its graph."""
-    graphs = [m._c._get_method(name).graph for m in script.modules() for name in m._c._method_names()]
-    return [(graph, node) for graph in graphs for node in control_flow.every_node(graph)]
-
-
-def _recorded(script: Any) -> list[tuple[Any, Any, int, bool]]:
-    """The operators that a recording says train or do not: graph, node, the position of the flag, and whether it is on."""
-    torch = frameworks.torch()
-    found = []
-    for graph, node in _script_nodes(script):
-        if node.kind() not in _FLAGS or node.schema() == "(no schema)":
-            continue
-        flag, _, kind = _FLAGS[node.kind()]
-        names = [a.name for a in torch._C.parse_schema(node.schema()).arguments]
-        value = node.inputsAt(names.index(flag))
-        inputs = dict(zip(names, node.inputs(), strict=True))
-        if value.node().kind() != "prim::Constant" or (flag == "dropout_p" and not value.toIValue()):
-            continue
-        if kind == _NORM and inputs["running_mean"].node().mustBeNone():
-            continue
-        found.append((graph, node, names.index(flag), bool(value.toIValue())))
-    return found

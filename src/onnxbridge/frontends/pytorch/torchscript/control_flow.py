@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.torchscript import python_values, quantized_tensors
+from onnxbridge.frontends.pytorch.torchscript import data_dependent_flow, python_values, quantized_tensors
 from onnxbridge.frontends.pytorch.torchscript.allowed_operators import is_allowed
+from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 from onnxbridge.frontends.pytorch.torchscript.python_values import Instance
 
 _MOST_TURNS = 4096  # of a loop whose count is known: it is unrolled
 _NUMBERS = {"aten::Float": float, "aten::FloatImplicit": float, "aten::Int": int, "aten::IntImplicit": int}
-
-
-def every_node(block: Any) -> Iterator[Any]:
-    """The nodes of a graph, those in its blocks too."""
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from every_node(inner)
 
 
 def run(block: Any, values: dict[str, Any], attributes: Any) -> None:
@@ -40,8 +32,6 @@ def run(block: Any, values: dict[str, Any], attributes: Any) -> None:
 
 def _plain(node: Any, kind: str, args: list[Any], attributes: Any) -> Any:
     """The results of a node without blocks."""
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     if kind == "prim::Constant":
         return [_constant(node)]
     if kind == "prim::GetAttr":
@@ -145,9 +135,6 @@ def _branch(node: Any, condition: Any, values: dict[str, Any], attributes: Any) 
         block = blocks[0 if taken else 1]
         run(block, values, attributes)
         return [values[name] for name in _returns(block)]
-    from onnxbridge.frontends.pytorch.torchscript import data_dependent_flow
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     try:
         return data_dependent_flow.branches(blocks, python_values.truth(condition), values, attributes)
     except NotTraceable:
@@ -160,9 +147,6 @@ def _branch(node: Any, condition: Any, values: dict[str, Any], attributes: Any) 
 
 
 def _loop(node: Any, args: list[Any], values: dict[str, Any], attributes: Any) -> list[Any]:
-    from onnxbridge.frontends.pytorch.torchscript import data_dependent_flow
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     most, going, *carried = args
     [block] = node.blocks()
     names = [v.debugName() for v in block.inputs()]

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.torchscript import control_flow, python_values
+from onnxbridge.frontends.pytorch.torchscript import python_values
+from onnxbridge.frontends.pytorch.torchscript.graph_nodes import every_node
+from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 
 
 def _free(block: Any) -> list[str]:
     """The names that a block uses and does not define."""
     defined = {v.debugName() for v in block.inputs()}
     used: dict[str, None] = {}
-    for node in control_flow.every_node(block):
+    for node in every_node(block):
         for inner in node.blocks():
             defined |= {v.debugName() for v in inner.inputs()}
             used |= {v.debugName(): None for v in inner.outputs()}
@@ -86,8 +88,6 @@ class _Region:
     def _run(self, block: Any, given: dict[str, Any], operands: Any) -> list[Any]:
         from torch.utils import _pytree as pytree
 
-        from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
         leaves = list(self.leaves)
         for place, operand in zip(self.places, operands, strict=True):
             leaves[place] = operand
@@ -97,7 +97,7 @@ class _Region:
         objects = self.attributes.objects
         objects.inside += 1
         try:
-            control_flow.run(block, values, self.attributes)
+            self.attributes.run(block, values)
         finally:
             objects.inside -= 1
         if [id(x) for x in pytree.tree_leaves(kept)] != before:
@@ -130,8 +130,6 @@ def branches(blocks: list[Any], condition: Any, values: dict[str, Any], attribut
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
 
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     region = _Region(blocks, values, attributes)
     then, other = (pytree.tree_flatten(region.aside(b, dict)) for b in blocks)
     if then[1] != other[1]:
@@ -160,8 +158,6 @@ def branches(blocks: list[Any], condition: Any, values: dict[str, Any], attribut
 
 def loop_or_turns(block: Any, most: Any, going: Any, carried: list[Any], values: dict[str, Any], attributes: Any) -> Any:
     """The results of a loop as often as a dynamic size says; where none can be made, the turns that the size is fixed to."""
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     try:
         return loop(block, most, going, carried, values, attributes, 0)
     except NotTraceable:
@@ -172,8 +168,6 @@ def loop(block: Any, most: Any, going: Any, carried: list[Any], values: dict[str
     """A Loop whose number of turns is only known when the model runs; `turn` turns have been made."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
-
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
 
     counter, *names = [v.debugName() for v in block.inputs()]
     leaves, spec = pytree.tree_flatten(list(carried))

@@ -15,12 +15,9 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frontends.pytorch.capture import training_mode
-from onnxbridge.frontends.pytorch.torchscript import control_flow, python_values, quantized_tensors
-
-
-class NotTraceable(Exception):
-    """Something in a TorchScript graph that has no counterpart in a traced program."""
+from onnxbridge.frontends.pytorch.torchscript import control_flow, inference_mode, python_values, quantized_tensors
+from onnxbridge.frontends.pytorch.torchscript.graph_nodes import every_node
+from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 
 
 class Objects:
@@ -87,11 +84,11 @@ def is_scripted(module: Any) -> bool:
 
 def traceable(script: Any) -> Any:
     """A script module as one that torch.export can trace."""
-    asked = training_mode.scripts_in_training(script)
-    script, recorded = training_mode.script_for_inference(script)
+    asked = inference_mode.scripts_in_training(script)
+    script, recorded = inference_mode.script_for_inference(script)
     objects = Objects()
     graphs = [m._c._get_method(name).graph for m in script.modules() for name in m._c._method_names()]
-    nodes = [node for graph in graphs for node in control_flow.every_node(graph)]
+    nodes = [node for graph in graphs for node in every_node(graph)]
     objects.packed = frozenset(quantized_tensors.packed_attributes(nodes))
     objects.assigned = frozenset(node.s("name") for node in nodes if node.kind() == "prim::SetAttr")
     made = _module_class()(script, objects, {})
@@ -131,7 +128,7 @@ def _assigned(script: Any) -> list[str]:
     for method in script._c._method_names():
         graph = script._c._get_method(method).graph
         own = next(iter(graph.inputs())).debugName()
-        for node in control_flow.every_node(graph):
+        for node in every_node(graph):
             if node.kind() == "prim::SetAttr" and node.inputsAt(0).debugName() == own:
                 found[node.s("name")] = None
     return list(found)
@@ -231,7 +228,7 @@ def call(module: Any, method: str, *args: Any) -> Any:
 def _graph(script: Any, method: str) -> Any:
     """The method's graph; inlined only where it calls plain functions or makes objects, so that submodules keep their names."""
     found = script._c._get_method(method)
-    kinds = {node.kind() for node in control_flow.every_node(found.graph)}
+    kinds = {node.kind() for node in every_node(found.graph)}
     if not kinds & {"prim::CallFunction", "prim::CreateObject"}:
         return found.graph
     return found.inlined_graph
@@ -282,6 +279,10 @@ class _Attributes:
             holder.fields[name] = value
         else:
             self.objects.written[holder, name] = value
+
+    def run(self, block: Any, values: dict[str, Any]) -> None:
+        """Run every node of a block, adding the results to `values`."""
+        control_flow.run(block, values, self)
 
     def call(self, holder: Any, method: str, args: tuple[Any, ...]) -> Any:
         if not is_scripted(holder):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxbridge import frameworks
+from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 
 _RANGES = {"qint8": ("int8", -128, 127), "quint8": ("uint8", 0, 255), "qint32": ("int32", -(2**31), 2**31 - 1)}
 
@@ -26,8 +27,6 @@ def _decomposed() -> Any:
 
 
 def _range(dtype: Any) -> tuple[int, int, Any]:
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     name = str(dtype).removeprefix("torch.")
     if name not in _RANGES:
         raise NotTraceable(f"quantization to {name}")
@@ -167,8 +166,6 @@ def takes(kind: str, args: list[Any]) -> bool:
 
 def call(kind: str, args: list[Any], run: Callable[[list[Any]], Any]) -> Any:
     """The results of an operator; `run` computes it on arguments in floating point."""
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     namespace, _, name = kind.partition("::")
     if namespace == "quantized":
         base = name if name in _OPERATORS else name.removesuffix("_relu").replace("_relu_dynamic", "_dynamic")
@@ -262,8 +259,6 @@ def _embedding(packed: Packed, indices: Any, pruned_weights: bool = False, *, re
 
 def _binary(function: Callable[..., Any]) -> Callable[..., Quantized]:
     def lower(a: Any, b: Any, *grid: Any, relu: bool) -> Quantized:
-        from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
         if isinstance(a, Quantized) and isinstance(b, Quantized):
             scale, zero_point = grid
             return _finished(function(a.real(), b.real()), scale, zero_point, a.dtype, relu)
@@ -279,8 +274,6 @@ def _binary(function: Callable[..., Any]) -> Callable[..., Quantized]:
 
 def _plus(x: Quantized, number: float) -> Quantized:
     """A number added by moving the zero point, as PyTorch does while it stays in range."""
-    from onnxbridge.frontends.pytorch.torchscript.interpreter import NotTraceable
-
     low, high, _ = _range(x.dtype)
     moved = x.zero_point - round(number / x.scale)
     if not low <= moved <= high:

@@ -8,7 +8,7 @@ transpose is written only where a node needs the value itself. Linear in the num
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,18 +45,11 @@ def restricted(perm: Sequence[int], kept: Sequence[int]) -> Perm:
     return tuple(order.index(s) for s in sources)
 
 
-def push_transposes(model: ir.Model) -> None:
-    """Push and cancel the transposes of a model, in place."""
-    Layout(model).run()
-
-
 class Layout:
     """The state of one run of the pass; the carriers in `permuted.py` work on it."""
 
-    def __init__(self, model: ir.Model) -> None:
-        from onnxbridge.hub.passes.transposes.transpose_rules import CARRIERS, shrinks
-
-        self._carriers = CARRIERS
+    def __init__(self, model: ir.Model, carriers: Mapping[str, Callable[..., Any]], shrinks: Callable[[ir.Node], bool]) -> None:
+        self._carriers = carriers
         self._shrinks = shrinks
         self._root = model.graph
         self._turned: dict[ir.Value, Turned] = {}

@@ -54,5 +54,5 @@ def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool, compiled: bool) -
     if compiled:
         for family in _FAMILIES:
             family.join(draft, pool)
-        loop_bodies.join(draft, pool)
+        loop_bodies.join(draft, pool, fused)
     return draft.plan()

@@ -57,7 +57,7 @@ def bent(x: Array, ending: Ending, pool: Pool) -> Array:
     data = last(x, pool) if inside else plain(x, pool)
     y = pool.empty(data.shape)
     chunk, units = chunks(y.size, 4)
-    loop("curves", "apply")(
+    loop("activations", "apply")(
         ending.kind, address(data), address(y), y.size, chunk, ending.low, ending.high, ending.a, ending.b, units=units
     )
     return first(y) if inside else y
@@ -133,7 +133,7 @@ def convolution(
     nothing = address(zeros)
     if few:
         winograd.load()
-        run = loop("minimal", "convolve")
+        run = loop("winograd", "convolve")
     else:
         run = loop("convolution", "depthwise" if each else "convolve")
     known: dict[tuple[tuple[int, ...], int], _Geometry] = {}

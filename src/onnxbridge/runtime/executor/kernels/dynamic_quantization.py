@@ -26,10 +26,10 @@ def quantized(x: Array, pool: Pool) -> tuple[Array, Array, Array] | None:
     chunk, units = chunks(x.size)
     parts = pool.empty((units, 32))
     scale, zero = pool.empty((1,)).reshape(()), pool.empty((1,), np.uint8).reshape(())
-    loop("dynamic", "extremes")(address(x), address(parts), x.size, chunk, units=units)
-    loop("dynamic", "fitted")(address(parts), units, address(scale), address(zero))
+    loop("dynamic_quantization", "extremes")(address(x), address(parts), x.size, chunk, units=units)
+    loop("dynamic_quantization", "fitted")(address(parts), units, address(scale), address(zero))
     where = address(x), address(y), address(scale), address(zero)
-    loop("dynamic", "quantize")(*where, x.size, chunk, units=units)
+    loop("dynamic_quantization", "quantize")(*where, x.size, chunk, units=units)
     return y, scale, zero
 
 
@@ -74,7 +74,7 @@ def convolution(
     plus, ones = np.zeros(len(each), np.float32), np.ones(maps, np.float32)
     ones[:] = 1 if by is None else by
     plus[:maps] = 0 if shift is None else shift
-    prepare, spread, centre = (loop("dynamic", name) for name in ("shifted", "spread", "centred"))
+    prepare, spread, centre = (loop("dynamic_quantization", name) for name in ("shifted", "spread", "centred"))
 
     def convolve(x: Array, zero: Array | None, scale: Array | None = None) -> Array:
         kernel = exact if scale is None else scaled

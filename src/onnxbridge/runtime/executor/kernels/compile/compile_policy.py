@@ -29,9 +29,9 @@ _KERNELS = {
         "rows.softmax": "Softmax", "rows.normalize": "LayerNormalization", "pooling.maximum": "MaxPool",
         "pooling.mean": "AveragePool", "pooling.response": "LRN", "channels.average": "GlobalAveragePool",
         "channels.normalize": "InstanceNormalization GroupNormalization", "resampling.resized": "Resize",
-        "quant.quantize": "QuantizeLinear", "dynamic.quantize": "DynamicQuantizeLinear",
+        "quant.quantize": "QuantizeLinear", "dynamic_quantization.quantize": "DynamicQuantizeLinear",
         "elementwise.combined": "Add Mul Sub Div",
-        "curves.apply": "Relu Sigmoid Tanh Gelu HardSwish", "trees.ensemble": "TreeEnsembleClassifier TreeEnsembleRegressor",
+        "activations.apply": "Relu Sigmoid Tanh Gelu HardSwish", "trees.ensemble": "TreeEnsembleClassifier TreeEnsembleRegressor",
     }.items()
     for op in operators.split()
 }  # fmt: skip

@@ -9,9 +9,9 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub import passes
 from onnxbridge.hub.ir import graph_reader, inference
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.hub.opset import decompose_for_opset, opset_conversion, schema_versions
-from onnxbridge.hub.opset.opset_conversion import OPSET
 from onnxbridge.lowering import Body, Call, Ref
 
 

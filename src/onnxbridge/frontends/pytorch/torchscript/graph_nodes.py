@@ -1,0 +1,14 @@
+"""The nodes of TorchScript graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def every_node(block: Any) -> Iterator[Any]:
+    """The nodes of a graph, those in its blocks too."""
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from every_node(inner)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import sys
-from pathlib import Path
 
 import onnx
 import pytest
@@ -15,9 +13,7 @@ from onnxbridge.hub.ir.schemas import attribute, schema_of
 from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.lowering import same
 from onnxbridge.rules import REQUIRED
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
-import node_cases
+from tests.runtime.executor import node_cases
 
 # Drawn numbers are those of another generator, so there is nothing to compare.
 RANDOM = ("test_bernoulli", "test_training_dropout_default", "test_training_dropout", "test_training_dropout_mask")

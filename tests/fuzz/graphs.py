@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import layers  # noqa: F401  registers its operators
-import nested  # noqa: F401
 import numpy as np
 import onnx
-import rarely  # noqa: F401
-from draw import Draw
-from forms import Node, array_of, code, older, retyped
 from onnx import helper
-from operators import SPECS, Held
 
 from onnxbridge.runtime import Executor
+from tests.fuzz.draw import Draw
+from tests.fuzz.operators import SPECS, Held
+from tests.fuzz.versions_and_types import Node, array_of, code, older, retyped
 
 
 @dataclass

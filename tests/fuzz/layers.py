@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from draw import FLOATS
-from operators import Held, ints, spec
+
+from tests.fuzz.draw import FLOATS
+from tests.fuzz.operators import Held, ints, spec
 
 
 def _image(d, space=None, kinds=(np.float32,)):

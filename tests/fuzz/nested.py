@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-from draw import FLOATS
 from onnx import TensorProto, helper
-from operators import Held, ints, spec
+
+from tests.fuzz.draw import FLOATS
+from tests.fuzz.operators import Held, ints, spec
 
 INNER = ("Abs", "Neg", "Tanh", "Exp", "Floor", "Relu", "Sigmoid", "Identity")
 PAIRS = ("Add", "Sub", "Mul", "Max", "Min")

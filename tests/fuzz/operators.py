@@ -8,7 +8,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from draw import FLOATS, INTS, NUMBERS, Array, Draw
+
+from tests.fuzz.draw import FLOATS, INTS, NUMBERS, Array, Draw
 
 Drawn = tuple[str, list[Any], dict[str, Any], int]
 SPECS: list[Callable[[Draw], Drawn]] = []

@@ -9,24 +9,21 @@ from __future__ import annotations
 import argparse
 import collections
 import multiprocessing
-import os
 import signal
-import sys
 import traceback
 import warnings
 from typing import Any
-
-sys.path.insert(0, os.path.dirname(__file__))
 
 
 def work(pipe: Any) -> None:
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the parent's to tell
-    import converted
-    import graphs
-    import judge
-    import known
     import numpy as np
+
+    from tests.fuzz import compare as judge
+    from tests.fuzz import graphs
+    from tests.fuzz import known_disagreements as known
+    from tests.fuzz import opset_conversions as converted
 
     with np.errstate(all="ignore"):
         while (seed := pipe.recv()) is not None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-import converted
-import graphs
-import judge
-import known
 import numpy as np
 import onnx
 import pytest
 
 import onnxbridge
 from onnxbridge.errors import OnnxbridgeError
+from tests.fuzz import compare as judge
+from tests.fuzz import graphs
+from tests.fuzz import known_disagreements as known
+from tests.fuzz import opset_conversions as converted
 
 TABLE = Path(__file__).parents[2] / "docs" / "disagreements.md"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +11,7 @@ import onnxbridge
 from onnxbridge import plugins
 from onnxbridge.errors import ConversionError
 from onnxbridge.runtime import Executor
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import recurrent_states as states
+from tests import recurrent_states as states
 
 BACKENDS = ["pytorch", "tensorflow", "mxnet", "coreml"]
 

@@ -1,0 +1,47 @@
+"""Every rule of the PyTorch backend against the standard: its signature, and the standard's own cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxbridge.backends.pytorch import backend
+from tests.backends import standard_cases
+
+FAILURES = standard_cases.node_cases.expected_failures("pytorch_backend")
+RULES = backend.rules
+CASES = list(standard_cases.chosen(RULES, 5, FAILURES))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case):
+    standard_cases.check(case, backend)
+
+
+PREVIEW = sorted(n for n in standard_cases.node_cases.cases(lowest=1) if n.startswith(("test_flexattention", "test_gradient_of")))
+
+
+@pytest.mark.parametrize("name", [n for n in PREVIEW if not n.endswith("_expanded")])
+def test_case_of_a_domain_that_is_tried_out(name):
+    standard_cases.check(standard_cases.node_cases.cases(lowest=1)[name], backend)
+
+
+NARROW = sorted(n for n in standard_cases.node_cases.cases(lowest=1) if "4e2m1" in n.lower() or "e8m0" in n.lower())
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_case_of_a_type_that_is_carried_as_a_wider_one(name):
+    standard_cases.check(standard_cases.node_cases.cases(lowest=1)[name], backend)
+
+
+@pytest.mark.parametrize("name", ["test_top_k_uint64", "test_pow_types_float32_uint64"])
+def test_numbers_that_are_carried_as_negative_ones(name):
+    standard_cases.check(standard_cases.node_cases.cases()[name], backend)
+
+
+def test_listed_failures_are_run():
+    assert set(FAILURES) <= {p.id for p in CASES}
+
+
+@pytest.mark.parametrize("op", [op for op in RULES if not RULES[op].plain])
+def test_signature_is_the_schema(op):
+    standard_cases.check_signature(RULES[op], op)

@@ -1,0 +1,81 @@
+"""What users do with the module: train it, run it at any size, save it and load it again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow import backend
+from onnxbridge.runtime import devices
+from tests.backends.small_networks import countdown, image_classifier
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    hub = image_classifier()
+    return hub, backend.from_hub(hub)
+
+
+def images(count):
+    return np.random.default_rng(count).standard_normal((count, 3, 12, 12)).astype(np.float32)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_any_batch_size(classifier, count):
+    hub, module = classifier
+    feeds = {"image": images(count)}
+    expected = devices.run(devices.session(hub, "cpu"), feeds)
+    np.testing.assert_allclose(backend.runner(module)(feeds)["logits"], expected["logits"], rtol=1e-5, atol=1e-5)
+
+
+def test_weights_are_variables_named_as_in_the_hub(classifier):
+    _, module = classifier
+    assert list(module.weights_by_name) == [
+        "stem.conv.weight", "stem.conv.bias", "stem.bn.weight", "stem.bn.bias", "blocks.0.conv.weight",
+        "head.weight", "head.bias",
+    ]  # fmt: skip
+    assert len(module.trainable_variables) == 7
+
+
+def test_inputs_by_keyword(classifier):
+    _, module = classifier
+    x = tf.constant(images(2))
+    np.testing.assert_array_equal(module(image=x), module(x))
+    with pytest.raises(TypeError, match="image"):
+        module(x, other=x)
+
+
+def test_a_training_step_lowers_the_loss():
+    module = backend.from_hub(image_classifier())
+    x, labels = tf.constant(images(16)), tf.range(16) % 5
+    losses = []
+    for _ in range(3):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, module(x)))
+        for v, g in zip(module.trainable_variables, tape.gradient(loss, module.trainable_variables), strict=True):
+            v.assign_sub(0.05 * g)
+        losses.append(float(loss))
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_saved_model(classifier, tmp_path):
+    _, module = classifier
+    path = tmp_path / "net"
+    assert backend.save(module, path) == [path]
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    assert list(signature.structured_outputs) == ["logits"]
+    for count in (1, 5):
+        x = tf.constant(images(count))
+        np.testing.assert_allclose(signature(image=x)["logits"], module(x), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 4])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_control_flow_is_decided_when_the_module_runs(turns, sign):
+    hub = countdown()
+    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(turns)}
+    expected = devices.run(devices.session(hub, "cpu"), feeds)
+    got = backend.runner(backend.from_hub(hub))(feeds)
+    np.testing.assert_array_equal(got["y"], expected["y"])
+    np.testing.assert_array_equal(got["end"], expected["end"])

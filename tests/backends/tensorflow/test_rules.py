@@ -1,0 +1,26 @@
+"""Every rule of the TensorFlow backend against the standard: its signature, and the standard's own cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxbridge.backends.tensorflow import backend
+from tests.backends import standard_cases
+
+FAILURES = standard_cases.node_cases.expected_failures("tensorflow_backend")
+RULES = backend.rules
+CASES = list(standard_cases.chosen(RULES, 2, FAILURES))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case):
+    standard_cases.check(case, backend)
+
+
+def test_listed_failures_are_run():
+    assert set(FAILURES) <= {p.id for p in CASES}
+
+
+@pytest.mark.parametrize("op", [op for op in RULES if not RULES[op].plain])
+def test_signature_is_the_schema(op):
+    standard_cases.check_signature(RULES[op], op)

@@ -1,0 +1,146 @@
+"""What users give with an MXNet model, and what they forget."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import onnxbridge
+from onnxbridge.cli import group
+from onnxbridge.errors import OnnxbridgeError, UsageError
+from onnxbridge.frontends.mxnet import frontend
+from onnxbridge.runtime.mxnet import python, service
+from tests.frontends.mxnet.build import operator, save, single, variable
+
+X = ((1, 3), "float32")
+
+
+def dense(folder, arrays, **attrs):
+    nodes = [variable("data"), variable("fc_weight", __shape__=(4, 3), **attrs), variable("fc_bias", __shape__=(4,), **attrs),
+             operator("FullyConnected", "fc", [(0, 0), (1, 0), (2, 0)], {"num_hidden": 4})]  # fmt: skip
+    return save(folder, nodes, [(3, 0)], arrays)
+
+
+W, B = np.ones((4, 3), np.float32), np.ones(4, np.float32)
+
+
+def test_missing_parameters_are_named(tmp_path):
+    symbol, values = dense(tmp_path, {"arg:fc_weight": W})
+    with pytest.raises(
+        UsageError, match=r"parameters fc_bias have no values: the \.params file does not have them; give the pair"
+    ):
+        frontend.to_hub((symbol, values), {"data": X})
+    values.unlink()
+    with pytest.raises(UsageError, match=r"fc_weight, fc_bias have no values: there is no \.params file"):
+        frontend.to_hub(symbol, {"data": X})
+    out = str(tmp_path / "net.onnx")
+    asked = ["convert", str(symbol), "--to", "onnx", "-o", out, "--inputs", "data:float32[1,3]"]
+    result = CliRunner().invoke(group, asked)
+    assert isinstance(result.exception, UsageError) and not os.path.exists(out)
+
+
+def test_parameters_that_the_user_describes_are_inputs(tmp_path):
+    symbol, _ = dense(tmp_path, {})
+    model = frontend.to_hub((symbol, None), {"data": X, "fc_weight": ((4, 3), "float32"), "fc_bias": ((4,), "float32")})
+    assert [v.name for v in model.graph.inputs] == ["data", "fc_weight", "fc_bias"]
+
+
+def test_parameters_of_any_operator_are_named(tmp_path):
+    """Gluon says of every parameter how it is trained."""
+    nodes = [variable("data"), variable("scale", __shape__=(1, 3), __lr_mult__="1.0", __wd_mult__="1.0"),
+             operator("broadcast_mul", "y", [(0, 0), (1, 0)])]  # fmt: skip
+    symbol, values = save(tmp_path, nodes, [(2, 0)])
+    with pytest.raises(UsageError, match="scale"):
+        frontend.to_hub((symbol, values), {"data": X})
+
+
+def test_written_parameters_are_named_where_they_are_missing(tmp_path):
+    symbol, values = dense(tmp_path, {"arg:fc_weight": W, "arg:fc_bias": B})
+    (tmp_path / "out").mkdir()
+    conversion = onnxbridge.convert((symbol, values), to="mxnet", inputs={"data": X}, verify=False)
+    conversion.save(tmp_path / "out" / "net")
+    (tmp_path / "out" / "net-0000.params").unlink()
+    with pytest.raises(UsageError, match="have no values"):
+        frontend.to_hub(tmp_path / "out" / "net-symbol.json", {"data": X})
+
+
+@pytest.mark.parametrize("item", [(1, 3, 64, 64), "x", 3, ((1, 3), object())])
+def test_inputs_that_are_none(tmp_path, item):
+    symbol, values = dense(tmp_path, {"arg:fc_weight": W, "arg:fc_bias": B})
+    with pytest.raises(UsageError, match="an input is an array or a pair"):
+        frontend.to_hub((symbol, values), {"data": item})
+
+
+LIVE = """
+import json, mxnet as mx, onnxbridge, warnings
+from onnxbridge.errors import UsageError
+warnings.simplefilter("ignore")
+
+def net(dtype="float32"):
+    made = mx.gluon.nn.HybridSequential()
+    made.add(mx.gluon.nn.Conv2D(4, 3), mx.gluon.nn.Dense(2))
+    made.initialize()
+    made.cast(dtype)
+    return made
+
+found = {}
+for name, inputs, dtype in (
+    ("arrays", (mx.nd.ones((1, 3, 8, 8)),), "float32"), ("array", mx.nd.ones((1, 3, 8, 8)), "float32"),
+    ("list", [mx.nd.ones((1, 3, 8, 8))], "float32"), ("named", {"data": mx.nd.ones((1, 3, 8, 8))}, "float32"),
+    ("pair", ((1, 3, 8, 8), "float16"), "float16"), ("pairs", (((1, 3, 8, 8), "float16"),), "float16"),
+    ("half", (mx.nd.ones((1, 3, 8, 8), dtype="float16"),), "float16"),
+    ("shape", (1, 3, 8, 8), "float32"), ("named size", ((("N", 3, 8, 8), "float32"),), "float32"),
+):
+    try:
+        model = onnxbridge.convert(net(dtype), to="onnx", inputs=inputs, verify=False).model
+        found[name] = [str(model.graph.input[0].type.tensor_type.elem_type), len(model.graph.initializer)]
+    except UsageError as error:
+        found[name] = str(error)
+print(json.dumps(found))
+"""
+
+
+def test_inputs_of_a_block_that_has_not_run():
+    environment = os.environ | {"PYTHONPATH": str(Path(onnxbridge.__file__).parents[1])}
+    result = subprocess.run([python(), "-c", LIVE], capture_output=True, text=True, env=environment, timeout=300)
+    assert result.returncode == 0, result.stderr[-3000:]
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert [found.pop(name)[0] for name in ("arrays", "array", "list", "named")] == ["1"] * 4
+    assert [found.pop(name)[0] for name in ("pair", "pairs", "half")] == ["10"] * 3
+    assert "an input is an array or a pair" in found["shape"]
+    assert "call it once after hybridize()" in found["named size"]
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "attrs", "said"),
+    [
+        ("_linalg_potrf", [-np.ones((2, 2), np.float32)], {}, "not positive definite"),
+        ("dot", [W, W], {}, "dot shape error"),
+        ("nosuchop", [W], {}, "nosuchop is not registered"),
+    ],
+)
+def test_the_telling_line_of_an_error(tmp_path, op, arrays, attrs, said):
+    (symbol, values), feeds = single(tmp_path, op, arrays, attrs)
+    with pytest.raises(OnnxbridgeError, match=said) as refused:
+        service().run(symbol, values, feeds)
+    assert "\n" not in str(refused.value) and "Traceback" not in str(refused.value)
+
+
+@pytest.mark.parametrize("op", ["sign", "_npi_sign", "_contrib_sign_ste"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_the_sign_of_what_is_no_number(tmp_path, op, dtype):
+    import onnx_ir as ir
+    import onnxruntime
+
+    x = np.array([-2, 0, 3, np.nan if dtype != np.int32 else 1, -np.inf if dtype != np.int32 else -1]).astype(dtype)
+    (symbol, values), feeds = single(tmp_path, op, [x], {})
+    model = frontend.to_hub((symbol, values), {"data0": x})
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
+    wanted = service().run(symbol, values, feeds)
+    np.testing.assert_array_equal(session.run(None, {"data0": x})[0], next(iter(wanted.values())))

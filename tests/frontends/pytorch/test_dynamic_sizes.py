@@ -1,0 +1,106 @@
+"""Operators whose steps or windows depend on sizes, with every size open: converted once, run at others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import onnxbridge
+from onnxbridge.errors import ConversionError
+from tests.frontends.pytorch.compare import agrees
+
+real = torch.view_as_real
+CASES = {
+    "fftn": (lambda x: real(torch.fft.fftn(x)), [(5, 6, 7), (4, 3, 9)]),
+    "ifft2": (lambda x: real(torch.fft.ifft2(x)), [(5, 6, 7), (4, 3, 9)]),
+    "irfft": (torch.fft.irfft, [(5, 6), (4, 9), (4, 2)]),
+    "irfft2": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x)), [(5, 6, 8), (4, 3, 10)]),
+    "hfft": (torch.fft.hfft, [(5, 6), (4, 9)]),
+    "fftshift": (torch.fft.fftshift, [(5, 6), (4, 9), (3, 3)]),
+    "roll": (lambda x: torch.roll(x, (1, -3), (0, 1)), [(5, 6), (4, 9), (2, 2)]),
+    "roll all": (lambda x: torch.roll(x, 2), [(5, 6), (4, 9)]),
+    "diagonal above": (lambda x: torch.diagonal(x, 1), [(5, 6), (4, 9), (9, 3)]),
+    "diagonal below": (lambda x: torch.diagonal(x, -2, -2, -1), [(2, 5, 6), (3, 9, 3)]),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), [(2, 6, 4, 4), (3, 8, 5, 3)]),
+    "unfold": (lambda x: x.unfold(1, 3, 2), [(2, 9), (3, 12)]),
+    "adaptive mean 1": (lambda x: F.adaptive_avg_pool1d(x, 3), [(2, 4, 7), (3, 2, 11), (2, 2, 2)]),
+    "adaptive mean 2": (lambda x: F.adaptive_avg_pool2d(x, (7, 3)), [(2, 4, 9, 8), (3, 2, 31, 4), (2, 2, 5, 2)]),
+    "adaptive mean 3": (lambda x: F.adaptive_avg_pool3d(x, (2, 3, 1)), [(2, 4, 5, 6, 7), (2, 3, 7, 9, 4)]),
+    "adaptive max 1": (lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True), [(2, 4, 7), (3, 2, 11), (2, 2, 2)]),
+    "adaptive max 2": (lambda x: F.adaptive_max_pool2d(x, (4, 3), return_indices=True), [(2, 4, 9, 8), (3, 2, 31, 4)]),
+    "adaptive mean of a share": (lambda x: F.interpolate(x, scale_factor=0.5, mode="area"), [(2, 3, 8, 8), (1, 2, 5, 9)]),
+    "adaptive mean beside": (lambda x: F.adaptive_avg_pool2d(x, (x.shape[2] // 2, 3)), [(2, 3, 8, 8), (1, 2, 5, 9)]),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), [(2, 3, 8, 8), (3, 2, 12, 6)]),
+    "counted ceil": (lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True), [(2, 3, 8, 8), (1, 2, 5, 9)]),
+    "running": (lambda x: (x.cumprod(1), x.logcumsumexp(0)), [(3, 5), (3, 9), (2, 2), (17, 1)]),
+    "running extremes": (lambda x: (x.cummax(1), x.cummin(0)), [(3, 5), (3, 9), (2, 2), (17, 1)]),
+    "any, all": (lambda x: (x.any(0), (x > 0).all(0), x.any(), x.all(), x.any(1)), [(3, 5), (2, 9), (0, 4)]),
+    "diagonal_scatter": (lambda x: x.diagonal_scatter(x.new_ones(2), 1)[:3], [(3, 3), (4, 3), (2, 7)]),
+    "adaptive max 3": (lambda x: F.adaptive_max_pool3d(x, (2, 3, 1)), [(2, 4, 5, 6, 7), (2, 3, 7, 9, 4)]),
+}  # fmt: skip
+
+
+def test_the_bits_of_another_type():
+    x = torch.randn(3, 4)
+    agrees(Function(lambda x: (x.view(torch.int32), (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32))), (x,))
+    with pytest.raises(ConversionError, match="the bits of FLOAT as UINT8, which are of another width"):
+        agrees(Function(lambda x: x.view(torch.uint8)), (x,))
+
+
+def test_sizes_are_divided_as_sizes(tmp_path):
+    """What cannot be negative needs no care for it, and remains a size in the module and its program."""
+    halved = Function(lambda x: x[:, : x.shape[1] // 3].sum(1) + torch.zeros((x.shape[1] * 2 + 1) // 4).sum())
+    sizes = {"x": {0: "batch", 1: "n"}}
+    made = onnxbridge.convert(halved, inputs=(torch.randn(2, 12),), dynamic=sizes)
+    assert not {"Xor", "Less"} & {n.op_type for n in made.model.graph.node}
+    onnxbridge.convert(made.model, "pytorch", output=tmp_path / "net.pt2")
+    x = torch.randn(3, 7)
+    torch.testing.assert_close(torch.export.load(tmp_path / "net.pt2").module()(x), halved(x))
+    less = Function(lambda x: torch.zeros((x.shape[1] - 7) // 2 + 4) + x.sum())
+    agrees(less, (torch.randn(2, 12),), sizes, [(torch.randn(3, 4),)])
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_size(name):
+    function, shapes = CASES[name]
+    first, *others = (torch.randn(shape, generator=torch.Generator().manual_seed(i)) for i, shape in enumerate(shapes))
+    sizes = {"x": dict.fromkeys(range(first.dim()), torch.export.Dim.AUTO)}
+    agrees(Function(function), (first,), sizes, [(other,) for other in others], rtol=1e-5)
+
+
+@torch.library.custom_op("onnxbridge_sizes::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.irfft(torch.fft.rfft(x, dim=-1) * 2, n=x.shape[-1], dim=-1)
+
+
+@doubled.register_fake
+def _like(x):
+    return torch.empty_like(x)
+
+
+def test_transforms_in_a_librarys_operator():
+    sizes = {"x": {0: "batch", 1: "n"}}
+    agrees(Function(lambda x: doubled(x) + 1), (torch.randn(3, 6),), sizes, [(torch.randn(4, 9),)], rtol=1e-5)
+
+
+class Few(nn.Module):
+    def forward(self, x):
+        return x * 2 if 3 < x.shape[0] < 20 else x
+
+
+def test_sizes_at_which_the_code_takes_another_way_are_not_verified():
+    inputs, dynamic = (torch.randn(5, 3),), {"x": {0: "n"}}
+    made = onnxbridge.convert(Few(), inputs=inputs, dynamic=dynamic)
+    assert made.report.passed and made.notes[0].startswith("holds for n=4..19 only")
+    assert onnxbridge.verify(Few(), made.model, inputs, dynamic=dynamic).passed

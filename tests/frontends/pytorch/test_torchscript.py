@@ -1,0 +1,201 @@
+"""TorchScript: scripted, traced, frozen and saved modules, converted and compared with the script itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+from onnxbridge.cli import group
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.frontends.pytorch import frontend
+from tests.frontends.pytorch.compare import agrees, converted, judge, ran, same
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+        self.heads = nn.ModuleList([nn.Linear(4, 2), nn.Linear(4, 3)])
+
+    def forward(self, image):
+        y = self.conv(image).mean([2, 3])
+        found = []
+        for head in self.heads:
+            found.append(head(y))
+        return {"joined": torch.cat(found, 1), "soft": torch.nn.functional.softmax(y, -1)}
+
+
+@pytest.mark.parametrize("make", [torch.jit.script, lambda m: torch.jit.freeze(torch.jit.script(m))], ids=["scripted", "frozen"])
+def test_scripted(make):
+    images = torch.randn(2, 3, 8, 8), torch.randn(5, 3, 8, 8)
+    model = agrees(make(Net().eval()), (images[0],), {"image": {0: "n"}}, [(images[1],)])
+    assert [list(v.shape) for v in model.graph.inputs] == [["n", 3, 8, 8]]
+    assert [v.name for v in model.graph.outputs] == ["joined", "soft"]
+
+
+def test_names_of_parameters_and_modules():
+    net = torch.jit.script(Net().eval())
+    model = frontend.to_hub(net, (torch.randn(2, 3, 8, 8),), fold_batch_norm=False)
+    assert {"conv.0.weight", "conv.1.running_mean", "heads.1.bias"} <= set(model.graph.initializers)
+    weight = model.graph.initializers["conv.0.weight"].const_value
+    assert weight.numpy().ctypes.data == net.conv[0].weight.data_ptr()
+    outer = frontend.to_hub(torch.jit.script(nn.Sequential(net.conv)), (torch.randn(2, 3, 8, 8),))
+    assert next(n for n in outer.graph if n.op_type == "Conv").metadata_props["onnxbridge.scope"] == "0.0"
+
+
+def test_traced_and_saved(tmp_path):
+    image = torch.randn(2, 3, 8, 8)
+    net = torch.jit.trace(Net().conv.eval(), image)
+    torch.jit.save(net, tmp_path / "net.pt")
+    for source in (net, tmp_path / "net.pt"):
+        model = agrees(source, (image,), {"input": {0: "n"}}, [(torch.randn(3, 3, 8, 8),)])
+        assert [n.op_type for n in model.graph] == ["Conv", "Relu"]
+
+
+class Course(nn.Module):
+    """Loops and branches of every kind: known, of a dynamic size, dependent on data."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.other = nn.GRUCell(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        h = torch.zeros(x.shape[1], 4)
+        for i in range(x.size(0)):
+            h = self.cell(x[i], h)
+        if bool(h.sum() > 0):
+            h = self.other(h)
+        else:
+            h = h * 2.0
+            h = h - x.sum()
+        turns = 0
+        while bool(h.abs().sum() < 100.0) and turns < 9:
+            h = h * 2.0 + 0.5
+            turns += 1
+        if h.dim() == 3:
+            raise ValueError("never")
+        return h, torch.tensor(turns)
+
+
+def test_control_flow():
+    net = torch.jit.script(Course().eval())
+    others = [(torch.randn(t, n, 4) * s,) for t, n, s in ((3, 2, 1), (7, 5, -3), (1, 1, 10))]
+    model = agrees(net, (torch.randn(4, 2, 4),), {"x": {0: "time", 1: "n"}}, others)
+    assert [n.op_type for n in model.graph if n.op_type in ("If", "Loop")] == ["Loop", "If", "If", "Loop"]
+
+
+def test_numbers_and_containers():
+    class Mixed(nn.Module):
+        def forward(self, x, times: int, names: list[str], scale: float = 2.0):
+            kept: dict[str, torch.Tensor] = {}
+            for name in names:
+                kept[name] = x * (len(name) + times // 2) - scale
+            pair = (kept["ab"], [kept["c"]])
+            first, rest = pair
+            if isinstance(first, torch.Tensor) and "c" in kept and not torch.jit.is_tracing():
+                first = first.to(torch.float64).float()
+            return first[..., 1:-1:2] if x.shape[-1] >= 4 else first, rest[0].view(-1, x.size(1))
+
+    net = torch.jit.script(Mixed())
+    _, proto = converted(net, (torch.randn(2, 6), 5, ["ab", "c"]))
+    x = torch.randn(2, 6)
+    wanted = {f"output_{i}": y.numpy() for i, y in enumerate(net(x, 5, ["ab", "c"]))}
+    same(ran(judge(proto), {"x": x.numpy()}), wanted)
+
+
+class Remembers(nn.Module):
+    """State of no shape until it is first called, as streaming models have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.state = torch.zeros(0)
+        self.calls = 0
+
+    def forward(self, x):
+        if self.state.numel() == 0:
+            self.state = torch.zeros(x.shape[0], 3)
+        self.state = self.state * 0.5 + x
+        return self.state.tanh()
+
+
+def test_state_comes_in_and_goes_out(tmp_path):
+    torch.jit.save(torch.jit.script(Remembers()), tmp_path / "net.pt")
+    model, proto = converted(tmp_path / "net.pt", (torch.randn(2, 3),))
+    assert [v.name for v in model.graph.inputs] == ["x", "state"]
+    assert [v.name for v in model.graph.outputs] == ["output", "state.next"]
+    real, session, state = torch.jit.load(tmp_path / "net.pt"), judge(proto), torch.zeros(2, 3).numpy()
+    for _ in range(3):
+        x = torch.randn(2, 3)
+        got = ran(session, {"x": x.numpy(), "state": state})
+        same({"output": got["output"]}, {"output": real(x).numpy()})
+        same(got, frontend.runner(tmp_path / "net.pt")({"x": x.numpy(), "state": state}))
+        state = got["state.next"]
+
+
+def test_state_that_is_no_tensor_is_refused():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x * self.calls
+
+    with pytest.raises(UsageError, match="keeps 'calls', which is no tensor, from call to call"):
+        frontend.to_hub(torch.jit.script(Counts()), (torch.randn(2),))
+
+
+def test_code_that_reaches_out_is_refused(tmp_path):
+    class Reads(nn.Module):
+        def forward(self, x):
+            return x + torch.from_file("/etc/hostname", False, 1)
+
+    torch.jit.save(torch.jit.script(Reads()), tmp_path / "net.pt")
+    with pytest.raises(UnsafeFileError, match="from_file"):
+        frontend.to_hub(tmp_path / "net.pt", (torch.randn(2),))
+
+
+def test_from_the_command_line(tmp_path):
+    class Rates(nn.Module):
+        def forward(self, x, rate: int):
+            return x[:, :: rate // 8000] * 2
+
+    torch.jit.save(torch.jit.script(Rates()), tmp_path / "net.pt")
+    asked = ["convert", str(tmp_path / "net.pt"), "--inputs", "x:float32[n,32] rate=16000", "-o", str(tmp_path / "net.onnx")]
+    result = CliRunner().invoke(group, [*asked, "--to", "onnx"])
+    assert result.exit_code == 0, result.output
+    assert "PASSED" in result.output and (tmp_path / "net.onnx").exists()
+    result = CliRunner().invoke(group, [*asked[:2], "--to", "onnx", "--inputs", "x:float32[n,32]"])
+    assert isinstance(result.exception, UsageError) and "rate" in str(result.exception)
+
+
+class Chooses(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x + 1
+        return x * 2
+
+
+class ChoosesByPython(nn.Module):
+    def forward(self, x):
+        return {True: x + 1, False: x * 2}[bool(eval("x.sum() > 0"))]
+
+
+def test_scripting_is_advised_where_it_helps():
+    x = torch.ones(3)
+    with pytest.raises(UsageError, match="cannot trace Chooses: .*give torch.jit.script of the module"):
+        converted(Chooses(), (x,))
+    agrees(torch.jit.script(Chooses()), (x,), None, [(-x,)])
+    with pytest.raises(UsageError, match="cannot trace ChoosesByPython") as refused:
+        converted(ChoosesByPython(), (x,))
+    assert "torch.jit.script" not in str(refused.value)

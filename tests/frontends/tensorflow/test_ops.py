@@ -1,0 +1,66 @@
+"""Every rule of the TensorFlow frontend on samples, judged by ONNX Runtime and TensorFlow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from onnxbridge.frontends.tensorflow.ops import rule
+from tests.frontends.tensorflow.compare import agree
+from tests.frontends.tensorflow.samples import SAMPLES, Fed, Sample
+
+# operators that have tests of their own, in this file or beside it
+ELSEWHERE = {"ResourceGather", "ResourceGatherNd", "If", "Case", "While"} | {o for o in rule if "TensorList" in o}
+
+
+def _function(sample: Sample):
+    fed: list[Fed] = []
+
+    def place(arg):
+        if isinstance(arg, Fed):
+            fed.append(arg)
+            return len(fed) - 1, None
+        if isinstance(arg, list) and arg and isinstance(arg[0], Fed):
+            return None, [place(a) for a in arg]
+        return None, arg
+
+    placed = {name: place(arg) for name, arg in sample.args.items()}
+
+    def pick(item, tensors):
+        at, rest = item
+        if at is not None:
+            return tensors[at]
+        return [pick(r, tensors) for r in rest] if isinstance(rest, list) and rest and isinstance(rest[0], tuple) else rest
+
+    def call(*tensors):
+        made = getattr(tf.raw_ops, sample.op)(**{name: pick(item, tensors) for name, item in placed.items()})
+        made = list(made) if isinstance(made, (tuple, list)) else [made]
+        return made if sample.outputs is None else [made[i] for i in sample.outputs]
+
+    specs = [
+        tf.TensorSpec([None if i in f.open else s for i, s in enumerate(f.value.shape)], f.value.dtype, name=f"x{n}")
+        for n, f in enumerate(fed)
+    ]
+    return tf.function(call, autograph=False).get_concrete_function(*specs), {f"x{n}": f.value for n, f in enumerate(fed)}
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{s.op}-{s.label or SAMPLES.index(s)}")
+def test_operator(sample):
+    function, feeds = _function(sample)
+    agree(function, None, feeds)
+
+
+def test_every_rule_has_a_sample():
+    assert set(rule) - {s.op for s in SAMPLES} - ELSEWHERE == set()
+
+
+def test_resource_gather():
+    table = tf.Variable(np.arange(12, dtype=np.float32).reshape(4, 3), name="table")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def look_up(x):
+        return table.sparse_read(x), table.gather_nd(x[:, None])
+
+    model = agree(look_up, None, {"x": np.array([3, 0, 1], np.int32)})
+    assert "table" in model.graph.initializers

@@ -1,0 +1,100 @@
+"""Strings of TensorFlow models: constants, captured tensors, variables and outputs are text in the hub, not Python's bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import tensorflow as tf
+
+import onnxbridge
+from onnxbridge import plugins
+from onnxbridge.errors import ConversionError
+from onnxbridge.frontends.tensorflow import frontend
+from onnxbridge.hub.ir.schemas import array_of
+from tests.frontends.tensorflow.compare import hub_of, run
+
+WORDS = np.array(["yes", "no", "Grüße", "", "b'yes'"], dtype=object)
+
+
+def _spec(*shape, dtype=tf.string):
+    return tf.TensorSpec(shape, dtype, name="s")
+
+
+def _function(call, *specs):
+    return tf.function(call, autograph=False).get_concrete_function(*(specs or [_spec(5)]))
+
+
+def _texts(model: ir.Model) -> set[str]:
+    found = [v.const_value for v in model.graph.initializers.values() if v.dtype == ir.DataType.STRING]
+    return {t for tensor in found for t in array_of(tensor).reshape(-1).tolist()}
+
+
+@pytest.mark.parametrize(
+    "wanted", ["yes", "Grüße", ["yes", "no", "no", "", "x"], ["Grüße"]], ids=["scalar", "umlaut", "vector", "one"]
+)
+def test_a_constant_is_text(wanted):
+    source = _function(lambda s: tf.equal(s, tf.constant(wanted)))
+    hub = hub_of(source)
+    assert _texts(hub) == set(np.ravel(wanted).tolist())
+    expected = np.array(wanted, dtype=object) == WORDS
+    assert expected.any()
+    np.testing.assert_array_equal(run(hub, {"s": WORDS})[0], expected)
+    np.testing.assert_array_equal(frontend.runner(source)({"s": WORDS})["output_0"], expected)
+
+
+def test_captured_tensors_and_variables_are_text():
+    table = tf.constant(["cat", "dog", "Käfer"])
+    one = tf.constant("!")
+    variable = tf.Variable(["dog", "cat", "cat"])
+
+    def call(i):
+        return tf.gather(table, i), tf.gather(variable, i), tf.fill([2], one)
+
+    source = _function(call, _spec(2, dtype=tf.int32))
+    feeds = {"s": np.array([2, 0], np.int32)}
+    got = run(hub_of(source), feeds)
+    for g, w in zip(got, (["Käfer", "cat"], ["cat", "dog"], ["!", "!"]), strict=True):
+        assert g.tolist() == w
+    for g, w in zip(got, frontend.runner(source)(feeds).values(), strict=True):
+        assert g.tolist() == w.tolist()
+
+
+def test_zeros_at_the_end_stay():
+    hub = hub_of(_function(lambda s: tf.equal(s, tf.constant("a\0"))))
+    assert _texts(hub) == {"a\0"}
+
+
+def test_bytes_that_are_no_text_are_refused():
+    with pytest.raises(ConversionError, match="not UTF-8"):
+        hub_of(_function(lambda s: tf.equal(s, tf.constant(b"\xff\xfe"))))
+
+
+def test_saved_model_keeps_its_words(tmp_path):
+    module = tf.Module()
+    module.words = tf.Variable(["up", "down"])
+    module.f = tf.function(
+        lambda s: {"hit": tf.equal(s, "up"), "word": tf.where(tf.equal(s, module.words), "same", s)},
+        input_signature=[_spec(2)], autograph=False,
+    )  # fmt: skip
+    tf.saved_model.save(module, str(tmp_path / "m"), signatures=module.f)
+    hub = hub_of(tmp_path / "m")
+    feeds = {"s": np.array(["up", "up"], dtype=object)}
+    got = dict(zip((v.name for v in hub.graph.outputs), run(hub, feeds), strict=True))
+    assert got["hit"].tolist() == [True, True] and got["word"].tolist() == ["same", "up"]
+
+
+@pytest.mark.parametrize("target", ["tensorflow", "pytorch"])
+def test_words_reach_every_target(target):
+    source = _function(lambda s: (tf.equal(s, "yes"), tf.constant(["nein", "Grüße"])))
+    found = onnxbridge.convert(source, to=target)
+    assert found.report.passed
+    hit, words = plugins.backend(target).runner(found.artifact)({"s": WORDS}).values()
+    assert hit.tolist() == [True, False, False, False, False]
+    assert np.asarray(words).tolist() == ["nein", "Grüße"]
+
+
+def test_example_inputs_may_be_tensors_of_strings():
+    function = tf.function(lambda s: tf.equal(s, "yes"), autograph=False)
+    found = onnxbridge.convert(function, to="onnx", inputs=[tf.constant(WORDS)])
+    assert found.report.passed

@@ -1,0 +1,200 @@
+"""Hostile and broken ONNX files are refused before a byte of them is used."""
+
+import os
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError, UsageError
+from onnxbridge.hub.io import onnx_files, protobuf_weights
+from tests.hub.io.models import WEIGHT, affine, external, save
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with weights beside the model, and a secret outside it."""
+    (tmp_path / "secret").write_bytes(WEIGHT.tobytes())
+    inside = tmp_path / "model"
+    inside.mkdir()
+    (inside / "w.bin").write_bytes(WEIGHT.tobytes())
+    return inside
+
+
+HOSTILE = {
+    "up": ("../secret", "leaves the model's folder"),
+    "deep up": ("sub/../../secret", "leaves the model's folder"),
+    "etc": ("../../../../../../etc/passwd", "leaves the model's folder"),
+    "absolute": ("/etc/passwd", "absolute"),
+    "windows": ("C:\\secret", "absolute"),
+    "backslash up": ("..\\secret", "leaves the model's folder"),
+    "nul": ("w.bin\0x", "no file name"),
+    "empty": ("", "no file name"),
+    "folder itself": (".", "leaves the model's folder"),
+    "trailing slash": ("w.bin/", "leaves the model's folder"),
+    "missing": ("none.bin", "not there"),
+    "symlink": ("link", "a symbolic link"),
+    "symlink within": ("link_inside", "a symbolic link"),
+    "folder symlink": ("out/secret", "a symbolic link"),
+    "hardlink": ("hard", "hard link"),
+    "pipe": ("pipe", "named pipe"),
+    "folder": ("sub", "a folder"),
+    "below a file": ("w.bin/x", "goes through a file"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_data_outside_the_folder_or_behind_a_link_is_refused(folder, case):
+    location, why = HOSTILE[case]
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to("../secret")
+    (folder / "link_inside").symlink_to("w.bin")
+    (folder / "out").symlink_to("..")
+    os.link(folder.parent / "secret", folder / "hard")
+    os.mkfifo(folder / "pipe")
+    path = save(folder, affine(external(location)))
+    with pytest.raises(UnsafeFileError, match=why) as caught:
+        onnx_files.read(path)
+    assert str(path) in str(caught.value) and "'w'" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_data_in_a_folder_below_the_model_is_fine(folder):
+    (folder / "sub").mkdir()
+    os.rename(folder / "w.bin", folder / "sub" / "w.bin")
+    model = onnx_files.read(save(folder, affine(external("sub/w.bin"))))
+    np.testing.assert_array_equal(model.graph.initializers["w"].const_value.numpy(), WEIGHT)
+
+
+def test_a_file_exchanged_after_reading_is_not_opened_again(folder):
+    model = onnx_files.read(save(folder, affine(external("w.bin"))))
+    os.unlink(folder / "w.bin")
+    (folder / "w.bin").symlink_to("/etc/passwd")
+    np.testing.assert_array_equal(model.graph.initializers["w"].const_value.numpy(), WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"offset": -4}, "no size"),
+        ({"length": -1}, "no size"),
+        ({"offset": "1_0"}, "no size"),
+        ({"offset": "٣"}, "no size"),
+        ({"offset": 10**25}, "no size"),
+        ({"offset": 4}, "that file has"),
+        ({"offset": 10**18}, "that file has"),
+        ({"length": WEIGHT.nbytes + 4}, "but"),
+        ({"length": 0}, "but 0"),
+        ({"dims": (64, 65), "length": None}, "that file has"),
+        ({"dims": (1 << 40, 1 << 40), "length": None}, "more bytes than any file"),
+        ({"dims": (-1, 64)}, "negative dimension"),
+        ({"dims": (1,) * 40, "length": 4}, "rank 40"),
+        ({"dtype": 99}, "unknown data type"),
+        ({"dtype": 0}, "no data type"),
+        ({"dtype": TensorProto.STRING}, "strings"),
+    ],
+)
+def test_offsets_lengths_and_shapes_must_fit_the_file(folder, options, why):
+    with pytest.raises(UnsafeFileError, match=why):
+        onnx_files.read(save(folder, affine(external("w.bin", **options))))
+
+
+def test_contradicting_locations_are_refused(folder):
+    tensor = external("w.bin")
+    tensor.external_data.add(key="location", value="../secret")
+    with pytest.raises(UnsafeFileError, match="twice"):
+        onnx_files.read(save(folder, affine(tensor)))
+
+
+def test_external_data_of_a_message_needs_a_folder(folder):
+    proto = affine(external("w.bin"))
+    with pytest.raises(UnsafeFileError, match="give the path"):
+        onnx_files.from_proto(proto)
+    np.testing.assert_array_equal(onnx_files.from_proto(proto, folder).graph.initializers["w"].const_value.numpy(), WEIGHT)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        TensorProto(name="w", data_type=1, dims=[64, 64], raw_data=bytes(WEIGHT.nbytes - 4)),
+        TensorProto(name="w", data_type=1, dims=[64, 64], raw_data=bytes(8)),
+        TensorProto(name="w", data_type=1, dims=[1 << 40]),
+        TensorProto(name="w", data_type=1, dims=[2], float_data=[1, 2, 3]),
+        TensorProto(name="w", data_type=1, dims=[2], int64_data=[1, 2]),
+        TensorProto(name="w", data_type=8, dims=[2], string_data=[b"a"]),
+        TensorProto(name="w", data_type=22, dims=[5], int32_data=[1, 2]),
+    ],
+)
+def test_tensors_must_hold_what_they_declare(folder, tensor):
+    with pytest.raises(UnsafeFileError, match="declares"):
+        onnx_files.read(save(folder, affine(tensor)))
+
+
+def test_every_truncation_is_refused(tmp_path):
+    whole = affine().SerializeToString()
+    path = tmp_path / "m.onnx"
+    for size in [*range(200), *range(200, len(whole), 997), len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(UnsafeFileError, match="not a whole ONNX|no model in a format|holds no graph|which opset"):
+            onnx_files.read(path)
+
+
+def test_changed_bytes_are_read_or_refused_but_never_crash(tmp_path):
+    whole = affine().SerializeToString()
+    rng = np.random.default_rng(3)
+    refused = 0
+    for _ in range(400):
+        bytes_ = bytearray(whole)
+        for _ in range(3):
+            bytes_[rng.choice([rng.integers(400), len(whole) - 1 - rng.integers(600)])] = rng.integers(256)
+        path = tmp_path / "m.onnx"
+        path.write_bytes(bytes_)
+        try:
+            onnx_files.read(path)
+        except (UnsafeFileError, UsageError, ConversionError, LimitError) as e:
+            assert str(path) in str(e)
+            refused += 1
+    assert refused > 100
+
+
+def nested(depth):
+    """An If in an If in an If ..., put together as bytes, since protobuf itself would not."""
+
+    def field(number, content):
+        return protobuf_weights._head(number, len(content)) + content
+
+    output = field(12, helper.make_tensor_value_info("y", TensorProto.BOOL, []).SerializeToString())
+    graph = field(1, helper.make_node("Identity", ["p"], ["y"]).SerializeToString()) + field(2, b"g") + output
+    for _ in range(depth):
+        branches = b""
+        for name in (b"then_branch", b"else_branch") if depth < 10 else (b"then_branch",):
+            branches += field(5, field(1, name) + field(6, graph) + b"\xa0\x01\x05")
+        graph = field(1, field(1, b"p") + field(2, b"y") + field(4, b"If") + branches) + field(2, b"g") + output
+    graph += field(11, helper.make_tensor_value_info("p", TensorProto.BOOL, []).SerializeToString())
+    return b"\x08\x08" + field(7, graph) + field(8, b"\x10\x12")
+
+
+def test_graphs_nested_deeper_than_any_reader_follows_are_refused(tmp_path):
+    path = tmp_path / "m.onnx"
+    for depth in (40, 250, 2_000):
+        path.write_bytes(nested(depth))
+        with pytest.raises(UnsafeFileError, match="nested"):
+            onnx_files.read(path)
+    path.write_bytes(nested(31))
+    model = onnx_files.read(path)
+    onnx_files.write(model, tmp_path / "out.onnx")
+    assert len(list(model.graph.all_nodes())) == 32
+
+
+def test_values_that_nothing_writes_are_refused(tmp_path):
+    proto = affine()
+    proto.graph.node[1].input[1] = "nowhere"
+    with pytest.raises(UnsafeFileError, match="'nowhere', which nothing writes"):
+        onnx_files.read(save(tmp_path, proto))
+
+
+def test_names_from_a_file_cannot_write_to_the_terminal(tmp_path):
+    proto = affine(external("../\x1b[2Jsecret"))
+    proto.graph.initializer[0].name = "w\x1b]0;owned\x07"
+    with pytest.raises(UnsafeFileError) as caught:
+        onnx_files.read(save(tmp_path, proto))
+    assert "\x1b" not in str(caught.value) and "\\x1b" in str(caught.value)

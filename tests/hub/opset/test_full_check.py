@@ -1,0 +1,103 @@
+"""What a conversion writes passes onnx's full check: outputs that became constants, dtypes that older versions do not take."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import onnxbridge
+from onnxbridge.errors import ConversionError
+from onnxbridge.runtime import Executor
+from tests.hub.opset.models import model_of, run
+
+
+def checked(model, target):
+    made = onnxbridge.opset.convert(model, to=target)
+    onnx.checker.check_model(made, full_check=True)
+    assert [o.name for o in made.graph.output] == [o.name for o in model.graph.output]
+    return made
+
+
+def test_an_output_of_known_numbers_comes_from_a_node():
+    """What the expansion computes from constants is a constant itself, and an initializer is no output."""
+    node = helper.make_node("RoiAlign", ["x", "rois", "batch"], ["y"], output_height=2, output_width=2, sampling_ratio=1)
+    weights = {
+        "x": np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), "rois": np.array([[0, 0, 3, 3]], np.float32),
+        "batch": np.array([0]),
+    }  # fmt: skip
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 2, 2])
+    graph = helper.make_graph([node], "g", [], [output], [onnx.numpy_helper.from_array(v, n) for n, v in weights.items()])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
+    np.testing.assert_allclose(run(checked(source, 9), {})[0], Executor(source).run(None, {})[0], rtol=1e-6)
+
+
+def test_a_constant_of_a_type_that_identity_does_not_take_is_refused():
+    """It was written as an Identity again and again, until Python's stack was full."""
+    weight = helper.make_tensor("w", TensorProto.UINT4, [2], [1, 2])
+    output = helper.make_tensor_value_info("y", TensorProto.UINT4, [2])
+    graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [output], [weight])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
+    for target in (20, 13, 7):
+        with pytest.raises(ConversionError, match="uint4"):
+            onnxbridge.opset.convert(source, to=target)
+
+
+@pytest.mark.parametrize("target", [18, 13, 12, 10])
+def test_half_precision_is_quantized_where_only_single_precision_was(target):
+    text = "g (float16[4,4] x) => (float16[4,4] y) { q = QuantizeLinear(x, s)  y = DequantizeLinear(q, s) }"
+    source = model_of(21, text, ir_version=10)
+    source.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0.5, np.float16), "s"))
+    x = np.abs(np.random.default_rng(0).standard_normal((4, 4)) * 9).astype(np.float16)
+    np.testing.assert_array_equal(run(checked(source, target), {"x": x})[0], run(source, {"x": x})[0])
+
+
+def test_a_batch_normalization_of_two_dtypes_is_cast_where_it_had_one():
+    text = "g (float16[1,2,3] x, float[2] s) => (float16[1,2,3] y) { y = BatchNormalization(x, s, s, s, s) }"
+    source = model_of(22, text, ir_version=10)
+    for target in (14, 13, 9, 7):
+        assert [n.op_type for n in checked(source, target).graph.node] == ["Cast", "BatchNormalization", "Cast"]
+
+
+def test_center_crop_pad_takes_int32_sizes_at_older_opsets():
+    source = model_of(24, "g (float[2,5] x, int32[2] s) => (float[a,b] y) { y = CenterCropPad(x, s) }", ir_version=10)
+    x, size = np.arange(10, dtype=np.float32).reshape(2, 5), np.array([4, 3], np.int32)
+    got = run(checked(source, 17), {"x": x, "s": size})[0]
+    np.testing.assert_array_equal(got, np.pad(x, [(1, 1), (0, 0)])[:, 1:4])
+
+
+def test_a_constant_of_strings_is_one_at_older_opsets():
+    source = model_of(24, 'g () => (string[2] y) { y = Constant<value_strings=["a", "b"]>() }', ir_version=10)
+    for target in (11, 9):
+        assert run(checked(source, target), {})[0].tolist() == ["a", "b"]
+
+
+def test_the_default_axes_of_mean_variance_normalization_are_written_out():
+    source = model_of(9, "g (float[1,2,8,7] x) => (float[1,2,8,7] y) { y = MeanVarianceNormalization(x) }")
+    x = np.random.default_rng(0).standard_normal((1, 2, 8, 7)).astype(np.float32)
+    np.testing.assert_allclose(run(checked(source, 13), {"x": x})[0], run(source, {"x": x})[0], rtol=1e-5, atol=1e-5)
+
+
+def test_an_expanded_size_of_nothing_stays_nothing():
+    source = model_of(24, "g (float[0,2] x) => (float[3,0,2] y) <int64[3] s = {3, 1, 2}> { y = Expand(x, s) }", ir_version=10)
+    assert run(checked(source, 7), {"x": np.zeros((0, 2), np.float32)})[0].shape == (3, 0, 2)
+
+
+def test_each_output_of_a_sequence_map_has_its_own_type():
+    text = """g (seq(float[2]) x) => (seq(float[a]) y) {
+        y, s = SequenceMap<body = b (float[2] e) => (float[2] f, int64[n] g) { f = Neg(e)  g = Shape(e) }>(x)
+    }"""
+    source = model_of(24, text, ir_version=10)
+    for target in (20, 17, 13):
+        checked(source, target)
+
+
+def test_branches_of_two_shapes_are_refused_where_the_standard_allowed_one():
+    text = """g (bool c) => (float[n] y) {
+        z = If<then_branch = a () => (float[2] p) { p = Constant<value_floats=[1.0, 2.0]>() },
+               else_branch = b () => (float[3] q) { q = Constant<value_floats=[1.0, 2.0, 3.0]>() }>(c)
+        y = Neg(z)
+    }"""
+    source = model_of(24, text, ir_version=10)
+    assert run(checked(source, 11), {"c": np.array(False)})[0].shape == (3,)
+    with pytest.raises(ConversionError, match="its branches give the shapes"):
+        onnxbridge.opset.convert(source, to=10)

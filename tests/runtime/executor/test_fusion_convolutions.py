@@ -1,0 +1,188 @@
+"""Convolutions, resizing and what follows them, joined: the same results as the rules one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxbridge.runtime import Executor
+from tests.runtime.executor.fused import agrees, drawing, model
+
+draw = drawing(4)
+
+
+CONVOLUTIONS = [
+    # batch, channels, height, width, maps, kernel, stride, pads, dilation, groups
+    (1, 3, 17, 19, 5, 3, 2, (1, 1, 1, 1), 1, 1),
+    (2, 3, 23, 20, 16, 7, 2, (3, 3, 3, 3), 1, 1),
+    (1, 40, 9, 7, 50, 1, 1, (0, 0, 0, 0), 1, 1),
+    (2, 33, 8, 9, 17, 1, 2, (0, 0, 0, 0), 1, 1),
+    (1, 20, 9, 8, 35, 3, 1, (1, 1, 1, 1), 1, 1),
+    (2, 16, 7, 5, 48, 3, 1, (0, 1, 2, 0), 1, 1),
+    (1, 20, 11, 8, 35, 3, 1, (2, 2, 2, 2), 2, 1),
+    (1, 24, 9, 9, 36, 3, 2, (1, 0, 0, 1), 1, 4),
+    (2, 21, 9, 10, 21, 5, 1, (2, 2, 2, 2), 1, 21),
+    (1, 6, 9, 10, 12, 3, 2, (1, 1, 1, 1), 1, 6),
+    # nothing comes out: a line or column is missing, or there is no sample
+    (2, 4, 2, 5, 8, 3, 1, (0, 0, 0, 0), 1, 1),
+    (2, 16, 5, 2, 16, 3, 1, (0, 0, 0, 0), 1, 1),
+    (2, 9, 5, 4, 9, 5, 2, (0, 0, 0, 0), 1, 9),
+    (0, 4, 5, 6, 8, 1, 1, (0, 0, 0, 0), 1, 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize("ending", ["Relu", "HardSwish", "none"])
+def test_convolutions(case, ending):
+    n, c, h, w, m, k, s, pads, d, g = case
+    last = {"none": "y = Add(v, z)", "Relu": "u = Add(v, z) y = Relu(u)", "HardSwish": "u = Add(v, z) y = HardSwish(u)"}
+    moves = f"strides = [{s},{s}], pads = {list(pads)}, dilations = [{d},{d}], group = {g}"
+    text = f"""agraph (float[{n},{c},{h},{w}] x, float[{n},{m},a,b] z) => (float[{n},{m},a,b] y) {{
+        v0 = Conv<{moves}>(x, w, b)
+        v = BatchNormalization(v0, gamma, beta, mean, variance)
+        {last[ending]} }}"""
+    weights = {"w": draw(m, c // g, k, k), "b": draw(m), "gamma": draw(m), "beta": draw(m), "mean": draw(m)}
+    proto = model(text, **weights, variance=np.abs(draw(m)) + 0.5)
+    x = draw(n, c, h, w)
+    reach = (k - 1) * d + 1
+    out = [(size + pads[i] + pads[i + 2] - reach) // s + 1 for i, size in enumerate((h, w))]
+    name = "Conv" if ending == "none" else f"Conv+{ending}"
+    agrees(proto, {"x": x, "z": draw(n, m, *out)}, name, depth=c // g * k * k)
+
+
+def test_a_sum_that_broadcasts_is_added_as_it_should():
+    text = "agraph (float[1,20,6,6] x, float[18,1,1] z) => (float[1,18,6,6] y) { v = Conv(x, w) u = Add(v, z) y = Gelu(u) }"
+    proto = model(text, w=draw(18, 20, 1, 1))
+    agrees(proto, {"x": draw(1, 20, 6, 6), "z": draw(18, 1, 1)}, "Conv+Gelu", depth=20)
+
+
+def test_a_chain_in_one_layout():
+    text = """agraph (float[1,3,32,32] x) => (float[1,20] y) {
+        a = Conv<pads = [1,1,1,1]>(x, w1) b = Relu(a) c = MaxPool<kernel_shape = [2,2], strides = [2,2]>(b)
+        d = Conv<pads = [1,1,1,1]>(c, w2) e = Concat<axis = 1>(c, d) f = LRN<size = 5>(e)
+        g = AveragePool<kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1>(f) h = GlobalAveragePool(g)
+        i = Flatten(h) y = Gemm(i, w3, b3) }"""
+    proto = model(text, w1=draw(18, 3, 3, 3), w2=draw(22, 18, 3, 3), w3=draw(40, 20), b3=draw(20))
+    executor = Executor(proto)
+    executor.run(None, {"x": draw(1, 3, 32, 32)})
+    agrees(
+        proto, {"x": draw(1, 3, 32, 32)}, "Conv+Relu", "MaxPool", "Concat", "LRN", "AveragePool", "GlobalAveragePool",
+        *[s.op for s in executor._compiled._joined.steps[6:-1]], "Gemm", depth=18 * 9 * 40,
+    )  # fmt: skip
+
+
+LINES = [
+    ("Conv", (20, 9, 5), "pads = [2,1], strides = [2]"),
+    ("Conv", (33, 33, 3), "dilations = [3], auto_pad = \"SAME_UPPER\""),
+    ("Conv", (24, 2, 4), "group = 12"),
+    ("Conv", (1, 16, 9), "strides = [4]"),
+    ("ConvTranspose", (8, 12, 4), "strides = [2], pads = [1,1]"),
+    ("ConvTranspose", (8, 3, 5), "strides = [3], group = 4, output_padding = [1]"),
+]
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_convolutions_over_lines(case):
+    op, shape, attributes = case
+    groups = {"group = 12": 12}.get(attributes, 4 if "group = 4" in attributes else 1)
+    channels = shape[0] if op == "ConvTranspose" else shape[1] * groups
+    maps = shape[0] if op == "Conv" else shape[1] * groups
+    text = f"""agraph (float[2,{channels},37] x) => (float[a,b,c] y) {{
+        u = {op}<{attributes}>(x, w, b0) s = Mul(u, t) y = Relu(s) }}"""
+    proto = model(text, w=draw(*shape), b0=draw(maps), t=draw())
+    agrees(proto, {"x": draw(2, channels, 37)}, f"{op}+Relu", depth=channels * shape[2])
+
+
+TRANSPOSED = [
+    # channels, maps per group, kernel, groups, attributes
+    (20, 12, (2, 2), 1, "strides = [2,2]"),
+    (20, 9, (4, 4), 1, "strides = [2,2], pads = [1,1,1,1]"),
+    (20, 9, (3, 5), 1, "strides = [2,3], pads = [1,0,2,1], output_padding = [1,2]"),
+    (12, 5, (3, 3), 2, "group = 2, pads = [1,1,0,1]"),
+    (18, 1, (3, 4), 18, "group = 18, strides = [2,2], pads = [3,2,0,1]"),
+    (4, 3, (1, 2), 1, "strides = [3,3]"),
+    (17, 33, (6, 6), 1, 'strides = [2,2], auto_pad = "SAME_UPPER"'),
+    (16, 16, (3, 3), 1, "strides = [3,2], output_shape = [16,13]"),
+    (3, 16, (5, 5), 1, "strides = [1,1], pads = [2,2,2,2]"),
+]
+
+
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed_convolution(case):
+    channels, maps, kernel, groups, attributes = case
+    text = f"""agraph (float[2,{channels},5,6] x) => (float[a,b,c,d] y) {{
+        u = ConvTranspose<{attributes}>(x, w, b0) n = BatchNormalization(u, s, t, m, v) y = Relu(n) }}"""
+    total = maps * groups
+    proto = model(
+        text, w=draw(channels, maps, *kernel), b0=draw(total), s=draw(total), t=draw(total), m=draw(total), v=draw(total) ** 2
+    )
+    agrees(proto, {"x": draw(2, channels, 5, 6)}, "ConvTranspose+Relu", depth=channels * 4)
+
+
+VOLUMES = [
+    ((20, 8, 3, 3, 3), "pads = [1,1,1,1,1,1]", True), ((20, 8, 3, 3, 3), "pads = [1,0,1,1,1,2], strides = [2,1,2]", True),
+    ((20, 8, 2, 1, 3), "dilations = [2,1,1]", True), ((16, 4, 3, 3, 3), "group = 2, pads = [2,1,1,0,1,1]", True),
+    ((20, 8, 3, 3, 3), 'auto_pad = "SAME_UPPER"', False), ((20, 8, 2, 3, 3), "pads = [1,1,1,1,1,1]", False),
+]
+
+
+@pytest.mark.parametrize(("shape", "attributes", "native"), VOLUMES)
+def test_convolutions_of_volumes(shape, attributes, native):
+    text = f"""agraph (float[2,8,6,9,7] x) => (float[a,b,c,d,e] y) {{ u = Conv<{attributes}>(x, w, k)
+        v = BatchNormalization(u, s, t, m, o) r = Relu(v) z = Add(r, r) p = GlobalAveragePool(z) y = Mul(z, p) }}"""
+    maps = shape[0]
+    weights = {name: draw(maps) for name in "kstm"} | {"w": draw(*shape), "o": np.abs(draw(maps)) + np.float32(0.1)}
+    proto = model(text, **weights)
+    names = ["Conv+Relu"] if native else ["Conv", "BatchNormalization+Relu"]
+    agrees(proto, {"x": draw(2, 8, 6, 9, 7)}, *names, "Add", "GlobalAveragePool", "Mul", depth=30 * int(np.prod(shape[1:])))
+    if native:
+        executor = Executor(proto)
+        executor.run(None, {"x": draw(2, 8, 6, 9, 7)})
+        assert executor._compiled._recording.quiet
+
+
+@pytest.mark.parametrize("shape", [(5, 20), (20,), (2, 5, 20)])
+def test_a_bias_of_two_axes(shape):
+    sizes = ",".join(map(str, shape))
+    proto = model(f"agraph (float[{sizes}] x) => (float[...] y) {{ m = MatMul(x, w) b = Add(m, k) y = Relu(b) }}".replace(
+        "[...]", "[a,b,c]" if len(shape) == 3 else "[a,b]"), w=draw(20, 7), k=draw(1, 7))  # fmt: skip
+    agrees(proto, {"x": draw(*shape)}, "MatMul+Relu", depth=20)
+    executor = Executor(proto)
+    executor.run(None, {"x": draw(*shape)})
+    assert executor._compiled._recording.quiet
+
+
+RESIZED = [
+    ('mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"', "scales", [1, 1, 2, 3]),
+    ('mode = "nearest", axes = [3, 2]', "sizes", [5, 11]),
+    ('mode = "linear"', "scales", [1, 1, 2, 1.5]),
+    ('mode = "linear", coordinate_transformation_mode = "align_corners"', "sizes", [2, 20, 4, 13]),
+    ('mode = "linear", antialias = 1', "sizes", [2, 20, 4, 3]),
+    ('mode = "cubic", coordinate_transformation_mode = "pytorch_half_pixel"', "sizes", [2, 20, 18, 1]),
+    ('mode = "cubic", exclude_outside = 1, keep_aspect_ratio_policy = "not_larger", axes = [2, 3]', "sizes", [18, 15]),
+]
+
+
+@pytest.mark.parametrize(("attributes", "given", "numbers"), RESIZED)
+def test_resized_pictures(attributes, given, numbers):
+    inputs = "u, , s" if given == "scales" else "u, , , s"
+    text = f"agraph (float[2,20,9,7] x) => (float[a,b,c,d] y) {{ u = Relu(x) y = Resize<{attributes}>({inputs}) }}"
+    proto = model(text, s=np.array(numbers, np.float32 if given == "scales" else np.int64))
+    for x in (draw(2, 20, 9, 7), draw(2, 9, 7, 20).transpose(0, 3, 1, 2)):
+        agrees(proto, {"x": x}, "Relu", "Resize", depth=8)
+    executor = Executor(proto)
+    executor.run(None, {"x": x})
+    assert executor._compiled._recording.quiet
+
+
+def test_resizing_channels_stays_right():
+    proto = model("agraph (float[2,4,3,3] x) => (float[a,b,c,d] y) { u = Relu(x) y = Resize(u, , s) }",
+                  s=np.array([1, 2, 2, 2], np.float32))  # fmt: skip
+    agrees(proto, {"x": draw(2, 4, 3, 3)}, "Relu", "Resize")
+
+
+def test_shuffled_channels():
+    text = """agraph (float[1,20,4,5] x) => (float[1,24,4,5] y) { a = Conv(x, w) b = Reshape(a, five)
+        c = Transpose<perm = [0, 2, 1, 3, 4]>(b) y = Reshape(c, four) }"""
+    shapes = {"five": np.array([1, 3, 8, 4, 5]), "four": np.array([1, 24, 4, 5])}
+    agrees(model(text, w=draw(24, 20, 1, 1), **shapes), {"x": draw(1, 20, 4, 5)}, "Conv", "Shuffle", depth=20)

@@ -1,0 +1,83 @@
+"""Every rule of the executor against the standard: its signature, and the standard's own cases."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+
+from onnxbridge.hub.decompositions.microsoft import MICROSOFT
+from onnxbridge.hub.ir.schemas import attribute, schema_of
+from onnxbridge.lowering import same
+from onnxbridge.rules import REQUIRED
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.executor.numpy.ops import rule
+from tests.runtime.executor import node_cases
+
+BFLOAT16 = onnx.TensorProto.BFLOAT16
+
+# What onnx's own driver of the suite, in test_backend, compares loosely (bfloat16) or not at all (scalars in a sequence).
+CASES = [
+    pytest.param(case, id=name)
+    for name, case in node_cases.cases().items()
+    if name == "test_loop16_seq_none"
+    or any(o.type.tensor_type.elem_type == BFLOAT16 for o in node_cases.model_of(case).graph.output)
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case):
+    model = node_cases.model_of(case)
+    executor = Executor(model)
+    for inputs, expected in node_cases.data_sets(case):
+        got = executor.run(None, dict(zip([i.name for i in model.graph.input], inputs, strict=False)))
+        node_cases.assert_same(list(got), list(expected), case.rtol, max(case.atol, 1e-7))
+
+
+@pytest.mark.parametrize("op", [op for op in rule if not rule[op].plain and not op.startswith(MICROSOFT)])
+def test_signature_is_the_schema(op):
+    domain, _, name = op.rpartition("::")
+    schema = schema_of(name, domain)
+    params = [p for p in rule[op].params if p.form != "outputs"]
+    assert [p.name for p in params if not p.keyword] == [i.name for i in schema.inputs]
+    for p, formal in zip(params, schema.inputs, strict=False):
+        if formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional:
+            assert p.default is not REQUIRED, p.name
+        else:
+            assert p.default is REQUIRED, p.name
+    attributes = {p.name: p.default for p in params if p.keyword}
+    assert set(attributes) <= set(schema.attributes)
+    assert rule[op].takes_any or set(attributes) == set(schema.attributes)
+    for attr, default in attributes.items():
+        declared = schema.attributes[attr]
+        if declared.required:
+            assert default is REQUIRED, attr
+        elif declared.default_value.type:
+            expected = attribute(declared.default_value)
+            close = isinstance(expected, float) and np.float32(default) == np.float32(expected)
+            assert close or same(default, expected), attr
+        else:
+            assert default is None or attr == "activations", attr
+
+
+@pytest.mark.parametrize("op", [op for op in rule if rule[op].plain])
+def test_plain_rules_have_no_attributes(op):
+    schema = schema_of(op)
+    assert not schema.attributes
+    assert schema.min_input == schema.max_input
+
+
+ELEMENTWISE = [
+    "Abs", "Acos", "Ceil", "Celu", "Clip", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish",
+    "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin",
+    "Softplus", "Softsign", "Sqrt", "Swish", "Tanh", "ThresholdedRelu", "Identity", "Sum", "Mean", "Max", "Min",
+    "ReduceSum", "ReduceMean", "ReduceL2", "ReduceLogSumExp", "ReduceMax",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE)
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_a_scalar_keeps_its_type(op, kind):
+    result = np.asarray(rule[op].lower(np.array(0.5).astype(kind)))
+    assert (result.dtype, result.shape) == (kind, ())

@@ -10,9 +10,14 @@ import argparse
 import collections
 import multiprocessing
 import signal
+import sys
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
+
+if not __package__:  # run as a script
+    sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
 def work(pipe: Any) -> None:

@@ -24,7 +24,7 @@ ROUNDING = 2.0**-14
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gluon")
-    script = Path(__file__).with_name("mxnet_models.py")
+    script = Path(__file__).with_name("export_models.py")
     subprocess.run([python(), str(script), str(folder)], check=True, capture_output=True)
     return folder
 

@@ -23,21 +23,24 @@ test_fusion.py::test_layer_normalization_written_out test_fusion.py::test_means_
 test_fusion.py::test_means_of_rows
 test_fusion.py::test_quantization_is_exactly_that_of_the_rule test_fusion.py::test_recurrent_layers[RNN-True-70]
 test_fusion.py::test_recurrent_layers[RNN-False-6]
-test_plans.py::test_trees_are_walked_as_by_the_rule test_again.py::test_trips_agree_with_onnxruntime
-test_integers.py::test_sums test_integers.py::test_maxima test_integers.py::test_convolutions[int8-int8-False-case0]
-test_integers.py::test_convolutions[int8-int8-False-case8] test_replay.py::test_threads_share_the_work[depthwise]
-test_replay.py::test_threads_share_the_work[tall] test_replay.py::test_threads_share_the_work[pools]
-test_replay.py::test_threads_share_the_work[gru] test_replay.py::test_threads_share_the_work[lstm]
-test_replay.py::test_threads_share_the_work[groups]
+test_plans.py::test_trees_are_walked_as_by_the_rule test_loop_replay.py::test_trips_agree_with_onnxruntime
+test_quantized_models.py::test_sums test_quantized_models.py::test_maxima
+test_quantized_models.py::test_convolutions[int8-int8-False-case0]
+test_quantized_models.py::test_convolutions[int8-int8-False-case8] test_recorded_runs.py::test_threads_share_the_work[depthwise]
+test_recorded_runs.py::test_threads_share_the_work[tall] test_recorded_runs.py::test_threads_share_the_work[pools]
+test_recorded_runs.py::test_threads_share_the_work[gru] test_recorded_runs.py::test_threads_share_the_work[lstm]
+test_recorded_runs.py::test_threads_share_the_work[groups]
 """
 
 
 def test_every_kernel_runs_as_python():
-    here = Path(__file__).parent
-    path = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "kernels_called", *TESTS.split()]
+    root, here = Path(__file__).parents[3], "tests/runtime/executor"
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    tests = [f"{here}/{test}" for test in TESTS.split()]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += ["-p", "tests.runtime.executor.kernels_called", *tests]
     ran = subprocess.run(
-        command, cwd=here, env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path}, capture_output=True, text=True,
+        command, cwd=root, env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path}, capture_output=True, text=True,
         check=False, timeout=900,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

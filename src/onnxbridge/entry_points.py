@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from importlib import import_module, metadata
+from typing import Any
 
 
 def entry_points(group: str) -> list[metadata.EntryPoint]:
@@ -19,3 +21,10 @@ def load_extra_rules(table: str) -> None:
     for e in entry_points("onnxbridge.rules"):
         if e.name.startswith(table + "."):
             import_module(e.value)
+
+
+@functools.cache
+def evaluator_rules() -> Any:
+    """The rules with which nodes on constants are evaluated: those of the first entry point in "onnxbridge.evaluators"."""
+    module, _, attribute = entry_points("onnxbridge.evaluators")[0].value.partition(":")
+    return getattr(import_module(module), attribute)

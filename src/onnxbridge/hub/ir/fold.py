@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.entry_points import evaluator_rules
 from onnxbridge.hub.ir.schemas import array_of, binding_of, name_of, plain
 from onnxbridge.lowering import Call, bind
 
@@ -59,8 +60,7 @@ def _small(value: ir.Value) -> bool:
 
 def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
     """Run one node on arrays with the executor's rule; None where there is no rule for it."""
-    from onnxbridge.runtime.executor.numpy.ops import rule as rules
-
+    rules = evaluator_rules()
     name = name_of(node.op_type, node.domain)
     rule = rules.get(name)
     if rule is None:

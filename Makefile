@@ -1,6 +1,8 @@
-# make demo    the story in one minute: train a small network, convert it to every target, verify each
-# make test    every test, in environments of its own
-# Both need Python 3.11 and nothing else; each environment is built once.
+# make demo         the story in one minute: train a small network, convert it to every target, verify each
+# make test         every test, on samples of the largest tables of cases; what CI runs
+# make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
+# make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
+# All need Python 3.11 and nothing else; each environment is built once.
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -8,13 +10,19 @@ MXNET := .venv-mxnet
 export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test quick test-full lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
 
 test: lint $(MXNET)/ready
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+quick: lint $(MXNET)/ready
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --quick $(TESTS)
+
+test-full: lint $(MXNET)/ready
+	ONNXBRIDGE_TESTS=full $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
 
 lint: $(VENV)/ready
 	$(VENV)/bin/ruff check .

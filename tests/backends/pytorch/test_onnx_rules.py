@@ -6,10 +6,11 @@ import pytest
 
 from onnxbridge.backends.pytorch import backend
 from tests.backends import standard_cases
+from tests.sampling import at_most
 
 FAILURES = standard_cases.node_cases.expected_failures("pytorch_backend")
 RULES = backend.rules
-CASES = list(standard_cases.chosen(RULES, 5, FAILURES))
+CASES = list(standard_cases.chosen(RULES, at_most(5), FAILURES))
 
 
 @pytest.mark.parametrize("case", CASES)

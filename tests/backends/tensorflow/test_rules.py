@@ -6,10 +6,11 @@ import pytest
 
 from onnxbridge.backends.tensorflow import backend
 from tests.backends import standard_cases
+from tests.sampling import at_most
 
 FAILURES = standard_cases.node_cases.expected_failures("tensorflow_backend")
 RULES = backend.rules
-CASES = list(standard_cases.chosen(RULES, 2, FAILURES))
+CASES = list(standard_cases.chosen(RULES, at_most(2), FAILURES))
 
 
 @pytest.mark.parametrize("case", CASES)

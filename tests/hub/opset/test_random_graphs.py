@@ -12,6 +12,7 @@ from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import opset_version
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime import Executor
+from tests.sampling import at_most
 
 onnxruntime.set_default_logger_severity(4)
 SHAPE = (2, 3, 4)
@@ -61,7 +62,7 @@ def numbers(model, feeds):
     target=st.integers(LOWEST, 23),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_most(400, 4000), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 def test_down_and_up_again_changes_no_number(steps, target, seed):
     op = Builder()
     x = v = op.input("x", ir.DataType.FLOAT, list(SHAPE))

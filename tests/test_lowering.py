@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 
 from onnxbridge.errors import ConversionError, Source, Unsupported
-from onnxbridge.lowering import Body, Call, Ref, Schema, lower, resolve
+from onnxbridge.lowering import Body, Call, Deferred, Ref, Schema, Target, lower, resolve
 from onnxbridge.rules import Int, Ints, Outputs, Rules
 
 
-class Direct:
+class Direct(Target):
     """A target that computes at once, on Python values."""
 
     direction = "Test to Python"
@@ -23,12 +21,6 @@ class Direct:
 
     def static(self, key, value):
         return None if isinstance(value, str) else np.asarray(value)
-
-    def scope(self, call):
-        return nullcontext()
-
-    def adopt(self, call, results):
-        return results
 
     def expand(self, call):
         return self.expansions.get(call.op)
@@ -187,3 +179,62 @@ def test_problems_inside_a_body_are_reported(rules):
     with pytest.raises(ConversionError) as caught:
         run(rules, [call("If", "c", then_branch=branch, else_branch=branch)], ["y"], x=5, c=True)
     assert [p.op for p in caught.value.problems] == ["Nope", "Nix"]
+
+
+def test_a_wrong_argument_is_reported_behind_a_failed_input(rules):
+    rules("Half")(lambda x: x / 2)
+    calls = [call("Missing", "x", out="a"), call("Half", "a", out="b", digits=3), call("Add", "a", out="c")]
+    with pytest.raises(ConversionError) as caught:
+        run(rules, calls, ["b"], x=1)
+    reasons = [(p.op, p.reason) for p in caught.value.problems]
+    assert reasons == [("Missing", "no rule"), ("Half", "digits=3 is not supported"), ("Add", "input 'b' is missing")]
+
+
+def test_an_input_that_a_rule_does_not_name_is_reported_by_its_name(rules):
+    rules("Half")(lambda x: x / 2)
+    with pytest.raises(ConversionError, match="Half x1: input 'scale' is not supported"):
+        run(rules, [call("Half", "x", "x", schema=Schema(("x", "scale")))], ["y"], x=1)
+
+
+class Steps(Target):
+    """A target that lists the calls of rules and runs none of them."""
+
+    direction = "Test to steps"
+
+    def __init__(self):
+        self.steps = []
+
+    def static(self, key, value):
+        return np.array(value) if isinstance(value, int) else Deferred(value)
+
+    def apply(self, rule, call, args, attrs):
+        self.steps.append((call.op, args, attrs))
+        return f"{call.op}_{len(self.steps)}"
+
+    def body(self, body, rules, values):
+        inner = Steps()
+        lower(body.calls, rules, values, inner)
+        return tuple(inner.steps)
+
+    def expand(self, call):
+        doubled = Call("Add", (Ref("a"), Ref("a")), {}, ("t",))
+        return Body(("a",), [doubled], (Ref("t"),)) if call.op == "Double" else None
+
+
+def test_a_target_may_keep_calls_for_later(rules):
+    @rules("Reshape")
+    def reshape(x, shape: Ints, *, axis: Int = 0): ...
+
+    @rules("If")
+    def if_(condition, *, then_branch): ...
+
+    target, values = Steps(), {"x": "x", "two": 2, "n": "n"}
+    branch = Body((), [call("Add", "x", "d", out="e")], (Ref("e"),))
+    calls = [call("Double", "x", out="d"), call("Reshape", "d", "two", axis=Ref("two")), call("Reshape", "x", "n")]
+    lower([*calls, call("If", "x", then_branch=branch)], rules, values, target)
+    assert target.steps == [
+        ("Add", ["x", "x"], {}),
+        ("Reshape", ["Add_1", (2,)], {"axis": 2}),
+        ("Reshape", ["x", Deferred("n", "ints", "shape")], {"axis": 0}),
+        ("If", ["x"], {"then_branch": (("Add", ["x", "Add_1"], {}),)}),
+    ]

@@ -10,16 +10,18 @@ import difflib
 import os
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, main_line, merge
-from onnxbridge.rules import REQUIRED, Param, Rule, Rules
+from onnxbridge.rules import REQUIRED, Param, Rule
 
 Values = MutableMapping[Hashable, Any]
+Rules = Mapping[str, Rule]
+Resolve = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -65,22 +67,42 @@ class Body:
     outputs: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class Deferred:
+    """A static input that is known only when the model runs: the target brings its value to the rule's form then."""
+
+    value: Any
+    form: str = ""
+    name: str = ""
+
+
 class Target(Protocol):
-    """What the walker writes into."""
+    """What the walker writes into. A class that inherits from it overrides what it does differently."""
 
     direction: str
     """As in a report's headline: "PyTorch to ONNX"."""
-    writer: Any
+    writer: Any = None
     """What rules that write a file take first."""
 
-    def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
-        """The constant behind a value, None where it is only known when the model runs."""
+    def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | Deferred | None:
+        """The constant behind a value, None where the value is only known when the model runs."""
+        return None
 
     def scope(self, call: Call) -> AbstractContextManager[Any]:
         """Entered around a rule, so that whatever it writes carries the call's name and place."""
+        return nullcontext()
+
+    def apply(self, rule: Rule, call: Call, args: list[Any], attrs: dict[str, Any]) -> Any:
+        """The results of a rule on its bound arguments: by default, of calling it."""
+        return rule.lower(self.writer, *args, **attrs) if rule.writer else rule.lower(*args, **attrs)
 
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         """Name and type a rule's results, one for each of `call.outputs`."""
+        return results
+
+    def body(self, body: Body, rules: Rules, values: Values) -> Any:
+        """What a rule gets for a subgraph, which sees `values`: by default, a callable that lowers it each time."""
+        return as_function(body, rules, values, self)
 
     def expand(self, call: Call) -> Body | None:
         """The same operator in simpler operators, None where there is no such expansion.
@@ -88,6 +110,7 @@ class Target(Protocol):
         Raises:
             Unsupported: where there is more to say than that there is no rule.
         """
+        return None
 
 
 class _Failed:
@@ -109,34 +132,58 @@ def lower(calls: Iterable[Call], rules: Rules, values: Values, target: Target) -
     Raises:
         ConversionError: with every problem that was met.
     """
-    problems: list[Problem] = []
-    cause: Exception | None = None
+
+    def resolve(item: Any) -> Any:
+        return target.body(item, rules, values) if isinstance(item, Body) else _resolve(item, values)
+
+    def static(ref: Ref) -> Any:
+        return target.static(ref.key, _resolve(ref, values))
+
+    problems = Problems(target.direction)
     for call in calls:
-        try:
-            results = _lower_one(call, rules, values, target)
-        except _Skip:
-            results = (FAILED,) * len(call.outputs)
-        except ConversionError as e:
-            problems += e.problems
-            cause = cause or e.__cause__ or e  # type: ignore[assignment]
-            results = (FAILED,) * len(call.outputs)
+        results: tuple[Any, ...] = (FAILED,) * len(call.outputs)
+        with problems, suppress(_Skip):
+            results = _lower_one(call, rules, values, target, resolve, static)
         for key, result in zip(call.outputs, results, strict=False):
             if key is not None:
                 values[key] = result
-    if problems:
-        raise ConversionError(target.direction, merge(problems)) from cause
+    problems.report()
 
 
-def _lower_one(call: Call, rules: Rules, values: Values, target: Target) -> tuple[Any, ...]:
+class Problems:
+    """Collects what is in the way: as a context manager it takes the ConversionError of what is done inside; `report` raises."""
+
+    def __init__(self, direction: str) -> None:
+        self.direction = direction
+        self.found: list[Problem] = []
+        self._cause: BaseException | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        if not isinstance(error, ConversionError):
+            return False
+        self.found += error.problems
+        self._cause = self._cause or error.__cause__ or error
+        return True
+
+    def report(self) -> None:
+        """Raise a ConversionError with everything that was found, if anything was."""
+        if self.found:
+            raise ConversionError(self.direction, merge(self.found)) from self._cause
+
+
+def _lower_one(
+    call: Call, rules: Rules, values: Values, target: Target, resolve: Resolve, static: Callable[[Ref], Any]
+) -> tuple[Any, ...]:
     rule = rules.get(call.op)
     refusal: Exception | None = None
     if rule is not None:
         try:
             with target.scope(call):
-                args, attrs = bind(rule, call, values, target, rules)
-                if rule.writer:
-                    args = [target.writer, *args]
-                return target.adopt(call, _as_results(rule.lower(*args, **attrs), call))
+                args, attrs = bind(rule, call, resolve, static)
+                return target.adopt(call, _as_results(target.apply(rule, call, args, attrs), call))
         except Unsupported as e:
             refusal = e
         except (OnnxbridgeError, _Skip):
@@ -213,8 +260,11 @@ def _resolve(item: Any, values: Values) -> Any:
     return item
 
 
-def bind(rule: Rule, call: Call, values: Values, target: Target, rules: Rules) -> tuple[list[Any], dict[str, Any]]:
+def bind(rule: Rule, call: Call, resolve: Resolve, static: Callable[[Ref], Any]) -> tuple[list[Any], dict[str, Any]]:
     """The positional and keyword arguments with which the rule is called.
+
+    `resolve` gives what stands for an input or a `Body` in the target; `static` the constant behind a value, None where there
+    is none, or a `Deferred`, which then is the argument.
 
     Raises:
         Unsupported: if an argument that the rule does not name is away from its default, or a static one is not known.
@@ -227,43 +277,46 @@ def bind(rule: Rule, call: Call, values: Values, target: Target, rules: Rules) -
     rest: list[Any] = []
     for i, item in enumerate(call.inputs):
         if variadic is not None and i >= len(positional) - 1:
-            rest.append(_resolve(item, values))
+            rest.append(item)
         elif i < len(names):
             given[names[i]] = item
         elif i < len(positional):
             given[positional[i].name] = item
         elif item is not None:
             raise Unsupported(f"input {i} is not supported")
+    # All names before any value: what is wrong with a call is found where one of its inputs could not be lowered, too.
+    matched = [(p, *_take(p, given, defaults)) for p in rule.params if not p.variadic]
+    for name, value in given.items():
+        if not rule.takes_any and value is not None and not (name in defaults and same(value, defaults[name])):
+            what = f"input {name!r}" if isinstance(value, Ref) else f"{name}={_short(value)}"
+            raise Unsupported(f"{what} is not supported")
     args: list[Any] = []
-    attrs: dict[str, Any] = {}
-    for p in rule.params:
-        if p.variadic:
-            args += rest
-            continue
-        name = p.name if p.name in given else p.name.rstrip("_")
-        value = given.pop(name, None)
+    attrs: dict[str, Any] = dict(given) if rule.takes_any else {}
+    for p, value, is_given in matched:
         if p.form == "outputs":
             value = tuple(key is not None for key in call.outputs)
-        elif value is None:
-            value = p.default if p.default is not REQUIRED else defaults.get(name)
-            if value is None and p.default is REQUIRED and name not in defaults and not p.form:
-                raise Unsupported(f"{'attribute' if p.keyword else 'input'} {name!r} is missing")
-        elif isinstance(value, Body):
-            value = as_function(value, rules, values, target)
-        elif p.form:
-            value = _static(p, value, values, target)
-        else:
-            value = _like_default(_resolve(value, values), p.default) if p.keyword else _resolve(value, values)
+        elif is_given and p.form and not isinstance(value, Body):
+            value = _static(p, value, static)
+        elif is_given:
+            value = _like_default(resolve(value), p.default) if p.keyword else resolve(value)
         if p.keyword:
             attrs[p.name] = value
         else:
             args.append(value)
-    for name, value in given.items():
-        if rule.takes_any:
-            attrs[name] = value
-        elif value is not None and not (name in defaults and same(value, defaults[name])):
-            raise Unsupported(f"{name}={_short(value)} is not supported")
-    return args, attrs
+    return args + [resolve(item) for item in rest], attrs
+
+
+def _take(p: Param, given: dict[str, Any], defaults: Mapping[str, Any]) -> tuple[Any, bool]:
+    """What is given for a parameter, or its default; and whether it is given."""
+    name = p.name if p.name in given else p.name.rstrip("_")
+    value = given.pop(name, None)
+    if value is not None:
+        return value, True
+    if p.default is not REQUIRED:
+        return p.default, False
+    if name not in defaults and not p.form:
+        raise Unsupported(f"{'attribute' if p.keyword else 'input'} {name!r} is missing")
+    return defaults.get(name), False
 
 
 def same(a: Any, b: Any) -> bool:
@@ -296,7 +349,7 @@ def _like_default(value: Any, default: Any) -> Any:
 _MUST_BE_KNOWN = "make it a constant, or give the input a fixed shape"
 
 
-def _static(p: Param, item: Any, values: Values, target: Target) -> Any:
+def _static(p: Param, item: Any, static: Callable[[Ref], Any]) -> Any:
     """The value of a parameter that the rule must know when converting."""
 
     def known(item: Any) -> Any:
@@ -304,12 +357,13 @@ def _static(p: Param, item: Any, values: Values, target: Target) -> Any:
             return [known(i) for i in item]
         if not isinstance(item, Ref):
             return item
-        array = target.static(item.key, _resolve(item, values))
+        array = static(item)
         if array is None:
             raise Unsupported(f"input {p.name!r} must be known when converting", _MUST_BE_KNOWN)
         return array
 
-    return to_form(known(item), p.form, p.name)
+    value = known(item)
+    return replace(value, form=p.form, name=p.name) if isinstance(value, Deferred) else to_form(value, p.form, p.name)
 
 
 def to_form(value: Any, form: str, name: str) -> Any:

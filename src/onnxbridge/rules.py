@@ -5,6 +5,16 @@ target is a file being written, its writer comes first. What a rule needs beyond
 
     Ints Floats Int Float Bool Str Array    an input that must be known when converting; the walker folds it or reports it
     Outputs                                 which of the outputs are used, as a tuple of bools (keyword-only)
+
+What whoever runs a rule must know of its operator is the rule's `kind`, given where it is registered, as in
+`@rule("Reshape", kind="view")`; one for all operators of the registration:
+
+    view    the first result may be the memory of the first input, seen in another way
+    shape   the results follow from the shapes of the inputs, whatever their values
+    random  two runs on the same inputs give different results
+    bits    the result follows from the bits of the first input, so from its declared element type
+    move    Core ML: values are moved and not changed, so they keep their element type
+    mixed   Core ML: a constant factor may be of another element type than the result
 """
 
 from __future__ import annotations
@@ -59,7 +69,8 @@ class Rule:
     """How one source operator is lowered.
 
     `limits` says what it does not cover, `needs` the least target ("iOS17"). `writer`: the target's writer comes first.
-    `plain`: `lower` is a library's own function, which takes the inputs positionally and no attributes.
+    `plain`: `lower` is a library's own function, which takes the inputs positionally and no attributes. `kind` is one of those
+    that stand at the head of this file, "" for most.
     """
 
     op: str
@@ -68,6 +79,7 @@ class Rule:
     needs: str = ""
     writer: bool = False
     plain: bool = False
+    kind: str = ""
 
     @cached_property
     def params(self) -> tuple[Param, ...]:
@@ -111,14 +123,14 @@ class Rules(Mapping[str, Rule]):
         self._rules: dict[str, Rule] = {}
         self._loaded = not package
 
-    def __call__(self, *ops: str, limits: str = "", needs: str = "") -> Callable[[F], F]:
+    def __call__(self, *ops: str, limits: str = "", needs: str = "", kind: str = "") -> Callable[[F], F]:
         """Register the decorated function as the rule of these operators."""
 
         def register(function: F) -> F:
             if not function.__module__.startswith("onnxbridge."):
                 self.load()  # a rule that is there already is reported at the line that adds the second one
             for op in ops:
-                self._add(Rule(op, function, limits, needs, self._writer))
+                self._add(Rule(op, function, limits, needs, self._writer, kind=kind))
             return function
 
         return register

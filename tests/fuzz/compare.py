@@ -102,8 +102,7 @@ def only_core() -> Iterator[None]:
     core = {op: r for op, r in rule.items() if op not in expand}
 
     def settings(*how: Any) -> Settings:
-        made = _plain(*how)
-        return Settings(core, made.constant, body_of)  # type: ignore[arg-type]
+        return Settings(core, _plain(*how).constant, body_of)
 
     _plain = compiled_model._settings
     with mock.patch.object(compiled_model, "_settings", settings):

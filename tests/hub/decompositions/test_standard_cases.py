@@ -6,8 +6,6 @@ each other.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 import onnx
 import pytest
@@ -20,7 +18,7 @@ from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.schemas import array_of, name_of, schema_of
 from onnxbridge.hub.opset import opset_conversion
-from onnxbridge.lowering import as_function
+from onnxbridge.lowering import Target, as_function
 from onnxbridge.runtime.executor.numpy.ops import rule as numpy_rules
 from tests.hub.decompositions import cases as expand_table
 from tests.hub.decompositions import test_random as test_expand_random
@@ -31,20 +29,13 @@ FAILURES = node_cases.expected_failures("expand")
 CORE = {op: rule for op, rule in numpy_rules.items() if not covers(op.rpartition("::")[2], op.rpartition("::")[0])}
 
 
-class Arrays:
+class Arrays(Target):
     """Computes at once, on arrays."""
 
     direction = "expansion to arrays"
-    writer = None
 
     def static(self, key, value):
         return value
-
-    def scope(self, call):
-        return nullcontext()
-
-    def adopt(self, call, results):
-        return results
 
     def expand(self, call):
         return body_of(call)

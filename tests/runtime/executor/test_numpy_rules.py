@@ -26,6 +26,11 @@ CASES = [
 ]
 
 
+def test_what_draws_random_numbers_says_so():
+    seeded = {op for op in rule if "::" not in op and "seed" in schema_of(op).attributes}
+    assert {op for op in rule if rule[op].kind == "random"} == seeded
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_case(case):
     model = node_cases.model_of(case)

@@ -202,7 +202,7 @@ def test_every_operator_without_a_rule_is_reported_at_once(tmp_path):
     assert reasons == {
         ("exp_of_tomorrow", "no rule"),
         ("tanh_of_tomorrow", "no rule"),
-        ("sigmoid", "the parameter slope is not known"),
+        ("sigmoid", "input 'slope' is not supported"),
     }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
+from onnxbridge import lowering
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import Ref, lower, resolve
@@ -37,7 +37,7 @@ def mul(write, A, B):
     return write.assign(f"{A} * {B}")
 
 
-class Target:
+class Target(lowering.Target):
     direction = "ONNX to NumPy source"
 
     def __init__(self):
@@ -45,12 +45,6 @@ class Target:
 
     def static(self, key, value):
         return fold.static(key)
-
-    def scope(self, call):
-        return nullcontext()
-
-    def adopt(self, call, results):
-        return results
 
     def expand(self, call):
         return lookup.body_of(call)

@@ -32,7 +32,7 @@ from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported,
 from onnxbridge.formats.coreml.float32_program import Key as Place
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
-from onnxbridge.lowering import FAILED, Body, Call, Ref, lower, resolve
+from onnxbridge.lowering import FAILED, Body, Call, Ref, Target, lower, resolve
 
 DIRECTION = "ONNX to Core ML"
 # The operators that can leave the range of an integer narrower than 32 bits.
@@ -42,11 +42,10 @@ WRAPS = frozenset({
 })  # fmt: skip
 
 
-class MilTarget:
+class MilTarget(Target):
     """What the walker writes into: the blocks of a MIL function."""
 
     direction = DIRECTION
-    writer: Any = None
 
     def __init__(self, target: Any) -> None:
         self.target = target

@@ -18,7 +18,7 @@ from onnxbridge.formats.mxnet import write_params
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.io.safe_files import replacing
 from onnxbridge.hub.ir import fold, graph_reader
-from onnxbridge.lowering import Body, Call, Ref, lower, resolve
+from onnxbridge.lowering import Body, Call, Ref, Target, lower, resolve
 
 Array = np.ndarray[Any, Any]
 DIRECTION = "ONNX to MXNet"
@@ -112,10 +112,11 @@ def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
     return None if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
 
 
-class _Target:
+class _Target(Target):
     """What the walker writes into."""
 
     direction = DIRECTION
+    writer: Writer
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer

@@ -17,7 +17,7 @@ from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 from onnxbridge.hub.decompositions.lookup import body_of
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.hub.ir.trainable import is_trained
-from onnxbridge.lowering import Body, Call, lower
+from onnxbridge.lowering import Body, Call, Target, lower
 
 DIRECTION = "ONNX to TensorFlow"
 _HELD = 1024
@@ -96,11 +96,10 @@ def _spec(value: ir.Value, keyword: str) -> Any:
         raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (Source(),))]) from e
 
 
-class _Target:
+class _Target(Target):
     """What the walker writes into: the function that is being traced."""
 
     direction = DIRECTION
-    writer = None
 
     def __init__(self, module: HubModule) -> None:
         self.module = module

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from onnxbridge.errors import Source, UnsafeFileError
+from onnxbridge.lowering import Body, Call, Schema
+
 Array = np.ndarray[Any, Any]
 
 # the blocks of an operator, in the order of the file, by the names that MIL gives them
 BLOCKS = {"cond": ("_true_fn", "_false_fn"), "while_loop": ("_cond", "_body")}
+# the parameters that take a tuple of values; every other one takes one
+TUPLES = frozenset({"values", "loop_vars", "elem_shape", "ref_tensors", "begins", "ends", "end_masks"})
+# those that come first, in this order, for rules that are a library's own function
+FIRST = Schema(("x", "y"))
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,22 @@ class Function:
     states: dict[str, Slot]
     constants: dict[int, Any]
     slots: int
+
+
+def call_of(op: Operation, item: Callable[[Any], Any], body: Callable[[Block], Body]) -> Call:
+    """An operator as the walker takes it: `item` gives what stands for a slot or a constant, `body` for a block."""
+    attrs: dict[str, Any] = {name: _argument(name, [item(i) for i in items]) for name, items in op.inputs.items()}
+    attrs |= {name: body(block) for name, block in zip(BLOCKS.get(op.op, ()), op.blocks, strict=True)}
+    first = () if FIRST.params[0] not in attrs else tuple(attrs.pop(name) for name in FIRST.params if name in attrs)
+    return Call(op.op, first, attrs, tuple(s.index for s in op.outputs), Source(node=op.name), FIRST)
+
+
+def _argument(name: str, items: list[Any]) -> Any:
+    if name in TUPLES:
+        return tuple(items)
+    if not items:
+        raise UnsafeFileError(f"the parameter {name} of an operator has no value")
+    return items[0]
 
 
 def classes(function: Function) -> list[Any] | None:

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Source, UnsafeFileError, UsageError
-from onnxbridge.formats.coreml.mil_program import BLOCKS, Block, Feature, Function, Slot, classes
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.formats.coreml.mil_program import Block, Feature, Function, Slot, call_of, classes
 from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.ir.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
-# MIL's parameters that take a tuple of values; every other one takes one.
-TUPLES = frozenset({"values", "loop_vars", "elem_shape", "ref_tensors", "begins", "ends", "end_masks"})
 WRITES = frozenset({"write_state", "coreml_update_state"})
 SIZES = "onnxbridge.sizes"
 """Under this key an input's metadata tells the sizes that the model allows."""
@@ -139,21 +137,15 @@ def _calls(block: Block, values: _Values, slots: dict[Hashable, Slot], *, inner:
         slots.update({s.index: s for s in operation.outputs})
         if inner and operation.op in WRITES:
             raise UsageError(f"{operation.op} {operation.name!r} writes a state inside a branch or a loop, which ONNX cannot say")
-        attrs: dict[str, Any] = {name: _argument(name, items, values) for name, items in operation.inputs.items()}
-        for name, body in zip(BLOCKS.get(operation.op, ()), operation.blocks, strict=True):
-            attrs[name] = Body(
+        yield call_of(
+            operation,
+            lambda item: values.named(item) if isinstance(item, Slot) else values.literal(item),
+            lambda body: Body(
                 tuple(s.index for s in body.inputs),
                 list(_calls(body, values, slots, inner=True)),
                 tuple(values.named(s) for s in body.outputs),
-            )
-        yield Call(operation.op, (), attrs, tuple(s.index for s in operation.outputs), Source(node=operation.name))
-
-
-def _argument(name: str, items: list[Any], values: _Values) -> Any:
-    found = tuple(values.named(v) if isinstance(v, Slot) else values.literal(v) for v in items)
-    if not found and name not in TUPLES:
-        raise UnsafeFileError(f"the parameter {name} of an operator has no value")
-    return found if name in TUPLES else found[0]
+            ),
+        )
 
 
 def _dtype(slot: Slot) -> ir.DataType:

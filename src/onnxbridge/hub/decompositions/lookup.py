@@ -12,28 +12,8 @@ from onnxbridge.hub.decompositions.microsoft.unsupported import refuse
 from onnxbridge.hub.decompositions.standard import expand
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.fold import static
-from onnxbridge.lowering import Body, Call, Ref, lower
-
-
-class _Scratch:
-    """The target in which one operator's expansion is written."""
-
-    def __init__(self, call: Call) -> None:
-        self.direction = f"the expansion of {call.op}"
-        self.writer = Builder()
-
-    def static(self, key: Any, value: Any) -> Any:
-        return static(value)
-
-    def scope(self, call: Call) -> Any:
-        return self.writer.scope(call.op, call.where)
-
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        return results
-
-    def expand(self, call: Call) -> None:
-        return None
+from onnxbridge.hub.ir.scratch_target import Scratch
+from onnxbridge.lowering import Body, Call, Ref
 
 
 def body_of(call: Call) -> Body | None:
@@ -47,7 +27,7 @@ def body_of(call: Call) -> Body | None:
     refuse(call)
     if call.op not in expand:
         return function_bodies.body_of(call)
-    target = _Scratch(call)
+    target = Scratch(f"the expansion of {call.op}", Builder())
     values: dict[Any, Any] = {}
     inputs: list[ir.Value | None] = []
     for item in call.inputs:
@@ -58,8 +38,6 @@ def body_of(call: Call) -> Body | None:
         copy = ir.Value(name=target.writer.unique(v.name or "input"), type=v.type, shape=v.shape, const_value=v.const_value)
         values[v] = copy
         inputs.append(copy)
-    outputs = tuple(("result", i) if key is not None else None for i, key in enumerate(call.outputs))
-    lower([Call(call.op, call.inputs, call.attrs, outputs, call.where, call.schema)], expand, values, target)
-    results = [values[k] if k is not None else None for k in outputs]
+    results = target.write(call, expand, values)
     graph = target.writer.graph([], list({id(r): r for r in results if r is not None}.values()), call.op)
     return Body(tuple(inputs), list(graph_reader.of(graph)), tuple(None if r is None else Ref(r) for r in results))

@@ -67,7 +67,7 @@ def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]
         return None
     attrs = {a.name: plain(a) for a in node.attributes.values() if isinstance(a, ir.Attr)}
     call = Call(name, tuple(arrays), attrs, tuple(node.outputs), schema=binding_of(node.op_type, node.domain))
-    args, keywords = bind(rule, call, {}, None, rules)  # type: ignore[arg-type]  # literals only: no target is asked
+    args, keywords = bind(rule, call, lambda literal: literal, lambda ref: None)
     results = rule.lower(*args, **keywords)
     return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))][: len(node.outputs)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -28,27 +28,19 @@ def constants_in(nodes: Iterable[ir.Node]) -> list[ir.Value]:
     for node in nodes:
         read = [v for v in node.inputs if v is not None and v.const_value is not None and v.producer() is None]
         found |= dict.fromkeys(v for v in read if not v.is_initializer())
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                found |= dict.fromkeys(constants_in(attribute.as_graph()))
+        for graph in bodies_of(node):
+            found |= dict.fromkeys(constants_in(graph))
     return list(found)
 
 
-def replace(
-    graph: ir.Graph, node: ir.Node, written: Sequence[ir.Node], results: Mapping[int, ir.Value], holder: ir.Graph
-) -> None:
-    """Put nodes in the place of one, from where it came; `results` stand for its outputs, and take over their names.
-
-    `holder` gets the constants that the nodes use.
-    """
-    for new in written:
-        new.metadata_props.update(node.metadata_props)
-    graph.insert_before(node, written)
-    for value in constants_in(written):
-        holder.register_initializer(value)
-    for i, value in results.items():
-        outer = node.outputs[i]
-        name, outer.name = outer.name, None
-        outer.replace_all_uses_with(value, replace_graph_outputs=True)
-        value.name = name
-    graph.remove(node, safe=True)
+def bodies_of(node: ir.Node) -> list[ir.Graph]:
+    """The graphs that a node holds."""
+    found = []
+    for a in node.attributes.values():
+        if a.is_ref():
+            continue
+        if a.type == ir.AttributeType.GRAPH:
+            found.append(a.as_graph())
+        elif a.type == ir.AttributeType.GRAPHS:
+            found += a.as_graphs()
+    return found

@@ -11,17 +11,19 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.lowering import Body, Call
+from onnxbridge.lowering import Call, Target
 
 Declared = Callable[[Hashable], tuple[str, ir.DataType | None, list[int | str | None] | None]]
 
 
-class HubTarget:
+class HubTarget(Target):
     """Writes ONNX through a `Builder`.
 
     `declared` tells what the source says of one of its values: its name, and its dtype and shape where the source knows them.
     A rule's result of another dtype or of another fixed shape than declared is an error of that rule.
     """
+
+    writer: Builder
 
     def __init__(self, direction: str, declared: Declared) -> None:
         self.direction = direction
@@ -53,9 +55,6 @@ class HubTarget:
         if shape is not None and result.const_value is None:
             result.shape = agreed(result.shape, shape)
         return result
-
-    def expand(self, call: Call) -> Body | None:
-        return None
 
 
 def agreed(inferred: ir.Shape | None, declared: list[int | str | None]) -> ir.Shape:

@@ -14,10 +14,9 @@ from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
+from onnxbridge.hub.ir.scratch_target import Scratch
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.known_values import known
-from onnxbridge.lowering import bind
-from onnxbridge.rules import Rules
 
 # These only move, choose or compare elements, so that a wider dtype with the same values gives the same result.
 _MOVING = frozenset({
@@ -170,11 +169,11 @@ def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Nod
     if expands(node.op_type, version):
         try:
             op = Builder(OPSET, names)
-            args, attrs = bind(expand[node.op_type], graph_reader.call_of(node), _Own(), _Own(), Rules("hub.adapters"))  # type: ignore[arg-type]
-            results = expand[node.op_type].lower(op, *args, **attrs)
-            return op.take(), results if isinstance(results, tuple) else (results,), OPSET
-        except (Unsupported, ConversionError, TypeError) as error:
-            refusal = error.problems[0].reason if isinstance(error, ConversionError) else str(error).splitlines()[0]
+            target = Scratch(f"the expansion of {node.op_type}", op, known, named=False)
+            results = target.write(graph_reader.call_of(node), expand)
+            return op.take(), results, OPSET
+        except ConversionError as error:
+            refusal = error.problems[0].reason
     body, body_version = function_body(node, version)
     cast: list[ir.Node] = []
     if body is not None:
@@ -205,16 +204,6 @@ def _as_defined(node: ir.Node) -> tuple[ir.Node, list[ir.Node]]:
     for new, old in zip(made.outputs, node.outputs, strict=True):
         new.type, new.shape = old.type, old.shape
     return made, [cast]
-
-
-class _Own(dict[Any, Any]):
-    """Hub values that stand for themselves, and their constants."""
-
-    def __missing__(self, key: Any) -> Any:
-        return key
-
-    def static(self, key: Any, value: Any) -> Any:
-        return known(value)
 
 
 def function_body(node: ir.Node, version: int) -> tuple[onnx.FunctionProto | None, int]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import onnx_ir as ir
 
+from onnxbridge.hub.ir.graphs import bodies_of
 from onnxbridge.hub.ir.inference import by_type_variable, infer
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.known_values import known
@@ -70,16 +71,3 @@ def type_body(node: ir.Node, version: int) -> None:
             if (nth := i - (len(fed) - scanned)) >= 0:
                 del dims[axes.as_ints()[nth] if axes is not None else 0]
             value.shape = ir.Shape(dims)
-
-
-def bodies_of(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that a node holds."""
-    found = []
-    for a in node.attributes.values():
-        if a.is_ref():
-            continue
-        if a.type == ir.AttributeType.GRAPH:
-            found.append(a.as_graph())
-        elif a.type == ir.AttributeType.GRAPHS:
-            found += a.as_graphs()
-    return found

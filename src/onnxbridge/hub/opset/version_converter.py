@@ -12,17 +12,19 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge.errors import ConversionError, Problem, Unsupported, merge
+from onnxbridge.errors import ConversionError, Problem, Unsupported
 from onnxbridge.hub.decompositions.microsoft import foreign
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.graphs import every_graph
+from onnxbridge.hub.ir.graphs import bodies_of, every_graph
 from onnxbridge.hub.ir.opset_version import OPSET
-from onnxbridge.hub.opset import decompose_for_opset, replace_node, schema_versions
+from onnxbridge.hub.ir.replacement import let_go, passes_on, replace
+from onnxbridge.hub.opset import decompose_for_opset, schema_versions, written_nodes
 from onnxbridge.hub.opset.adapters import down, up
 from onnxbridge.hub.opset.apply_adapter import results_of
-from onnxbridge.hub.opset.infer_types import bodies_of, complete, type_body
+from onnxbridge.hub.opset.infer_types import complete, type_body
 from onnxbridge.hub.opset.known_values import FIXED, NUMBERS, known, remember
+from onnxbridge.lowering import Problems
 from onnxbridge.rules import Rule
 
 ML = "ai.onnx.ml"
@@ -44,7 +46,7 @@ class Walk:
         self._names = {v.name for g in every_graph(model) for v in _values(g) if v.name}
         self._node_names = {n.name for g in every_graph(model) for n in g if n.name}
         self._writers: dict[tuple[int, int], Builder] = {}
-        self._problems: list[Problem] = []
+        self._problems = Problems("")
         self._losses = losses
         self._lossy = False
         self._lost: list[str] = []
@@ -52,7 +54,6 @@ class Walk:
         self._depth = 0
         self._there: set[ir.Graph] = set()  # graphs that an adapter wrote at the target's opset, or that were brought there
         self._put_in: list[ir.Node] = []
-        self.direction = ""
         if model.ir_version < 4:  # every tensor had to be an input as well, without being meant as one
             for value in model.graph.inputs:
                 value.meta[FIXED] = value.const_value is not None
@@ -66,29 +67,28 @@ class Walk:
         for owner in (self._model.graph, *(f.graph for f in self._model.functions.values())):
             version = owner.opset_imports.get("", self._model.opset_imports.get("", self._to))
             self._ml_version = owner.opset_imports.get(ML, self._model.opset_imports.get(ML, 1))
-            if not self.direction:
+            if not self._problems.direction:
                 trees = "" if self._ml is None else f"ai.onnx.ml {self._ml_version} to {self._ml}"
                 opsets = f"opset {version} to opset {self._to}"
-                self.direction = trees if trees and version == self._to else ", ".join(filter(None, (opsets, trees)))
+                self._problems.direction = trees if trees and version == self._to else ", ".join(filter(None, (opsets, trees)))
             self._writers = {}
             if self._changes(owner, version):
-                idle = replace_node.idle_initializers(owner)
+                idle = written_nodes.idle_initializers(owner)
                 if self._to < OPSET < version:  # expansions are written for the hub's versions
                     self._at(OPSET, owner, version)
                     version = OPSET
-                if not self._problems:
+                if not self._problems.found:
                     self.graph(owner, version)
-                replace_node.drop_initializers(owner, replace_node.idle_initializers(owner) - idle)
+                written_nodes.drop_initializers(owner, written_nodes.idle_initializers(owner) - idle)
             if "" in owner.opset_imports or version != self._to:
                 owner.opset_imports[""] = self._to
             if self._ml is not None:
                 self._import(owner)
-            replace_node.keep_constants(owner, owner is not self._model.graph, self._names, self._node_names)
+            written_nodes.keep_constants(owner, owner is not self._model.graph, self._names, self._node_names)
         for value in (v for g in every_graph(self._model) for v in _values(g)):
             if NUMBERS in value.meta:
                 del value.meta[NUMBERS]
-        if self._problems:
-            raise ConversionError(self.direction, merge(self._problems))
+        self._problems.report()
 
     def _changes(self, owner: ir.Graph, version: int) -> bool:
         """Whether any operator in the graph differs between the two opsets."""
@@ -140,6 +140,13 @@ class Walk:
         outer, lossy = self._outer, self._lossy
         self._outer, self._lossy = outer or (node.op_type, version), False
         try:
+            with self._problems:
+                self._convert(graph, node, version, written)
+        finally:
+            self._outer, self._lossy = outer, lossy
+
+    def _convert(self, graph: ir.Graph, node: ir.Node, version: int, written: bool) -> None:
+        try:
             complete(node, version)
             if version > self._goal(node):
                 remember(node)
@@ -151,11 +158,9 @@ class Walk:
                 self._problem(node, version, why)
             elif written and node.graph is graph:
                 self._check_written(graph, node)
-        except ConversionError as inner:
+        except ConversionError:
             self._forget()
-            self._problems += inner.problems
-        finally:
-            self._outer, self._lossy = outer, lossy
+            raise
 
     def _attempt(self, graph: ir.Graph, node: ir.Node, version: int) -> Unsupported | None:
         """Convert one node; why it cannot be, where neither its adapters nor the ways around them do."""
@@ -229,7 +234,7 @@ class Walk:
         self._lost = []
         for writer in self._writers.values():
             for node in writer.take():
-                replace_node.let_go(node)
+                let_go(node)
 
     def _loses(self, what: str) -> None:
         """What a writer does when an adapter says that the next step is lossy."""
@@ -238,7 +243,7 @@ class Walk:
         self._lost.append(what)
 
     def _problem(self, node: ir.Node, version: int, reason: Unsupported) -> None:
-        self._problems.append(self._about(node, version, reason.reason, reason.hint))
+        self._problems.found.append(self._about(node, version, reason.reason, reason.hint))
 
     def _about(self, node: ir.Node, version: int, reason: str, hint: str = "") -> Problem:
         """What there is to say of a node, under the name of the operator of the model that it was written for."""
@@ -336,7 +341,7 @@ class Walk:
 
     def _constant(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
         """Put constants in the place of a node whose results are known already."""
-        if node.op_type == "Identity":  # what it would be written as again
+        if passes_on(node):  # what it would be written as again
             return False
         results = [known(v) for v in node.outputs]
         if not results or any(r is None for r in results):
@@ -370,10 +375,8 @@ class Walk:
     ) -> None:
         """Put what was written in the node's place; its results take over the names, types and uses of the node's outputs."""
         writer = self._writer(version, ml)
-        written = replace_node.taking_over(node, nodes or writer.take(), results, writer, version)
-        replace_node.named(node, written, writer, self._node_names, self._there)
-        graph.insert_before(node, written)
-        graph.remove(node, safe=True)
+        name = written_nodes.namer(node, writer, self._node_names, self._there)
+        written = replace(node, nodes or writer.take(), results, writer, name=name)
         self._put_in += written
         if self._losses is not None:
             self._losses += [self._about(node, version, what) for what in self._lost]

@@ -11,9 +11,10 @@ import onnx_ir as ir
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import every_graph
 from onnxbridge.hub.ir.opset_version import OPSET
+from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.ir.schemas import plain
 from onnxbridge.hub.ir.values import rank
-from onnxbridge.hub.opset import replace_node
+from onnxbridge.hub.opset import written_nodes
 
 Written = Callable[..., Any]
 
@@ -31,8 +32,8 @@ def write_out_inexact(model: ir.Model) -> None:
             rule = expand.get(node.op_type)
             written = _WRITTEN.get(node.op_type) or (rule.lower if rule is not None else None)
             if written is not None:
-                _replace(graph, node, written, Builder(OPSET, names), node_names)
-    replace_node.keep_constants(model.graph, False, names, node_names)
+                _write_out(node, written, Builder(OPSET, names), node_names)
+    written_nodes.keep_constants(model.graph, False, names, node_names)
 
 
 def _results(graph: ir.Graph) -> list[ir.Value]:
@@ -47,16 +48,14 @@ def _inexact(node: ir.Node) -> bool:
     return any(float(np.float32(v)) != v for v in floats)
 
 
-def _replace(graph: ir.Graph, node: ir.Node, written: Written, op: Builder, node_names: set[str]) -> None:
+def _write_out(node: ir.Node, written: Written, op: Builder, node_names: set[str]) -> None:
     attrs = {a.name: plain(a) for a in node.attributes.values()}
     if node.op_type in _STASHING:  # frameworks compute float64 in float64
         attrs["stash_type"] = int(ir.DataType.DOUBLE)
     results = written(op, *node.inputs, **attrs)
     results = results if isinstance(results, tuple) else (results,)
-    nodes = replace_node.taking_over(node, op.take(), results[: len(node.outputs)], op, OPSET)
-    replace_node.named(node, nodes, op, node_names, set())
-    graph.insert_before(node, nodes)
-    graph.remove(node, safe=True)
+    name = written_nodes.namer(node, op, node_names)
+    replace(node, op.take(), results[: len(node.outputs)], op, name=name)
 
 
 def _leaky_relu(op: Any, X: Any, *, alpha: float = 0.01) -> Any:

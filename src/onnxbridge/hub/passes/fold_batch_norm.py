@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.replacement import take_over
 from onnxbridge.hub.ir.schemas import array_of
 
 Array = np.ndarray[Any, Any]
@@ -70,10 +71,8 @@ def _folded(norm: ir.Node, taken: set[str]) -> bool:
     layer.replace_input_with(2, _put(layer, bias, moved, weight, taken))
     if "beta" in layer.attributes:
         del layer.attributes["beta"]
-    name = norm.outputs[0].name
-    ir.convenience.replace_all_uses_with(norm.outputs[0], value, replace_graph_outputs=True)
+    take_over(norm.outputs[0], value)
     norm.graph.remove(norm, safe=True)  # type: ignore[union-attr]  # it is in the layer's graph
-    value.name = name
     return True
 
 

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir.fold import static
 from onnxbridge.hub.ir.provenance import inherit_state
+from onnxbridge.hub.ir.replacement import take_over
 from onnxbridge.hub.passes.match import behind
 
 
@@ -45,9 +46,7 @@ def _take(node: ir.Node, value: ir.Value | None, added: ir.Value | None) -> bool
         node.graph.register_initializer(bias)
     layer.resize_inputs(3)
     layer.replace_input_with(2, bias)
-    output = node.outputs[0]
-    value.name, output.name = output.name, None
-    output.replace_all_uses_with(value, replace_graph_outputs=True)
+    take_over(node.outputs[0], value)
     node.graph.remove(node, safe=True)
     return True
 

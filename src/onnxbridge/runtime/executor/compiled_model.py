@@ -18,12 +18,11 @@ from onnxbridge.hub.io.resource_limits import Budget, Limits, limited
 from onnxbridge.hub.ir import graph_reader, strings
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import array_of
-from onnxbridge.lowering import Body, Call, Ref
+from onnxbridge.lowering import Call, Ref
 from onnxbridge.runtime.executor.buffer_pool import Pool, lending
 from onnxbridge.runtime.executor.kernels.compile import availability
 from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account
 from onnxbridge.runtime.executor.kernels.run.call_recorder import recording
-from onnxbridge.runtime.executor.numpy.ops.activation import softmax_in_steps
 from onnxbridge.runtime.executor.plan import Plan, Step, execute
 from onnxbridge.runtime.executor.plan_compiler import Compiler, Settings
 from onnxbridge.runtime.executor.record_run import record, worthwhile
@@ -56,7 +55,7 @@ class Compiled:
         self._plan = compiler.compile(list(graph.inputs), list(graph_reader.of(graph)), [Ref(v) for v in graph.outputs])
         self._all_steps = compiler.steps
         made = [v for node in graph for v in node.outputs if v in compiler.slots]
-        self._slots = {str(v.name): compiler.find(v) or 0 for v in (*graph.initializers.values(), *graph.inputs, *made)}
+        self._slots = {str(v.name): compiler.slots[v] for v in (*graph.initializers.values(), *graph.inputs, *made)}
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._pool = Pool()
         self._joined: Plan | None = None
@@ -247,10 +246,7 @@ def _hub(model: ir.Model, given: bool) -> ir.Model:
 
 def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
     from onnxbridge.hub.decompositions.lookup import body_of
-    from onnxbridge.runtime.executor.numpy.ops import rule
-
-    def expand(call: Call) -> Body | None:
-        return body_of(call)
+    from onnxbridge.runtime.executor.numpy.ops import rule, variants
 
     def constant(key: Hashable) -> Any:
         if not isinstance(key, ir.Value) or key.const_value is None:
@@ -259,21 +255,14 @@ def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
         return _widened(array) if wide else array
 
     def adapt(call: Call, step: Step) -> None:
-        if call.op == "Softmax" and _pinned(call.inputs[0]):
-            step.run = softmax_in_steps
+        when, run = variants.get(call.op, (None, step.run))
+        if when is not None and when(call):
+            step.run = run
         if wide:
             _widen_step(call, step)
 
-    return Settings(rule, constant, expand, adapt, _widened if wide else None, expanded)
-
-
-def _pinned(item: Any) -> bool:
-    """Whether scores come out of a Cast to the type that they had: so Attention's definition names its softmax's precision."""
-    key = item.key if isinstance(item, Ref) else None
-    node = key.producer() if isinstance(key, ir.Value) else None
-    if node is None or node.op_type != "Cast" or node.domain or node.inputs[0] is None:
-        return False
-    return node.inputs[0].dtype == node.attributes["to"].as_int()
+    rules = {op: r for op, r in rule.items() if op not in expanded} if expanded else rule
+    return Settings(rules, constant, body_of, adapt, _widened if wide else None)
 
 
 def _widened(value: Any) -> Any:
@@ -285,12 +274,12 @@ def _widened(value: Any) -> Any:
 
 def _widen_step(call: Call, step: Step) -> None:
     """Attributes that name or hold one of the rounded types are changed to float64; bits are taken of the declared type."""
-    if call.op == "BitCast":
+    if step.kind == "bits":
         declared = call.inputs[0].key.dtype
         if declared is None:
             raise Unsupported("in float64 mode the bits of a value whose type is not declared")
         own, run = declared.numpy(), step.run
-        step.run = lambda input, *, to: run(input.astype(own), to=to)
+        step.run = lambda input, *rest, **attrs: run(input.astype(own), *rest, **attrs)
         return
     for name, value in step.attrs.items():
         if isinstance(value, np.ndarray):

@@ -41,6 +41,7 @@ class Step:
     parts: tuple[str, ...] = ()  # the operators that a pass put together, where there were several
     algorithm: str = ""
     work: int = 0  # multiplications for each element of the first result
+    kind: str = ""  # of the rule, see rules.py
 
     def reads(self) -> Iterable[int]:
         """Every slot that must be filled before this step, those that its subgraphs look at included."""

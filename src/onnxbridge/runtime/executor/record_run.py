@@ -22,9 +22,6 @@ from onnxbridge.runtime.executor.recorded_run import Array, Aside, Calls, Patch,
 
 Seen = Callable[[Step, list[Any], list[Any], str], None]
 
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split", "Gather"})
-_SHAPES = frozenset({"Shape", "Size"})
-_CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
 
 
 @dataclass(slots=True)
@@ -102,11 +99,11 @@ def record(
             perform(step, list(args), frame, budget, adapt)
             here.add(notes.buffers)
             targets = [t for t in step.targets if t > 0]
-            known = not step.bodies and not step.op.startswith(_CHANCE)
+            known = not step.bodies and step.kind != "random"
             settled = all(step.sources[i] in fixed for i, _, _ in step.forms)  # what a kernel takes as numbers, not as an array
             data = step.sources[0] if step.sources else NOTHING
             runs = "once"
-            if known and (read <= fixed or step.op in _SHAPES):
+            if known and (read <= fixed or step.kind == "shape"):
                 fixed.update(targets)
                 for t in targets:
                     frame[t] = made.frame[t] = here.apart(frame[t])
@@ -156,7 +153,7 @@ def _performed(step: Step) -> Callable[[list[Any], Budget, Any], None]:
 def _looks(step: Step, frame: list[Any]) -> bool:
     """Whether a step's results are the memory of its first input seen in another way."""
     source = frame[step.sources[0]]
-    if step.op not in _VIEWS or not isinstance(source, np.ndarray) or not source.size:
+    if step.kind != "view" or not isinstance(source, np.ndarray) or not source.size:
         return False
     low, high = extent(source)
     results = [frame[t] for t in step.targets if t > 0]

@@ -30,7 +30,7 @@ from onnxbridge.hub.ir import fold, graph_reader, strings
 from onnxbridge.hub.ir import source_locations as hub_places
 from onnxbridge.hub.ir.provenance import state_of, view_of
 from onnxbridge.hub.ir.trainable import is_trained
-from onnxbridge.lowering import Body, Call, Ref, lower
+from onnxbridge.lowering import Body, Call, Ref, Target, lower
 
 DIRECTION = "ONNX to PyTorch"
 # Operators whose result may have more bits than its unsigned type.
@@ -45,11 +45,10 @@ _ORDERED = frozenset({"ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceMean"
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
-class _Target:
+class _Target(Target):
     """What the walker writes into: the module that is being recorded."""
 
     direction = DIRECTION
-    writer = None
 
     def __init__(self, recorder: Recorder, weights: Weights) -> None:
         self.recorder = recorder

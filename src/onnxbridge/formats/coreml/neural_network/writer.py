@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge import lowering
 from onnxbridge.formats.coreml.mil_program import Block, Operation, Slot, Type
 from onnxbridge.formats.coreml.neural_network import custom_layers
 from onnxbridge.lowering import Body, Call
@@ -77,7 +78,7 @@ class Writer:
             self.block = outer
 
 
-class Target:
+class Target(lowering.Target):
     """The writer as a target of the walker."""
 
     direction = "Core ML's neural network to MIL"
@@ -90,9 +91,6 @@ class Target:
 
     def scope(self, call: Call) -> Any:
         return self.writer.named(call.where.node)
-
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        return results
 
     def expand(self, call: Call) -> Body | None:
         if call.op.startswith(custom_layers.PREFIX):

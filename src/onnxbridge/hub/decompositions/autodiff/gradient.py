@@ -16,6 +16,7 @@ from onnxbridge.hub.decompositions.autodiff.vjp_rules import derivative
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import every_graph
+from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.ir.schemas import plain
 
 DOMAIN = "ai.onnx.preview.training"
@@ -38,14 +39,14 @@ def write_out(model: ir.Model) -> None:
     for node in list(model.graph):
         if node.op_type == "Gradient" and node.domain == DOMAIN:
             try:
-                _replace(model.graph, node)
+                _write_out(model.graph, node)
             except Unsupported as e:
                 problems.append(Problem("Gradient", e.reason, e.hint, (source_locations.read(node),)))
     if problems:
         raise ConversionError("Gradient in ONNX's operators", problems)
 
 
-def _replace(graph: ir.Graph, node: ir.Node) -> None:
+def _write_out(graph: ir.Graph, node: ir.Node) -> None:
     named = {v.name: v for v in (*graph.inputs, *graph.initializers.values(), *(o for n in graph for o in n.outputs))}
     xs, zs = (node.attributes[n].as_strings() if n in node.attributes else () for n in ("xs", "zs"))
     target = node.attributes["y"].as_string()
@@ -57,26 +58,13 @@ def _replace(graph: ir.Graph, node: ir.Node) -> None:
     path = _between(given, named[target])
     at = _evaluated(op, path, given)
     gradients = _backwards(op, path, at, named[target])
-    results = []
-    for name, output in zip(xs, node.outputs, strict=False):
+    results: list[ir.Value] = []
+    for name in xs:
         x = at[named[name]]
         found = gradients.get(named[name]) or op.Expand(op.CastLike(0.0, x), op.Shape(x))
-        results.append((output, op.Identity(found)))
+        results.append(found)
     op.name_rest(node.name or "Gradient")
-    written = op.take()
-    graph.insert_before(node, written)
-    for new in written:
-        for v in new.inputs:
-            if v is not None and v.const_value is not None and v.producer() is None and not v.is_initializer():
-                graph.register_initializer(v)
-    for output, result in results:
-        result.type, result.shape = output.type or result.type, output.shape or result.shape
-        output.replace_all_uses_with(result, replace_graph_outputs=True)
-        label = output.name
-        output.name = None
-        if label:
-            result.name = label
-    graph.remove(node, safe=True)
+    replace(node, op.take(), results, op, graph)
 
 
 def _between(start: Mapping[ir.Value, ir.Value], end: ir.Value) -> list[ir.Node]:

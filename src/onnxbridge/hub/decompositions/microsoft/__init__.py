@@ -6,7 +6,6 @@ They are written out where a file enters the hub, so nothing behind it meets the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -14,10 +13,11 @@ import onnx_ir as ir
 from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.fold import static
-from onnxbridge.hub.ir.graphs import constants_in, every_graph
+from onnxbridge.hub.ir.graphs import every_graph
+from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.ir.schemas import name_of
-from onnxbridge.lowering import Call, lower
+from onnxbridge.hub.ir.scratch_target import Scratch
+from onnxbridge.lowering import Call
 from onnxbridge.rules import Rules
 
 MICROSOFT = "com.microsoft::"
@@ -47,62 +47,32 @@ def present(model: ir.Model) -> bool:
 
 
 class Writing:
-    """The target in which they are written."""
-
-    direction = "ONNX Runtime's operators in ONNX's"
+    """Writes them in a model whose values have these names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.writer = Builder(names=set(names))
-
-    def static(self, key: Any, value: Any) -> Any:
-        return static(value)
-
-    def scope(self, call: Call) -> Any:
-        return self.writer.scope(call.op, call.where)
-
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        return results
-
-    def expand(self, call: Call) -> None:
-        return None
 
     def put(self, graph: ir.Graph, node: ir.Node) -> bool:
         """Put operators of ONNX in the place of one node, in place; one that is not covered stays, and False is returned."""
         if not foreign(node):
             return False
         try:
-            results = _lowered(graph_reader.call_of(node), self)
+            results = _target(self.writer).write(graph_reader.call_of(node), contrib)
         except ConversionError:
             self.writer.take()
             return False
-        written = self.writer.take()
-        made = {o for n in written for o in n.outputs}
-        ends: list[tuple[ir.Value, ir.Value]] = []
         for output, found in zip(node.outputs, results, strict=False):
-            if found is None or not (output.uses() or output.is_graph_output()):
-                continue
-            if found not in made or any(found is end for _, end in ends):
-                found = self.writer.Identity(found)
-                written += self.writer.take()
-            ends.append((output, found))
-        graph.insert_before(node, written)
-        for v in constants_in(written):
-            graph.register_initializer(v)
-        for output, found in ends:
-            found.shape = found.shape if found.shape is not None else output.shape
-            output.replace_all_uses_with(found, replace_graph_outputs=True)
-            found.name, output.name = output.name, None
-        graph.remove(node, safe=True)
+            if isinstance(found, ir.Value):  # what the file declares of such a node may be little
+                output.type = found.type if found.type is not None else output.type
+                output.shape = found.shape if found.shape is not None else output.shape
+        replace(node, self.writer.take(), results, self.writer, graph)
         return True
 
 
-def _lowered(call: Call, target: Writing) -> tuple[Any, ...]:
-    keys = tuple(None if key is None else ("result", i) for i, key in enumerate(call.outputs))
-    values: dict[Any, Any] = {item.key: item.key for item in call.inputs if item is not None}
-    lower([Call(call.op, call.inputs, call.attrs, keys, call.where, call.schema)], contrib, values, target)
-    return tuple(None if key is None else values[key] for key in keys)
+def _target(writer: Builder) -> Scratch:
+    return Scratch("ONNX Runtime's operators in ONNX's", writer)
 
 
 def check(call: Call) -> None:
     """Raise a ConversionError that tells what is in the way of writing a call out, if something is."""
-    _lowered(call, Writing(()))
+    _target(Builder()).write(call, contrib)

@@ -15,7 +15,8 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.fold import static
-from onnxbridge.hub.ir.graphs import names_in, replace
+from onnxbridge.hub.ir.graphs import names_in
+from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.passes.match import NUMBER, behind, is_number, is_taken, made_by
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
 
@@ -191,7 +192,7 @@ class _Loop:
     def _put(self, op: Builder, graph: ir.Graph, found: dict[int, ir.Value]) -> None:
         node = self.node
         op.name_rest(node.name or "loop")
-        replace(graph, node, op.take(), found, graph)
+        replace(node, op.take(), [found.get(i) for i in range(len(node.outputs))], op, graph)
 
 
 def _graphs_in(node: ir.Node) -> list[ir.Graph]:

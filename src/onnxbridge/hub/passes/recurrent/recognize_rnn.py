@@ -15,7 +15,8 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.fold import static
-from onnxbridge.hub.ir.graphs import names_in, replace
+from onnxbridge.hub.ir.graphs import names_in
+from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.passes.match import NUMBER, behind, is_number, is_taken, made_by
 from onnxbridge.hub.passes.recurrent.affine_forms import Product, Sums
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
@@ -225,7 +226,7 @@ class _Cell:
             if is_taken(node.outputs[i]):
                 found[i] = op.Squeeze(made[0], [1])
         op.name_rest(node.name or self.op_type)
-        replace(graph, node, op.take(), found, kept.root)
+        replace(node, op.take(), [found.get(i) for i in range(len(node.outputs))], op, kept.root)
 
 
 def _all(gates: Sequence[Gate | None]) -> list[Gate] | None:

@@ -12,7 +12,6 @@ from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
 from onnxbridge.runtime.executor.plan import NOTHING, Step
 
 _MANY = 1 << 16  # elements from which a constant of one value is kept as that value
-_CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
 
 
 def fold(draft: Draft) -> None:
@@ -22,7 +21,7 @@ def fold(draft: Draft) -> None:
             step = draft.known(i, step)
         if step.op == "Identity" or _idle(draft, step):
             draft.forward(i)
-        elif not step.bodies and not step.forms and not step.op.startswith(_CHANCE):
+        elif not step.bodies and not step.forms and step.kind != "random":
             values = [draft.constant(s) for s in step.sources]
             if all(v is not None or s == NOTHING for v, s in zip(values, step.sources, strict=True)):
                 results = _results(step, values)

@@ -4,11 +4,12 @@ Where an operator changed between versions of the opset, its rule takes the para
 float16 tensors reach a rule as float32, and its result is rounded to float16, unless the operator only moves values.
 """
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any
 
-from onnxbridge.rules import Rules, Static
+from onnxbridge.rules import Rules
 
-Values = Annotated[list[Any], Static("values")]
-"""A tuple of values; any other parameter is one value."""
+Values = Sequence[Any]
+"""Several values; any other parameter is one value."""
 
 rule = Rules("runtime.mil", package=__name__)

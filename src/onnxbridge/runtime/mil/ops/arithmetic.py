@@ -34,7 +34,7 @@ DTYPES = {
 }
 
 
-@rule("cast")
+@rule("cast", kind="move")
 def cast(x, dtype: Str):
     if dtype not in DTYPES:
         raise Unsupported(f"dtype {dtype}")

@@ -6,40 +6,40 @@ from onnxbridge.rules import Bool
 from onnxbridge.runtime.mil.ops import Values, rule
 
 
-@rule("cond")
+@rule("cond", kind="move")
 def cond(pred: Bool, _true_fn, _false_fn):
     return tuple(_true_fn() if pred else _false_fn())
 
 
-@rule("while_loop")
+@rule("while_loop", kind="move")
 def while_loop(_cond, _body, loop_vars: Values):
     while np.all(_cond(*loop_vars)[0]):
         loop_vars = _body(*loop_vars)
     return tuple(loop_vars)
 
 
-@rule("select")
+@rule("select", kind="move")
 def select(cond, a, b):
     return np.where(cond, a, b)
 
 
-@rule("identity")
+@rule("identity", kind="move")
 def identity(x):
     return x
 
 
-@rule("read_state")
+@rule("read_state", kind="move")
 def read_state(input):
     return input.value
 
 
-@rule("write_state")
+@rule("write_state", kind="move")
 def write_state(input, data):
     input.value = data
     return ()
 
 
-@rule("coreml_update_state")
+@rule("coreml_update_state", kind="move")
 def coreml_update_state(state, value):
     state.value = value
     return value

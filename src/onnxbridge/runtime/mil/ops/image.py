@@ -91,7 +91,7 @@ def resize(x, shape: Ints, resized_dims: Int, interpolation_mode: Str = "LINEAR"
     return _nearest(x, sizes)
 
 
-@rule("crop")
+@rule("crop", kind="move")
 def crop(x, crop_height: Ints, crop_width: Ints):
     height, width = x.shape[-2:]
     return x[..., crop_height[0] : height - crop_height[1], crop_width[0] : width - crop_width[1]]

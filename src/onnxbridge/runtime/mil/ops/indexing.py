@@ -23,7 +23,7 @@ def _slices(x, begin, end, stride, begin_mask, end_mask, squeeze_mask):
     return tuple(found)
 
 
-@rule("slice_by_index")
+@rule("slice_by_index", kind="move")
 def slice_by_index(
     x,
     begin: Ints,
@@ -36,7 +36,7 @@ def slice_by_index(
     return x[_slices(x, begin, end, stride, begin_mask, end_mask, squeeze_mask)]
 
 
-@rule("slice_update")
+@rule("slice_update", kind="move")
 def slice_update(
     x,
     update,
@@ -52,7 +52,7 @@ def slice_update(
     return y
 
 
-@rule("slice_by_size")
+@rule("slice_by_size", kind="move")
 def slice_by_size(x, begin: Ints, size: Ints):
     ends = (n if s == -1 else b % n + s if n else s for b, s, n in zip(begin, size, x.shape, strict=True))
     return x[tuple(slice(b, e) for b, e in zip(begin, ends, strict=True))]
@@ -67,7 +67,7 @@ def _checked(indices, size, validate):
     return np.clip(np.where(indices < 0, indices + size, indices), 0, max(0, size - 1))
 
 
-@rule("gather")
+@rule("gather", kind="move")
 def gather(x, indices, axis: Int = 0, batch_dims: Int = 0, validate_indices: Bool = False):
     axis %= x.ndim
     batch_dims = batch_dims % x.ndim if batch_dims < 0 else batch_dims
@@ -80,7 +80,7 @@ def gather(x, indices, axis: Int = 0, batch_dims: Int = 0, validate_indices: Boo
     return np.stack(found).reshape(*lead, *found[0].shape)
 
 
-@rule("gather_along_axis")
+@rule("gather_along_axis", kind="move")
 def gather_along_axis(x, indices, axis: Int = 0, validate_indices: Bool = False):
     return np.take_along_axis(x, _checked(indices, x.shape[axis], validate_indices), axis)
 
@@ -90,7 +90,7 @@ def _places(indices, sizes, validate=False):
     return tuple(_checked(indices[..., i], n, validate) for i, n in enumerate(sizes))
 
 
-@rule("gather_nd")
+@rule("gather_nd", kind="move")
 def gather_nd(x, indices, batch_dims: Int = 0, validate_indices: Bool = False):
     depth = indices.shape[-1]
     places = _places(indices, x.shape[batch_dims : batch_dims + depth], validate_indices)

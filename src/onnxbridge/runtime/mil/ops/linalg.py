@@ -6,13 +6,13 @@ from onnxbridge.rules import Bool, Str
 from onnxbridge.runtime.mil.ops import Values, rule
 
 
-@rule("linear")
+@rule("linear", kind="mixed")
 def linear(x, weight, bias=None):
     product = np.matmul(x, weight.T)
     return product if bias is None else product + bias
 
 
-@rule("matmul")
+@rule("matmul", kind="mixed")
 def matmul(x, y, transpose_x: Bool = False, transpose_y: Bool = False):
     x = x.swapaxes(-1, -2) if transpose_x and x.ndim > 1 else x
     y = y.swapaxes(-1, -2) if transpose_y and y.ndim > 1 else y

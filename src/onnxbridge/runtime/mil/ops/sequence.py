@@ -27,12 +27,12 @@ def _written(ls, index, value):
     return grown
 
 
-@rule("list_write")
+@rule("list_write", kind="move")
 def list_write(ls, index, value):
     return _written(ls, index, value)
 
 
-@rule("list_read")
+@rule("list_read", kind="move")
 def list_read(ls, index):
     return _element(ls, index)
 
@@ -43,12 +43,12 @@ def _element(ls, index):
     return ls[int(index)]
 
 
-@rule("list_gather")
+@rule("list_gather", kind="move")
 def list_gather(ls, indices):
     return np.stack([_element(ls, i) for i in np.ravel(indices)])
 
 
-@rule("list_scatter")
+@rule("list_scatter", kind="move")
 def list_scatter(ls, indices, value):
     for index, element in zip(np.ravel(indices), value, strict=True):
         ls = _written(ls, index, element)

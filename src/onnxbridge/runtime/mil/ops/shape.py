@@ -10,12 +10,12 @@ from onnxbridge.runtime.executor.numpy.kernels.windows import pad as spatial_pad
 from onnxbridge.runtime.mil.ops import Values, rule
 
 
-@rule("shape")
+@rule("shape", kind="move")
 def shape(x):
     return np.array(x.shape, np.int32)
 
 
-@rule("reshape")
+@rule("reshape", kind="move")
 def reshape(x, shape: Ints):
     """A 0 takes the dimension of x at the same place, counted from the right; beyond x it is 1."""
     shift = x.ndim - len(shape)
@@ -25,7 +25,7 @@ def reshape(x, shape: Ints):
     return x.reshape(sizes)
 
 
-@rule("reshape_like")
+@rule("reshape_like", kind="move")
 def reshape_like(x, ref_tensors: Values, begins: Values, ends: Values, end_masks: Values):
     sizes = []
     for ref, begin, end, to_the_end in zip(ref_tensors, begins, ends, end_masks, strict=True):
@@ -33,12 +33,12 @@ def reshape_like(x, ref_tensors: Values, begins: Values, ends: Values, end_masks
     return x.reshape(sizes)
 
 
-@rule("expand_dims")
+@rule("expand_dims", kind="move")
 def expand_dims(x, axes: Ints):
     return np.expand_dims(x, axes)
 
 
-@rule("squeeze")
+@rule("squeeze", kind="move")
 def squeeze(x, axes: Ints | None = None):
     """Axes that are not of size 1 stay."""
     axes = range(x.ndim) if axes is None else [a % x.ndim for a in axes]
@@ -59,25 +59,25 @@ def as_described(x, shape: Ints):
     return x.reshape(shape) if x.ndim != len(shape) and x.size == math.prod(shape) else x
 
 
-@rule("flatten2d")
+@rule("flatten2d", kind="move")
 def flatten2d(x, axis: Int = 1):
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-@rule("transpose")
+@rule("transpose", kind="move")
 def transpose(x, perm: Ints):
     """Axes in front of those that `perm` counts stay: coremltools turns (C, H, W) where a network's image has a batch, too."""
     lead = x.ndim - len(perm)
     return np.transpose(x, [*range(lead), *(lead + p % len(perm) for p in perm)])
 
 
-@rule("reverse")
+@rule("reverse", kind="move")
 def reverse(x, axes: Ints | None = None):
     return np.flip(x, axes)
 
 
-@rule("reverse_sequence")
+@rule("reverse_sequence", kind="move")
 def reverse_sequence(x, lengths, seq_axis: Int = 0, batch_axis: Int = 0):
     y = np.moveaxis(x, (batch_axis, seq_axis), (0, 1)).copy()
     for row, length in zip(y, lengths, strict=True):
@@ -85,7 +85,7 @@ def reverse_sequence(x, lengths, seq_axis: Int = 0, batch_axis: Int = 0):
     return np.moveaxis(y, (0, 1), (batch_axis, seq_axis))
 
 
-@rule("concat")
+@rule("concat", kind="move")
 def concat(values: Values, axis: Int, interleave: Bool = False):
     if values[0].ndim == 0:
         return np.stack(values)
@@ -97,12 +97,12 @@ def concat(values: Values, axis: Int, interleave: Bool = False):
     return np.stack(values, axis + 1).reshape(sizes)
 
 
-@rule("stack")
+@rule("stack", kind="move")
 def stack(values: Values, axis: Int):
     return np.stack(values, axis)
 
 
-@rule("split")
+@rule("split", kind="move")
 def split(x, axis: Int, num_splits: Int | None = None, split_sizes: Ints | None = None):
     """Parts of unlike sizes, which only older networks ask for, are larger first."""
     if split_sizes is None:
@@ -110,7 +110,7 @@ def split(x, axis: Int, num_splits: Int | None = None, split_sizes: Ints | None 
     return tuple(np.split(x, np.cumsum(split_sizes)[:-1], axis))
 
 
-@rule("tile")
+@rule("tile", kind="move")
 def tile(x, reps: Ints):
     return np.tile(x, reps)
 
@@ -151,7 +151,7 @@ def band_part(x, lower: Int = -1, upper: Int = -1):
     return np.where(inside, x, np.zeros((), x.dtype))
 
 
-@rule("sliding_windows")
+@rule("sliding_windows", kind="move")
 def sliding_windows(x, axis: Int, size: Int, stride: Int = 1):
     axis %= x.ndim
     found = np.lib.stride_tricks.sliding_window_view(x, size, axis)
@@ -159,7 +159,7 @@ def sliding_windows(x, axis: Int, size: Int, stride: Int = 1):
     return np.moveaxis(found, -1, axis + 1)
 
 
-@rule("depth_to_space")
+@rule("depth_to_space", kind="move")
 def depth_to_space(x, block_size: Int):
     """The block's position is the slower part of the channel, as in TensorFlow."""
     n, c, h, w = x.shape
@@ -167,14 +167,14 @@ def depth_to_space(x, block_size: Int):
     return x.reshape(n, b, b, c // b // b, h, w).transpose(0, 3, 4, 1, 5, 2).reshape(n, c // b // b, h * b, w * b)
 
 
-@rule("space_to_depth")
+@rule("space_to_depth", kind="move")
 def space_to_depth(x, block_size: Int):
     n, c, h, w = x.shape
     b = block_size
     return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * b * b, h // b, w // b)
 
 
-@rule("pixel_shuffle")
+@rule("pixel_shuffle", kind="move")
 def pixel_shuffle(x, upscale_factor: Int):
     """The block's position is the faster part of the channel, as in PyTorch."""
     n, c, h, w = x.shape
@@ -182,14 +182,14 @@ def pixel_shuffle(x, upscale_factor: Int):
     return x.reshape(n, c // f // f, f, f, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, c // f // f, h * f, w * f)
 
 
-@rule("pixel_unshuffle")
+@rule("pixel_unshuffle", kind="move")
 def pixel_unshuffle(x, downscale_factor: Int):
     n, c, h, w = x.shape
     f = downscale_factor
     return x.reshape(n, c, h // f, f, w // f, f).transpose(0, 1, 3, 5, 2, 4).reshape(n, c * f * f, h // f, w // f)
 
 
-@rule("space_to_batch")
+@rule("space_to_batch", kind="move")
 def space_to_batch(x, block_shape: Ints, paddings: Ints):
     x = spatial_pad(x, [(paddings[0], paddings[1]), (paddings[2], paddings[3])])
     n, c, h, w = x.shape
@@ -197,7 +197,7 @@ def space_to_batch(x, block_shape: Ints, paddings: Ints):
     return x.reshape(n, c, h // p, p, w // q, q).transpose(3, 5, 0, 1, 2, 4).reshape(p * q * n, c, h // p, w // q)
 
 
-@rule("batch_to_space")
+@rule("batch_to_space", kind="move")
 def batch_to_space(x, block_shape: Ints, crops: Ints):
     n, c, h, w = x.shape
     p, q = block_shape

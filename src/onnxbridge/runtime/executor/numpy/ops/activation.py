@@ -6,12 +6,14 @@ import math
 
 import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.hub.io.resource_limits import claim_broadcast
+from onnxbridge.lowering import Ref
 from onnxbridge.runtime.executor.buffer_pool import room
 from onnxbridge.runtime.executor.numpy.dtypes import widened
 from onnxbridge.runtime.executor.numpy.kernels.special import erf
-from onnxbridge.runtime.executor.numpy.ops import rule
+from onnxbridge.runtime.executor.numpy.ops import rule, variant
 
 
 @rule("Relu")
@@ -120,6 +122,16 @@ def softmax(input, *, axis=-1):
     return softmax_in_steps(input, axis=axis)
 
 
+def _rounded_before(call):
+    """Whether scores come out of a Cast to the type that they had: so Attention's definition names its softmax's precision."""
+    item = call.inputs[0]
+    node = item.key.producer() if isinstance(item, Ref) and isinstance(item.key, ir.Value) else None
+    if node is None or node.op_type != "Cast" or node.domain or node.inputs[0] is None:
+        return False
+    return node.inputs[0].dtype == node.attributes["to"].as_int()
+
+
+@variant("Softmax", when=_rounded_before)
 def softmax_in_steps(input, *, axis=-1):
     """Every step in the element type, as Attention's definition has it of its `softmax_precision`."""
     e = np.exp(input - _top(input, axis))

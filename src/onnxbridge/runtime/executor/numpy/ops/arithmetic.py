@@ -169,7 +169,7 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
     return types.cast(input, target_type.dtype, saturate=bool(saturate), round_mode=round_mode)
 
 
-@rule("BitCast")
+@rule("BitCast", kind="bits")
 def bit_cast(input, *, to):
     return np.ascontiguousarray(input).view(dtype_of(to)).reshape(input.shape)
 

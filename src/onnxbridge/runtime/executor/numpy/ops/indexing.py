@@ -11,7 +11,7 @@ from onnxbridge.runtime.executor.numpy.dtypes import NARROW, wide
 from onnxbridge.runtime.executor.numpy.ops import rule
 
 
-@rule("Slice")
+@rule("Slice", kind="view")
 def slice_(data, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None):
     cut = [slice(None)] * data.ndim
     axes = range(len(starts)) if axes is None else axes
@@ -45,7 +45,7 @@ def _wrapped(indices, size):
     return np.where(indices < 0, indices + size, indices)
 
 
-@rule("Gather")
+@rule("Gather", kind="view")
 def gather(data, indices, *, axis=0):
     axis %= data.ndim
     claim((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)

@@ -15,39 +15,39 @@ def _generator(seed):
     return np.random.RandomState(None if seed is None else int(seed) % (1 << 32))
 
 
-@rule("RandomNormal")
+@rule("RandomNormal", kind="random")
 def random_normal(*, shape, dtype=FLOAT, mean=0.0, scale=1.0, seed=None):
     claim(shape, np.float64)
     return _generator(seed).normal(mean, scale, shape).astype(dtype_of(dtype))
 
 
-@rule("RandomNormalLike")
+@rule("RandomNormalLike", kind="random")
 def random_normal_like(input, *, dtype=None, mean=0.0, scale=1.0, seed=None):
     kind = input.dtype if dtype is None else dtype_of(dtype)
     claim(input.shape, np.float64)
     return np.asarray(_generator(seed).normal(mean, scale, input.shape)).astype(kind)
 
 
-@rule("RandomUniform")
+@rule("RandomUniform", kind="random")
 def random_uniform(*, shape, dtype=FLOAT, high=1.0, low=0.0, seed=None):
     claim(shape, np.float64)
     return _generator(seed).uniform(low, high, shape).astype(dtype_of(dtype))
 
 
-@rule("RandomUniformLike")
+@rule("RandomUniformLike", kind="random")
 def random_uniform_like(input, *, dtype=None, high=1.0, low=0.0, seed=None):
     kind = input.dtype if dtype is None else dtype_of(dtype)
     claim(input.shape, np.float64)
     return np.asarray(_generator(seed).uniform(low, high, input.shape)).astype(kind)
 
 
-@rule("Bernoulli")
+@rule("Bernoulli", kind="random")
 def bernoulli(input, *, dtype=None, seed=None):
     kind = input.dtype if dtype is None else dtype_of(dtype)
     return (_generator(seed).uniform(size=input.shape) < wide(input)).astype(kind)
 
 
-@rule("Multinomial")
+@rule("Multinomial", kind="random")
 def multinomial(input, *, dtype=6, sample_size=1, seed=None):
     """Each row holds log-probabilities, not normalized; the samples are drawn by the Gumbel maximum."""
     claim((*input.shape[:1], sample_size, input.shape[1]), np.float64)
@@ -55,7 +55,7 @@ def multinomial(input, *, dtype=6, sample_size=1, seed=None):
     return np.argmax(wide(input)[:, None, :] + noise, axis=-1).astype(dtype_of(dtype))
 
 
-@rule("Dropout")
+@rule("Dropout", kind="random")
 def dropout(data, ratio=None, training_mode: Bool = False, *, seed=None):
     rate = 0.5 if ratio is None else float(wide(ratio).reshape(()))
     if not training_mode or rate == 0:

@@ -11,7 +11,7 @@ from onnxbridge.runtime.executor.numpy.dtypes import dtype_of, wide
 from onnxbridge.runtime.executor.numpy.ops import rule
 
 
-@rule("Identity")
+@rule("Identity", kind="view")
 def identity(input):
     return input
 
@@ -50,12 +50,12 @@ def constant_of_shape(input: Ints, *, value=None):
     return np.full(input, fill.reshape(()), fill.dtype)
 
 
-@rule("Shape")
+@rule("Shape", kind="shape")
 def shape(data, *, start=0, end=None):
     return np.array(data.shape[start:end], np.int64)
 
 
-@rule("Size")
+@rule("Size", kind="shape")
 def size(data):
     return np.array(data.size, np.int64)
 
@@ -73,7 +73,7 @@ def range_(start, limit, delta):
     return (first + counter * by).astype(start.dtype)
 
 
-@rule("Reshape")
+@rule("Reshape", kind="view")
 def reshape(data, shape: Ints, *, allowzero=0):
     if not allowzero:
         shape = [data.shape[i] if n == 0 else n for i, n in enumerate(shape)]
@@ -92,25 +92,25 @@ def _inferred(size, shape):
     return [(size // known if known else 0) if n == -1 else n for n in shape]
 
 
-@rule("Flatten")
+@rule("Flatten", kind="view")
 def flatten(input, *, axis=1):
     axis = axis + input.ndim if axis < 0 else axis
     rows = int(np.prod(input.shape[:axis], dtype=object))
     return input.reshape(rows, int(np.prod(input.shape[axis:], dtype=object)))
 
 
-@rule("Squeeze")
+@rule("Squeeze", kind="view")
 def squeeze(data, axes: Ints | None = None):
     return np.squeeze(data, axes)
 
 
-@rule("Unsqueeze")
+@rule("Unsqueeze", kind="view")
 def unsqueeze(data, axes: Ints):
     claim((1,) * (data.ndim + len(axes)), data.dtype)
     return np.expand_dims(data, axes)
 
 
-@rule("Transpose")
+@rule("Transpose", kind="view")
 def transpose(data, *, perm=None):
     return np.transpose(data, perm)
 
@@ -121,7 +121,7 @@ def concat(*inputs, axis):
     return np.concatenate(inputs, axis)
 
 
-@rule("Split")
+@rule("Split", kind="view")
 def split(input, split: Ints | None = None, *, axis=0, num_outputs=None):
     length = input.shape[axis]
     if split is None:

@@ -1,49 +1,26 @@
-"""Nodes in the place of another: results take over names, types and uses, what is not needed lets go, names stay unique."""
+"""Names and constants of nodes that adapters wrote: names stay unique, and every constant has a home."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
 
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.graphs import bodies_of
 from onnxbridge.hub.opset import schema_versions
-from onnxbridge.hub.opset.infer_types import bodies_of
 
 
-def taking_over(
-    node: ir.Node, written: list[ir.Node], results: Sequence[Any], writer: Builder, version: int
-) -> list[ir.Node]:
-    """The nodes that are needed of those written for a node; from here on their results are the node's outputs.
-
-    Raises:
-        Unsupported: if an output that is used has no result; nothing is changed then.
-    """
-    written = list(written)
-    made = {id(v) for n in written for v in n.outputs}
-    pairs: list[tuple[ir.Value, ir.Value]] = []
-    for i, output in enumerate(node.outputs):
-        if i >= len(results) or results[i] is None:
-            if output.uses() or output.is_graph_output():
-                raise Unsupported(f"opset {version} does not give output {i}")
-            continue
-        if not output.name:
-            continue
-        result = writer.constant(results[i])
-        if id(result) not in made or any(result is r for _, r in pairs):
-            result = writer.identity(result)  # an output of the graph must come from a node
-            written += writer.take()
-        pairs.append((output, result))
-    written = _alive(written, {id(r) for _, r in pairs})
-    for output, result in pairs:
-        _take_over(output, result)
-    return written
+def namer(
+    node: ir.Node, writer: Builder, node_names: set[str], there: Collection[ir.Graph] = ()
+) -> Callable[[list[ir.Node]], None]:
+    """What gives values and nodes written for a node names after its own; graphs that are `there` have theirs."""
+    return lambda written: _name(node, written, writer, node_names, there)
 
 
-def named(node: ir.Node, written: list[ir.Node], writer: Builder, node_names: set[str], there: Iterable[ir.Graph]) -> None:
-    """Give values and nodes written for a node names after its own; graphs that are `there` have theirs."""
+def _name(
+    node: ir.Node, written: list[ir.Node], writer: Builder, node_names: set[str], there: Collection[ir.Graph]
+) -> None:
     stem = next((v.name for v in node.outputs if v.name), node.name or node.op_type)
     for new in written:
         for i, value in enumerate(new.outputs):
@@ -60,7 +37,6 @@ def named(node: ir.Node, written: list[ir.Node], writer: Builder, node_names: se
             for inside in (part, *part.subgraphs()):
                 for each in inside:
                     each.name = free(f"{node.name or stem}/{each.op_type}", node_names)
-        new.metadata_props.update(node.metadata_props)
 
 
 def free(name: str, taken: set[str]) -> str:
@@ -116,36 +92,3 @@ def _loose(graph: ir.Graph, home: ir.Graph) -> Iterable[tuple[ir.Graph, ir.Node,
                 yield home, node, i, v
         for body in bodies_of(node):
             yield from _loose(body, home if node.domain in ("", "ai.onnx") else body)
-
-
-def _alive(nodes: list[ir.Node], results: set[int]) -> list[ir.Node]:
-    """The nodes without those that nothing uses; these let go of their inputs."""
-    kept = []
-    for node in reversed(nodes):
-        if any(id(v) in results or v.uses() for v in node.outputs):
-            kept.append(node)
-        else:
-            let_go(node)
-    return kept[::-1]
-
-
-def let_go(node: ir.Node) -> None:
-    """Take a node's hands off what it used, in the graphs inside it too."""
-    for i in range(len(node.inputs)):
-        node.replace_input_with(i, None)
-    for graph in bodies_of(node):
-        for inner in graph:
-            let_go(inner)
-
-
-def _take_over(old: ir.Value, new: ir.Value) -> None:
-    name = old.name
-    if old.type is not None:
-        new.type = old.type
-    if old.shape is not None:
-        new.shape = old.shape
-    new.metadata_props.update(old.metadata_props)
-    new.meta.update(old.meta)
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    old.name = None
-    new.name = name

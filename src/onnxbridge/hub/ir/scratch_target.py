@@ -1,0 +1,53 @@
+"""The target in which one call is written in other operators, for whoever puts these into a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.lowering import Call, Target, Values, lower
+from onnxbridge.rules import Rule
+
+Known = Callable[[Any], np.ndarray[Any, Any] | None]
+
+
+class Itself(dict[Any, Any]):
+    """Hub values that stand for themselves."""
+
+    def __missing__(self, key: Any) -> Any:
+        return key
+
+
+class Scratch(Target):
+    """Writes through a `Builder`. `known` gives the constant behind a value; `named`: what is written is named after the call."""
+
+    writer: Builder
+
+    def __init__(self, direction: str, writer: Builder, known: Known = fold.static, *, named: bool = True) -> None:
+        self.direction = direction
+        self.writer = writer
+        self._known = known
+        self._named = named
+
+    def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
+        return self._known(value)
+
+    def scope(self, call: Call) -> AbstractContextManager[Any]:
+        return self.writer.scope(call.op, call.where) if self._named else nullcontext()
+
+    def write(self, call: Call, rules: Mapping[str, Rule], values: Values | None = None) -> tuple[Any, ...]:
+        """The results of a call whose keys are hub values, None for what nothing uses. `values` are its inputs where they are
+        not the hub values themselves.
+
+        Raises:
+            ConversionError: if its rule does not cover this case.
+        """
+        keys = tuple(None if key is None else ("result", i) for i, key in enumerate(call.outputs))
+        values = Itself() if values is None else values
+        lower([Call(call.op, call.inputs, call.attrs, keys, call.where, call.schema)], rules, values, self)
+        return tuple(None if key is None else values[key] for key in keys)

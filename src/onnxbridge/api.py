@@ -108,7 +108,7 @@ def convert(
     check_names(hub, rtol, atol, bounds)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
-    artifact = writer.from_hub(_for(writer, hub), **backend_options)
+    artifact = writer.from_hub(_for(writer, hub, backend_options), **backend_options)
     conversion = Conversion(hub, artifact, reader.name, writer.name, source_files=source_files(source, hub))
     failure: OnnxbridgeError | None = None
     if verify:
@@ -178,11 +178,18 @@ def _to_hub(
     return passes.clean(model)
 
 
-def _for(writer: plugins.Backend, hub: ir.Model) -> ir.Model:
-    """The hub model as the backend takes it: without functions, but where it `keeps_functions`."""
+def _for(writer: plugins.Backend, hub: ir.Model, options: Mapping[str, Any]) -> ir.Model:
+    """The hub model as the backend takes it: without functions, unless it `keeps_functions`, and with the operators that it has
+    rules for in place of what the source writes out in others."""
     from onnxbridge.hub import passes
+    from onnxbridge.hub.patterns import canonicalize
 
-    return hub if not hub.functions or getattr(writer, "keeps_functions", False) else passes.inline(hub.clone())
+    model = passes.inline(hub.clone()) if hub.functions and not getattr(writer, "keeps_functions", False) else hub
+    rules, native = writer.rules, getattr(writer, "is_native", None)
+    if rules is not None:
+        model = hub.clone() if model is hub else model
+        canonicalize(model, rules.__contains__ if native is None else lambda op_type: native(op_type, **options))
+    return model
 
 
 def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
@@ -330,7 +337,8 @@ def check(
     for name, given in plugin_options.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
             writer = plugins.backend(name)
-            writer.from_hub(_for(writer, hub), **_bounded(writer, given, bounds))
+            given = _bounded(writer, given, bounds)
+            writer.from_hub(_for(writer, hub, given), **given)
         except ConversionError as e:
             found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.places) for p in e.problems]
         except MissingFrameworkError as e:
@@ -361,4 +369,4 @@ def explain(
     own, backend_options = plugin_options.of_source(reader, backend_options)
     hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     given = _bounded(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
-    return list(writer.explain(_for(writer, hub), **given))
+    return list(writer.explain(_for(writer, hub, given), **given))

@@ -10,12 +10,17 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.ir.schemas import is_at
 from onnxbridge.hub.opset import opset_conversion as opsets
 from onnxbridge.hub.opset.runtime_versions import limits
 from onnxbridge.hub.passes.float64_attributes import write_out_inexact
+from onnxbridge.hub.patterns import canonicalize
 from onnxbridge.plugin_options import Setting
 from onnxbridge.plugins import Run
 from onnxbridge.rules import Rules
+
+_IMPLEMENTED = 23
+"""The opset whose operators ONNX Runtime implements: of 24 it has no Swish, and no Attention with a mask for all queries."""
 
 
 class OnnxBackend:
@@ -41,10 +46,11 @@ class OnnxBackend:
         self.check_options(opset=opset, for_runtime=for_runtime)
         model = model.clone()
         write_out_inexact(model)
-        if for_runtime is not None:
-            holds = min(limits(for_runtime).opset, opsets.lowest(model))
-            return opsets.for_runtime(opsets.from_hub(model, holds), for_runtime)
-        return opsets.from_hub(model, opset if opset is not None else opsets.lowest(model))
+        to = opset if opset is not None else opsets.lowest(model)
+        to = to if for_runtime is None else min(limits(for_runtime).opset, to)
+        canonicalize(model, lambda op_type: is_at(op_type, min(to, _IMPLEMENTED)))
+        made = opsets.from_hub(model, to)
+        return made if for_runtime is None else opsets.for_runtime(made, for_runtime)
 
     def check_options(self, *, opset: int | None = None, for_runtime: str | None = None) -> None:
         """Look at the options before a model is read.

@@ -44,7 +44,7 @@ def test_attention(shape):
         a = Mul(q, f) s = MatMul(a, t) d = Div(s, g) p = Softmax(d) y = MatMul(p, v) }}"""
     proto = model(text, f=np.array([0.5], np.float32), g=np.array(3, np.float32))
     feeds = {"q": draw(*shape), "k": draw(*lead, 70, depth), "v": draw(*lead, 70, 33)}
-    agrees(proto, feeds, "Transpose", "Attention", depth=depth)
+    agrees(proto, feeds, "Attention", depth=depth)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 13])
@@ -121,7 +121,9 @@ def test_a_normalization_of_another_axis_stays_right():
     text = """agraph (float[3,5,37] x) => (float[3,5,37] y) { m = ReduceMean(x, axes) d = Sub(x, m) q = Mul(d, d)
         v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e) n = Div(d, r) y = Mul(n, gamma) }"""
     proto = model(text, axes=np.array([1]), eps=np.array(1e-5, np.float32), gamma=draw(37))
-    agrees(proto, {"x": draw(3, 5, 37)}, "LayerNormalization", depth=5)
+    executor, x = Executor(proto), draw(3, 5, 37)
+    np.testing.assert_allclose(executor.run(None, {"x": x})[0], executor.run(["y"], {"x": x})[0], rtol=0, atol=20 * EPS)
+    assert not any(step.op == "LayerNormalization" for step in executor._compiled._joined.steps)
 
 
 CURVES = ["Sqrt(x)", "Reciprocal(x)", "Abs(x)", "Neg(x)", "Floor(x)", "Pow(x, two)", "Pow(x, three)", "Elu<alpha = 0.7>(x)",

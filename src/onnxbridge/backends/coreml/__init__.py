@@ -40,6 +40,10 @@ class CoreMLBackend:
 
         return rule
 
+    def is_native(self, op_type: str, *, minimum_deployment_target: str | None = None, **options: Any) -> bool:
+        """Whether Core ML has the operator, so that what is written out becomes it; attention is new in iOS18."""
+        return op_type in self.rules and (op_type != "Attention" or minimum_deployment_target == "iOS18")
+
     def from_hub(
         self,
         model: ir.Model,

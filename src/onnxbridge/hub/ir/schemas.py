@@ -35,6 +35,15 @@ def schema_of(op_type: str, domain: str = "", opset: int | None = None) -> onnx.
         raise ValueError(f"ONNX has no operator {name_of(op_type, domain)} at opset {version}") from e
 
 
+def is_at(op_type: str, opset: int) -> bool:
+    """Whether an opset of ai.onnx has the operator with the inputs and attributes that it has in the hub."""
+    try:
+        there, here = schema_of(op_type, opset=opset), schema_of(op_type)
+    except ValueError:
+        return False
+    return len(there.inputs) == len(here.inputs) and set(there.attributes) == set(here.attributes)
+
+
 def name_of(op_type: str, domain: str) -> str:
     """The operator's name in rule tables and reports: bare in ai.onnx, "domain::Name" elsewhere."""
     return f"{domain}::{op_type}" if domain not in ("", "ai.onnx") else op_type

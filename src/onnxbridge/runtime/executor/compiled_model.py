@@ -45,14 +45,15 @@ class Compiled:
     def __init__(self, model: Any, wide: bool, limits: Limits, expanded: frozenset[str] = frozenset()) -> None:
         self._wide, self._limits = wide, limits
         read = model if isinstance(model, ir.Model) else _read(model)
-        graph = self._graph = _hub(read, read is model).graph
+        self._hub = _hub(read, read is model)
+        graph = self._graph = self._hub.graph
         self._inputs = {str(v.name): v for v in graph.inputs}
         self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
         self._defaults = [name for name, v in self._inputs.items() if v.const_value is not None]
         self.output_names = [str(v.name) for v in graph.outputs]
         self._settings = _settings(self._wide, expanded)
         compiler = Compiler(self._settings)
-        self._plan = compiler.compile(list(graph.inputs), list(graph_reader.of(graph)), [Ref(v) for v in graph.outputs])
+        self._plan = _compiled(compiler, graph)
         self._all_steps = compiler.steps
         made = [v for node in graph for v in node.outputs if v in compiler.slots]
         self._slots = {str(v.name): compiler.slots[v] for v in (*graph.initializers.values(), *graph.inputs, *made)}
@@ -148,10 +149,11 @@ class Compiled:
             return self._plan
         kernels = self._kernels or kernels or self._account.pays()
         if self._joined is None or kernels != self._kernels:
-            from onnxbridge.runtime.executor.fusion import fused
+            from onnxbridge.runtime.executor.fusion import canonical, fused
 
+            plan = _compiled(Compiler(self._settings), canonical(self._hub)) if kernels else self._plan
             defaults = {self._slots[name]: self._settings.constant(self._inputs[name]) for name in self._defaults}
-            joined = fused(self._plan, defaults, self._pool, kernels)
+            joined = fused(plan, defaults, self._pool, kernels)
             self._repeats, self._joined, self._kernels = worthwhile(joined), joined, kernels
         return self._joined
 
@@ -200,6 +202,11 @@ class Compiled:
         return _widened(array) if self._wide else array
 
 
+def _compiled(compiler: Compiler, graph: ir.Graph) -> Plan:
+    # inputs have the first slots, in their order
+    return compiler.compile(list(graph.inputs), list(graph_reader.of(graph)), [Ref(v) for v in graph.outputs])
+
+
 def _filled(plan: Plan, inputs: dict[int, Any]) -> list[Any]:
     frame = plan.frame.copy()
     for slot, value in inputs.items():
@@ -228,9 +235,7 @@ def _hub(model: ir.Model, given: bool) -> ir.Model:
     from onnxbridge.hub.decompositions import microsoft
     from onnxbridge.hub.decompositions.autodiff import gradient
 
-    hub = model
-    if hub.functions:
-        hub = passes.inline(hub.clone() if given and hub is model else hub)
+    hub = passes.inline(model.clone() if given else model) if model.functions else model
     if hub.opset_imports.get("", OPSET) != OPSET:
         from onnxbridge.hub.opset.opset_conversion import to_hub
 

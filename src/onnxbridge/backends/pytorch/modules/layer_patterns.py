@@ -125,6 +125,13 @@ def layer_norm(
     return Layer(nn.LayerNorm, given, (input,), _named(weight=weight, bias=bias))
 
 
+@finder(nn.functional.rms_norm)
+def rms_norm(node: fx.Node, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Layer | None:
+    if weight is None or not _numbers(normalized_shape) or shape(weight) != tuple(normalized_shape):
+        return None
+    return Layer(nn.RMSNorm, {"normalized_shape": one_size(normalized_shape), "eps": eps}, (input,), _named(weight=weight))
+
+
 @finder(torch.group_norm)
 def group_norm(
     node: fx.Node, input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5

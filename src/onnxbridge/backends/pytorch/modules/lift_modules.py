@@ -39,8 +39,6 @@ class Layer:
     turned: str = ""
     replaced: fx.Node | None = None
     """The node whose value the layer computes, where it is not the call itself."""
-    inner: tuple[fx.Node, ...] = ()
-    """Calls before it whose values only it needs: they are the layer too."""
     plain: Callable[..., Any] | None = None
     """The function of the input and the weights that computes the same, where that is better than what was recorded."""
 
@@ -178,7 +176,7 @@ class Layers:
     def _is_alone(self, node: fx.Node, layer: Layer) -> bool:
         """Whether a call without weights is all that its module in the source does: that was an activation layer."""
         scope = place(node)
-        same = [n for n in self._places.get(scope, []) if n.users and n not in layer.inner]
+        same = [n for n in self._places.get(scope, []) if n.users]
         return (
             bool(scope)
             and bool(node.meta["where"].scope)

@@ -61,7 +61,10 @@ def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e
 @rule("RMSNormalization")
 def rms_normalization(X, scale, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1):
     dims = list(range(axis % X.ndim, X.ndim))
+    size = [X.shape[d] for d in dims]
     wide = X.to(torch.float32) if stash_type == 1 and X.dtype in (torch.float16, torch.bfloat16) else X
+    if list(scale.shape) == size and all(isinstance(n, int) for n in size) and scale.dtype == X.dtype == wide.dtype:
+        return F.rms_norm(X, size, scale, written(epsilon))
     return (wide * torch.rsqrt(torch.mean(wide * wide, dims, keepdim=True) + epsilon)).to(X.dtype).to(scale.dtype) * scale
 
 

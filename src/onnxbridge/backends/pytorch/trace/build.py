@@ -15,7 +15,7 @@ from torch import fx
 
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.codegen import inline_constants
-from onnxbridge.backends.pytorch.modules import build_submodules, fused_patterns, module_paths
+from onnxbridge.backends.pytorch.modules import build_submodules, embeddings, module_paths
 from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.backends.pytorch.modules.lift_modules import Layers
 from onnxbridge.backends.pytorch.modules.peephole import tidy
@@ -233,7 +233,7 @@ def _build(model: ir.Model, nested: bool) -> Network:
     weights.prune(_used(recorder.graph))  # what only told sizes takes no layer's name
     inline_constants.write(recorder.graph, weights)
     if weights.kept and hub_places.tells_classes(model):
-        fused_patterns.look_up(recorder.graph, kinds)
+        embeddings.look_up(recorder.graph, kinds)
     Layers(root, recorder.graph, weights).find()
     weights.prune(_used(recorder.graph))
     if nested:

@@ -17,7 +17,6 @@ from onnxbridge.runtime.executor.fusion import (
     convolutions,
     dynamic_quantization,
     elementwise,
-    gelu,
     integers,
     layout,
     loop_bodies,
@@ -28,16 +27,17 @@ from onnxbridge.runtime.executor.fusion import (
     recurrent,
     resampling,
     sums,
-    swish,
     trees,
 )
+from onnxbridge.runtime.executor.fusion.canonical import canonical
 from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
 from onnxbridge.runtime.executor.plan import Plan
 
+__all__ = ["canonical", "fused"]
+
 # Those that look for what others would take apart come first.
 _FAMILIES = (
-    gelu, swish, convolutions, products, dynamic_quantization, attention, norms, recurrent, trees, pools, sums, resampling,
-    layout, quant,
+    convolutions, products, dynamic_quantization, attention, norms, recurrent, trees, pools, sums, resampling, layout, quant,
     elementwise,
 )  # fmt: skip
 

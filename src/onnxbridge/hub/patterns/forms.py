@@ -1,0 +1,97 @@
+"""The table of written-out forms, and the pass that replaces each by its operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.ir.graphs import names_in, replace
+from onnxbridge.hub.passes.infer_types import more_known
+from onnxbridge.hub.patterns.match import Call, Found, Pattern, Product
+
+Write = Callable[..., ir.Value | None]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to write an operator out. `write` gets the builder and what the pattern names; None where a condition fails."""
+
+    op_type: str
+    pattern: Pattern
+    write: Write
+
+
+_FORMS: dict[str, list[Form]] = {}
+
+
+def form(op_type: str, *patterns: Call | Product) -> Callable[[Write], Write]:
+    """Register a function that writes an operator where one of the patterns fits; those registered first are tried first."""
+
+    def register(write: Write) -> Write:
+        for pattern in patterns:
+            for root in (pattern.op_type,) if isinstance(pattern, Call) else ("Mul", "Div"):
+                _FORMS.setdefault(root, []).append(Form(op_type, pattern, write))
+        return write
+
+    return register
+
+
+def canonicalize(model: ir.Model, supports: Callable[[str], bool] = lambda op_type: True) -> None:
+    """Replace what is written out by the operators that are supported, in place, in one pass over the nodes in their order.
+
+    Values and their types must have been inferred. What is computed on the way must not be used elsewhere, nor be an output.
+    """
+    forms = {root: chosen for root, all_ in _FORMS.items() if (chosen := [f for f in all_ if supports(f.op_type)])}
+    writer: Builder | None = None
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for node in graph:
+            for each in forms.get(node.op_type, ()) if not node.domain else ():
+                writer = writer or Builder(names=names_in(model))
+                if _replaced(node, each, writer, model.graph):
+                    break
+
+
+def _replaced(root: ir.Node, each: Form, writer: Builder, holder: ir.Graph) -> bool:
+    output, graph = root.outputs[0], root.graph
+    assert graph is not None
+    for found in each.pattern.match(output, Found()):
+        result = each.write(writer, **found.named) if _closed(found, root) else None
+        if result is None:
+            continue
+        if result.shape is not None and output.shape is not None and len(result.shape) != len(output.shape):
+            for node in writer.take():  # a constant of one axis beside a value without any
+                node.resize_inputs(0)
+            continue
+        result.type, result.shape = result.type or output.type, more_known(result.shape, output.shape)
+        writer.name_rest(str(output.name))
+        written = writer.take()
+        written[-1].name = root.name
+        replace(graph, root, written, {0: result}, holder)
+        graph.remove(found.nodes - {root}, safe=True)
+        _drop_unused([v.producer() for v in found.named.values() if isinstance(v, ir.Value)], graph)
+        return True
+    return False
+
+
+def _closed(found: Found, root: ir.Node) -> bool:
+    """Whether what the covered nodes compute is used by them alone, but for the root's result."""
+    named = {v.producer() for v in found.named.values() if isinstance(v, ir.Value)}
+    if root not in found.nodes or named & found.nodes:
+        return False
+    inner = found.nodes - {root}
+    outputs = [o for node in inner for o in node.outputs]
+    here = all(node.graph is root.graph for node in inner)
+    return here and not any(o.is_graph_output() or any(user not in found.nodes for user, _ in o.uses()) for o in outputs)
+
+
+def _drop_unused(nodes: list[ir.Node | None], graph: ir.Graph) -> None:
+    """Remove those nodes that nothing uses any more, and what only they used: keys that were transposed for a product."""
+    while nodes:
+        node = nodes.pop()
+        if node is None or node.graph is not graph or any(o.uses() or o.is_graph_output() for o in node.outputs):
+            continue
+        nodes += [v.producer() for v in node.inputs if v is not None]
+        graph.remove(node, safe=True)

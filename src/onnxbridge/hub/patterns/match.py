@@ -1,0 +1,274 @@
+"""The matcher: patterns of nested operator calls, and every way in which the nodes that make a value fit one.
+
+    X = Value("x")
+    Product(X, 0.5, Op("Add", 1.0, Op("Erf", Product(X, math.sqrt(0.5)))))
+
+A pattern yields a `Found` for each way in which it fits: the values and numbers that it names, and the nodes that it covers.
+A number stands for a constant of one element that equals it up to the rounding of its type. The inputs of commutative operators
+fit in any order. A `Product` fits multiplications, divisions, roots and powers however they are nested.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.provenance import state_of
+from onnxbridge.hub.ir.schemas import plain
+
+COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
+DEEPEST = 6  # nested multiplications that a product looks through; more than any source writes
+
+
+@dataclass(frozen=True)
+class Found:
+    """One way in which a pattern fits."""
+
+    named: Mapping[str, Any] = field(default_factory=dict)
+    nodes: frozenset[ir.Node] = frozenset()
+
+    def naming(self, name: str, what: Any) -> Found | None:
+        """With a value or a number under a name; None where the name stands for another one already."""
+        if name not in self.named:
+            return Found({**self.named, name: what}, self.nodes)
+        return self if self.named[name] is what or (isinstance(what, float) and self.named[name] == what) else None
+
+    def covering(self, *nodes: ir.Node) -> Found:
+        return Found(self.named, self.nodes.union(nodes))
+
+
+class Pattern(Protocol):
+    """What values can be compared with."""
+
+    def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
+        """Each way in which the value fits, beside what was found before."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """Any value, the same one wherever the name appears."""
+
+    name: str
+
+    def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
+        more = found.naming(self.name, value)
+        if more is not None:
+            yield more
+
+
+@dataclass(frozen=True)
+class Number:
+    """Any constant of one element; its value is what is named."""
+
+    name: str
+
+    def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
+        number = scalar(value)
+        more = None if number is None else found.naming(self.name, number)
+        if more is not None:
+            yield more
+
+
+@dataclass(frozen=True)
+class Exactly:
+    """One number; patterns take a plain number for it."""
+
+    number: float
+
+    def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
+        number = scalar(value)
+        if number is not None and close(number, self.number, value):
+            yield found
+
+
+@dataclass(frozen=True)
+class Either:
+    """What fits one of several patterns."""
+
+    patterns: tuple[Pattern, ...]
+
+    def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
+        return itertools.chain.from_iterable(pattern.match(value, found) for pattern in self.patterns)
+
+
+@dataclass(frozen=True)
+class Call:
+    """The only result of an operator on inputs that fit; inputs beyond those that are named are missing. See `Op`."""
+
+    op_type: str
+    inputs: tuple[Pattern | None, ...]
+    attributes: Mapping[str, Any]
+    node: str
+
+    def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
+        node = producer(value, self.op_type)
+        if node is None or not all(_same(attribute(node, k), wanted) for k, wanted in self.attributes.items()):
+            return
+        given = list(node.inputs)
+        while given and given[-1] is None:
+            given.pop()
+        if len(given) != len(self.inputs):
+            return
+        more = found.covering(node)
+        named = more.naming(self.node, node) if self.node else more
+        if named is None:
+            return
+        swapped = self.op_type in COMMUTATIVE and len(given) == 2
+        for order in (given, given[::-1]) if swapped else (given,):
+            yield from _all(self.inputs, order, named)
+
+
+def Op(op_type: str, *inputs: Pattern | float | None, node: str = "", **attributes: Any) -> Call:
+    """The pattern of an operator's call; the node is named if `node` is given, attributes are by default the standard's."""
+    return Call(op_type, tuple(map(_pattern, inputs)), attributes, node)
+
+
+@dataclass(frozen=True)
+class Power:
+    """A factor of a `Product` with an exponent."""
+
+    base: Pattern
+    exponent: float
+
+
+class Product:
+    """A number times values, or powers of them; a `Number` among the factors names the number instead of comparing it."""
+
+    def __init__(self, *factors: Pattern | Power | float) -> None:
+        self._number = math.prod(f for f in factors if isinstance(f, (int, float)))
+        self._name = next((f.name for f in factors if isinstance(f, Number)), "")
+        rest = [f for f in factors if not isinstance(f, (int, float, Number))]
+        self._factors = tuple(f if isinstance(f, Power) else Power(f, 1.0) for f in rest)
+
+    def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
+        wanted = sorted(f.exponent for f in self._factors)
+        for number, powers, nodes in _factored([(value, 1.0)], 1.0, {}, frozenset(), len(wanted) + 2):
+            if sorted(powers.values()) != wanted:
+                continue
+            more = found.covering(*nodes)
+            named = more.naming(self._name, number) if self._name else more
+            if named is None or not (self._name or close(number, self._number, value)):
+                continue
+            for order in itertools.permutations(powers.items()):
+                if all(f.exponent == e for f, (_, e) in zip(self._factors, order, strict=True)):
+                    yield from _all(tuple(f.base for f in self._factors), [v for v, _ in order], named)
+
+
+def _factored(
+    pending: list[tuple[ir.Value, float]], number: float, powers: dict[ir.Value, float], nodes: frozenset[ir.Node], most: int
+) -> Iterator[tuple[float, dict[ir.Value, float], frozenset[ir.Node]]]:
+    """A product as a number and powers of values: first of the inputs of every multiplication, then with some whole."""
+    if len(powers) + len(pending) > most:
+        return
+    if not pending:
+        yield number, powers, nodes
+        return
+    (value, exponent), *rest = pending
+    split = _operands(value, exponent) if len(nodes) < DEEPEST else None
+    if split is not None:
+        node, factor, inner = split
+        yield from _factored([*inner, *rest], number * factor, powers, nodes | {node}, most)
+    yield from _factored(rest, number, {**powers, value: powers.get(value, 0.0) + exponent}, nodes, most)
+
+
+def _operands(value: ir.Value, exponent: float) -> tuple[ir.Node, float, list[tuple[ir.Value, float]]] | None:
+    """The node that makes a value, and the power of the value as a number and powers of the node's inputs."""
+    node = value.producer()
+    if node is None or node.domain or node.op_type not in ("Mul", "Div", "Neg", "Sqrt", "Reciprocal", "Pow"):
+        return None
+    if abs(exponent) != 1:  # roots and powers of products stay what they are: signs would be lost
+        return None
+    first = node.inputs[0]
+    second = node.inputs[1] if len(node.inputs) > 1 else None
+    if first is None:
+        return None
+    if node.op_type in ("Sqrt", "Reciprocal", "Neg"):
+        sign = -1.0 if node.op_type == "Neg" else 1.0
+        return node, sign, [(first, {"Sqrt": 0.5, "Reciprocal": -1.0, "Neg": 1.0}[node.op_type] * exponent)]
+    assert second is not None
+    if node.op_type == "Pow":
+        power = scalar(second)
+        return None if power is None else (node, 1.0, [(first, power * exponent)])
+    if first is second:
+        return None if node.op_type == "Div" else (node, 1.0, [(first, 2 * exponent)])
+    inner, number = [], 1.0
+    for operand, e in ((first, exponent), (second, -exponent if node.op_type == "Div" else exponent)):
+        known = scalar(operand)
+        if known is None:
+            inner.append((operand, e))
+        elif known == 0 or not math.isfinite(known):
+            return None
+        else:
+            number *= known**e
+    return node, number, inner
+
+
+def _all(patterns: tuple[Pattern | None, ...], values: list[Any], found: Found) -> Iterator[Found]:
+    """Each way in which values fit patterns, one by one."""
+    if not patterns:
+        yield found
+        return
+    first, *rest = patterns
+    if first is None or values[0] is None:
+        if first is None and values[0] is None:
+            yield from _all(tuple(rest), values[1:], found)
+        return
+    for more in first.match(values[0], found):
+        yield from _all(tuple(rest), values[1:], more)
+
+
+def _pattern(given: Pattern | float | None) -> Pattern | None:
+    return Exactly(float(given)) if isinstance(given, (int, float)) else given
+
+
+def producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
+    """The node of this operator that makes a value and nothing else."""
+    node = value.producer() if value is not None else None
+    if node is None or node.op_type != op_type or node.domain:
+        return None
+    return node if all(o is value or not (o.uses() or o.is_graph_output()) for o in node.outputs) else None
+
+
+def attribute(node: ir.Node, name: str) -> Any:
+    """An attribute's value, None where the node leaves it to the standard's default."""
+    found = node.attributes.get(name)
+    return None if found is None else plain(found)
+
+
+def scalar(value: ir.Value | None) -> float | None:
+    """The number in a constant of one element that adds no axes, None for anything else and for what is trained."""
+    if value is None or value.const_value is None or value.const_value.size != 1 or len(value.const_value.shape) > 1:
+        return None
+    if value.is_graph_input() or state_of(value.const_value) == "parameter":
+        return None
+    array = static(value)
+    kind = None if value.dtype is None else value.dtype.is_floating_point() or value.dtype.is_integer()
+    return float(array.reshape(-1)[0]) if array is not None and kind else None
+
+
+def close(a: float, b: float, value: ir.Value) -> bool:
+    """Whether two numbers differ by no more than a few roundings of the value's type."""
+    if value.dtype is None or not value.dtype.is_floating_point():
+        return a == b
+    return math.isclose(a, b, rel_tol=4 * epsilon(value.dtype))
+
+
+def epsilon(dtype: ir.DataType) -> float:
+    """The distance from 1 to the next number of a type."""
+    return float(ml_dtypes.finfo(dtype.numpy()).eps)  # type: ignore[no-untyped-call]
+
+
+def _same(given: Any, wanted: Any) -> bool:
+    if callable(wanted):
+        return bool(wanted(given))
+    if isinstance(wanted, float) and isinstance(given, (int, float)):
+        return math.isclose(given, wanted, rel_tol=8 * float(np.finfo(np.float32).eps))
+    return bool(given == wanted)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from onnxbridge.runtime.executor.kernels.compile import kernel
 
 _called = set()
-_run = kernel.Loop._run
+_interpreted = kernel.Loop.interpreted
 
 
-def _noted(self, values, units):
+def _noted(self, cells, units):
     function = getattr(self.function, "py_func", self.function)
     _called.add((function.__module__.rpartition(".")[2], function.__name__))
-    return _run(self, values, units)
+    return _interpreted(self, cells, units)
 
 
 def pytest_configure(config):
-    kernel.Loop._run = _noted
+    kernel.Loop.interpreted = _noted
 
 
 def pytest_terminal_summary(terminalreporter):

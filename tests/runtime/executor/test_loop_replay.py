@@ -10,7 +10,7 @@ from onnxbridge.errors import LimitError
 from onnxbridge.hub.io.limits import Limits
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor import loop_replay
-from onnxbridge.runtime.executor.kernels.run import repeat
+from onnxbridge.runtime.executor.kernels.run.thread_pool import Table
 
 rng = np.random.default_rng(3)
 
@@ -116,8 +116,8 @@ def test_trips_agree_with_onnxruntime(case, monkeypatch):
     onnx.checker.check_model(model)
     judge = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     executor, taken = Executor(model), []
-    run = repeat.run
-    monkeypatch.setattr(repeat, "run", lambda *args: taken.append(args[-1]) or run(*args))
+    run = Table.run
+    monkeypatch.setattr(Table, "run", lambda table, *args: taken.extend(args[:1]) or run(table, *args))
     for n in SIZES:
         feeds = feeds_of(case, n)
         got, want = executor.run(None, feeds), judge.run(None, feeds)

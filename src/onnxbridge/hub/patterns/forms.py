@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.graphs import names_in, replace
+from onnxbridge.hub.ir.graphs import names_in
+from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.passes.infer_types import more_known
 from onnxbridge.hub.patterns.match import Call, Found, Pattern, Product
 
@@ -69,7 +70,7 @@ def _replaced(root: ir.Node, each: Form, writer: Builder, holder: ir.Graph) -> b
         writer.name_rest(str(output.name))
         written = writer.take()
         written[-1].name = root.name
-        replace(graph, root, written, {0: result}, holder)
+        replace(root, written, [result], writer, holder)
         graph.remove(found.nodes - {root}, safe=True)
         _drop_unused([v.producer() for v in found.named.values() if isinstance(v, ir.Value)], graph)
         return True

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.hub.io.resource_limits import Budget
-from onnxbridge.runtime.executor.kernels.run import repeat
+from onnxbridge.runtime.executor.kernels.compile.kernel import loop
+from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, WIDTH, Call
+from onnxbridge.runtime.executor.kernels.run.thread_pool import Table
 from onnxbridge.runtime.executor.loop_spec import Course, Trips
 from onnxbridge.runtime.executor.plan import Plan, execute
 from onnxbridge.runtime.executor.recorded_run import Array, Calls, Recording, address, extent
@@ -96,9 +98,10 @@ class _Course:
         plan, made, course = self.plan, self.made, self.course
         if not self._goes_on() or any(self.inputs.get(slot) == course.counter for slot in self._read()):
             return None
+        copy = loop("layout", "moved")
         fixed = {slot for slot in plan.outputs if slot not in self.inputs and made.frame[slot] is not None}
         buffers: dict[int, Array] = {}  # what is written between trips, by the input
-        carried: list[repeat.Copy] = []
+        carried: list[Call] = []
         for output, i in course.carried.items():
             slot, to = plan.outputs[output], plan.inputs[i]
             if slot == to:
@@ -108,13 +111,13 @@ class _Course:
             if found is None or not _alike(found, before):
                 return None
             buffers[i] = before.copy()
-            carried.append((address(found), address(buffers[i]), found.nbytes, 0))
+            carried.append(Call(copy, (address(found), address(buffers[i]), found.nbytes), 1))
             if to > 0:
                 self.frame[to] = buffers[i]
         if budget.limits.seconds is not None:
             budget.tick()
             trips = min(trips, _TICKS)
-        copies: list[repeat.Copy] = []
+        scanned: list[Call] = []
         stacks = []
         for output in course.scanned:
             slot = plan.outputs[output]
@@ -124,8 +127,11 @@ class _Course:
                 return None
             budget.claim((course.before + trips, *source.shape), source.dtype)
             stacks.append(np.empty((trips, *source.shape), source.dtype))
-            copies.append((address(source), address(stacks[-1]), source.nbytes, source.nbytes))
-        repeat.run([] if self.calls is None else self.calls.calls, self._placed(), copies + carried, trips)
+            scanned.append(Call(copy, (address(source), address(stacks[-1]), source.nbytes), 1))
+        calls = [] if self.calls is None else self.calls.calls
+        table = Table([*calls, *scanned, *carried])
+        moves = [((len(calls) + k) * WIDTH + ARGUMENTS + 1, stack[0].nbytes) for k, stack in enumerate(stacks)]
+        table.run(trips, self._placed(table) + moves)
         finals = {o: buffers[i] if i in buffers else self.frame[plan.inputs[i]] for o, i in course.carried.items()}
         return Trips(trips, finals, stacks)
 
@@ -141,20 +147,20 @@ class _Course:
     def _read(self) -> set[int]:
         """The slots that machine code or outputs read."""
         called = () if self.calls is None else self.calls.patches
-        return {*self.plan.outputs, *(slot for _, _, slot, _ in called)}
+        return {*self.plan.outputs, *(slot for _, slot, _ in called)}
 
-    def _placed(self) -> list[repeat.Move]:
+    def _placed(self, table: Table) -> list[tuple[int, int]]:
         """Put the addresses of the first trip in their places; gives those that move."""
-        moves: list[repeat.Move] = []
+        moves: list[tuple[int, int]] = []
         if self.calls is None:
             return moves
-        for call, k, slot, distance in self.calls.patches:
+        for cell, slot, distance in self.calls.patches:
             rows = self.course.rows.get(self.inputs.get(slot, -1))
             if rows is None:
-                call.arguments[k] = address(self.frame[slot]) + distance
+                table.cells[cell] = address(self.frame[slot]) + distance
             else:
-                call.arguments[k] = address(rows) + self.course.before * rows.strides[0] + distance
-                moves.append((call, k, rows.strides[0]))
+                table.cells[cell] = address(rows) + self.course.before * rows.strides[0] + distance
+                moves.append((cell, rows.strides[0]))
         return moves
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxbridge.hub.io.resource_limits import Budget
 from onnxbridge.runtime.executor.kernels.run import call_recorder
-from onnxbridge.runtime.executor.kernels.run.thread_pool import Call
+from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, WIDTH, Call
 from onnxbridge.runtime.executor.plan import NOTHING, Plan, Step, perform
 from onnxbridge.runtime.executor.recorded_run import Array, Aside, Calls, Patch, Recording, address, extent, kind
 
@@ -35,14 +35,14 @@ class _Row:
     def add(self, calls: list[Call], spans: list[tuple[int, int, int, int]]) -> None:
         """Append calls, and note which of their arguments lie in arrays that come anew each time: slot, address, extent."""
         for call in calls:
-            self.calls.append(call)
-            for k, (letter, value) in enumerate(zip(call.loop.signature, call.arguments, strict=False)):
+            for k, (letter, value) in enumerate(zip(call.kernel.signature, call.arguments, strict=False)):
                 if letter != "p":
                     continue
                 for slot, start, low, high in spans:
                     if low <= value < high:
-                        self.patches.append((call, k, slot, value - start))
+                        self.patches.append((len(self.calls) * WIDTH + ARGUMENTS + k, slot, value - start))
                         break
+            self.calls.append(call)
 
 
 def worthwhile(plan: Plan) -> bool:

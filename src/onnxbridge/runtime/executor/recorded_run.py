@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxbridge.runtime.executor.kernels.run import call_recorder, thread_pool
-from onnxbridge.runtime.executor.kernels.run.thread_pool import Call
+from onnxbridge.runtime.executor.kernels.run import call_recorder
+from onnxbridge.runtime.executor.kernels.run.call_table import Call
+from onnxbridge.runtime.executor.kernels.run.thread_pool import Table
 
 if TYPE_CHECKING:
     from onnxbridge.hub.io.resource_limits import Budget
 
 Array = np.ndarray[Any, Any]
-Patch = tuple[Call, int, int, int]  # a call, which argument, the slot of an array that comes anew each time, the distance
+Patch = tuple[int, int, int]  # a cell of the table, the slot of an array that comes anew each time, the distance
 
 
 class Calls:
     """Calls of machine code in a row, and which of their arguments is whose address."""
 
-    __slots__ = ("calls", "frees", "patches")
+    __slots__ = ("calls", "frees", "patches", "table")
 
     def __init__(self, calls: list[Call], patches: list[Patch], frees: Sequence[int] = ()) -> None:
-        self.calls, self.patches, self.frees = calls, patches, frees
+        self.calls, self.patches, self.frees, self.table = calls, patches, frees, Table(calls)
 
 
 class Aside:
@@ -62,9 +63,9 @@ class Recording:
             if timed:
                 budget.tick()
             if isinstance(item, Calls):
-                for call, k, slot, distance in item.patches:
-                    call.arguments[k] = frame[slot].__array_interface__["data"][0] + distance
-                thread_pool.run(item.calls)
+                for cell, slot, distance in item.patches:
+                    item.table.cells[cell] = frame[slot].__array_interface__["data"][0] + distance
+                item.table.run()
             else:
                 item.run(frame, budget, adapt)
                 for slot in item.targets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.inference import Contradiction
-from onnxbridge.hub.passes import infer_types
+from onnxbridge.hub.passes import infer
 from onnxbridge.hub.patterns import canonicalize
 
 _KERNELS = frozenset(
@@ -17,7 +17,7 @@ def canonical(model: ir.Model) -> ir.Graph:
     """The graph of a copy of the model, which shares its weights."""
     copy = model.clone()
     try:
-        infer_types(copy)
+        infer(copy)
     except Contradiction:  # which is reported if the node runs
         return model.graph
     canonicalize(copy, _KERNELS.__contains__)

@@ -35,6 +35,14 @@ def has(module: str, name: str) -> bool:
     return place is not None and any(place.glob(f"*/{module}.{name}-*.nbi"))
 
 
+def forget(module: str, name: str) -> None:
+    """Remove what was kept of a kernel."""
+    place = folder()
+    for file in () if place is None else place.glob(f"*/{module}.{name}-*"):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
 def safe(path: Path) -> bool:
     """Whether a file or folder is this user's, no link, and nobody else may write it."""
     facts = path.lstat()
@@ -48,7 +56,8 @@ def _sources() -> str:
     found = hashlib.sha256(sys.platform.encode())  # which says whether there are tiles
     here = resources.files(__package__)
     kernels = sorted(resources.files("onnxbridge.runtime.executor.kernels.numba").iterdir(), key=lambda p: p.name)
-    for file in (*(here / name for name in ("byte_tiles.py", "float_tiles.py", "jit.py", "llvm.py")), *kernels):
+    table = resources.files("onnxbridge.runtime.executor.kernels.run") / "call_table.py"
+    for file in (*(here / name for name in ("byte_tiles.py", "float_tiles.py", "jit.py", "llvm.py")), table, *kernels):
         if file.name.endswith(".py"):
             found.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return found.hexdigest()[:16]

@@ -1,8 +1,8 @@
 """How Numba compiles the kernels of `loops/`, and what they look at memory with.
 
 A kernel takes whole numbers, addresses (whole numbers too, 0 for none) and float32. Those whose work comes in pieces end with
-`start_unit, end_unit, part`: which pieces to do, and the number of the thread that does them. Sums may be taken in another
-order; NaN and infinity are what they are everywhere.
+`unit, part`: which piece to do, and the number of the thread that does it. Sums may be taken in another order; NaN and infinity
+are what they are everywhere.
 
 With NUMBA_DISABLE_JIT=1 kernels are the plain Python functions that they are written as, and a debugger stops in them.
 """
@@ -10,6 +10,7 @@ With NUMBA_DISABLE_JIT=1 kernels are the plain Python functions that they are wr
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from onnxbridge.runtime.executor.kernels.compile import cache, llvm
 COMPILED = not numba.config.DISABLE_JIT
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "nsz", "contract"}}
 _TYPES = {"i": types.int64, "p": types.int64, "f": types.float32}
-_PIECES = (types.int64,) * 3
+_PIECES = (types.int64,) * 2
 
 signatures: dict[tuple[str, str], str] = {}
 """The kinds of arguments of each kernel by its module and name."""
@@ -39,14 +40,6 @@ def _cache_at(folder: str) -> Iterator[None]:
         numba.config.CACHE_DIR = before
 
 
-def _cached(function: Callable[..., Any], **more: Any) -> Any:
-    folder = cache.folder()
-    if folder is None:
-        return numba.njit(**_OPTIONS, **more)(function)
-    with _cache_at(str(folder)):
-        return numba.njit(cache=True, **_OPTIONS, **more)(function)
-
-
 def helper(function: Callable[..., Any]) -> Any:
     """A function that becomes part of each kernel that calls it."""
     return numba.njit(forceinline=True, **_OPTIONS)(function)
@@ -54,7 +47,7 @@ def helper(function: Callable[..., Any]) -> Any:
 
 def shared(function: Callable[..., Any]) -> Any:
     """A function that several kernels call, which is compiled by itself."""
-    return _cached(function)
+    return numba.njit(**_OPTIONS)(function)
 
 
 def entry(signature: str) -> Callable[[Callable[..., Any]], Any]:
@@ -64,25 +57,30 @@ def entry(signature: str) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def declare(function: Callable[..., Any]) -> Any:
-        function = getattr(function, "py_func", function)
         signatures[function.__module__.rpartition(".")[2], function.__name__] = signature
-        return _cached(function)
+        return function
 
     return declare
 
 
-def compiled(function: Any, signature: str) -> None:
-    """Compile a kernel for its arguments, or load it; what is damaged in the cache is made again."""
-    if not COMPILED:
-        return
-    kinds = tuple(_TYPES[kind] for kind in signature if kind != "u") + (_PIECES if signature.endswith("u") else ())
-    try:
-        function.compile(kinds)
-    except Exception:
-        if cache.folder() is None:
-            raise
-        function._cache.flush()
-        function.compile(kinds)
+def compiled(function: Callable[..., Any], signature: str) -> Any:
+    """A kernel compiled for its arguments, or loaded; what is damaged in the cache is made again."""
+    function = getattr(function, "py_func", function)  # of one that kernels call too
+    kinds = (*(_TYPES[kind] for kind in signature if kind != "u"), *(_PIECES if signature.endswith("u") else ()))
+    folder = cache.folder()
+    compiler = numba.cfunc(types.void(*kinds), cache=folder is not None, **_OPTIONS)
+    if folder is None:
+        return compiler(function)
+    with _cache_at(str(folder)):
+        try:
+            return compiler(function)
+        except Exception:
+            cache.forget(function.__module__.rpartition(".")[2], function.__name__)
+            return compiler(function)
+
+
+yields: Any = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", types.int32())
+"""The system's function that lets other threads have the processor."""
 
 
 def external(name: str, signature: str, plain: Any) -> Any:

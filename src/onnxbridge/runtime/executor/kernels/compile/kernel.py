@@ -1,7 +1,7 @@
 """Calling a kernel of `loops/` by its name.
 
 Nothing of Numba is imported until a kernel is first asked for. A call is noted where a run is being recorded (`tape.py`), as
-the function and its arguments, so that it can be made again without whatever led to it.
+the kernel and its arguments, so that it can be made again without whatever led to it.
 """
 
 from __future__ import annotations
@@ -14,33 +14,44 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.executor.kernels.run import call_recorder, thread_pool
+from onnxbridge.runtime.executor.kernels.run.call_table import FORMS, Call
 
 
 class Loop:
     """A compiled kernel; it runs without Python's lock."""
 
-    __slots__ = ("function", "pieces", "signature")
+    __slots__ = ("_pieces", "address", "form", "function", "signature")
 
-    def __init__(self, function: Callable[..., None], signature: str) -> None:
-        self.function, self.signature = function, signature.rstrip("u")
-        self.pieces = signature.endswith("u")
+    def __init__(self, function: Callable[..., None], signature: str, address: int) -> None:
+        self.function, self.signature, self.address = function, signature.rstrip("u"), address
+        self.form = FORMS.index(signature.replace("p", "i"))
+        self._pieces = signature.endswith("u")
 
     def __call__(self, *values: Any, units: int = 1) -> None:
         """Do every piece of the work, if there is any."""
         if units:
-            self._run([np.float32(v) if kind == "f" else int(v) for kind, v in zip(self.signature, values, strict=True)], units)
+            self._run([_cell(kind, value) for kind, value in zip(self.signature, values, strict=True)], units=units)
 
     def each(self, rows: np.ndarray[Any, Any], units: int = 1) -> None:
         """One call after the other: a row of whole numbers for each, as where steps of a sequence follow each other."""
-        for row in rows.tolist():
-            self._run(row, units)
+        self._run(*rows.tolist(), units=units)
 
-    def _run(self, values: list[Any], units: int) -> None:
-        call = thread_pool.Call(self, [*values, 0, units, 0] if self.pieces else values, units)
-        thread_pool.run([call])
+    def _run(self, *rows: Sequence[int], units: int) -> None:
+        calls = [Call(self, row, units) for row in rows]
+        thread_pool.Table(calls).run()
         recording = call_recorder.recording()
         if recording is not None:
-            recording.calls.append(call)
+            recording.calls += calls
+
+    def interpreted(self, cells: Sequence[int], units: int) -> None:
+        """A call as a row has it, by Python."""
+        values = [np.int32(v).view(np.float32) if kind == "f" else v for kind, v in zip(self.signature, cells, strict=False)]
+        for unit in range(units):
+            self.function(*values, *((unit, 0) if self._pieces else ()))
+
+
+def _cell(kind: str, value: Any) -> int:
+    return int(np.float32(value).view(np.int32) if kind == "f" else value)
 
 
 @functools.cache
@@ -49,8 +60,8 @@ def loop(module: str, name: str) -> Loop:
     function, signature = declared(module, name)
     from onnxbridge.runtime.executor.kernels.compile import jit
 
-    jit.compiled(function, signature)
-    return Loop(function, signature)
+    thread_pool.driver()
+    return Loop(function, signature, jit.compiled(function, signature).address if jit.COMPILED else 0)
 
 
 def declared(module: str, name: str) -> tuple[Any, str]:

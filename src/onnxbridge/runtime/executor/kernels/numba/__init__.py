@@ -1,1 +1,1 @@
-"""Loops over data, in the part of Python that `compiler.py` knows. Only the compiler imports these modules."""
+"""Kernels, and the driver that calls them: what Numba compiles. Importing these modules imports Numba."""

@@ -208,16 +208,15 @@ def run(kind, y, count, a, b):
 
 
 @entry("ippiiffffu")
-def apply(kind, x, y, count, chunk, low, high, a, b, start_unit, end_unit, part):
+def apply(kind, x, y, count, chunk, low, high, a, b, unit, part):
     """y = curve(x clipped to [low, high]) over `count` elements at two addresses, some at a time; NaN stays."""
-    for unit in range(start_unit, end_unit):
-        end = min(count, (unit + 1) * chunk)
-        for at in range(unit * chunk, end, SOME):
-            n = min(SOME, end - at)
-            u, v = floats(x + 4 * at), floats(y + 4 * at)
-            for i in range(n):
-                t = u[i]
-                t = low if t < low else t
-                v[i] = high if t > high else t
-            if kind != 0:
-                run(kind, y + 4 * at, n, a, b)
+    end = min(count, (unit + 1) * chunk)
+    for at in range(unit * chunk, end, SOME):
+        n = min(SOME, end - at)
+        u, v = floats(x + 4 * at), floats(y + 4 * at)
+        for i in range(n):
+            t = u[i]
+            t = low if t < low else t
+            v[i] = high if t > high else t
+        if kind != 0:
+            run(kind, y + 4 * at, n, a, b)

@@ -40,54 +40,52 @@ def summed(source, total, some, mean, pixels, channels, width):
 
 
 @entry("pppiiiu")
-def average(source, target, room, pixels, channels, chunk, start_unit, end_unit, part):
+def average(source, target, room, pixels, channels, chunk, unit, part):
     """The mean over all pixels; a piece is `chunk` channels of a sample."""
-    for unit in range(start_unit, end_unit):
-        pieces = (channels + chunk - 1) // chunk
-        n, begin = unit // pieces, unit % pieces * chunk
-        width = min(channels, begin + chunk) - begin
-        to = target + 4 * (n * channels + begin)
-        summed(source + 4 * (n * pixels * channels + begin), to, room + 4 * part * chunk, 0, pixels, channels, width)
-        y = floats(to)
-        for i in range(width):
-            y[i] /= _F(pixels)
+    pieces = (channels + chunk - 1) // chunk
+    n, begin = unit // pieces, unit % pieces * chunk
+    width = min(channels, begin + chunk) - begin
+    to = target + 4 * (n * channels + begin)
+    summed(source + 4 * (n * pixels * channels + begin), to, room + 4 * part * chunk, 0, pixels, channels, width)
+    y = floats(to)
+    for i in range(width):
+        y[i] /= _F(pixels)
 
 
 @entry("ppppppfu")
-def normalize(source, target, scale, shift, room, spec, epsilon, start_unit, end_unit, part):
+def normalize(source, target, scale, shift, room, spec, epsilon, unit, part):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift, with the mean and the variance of each group of channels.
 
     The spec has pixels, channels, channels of a group, groups of a piece, and floats of room.
     """
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        pixels, channels, each, chunk = s[0], s[1], s[2], s[3]
-        pieces = (channels // each + chunk - 1) // chunk
-        n, begin = unit // pieces, unit % pieces * chunk * each
-        width = min(channels, begin + chunk * each) - begin
-        x = source + 4 * (n * pixels * channels + begin)
-        total = room + 4 * part * s[4]
-        some, mean = total + 4 * width, total + 8 * width
-        sums, means = floats(total), floats(mean)
-        count = _F(pixels * each)
-        summed(x, total, some, 0, pixels, channels, width)
-        for g in range(0, width, each):
-            whole = _F(0.0)
-            for i in range(g, g + each):
-                whole += sums[i]
-            whole = whole / count
-            for i in range(g, g + each):
-                means[i] = whole
-        summed(x, total, some, mean, pixels, channels, width)
-        a, b = floats(scale + 4 * begin), floats(shift + 4 * begin)
-        for g in range(0, width, each):
-            whole = _F(0.0)
-            for i in range(g, g + each):
-                whole += sums[i]
-            whole = _F(1.0) / np.sqrt(whole / count + epsilon)
-            for i in range(g, g + each):
-                sums[i] = whole * a[i]
-        for p in range(pixels):
-            u, y = floats(x + 4 * p * channels), floats(target + 4 * ((n * pixels + p) * channels + begin))
-            for i in range(width):
-                y[i] = (u[i] - means[i]) * sums[i] + b[i]
+    s = longs(spec)
+    pixels, channels, each, chunk = s[0], s[1], s[2], s[3]
+    pieces = (channels // each + chunk - 1) // chunk
+    n, begin = unit // pieces, unit % pieces * chunk * each
+    width = min(channels, begin + chunk * each) - begin
+    x = source + 4 * (n * pixels * channels + begin)
+    total = room + 4 * part * s[4]
+    some, mean = total + 4 * width, total + 8 * width
+    sums, means = floats(total), floats(mean)
+    count = _F(pixels * each)
+    summed(x, total, some, 0, pixels, channels, width)
+    for g in range(0, width, each):
+        whole = _F(0.0)
+        for i in range(g, g + each):
+            whole += sums[i]
+        whole = whole / count
+        for i in range(g, g + each):
+            means[i] = whole
+    summed(x, total, some, mean, pixels, channels, width)
+    a, b = floats(scale + 4 * begin), floats(shift + 4 * begin)
+    for g in range(0, width, each):
+        whole = _F(0.0)
+        for i in range(g, g + each):
+            whole += sums[i]
+        whole = _F(1.0) / np.sqrt(whole / count + epsilon)
+        for i in range(g, g + each):
+            sums[i] = whole * a[i]
+    for p in range(pixels):
+        u, y = floats(x + 4 * p * channels), floats(target + 4 * ((n * pixels + p) * channels + begin))
+        for i in range(width):
+            y[i] = (u[i] - means[i]) * sums[i] + b[i]

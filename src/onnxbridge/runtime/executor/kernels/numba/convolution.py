@@ -87,108 +87,105 @@ def part_of(unit, s, columns, block):
 
 
 @entry("ppppppppffffu")
-def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, start_unit, end_unit, part):
+def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
     """Any convolution in two dimensions, groups of many channels too; spec[21:24] tells of its pieces (`part_of`)."""
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        samples, height, width, step = s[0], s[1], s[2], s[3]
-        groups, depth, columns = s[4], s[5], s[6]
-        kernel, across = s[7], s[8]
-        oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
-        taps = kernel * across
-        lines = (columns + LANES - 1) // LANES * LANES
-        table = tables + part * s[23]
-        t = longs(table)
-        start, begin, end = part_of(unit, s, columns if groups == 1 else groups, block)
-        rows = min(block, samples * oh * ow - start)
-        addresses(
-            4, x, zero, table, block, start, rows, step, height, width,
-            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    s = longs(spec)
+    samples, height, width, step = s[0], s[1], s[2], s[3]
+    groups, depth, columns = s[4], s[5], s[6]
+    kernel, across = s[7], s[8]
+    oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
+    taps = kernel * across
+    lines = (columns + LANES - 1) // LANES * LANES
+    table = tables + part * s[23]
+    t = longs(table)
+    start, begin, end = part_of(unit, s, columns if groups == 1 else groups, block)
+    rows = min(block, samples * oh * ow - start)
+    addresses(
+        4, x, zero, table, block, start, rows, step, height, width,
+        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    )  # fmt: skip
+    if groups == 1:
+        to = start * outstep + begin
+        panels(
+            table, block, rows, taps, depth, weight + 4 * taps * depth * begin, bias + 4 * begin,
+            add + 4 * (start * addstep + begin) if add != 0 else 0, addstep, out + 4 * to, outstep, end - begin, low, high,
         )  # fmt: skip
-        if groups == 1:
-            to = start * outstep + begin
-            panels(
-                table, block, rows, taps, depth, weight + 4 * taps * depth * begin, bias + 4 * begin,
-                add + 4 * (start * addstep + begin) if add != 0 else 0, addstep, out + 4 * to, outstep, end - begin, low, high,
-            )  # fmt: skip
-            if kind != 0:
-                finish(kind, out + 4 * to, rows, end - begin, outstep, a, b)
-            continue
-        for tap in range(taps):
-            for r in range(rows):
-                t[tap * block + r] += 4 * depth * begin
-        for g in range(begin, end):
-            plus = add + 4 * (start * addstep + g * columns) if add != 0 else 0
-            panels(
-                table, block, rows, taps, depth, weight + 4 * g * taps * depth * lines, bias + 4 * g * lines,
-                plus, addstep, out + 4 * (start * outstep + g * columns), outstep, columns, low, high,
-            )  # fmt: skip
-            if g + 1 < end:
-                for tap in range(taps):
-                    for r in range(rows):
-                        t[tap * block + r] += 4 * depth
         if kind != 0:
-            finish(kind, out + 4 * (start * outstep + begin * columns), rows, (end - begin) * columns, outstep, a, b)
+            finish(kind, out + 4 * to, rows, end - begin, outstep, a, b)
+        return
+    for tap in range(taps):
+        for r in range(rows):
+            t[tap * block + r] += 4 * depth * begin
+    for g in range(begin, end):
+        plus = add + 4 * (start * addstep + g * columns) if add != 0 else 0
+        panels(
+            table, block, rows, taps, depth, weight + 4 * g * taps * depth * lines, bias + 4 * g * lines,
+            plus, addstep, out + 4 * (start * outstep + g * columns), outstep, columns, low, high,
+        )  # fmt: skip
+        if g + 1 < end:
+            for tap in range(taps):
+                for r in range(rows):
+                    t[tap * block + r] += 4 * depth
+    if kind != 0:
+        finish(kind, out + 4 * (start * outstep + begin * columns), rows, (end - begin) * columns, outstep, a, b)
 
 
 @entry("ppppppppffffu")
-def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, start_unit, end_unit, part):
+def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
     """A convolution of each channel by itself; weights are (tap, channel), the channels filled up to whole vectors."""
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        samples, height, width, step = s[0], s[1], s[2], s[3]
-        channels = s[4]
-        kernel, across = s[7], s[8]
-        oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
-        taps = kernel * across
-        lines = (channels + LANES - 1) // LANES * LANES
-        table = tables + part * s[23]
-        start, begin, end = part_of(unit, s, channels, block)
-        rows = min(block, samples * oh * ow - start)
-        addresses(
-            4, x, zero, table, block, start, rows, step, height, width,
-            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-        )  # fmt: skip
-        for r in range(0, rows, PIXELS):
-            tall = min(PIXELS, rows - r)
-            at = start + r
-            for c in range(begin, end, LANES):
-                channelwise(
-                    tall, taps + (c << 32), lines, table + 8 * r, block, weight + 4 * c, bias + 4 * c,
-                    add + 4 * (at * addstep + c) if add != 0 else 0, addstep,
-                    out + 4 * (at * outstep + c), outstep, channels - c, low, high,
-                )  # fmt: skip
-        if kind != 0:
-            finish(kind, out + 4 * (start * outstep + begin), rows, end - begin, outstep, a, b)
+    s = longs(spec)
+    samples, height, width, step = s[0], s[1], s[2], s[3]
+    channels = s[4]
+    kernel, across = s[7], s[8]
+    oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
+    taps = kernel * across
+    lines = (channels + LANES - 1) // LANES * LANES
+    table = tables + part * s[23]
+    start, begin, end = part_of(unit, s, channels, block)
+    rows = min(block, samples * oh * ow - start)
+    addresses(
+        4, x, zero, table, block, start, rows, step, height, width,
+        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    )  # fmt: skip
+    for r in range(0, rows, PIXELS):
+        tall = min(PIXELS, rows - r)
+        at = start + r
+        for c in range(begin, end, LANES):
+            channelwise(
+                tall, taps + (c << 32), lines, table + 8 * r, block, weight + 4 * c, bias + 4 * c,
+                add + 4 * (at * addstep + c) if add != 0 else 0, addstep,
+                out + 4 * (at * outstep + c), outstep, channels - c, low, high,
+            )  # fmt: skip
+    if kind != 0:
+        finish(kind, out + 4 * (start * outstep + begin), rows, end - begin, outstep, a, b)
 
 
 @entry("ppppppppffffu")
-def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, start_unit, end_unit, part):
+def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, unit, part):
     """A matrix product with packed weights. The depth is taken in slabs, so that rows and panels stay in the cache."""
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        depth, slab, columns, block, kind = s[1], s[2], s[6], s[19], s[20]
-        table = tables + part * s[23]
-        t = longs(table)
-        infinite = np.float32(np.inf)
-        lines = (columns + LANES - 1) // LANES * LANES
-        start, begin, end = part_of(unit, s, columns, block)
-        n, wide = min(block, s[0] - start), end - begin
-        to = out + 4 * (start * columns + begin)
+    s = longs(spec)
+    depth, slab, columns, block, kind = s[1], s[2], s[6], s[19], s[20]
+    table = tables + part * s[23]
+    t = longs(table)
+    infinite = np.float32(np.inf)
+    lines = (columns + LANES - 1) // LANES * LANES
+    start, begin, end = part_of(unit, s, columns, block)
+    n, wide = min(block, s[0] - start), end - begin
+    to = out + 4 * (start * columns + begin)
+    for r in range(n):
+        t[r] = x + 4 * (start + r) * depth
+    plus = add + 4 * (start * columns + begin) if add != 0 else 0
+    for k in range(0, depth, slab):
+        deep = min(slab, depth - k)
+        final = k + deep == depth
+        panels(
+            table, block, n, 1, deep, weight + 4 * (k * lines + deep * begin), (bias if k == 0 else zero) + 4 * begin,
+            plus if k == 0 else to, columns, to, columns, wide, low if final else -infinite, high if final else infinite,
+        )  # fmt: skip
         for r in range(n):
-            t[r] = x + 4 * (start + r) * depth
-        plus = add + 4 * (start * columns + begin) if add != 0 else 0
-        for k in range(0, depth, slab):
-            deep = min(slab, depth - k)
-            final = k + deep == depth
-            panels(
-                table, block, n, 1, deep, weight + 4 * (k * lines + deep * begin), (bias if k == 0 else zero) + 4 * begin,
-                plus if k == 0 else to, columns, to, columns, wide, low if final else -infinite, high if final else infinite,
-            )  # fmt: skip
-            for r in range(n):
-                t[r] += 4 * deep
-        if kind != 0:
-            finish(kind, to, n, wide, columns, a, b)
+            t[r] += 4 * deep
+    if kind != 0:
+        finish(kind, to, n, wide, columns, a, b)
 
 
 @entry("ppiiiiiii")

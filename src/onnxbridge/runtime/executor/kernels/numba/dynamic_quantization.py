@@ -11,25 +11,24 @@ _F = np.float32
 
 
 @entry("ppiiu")
-def extremes(source, parts, count, chunk, start_unit, end_unit, part):
+def extremes(source, parts, count, chunk, unit, part):
     """The least and the largest element of a piece and 0: of every sixteenth, one after the other (32 numbers a piece)."""
-    for unit in range(start_unit, end_unit):
-        x = floats(source)
-        low, high = floats(parts + 128 * unit), floats(parts + 128 * unit + 64)
+    x = floats(source)
+    low, high = floats(parts + 128 * unit), floats(parts + 128 * unit + 64)
+    for k in range(16):
+        low[k] = _F(0.0)
+        high[k] = _F(0.0)
+    begin = unit * chunk
+    end = min(count, begin + chunk)
+    whole = begin + (end - begin) // 16 * 16
+    for i in range(begin, whole, 16):
         for k in range(16):
-            low[k] = _F(0.0)
-            high[k] = _F(0.0)
-        begin = unit * chunk
-        end = min(count, begin + chunk)
-        whole = begin + (end - begin) // 16 * 16
-        for i in range(begin, whole, 16):
-            for k in range(16):
-                t = x[i + k]
-                low[k] = t if t < low[k] else low[k]
-                high[k] = t if t > high[k] else high[k]
-        for i in range(whole, end):
-            low[0] = x[i] if x[i] < low[0] else low[0]
-            high[0] = x[i] if x[i] > high[0] else high[0]
+            t = x[i + k]
+            low[k] = t if t < low[k] else low[k]
+            high[k] = t if t > high[k] else high[k]
+    for i in range(whole, end):
+        low[0] = x[i] if x[i] < low[0] else low[0]
+        high[0] = x[i] if x[i] > high[0] else high[0]
 
 
 @entry("pipp")
@@ -50,16 +49,15 @@ def fitted(parts, pieces, scale, zero):
 
 
 @entry("ppppiiu")
-def quantize(source, target, scale, zero, count, chunk, start_unit, end_unit, part):
+def quantize(source, target, scale, zero, count, chunk, unit, part):
     """round(x / scale) + zero, ties to even, saturated."""
-    for unit in range(start_unit, end_unit):
-        x, y = floats(source), octets(target)
-        s, z = floats(scale)[0], _F(octets(zero)[0])
-        for i in range(unit * chunk, min(count, (unit + 1) * chunk)):
-            t = np.rint(x[i] / s) + z
-            t = t if t > _F(0.0) else _F(0.0)
-            t = t if t < _F(255.0) else _F(255.0)
-            y[i] = np.uint8(np.int32(t))
+    x, y = floats(source), octets(target)
+    s, z = floats(scale)[0], _F(octets(zero)[0])
+    for i in range(unit * chunk, min(count, (unit + 1) * chunk)):
+        t = np.rint(x[i] / s) + z
+        t = t if t > _F(0.0) else _F(0.0)
+        t = t if t < _F(255.0) else _F(255.0)
+        y[i] = np.uint8(np.int32(t))
 
 
 @entry("pppipi")
@@ -82,19 +80,18 @@ def spread(scale, by, factor, columns):
 
 
 @entry("ppiipppiu")
-def centred(sums, out, rows, columns, rest, factor, shift, chunk, start_unit, end_unit, part):
+def centred(sums, out, rows, columns, rest, factor, shift, chunk, unit, part):
     """Sums less `rest` times the last of each row, in float32 times a factor plus a shift; without a factor as they are."""
-    for unit in range(start_unit, end_unit):
-        w = ints(rest)
-        f, b = floats(factor), floats(shift)
-        for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
-            s = ints(sums + 4 * r * (columns + 1))
-            total = np.int64(s[columns])
-            if factor != 0:
-                y = floats(out + 4 * r * columns)
-                for j in range(columns):
-                    y[j] = _F(np.int32(s[j] - w[j] * total)) * f[j] + b[j]
-            else:
-                z = ints(out + 4 * r * columns)
-                for j in range(columns):
-                    z[j] = s[j] - w[j] * total
+    w = ints(rest)
+    f, b = floats(factor), floats(shift)
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
+        s = ints(sums + 4 * r * (columns + 1))
+        total = np.int64(s[columns])
+        if factor != 0:
+            y = floats(out + 4 * r * columns)
+            for j in range(columns):
+                y[j] = _F(np.int32(s[j] - w[j] * total)) * f[j] + b[j]
+        else:
+            z = ints(out + 4 * r * columns)
+            for j in range(columns):
+                z[j] = s[j] - w[j] * total

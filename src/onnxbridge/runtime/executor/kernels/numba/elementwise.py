@@ -35,10 +35,10 @@ def line(op, x, dx, y, dy, z, count):
 
 
 @entry("ippppu")
-def combined(op, left, right, target, spec, start_unit, end_unit, part):
+def combined(op, left, right, target, spec, unit, part):
     """z = x op y over four axes: spec has the sizes and the distances of x, of y and of z, whose last axis is dense."""
     s = longs(spec)
-    for a in range(start_unit * s[16], min(s[0], end_unit * s[16])):
+    for a in range(unit * s[16], min(s[0], (unit + 1) * s[16])):
         for b in range(s[1]):
             for c in range(s[2]):
                 x = floats(left + 4 * (a * s[4] + b * s[5] + c * s[6]))

@@ -58,134 +58,131 @@ def ended(kind, sums, out, count, offset, factor, shift, zero, low, high):
 
 
 @entry("ppppppppppffu")
-def convolve(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, start_unit, end_unit, part):
+def convolve(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, part):
     """Any convolution in two dimensions; the spec is the float kernel's, then the kind of result and its zero point."""
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        samples, height, width, step = s[0], s[1], s[2], s[3]
-        groups, depth, columns = s[4], s[5], s[6]
-        kernel, across = s[7], s[8]
-        oh, ow, outstep, block = s[15], s[16], s[17], s[19]
-        kind, plus = s[25], s[26]
-        size = 1 if kind == 1 or kind == 2 else 4
-        taps, quads = kernel * across, (depth + 3) // 4
-        lines = (columns + BYTE_LANES - 1) // BYTE_LANES * BYTE_LANES
-        table = tables + part * s[23]
-        t = longs(table)
-        room = sums + part * s[24]
-        start, begin, end = part_of(unit, s, columns if groups == 1 else groups, block)
-        rows = min(block, samples * oh * ow - start)
-        addresses(
-            1, x, zero, table, block, start, rows, step, height, width,
-            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-        )  # fmt: skip
-        if groups > 1:
+    s = longs(spec)
+    samples, height, width, step = s[0], s[1], s[2], s[3]
+    groups, depth, columns = s[4], s[5], s[6]
+    kernel, across = s[7], s[8]
+    oh, ow, outstep, block = s[15], s[16], s[17], s[19]
+    kind, plus = s[25], s[26]
+    size = 1 if kind == 1 or kind == 2 else 4
+    taps, quads = kernel * across, (depth + 3) // 4
+    lines = (columns + BYTE_LANES - 1) // BYTE_LANES * BYTE_LANES
+    table = tables + part * s[23]
+    t = longs(table)
+    room = sums + part * s[24]
+    start, begin, end = part_of(unit, s, columns if groups == 1 else groups, block)
+    rows = min(block, samples * oh * ow - start)
+    addresses(
+        1, x, zero, table, block, start, rows, step, height, width,
+        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    )  # fmt: skip
+    if groups > 1:
+        for tap in range(taps):
+            for r in range(rows):
+                t[tap * block + r] += depth * begin
+    for g in range(begin if groups > 1 else 0, end if groups > 1 else 1):
+        first, last = (0, columns) if groups > 1 else (begin, end)
+        j = first
+        while j < last:
+            vectors = 2 if last - j > BYTE_LANES else 1
+            wide = min(last - j, vectors * BYTE_LANES)
+            panel = weight + 4 * taps * quads * (g * lines + j)
+            at = g * columns + j
+            for r in range(0, rows, BYTE_ROWS):
+                tall = min(BYTE_ROWS, rows - r)
+                byte_product(tall * 4 + vectors, taps, quads, table + 8 * r, block, panel, room)
+                for k in range(tall):
+                    ended(
+                        kind, room + 4 * k * BYTE_PANEL, out + size * ((start + r + k) * outstep + at), wide,
+                        offset + 4 * at, factor + 4 * at, shift + 4 * at, plus, low, high,
+                    )  # fmt: skip
+            j += vectors * BYTE_LANES
+        if g + 1 < end and groups > 1:
             for tap in range(taps):
                 for r in range(rows):
-                    t[tap * block + r] += depth * begin
-        for g in range(begin if groups > 1 else 0, end if groups > 1 else 1):
-            first, last = (0, columns) if groups > 1 else (begin, end)
-            j = first
-            while j < last:
-                vectors = 2 if last - j > BYTE_LANES else 1
-                wide = min(last - j, vectors * BYTE_LANES)
-                panel = weight + 4 * taps * quads * (g * lines + j)
-                at = g * columns + j
-                for r in range(0, rows, BYTE_ROWS):
-                    tall = min(BYTE_ROWS, rows - r)
-                    byte_product(tall * 4 + vectors, taps, quads, table + 8 * r, block, panel, room)
-                    for k in range(tall):
-                        ended(
-                            kind, room + 4 * k * BYTE_PANEL, out + size * ((start + r + k) * outstep + at), wide,
-                            offset + 4 * at, factor + 4 * at, shift + 4 * at, plus, low, high,
-                        )  # fmt: skip
-                j += vectors * BYTE_LANES
-            if g + 1 < end and groups > 1:
-                for tap in range(taps):
-                    for r in range(rows):
-                        t[tap * block + r] += depth
+                    t[tap * block + r] += depth
 
 
 @entry("ppppppppppffu")
-def depthwise(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, start_unit, end_unit, part):
+def depthwise(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, part):
     """A convolution of each channel by itself; weights are int32 (tap, channel)."""
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        samples, height, width, step = s[0], s[1], s[2], s[3]
-        channels = s[4]
-        kernel, across = s[7], s[8]
-        oh, ow, outstep, block = s[15], s[16], s[17], s[19]
-        kind, plus = s[25], s[26]
-        size = 1 if kind == 1 or kind == 2 else 4
-        taps = kernel * across
-        table = tables + part * s[23]
-        t = longs(table)
-        room = sums + part * s[24]
-        start, begin, end = part_of(unit, s, channels, block)
-        rows = min(block, samples * oh * ow - start)
-        addresses(
-            1, x, zero, table, block, start, rows, step, height, width,
-            kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-        )  # fmt: skip
-        for r in range(rows):
-            for c in range(begin, end, 64):
-                wide = min(64, end - c)
-                total = ints(room)
-                for i in range(64):
-                    total[i] = 0
-                for tap in range(taps):
-                    u, w = octets(t[tap * block + r] + c), ints(weight + 4 * (tap * channels + c))
-                    if wide == 64:
-                        for i in range(64):
-                            total[i] += np.int32(u[i]) * w[i]
-                    else:
-                        for i in range(wide):
-                            total[i] += np.int32(u[i]) * w[i]
-                ended(
-                    kind, room, out + size * ((start + r) * outstep + c), wide,
-                    offset + 4 * c, factor + 4 * c, shift + 4 * c, plus, low, high,
-                )  # fmt: skip
+    s = longs(spec)
+    samples, height, width, step = s[0], s[1], s[2], s[3]
+    channels = s[4]
+    kernel, across = s[7], s[8]
+    oh, ow, outstep, block = s[15], s[16], s[17], s[19]
+    kind, plus = s[25], s[26]
+    size = 1 if kind == 1 or kind == 2 else 4
+    taps = kernel * across
+    table = tables + part * s[23]
+    t = longs(table)
+    room = sums + part * s[24]
+    start, begin, end = part_of(unit, s, channels, block)
+    rows = min(block, samples * oh * ow - start)
+    addresses(
+        1, x, zero, table, block, start, rows, step, height, width,
+        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
+    )  # fmt: skip
+    for r in range(rows):
+        for c in range(begin, end, 64):
+            wide = min(64, end - c)
+            total = ints(room)
+            for i in range(64):
+                total[i] = 0
+            for tap in range(taps):
+                u, w = octets(t[tap * block + r] + c), ints(weight + 4 * (tap * channels + c))
+                if wide == 64:
+                    for i in range(64):
+                        total[i] += np.int32(u[i]) * w[i]
+                else:
+                    for i in range(wide):
+                        total[i] += np.int32(u[i]) * w[i]
+            ended(
+                kind, room, out + size * ((start + r) * outstep + c), wide,
+                offset + 4 * c, factor + 4 * c, shift + 4 * c, plus, low, high,
+            )  # fmt: skip
 
 
 @entry("pppu")
-def framed(source, target, spec, start_unit, end_unit, part):
+def framed(source, target, spec, unit, part):
     """Any (sample, channel, row, column) of bytes to (sample, row, column, channel) in a frame, a row of it at a time.
 
     The spec has the sizes, the distances, the frame above, below, left and right, what it is filled with, and 128 for
     signed bytes, which become unsigned by it.
     """
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        channels, height, width = s[1], s[2], s[3]
-        top, below, left, right = s[8], s[9], s[10], s[11]
-        fill, flip = np.uint8(s[12]), np.uint8(s[13])
-        high, wide = height + top + below, width + left + right
-        n, row = unit // high, unit % high
-        y = octets(target + unit * wide * channels)
-        if row < top or row >= top + height:
-            for i in range(wide * channels):
-                y[i] = fill
-            continue
-        for i in range(left * channels):
+    s = longs(spec)
+    channels, height, width = s[1], s[2], s[3]
+    top, below, left, right = s[8], s[9], s[10], s[11]
+    fill, flip = np.uint8(s[12]), np.uint8(s[13])
+    high, wide = height + top + below, width + left + right
+    n, row = unit // high, unit % high
+    y = octets(target + unit * wide * channels)
+    if row < top or row >= top + height:
+        for i in range(wide * channels):
             y[i] = fill
-        for i in range((left + width) * channels, wide * channels):
-            y[i] = fill
-        base = source + n * s[4] + (row - top) * s[6]
-        y = octets(target + (unit * wide + left) * channels)
-        if s[5] == 1 and s[7] == channels:
-            x = octets(base)
-            for i in range(width * channels):
-                y[i] = x[i] ^ flip
-        elif s[7] == 1:
-            for c in range(channels):
-                x = octets(base + c * s[5])
-                for i in range(width):
-                    y[i * channels + c] = x[i] ^ flip
-        else:
-            x = octets(base)
+        return
+    for i in range(left * channels):
+        y[i] = fill
+    for i in range((left + width) * channels, wide * channels):
+        y[i] = fill
+    base = source + n * s[4] + (row - top) * s[6]
+    y = octets(target + (unit * wide + left) * channels)
+    if s[5] == 1 and s[7] == channels:
+        x = octets(base)
+        for i in range(width * channels):
+            y[i] = x[i] ^ flip
+    elif s[7] == 1:
+        for c in range(channels):
+            x = octets(base + c * s[5])
             for i in range(width):
-                for c in range(channels):
-                    y[i * channels + c] = x[i * s[7] + c * s[5]] ^ flip
+                y[i * channels + c] = x[i] ^ flip
+    else:
+        x = octets(base)
+        for i in range(width):
+            for c in range(channels):
+                y[i * channels + c] = x[i * s[7] + c * s[5]] ^ flip
 
 
 @helper
@@ -194,49 +191,47 @@ def _number(pointer, i, negative):
 
 
 @entry("ppppfffffu")
-def combined(left, right, out, spec, a, b, c, low, high, start_unit, end_unit, part):
+def combined(left, right, out, spec, a, b, c, low, high, unit, part):
     """round(a * x + b * y + c) + zero, clipped; the spec has the count, a piece's, the signs of the three, and the zero point."""
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        begin = unit * s[1]
-        count = min(s[1], s[0] - begin)
-        plus = _F(s[5])
-        x, y, z = left + begin, right + begin, out + begin
-        u, v = octets(z), signed(z)
-        for i in range(count):
-            t = np.rint(a * _number(x, i, s[2]) + b * _number(y, i, s[3]) + c) + plus
-            t = low if t < low else t
-            t = high if t > high else t
-            if s[4] != 0:
-                v[i] = np.int8(np.int32(t))
-            else:
-                u[i] = np.uint8(np.int32(t))
+    s = longs(spec)
+    begin = unit * s[1]
+    count = min(s[1], s[0] - begin)
+    plus = _F(s[5])
+    x, y, z = left + begin, right + begin, out + begin
+    u, v = octets(z), signed(z)
+    for i in range(count):
+        t = np.rint(a * _number(x, i, s[2]) + b * _number(y, i, s[3]) + c) + plus
+        t = low if t < low else t
+        t = high if t > high else t
+        if s[4] != 0:
+            v[i] = np.int8(np.int32(t))
+        else:
+            u[i] = np.uint8(np.int32(t))
 
 
 @entry("pppu")
-def maximum(source, target, spec, start_unit, end_unit, part):
+def maximum(source, target, spec, unit, part):
     """The largest byte of each window, one row of windows; padding never wins. spec[14] is 128 for signed bytes."""
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        h, w, c, kh, kw, sh, sw = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
-        dh, dw, top, left, oh, ow = s[8], s[9], s[10], s[11], s[12], s[13]
-        flip = np.uint8(s[14])
-        b, oy = unit // oh, unit % oh
-        for ox in range(ow):
-            y = octets(target + ((b * oh + oy) * ow + ox) * c)
-            for i in range(c):
-                y[i] = np.uint8(0)
-            for ky in range(kh):
-                iy = oy * sh - top + ky * dh
-                if iy < 0 or iy >= h:
+    s = longs(spec)
+    h, w, c, kh, kw, sh, sw = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+    dh, dw, top, left, oh, ow = s[8], s[9], s[10], s[11], s[12], s[13]
+    flip = np.uint8(s[14])
+    b, oy = unit // oh, unit % oh
+    for ox in range(ow):
+        y = octets(target + ((b * oh + oy) * ow + ox) * c)
+        for i in range(c):
+            y[i] = np.uint8(0)
+        for ky in range(kh):
+            iy = oy * sh - top + ky * dh
+            if iy < 0 or iy >= h:
+                continue
+            for kx in range(kw):
+                ix = ox * sw - left + kx * dw
+                if ix < 0 or ix >= w:
                     continue
-                for kx in range(kw):
-                    ix = ox * sw - left + kx * dw
-                    if ix < 0 or ix >= w:
-                        continue
-                    x = octets(source + ((b * h + iy) * w + ix) * c)
-                    for i in range(c):
-                        u = x[i] ^ flip
-                        y[i] = u if u > y[i] else y[i]
-            for i in range(c):
-                y[i] ^= flip
+                x = octets(source + ((b * h + iy) * w + ix) * c)
+                for i in range(c):
+                    u = x[i] ^ flip
+                    y[i] = u if u > y[i] else y[i]
+        for i in range(c):
+            y[i] ^= flip

@@ -65,50 +65,47 @@ def lstm_cell(projected, again, cell, out, batch, hidden):
 
 
 @entry("ppppppppiiiu")
-def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidden, share, start_unit, end_unit, part):
+def lstm(projected, weight, bias, before, cell, out, gates, tables, batch, hidden, share, unit, part):
     """Gates i o f z with the usual activations; `cell` is c, changed in place and filled up to whole vectors."""
-    for unit in range(start_unit, end_unit):
-        blocks, wide = (hidden + LANES - 1) // LANES, 4 * LANES
-        table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
-        rows(table, before, batch, hidden)
-        for block in range(unit * share, min(blocks, (unit + 1) * share)):
-            again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
-            for r in range(batch):
-                remember(own + 4 * r * wide, cell + 4 * (r * blocks + block) * LANES)
-                store(own + 4 * r * wide, out, r, block, hidden)
+    blocks, wide = (hidden + LANES - 1) // LANES, 4 * LANES
+    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+    rows(table, before, batch, hidden)
+    for block in range(unit * share, min(blocks, (unit + 1) * share)):
+        again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
+        for r in range(batch):
+            remember(own + 4 * r * wide, cell + 4 * (r * blocks + block) * LANES)
+            store(own + 4 * r * wide, out, r, block, hidden)
 
 
 @entry("ppppppppiiiu")
-def gru(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, start_unit, end_unit, part):
+def gru(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
     """Gates z r h with the usual activations, the reset after the product; `last` is h, filled up to whole vectors."""
-    for unit in range(start_unit, end_unit):
-        blocks, wide = (hidden + LANES - 1) // LANES, 3 * LANES
-        table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
-        rows(table, before, batch, hidden)
-        for block in range(unit * share, min(blocks, (unit + 1) * share)):
-            again(table, batch, hidden, weight, bias, block, wide, 0, 0, own)
-            for r in range(batch):
-                g = floats(own + 4 * r * wide)
-                x = floats(projected + 4 * (r * blocks + block) * wide)
-                h = floats(last + 4 * (r * blocks + block) * LANES)
-                for i in range(LANES):
-                    z = sigmoid(x[i] + g[i])
-                    n = tanh(x[2 * LANES + i] + sigmoid(x[LANES + i] + g[LANES + i]) * g[2 * LANES + i])
-                    h[i] = n + z * (h[i] - n)
-                store(last + 4 * (r * blocks + block) * LANES, out, r, block, hidden)
+    blocks, wide = (hidden + LANES - 1) // LANES, 3 * LANES
+    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+    rows(table, before, batch, hidden)
+    for block in range(unit * share, min(blocks, (unit + 1) * share)):
+        again(table, batch, hidden, weight, bias, block, wide, 0, 0, own)
+        for r in range(batch):
+            g = floats(own + 4 * r * wide)
+            x = floats(projected + 4 * (r * blocks + block) * wide)
+            h = floats(last + 4 * (r * blocks + block) * LANES)
+            for i in range(LANES):
+                z = sigmoid(x[i] + g[i])
+                n = tanh(x[2 * LANES + i] + sigmoid(x[LANES + i] + g[LANES + i]) * g[2 * LANES + i])
+                h[i] = n + z * (h[i] - n)
+            store(last + 4 * (r * blocks + block) * LANES, out, r, block, hidden)
 
 
 @entry("ppppppppiiiu")
-def rnn(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, start_unit, end_unit, part):
+def rnn(projected, weight, bias, before, last, out, gates, tables, batch, hidden, share, unit, part):
     """A tanh of the one gate, or where there is no `last` its positive part."""
-    for unit in range(start_unit, end_unit):
-        blocks, wide = (hidden + LANES - 1) // LANES, LANES
-        table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
-        rows(table, before, batch, hidden)
-        for block in range(unit * share, min(blocks, (unit + 1) * share)):
-            again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
-            for r in range(batch):
-                g = floats(own + 4 * r * wide)
-                for i in range(LANES):
-                    g[i] = tanh(g[i]) if last != 0 else (g[i] if not g[i] < np.float32(0) else np.float32(0))
-                store(own + 4 * r * wide, out, r, block, hidden)
+    blocks, wide = (hidden + LANES - 1) // LANES, LANES
+    table, own = tables + 8 * part * batch, gates + 4 * part * batch * wide
+    rows(table, before, batch, hidden)
+    for block in range(unit * share, min(blocks, (unit + 1) * share)):
+        again(table, batch, hidden, weight, bias, block, wide, projected + 4 * block * wide, blocks * wide, own)
+        for r in range(batch):
+            g = floats(own + 4 * r * wide)
+            for i in range(LANES):
+                g[i] = tanh(g[i]) if last != 0 else (g[i] if not g[i] < np.float32(0) else np.float32(0))
+            store(own + 4 * r * wide, out, r, block, hidden)

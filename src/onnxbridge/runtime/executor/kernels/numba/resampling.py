@@ -31,38 +31,37 @@ def added(source, a, target, count):
 
 
 @entry("ppppppppu")
-def resized(source, target, rows, heights, columns, widths, room, spec, start_unit, end_unit, part):
+def resized(source, target, rows, heights, columns, widths, room, spec, unit, part):
     """One row of the result. `rows` and `columns` (taps, outputs) tell the elements, `heights` and `widths` their weights.
 
     A single tap has the weight 1. The spec has the sizes of the input, those of the result, the taps, and bytes of room.
     """
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        height, width, channels, high, wide = s[0], s[1], s[2], s[3], s[4]
-        n, oy = unit // high, unit % high
-        r, c = longs(rows), longs(columns)
-        h, w = floats(heights), floats(widths)
-        size = 4 * width * channels
-        whole = source + n * height * size
-        line = whole + r[oy] * size
-        if s[5] == 2:
-            line = room + part * s[7]
-            blended(whole + r[oy] * size, whole + r[high + oy] * size, h[oy], h[high + oy], line, width * channels)
-        elif s[5] > 2:
-            line = room + part * s[7]
-            scaled(whole + r[oy] * size, h[oy], line, width * channels)
-            for t in range(1, s[5]):
-                added(whole + r[t * high + oy] * size, h[t * high + oy], line, width * channels)
-        for ox in range(wide):
-            y = target + 4 * (unit * wide + ox) * channels
-            first = line + 4 * c[ox] * channels
-            if s[6] == 1:
-                u, v = floats(first), floats(y)
-                for i in range(channels):
-                    v[i] = u[i]
-            elif s[6] == 2:
-                blended(first, line + 4 * c[wide + ox] * channels, w[ox], w[wide + ox], y, channels)
-            else:
-                scaled(first, w[ox], y, channels)
-                for t in range(1, s[6]):
-                    added(line + 4 * c[t * wide + ox] * channels, w[t * wide + ox], y, channels)
+    s = longs(spec)
+    height, width, channels, high, wide = s[0], s[1], s[2], s[3], s[4]
+    n, oy = unit // high, unit % high
+    r, c = longs(rows), longs(columns)
+    h, w = floats(heights), floats(widths)
+    size = 4 * width * channels
+    whole = source + n * height * size
+    line = whole + r[oy] * size
+    if s[5] == 2:
+        line = room + part * s[7]
+        blended(whole + r[oy] * size, whole + r[high + oy] * size, h[oy], h[high + oy], line, width * channels)
+    elif s[5] > 2:
+        line = room + part * s[7]
+        scaled(whole + r[oy] * size, h[oy], line, width * channels)
+        for t in range(1, s[5]):
+            added(whole + r[t * high + oy] * size, h[t * high + oy], line, width * channels)
+    for ox in range(wide):
+        y = target + 4 * (unit * wide + ox) * channels
+        first = line + 4 * c[ox] * channels
+        if s[6] == 1:
+            u, v = floats(first), floats(y)
+            for i in range(channels):
+                v[i] = u[i]
+        elif s[6] == 2:
+            blended(first, line + 4 * c[wide + ox] * channels, w[ox], w[wide + ox], y, channels)
+        else:
+            scaled(first, w[ox], y, channels)
+            for t in range(1, s[6]):
+                added(line + 4 * c[t * wide + ox] * channels, w[t * wide + ox], y, channels)

@@ -13,33 +13,32 @@ _F = np.float32
 
 
 @entry("ppppiiippfu")
-def normalize(source, add, target, total, rows, columns, chunk, scale, shift, epsilon, start_unit, end_unit, part):
+def normalize(source, add, target, total, rows, columns, chunk, scale, shift, epsilon, unit, part):
     """LayerNormalization of x, or of x + add, whose sum goes to `total`; without a shift its address is 0."""
-    for unit in range(start_unit, end_unit):
-        a = floats(scale)
-        b = floats(shift)
-        for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
-            if add != 0:
-                u, z, t = floats(source + 4 * r * columns), floats(add + 4 * r * columns), floats(total + 4 * r * columns)
-                for i in range(columns):
-                    t[i] = u[i] + z[i]
-            x = floats((total if add != 0 else source) + 4 * r * columns)
-            y = floats(target + 4 * r * columns)
-            s = _F(0.0)
+    a = floats(scale)
+    b = floats(shift)
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
+        if add != 0:
+            u, z, t = floats(source + 4 * r * columns), floats(add + 4 * r * columns), floats(total + 4 * r * columns)
             for i in range(columns):
-                s += x[i]
-            mean = s / _F(columns)
-            v = _F(0.0)
+                t[i] = u[i] + z[i]
+        x = floats((total if add != 0 else source) + 4 * r * columns)
+        y = floats(target + 4 * r * columns)
+        s = _F(0.0)
+        for i in range(columns):
+            s += x[i]
+        mean = s / _F(columns)
+        v = _F(0.0)
+        for i in range(columns):
+            d = x[i] - mean
+            v += d * d
+        inverse = _F(1.0) / np.sqrt(v / _F(columns) + epsilon)
+        if shift != 0:
             for i in range(columns):
-                d = x[i] - mean
-                v += d * d
-            inverse = _F(1.0) / np.sqrt(v / _F(columns) + epsilon)
-            if shift != 0:
-                for i in range(columns):
-                    y[i] = (x[i] - mean) * inverse * a[i] + b[i]
-            else:
-                for i in range(columns):
-                    y[i] = (x[i] - mean) * inverse * a[i]
+                y[i] = (x[i] - mean) * inverse * a[i] + b[i]
+        else:
+            for i in range(columns):
+                y[i] = (x[i] - mean) * inverse * a[i]
 
 
 @helper
@@ -59,26 +58,24 @@ def _softened(y, columns):
 
 
 @entry("ppiiiu")
-def average(source, target, rows, columns, chunk, start_unit, end_unit, part):
+def average(source, target, rows, columns, chunk, unit, part):
     """The mean of each row."""
-    for unit in range(start_unit, end_unit):
-        y = floats(target)
-        for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
-            x = floats(source + 4 * r * columns)
-            s = _F(0.0)
-            for i in range(columns):
-                s += x[i]
-            y[r] = s / _F(columns)
+    y = floats(target)
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
+        x = floats(source + 4 * r * columns)
+        s = _F(0.0)
+        for i in range(columns):
+            s += x[i]
+        y[r] = s / _F(columns)
 
 
 @entry("ppiiifu")
-def softmax(source, target, rows, columns, chunk, factor, start_unit, end_unit, part):
-    for unit in range(start_unit, end_unit):
-        for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
-            x, y = floats(source + 4 * r * columns), floats(target + 4 * r * columns)
-            for i in range(columns):
-                y[i] = x[i] * factor
-            _softened(y, columns)
+def softmax(source, target, rows, columns, chunk, factor, unit, part):
+    for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
+        x, y = floats(source + 4 * r * columns), floats(target + 4 * r * columns)
+        for i in range(columns):
+            y[i] = x[i] * factor
+        _softened(y, columns)
 
 
 @helper
@@ -114,44 +111,43 @@ def visible(row, columns):
 
 
 @entry("ppppppppfu")
-def attend(query, key, value, mask, target, room, zeros, spec, factor, start_unit, end_unit, part):
+def attend(query, key, value, mask, target, room, zeros, spec, factor, unit, part):
     """softmax(factor * query key + mask) value for one head; the key comes as (depth, columns), all by their distances.
 
     Behind the sizes and distances the spec has: rows at a time, bytes of room, heads that share a key, the kind of mask and its
     distances in elements, whether a query sees only keys up to its own place, and whether one that sees none gets zeros.
     """
-    for unit in range(start_unit, end_unit):
-        s = longs(spec)
-        heads, rows, columns, depth, wide = s[1], s[2], s[3], s[4], s[5]
-        block, shared, kind, causal, blind = s[20], s[22], s[23], s[28], s[29]
-        size = 4 if kind == 1 else 1
-        padded, filled = (columns + LANES - 1) // LANES * LANES, (wide + LANES - 1) // LANES * LANES
-        keys = room + part * s[21]
-        values = keys + 4 * depth * padded
-        scores = values + 4 * columns * filled
-        table = scores + 4 * block * padded
-        t = longs(table)
-        infinite = _F(np.inf)
-        b, h = unit // heads, unit % heads
-        held = h // shared
-        pack(key + 4 * (b * s[9] + held * s[10]), keys, 1, depth, columns, 0, s[11], s[12], depth)
-        pack(value + 4 * (b * s[13] + held * s[14]), values, 1, columns, wide, 0, s[15], s[16], columns)
-        for start in range(0, rows, block):
-            n = min(block, rows - start)
-            for r in range(n):
-                t[r] = query + 4 * (b * s[6] + h * s[7] + (start + r) * s[8])
-            panels(table, block, n, 1, depth, keys, zeros, 0, 0, scores, padded, columns, -infinite, infinite)
-            for r in range(n):
-                row = scores + 4 * r * padded
-                t[r] = row
-                y = floats(row)
-                at = start + r
-                seen = min(columns, at + 1) if causal != 0 else columns
-                hide(row, mask + size * (b * s[24] + h * s[25] + at * s[26]), kind, s[27], columns, factor, seen)
-                if blind != 0 and visible(row, columns) == 0:
-                    for j in range(columns):
-                        y[j] = _F(0.0)
-                else:
-                    _softened(y, columns)
-            out = target + 4 * (b * s[17] + h * s[18] + start * s[19])
-            panels(table, block, n, 1, columns, values, zeros, 0, 0, out, s[19], wide, -infinite, infinite)
+    s = longs(spec)
+    heads, rows, columns, depth, wide = s[1], s[2], s[3], s[4], s[5]
+    block, shared, kind, causal, blind = s[20], s[22], s[23], s[28], s[29]
+    size = 4 if kind == 1 else 1
+    padded, filled = (columns + LANES - 1) // LANES * LANES, (wide + LANES - 1) // LANES * LANES
+    keys = room + part * s[21]
+    values = keys + 4 * depth * padded
+    scores = values + 4 * columns * filled
+    table = scores + 4 * block * padded
+    t = longs(table)
+    infinite = _F(np.inf)
+    b, h = unit // heads, unit % heads
+    held = h // shared
+    pack(key + 4 * (b * s[9] + held * s[10]), keys, 1, depth, columns, 0, s[11], s[12], depth)
+    pack(value + 4 * (b * s[13] + held * s[14]), values, 1, columns, wide, 0, s[15], s[16], columns)
+    for start in range(0, rows, block):
+        n = min(block, rows - start)
+        for r in range(n):
+            t[r] = query + 4 * (b * s[6] + h * s[7] + (start + r) * s[8])
+        panels(table, block, n, 1, depth, keys, zeros, 0, 0, scores, padded, columns, -infinite, infinite)
+        for r in range(n):
+            row = scores + 4 * r * padded
+            t[r] = row
+            y = floats(row)
+            at = start + r
+            seen = min(columns, at + 1) if causal != 0 else columns
+            hide(row, mask + size * (b * s[24] + h * s[25] + at * s[26]), kind, s[27], columns, factor, seen)
+            if blind != 0 and visible(row, columns) == 0:
+                for j in range(columns):
+                    y[j] = _F(0.0)
+            else:
+                _softened(y, columns)
+        out = target + 4 * (b * s[17] + h * s[18] + start * s[19])
+        panels(table, block, n, 1, columns, values, zeros, 0, 0, out, s[19], wide, -infinite, infinite)

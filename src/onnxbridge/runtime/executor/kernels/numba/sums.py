@@ -26,27 +26,26 @@ def _summed(kind, x, begin, end):
 
 
 @entry("iippiiiiu")
-def total(kind, root, source, target, outer, count, inner, chunk, start_unit, end_unit, part):
+def total(kind, root, source, target, outer, count, inner, chunk, unit, part):
     """(outer, count, inner) becomes (outer, inner); `root` if the square root is taken of it."""
-    for unit in range(start_unit, end_unit):
-        for o in range(unit * chunk, min(outer, (unit + 1) * chunk)):
-            y = floats(target + 4 * o * inner)
-            if inner == 1:
-                y[0] = _summed(kind, floats(source + 4 * o * count), 0, count)
-            else:
-                for i in range(inner):
-                    y[i] = _F(0.0)
-                for c in range(count):
-                    x = floats(source + 4 * (o * count + c) * inner)
-                    if kind == 0:
-                        for i in range(inner):
-                            y[i] += x[i]
-                    elif kind == 1:
-                        for i in range(inner):
-                            y[i] += x[i] * x[i]
-                    else:
-                        for i in range(inner):
-                            y[i] += abs(x[i])
-            if root != 0:
-                for i in range(inner):
-                    y[i] = np.sqrt(y[i])
+    for o in range(unit * chunk, min(outer, (unit + 1) * chunk)):
+        y = floats(target + 4 * o * inner)
+        if inner == 1:
+            y[0] = _summed(kind, floats(source + 4 * o * count), 0, count)
+        else:
+            for i in range(inner):
+                y[i] = _F(0.0)
+            for c in range(count):
+                x = floats(source + 4 * (o * count + c) * inner)
+                if kind == 0:
+                    for i in range(inner):
+                        y[i] += x[i]
+                elif kind == 1:
+                    for i in range(inner):
+                        y[i] += x[i] * x[i]
+                else:
+                    for i in range(inner):
+                        y[i] += abs(x[i])
+        if root != 0:
+            for i in range(inner):
+                y[i] = np.sqrt(y[i])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from onnxbridge.runtime.executor.kernels.run.thread_pool import Call
+    from onnxbridge.runtime.executor.kernels.run.call_table import Call
 
 Array = np.ndarray[Any, Any]
 

@@ -1,34 +1,61 @@
-"""Running lists of calls: alone, or with a few threads that take pieces of each call until there are none left.
+"""Running tables of calls: alone, or with a few threads that take shares of each call until there are none left.
 
-The helpers sleep between runs. While a run goes on they look for the next call that comes in pieces; one that comes late, or is
-held up by the system, takes fewer of them.
+The table is run by a compiled driver (`numba/driver.py`), which does not return to Python between calls. The threads that help
+sleep between runs; one that comes late, or is held up by the system, takes fewer shares.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from onnxbridge.runtime.executor.kernels.compile.kernel import Loop
+import numpy as np
 
-_EACH = 3  # shares of a call for a thread, so that one that is held up leaves some to the others
+from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, OPEN, STATE, UNITS, WIDTH, Call
 
+EACH = 3  # shares of a call for a thread, so that one that is held up leaves some to the others
 
-class Call:
-    """A kernel and its arguments, which are changed where an array lies elsewhere the next time; `units` are its pieces."""
+class Table:
+    """Calls that follow each other; arguments are changed in `cells` where an array lies elsewhere the next time."""
 
-    __slots__ = ("arguments", "loop", "units")
+    __slots__ = ("_kernels", "cells", "shared")
 
-    def __init__(self, loop: Loop, arguments: list[Any], units: int) -> None:
-        self.loop, self.arguments, self.units = loop, arguments, units
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._kernels = [call.kernel for call in calls]
+        rows = np.zeros((len(calls), WIDTH), np.int64)
+        for row, (kernel, arguments, units) in zip(rows, calls, strict=True):
+            row[:ARGUMENTS] = kernel.address, kernel.form, units
+            row[ARGUMENTS : ARGUMENTS + len(arguments)] = arguments
+        self.cells = rows.reshape(-1)
+        self.shared = any(call.units > 1 for call in calls)
+
+    def run(self, trips: int = 1, moves: Sequence[tuple[int, int]] = ()) -> None:
+        """Run the calls so many times, each time moving some cells by some steps, with the helpers if nobody else has them."""
+        lead, crew, many = driver()[0], _crew, threads()
+        if lead is None:
+            return self._interpreted(trips, moves)
+        helpers = many - 1 if self.shared and many > 1 and crew.busy.acquire(blocking=False) else 0
+        moved = np.array(moves, np.int64)
+        cells, steps = (array.__array_interface__["data"][0] for array in (self.cells, moved))
+        try:
+            if helpers:
+                crew.open(helpers)
+            lead(crew.address, cells, len(self._kernels), EACH * many if helpers else 1, trips, steps, len(moves))
+        finally:
+            if helpers:
+                crew.close()
+
+    def _interpreted(self, trips: int, moves: Sequence[tuple[int, int]]) -> None:
+        """The same where kernels are Python functions."""
+        for _ in range(trips):
+            for kernel, row in zip(self._kernels, self.cells.reshape(-1, WIDTH), strict=True):
+                kernel.interpreted(row[ARGUMENTS:].tolist(), int(row[UNITS]))
+            for cell, step in moves:
+                self.cells[cell] += step
 
 
 @functools.cache
@@ -42,41 +69,15 @@ def threads() -> int:
     return os.cpu_count() or 1
 
 
-class _Work:
-    """One call that several threads do."""
+@functools.cache
+def driver() -> tuple[Callable[..., None] | None, Callable[..., None] | None]:
+    """The driver's functions for who leads and for who helps, which run without Python's lock; None where kernels are Python."""
+    from onnxbridge.runtime.executor.kernels.compile import jit
+    from onnxbridge.runtime.executor.kernels.numba.driver import help, lead
 
-    def __init__(self, call: Call, many: int) -> None:
-        self._function, self._arguments = call.loop.function, call.arguments[:-3]
-        shares = min(call.units, _EACH * many)
-        self._bounds = [call.units * k // shares for k in range(shares + 1)]
-        self._next = itertools.count()
-        self._done: list[int] = []
-        self.failed: BaseException | None = None
-
-    def help(self, part: int) -> None:
-        """Take shares until there are none left."""
-        while (k := next(self._next)) < len(self._bounds) - 1:
-            try:
-                self._function(*self._arguments, self._bounds[k], self._bounds[k + 1], part)
-            except BaseException as e:  # told by whoever leads
-                self.failed = e
-            finally:
-                self._done.append(k)
-
-    def wait(self) -> None:
-        """Return when the last share is done."""
-        while len(self._done) < len(self._bounds) - 1:
-            time.sleep(0)
-        if self.failed is not None:
-            raise self.failed
-
-
-class _Run:
-    """What the helpers see of a list of calls that is being run."""
-
-    def __init__(self) -> None:
-        self.open = True
-        self.work: _Work | None = None
+    if not jit.COMPILED:
+        return None, None
+    return jit.compiled(lead, "i" * 7).ctypes, jit.compiled(help, "ii").ctypes
 
 
 class _Crew:
@@ -84,30 +85,32 @@ class _Crew:
 
     def __init__(self) -> None:
         self.busy = threading.Lock()
-        self._queues: list[SimpleQueue[_Run]] = []
+        self._state = np.zeros(STATE // 8, np.int64)
+        self.address: int = self._state.__array_interface__["data"][0]
+        self._queues: list[SimpleQueue[None]] = []
 
-    def called(self, helpers: int) -> _Run:
+    def open(self, helpers: int) -> None:
         """Wake the helpers for a run."""
         while len(self._queues) < helpers:
-            queue: SimpleQueue[_Run] = SimpleQueue()
+            queue: SimpleQueue[None] = SimpleQueue()
             self._queues.append(queue)
-            threading.Thread(target=_help, args=(queue, len(self._queues)), daemon=True, name="onnxbridge").start()
-        run = _Run()
+            arguments = (self, queue, len(self._queues))
+            threading.Thread(target=_help, args=arguments, daemon=True, name="onnxbridge").start()
+        self._state[OPEN // 8] = 1
         for queue in self._queues[:helpers]:
-            queue.put(run)
-        return run
+            queue.put(None)
+
+    def close(self) -> None:
+        """Let the helpers sleep, and others have them."""
+        self._state[OPEN // 8] = 0
+        self.busy.release()
 
 
-def _help(queue: SimpleQueue[_Run], part: int) -> None:
-    while True:
-        run, before = queue.get(), None
-        while run.open:
-            work = run.work
-            if work is before or work is None:
-                time.sleep(0)
-            else:
-                work.help(part)
-                before = work
+def _help(crew: _Crew, queue: SimpleQueue[None], part: int) -> None:
+    help = driver()[1]
+    while help is not None:
+        queue.get()
+        help(crew.address, part)
 
 
 _crew = _Crew()
@@ -120,26 +123,3 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-
-
-def run(calls: Sequence[Call]) -> None:
-    """Run a list of calls, with the helpers if there is something to share and nobody else uses them."""
-    crew, many = _crew, threads()
-    if many == 1 or all(call.units == 1 for call in calls) or not crew.busy.acquire(blocking=False):
-        for call in calls:
-            call.loop.function(*call.arguments)
-        return
-    try:
-        opened = crew.called(many - 1)
-        try:
-            for call in calls:
-                if call.units == 1:
-                    call.loop.function(*call.arguments)
-                else:
-                    opened.work = work = _Work(call, many)
-                    work.help(0)
-                    work.wait()
-        finally:
-            opened.open = False
-    finally:
-        crew.busy.release()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from onnxbridge.runtime.executor.kernels.run.thread_pool import threads
+from onnxbridge.runtime.executor.kernels.run.thread_pool import EACH, threads
 
-_LEAST = 1 << 15  # elements that are not worth cutting
-_WORTH = 1 << 19  # multiplications of a piece that is worth a thread's while
-_STEP = 1 << 15  # the same for a step of a sequence: its pieces are the next step's pieces too, and lie in the cache
+# A call that two threads share costs 0.3 to 1.4 microseconds more (`drive.py`), so a piece is to take two or more.
+_LEAST = 1 << 14  # elements of a piece
+_WORTH = 1 << 17  # multiplications of a piece
+_STEP = 1 << 15  # multiplications for a step of a sequence: its pieces are the next step's pieces too, and lie in the cache
 _READ = 8  # multiplications in the time of reading a weight
-_EACH = 3  # pieces for a thread, so that one that is held up leaves some to the others
 
 
 def chunks(count: int, cost: int = 1) -> tuple[int, int]:
     """How many of `count` items a piece has, each worth `cost` elements, and how many pieces there are."""
     if threads() == 1 or count <= 1:
         return max(1, count), 1
-    pieces = max(1, min(_EACH * threads(), count * cost // _LEAST))
+    pieces = max(1, min(EACH * threads(), count * cost // _LEAST))
     chunk = -(-count // pieces)
     return chunk, -(-count // chunk)
 
@@ -29,7 +29,7 @@ def cut(rows: int, columns: int, panel: int, work: int, block: int, tall: int) -
     if rows == 0:
         return block, 1, columns, 0
     work *= max(1, _READ // max(1, rows))
-    pieces = min(_EACH * threads(), work // _WORTH) if threads() > 1 else 1
+    pieces = min(EACH * threads(), work // _WORTH) if threads() > 1 else 1
     blocks = max(1, -(-rows // block))
     if pieces <= blocks:
         return block, 1, columns, blocks

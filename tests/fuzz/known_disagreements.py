@@ -69,6 +69,15 @@ def _subnormal(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> 
     return any(_floating(x) and ((x != 0) & (np.abs(x) < ml_dtypes.finfo(x.dtype).tiny)).any() for x in inputs)
 
 
+def _at_the_end(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """Whole numbers of which float32 holds not every digit."""
+    return inputs[0].dtype.kind in "iu" and bool((np.abs(inputs[0].astype(float)) > 2**24).any())
+
+
+def _sums_of_texts(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return inputs[0].dtype == object and attrs.get("reduction", b"none") != b"none"
+
+
 def _floors(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     """A step inside, which what was computed before it may stand next to."""
     return any(n.op_type == "Floor" for g in attrs.values() if hasattr(g, "node") for n in _every_node(g))
@@ -183,6 +192,9 @@ ROWS: list[tuple[str, set[str], Reads, str]] = [
     ("ort", {"GridSample"}, _nearest, "GridSample: rounding and folding"),
     ("ort", {"Elu", "Celu", "Selu"}, _subnormal, "Subnormal numbers"),
     ("ort", {"LSTM"}, _clipped, "LSTM: a clip of the cell"),
+    ("ort", {"Shrink"}, _at_the_end, "Whole numbers out of range"),
+    ("ort", {"ScatterElements", "ScatterND"}, _sums_of_texts, "Sums of texts"),
+    ("float64", {"LSTM", "GRU", "RNN"}, _unbounded, "Squares and products out of range"),
     ("ort", {"LSTM", "GRU", "RNN"}, _unbounded, "Squares and products out of range"),
     ("expansion", {"LSTM", "GRU", "RNN"}, _in_few_digits, "A step behind a rounding"),
     ("ort", {"ReduceL2"}, _subnormal, "Subnormal numbers"),

@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 import onnxbridge
+from onnxbridge.errors import ConversionError
 from onnxbridge.hub.opset import schema_versions, version_converter
 from onnxbridge.hub.opset.adapters import down, up
 from tests.hub.opset.adapter_cases import CASES
@@ -105,3 +106,11 @@ def test_constants_that_become_attributes_are_left_out():
     }"""
     made = onnxbridge.opset.convert(onnx.parser.parse_model(text), 11)
     assert [held.name for held in made.graph.initializer] == ["idle"], "what the model held without use stays"
+
+
+def test_the_bodies_of_what_is_written_out_are_converted_once():
+    """AffineGrid's function has an If inside, which opset 11 and 10 write anew around the same bodies."""
+    text = """<ir_version: 9, opset_import: ["" : 20]> agraph (float[2, N, 3] x) => (float[2, 4, 5, 2] y)
+        <int64[4] size = {2, 1, 4, 5}> { y = AffineGrid(x, size) }"""
+    with pytest.raises(ConversionError, match="its branches give the shapes"):  # what is in the way, and no AttributeError
+        onnxbridge.opset.convert(onnx.parser.parse_model(text), 9)

@@ -7,13 +7,15 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
 
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.executor.kernels.compile import availability, cache, compile_policy
+from onnxbridge.runtime.executor.kernels.compile import availability, cache, compile_policy, kernel
 from tests.runtime.executor.fused import drawing, model
 
 draw = drawing(3)
+with_numba = pytest.mark.skipif(not availability.available(), reason="without numba there are no kernels to take")
 CONV = """agraph (float[1,24,24,24] x) => (float[1,24,24,24] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Relu(a) }"""
 
 
@@ -49,39 +51,99 @@ def test_small_models_are_converted_and_verified_without_numba(command, network_
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.skipif(not availability.available(), reason="without numba there are no kernels to take")
+@pytest.fixture
+def empty_cache(monkeypatch, tmp_path):
+    """No kernel was compiled before, neither in another process nor in this one."""
+    monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
+    cache.folder.cache_clear()
+    kernel.loop.cache_clear()
+    yield
+    monkeypatch.undo()
+    cache.folder.cache_clear()
+
+
+def kinds(executor):
+    return [step.native for step in executor._compiled._joined.steps]
+
+
+@with_numba
 def test_a_model_that_runs_on_and_on_gets_kernels(monkeypatch):
-    monkeypatch.setattr(compile_policy, "COMPILE", 0.0)
+    monkeypatch.setattr(compile_policy, "COMPILE", 0)
     executor = Executor(model(CONV, w=draw(24, 24, 3, 3)))
     x = draw(1, 24, 24, 24)
     (first,) = executor.run(None, {"x": x})
-    assert not executor._compiled._kernels
-    for _ in range(500):
-        if executor._compiled._kernels:
+    each = executor.work
+    assert 24**4 * 9 < each < compile_policy.LOAD
+    for n in range(2, 500):
+        if executor.work >= compile_policy.LOAD:
             break
         executor.run(None, {"x": x})
-    assert executor._compiled._kernels
-    assert [step.native for step in executor._compiled._joined.steps] == [True]
-    np.testing.assert_allclose(executor.run(None, {"x": x})[0], first, rtol=1e-4, atol=1e-4)
+        assert executor.work == n * each, "as much at every run, however long it took"
+        assert not any(kinds(executor))
+    (last,) = executor.run(None, {"x": x})
+    assert kinds(executor) == [True]
+    np.testing.assert_allclose(last, first, rtol=1e-4, atol=1e-4)
 
 
-def test_kernels_that_were_not_compiled_before_have_to_save_more(monkeypatch, tmp_path):
-    monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
-    cache.folder.cache_clear()
-    monkeypatch.setattr(availability, "available", lambda: True)
+@with_numba
+@pytest.mark.parametrize("other", [False, True], ids=["no kernel", "another kernel"])
+def test_kernels_that_were_not_compiled_before_have_to_save_more(other, monkeypatch, empty_cache):
+    monkeypatch.setattr(compile_policy, "LOAD", 0)
+    if other:
+        (cache.folder() / "numba").mkdir()
+        (cache.folder() / "numba" / "trees.ensemble-1.py3.nbi").touch()
+    executor = Executor(model(CONV, w=draw(24, 24, 3, 3)))
+    x = draw(1, 24, 24, 24)
+    (first,) = executor.run(None, {"x": x})
+    each = executor.work
+    assert each and kinds(executor) == [False, False]
+    monkeypatch.setattr(compile_policy, "COMPILE", 3 * each)
+    executor._compiled._account._least = 3 * each
+    for _ in range(2):
+        executor.run(None, {"x": x})
+    assert kinds(executor) == [False, False] and not cache.has("convolution", "convolve")
+    (last,) = executor.run(None, {"x": x})
+    assert kinds(executor) == [True]
+    np.testing.assert_allclose(last, first, rtol=1e-4, atol=1e-4)
 
-    def account():
-        made = compile_policy.Account(["Conv", "Relu", "Conv", "TopK"])
-        made._spent = 1.5 * compile_policy.COMPILE * compile_policy.OF_COMPILE
-        return made
 
-    assert not account().pays()
-    folder = cache.folder() / "numba"
-    folder.mkdir()
-    (folder / "convolution.convolve-1.py3.nbi").touch()
-    assert account().pays()  # one of two is left to compile
-    assert not compile_policy.Account(["TopK"]).pays()
+@with_numba
+def test_a_model_that_runs_with_kernels_gets_those_that_it_needs_later():
+    account = compile_policy.Account()
+    with pytest.raises(compile_policy.TooEarly), account.guarding():
+        compile_policy.check("no", "kernel")
+    assert not account.pays()
+    account.compiles = True
+    with account.guarding():
+        compile_policy.check("no", "kernel")
+
+
+def test_without_kernels_none_are_used(monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_NATIVE", "1")
-    assert compile_policy.Account([]).pays()
-    monkeypatch.undo()
-    cache.folder.cache_clear()
+    executor = Executor(model(CONV, w=draw(24, 24, 3, 3)), native=False)
+    executor.run(None, {"x": draw(1, 24, 24, 24)})
+    assert kinds(executor) == [False, False]
+
+
+WAITING = """
+import sys
+import numpy as np, onnx
+from onnxbridge.runtime import Executor
+from onnxbridge.runtime.executor.kernels.compile import compile_policy
+compile_policy.LOAD = 0
+executor = Executor(sys.argv[1])
+for _ in range(3):
+    executor.run(None, {"x": np.ones((1, 24, 24, 24), np.float32)})
+assert executor.work
+assert not {"numba", "llvmlite"} & set(sys.modules)
+"""
+
+
+def test_numba_is_not_imported_to_see_that_kernels_are_missing(tmp_path):
+    path = tmp_path / "conv.onnx"
+    onnx.save(model(CONV, w=draw(24, 24, 3, 3)), path)
+    environment = {**os.environ, "ONNXBRIDGE_CACHE": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", WAITING, str(path)], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,39 @@ def test_what_is_in_the_way_of_compiling_is_told(tmp_path):
     assert ran.returncode == 2 and "ONNXBRIDGE_CACHE" in ran.stderr
     ran = doctor(ONNXBRIDGE_NATIVE="0")
     assert ran.returncode == 2 and "ONNXBRIDGE_NATIVE=0" in ran.stderr
+
+
+def test_folders_of_other_versions_go_when_nobody_used_them_for_long(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path / "cache"))
+    root, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
+    names = {"old": "kernels-" + "0" * 16, "used": "kernels-" + "1" * 16, "link": "kernels-" + "2" * 16,
+             "shared": "kernels-" + "3" * 16, "other": "kernels-of-mine", "file": "kernels-" + "4" * 16}  # fmt: skip
+    for name in ("old", "used", "shared", "other"):
+        (root / names[name] / "loops").mkdir(parents=True)
+        (root / names[name] / "loops" / "a.nbi").touch()
+    elsewhere.mkdir()
+    (elsewhere / "mine").touch()
+    (root / names["link"]).symlink_to(elsewhere)
+    (root / names["old"] / "loops" / "link").symlink_to(elsewhere)
+    (root / names["file"]).touch()
+    (root / names["shared"]).chmod(0o777)
+    for name, known in names.items():
+        days = 29 if name == "used" else 31
+        os.utime(root / known, (then := time.time() - days * 24 * 60 * 60, then), follow_symlinks=False)
+    cache.folder.cache_clear()
+    try:
+        made = cache.folder()
+        assert {path.name for path in root.iterdir()} == {made.name, *names.values()} - {names["old"]}
+        assert (elsewhere / "mine").exists()
+        (root / names["old"]).mkdir()
+        os.utime(root / names["old"], (then, then))
+        os.utime(made, (then, then))
+        cache.folder.cache_clear()
+        assert cache.folder() == made and (root / names["old"]).exists(), "only when a new one is made"
+        assert time.time() - made.stat().st_mtime < 60, "it says when it was used"
+    finally:
+        monkeypatch.undo()
+        cache.folder.cache_clear()
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="this system has no modes of files")

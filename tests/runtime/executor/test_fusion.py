@@ -222,3 +222,18 @@ def test_quantization_is_exactly_that_of_the_rule(kind):
     x = np.concatenate([np.arange(-400, 400) * np.float32(0.01), draw(12000) * 3]).astype(np.float32).reshape(1, 8, 40, 40)
     executor = Executor(proto)
     np.testing.assert_array_equal(executor.run(None, {"x": x})[0], executor.run(["y"], {"x": x})[0])
+
+
+def test_the_logarithm_of_the_largest_numbers():
+    x = np.array([3.4e38, 3.4028235e38, np.inf, -1, 0, np.nan], np.float32)
+    (y,) = Executor(model("agraph (float[N] x) => (float[N] y) { y = Log(x) }")).run(None, {"x": x})
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(y, np.log(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("bounds", [(np.nan, 1), (-1, np.nan)])
+def test_an_end_of_a_clip_that_is_nan_spreads(bounds):
+    low, high = (np.array(b, np.float32) for b in bounds)
+    proto = model("agraph (float[N] x) => (float[N] y) { a = Relu(x) y = Clip(a, low, high) }", low=low, high=high)
+    (y,) = Executor(proto).run(None, {"x": draw(5)})
+    assert np.isnan(y).all()

@@ -12,7 +12,7 @@ from onnxbridge.hub.ir.schemas import attribute, schema_of
 from onnxbridge.lowering import same
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.executor.numpy.ops import rule
+from onnxbridge.runtime.executor.numpy.ops import linalg, rule
 from tests.runtime.executor import node_cases
 
 BFLOAT16 = onnx.TensorProto.BFLOAT16
@@ -86,3 +86,15 @@ ELEMENTWISE = [
 def test_a_scalar_keeps_its_type(op, kind):
     result = np.asarray(rule[op].lower(np.array(0.5).astype(kind)))
     assert (result.dtype, result.shape) == (kind, ())
+
+
+@pytest.mark.parametrize("batch", [(5, 1), (2, 3, 4), (0, 1), (3, 0), (2, 64), (7,)])
+def test_a_batch_of_few_rows_times_a_matrix_is_one_product(batch, monkeypatch):
+    a, b = np.arange(np.prod((*batch, 6)), dtype=np.float32).reshape(*batch, 6), np.arange(24, dtype=np.float32).reshape(6, 4)
+    expected, plain, ranks = np.einsum("...i,ij->...j", a, b), np.matmul, []
+    monkeypatch.setattr(np, "matmul", lambda a, b: ranks.append(a.ndim) or plain(a, b))
+    for given in (a, np.asfortranarray(a)):
+        result = linalg.matmul_claimed(given, b)
+        assert result.shape == expected.shape
+        np.testing.assert_array_equal(result, expected)
+    assert ranks == [len(batch) + 1 if batch[-1] >= 64 else 2] * 2

@@ -76,3 +76,20 @@ def test_whole_factors_of_whole_numbers_wrap():
     feeds = {"a": np.array([[3]], np.uint64), "c": np.array([2**64 - 1], np.uint64)}
     (y,) = Executor(onnx.parser.parse_model(text)).run(None, feeds)
     assert y.dtype == np.uint64 and int(y[0, 0]) == (-9 + 2 * (2**64 - 1)) % 2**64
+
+
+@pytest.mark.parametrize(("sorted", "first"), [(1, [1, 0]), (0, [0, 1])])
+def test_rows_of_texts_that_differ(sorted, first):
+    x = np.array([["b", "b", "b"], ["a", "10", "9"], ["b", "b", "b"]], object)
+    values, where, inverse, counts = rule["Unique"].lower(x, axis=0, sorted=sorted)
+    np.testing.assert_array_equal(where, first)
+    np.testing.assert_array_equal(values, x[first])
+    np.testing.assert_array_equal(values[inverse], x)
+    assert values.dtype == object and counts.sum() == 3
+
+
+@pytest.mark.parametrize("op", ["CumSum", "CumProd"])
+@pytest.mark.parametrize("axis", [2, -3, np.iinfo(np.int32).min])
+def test_an_axis_that_is_none_is_refused(op, axis):
+    with pytest.raises(ValueError, match="of 2 dimensions"):
+        rule[op].lower(np.ones((2, 3), np.float32), axis)

@@ -31,6 +31,7 @@ class Budget:
         self.limits = limits or Limits()
         self.operator = ""
         self.live = 0
+        self.work = 0  # operations so far, as the executor counts them
         self._trips = 0
         self._held: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else math.inf

@@ -385,6 +385,8 @@ class Walk:
             type_body(new, version)
             for inner in bodies_of(new):
                 self.graph(inner, version, written=True)
+                if self._to == self._target:
+                    self._there.add(inner)
             self._visit(graph, new, version, ml or self._ml_version, written=True)
 
 

@@ -7,12 +7,11 @@ import os
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported, UsageError
+from onnxbridge.errors import UsageError
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.io.resource_limits import Budget, Limits, limited
 from onnxbridge.hub.ir import graph_reader, strings
@@ -21,12 +20,13 @@ from onnxbridge.hub.ir.schemas import array_of
 from onnxbridge.lowering import Call, Ref
 from onnxbridge.runtime.executor.buffer_pool import Pool, lending
 from onnxbridge.runtime.executor.kernels.compile import availability
-from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account
+from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account, TooEarly
 from onnxbridge.runtime.executor.kernels.run.call_recorder import recording
 from onnxbridge.runtime.executor.plan import Plan, Step, execute
 from onnxbridge.runtime.executor.plan_compiler import Compiler, Settings
 from onnxbridge.runtime.executor.record_run import record, worthwhile
 from onnxbridge.runtime.executor.recorded_run import Recording, apart, kinds, owned, quieted
+from onnxbridge.runtime.executor.widening import ROUNDED, widen_step, widened
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.executor.explain import Planned
@@ -34,16 +34,12 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_ROUNDED = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-_ROUNDED_CODES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision"})
-
 
 class Compiled:
-    """A model that was read and compiled; what an `Executor` does itself. `wide`: in float64."""
+    """A model that was read and compiled; what an `Executor` does itself. `wide`: in float64; `native`: with compiled kernels."""
 
-    def __init__(self, model: Any, wide: bool, limits: Limits, expanded: frozenset[str] = frozenset()) -> None:
-        self._wide, self._limits = wide, limits
+    def __init__(self, model: Any, wide: bool, limits: Limits, expanded: frozenset[str], native: bool) -> None:
+        self._wide, self._limits, self._native = wide, limits, native
         read = model if isinstance(model, ir.Model) else _read(model)
         self._hub = _hub(read, read is model)
         graph = self._graph = self._hub.graph
@@ -60,7 +56,7 @@ class Compiled:
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._pool = Pool()
         self._joined: Plan | None = None
-        self._account = Account(self._plan.operators())
+        self._account = Account()
         self._kernels = self._repeats = False
         self._recording: Recording | None = None
         self._recorded: Any = None
@@ -73,15 +69,23 @@ class Compiled:
             UsageError: if an input is missing, unknown, or not as the model declares it.
             LimitError: if the run would take more than the limits allow.
         """
+        if names is None and coarse is None and self._native and (self._kernels or self._account.pays()):
+            try:
+                with limited(self._limits) as budget, self._account.guarding():
+                    results = self._made(self._whole(feeds, True), feeds, budget)
+                self._account.compiles = self._kernels
+                return results
+            except TooEarly:
+                self._joined, self._kernels, self._recording = None, False, None
         with limited(self._limits) as budget:
             if coarse is not None:
                 return self._coarsely(self._plan if names is None else self._plan_for(tuple(names)), feeds, budget, coarse)
-            plan = self._whole(feeds) if names is None else self._plan_for(tuple(names))
-            inputs = self._fed(feeds, plan is not self._joined)
-            if plan is self._joined and self._repeats:
-                return self._replayed(plan, inputs, budget)
-            with contextlib.nullcontext() if self._kernels else self._account.spending():
-                return self._executed(plan, inputs, budget)
+            return self._made(self._whole(feeds, False) if names is None else self._plan_for(tuple(names)), feeds, budget)
+
+    @property
+    def work(self) -> int:
+        """The operations of all runs so far that NumPy did."""
+        return self._account.work
 
     def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
         """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""
@@ -90,14 +94,23 @@ class Compiled:
 
         given = samples_for(self._graph, 1)[0] if feeds is None else feeds
         with limited(self._limits) as budget, quieted():
-            plan = self._whole(given, availability.available())
+            plan = self._whole(given, self._native and availability.available())
             inputs = self._fed(given, plan is not self._joined)
             return planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
+
+    def _made(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget) -> list[Any]:
+        """The outputs of a plan."""
+        inputs = self._fed(feeds, plan is not self._joined)
+        if plan is self._joined and self._repeats:
+            return self._replayed(plan, inputs, budget)
+        return self._executed(plan, inputs, budget)
 
     def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
         """The outputs, one step after the other."""
         with quieted(), lending(self._pool):
             results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
+        if plan is not self._joined or not self._kernels:
+            self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
     def _coarsely(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: Coarse) -> list[Any]:
@@ -109,6 +122,7 @@ class Compiled:
             frame[slot] = value
         with quieted():
             results = execute(plan, frame, budget, coarse if adapt is None else lambda result: coarse(adapt(result)))
+        self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
     def _replayed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
@@ -140,22 +154,23 @@ class Compiled:
         self._recorded, self._recording = kind, made
         return owned(results, (*inputs.values(), *made.frame))
 
-    def _whole(self, feeds: Mapping[str, Any], kernels: bool = False) -> Plan:
-        """The plan of all outputs, with constants worked out, and steps joined into compiled kernels once these are worth it.
+    def _whole(self, feeds: Mapping[str, Any], kernels: bool) -> Plan:
+        """The plan of all outputs, with constants worked out, and with `kernels` steps joined into compiled kernels.
 
         In float64 mode, and where an input's default is overridden, it is the plan as it was compiled.
         """
         if self._wide or any(name in feeds for name in self._defaults):
             return self._plan
-        kernels = self._kernels or kernels or self._account.pays()
-        if self._joined is None or kernels != self._kernels:
+        joined = self._joined
+        if joined is None or kernels != self._kernels:
             from onnxbridge.runtime.executor.fusion import canonical, fused
 
+            self._joined = joined = None  # its memory goes before there is more
             plan = _compiled(Compiler(self._settings), canonical(self._hub)) if kernels else self._plan
             defaults = {self._slots[name]: self._settings.constant(self._inputs[name]) for name in self._defaults}
             joined = fused(plan, defaults, self._pool, kernels)
             self._repeats, self._joined, self._kernels = worthwhile(joined), joined, kernels
-        return self._joined
+        return joined
 
     def _plan_for(self, names: tuple[str, ...]) -> Plan:
         if names not in self._plans:
@@ -193,13 +208,13 @@ class Compiled:
             array = strings.decoded(array)
         if isinstance(value.type, ir.TensorType) and value.dtype is not None:
             declared = np.dtype(value.dtype.numpy())
-            if array.dtype != declared and not (self._wide and array.dtype.kind == "f" and declared in _ROUNDED):
+            if array.dtype != declared and not (self._wide and array.dtype.kind == "f" and declared in ROUNDED):
                 raise UsageError(f"the input {name!r} is {array.dtype}, the model declares {declared}")
             _check_shape(name, array, value.shape)
         return self._loaded(array)
 
     def _loaded(self, array: Array) -> Array:
-        return _widened(array) if self._wide else array
+        return widened(array) if self._wide else array
 
 
 def _compiled(compiler: Compiler, graph: ir.Graph) -> Plan:
@@ -257,37 +272,14 @@ def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
         if not isinstance(key, ir.Value) or key.const_value is None:
             return None
         array = array_of(key.const_value)
-        return _widened(array) if wide else array
+        return widened(array) if wide else array
 
     def adapt(call: Call, step: Step) -> None:
         when, run = variants.get(call.op, (None, step.run))
         if when is not None and when(call):
             step.run = run
         if wide:
-            _widen_step(call, step)
+            widen_step(call, step)
 
     rules = {op: r for op, r in rule.items() if op not in expanded} if expanded else rule
-    return Settings(rules, constant, body_of, adapt, _widened if wide else None)
-
-
-def _widened(value: Any) -> Any:
-    """float32 and narrower as float64, in sequences too."""
-    if isinstance(value, list):
-        return [_widened(item) for item in value]
-    return value.astype(np.float64) if getattr(value, "dtype", None) in _ROUNDED else value
-
-
-def _widen_step(call: Call, step: Step) -> None:
-    """Attributes that name or hold one of the rounded types are changed to float64; bits are taken of the declared type."""
-    if step.kind == "bits":
-        declared = call.inputs[0].key.dtype
-        if declared is None:
-            raise Unsupported("in float64 mode the bits of a value whose type is not declared")
-        own, run = declared.numpy(), step.run
-        step.run = lambda input, *rest, **attrs: run(input.astype(own), *rest, **attrs)
-        return
-    for name, value in step.attrs.items():
-        if isinstance(value, np.ndarray):
-            step.attrs[name] = _widened(value)
-        elif name in _TYPE_ATTRIBUTES and value in _ROUNDED_CODES:
-            step.attrs[name] = ir.DataType.DOUBLE.value
+    return Settings(rules, constant, body_of, adapt, widened if wide else None)

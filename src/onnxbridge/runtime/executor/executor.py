@@ -23,7 +23,7 @@ class Executor:
 
     `precision="float64"` computes everything that the model declares as float32, float16 or bfloat16 in float64: the reference
     against which rounding is judged. `limits` bounds what one run may take. Operators named in `expanded` are run by their
-    expansions, operator by operator.
+    expansions, operator by operator. Without `native` no compiled kernels are used: the same numbers wherever NumPy is the same.
 
     Raises:
         ConversionError: with every operator that cannot be run.
@@ -36,10 +36,11 @@ class Executor:
         precision: str | None = None,
         limits: Limits | None = None,
         expanded: Collection[str] = (),
+        native: bool = True,
     ) -> None:
         if precision not in (None, "float64"):
             raise UsageError(f"precision is {precision!r}, it may be 'float64' or nothing")
-        self._compiled = Compiled(model, precision == "float64", limits or Limits(), frozenset(expanded))
+        self._compiled = Compiled(model, precision == "float64", limits or Limits(), frozenset(expanded), native)
         self.input_names, self.output_names = self._compiled.input_names, self._compiled.output_names
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, coarse: Coarse | None = None) -> list[Any]:
@@ -52,6 +53,11 @@ class Executor:
             LimitError: if the run would take more than the limits allow.
         """
         return self._compiled.run(names, feeds, coarse)
+
+    @property
+    def work(self) -> int:
+        """The operations of all runs so far that NumPy did, as `work.py` counts them: the same number on every machine."""
+        return self._compiled.work
 
     def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
         """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""

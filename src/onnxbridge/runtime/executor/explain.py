@@ -11,6 +11,7 @@ import numpy as np
 from onnxbridge.hub.io.resource_limits import Budget
 from onnxbridge.runtime.executor import record_run
 from onnxbridge.runtime.executor.plan import Plan, Step
+from onnxbridge.runtime.executor.work import multiply_adds
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def planned(plan: Plan, frame: list[Any], inputs: Mapping[int, Any], budget: Bud
 
 
 def _flops(step: Step, args: list[Any], results: list[Any]) -> int:
-    result = results[0] if results and isinstance(results[0], np.ndarray) else None
-    if step.op == "Attention" and len(args) >= 3 and result is not None and all(isinstance(a, np.ndarray) for a in args[:3]):
-        return int(2 * result.size // result.shape[-1] * args[2].shape[-2] * (args[0].shape[-1] + result.shape[-1]))
-    if result is None or not step.work:
-        return int(result.size) if result is not None and step.native else 0
-    return int(2 * step.work * result.size)
+    if not results or not isinstance(results[0], np.ndarray):
+        return 0
+    count = step.work * results[0].size
+    if not count and (not step.native or step.op == "Attention"):  # other joined steps have arguments of their own
+        count = multiply_adds(step.op, args, results, step.attrs)
+    return int(2 * count or (results[0].size if step.native else 0))

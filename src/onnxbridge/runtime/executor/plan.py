@@ -14,6 +14,7 @@ import numpy as np
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, Source, Unsupported
 from onnxbridge.hub.io.resource_limits import Budget
 from onnxbridge.lowering import to_form
+from onnxbridge.runtime.executor.work import operations
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.executor.loop_replay import Again
@@ -98,7 +99,10 @@ def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None)
         if timed:
             budget.operator = step.op
             budget.tick()
-        perform(step, [frame[i] for i in step.sources], frame, budget, adapt)
+        args = [frame[i] for i in step.sources]
+        perform(step, args, frame, budget, adapt)
+        budget.work += operations(step.op, args, [frame[i] for i in step.targets if i > 0], step.attrs)
+        del args
         for i in dead:
             frame[i] = None
     return tuple(frame[i] for i in plan.outputs)

@@ -18,7 +18,6 @@ what the candidate has in the place of an element must be what some run had.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -29,6 +28,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError
 from onnxbridge.runtime.executor.executor import Executor
+from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance
 from onnxbridge.runtime.verify.simulate_precision import Coarse
 from onnxbridge.runtime.verify.values_of_interest import values_of_interest
@@ -66,9 +66,9 @@ SIDES = 2
 _TO_CODES = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Round"})
 _INSIDE = frozenset({"com.microsoft::DynamicQuantizeLSTM", "QLinearConv", "QLinearMatMul"})
 """Operators that make codes inside, where noise is put in as it is between others."""
-SECONDS = 12.0
-"""The CPU time in which the rounding of further samples is measured, as many as are expected to end within it; for the others the
-largest so far stands. What the machine does beside must not decide what passes."""
+WORK = 12 * PER_SECOND
+"""The operations in which the rounding of further samples is measured, as many as are expected to end within them; for the others
+the largest so far stands. Operations and no seconds: how fast a machine is must not decide what passes."""
 
 _CHOOSING = frozenset({"Ceil", "Floor", "Hardmax", "Sign"})
 """Operators that give numbers for numbers and jump from one to another."""
@@ -104,7 +104,7 @@ class Rounding:
         self._coded = unit is None and any(map(_makes_codes, model.graph.all_nodes()))
         self._chooses = unit is None and not self._coded and any(map(_chooses, model.graph.all_nodes()))
         self._coarse = Coarse(unit) if unit else Coarse(ORDERS * 2.0**-24) if self._coded else None
-        self._spent = self._longest = 0.0
+        self._spent = self._largest = 0
         self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=4)  # the last inputs that `fit` looked at
         self._of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
         self._fine: dict[str, _Noise] = {}
@@ -116,9 +116,10 @@ class Rounding:
         self._exact_inputs = {v.name or "": values_of_interest(v) for v in model.graph.inputs}
         self.reason = ""
         try:
-            self._own = Executor(model)
+            # without kernels, so that whether there are any does not change a tolerance
+            self._own = Executor(model, native=False)
             self._exact = Executor(model, precision="float64")
-            self._rougher = Executor(model, expanded=_INSIDE) if self._coded else self._own
+            self._rougher = Executor(model, expanded=_INSIDE, native=False) if self._coded else self._own
         except ConversionError as e:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])
             self.reason = f"the executor has no rule for {names}"
@@ -146,7 +147,7 @@ class Rounding:
         Raises:
             LimitError: if a run would take more than the executor's budget.
         """
-        if not self.reason and not (self._fine and self._spent + self._longest > SECONDS):
+        if not self.reason and not (self._fine and self._spent + self._largest > WORK):
             self._measure(feeds)
 
     def closer(self, feeds: Mapping[str, Any]) -> bool:
@@ -172,9 +173,9 @@ class Rounding:
         """Run a model that rounds to codes more often: of two codes that a number lies between, a few runs may all take one."""
         taken, noisy = self._taken(feeds), Coarse(ORDERS * 2.0**-24, seed=1)
         exact = self._exact.run(None, taken)
-        start = time.process_time()
+        start = self._work()
         for count in range(TIES):
-            if count and time.process_time() - start > SECONDS / 2:
+            if count and self._work() - start > WORK / 2:
                 break
             run = self._rougher.run(None, taken, coarse=noisy)
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
@@ -184,9 +185,9 @@ class Rounding:
         taken, noisy = self._taken(feeds), Coarse(ORDERS * 2.0**-24, single=True)
         exact = self._exact.run(None, taken)
         self._choices, self._seen = {}, {}
-        start = time.process_time()
+        start = self._work()
         for turn in range(CHOICES):
-            if turn and time.process_time() - start > SECONDS / 2:
+            if turn and self._work() - start > WORK / 2:
                 break
             try:
                 run = self._own.run(None, taken, coarse=noisy)
@@ -199,7 +200,7 @@ class Rounding:
                 self._seen.setdefault(name, []).extend(np.asarray(v).reshape(-1) for v in (a, b))
 
     def _measure(self, feeds: Mapping[str, Any]) -> None:
-        start = time.process_time()
+        start = self._work()
         rng = np.random.default_rng(0)
         taken = self._taken(feeds)
         moved = {k: _moved(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in taken.items()}
@@ -209,7 +210,7 @@ class Rounding:
             if self._coarse is None:
                 runs.append(self._exact.run(None, moved))
             rough: list[Any] = []
-            while self._coarse and len(rough) < RUNS and (not rough or time.process_time() - start < SECONDS / 2):
+            while self._coarse and len(rough) < RUNS and (not rough or self._work() - start < WORK / 2):
                 rough.append(self._rougher.run(None, taken, coarse=self._coarse))
         except OnnxbridgeError:
             raise
@@ -222,8 +223,12 @@ class Rounding:
             rougher = _noise(exact, [run[i] for run in rough], self._coded)
             self._rough[name] = rougher.joined(self._rough.get(name, _Noise()))
         self._measured.append(feeds)
-        took = time.process_time() - start
-        self._spent, self._longest = self._spent + took, max(self._longest, took)
+        took = self._work() - start
+        self._spent, self._largest = self._spent + took, max(self._largest, took)
+
+    def _work(self) -> int:
+        """The operations so far."""
+        return sum(executor.work for executor in {self._own, self._exact, self._rougher})
 
     def _taken(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in feeds.items() if k in self._own.input_names}

@@ -59,6 +59,6 @@ def activation(draft: Draft, step: Step) -> Ending | None:
         if any(b is None and s != NOTHING for b, s in zip(bounds, step.sources[1:], strict=True)):
             return None
         low, high = (*(scalar(b) if b is not None else None for b in bounds), None, None)[:2]
-        known = all(b is None or single(b) for b in bounds)
+        known = all(b is None or (single(b) and not np.isnan(b).any()) for b in bounds)  # a NaN spreads, as in NumPy
         return Ending(-np.inf if low is None else low, np.inf if high is None else high) if known else None
     return None

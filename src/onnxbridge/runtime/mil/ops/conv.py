@@ -1,15 +1,18 @@
 """Convolution."""
 
+import contextlib
+
 import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int, Ints, Str
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account
+from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account, TooEarly
 from onnxbridge.runtime.executor.kernels.convolution import Ending, convolution
 from onnxbridge.runtime.executor.numpy.kernels import conv as kernels
 from onnxbridge.runtime.executor.numpy.kernels.windows import extent, same_pads
 from onnxbridge.runtime.executor.numpy.padding import Window
+from onnxbridge.runtime.executor.work import operations
 from onnxbridge.runtime.mil.ops import rule
 
 
@@ -28,7 +31,7 @@ def padding(pad_type, pad, sizes, kernel, strides, dilations):
     return pairs(pad if pad_type == "custom" else None, len(kernel))
 
 
-_account = Account(["Conv"])
+_account = Account()
 
 
 def _single(*arrays):
@@ -61,9 +64,11 @@ def conv(
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
     pads = padding(pad_type, pad, x.shape[2:], kernel, strides, dilations)
     if _single(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and _account.pays():
-        return _in_machine_code(x, weight, bias, strides, pads, dilations, groups)
-    with _account.spending():
-        return kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
+        with contextlib.suppress(TooEarly), _account.guarding():
+            return _in_machine_code(x, weight, bias, strides, pads, dilations, groups)
+    y = kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
+    _account.work += operations("Conv", (x, weight), (y,), {})
+    return y
 
 
 @rule("conv_quantized", limits="8-bit linear quantization")

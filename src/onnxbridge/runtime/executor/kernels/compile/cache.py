@@ -6,10 +6,17 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
+import shutil
 import stat
 import sys
+import time
 from importlib import resources
 from pathlib import Path
+
+UNUSED = 30 * 24 * 60 * 60
+"""Seconds without use after which the folder of another version is removed."""
+_NAME = re.compile(r"kernels-[0-9a-f]{16}")
 
 
 @functools.cache
@@ -23,10 +30,23 @@ def folder() -> Path | None:
     )
     place = Path(root) / f"kernels-{_sources()}"
     with contextlib.suppress(OSError):
+        new = not place.exists()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         if safe(place) and os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            os.utime(place)  # so that it is seen when it was last used
+            if new:
+                _clear(place.parent)
             return place
     return None
+
+
+def _clear(root: Path) -> None:
+    """Remove the folders of other versions that nobody used for long."""
+    for place in root.iterdir():
+        with contextlib.suppress(OSError):
+            old = time.time() - place.lstat().st_mtime > UNUSED
+            if old and _NAME.fullmatch(place.name) and safe(place) and place.is_dir():
+                shutil.rmtree(place, ignore_errors=True)  # links in it are removed and not followed
 
 
 def has(module: str, name: str) -> bool:

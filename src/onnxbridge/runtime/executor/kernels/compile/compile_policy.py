@@ -1,9 +1,13 @@
 """When compiled kernels are worth waiting for.
 
-Importing Numba and loading kernels takes about half a second, compiling them many seconds. So work begins in NumPy, what it takes
-there is counted, and nobody waits for what could save less. The half second is short: a model that was run for a thirtieth of
-it is taken to be run on and on. Compiling is long: it comes when as much time was spent already, so that nobody waits more than
-twice as long as was needed, and later processes load what was compiled.
+Importing Numba and loading kernels takes about half a second, compiling those of a model many seconds. So work begins in NumPy,
+its operations are counted (`work.py`), and nobody waits for what could save less. They are counted and not timed, so that a model
+gets the same kernels, and so the same last digits, on a slow machine and on a fast one.
+
+The half second is short: a model that was run for a fiftieth of it is taken to be run on and on. Compiling is long: it comes
+when NumPy did as much, so that nobody waits more than twice as long as was needed, and later processes load what was compiled.
+Which kernels a plan needs is seen when it asks for them: the first that is missing too early ends that run with `TooEarly`, and
+NumPy does it.
 
 ONNXBRIDGE_NATIVE=1 takes kernels at once, 0 never.
 """
@@ -11,59 +15,68 @@ ONNXBRIDGE_NATIVE=1 takes kernels at once, 0 never.
 from __future__ import annotations
 
 import contextlib
-import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 from onnxbridge.runtime.executor.kernels.compile import availability, cache
+from onnxbridge.runtime.executor.work import PER_SECOND
 
-LOAD, LOADED = 0.6, 0.1  # seconds to import Numba and load the kernels of a model, and without the import
-COMPILE = 1.5  # seconds to compile a kernel, with the helpers that it calls
-OF_LOAD, OF_COMPILE = 1 / 30, 1  # the part of each that is spent in NumPy before
+LOAD = PER_SECOND // 100
+"""Operations in NumPy before Numba is imported."""
+COMPILE = 8 * PER_SECOND
+"""Operations in NumPy before kernels are compiled: those of a model, 4 to 11 of them, take 4 to 11 seconds."""
 
-_KERNELS = {
-    op: tuple(kernel.split("."))
-    for kernel, operators in {
-        "convolution.convolve": "Conv", "convolution.multiply": "MatMul Gemm ConvTranspose", "integers.convolve": "QLinearConv",
-        "recurrent.lstm": "LSTM", "recurrent.gru": "GRU", "recurrent.rnn": "RNN", "rows.attend": "Attention",
-        "rows.softmax": "Softmax", "rows.normalize": "LayerNormalization", "pooling.maximum": "MaxPool",
-        "pooling.mean": "AveragePool", "pooling.response": "LRN", "channels.average": "GlobalAveragePool",
-        "channels.normalize": "InstanceNormalization GroupNormalization", "resampling.resized": "Resize",
-        "quant.quantize": "QuantizeLinear", "dynamic_quantization.quantize": "DynamicQuantizeLinear",
-        "elementwise.combined": "Add Mul Sub Div",
-        "activations.apply": "Relu Sigmoid Tanh Gelu HardSwish", "trees.ensemble": "TreeEnsembleClassifier TreeEnsembleRegressor",
-    }.items()
-    for op in operators.split()
-}  # fmt: skip
-"""The kernel that an operator mostly needs: an estimate of what has to be compiled."""
+
+class TooEarly(BaseException):
+    """A kernel is missing that is not worth compiling yet. No rule must take it for an error of its own."""
 
 
 class Account:
-    """What was spent in NumPy on work of some operators."""
+    """The operations that NumPy did for a model, and whether kernels are worth it by now."""
 
-    def __init__(self, operators: Iterable[str]) -> None:
-        names = {op.rpartition(":")[2] for op in operators}
-        self._kernels = {_KERNELS[name] for name in names if name in _KERNELS}
-        self._spent = self._asked = 0.0
-
-    @contextlib.contextmanager
-    def spending(self) -> Iterator[None]:
-        """Count the time of what is done here."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._spent += time.perf_counter() - began
+    def __init__(self) -> None:
+        self.work = 0
+        self.compiles = False  # whatever is missing: a model that runs with kernels gets those that other shapes need
+        self._least = LOAD
 
     def pays(self) -> bool:
         """Whether to go on with compiled kernels."""
-        if not availability.available():
-            return False
-        if availability.at_once():
-            return True
-        load = LOADED if "numba" in sys.modules else LOAD
-        if not self._kernels or self._spent < max(OF_LOAD * load, 1.2 * self._asked):  # files are not looked for at every run
-            return False
-        self._asked = self._spent
-        missing = sum(not cache.has(*kernel) for kernel in self._kernels)
-        return self._spent >= OF_COMPILE * COMPILE * missing
+        if not availability.available() or availability.at_once():
+            return availability.available()
+        if self.work >= self._least == LOAD and not cache.has("*", "*"):
+            self._least = COMPILE
+        return self.work >= self._least
+
+    @contextlib.contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Here kernels are taken only if they are worth it.
+
+        Raises:
+            TooEarly: if a kernel is missing before that.
+        """
+        token = _account.set(self)
+        try:
+            yield
+        except TooEarly:
+            self._least = COMPILE
+            raise
+        finally:
+            _account.reset(token)
+
+    def admits(self, module: str, name: str) -> bool:
+        """Whether a kernel may be loaded, or compiled if it has to be."""
+        return self.compiles or availability.at_once() or self.work >= COMPILE or cache.has(module, name)
+
+
+_account: ContextVar[Account | None] = ContextVar("onnxbridge_account", default=None)
+
+
+def check(module: str, name: str) -> None:
+    """Called before a kernel is loaded.
+
+    Raises:
+        TooEarly: if it would have to be compiled, for a model that did too little so far.
+    """
+    account = _account.get()
+    if account is not None and not account.admits(module, name):
+        raise TooEarly(f"{module}.{name}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.runtime.executor.kernels.compile import compile_policy
 from onnxbridge.runtime.executor.kernels.run import call_recorder, thread_pool
 from onnxbridge.runtime.executor.kernels.run.call_table import FORMS, Call
 
@@ -56,7 +57,12 @@ def _cell(kind: str, value: Any) -> int:
 
 @functools.cache
 def loop(module: str, name: str) -> Loop:
-    """The kernel `name` of `loops/module.py`, compiled or loaded."""
+    """The kernel `name` of `loops/module.py`, compiled or loaded.
+
+    Raises:
+        TooEarly: where that is not worth it yet.
+    """
+    compile_policy.check(module, name)
     function, signature = declared(module, name)
     from onnxbridge.runtime.executor.kernels.compile import jit
 

@@ -83,7 +83,7 @@ def log(x):
     y = p * r * z - e * _F(2.12194440e-4) - _F(0.5) * z
     y = r + y + e * _F(0.693359375)
     y = _F(-np.inf) if x == _F(0.0) else y
-    y = x if x > _F(3.4e38) else y
+    y = x if x == _F(np.inf) else y
     return y if x >= _F(0.0) else _F(np.nan)
 
 

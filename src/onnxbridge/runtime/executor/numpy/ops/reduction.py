@@ -160,6 +160,8 @@ def top_k(X, K: Int, *, axis=-1, largest=1, sorted=1):
 def _cumulate(accumulate, start, x, axis, exclusive, reverse):
     if x.ndim == 0:
         return np.full_like(x, start) if exclusive else x
+    if not -x.ndim <= axis < x.ndim:  # the least int32 means all axes to NumPy
+        raise ValueError(f"axis {axis} of {x.ndim} dimensions")
     if reverse:
         x = np.flip(x, axis)
     y = accumulate(x, axis=axis, dtype=x.dtype)

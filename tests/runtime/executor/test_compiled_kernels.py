@@ -108,10 +108,11 @@ def test_a_folder_that_others_may_write_or_own_is_left_alone(tmp_path, monkeypat
 
 ONE = """
 import numpy as np
-from onnxbridge.runtime.executor.kernels import address, build, tape
+from onnxbridge.runtime.executor.kernels import array_layout
+from onnxbridge.runtime.executor.kernels.compile import kernel
 from onnxbridge.runtime.executor.kernels.numba import tiles
 x, y = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
-build.loop("rows", "softmax")(address.address(x), address.address(y), 2, 3, 2, 1.0)
+kernel.loop("rows", "softmax")(array_layout.address(x), array_layout.address(y), 2, 3, 2, 1.0)
 np.testing.assert_allclose(y[:3], np.exp(x[:3]) / np.exp(x[:3]).sum(), rtol=1e-6)
 """
 
@@ -145,11 +146,11 @@ def test_several_processes_compile_at_once(tmp_path):
 PROGRAM = """
 import sys, numpy as np
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.executor.kernels import machine, quantized
+from onnxbridge.runtime.executor.kernels.compile import byte_tiles, llvm
 with np.load(sys.argv[2]) as file:
     (y,) = Executor(sys.argv[1]).run(None, {"x": file["x"]})
 np.save(sys.argv[3], y)
-print(machine.lanes(), machine.tiled(), quantized.lanes())
+print(llvm.lanes(), llvm.tiled(), byte_tiles.lanes())
 """
 
 

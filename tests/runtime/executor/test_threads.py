@@ -101,19 +101,19 @@ FORK = """
 import os, sys
 import numpy as np
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.executor.kernels import drive, share
-share._LEAST = share._WORTH = 16
+from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
+work_partition._LEAST = work_partition._WORTH = 16
 x = np.load(sys.argv[2])
 executor = Executor(sys.argv[1])
 before = executor.run(None, {"x": x})[0]
 for _ in range(10):
     executor.run(None, {"x": x})
-parent = drive._crew
+parent = thread_pool._crew
 child = os.fork()
 right = all(np.array_equal(executor.run(None, {"x": x})[0], before) for _ in range(10))
 if child == 0:
-    os._exit(0 if right and drive._crew is not parent and drive._crew._queues else 1)
-assert right and drive._crew is parent
+    os._exit(0 if right and thread_pool._crew is not parent and thread_pool._crew._queues else 1)
+assert right and thread_pool._crew is parent
 assert os.waitpid(child, 0)[1] == 0
 """
 

@@ -305,9 +305,20 @@ def _ask(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Told
             found.append((None, None))
             continue
         proto = onnx.TypeProto.FromString(told[label])
+        if _has_map(proto):  # onnx_ir has no type for maps
+            found.append((None, None))
+            continue
         shape = ir.serde.deserialize_type_proto_for_shape(proto)
         found.append((ir.serde.deserialize_type_proto_for_type(proto), None if shape is None else list(shape)))
     return found
+
+
+def _has_map(proto: onnx.TypeProto) -> bool:
+    """Whether a type is a map, or a sequence or optional of maps."""
+    kind = proto.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return _has_map(getattr(proto, kind).elem_type)
+    return kind == "map_type"
 
 
 _GIVEN_UP = frozenset({"TreeEnsembleRegressor", "TreeEnsembleClassifier"})

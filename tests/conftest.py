@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,24 @@ import pytest
 
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir.builder import Builder
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="one case of each test, without those marked slow (make quick)")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--quick"):
+        return
+    chosen, seen = [], Counter()
+    for item in items:
+        suite = item.parent.name == "OnnxBackendNodeModelTest" or item.parent.name.startswith("Onnx")
+        key = (item.path, item.parent.name if suite else item.name.partition("[")[0])
+        seen[key] += 1
+        if item.get_closest_marker("slow") is None and (seen[key] % 40 == 1 if suite else seen[key] == 1):
+            chosen.append(item)
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The ONNX project's node cases as MXNet symbols, computed by MXNet itself."""
+"""The ONNX node test cases as MXNet symbols, computed by MXNet."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.sampling import at_most
 
 TYPES = {"float16", "float32", "float64", "uint8", "int8", "int32", "int64", "bool"}
 PER_OPERATOR = at_most(8)
-# Inputs that only configure an operator: a framework of fixed shapes takes them as constants.
-CONFIGURING = {
+# Inputs that configure an operator: MXNet requires them as constants.
+CONSTANT_INPUTS = {
     "Reshape": [1], "Expand": [1], "Tile": [1], "Unsqueeze": [1], "Squeeze": [1], "Slice": [1, 2, 3, 4], "Pad": [1, 2, 3],
     "TopK": [1], "Split": [1], "ConstantOfShape": [0], "Range": [0, 1, 2], "Resize": [1, 2, 3], "OneHot": [1, 2], "CumSum": [1],
     "Trilu": [1], "Dropout": [1, 2], "BatchNormalization": [1, 2, 3, 4], "If": [0],
@@ -30,12 +30,12 @@ CONFIGURING = {
 }  # fmt: skip
 
 
-# Drawn numbers are those of another generator, so there is nothing to compare.
+# Random outputs of another generator cannot be compared.
 RANDOM = {"test_training_dropout_default", "test_training_dropout"}
 
 
 def cases():
-    """A few of the cases of each operator that there is a rule for, by name."""
+    """A few cases by name for each operator with a rule."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
@@ -45,7 +45,7 @@ def cases():
     chosen = {}
     for name, case in sorted(found.items()):
         ops = {n.op_type for n in case.model.graph.node}
-        arrays = [x for side in case.data_sets[0] for x in side]
+        arrays = [x for arrays_ in case.data_sets[0] for x in arrays_]
         plain = all(isinstance(_array(x), (np.ndarray, np.generic)) and _array(x).dtype.name in TYPES for x in arrays)
         if name in RANDOM:
             continue
@@ -60,23 +60,23 @@ def _array(x):
 
 
 def frozen(case):
-    """The model with its configuring inputs as constants, and what is left to feed."""
+    """The model with configuring inputs as constants, and the remaining feeds."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     feeds = {v.name: np.asarray(_array(x)) for v, x in zip(model.graph.input, case.data_sets[0][0], strict=False)}
     for node in model.graph.node:
-        for position in CONFIGURING.get(node.op_type, []):
+        for position in CONSTANT_INPUTS.get(node.op_type, []):
             name = node.input[position] if position < len(node.input) else ""
             if name in feeds:
                 model.graph.initializer.append(numpy_helper.from_array(feeds.pop(name), name))
-    kept = [v for v in model.graph.input if v.name in feeds]
+    remaining = [v for v in model.graph.input if v.name in feeds]
     del model.graph.input[:]
-    model.graph.input.extend(kept)
+    model.graph.input.extend(remaining)
     return model, feeds
 
 
-# attributes of values that MXNet does not have: strings and sparse tensors
-UNREAD = {"Constant": {"sparse_value", "value_string", "value_strings"}}
+# attributes of types that MXNet does not have: strings and sparse tensors
+UNSUPPORTED_ATTRIBUTES = {"Constant": {"sparse_value", "value_string", "value_strings"}}
 CASES = cases()
 PASSED: set[str] = set()
 
@@ -88,27 +88,27 @@ def test_case(name, tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     try:
         artifact = backend.from_hub(frontend.to_hub(tmp_path / "model.onnx", None, None))
-    except ConversionError as refusal:
-        assert refusal.problems and all(p.reason and "its rule failed" not in p.reason for p in refusal.problems)
+    except ConversionError as error:
+        assert error.problems and all(p.reason and "its rule failed" not in p.reason for p in error.problems)
         return
     found = backend.runner(artifact)(feeds)
-    wanted = [np.asarray(_array(x)) for x in case.data_sets[0][1]]
+    expected = [np.asarray(_array(x)) for x in case.data_sets[0][1]]
     assert list(found) == [o.name for o in model.graph.output]
-    for value, reference in zip(found.values(), wanted, strict=True):
+    for value, reference in zip(found.values(), expected, strict=True):
         assert (value.shape, value.dtype) == (reference.shape, reference.dtype)
-        rtol, atol = case.rtol, max(case.atol, 1e-7)  # the tolerances of the case itself
+        rtol, atol = case.rtol, max(case.atol, 1e-7)  # the case's own tolerances
         np.testing.assert_allclose(value.astype(np.float64), reference.astype(np.float64), rtol=rtol, atol=atol)
     PASSED.update(n.op_type for n in case.model.graph.node)
 
 
 def test_every_rule_has_a_case_that_passes():
-    """Runs after the cases; the rest is tested by whole networks."""
+    """Runs after the cases; the other rules are tested in whole networks."""
     if not PASSED:
         pytest.skip("the cases were not run in this process")
     assert set(rule) - PASSED - {"RNN", "GRU", "If", "Range", "GridSample", "Constant", "GlobalLpPool", "BitShift"} == set()
 
 
-def test_signatures_are_those_of_the_standard():
+def test_signatures_match_onnx():
     import inspect
 
     for op in rule:
@@ -118,31 +118,31 @@ def test_signatures_are_those_of_the_standard():
             continue
         keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"used"}
         assert [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == [i.name for i in schema.inputs], op
-        assert {k.rstrip("_") for k in keywords} | UNREAD.get(op, set()) == set(schema.attributes), op
+        assert {k.rstrip("_") for k in keywords} | UNSUPPORTED_ATTRIBUTES.get(op, set()) == set(schema.attributes), op
 
 
-def test_dropout_that_trains_stays_random():
+def test_dropout_in_training_mode_is_random():
     data = np.ones((200, 40), np.float32)
     node = onnx.helper.make_node("Dropout", ["x", "ratio", "trains"], ["y"])
     x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, data.shape) for n in "xy")
-    given = {"ratio": np.array(0.25, np.float32), "trains": np.array(True)}
-    graph = onnx.helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(a, n) for n, a in given.items()])
+    constants = {"ratio": np.array(0.25, np.float32), "trains": np.array(True)}
+    graph = onnx.helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(a, n) for n, a in constants.items()])
     opsets = [onnx.helper.make_opsetid("", 18)]
     made = onnxbridge.convert(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), to="mxnet")
     (found,) = backend.runner(made.artifact)({"x": data}).values()
     assert made.report.passed and 0.2 < (found == 0).mean() < 0.3 and np.allclose(found[found > 0], 4 / 3)
 
 
-def test_the_service_is_there():
+def test_the_service_has_mxnet_1_9():
     assert service().ask("ping")["version"].startswith("1.9")
 
 
-def test_same_bytes_from_run_to_run(tmp_path):
+def test_output_is_deterministic(tmp_path):
     model = ir.from_proto(next(iter(CASES.values())).model)
-    texts = []
+    contents = []
     for i in range(2):
         hub = frontend.to_hub(ir.to_proto(model), None, None)
         files = backend.save(backend.from_hub(hub), tmp_path / f"net{i}-symbol.json")
         assert [f.name for f in files] == [f"net{i}-symbol.json", f"net{i}-0000.params"]
-        texts.append([f.read_bytes() for f in files])
-    assert texts[0] == texts[1]
+        contents.append([f.read_bytes() for f in files])
+    assert contents[0] == contents[1]

@@ -1,4 +1,4 @@
-"""What the MXNet backend writes, as MXNet's own users load and train it."""
+"""Files of the MXNet backend, loaded and trained by MXNet's APIs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxbridge.runtime.mxnet import python
 
 
 def mxnet(script, *arguments):
-    """Run a script in MXNet's interpreter; what it prints last is JSON."""
+    """Run a script in MXNet's interpreter; its last line of output is JSON."""
     result = subprocess.run([python(), "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr[-3000:]
     return json.loads(result.stdout.splitlines()[-1])
@@ -63,23 +63,23 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("which", LOADED)
-def test_parameters_are_loaded_by_default(tmp_path, which):
+@pytest.mark.parametrize("name", LOADED)
+def test_parameters_are_loaded_by_default(tmp_path, name):
     import onnxruntime
 
-    source = LOADED[which]
+    source = LOADED[name]
     shape = [d.dim_value for d in source.graph.input[0].type.tensor_type.shape.dim]
     onnxbridge.convert(source, to="mxnet", verify=False).save(tmp_path / "net")
     found = mxnet(LOAD, tmp_path / "net", json.dumps(shape))
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    wanted = onnxruntime.InferenceSession(source.SerializeToString()).run(None, {"x": x})[0]
+    expected = onnxruntime.InferenceSession(source.SerializeToString()).run(None, {"x": x})[0]
     assert found["load"] == len(source.graph.initializer)
-    for way in ("imports", "module"):
-        np.testing.assert_allclose(np.asarray(found[way], np.float32), wanted, rtol=1e-5)
+    for api in ("imports", "module"):
+        np.testing.assert_allclose(np.asarray(found[api], np.float32), expected, rtol=1e-5)
 
 
 def network(shared=False):
-    """A network as it is before its first step: biases of zeros, normalizations of ones and zeros."""
+    """An untrained network: zero biases, normalizations of ones and zeros."""
     random = np.random.default_rng(0)
     ones, zeros = np.ones(4, np.float32), np.zeros(4, np.float32)
     weights = {"c1.weight": random.normal(size=(4, 3, 3, 3)), "c2.weight": random.normal(size=(4, 4, 3, 3)),
@@ -114,11 +114,11 @@ block = mx.gluon.SymbolBlock.imports(prefix + "-symbol.json", ["x"], prefix + "-
 parameters = block.collect_params()
 found = {name: p.grad_req for name, p in parameters.items()}
 trainer = mx.gluon.Trainer(parameters, "sgd", {"learning_rate": 0.1})
-x, wanted = mx.nd.random.normal(shape=(2, 3, 8, 8)), mx.nd.array([0, 3])
+x, labels = mx.nd.random.normal(shape=(2, 3, 8, 8)), mx.nd.array([0, 3])
 loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 for step in range(5):
     with mx.autograd.record():
-        out = loss(block(x), wanted)
+        out = loss(block(x), labels)
     out.backward()
     trainer.step(2)
 values = {name: p.data().asnumpy().tolist() for name, p in parameters.items()}
@@ -148,15 +148,15 @@ def test_a_fresh_network_is_trained(tmp_path):
 
 
 def test_a_weight_that_is_also_a_statistic(tmp_path):
-    """Other exporters merge equal weights: then one is both an argument and an auxiliary state."""
+    """Other exporters merge equal weights, so that one is both an argument and an auxiliary state."""
     import onnxruntime
 
     source = network(shared=True)
     onnxbridge.convert(source, to="mxnet", verify=False).save(tmp_path / "net")
     found = mxnet(LOAD, tmp_path / "net", "[2, 3, 8, 8]")
     x = np.arange(384, dtype=np.float32).reshape(2, 3, 8, 8)
-    wanted = onnxruntime.InferenceSession(source.SerializeToString()).run(None, {"x": x})[0]
-    np.testing.assert_allclose(np.asarray(found["imports"], np.float32), wanted, rtol=1e-4)
+    expected = onnxruntime.InferenceSession(source.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_allclose(np.asarray(found["imports"], np.float32), expected, rtol=1e-4)
     trained = mxnet(TRAIN, tmp_path / "net")
     assert {"b1.weight", "b1.bias", "c1.bias"} <= set(trained["args"])
     assert len(trained["states"]) >= 2

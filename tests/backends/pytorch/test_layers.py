@@ -1,4 +1,4 @@
-"""Layers that come back from ONNX as torch.nn's own, under the names that they had."""
+"""torch.nn layers restored from ONNX under their original names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Image(nn.Module):
 
 
 class Text(nn.Module):
-    """Tied weights, a product with a parameter that is no layer, attention, and layer norm."""
+    """Tied weights, a product with a plain parameter, attention, and layer norm."""
 
     def __init__(self):
         super().__init__()
@@ -55,8 +55,8 @@ class Steps(nn.Module):
         return z, state, last, cell[2:]
 
 
-class Sketch(nn.Module):
-    """Layers whose weights ONNX has in another form, and pictures of any size."""
+class DynamicImage(nn.Module):
+    """Layers whose weights have another form in ONNX, and images of dynamic size."""
 
     def __init__(self):
         super().__init__()
@@ -77,12 +77,12 @@ def cases():
         "image": (Image, (torch.randn(2, 3, 16, 16),), {"x": {0: "N"}}),
         "text": (Text, (ids,), None),
         "steps": (Steps, (torch.randn(2, 7, 6), *states), None),
-        "sketch": (Sketch, (torch.randn(2, 3, 6, 8),), {"x": {0: "N"}}),
+        "dynamic image": (DynamicImage, (torch.randn(2, 3, 6, 8),), {"x": {0: "N"}}),
     }
 
 
 @pytest.fixture(params=list(cases()))
-def trip(request, tmp_path):
+def round_trip(request, tmp_path):
     torch.manual_seed(0)
     build, inputs, dynamic = cases()[request.param]
     module = build().eval()
@@ -91,14 +91,14 @@ def trip(request, tmp_path):
     return module, inputs, onnxbridge.convert(path, "pytorch", verify=False).model
 
 
-def test_the_state_dict_is_the_sources(trip):
-    module, inputs, back = trip
-    there, here = module.state_dict(), back.state_dict()
-    assert set(there) == set(here)
-    assert all(torch.equal(there[k], here[k]) for k in there)
+def test_the_state_dict_round_trips(round_trip):
+    module, inputs, restored = round_trip
+    expected, actual = module.state_dict(), restored.state_dict()
+    assert set(expected) == set(actual)
+    assert all(torch.equal(expected[k], actual[k]) for k in expected)
     other = type(module)().eval()
-    back.load_state_dict(other.state_dict())
-    for ours, theirs in zip(flat(back(*inputs)), flat(other(*inputs)), strict=True):
+    restored.load_state_dict(other.state_dict())
+    for ours, theirs in zip(flat(restored(*inputs)), flat(other(*inputs)), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -106,47 +106,47 @@ def flat(results):
     return results if isinstance(results, tuple) else (results,)
 
 
-def test_layers_are_layers_again(trip):
-    module, _, back = trip
+def test_layers_are_restored(round_trip):
+    module, _, restored = round_trip
     kinds = (
         nn.Conv2d, nn.ConvTranspose2d, nn.BatchNorm2d, nn.GroupNorm, nn.Linear, nn.LayerNorm, nn.Embedding, nn.LSTM, nn.GRU,
         nn.RNN, nn.ReLU, nn.InstanceNorm2d, nn.PReLU,
     )  # fmt: skip
     for name, layer in module.named_modules():
         if type(layer) in kinds and "self_attn" not in name:
-            found = back.get_submodule(name)
+            found = restored.get_submodule(name)
             assert repr(found) == repr(layer), name
 
 
-@pytest.mark.filterwarnings("ignore:The tensor attributes")  # torch says so of every LSTM that it exports
-def test_it_trains_compiles_to_a_program_and_is_saved(trip, tmp_path):
-    _, inputs, back = trip
-    program = torch.export.export(back, inputs)
-    torch.testing.assert_close(program.module()(*inputs), back(*inputs))
-    back.train()
-    optimizer = torch.optim.SGD(back.parameters(), lr=0.01)
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # torch warns about every exported LSTM
+def test_it_exports_and_trains(round_trip, tmp_path):
+    _, inputs, restored = round_trip
+    program = torch.export.export(restored, inputs)
+    torch.testing.assert_close(program.module()(*inputs), restored(*inputs))
+    restored.train()
+    optimizer = torch.optim.SGD(restored.parameters(), lr=0.01)
     losses = []
     for _ in range(3):
-        loss = sum((r.square()).mean() for r in flat(back(*inputs)))
+        loss = sum((r.square()).mean() for r in flat(restored(*inputs)))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert all(p.grad is not None for p in back.parameters())
+    assert all(p.grad is not None for p in restored.parameters())
     assert losses[0] > losses[1] > losses[2]
 
 
-def test_it_is_compiled(trip):
-    _, inputs, back = trip
-    recurrent = any(isinstance(m, nn.RNNBase) for m in back.modules())  # torch.compile leaves these as they are
-    compiled = torch.compile(back, backend="aot_eager", fullgraph=not recurrent)
+def test_it_compiles(round_trip):
+    _, inputs, restored = round_trip
+    recurrent = any(isinstance(m, nn.RNNBase) for m in restored.modules())  # torch.compile does not trace these
+    compiled = torch.compile(restored, backend="aot_eager", fullgraph=not recurrent)
     with torch.no_grad():
-        for ours, theirs in zip(flat(compiled(*inputs)), flat(back(*inputs)), strict=True):
+        for ours, theirs in zip(flat(compiled(*inputs)), flat(restored(*inputs)), strict=True):
             torch.testing.assert_close(ours, theirs)
 
 
 class Branches(nn.Module):
-    """Lists that are called in their order, with what is not there when a model is used, and one that is not."""
+    """Lists called in order, with modules that are absent at inference, and a list that is not called in order."""
 
     def __init__(self):
         super().__init__()
@@ -161,23 +161,23 @@ class Branches(nn.Module):
         return self.twice(self.twice(x.mean((2, 3))))
 
 
-def test_lists_that_are_called_in_their_order_are_sequences(tmp_path):
+def test_lists_called_in_order_are_sequential(tmp_path):
     torch.manual_seed(0)
     module, x = Branches().eval(), torch.randn(2, 3, 12, 12)
     onnxbridge.convert(module, inputs=(x,), dynamic={"x": {0: "N"}}, verify=False, output=tmp_path / "net.onnx")
     conversion = onnxbridge.convert(tmp_path / "net.onnx", "pytorch", emit="source")
-    back, kinds = conversion.model, (nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d, nn.Hardsigmoid)
-    assert type(back.stem) is type(back.stem[4]) is nn.Sequential and type(back.stem[1]) is nn.Identity
-    assert [type(m) for m in back.stem.modules() if isinstance(m, kinds)] == [
+    restored, kinds = conversion.model, (nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d, nn.Hardsigmoid)
+    assert type(restored.stem) is type(restored.stem[4]) is nn.Sequential and type(restored.stem[1]) is nn.Identity
+    assert [type(m) for m in restored.stem.modules() if isinstance(m, kinds)] == [
         nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.Conv2d, nn.Hardsigmoid, nn.AvgPool2d
     ]  # fmt: skip
-    assert repr(back.stem[4][3]) == repr(module.stem[4][3])
-    assert type(back.heads) is nn.ModuleList and type(back.twice) is nn.Sequential
-    assert [str(n.target) for n in back.graph.nodes if n.op == "call_module"][0] == "stem"
-    text, _ = source_file.written(back)
+    assert repr(restored.stem[4][3]) == repr(module.stem[4][3])
+    assert type(restored.heads) is nn.ModuleList and type(restored.twice) is nn.Sequential
+    assert [str(n.target) for n in restored.graph.nodes if n.op == "call_module"][0] == "stem"
+    text, _ = source_file.written(restored)
     assert "self.stem = nn.Sequential(\n            nn.Conv2d(3, 4, 3),\n            nn.Identity(),\n" in text
-    torch.testing.assert_close(source_file.loaded(back)(x), module(x))
-    assert set(source_file.loaded(back).state_dict()) == set(back.state_dict())
+    torch.testing.assert_close(source_file.loaded(restored)(x), module(x))
+    assert set(source_file.loaded(restored).state_dict()) == set(restored.state_dict())
 
 
 def test_tied_weights_are_one_parameter(tmp_path):
@@ -189,13 +189,13 @@ def test_tied_weights_are_one_parameter(tmp_path):
 
 def graph(nodes, weights, inputs, producer=""):
     shapes = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()}
-    held = [numpy_helper.from_array(np.asarray(w, np.float32), n) for n, w in weights.items()]
+    initializers = [numpy_helper.from_array(np.asarray(w, np.float32), n) for n, w in weights.items()]
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    made = helper.make_graph(nodes, "g", list(shapes.values()), [y], held)
+    made = helper.make_graph(nodes, "g", list(shapes.values()), [y], initializers)
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10, producer_name=producer)
 
 
-def numbers(*shape):
+def random_array(*shape):
     return np.random.default_rng(len(shape)).standard_normal(shape)
 
 
@@ -205,7 +205,9 @@ def dense(producer=""):
         helper.make_node("Add", ["b", "a"], ["c"]),
         helper.make_node("Gemm", ["c", "W"], ["y"], name="last"),
     ]
-    return graph(nodes, {"dense/kernel:0": numbers(4, 3), "b": numbers(3), "W": numbers(3, 5)}, {"x": ["N", 4]}, producer)
+    return graph(
+        nodes, {"dense/kernel:0": random_array(4, 3), "b": random_array(3), "W": random_array(3, 5)}, {"x": ["N", 4]}, producer
+    )
 
 
 def test_products_with_weights_of_any_name_are_linear_layers():
@@ -215,45 +217,45 @@ def test_products_with_weights_of_any_name_are_linear_layers():
     assert set(made.state_dict()) == {"net.dense.weight", "net.dense.bias", "W.weight"}
 
 
-def test_a_torch_modules_own_parameter_stays_one():
+def test_a_plain_torch_parameter_stays_one():
     made = onnxbridge.convert(dense("pytorch"), "pytorch").model
     assert made.W.shape == (3, 5) and isinstance(made.W, nn.Parameter)
 
 
-def test_weights_that_torch_onnx_computed_are_layers_at_the_modules_place():
-    """Its exporter keeps a bias under its name, a transposed weight under none, and tells the modules around an operator."""
+def test_transposed_torch_onnx_weights_become_layers():
+    """Its exporter names a bias but not a transposed weight, and stores the module scopes of an operator."""
     nodes = [
         helper.make_node("MatMul", ["x", "val_3"], ["a"], name="node_linear"),
         helper.make_node("Add", ["a", "blocks.0.q.bias"], ["c"]),
         helper.make_node("Mul", ["c", "val_1"], ["d"]), helper.make_node("MatMul", ["d", "val_4"], ["y"], name="node_linear_1"),
     ]  # fmt: skip
-    weights = {"val_3": numbers(4, 3), "blocks.0.q.bias": numbers(3), "val_1": 0.5, "val_4": numbers(3, 2)}
+    weights = {"val_3": random_array(4, 3), "blocks.0.q.bias": random_array(3), "val_1": 0.5, "val_4": random_array(3, 2)}
     model = graph(nodes, weights, {"x": ["N", 4]}, "pytorch")
     for node, scopes in ((nodes[0], "['', 'blocks.0', 'blocks.0.q', 'linear']"), (nodes[3], "['', 'out', 'linear_1']")):
-        place = next(n for n in model.graph.node if n.name == node.name)
-        place.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
+        scoped = next(n for n in model.graph.node if n.name == node.name)
+        scoped.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
     made = onnxbridge.convert(model, "pytorch").model
     assert repr(made.blocks.get_submodule("0").q) == repr(nn.Linear(4, 3))
     assert repr(made.out) == repr(nn.Linear(3, 2, bias=False))
     assert set(dict(made.named_parameters())) == {"blocks.0.q.weight", "blocks.0.q.bias", "out.weight"}
 
 
-def test_a_weight_of_two_layers_stays_one():
+def test_a_weight_shared_by_two_products_stays_one():
     nodes = [helper.make_node("MatMul", ["x", "W"], ["a"]), helper.make_node("MatMul", ["a", "W"], ["y"])]
-    made = onnxbridge.convert(graph(nodes, {"W": numbers(3, 3)}, {"x": [2, 3]}), "pytorch").model
+    made = onnxbridge.convert(graph(nodes, {"W": random_array(3, 3)}, {"x": [2, 3]}), "pytorch").model
     assert len(list(made.parameters())) == 1
 
 
 @pytest.mark.parametrize("name", ["forward", "x", "a b", "class", "training", "__dict__", "_parameters", "a..b", "è.1"])
 def test_any_name_of_a_weight(name):
     node = helper.make_node("Gemm", ["input", name, "b"], ["y"], transB=1)
-    made = onnxbridge.convert(graph([node], {name: numbers(3, 4), "b": numbers(3)}, {"input": [2, 4]}), "pytorch")
+    made = onnxbridge.convert(graph([node], {name: random_array(3, 4), "b": random_array(3)}, {"input": [2, 4]}), "pytorch")
     assert made.report.passed and len(list(made.model.parameters())) == 2
 
 
-@pytest.mark.parametrize("how", [{"mode": "bilinear"}, {"mode": "nearest"}, {"mode": "bicubic"}])
-def test_pictures_of_any_size_are_enlarged_by_pytorch_itself(how, tmp_path):
-    net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Upsample(scale_factor=2, **how))
+@pytest.mark.parametrize("options", [{"mode": "bilinear"}, {"mode": "nearest"}, {"mode": "bicubic"}])
+def test_dynamic_images_are_upsampled_by_a_layer(options, tmp_path):
+    net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Upsample(scale_factor=2, **options))
     x = torch.randn(2, 3, 6, 10)
     dynamic = {"input": {0: "N", 2: "H", 3: "W"}}
     onnxbridge.convert(net.eval(), inputs=(x,), dynamic=dynamic, verify=False, output=tmp_path / "net.onnx")

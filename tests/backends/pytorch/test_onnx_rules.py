@@ -1,4 +1,4 @@
-"""Every rule of the PyTorch backend against the standard: its signature, and the standard's own cases."""
+"""Every rule of the PyTorch backend against the ONNX specification: its signature, and the ONNX node test cases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREVIEW = sorted(n for n in standard_cases.node_cases.cases(lowest=1) if n.start
 
 
 @pytest.mark.parametrize("name", [n for n in PREVIEW if not n.endswith("_expanded")])
-def test_case_of_a_domain_that_is_tried_out(name):
+def test_case_of_an_experimental_domain(name):
     standard_cases.check(standard_cases.node_cases.cases(lowest=1)[name], backend)
 
 
@@ -30,16 +30,16 @@ NARROW = sorted(n for n in standard_cases.node_cases.cases(lowest=1) if "4e2m1" 
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_case_of_a_type_that_is_carried_as_a_wider_one(name):
+def test_case_of_a_type_with_a_wider_carrier(name):
     standard_cases.check(standard_cases.node_cases.cases(lowest=1)[name], backend)
 
 
 @pytest.mark.parametrize("name", ["test_top_k_uint64", "test_pow_types_float32_uint64"])
-def test_numbers_that_are_carried_as_negative_ones(name):
+def test_uint64_beyond_int64(name):
     standard_cases.check(standard_cases.node_cases.cases()[name], backend)
 
 
-def test_listed_failures_are_run():
+def test_expected_failures_are_cases():
     assert set(FAILURES) <= {p.id for p in CASES}
 
 

@@ -1,4 +1,4 @@
-"""What becomes a parameter of a module: what the source trains, else what the graph uses as a weight."""
+"""Which weights become parameters of a module: those that the source trains, or that the graph uses as weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import onnxbridge
 
 
 def module_of(source, emit, folder, **options):
-    """The module as users get it: from the conversion, or from the Python file that it writes."""
+    """The module from the conversion, or from the Python file that it writes."""
     made = onnxbridge.convert(source, to="pytorch", emit=emit, **options)
     if emit == "program":
         return made.model
@@ -26,8 +26,8 @@ def module_of(source, emit, folder, **options):
     return net.load()
 
 
-def trains(module, inputs, target, steps=20):
-    """Train the module, and check that every parameter takes part."""
+def check_training(module, inputs, target, steps=20):
+    """Train the module, and check that every parameter gets a gradient."""
     module.train()
     optimizer = torch.optim.Adam(module.parameters(), 1e-2)
     losses = []
@@ -56,9 +56,9 @@ def attention_model():
 
 
 @pytest.mark.parametrize("emit", ["program", "source"])
-def test_a_keras_model_has_its_trainable_variables_as_parameters_and_trains(emit, attention_model, tmp_path):
+def test_trainable_keras_variables_are_parameters_that_train(emit, attention_model, tmp_path):
     module = module_of(attention_model, emit, tmp_path)
-    # torch.nn.LSTM has two biases where Keras has one
+    # torch.nn.LSTM has two biases, Keras has one
     second = {name for name, _ in module.named_parameters() if "bias_hh" in name}
     count = sum(p.numel() for name, p in module.named_parameters() if name not in second)
     assert count == sum(int(np.prod(v.shape)) for v in attention_model.trainable_variables)
@@ -66,10 +66,10 @@ def test_a_keras_model_has_its_trainable_variables_as_parameters_and_trains(emit
     buffers = {tuple(b.shape) for b in module.buffers() if b.ndim}
     assert buffers == {tuple(v.shape) for v in attention_model.non_trainable_variables if "moving" in v.path}
     torch.manual_seed(0)
-    trains(module, (torch.randint(0, 20, (16, 6), dtype=torch.int32),), torch.randn(16, 1))
+    check_training(module, (torch.randint(0, 20, (16, 6), dtype=torch.int32),), torch.randn(16, 1))
 
 
-def test_variables_of_tensorflow_that_are_not_trained_are_buffers():
+def test_non_trainable_tensorflow_variables_are_buffers():
     import tensorflow as tf
 
     class Scaled(tf.Module):
@@ -93,18 +93,18 @@ def initializer(name, array):
     return numpy_helper.from_array(np.asarray(array, np.float32), name)
 
 
-def foreign(marked=False):
-    """A file of nobody's own, whose numbers all have names: a convolution, a norm and attention that are spelled out."""
+def third_party_model(with_metadata=False):
+    """A file by another exporter, with names for all constants: a convolution, and decomposed normalization and attention."""
     rng = np.random.default_rng(0)
 
-    def drawn(*shape):
+    def random(*shape):
         return rng.standard_normal(shape) * 0.3
 
-    kinds = {
-        "conv.weight": drawn(4, 1, 1, 1), "conv.bias": drawn(4), "slope": [0.25], "ln.eps": 1e-5, "two": 2.0,
+    values_ = {
+        "conv.weight": random(4, 1, 1, 1), "conv.bias": random(4), "slope": [0.25], "ln.eps": 1e-5, "two": 2.0,
         "ln.weight": np.ones(4), "ln.bias": np.zeros(4), "scale": [0.5], "mask": np.triu(np.full((4, 4), -1e9), 1),
-        "tril": np.tril(np.ones((4, 4))), "wq": drawn(4, 4), "head": drawn(4, 1), "head.bias": [0.1], "low": -9.0, "half": 0.5,
-        "/Constant_output_0": drawn(4, 4), "gain": 1.25,
+        "tril": np.tril(np.ones((4, 4))), "wq": random(4, 4), "head": random(4, 1), "head.bias": [0.1], "low": -9.0, "half": 0.5,
+        "/Constant_output_0": random(4, 4), "gain": 1.25,
     }  # fmt: skip
     node = helper.make_node
     nodes = [
@@ -122,10 +122,10 @@ def foreign(marked=False):
     tensor = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes, "g", [tensor("x", TensorProto.FLOAT, [2, 1, 3, 4])], [tensor("out", TensorProto.FLOAT, [2, 4, 1])],
-        [initializer(n, a) for n, a in kinds.items()],
+        [initializer(n, a) for n, a in values_.items()],
     )  # fmt: skip
-    if marked:  # as torch.onnx does it
-        for name, array in kinds.items():
+    if with_metadata:  # as torch.onnx writes it
+        for name, array in values_.items():
             value = tensor(name, TensorProto.FLOAT, np.shape(array))
             kind = {"gain": "PARAMETER", "ln.bias": "BUFFER"}.get(name, "PARAMETER" if np.size(array) > 1 else "CONSTANT_TENSOR")
             kind = "BUFFER" if name in ("mask", "tril") else kind
@@ -135,16 +135,16 @@ def foreign(marked=False):
 
 
 @pytest.mark.parametrize("emit", ["program", "source"])
-def test_numbers_masks_and_constants_of_a_foreign_file_are_not_trained(emit, tmp_path):
-    module = module_of(foreign(), emit, tmp_path)
+def test_scalars_masks_and_constants_of_a_third_party_model_are_not_trained(emit, tmp_path):
+    module = module_of(third_party_model(), emit, tmp_path)
     # conv, slope, norm, wq, head and its bias
     assert sum(p.numel() for p in module.parameters()) == 4 + 4 + 1 + 4 + 4 + 16 + 4 + 1
     torch.manual_seed(0)
-    trains(module, (torch.randn(2, 1, 3, 4),), torch.randn(2, 4, 1))
+    check_training(module, (torch.randn(2, 1, 3, 4),), torch.randn(2, 4, 1))
 
 
-def test_what_torch_onnx_says_of_its_initializers_counts():
-    module = onnxbridge.convert(foreign(marked=True), to="pytorch").model
+def test_torch_onnx_metadata_decides_parameters_and_buffers():
+    module = onnxbridge.convert(third_party_model(with_metadata=True), to="pytorch").model
     values = [p.detach().numpy() for p in module.parameters()]
     assert any(v.size == 1 and v.item() == 1.25 for v in values)  # a scalar that is a parameter
     assert not any(v.size == 4 and not v.any() for v in values)  # a bias that is a buffer
@@ -165,7 +165,7 @@ class Gained(nn.Module):
 
 @pytest.mark.parametrize("through_file", [False, True], ids=["live", "onnx file"])
 @pytest.mark.parametrize("to", ["pytorch", "tensorflow"])
-def test_parameters_and_buffers_of_pytorch_stay_what_they_are(to, through_file, tmp_path):
+def test_pytorch_parameters_and_buffers_round_trip(to, through_file, tmp_path):
     net, x = Gained().eval(), torch.randn(2, 3)
     if through_file:
         onnx.save(onnxbridge.convert(net, inputs=(x,)).model, tmp_path / "net.onnx")
@@ -180,7 +180,7 @@ def test_parameters_and_buffers_of_pytorch_stay_what_they_are(to, through_file, 
         assert found == sorted(p.numel() for p in net.parameters())
 
 
-def test_variables_that_a_pass_moves_into_another_layout_stay_what_they_are():
+def test_variables_in_another_layout_stay_parameters_or_buffers():
     import keras
 
     class Table(keras.layers.Layer):
@@ -199,7 +199,7 @@ def test_variables_that_a_pass_moves_into_another_layout_stay_what_they_are():
     assert [b.numel() for b in module.buffers()] == [60]
 
 
-def test_weights_of_core_ml_are_parameters_each_its_own(tmp_path):
+def test_core_ml_weights_are_separate_parameters(tmp_path):
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 1)).eval()
     for layer in (net[0], net[2]):
         nn.init.zeros_(layer.bias)  # equal biases, and equal to the norm's

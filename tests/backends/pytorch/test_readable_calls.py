@@ -1,4 +1,4 @@
-"""Calls as people write them: torch's own functions with numbers in them, and layers for what a format writes out."""
+"""Readable calls: torch functions with scalar arguments, and layers for decomposed operators."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import onnxbridge
 from onnxbridge.backends.pytorch.ops import reduction
 
 
-def back(module, *inputs, **options):
-    """The module that comes back through ONNX."""
+def round_trip(module, *inputs, **options):
+    """The module restored through ONNX."""
     torch.manual_seed(0)
-    there = onnxbridge.convert(module.eval(), inputs=inputs, verify=False, **options)
-    conversion = onnxbridge.convert(there.model, "pytorch")
+    exported = onnxbridge.convert(module.eval(), inputs=inputs, verify=False, **options)
+    conversion = onnxbridge.convert(exported.model, "pytorch")
     assert conversion.report.passed
     return conversion.model
 
@@ -32,7 +32,7 @@ def layers(module):
 
 
 class Scaled(nn.Module):
-    """The norm of T5 and Llama, the weight on either side."""
+    """The norm of T5 and Llama, with the weight on either side."""
 
     def __init__(self, first):
         super().__init__()
@@ -53,33 +53,33 @@ class Divided(nn.Module):
 
 
 @pytest.mark.parametrize("norm", [nn.RMSNorm(6, eps=1e-4), Scaled(True), Scaled(False), Divided()], ids=repr)
-def test_a_norm_by_the_root_of_the_mean_square_is_a_layer(norm):
-    made = back(nn.Sequential(nn.Linear(4, 6), norm), torch.randn(2, 3, 4))
+def test_decomposed_rms_norm_is_a_layer(norm):
+    made = round_trip(nn.Sequential(nn.Linear(4, 6), norm), torch.randn(2, 3, 4))
     assert layers(made) == [nn.Linear, nn.RMSNorm]
     assert set(made.state_dict()) == {"0.weight", "0.bias", "1.weight"}
 
 
 class Other(nn.Module):
-    """Nearly such a norm: over another axis, with the mean read twice, or without the root."""
+    """Almost such a norm: over another axis, with the mean used twice, or without the root."""
 
-    def __init__(self, how):
+    def __init__(self, variant):
         super().__init__()
-        self.weight, self.how = nn.Parameter(torch.rand(6)), how
+        self.weight, self.variant = nn.Parameter(torch.rand(6)), variant
 
     def forward(self, x):
-        mean = (x * x).mean(1 if self.how == "axis" else -1, keepdim=True)
-        y = x / (mean + 1e-5 if self.how == "root" else torch.sqrt(mean + 1e-5)) * self.weight
-        return y + mean if self.how == "twice" else y
+        mean = (x * x).mean(1 if self.variant == "axis" else -1, keepdim=True)
+        y = x / (mean + 1e-5 if self.variant == "root" else torch.sqrt(mean + 1e-5)) * self.weight
+        return y + mean if self.variant == "twice" else y
 
 
-@pytest.mark.parametrize("how", ["axis", "twice", "root"])
-def test_what_only_looks_like_such_a_norm_is_none(how):
-    assert nn.RMSNorm not in layers(back(Other(how), torch.randn(2, 6, 6)))
+@pytest.mark.parametrize("variant", ["axis", "twice", "root"])
+def test_variants_of_rms_norm_are_not_matched(variant):
+    assert nn.RMSNorm not in layers(round_trip(Other(variant), torch.randn(2, 6, 6)))
 
 
-def test_gates_flattening_and_enlarging_are_layers_where_they_were():
+def test_layers_without_weights_keep_their_paths():
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.SiLU(), nn.Upsample(scale_factor=2), nn.Flatten(), nn.Linear(64, 2), nn.Softplus())
-    made = back(net, torch.randn(2, 3, 2, 2), dynamic={"input": {0: "N"}})
+    made = round_trip(net, torch.randn(2, 3, 2, 2), dynamic={"input": {0: "N"}})
     assert {name: type(m) for name, m in made.named_children()} == {name: type(m) for name, m in net.named_children()}
     x = torch.randn(5, 3, 2, 2)
     torch.testing.assert_close(made(x), net(x))
@@ -88,12 +88,12 @@ def test_gates_flattening_and_enlarging_are_layers_where_they_were():
 class Mixed(nn.Module):
     def forward(self, x):
         y = 1.0 - (x + 0.1) * 3.0
-        y = torch.where(y > 0.5, y, -1.0) + y ** 2.0
+        y = torch.where(y > 0.5, y, -1.0) + y**2.0
         return y.sum((0, 2)), y.flatten(1).mean(1, keepdim=True), torch.where(y < 0.0, 2.0, y).amax(1)
 
 
-def test_numbers_stand_in_the_calls():
-    made = back(Mixed(), torch.randn(2, 3, 4))
+def test_scalars_are_inlined():
+    made = round_trip(Mixed(), torch.randn(2, 3, 4))
     assert not list(made.buffers())
     used = {n for node in made.graph.nodes for n in node.args if isinstance(n, float)}
     assert {0.1, 3.0, 1.0, 0.5, -1.0, 2.0} <= used
@@ -103,7 +103,7 @@ def test_numbers_stand_in_the_calls():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.int64])
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Max", "Less", "GreaterOrEqual", "Pow"])
 @pytest.mark.parametrize("first", [False, True])
-def test_a_number_in_a_call_computes_what_the_tensor_did(op, dtype, first):
+def test_an_inlined_scalar_is_bit_identical(op, dtype, first):
     number = np.array(3 if np.dtype(dtype).kind == "i" else 0.3, dtype)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     out = TensorProto.BOOL if op in ("Less", "GreaterOrEqual") else kind
@@ -117,10 +117,10 @@ def test_a_number_in_a_call_computes_what_the_tensor_did(op, dtype, first):
     x = torch.from_numpy(np.array([1, 2, 3, 4, 7], dtype))
     c = torch.from_numpy(number)
     a, b = (c, x) if first else (x, c)
-    towards_zero = "trunc" if np.dtype(dtype).kind == "i" else None
+    rounding = "trunc" if np.dtype(dtype).kind == "i" else None
     expected = {
         "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Max": torch.maximum, "Less": torch.lt, "GreaterOrEqual": torch.ge,
-        "Pow": torch.pow, "Div": lambda a, b: torch.div(a, b, rounding_mode=towards_zero),
+        "Pow": torch.pow, "Div": lambda a, b: torch.div(a, b, rounding_mode=rounding),
     }[op](a, b)  # fmt: skip
     got = made(x)
     assert got.dtype == expected.dtype
@@ -132,14 +132,14 @@ class Reduced(nn.Module):
         return x.amax(2), x.amin((1, 2), keepdim=True), x.prod(1), x.sum(), x.argmax(1)
 
 
-def test_reductions_are_torchs_own_where_sizes_are_known():
-    made = back(Reduced(), torch.randn(2, 3, 4))
+def test_static_reductions_call_torch():
+    made = round_trip(Reduced(), torch.randn(2, 3, 4))
     assert reduction.reduced not in calls(made)
     assert {torch.amax, torch.amin, torch.prod, torch.sum} <= set(calls(made))
 
 
-def test_the_largest_of_none_is_asked_for_when_the_module_runs():
-    """PyTorch refuses it, the standard does not."""
+def test_a_dynamic_maximum_may_be_empty():
+    """PyTorch rejects an empty reduction, ONNX allows it."""
     node = helper.make_node("ReduceMax", ["x", "axes"], ["y"], keepdims=0)
     graph = helper.make_graph(
         [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n"])],
@@ -151,7 +151,7 @@ def test_the_largest_of_none_is_asked_for_when_the_module_runs():
     assert made(torch.tensor([[1.0, 3.0], [2.0, 0.0]])).tolist() == [3.0, 2.0]
 
 
-class Bordered(nn.Module):
+class Padded(nn.Module):
     def __init__(self, mode):
         super().__init__()
         self.mode = mode
@@ -161,15 +161,15 @@ class Bordered(nn.Module):
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
-@pytest.mark.parametrize("dynamic", [None, {"x": {2: "T"}}], ids=["fixed", "open"])
-def test_padding_is_torchs_own_where_it_takes_the_sizes(mode, dynamic):
-    made = back(Bordered(mode), torch.randn(2, 3, 6), dynamic=dynamic)
-    own = mode == "constant" or (dynamic is None and mode != "circular")
-    assert (nn.functional.pad in calls(made)) == own
+@pytest.mark.parametrize("dynamic", [None, {"x": {2: "T"}}], ids=["static", "dynamic"])
+def test_padding_calls_torch_if_supported(mode, dynamic):
+    made = round_trip(Padded(mode), torch.randn(2, 3, 6), dynamic=dynamic)
+    supported = mode == "constant" or (dynamic is None and mode != "circular")
+    assert (nn.functional.pad in calls(made)) == supported
 
 
 class Rotary(nn.Module):
-    """Constants that are computed from constants, twice the same."""
+    """Constants computed from constants, two of them equal."""
 
     def forward(self, x):
         steps = torch.arange(x.shape[1], dtype=torch.float32)
@@ -177,14 +177,14 @@ class Rotary(nn.Module):
         return x * angles.cos().unsqueeze(0) + x.flip(2) * angles.sin().unsqueeze(0), x + angles.cos().unsqueeze(0)
 
 
-def test_computed_constants_have_short_names_and_are_there_once():
-    made = back(Rotary(), torch.randn(2, 3, 4))
+def test_computed_constants_have_short_names_and_are_shared():
+    made = round_trip(Rotary(), torch.randn(2, 3, 4))
     assert {name for name, _ in made.named_buffers()} == {"cos", "sin"}
     assert not made.state_dict()
 
 
 class Activated(nn.BatchNorm2d):
-    """A layer that holds another one."""
+    """A layer that contains another one."""
 
     def __init__(self):
         super().__init__(3)
@@ -203,16 +203,16 @@ class Before(Activated):
 def test_a_layer_inside_a_layer(kind, tmp_path):
     net = nn.Sequential(nn.Conv2d(3, 3, 1), kind()).eval()
     x = torch.randn(2, 3, 4, 4)
-    there = onnxbridge.convert(net, inputs=(x,), verify=False, fold_batch_norm=False).model
-    made = onnxbridge.convert(there, "pytorch", output=tmp_path / "net.py").model
+    exported = onnxbridge.convert(net, inputs=(x,), verify=False, fold_batch_norm=False).model
+    made = onnxbridge.convert(exported, "pytorch", output=tmp_path / "net.py").model
     torch.testing.assert_close(made(x), net(x))
     made.load_state_dict(net.state_dict())
     written = runpy.run_path(str(tmp_path / "net.py"))["load"]()
     torch.testing.assert_close(written(x), net(x))
 
 
-class Stretched(nn.Module):
-    """Weights of which the model takes another shape."""
+class Reshaped(nn.Module):
+    """Weights used in another shape."""
 
     def __init__(self):
         super().__init__()
@@ -222,16 +222,16 @@ class Stretched(nn.Module):
         return x * self.gamma.view(1, 3, 1, 1) + self.bias.unsqueeze(-1).unsqueeze(-1)
 
 
-def test_weights_that_are_used_in_another_shape_are_the_sources_own(tmp_path):
-    net = Stretched()
+def test_reshaped_weights_keep_the_sources_name_and_shape(tmp_path):
+    net = Reshaped()
     onnxbridge.convert(net, inputs=(torch.randn(2, 3, 4, 4),), verify=False, output=tmp_path / "net.onnx")
     made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch").model
     assert {k: tuple(v.shape) for k, v in made.state_dict().items()} == {"gamma": (3,), "bias": (1, 3)}
     torch.testing.assert_close(made.gamma, net.gamma)
 
 
-class Counted(nn.Module):
-    """A table of its own that may be read from its end."""
+class Indexed(nn.Module):
+    """A table that may be indexed from its end."""
 
     def __init__(self):
         super().__init__()
@@ -242,35 +242,35 @@ class Counted(nn.Module):
 
 
 @pytest.mark.parametrize("exporter", ["own", "torch.onnx"])
-def test_indices_go_to_an_embedding_as_they_are(exporter):
+def test_embedding_indices_are_not_wrapped(exporter):
     ids = torch.tensor([[0, 4, 2]])
     net = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2)).eval()
-    there = onnxbridge.convert(net, inputs=(ids,), verify=False).model
-    if exporter == "torch.onnx":  # which tells of modules in this way
-        told = [p for p in there.metadata_props if p.key != "onnxbridge.classes"]
-        del there.metadata_props[:]
-        there.metadata_props.extend(told)
-        for node in there.graph.node:
+    exported = onnxbridge.convert(net, inputs=(ids,), verify=False).model
+    if exporter == "torch.onnx":  # as torch.onnx stores module scopes
+        remaining = [p for p in exported.metadata_props if p.key != "onnxbridge.classes"]
+        del exported.metadata_props[:]
+        exported.metadata_props.extend(remaining)
+        for node in exported.graph.node:
             scope = next(p.value for p in node.metadata_props if p.key == "onnxbridge.scope")
             kind = f"torch.nn.modules.{'sparse.Embedding' if scope == '0' else 'linear.Linear'}"
             del node.metadata_props[:]
             node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=f"['', '{scope}', 'node']")
             whole = "torch.nn.modules.container.Sequential"
             node.metadata_props.add(key="pkg.torch.onnx.class_hierarchy", value=f"['{whole}', '{kind}', 'aten.node']")
-    made = onnxbridge.convert(there, "pytorch").model
+    made = onnxbridge.convert(exported, "pytorch").model
     assert {name: type(m) for name, m in made.named_children()} == {"0": nn.Embedding, "1": nn.Linear}
     assert not calls(made)
     torch.testing.assert_close(made(ids), net(ids))
 
 
-def test_a_table_may_be_read_from_its_end():
-    net = nn.Sequential(Counted(), nn.Linear(3, 2)).eval()
+def test_negative_indices_of_a_table():
+    net = nn.Sequential(Indexed(), nn.Linear(3, 2)).eval()
     ids = torch.tensor([[0, -1, 2]])
-    torch.testing.assert_close(back(net, ids)(ids), net(ids))
+    torch.testing.assert_close(round_trip(net, ids)(ids), net(ids))
 
 
-class Kept(nn.Module):
-    """Buffers, saved and not, in places where parameters are as well."""
+class WithBuffers(nn.Module):
+    """Buffers, persistent or not, used as weights."""
 
     def __init__(self):
         super().__init__()
@@ -285,7 +285,7 @@ class Kept(nn.Module):
 
 
 def test_buffers_are_not_trained(tmp_path):
-    net = Kept()
+    net = WithBuffers()
     onnxbridge.convert(net, inputs=(torch.randn(2, 3, 4, 4),), verify=False, output=tmp_path / "net.onnx")
     made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch").model
     assert {name for name, _ in made.named_parameters()} == {"weight"}
@@ -303,13 +303,13 @@ class Empty(nn.Module):
         return torch.cat([x, self.rest], 1)
 
 
-def test_a_constant_of_no_elements(tmp_path):
-    back_again = onnxbridge.convert(onnxbridge.convert(Empty(), inputs=(torch.ones(2, 3),), verify=False).model, "pytorch")
-    back_again.save(tmp_path / "net.pt2")
+def test_an_empty_constant(tmp_path):
+    conversion = onnxbridge.convert(onnxbridge.convert(Empty(), inputs=(torch.ones(2, 3),), verify=False).model, "pytorch")
+    conversion.save(tmp_path / "net.pt2")
     assert torch.equal(torch.export.load(tmp_path / "net.pt2").module()(torch.ones(2, 3)), torch.ones(2, 3))
 
 
-def test_strings_are_no_tensors():
+def test_strings():
     nodes = [helper.make_node("Unsqueeze", ["x", "axes"], ["y"])]
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])],

@@ -1,4 +1,4 @@
-"""Sizes that are decided when the module runs, not by those that it was recorded with."""
+"""Sizes are computed at run time and not fixed by the example sizes of tracing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def largest(op, x):
 
 
 def halved(op, x):
-    """Half of what may be negative: a quotient towards zero."""
+    """Half of a number that may be negative, truncated toward zero."""
     size = op.size(x, 1)
     odd = op.Sub(size, op.Add(op.Mul(op.Div(op.Sub(size, np.array(1)), np.array(2)), np.array(2)), np.array(2)))
     before = op.Div(odd, np.array(2))
@@ -65,19 +65,19 @@ def halved(op, x):
     return op.Pad(op.Concat(x, x, axis=1), op.Concat(*pads, axis=0))
 
 
-CUTS = {
+SLICES = {
     "rows of a table": rows_of_a_table, "first 2": first(2), "first 4": first(4), "last 2": last(2), "last 4": last(4),
     "every third": every(3), "pooled": pooled, "averaged": averaged, "centre": centre, "halves": halves, "padded": padded,
     "largest": largest, "halved": halved,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_a_cut_is_as_long_as_the_input_lets_it(cut):
-    """The shape of what is cut is an output, and goes into arithmetic and a reshape."""
+@pytest.mark.parametrize("make_slice", SLICES.values(), ids=SLICES)
+def test_a_slice_is_as_long_as_the_input_allows(make_slice):
+    """The shape of the slice is an output, and is used in arithmetic and a reshape."""
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N", "L"])
-    part = cut(op, x)
+    part = make_slice(op, x)
     shape = op.Shape(part)
     mean = op.Div(op.ReduceSum(part, keepdims=0), op.Cast(op.ReduceProd(shape, keepdims=0), to=1))
     flat = op.Reshape(part, op.Concat(op.Reshape(op.ReduceProd(shape, keepdims=0), [1]), [1], axis=0))
@@ -91,8 +91,8 @@ def test_a_cut_is_as_long_as_the_input_lets_it(cut):
             np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6, err_msg=f"{name} at {length}")
 
 
-def test_what_is_expanded_may_be_the_larger_one():
-    """Sizes without a name need not be the same."""
+def test_expand_to_a_smaller_shape():
+    """Unnamed dimensions may have different sizes."""
     op = Builder()
     x, y = op.input("x", ir.DataType.FLOAT, [None, 3]), op.input("y", ir.DataType.FLOAT, [None, 1])
     module = backend.from_hub(op.model([x, y], [op.output(op.Expand(x, op.Shape(y)), "z")]))
@@ -100,7 +100,7 @@ def test_what_is_expanded_may_be_the_larger_one():
         assert module(torch.ones(rows, 3), torch.ones(others, 1)).shape == (4, 3)
 
 
-def test_one_of_two_is_not_two():
+def test_slicing_fewer_elements_than_the_bound():
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N"])
     shape = op.Shape(op.Slice(x, [0], [2], [0]))
@@ -109,23 +109,25 @@ def test_one_of_two_is_not_two():
 
 
 @pytest.mark.parametrize("which", ["input", "output"])
-def test_a_program_of_texts_is_refused_by_name(which, tmp_path):
+def test_exporting_strings_is_an_error_with_the_name(which, tmp_path):
     op = Builder()
     x = op.input("x", ir.DataType.STRING if which == "input" else ir.DataType.FLOAT, ["N"])
     y = op.output(op.StringSplit(x, outputs=2)[1] if which == "input" else op.Cast(x, to=ir.DataType.STRING), "y")
     model = op.model([x], [y])
     artifact = backend.from_hub(model)
-    with pytest.raises(ConversionError, match=f"the {which} '{'x' if which == 'input' else 'y'}' is of texts"):
+    with pytest.raises(ConversionError, match=f"the {which} '{'x' if which == 'input' else 'y'}' has strings"):
         backend.save(artifact, tmp_path / "net.pt2")
 
 
-def test_a_program_of_parts_at_known_places(tmp_path):
+def test_exporting_sequences_with_constant_positions(tmp_path):
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N", 6])
     parts = op.SequenceErase(op.SplitToSequence(x, np.array(2), axis=1), np.array(1))
     more = op.SequenceInsert(parts, op.SequenceAt(parts, np.array(-1)), np.array(0))
     module = backend.from_hub(op.model([x], [op.output(op.ConcatFromSequence(more, axis=1), "y")]))
     backend.save(module, tmp_path / "net.pt2")
-    given = torch.arange(18.0).reshape(3, 6)
-    wanted = given[:, [4, 5, 0, 1, 4, 5]]
-    assert torch.equal(module(given), wanted) and torch.equal(torch.export.load(tmp_path / "net.pt2").module()(given), wanted)
+    inputs = torch.arange(18.0).reshape(3, 6)
+    expected = inputs[:, [4, 5, 0, 1, 4, 5]]
+    assert torch.equal(module(inputs), expected) and torch.equal(
+        torch.export.load(tmp_path / "net.pt2").module()(inputs), expected
+    )

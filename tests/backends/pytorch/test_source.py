@@ -1,4 +1,4 @@
-"""A module written as a Python file: it computes the same in a process without onnxbridge, and no name in a model is code."""
+"""Generated source: it computes the same in a process without onnxbridge, and no name in a model is executed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onnxbridge.hub.ir.builder import Builder
 from tests.backends import standard_cases
 from tests.backends.small_networks import countdown, image_classifier
 
-ALONE = """
+PROCESS_CODE = """
 import importlib.util, json, sys, traceback
 import torch
 
@@ -30,12 +30,12 @@ def check(folder, keys, count):
     spec = importlib.util.spec_from_file_location("net", folder + "/net.py")
     net = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(net)
-    inputs, expected = torch.load(folder + "/kept.pt")
+    inputs, expected = torch.load(folder + "/expected.pt")
     module = net.load()
     with torch.no_grad():
         got = module(*inputs)
-        again = net.load(folder + "/net.safetensors")(*inputs)
-    for results in (got, again):
+        reloaded = net.load(folder + "/net.safetensors")(*inputs)
+    for results in (got, reloaded):
         for a, b in zip(results if isinstance(results, tuple) else (results,), expected, strict=True):
             assert torch.equal(a, b)
     assert sorted(module.state_dict()) == keys
@@ -52,10 +52,10 @@ for line in sys.stdin:
 
 
 @pytest.fixture(scope="module")
-def alone():
-    """Asks a process that has nothing but torch whether what a folder holds computes what was kept there."""
+def other_process():
+    """A process with only torch that checks whether a folder's module reproduces the saved outputs."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", ALONE], stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", PROCESS_CODE], stdin=pipe, stdout=pipe, text=True) as process:
 
         def ask(*question):
             process.stdin.write(json.dumps(question) + "\n")
@@ -66,34 +66,34 @@ def alone():
         process.stdin.close()
 
 
-def runs_alone(module, inputs, folder, alone):
-    """Write a module as `net.py` and run it in a process of its own."""
+def runs_without_onnxbridge(module, inputs, folder, other_process):
+    """Write a module as `net.py` and run it in the other process."""
     (code, weights) = source_file.save(module, folder / "net.pt2")
     assert (code.name, weights.name) == ("net.py", "net.safetensors")
     with torch.no_grad():
         expected = module(*inputs)
-    torch.save((inputs, expected if isinstance(expected, tuple) else (expected,)), folder / "kept.pt")
-    assert alone(str(folder), sorted(module.state_dict()), len(list(module.parameters()))) == "same"
+    torch.save((inputs, expected if isinstance(expected, tuple) else (expected,)), folder / "expected.pt")
+    assert other_process(str(folder), sorted(module.state_dict()), len(list(module.parameters()))) == "same"
     return code.read_text()
 
 
 def imported(module, folder):
-    """The module back from its text, in this process, and the text."""
+    """The module loaded from its source in this process, and the source."""
     code, _ = source_file.save(module, folder / "net.py")
     found: dict = {"__file__": str(code)}
     exec(compile(code.read_text(), str(code), "exec"), found)
     return found["load"](), code.read_text()
 
 
-def test_a_classifier(alone, tmp_path):
+def test_a_classifier(other_process, tmp_path):
     module = backend.from_hub(image_classifier())
-    text = runs_alone(module, (torch.randn(3, 3, 12, 12),), tmp_path, alone)
+    text = runs_without_onnxbridge(module, (torch.randn(3, 3, 12, 12),), tmp_path, other_process)
     assert "self.conv = nn.Conv2d(3, " in text and "def forward(self, image):" in text
 
 
-def test_control_flow(alone, tmp_path):
+def test_control_flow(other_process, tmp_path):
     module = backend.from_hub(countdown())
-    text = runs_alone(module, (torch.tensor([1.0, 2.0, 3.0]), torch.tensor(3)), tmp_path, alone)
+    text = runs_without_onnxbridge(module, (torch.tensor([1.0, 2.0, 3.0]), torch.tensor(3)), tmp_path, other_process)
     assert "@staticmethod" in text
 
 
@@ -109,18 +109,18 @@ class Tagger(torch.nn.Module):
         return self.out(self.rnn(self.words(ids))[0])
 
 
-def test_tied_weights_stay_one(alone, tmp_path):
+def test_tied_weights_stay_tied(other_process, tmp_path):
     ids = torch.arange(8).reshape(2, 4)
     made = onnxbridge.convert(Tagger().eval(), "pytorch", inputs=(ids,), verify=False, emit="source")
-    assert 'nonlinearity="relu"' in runs_alone(made.model, (ids,), tmp_path, alone)
+    assert 'nonlinearity="relu"' in runs_without_onnxbridge(made.model, (ids,), tmp_path, other_process)
     from safetensors.torch import load_file
 
-    held = load_file(tmp_path / "net.safetensors")
-    assert all(torch.equal(made.model.state_dict()[k], v) for k, v in held.items()) and "out.weight" in held
+    stored = load_file(tmp_path / "net.safetensors")
+    assert all(torch.equal(made.model.state_dict()[k], v) for k, v in stored.items()) and "out.weight" in stored
 
 
 class Block(torch.nn.Module):
-    """What has no weights of its own comes to be last, whatever its place in the list."""
+    """A module without weights is registered last, whatever its index in the list."""
 
     def __init__(self):
         super().__init__()
@@ -130,14 +130,14 @@ class Block(torch.nn.Module):
         return x + self.layers(x)
 
 
-def test_the_places_in_a_list(alone, tmp_path):
+def test_the_order_of_a_list(other_process, tmp_path):
     x = torch.randn(2, 4)
     made = onnxbridge.convert(Block().eval(), "pytorch", inputs=(x,), emit="source")
-    text = runs_alone(made.model, (x,), tmp_path, alone)
+    text = runs_without_onnxbridge(made.model, (x,), tmp_path, other_process)
     assert text.index("nn.Linear(4, 8)") < text.index("nn.GELU()") < text.index("nn.Linear(8, 4)")
 
 
-def test_verification_runs_what_is_written(monkeypatch):
+def test_verification_runs_the_generated_source(monkeypatch):
     zeroed = "[p.data.zero_() for p in model.parameters()]\n    return model.eval()"
     wrong = source_file._LOAD.replace("return model.eval()", zeroed)
     monkeypatch.setattr(source_file, "_LOAD", wrong)
@@ -145,20 +145,22 @@ def test_verification_runs_what_is_written(monkeypatch):
         onnxbridge.convert(Block().eval(), "pytorch", inputs=(torch.randn(2, 4),), emit="source")
 
 
-def saw(shape):
+def ternary(shape):
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 3 - 1
 
 
-def test_values_that_are_needed_later_stay(tmp_path):
-    """Variables for what only the next statement needs are used again, under the name of an input too."""
+def test_variables_that_are_used_later_are_not_overwritten(tmp_path):
+    """Temporary variables are reused, also under the name of an input."""
     op = Builder()
     x, y = op.input("x", ir.DataType.FLOAT, ["N", 3]), op.input("y", ir.DataType.FLOAT, ["N", 3])
-    kept = op.Relu(op.Neg(op.Exp(x)))
-    turned = op.Sub(op.Sub(kept, op.Sub(y, x)), op.Mul(op.Add(kept, x), op.Add(op.Tanh(y), op.Pow(op.Neg(kept), 2.0))))
-    module = backend.from_hub(op.model([x, y], [op.output(op.Div(turned, op.Add(op.Abs(y), 1.0)), "z")]))
+    used_later = op.Relu(op.Neg(op.Exp(x)))
+    difference = op.Sub(
+        op.Sub(used_later, op.Sub(y, x)), op.Mul(op.Add(used_later, x), op.Add(op.Tanh(y), op.Pow(op.Neg(used_later), 2.0)))
+    )
+    module = backend.from_hub(op.model([x, y], [op.output(op.Div(difference, op.Add(op.Abs(y), 1.0)), "z")]))
     loaded, text = imported(module, tmp_path)
-    given = torch.from_numpy(saw((4, 3))), torch.from_numpy(saw((4, 3)) + 0.5)
-    assert torch.equal(loaded(*given), module(*given))
+    inputs = torch.from_numpy(ternary((4, 3))), torch.from_numpy(ternary((4, 3)) + 0.5)
+    assert torch.equal(loaded(*inputs), module(*inputs))
     assert re.findall(r"^ +x = ", text, re.MULTILINE)
 
 
@@ -171,21 +173,21 @@ def test_arithmetic_of_sizes_and_slices(tmp_path):
     results = [op.Range(np.array(0), count, np.array(1)), op.Reshape(part, op.Concat(op.Shape(part), [1], axis=0))]
     module = backend.from_hub(op.model([x], [op.output(v, f"y{i}") for i, v in enumerate(results)]))
     loaded, _ = imported(module, tmp_path)
-    for given in (torch.rand(2, 3), torch.rand(5, 7)):
-        assert all(torch.equal(a, b) for a, b in zip(loaded(given), module(given), strict=True))
+    for inputs in (torch.rand(2, 3), torch.rand(5, 7)):
+        assert all(torch.equal(a, b) for a, b in zip(loaded(inputs), module(inputs), strict=True))
 
 
 @pytest.mark.parametrize("name", ["391_quantized", "a.0", "b.2", "b.1.weight"])
-def test_names_that_begin_with_a_digit(name, tmp_path):
+def test_names_with_a_leading_digit(name, tmp_path):
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, [2])
-    held = op.constant(np.array([3, 4], np.int8), name)
-    module = backend.from_hub(op.model([x], [op.output(op.Add(x, op.Cast(held, to=1)), "y")]))
+    stored = op.constant(np.array([3, 4], np.int8), name)
+    module = backend.from_hub(op.model([x], [op.output(op.Add(x, op.Cast(stored, to=1)), "y")]))
     loaded, _ = imported(module, tmp_path)
     assert loaded(torch.ones(2)).tolist() == [4, 5] and loaded.state_dict().keys() == module.state_dict().keys()
 
 
-def test_what_functions_have_by_default_is_left_out(tmp_path):
+def test_default_arguments_are_omitted(tmp_path):
     class Net(torch.nn.Module):
         def forward(self, x):
             pool, weight = torch.nn.functional.max_pool2d, torch.ones(3, 1, 2, 2)
@@ -199,22 +201,22 @@ def test_what_functions_have_by_default_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_layers_of_other_types(dtype, tmp_path):
+def test_layers_of_other_dtypes(dtype, tmp_path):
     parts = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.PReLU(4), torch.nn.Flatten(), torch.nn.Linear(16, 2)]
-    given = (torch.randn(2, 3, 4, 4, dtype=dtype),)
+    inputs = (torch.randn(2, 3, 4, 4, dtype=dtype),)
     net = torch.nn.Sequential(*parts).to(dtype).eval()
-    made = onnxbridge.convert(net, "pytorch", inputs=given, verify=False, fold_batch_norm=False, emit="source").model
+    made = onnxbridge.convert(net, "pytorch", inputs=inputs, verify=False, fold_batch_norm=False, emit="source").model
     loaded, text = imported(made, tmp_path)
-    assert torch.equal(loaded(*given), made(*given)) and f"nn.Conv2d(3, 4, 3, dtype={dtype})" in text
+    assert torch.equal(loaded(*inputs), made(*inputs)) and f"nn.Conv2d(3, 4, 3, dtype={dtype})" in text
     assert {v.dtype for v in loaded.state_dict().values()} <= {dtype, torch.int64}
 
 
-def test_functions_of_several_signatures_run(tmp_path):
-    """What goes without a name in one signature has to have one in another: torch.mean's axes and its dtype."""
+def test_overloaded_functions(tmp_path):
+    """An argument that is positional in one signature is keyword-only in another: torch.mean's axes and dtype."""
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N", 3, 4])
-    held = [op.constant(np.arange(1, 4, dtype=np.float32) * n, f"s{n}") for n in range(1, 5)]
-    normed = op.BatchNormalization(x, *held, training_mode=1, outputs=3)
+    stored = [op.constant(np.arange(1, 4, dtype=np.float32) * n, f"s{n}") for n in range(1, 5)]
+    normed = op.BatchNormalization(x, *stored, training_mode=1, outputs=3)
     results = [*normed, op.ReduceSum(x, [1], keepdims=0), op.ReduceMax(x, [1, 2]), op.ArgMax(x, axis=1)]
     module = backend.from_hub(op.model([x], [op.output(v, f"y{i}") for i, v in enumerate(results)]))
     loaded, _ = imported(module, tmp_path)
@@ -229,8 +231,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_is_code(name, tmp_path):
-    """As the name of the graph, an input, an output, a node, its weights and its scope."""
+def test_names_are_not_executed(name, tmp_path):
+    """As the name of the graph, an input, an output, a node, a weight and a scope."""
     weight = numpy_helper.from_array(np.ones((3, 2), np.float32), f"{name}.{name}")
     nodes = [
         helper.make_node("MatMul", [name, f"{name}.{name}"], ["h"], name=f"/{name}/{name}"),
@@ -251,7 +253,7 @@ def test_no_name_is_code(name, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["');import os;os.abort()#", "a\nb", '"""'])
-def test_no_attribute_is_code(text, tmp_path):
+def test_attributes_are_not_executed(text, tmp_path):
     value = helper.make_tensor_value_info
     node = helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=text.replace("(", r"\(").replace(")", r"\)"))
     made = helper.make_graph([node], "g", [value("x", TensorProto.STRING, [1])], [value("y", TensorProto.BOOL, [1])])
@@ -263,8 +265,8 @@ def test_no_attribute_is_code(text, tmp_path):
 CASES = list(standard_cases.chosen(backend.rules, 1, standard_cases.node_cases.expected_failures("pytorch_backend")))
 
 
-def test_every_operator_is_written(tmp_path):
-    """What each operator calls has a text of its own, that can be read."""
+def test_every_operator_has_source(tmp_path):
+    """The source of each operator's helpers compiles."""
     written = 0
     for case in CASES[::3]:
         model = standard_cases.node_cases.model_of(case.values[0])
@@ -283,6 +285,6 @@ def test_on_the_command_line(cli, tmp_path):
         onnxbridge.convert(tmp_path / "tagger.onnx", "pytorch", emit="prose")
 
 
-def test_one_that_failed_its_verification_is_marked(tmp_path):
+def test_files_of_a_failed_verification_are_marked(tmp_path):
     made = source_file.save(backend.from_hub(image_classifier()), tmp_path / "net.py.failed")
     assert [p.name for p in made] == ["net.py.failed", "net.safetensors.failed"]

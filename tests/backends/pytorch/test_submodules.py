@@ -1,4 +1,4 @@
-"""The modules of the source as modules with a forward of their own, wherever their calls can be made at once."""
+"""Source modules restored as modules with their own forward, wherever their calls are contiguous."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Up(nn.Module):
 
 
 class UNet(nn.Module):
-    """The calls of each list lie around those of the other one: only their elements are blocks."""
+    """The calls of each list enclose those of the other; only their elements are blocks."""
 
     def __init__(self):
         super().__init__()
@@ -93,7 +93,7 @@ class UNet(nn.Module):
 
 
 class Twice(nn.Module):
-    """A module that is called three times, one after another and side by side."""
+    """A module called three times, in sequence and in parallel."""
 
     def __init__(self):
         super().__init__()
@@ -103,8 +103,8 @@ class Twice(nn.Module):
         return self.head(self.layer(self.layer(x))), self.head(self.layer(-x))
 
 
-class Chosen(nn.Module):
-    """A branch inside a module, and its numbers beside the branch."""
+class WithChoice(nn.Module):
+    """A branch inside a module, and calls beside the branch."""
 
     def __init__(self):
         super().__init__()
@@ -124,7 +124,7 @@ class Choice(nn.Module):
 
 
 class Cached(nn.Module):
-    """Blocks that give several results."""
+    """Blocks with several results."""
 
     def __init__(self):
         super().__init__()
@@ -150,7 +150,7 @@ CASES = {
     "encoder": (Encoder, (torch.arange(10).reshape(2, 5),), {"ids": {0: "batch", 1: "length"}}),
     "unet": (UNet, (torch.randn(2, 3, 8, 8),), {"x": {0: "batch"}}),
     "twice": (Twice, (torch.randn(2, 4, 8, 8),), {"x": {0: "batch"}}),
-    "chosen": (Chosen, (torch.randn(2, 3),), {"x": {0: "batch"}}),
+    "chosen": (WithChoice, (torch.randn(2, 3),), {"x": {0: "batch"}}),
     "cached": (Cached, (torch.randn(2, 1, 4), torch.randn(2, 3, 4), torch.randn(2, 3, 4)), None),
 }
 
@@ -160,64 +160,64 @@ def flat(results):
 
 
 @pytest.fixture(scope="module", params=CASES)
-def trip(request, tmp_path_factory):
-    """A module, its inputs, and what comes back of it through an ONNX file."""
+def round_trip(request, tmp_path_factory):
+    """A module, its inputs, and the module restored from its ONNX file."""
     torch.manual_seed(0)
     kind, inputs, dynamic = CASES[request.param]
-    module, path = kind().eval(), tmp_path_factory.mktemp("trip") / "net.onnx"
+    module, path = kind().eval(), tmp_path_factory.mktemp("round_trip") / "net.onnx"
     onnxbridge.convert(module, inputs=inputs, dynamic=dynamic, verify=False, output=path)
     return request.param, module, inputs, onnxbridge.convert(path, "pytorch", emit="source").model
 
 
 def blocks(module):
-    """The modules that have a forward made of a graph, by their paths."""
+    """The class names of modules with a graph, by path."""
     return {path: type(m).__name__ for path, m in module.named_modules() if isinstance(m, fx.GraphModule)}
 
 
-def test_modules_have_a_forward_of_their_own(trip):
-    name, module, inputs, back = trip
+def test_modules_have_their_own_forward(round_trip):
+    name, module, inputs, restored = round_trip
     layers = {f"layers.{i}": "Layer" for i in range(3)} | {f"layers.{i}.attention": "Attention" for i in range(3)}
     wanted = {
         "encoder": {"": "Encoder", **layers},
         "unet": {"": "UNet", "downs.0": "Down", "downs.1": "Down", "ups.0": "Up", "ups.1": "Up"},
-        "twice": {"": "Twice", "layer": "Down"}, "chosen": {"": "Chosen", "layer": "Choice"},
+        "twice": {"": "Twice", "layer": "Down"}, "chosen": {"": "WithChoice", "layer": "Choice"},
         "cached": {"": "Cached", "steps.0": "Step", "steps.1": "Step"},
     }[name]  # fmt: skip
-    found = {path: kind for path, kind in blocks(back).items() if "body" not in path}
+    found = {path: kind for path, kind in blocks(restored).items() if "body" not in path}
     assert found == wanted
-    assert set(back.state_dict()) == set(module.state_dict())
-    back.load_state_dict(module.state_dict())
-    for a, b in zip(flat(back(*inputs)), flat(module(*inputs)), strict=True):
+    assert set(restored.state_dict()) == set(module.state_dict())
+    restored.load_state_dict(module.state_dict())
+    for a, b in zip(flat(restored(*inputs)), flat(module(*inputs)), strict=True):
         torch.testing.assert_close(a, b)
 
 
-def test_a_block_does_what_the_sources_does(trip):
-    """Called alone, on what the source's own module of the same path gets."""
-    _, module, inputs, back = trip
+def test_a_block_computes_what_the_source_module_does(round_trip):
+    """Each block is called on the inputs of the source's module of the same path."""
+    _, module, inputs, restored = round_trip
     seen = {}
-    for path in blocks(back):
+    for path in blocks(restored):
         if path and "body" not in path:
 
-            def keep(held, given, result, path=path):
-                seen[path] = given, result
+            def store(initializers, inputs_, result, path=path):
+                seen[path] = inputs_, result
 
-            module.get_submodule(path).register_forward_hook(keep)
+            module.get_submodule(path).register_forward_hook(store)
     module(*inputs)
     assert seen
-    for path, (given, result) in seen.items():
-        for a, b in zip(flat(back.get_submodule(path)(*given)), flat(result), strict=True):
+    for path, (inputs_, result) in seen.items():
+        for a, b in zip(flat(restored.get_submodule(path)(*inputs_)), flat(result), strict=True):
             torch.testing.assert_close(a, b)
 
 
-def test_it_is_hooked_frozen_copied_and_pickled(trip):
-    _, _, inputs, back = trip
-    path = next(p for p in blocks(back) if p and "body" not in p)
-    whole = flat(back(*inputs))
+def test_hooks_freezing_copying_and_pickling(round_trip):
+    _, _, inputs, restored = round_trip
+    path = next(p for p in blocks(restored) if p and "body" not in p)
+    whole = flat(restored(*inputs))
     stored = io.BytesIO()
-    torch.save(back, stored)
+    torch.save(restored, stored)
     stored.seek(0)
-    for other in (copy.deepcopy(back), torch.load(stored, weights_only=False)):
-        assert blocks(other) == blocks(back)
+    for other in (copy.deepcopy(restored), torch.load(stored, weights_only=False)):
+        assert blocks(other) == blocks(restored)
         assert all(torch.equal(a, b) for a, b in zip(flat(other(*inputs)), whole, strict=True))
         other.get_submodule(path).requires_grad_(False)
         assert {n for n, p in other.named_parameters() if not p.requires_grad} == {
@@ -225,32 +225,32 @@ def test_it_is_hooked_frozen_copied_and_pickled(trip):
         }
         times = []
 
-        def count(held, given, result, times=times):
-            times.append(held)
+        def count(initializers, inputs_, result, times=times):
+            times.append(initializers)
 
         other.get_submodule(path).register_forward_hook(count)
         other(*inputs)
-        assert len(times) == (3 if path == "layer" and "Down" in blocks(back).values() else 1)
-    assert all(p.requires_grad for p in back.parameters())
+        assert len(times) == (3 if path == "layer" and "Down" in blocks(restored).values() else 1)
+    assert all(p.requires_grad for p in restored.parameters())
 
 
-def test_it_is_exported(trip):
-    _, _, inputs, back = trip
-    program = torch.export.export(back, inputs, strict=False)
-    for a, b in zip(flat(program.module()(*inputs)), flat(back(*inputs)), strict=True):
+def test_it_exports(round_trip):
+    _, _, inputs, restored = round_trip
+    program = torch.export.export(restored, inputs, strict=False)
+    for a, b in zip(flat(program.module()(*inputs)), flat(restored(*inputs)), strict=True):
         torch.testing.assert_close(a, b)
 
 
-def test_each_kind_of_block_is_one_class(trip, tmp_path):
-    name, _, inputs, back = trip
-    code, _ = source_file.save(back, tmp_path / "net.py")
+def test_similar_blocks_share_one_class(round_trip, tmp_path):
+    name, _, inputs, restored = round_trip
+    code, _ = source_file.save(restored, tmp_path / "net.py")
     text = code.read_text()
     classes = re.findall(r"^class (\w+)\(nn.Module\):", text, re.MULTILINE)
     assert classes == {
         "encoder": ["Attention", "Layer", "Encoder"], "unet": ["Down", "Up", "UNet"], "twice": ["Down", "Twice"],
-        "chosen": ["Choice", "Chosen"], "cached": ["Step", "Cached"],
+        "chosen": ["Choice", "WithChoice"], "cached": ["Step", "Cached"],
     }[name]  # fmt: skip
-    for a, b in zip(flat(source_file.loaded(back)(*inputs)), flat(back(*inputs)), strict=True):
+    for a, b in zip(flat(source_file.loaded(restored)(*inputs)), flat(restored(*inputs)), strict=True):
         torch.testing.assert_close(a, b)
     ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "120", "--check", code]
     assert subprocess.run(ruff, capture_output=True).returncode == 0
@@ -262,15 +262,15 @@ def test_each_kind_of_block_is_one_class(trip, tmp_path):
     assert lines[name] in text
 
 
-def test_sizes_are_of_the_blocks_own_input(trip):
-    name, _, _, back = trip
+def test_sizes_come_from_the_blocks_own_input(round_trip):
+    name, _, _, restored = round_trip
     if name == "encoder":
-        assert [n.target for n in back.layers[0].attention.graph.nodes if n.op == "placeholder"] == ["x"]
-        assert {n.name for n in back.layers[0].attention.graph.nodes if n.target == "size"} == {"batch", "length"}
+        assert [n.target for n in restored.layers[0].attention.graph.nodes if n.op == "placeholder"] == ["x"]
+        assert {n.name for n in restored.layers[0].attention.graph.nodes if n.target == "size"} == {"batch", "length"}
 
 
-class Named(nn.Module):
-    """What it holds is called as what a module with a graph has itself."""
+class ReservedNames(nn.Module):
+    """Its members have names that an fx module itself has."""
 
     def __init__(self):
         super().__init__()
@@ -283,7 +283,7 @@ class Named(nn.Module):
 class Holder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.meta, self.notes = Named(), nn.ModuleList([Named(), Named()])
+        self.meta, self.notes = ReservedNames(), nn.ModuleList([ReservedNames(), ReservedNames()])
 
     def forward(self, x):
         for note in self.notes:
@@ -291,62 +291,62 @@ class Holder(nn.Module):
         return self.meta(torch.relu(x))
 
 
-def test_names_that_modules_have_themselves(tmp_path):
+def test_members_with_reserved_names(tmp_path):
     module, x = Holder().eval(), torch.randn(3, 4)
-    back = onnxbridge.convert(module, "pytorch", inputs=(x,), emit="source").model
-    torch.testing.assert_close(back(x), module(x))
-    torch.testing.assert_close(source_file.loaded(back)(x), module(x))
+    restored = onnxbridge.convert(module, "pytorch", inputs=(x,), emit="source").model
+    torch.testing.assert_close(restored(x), module(x))
+    torch.testing.assert_close(source_file.loaded(restored)(x), module(x))
 
 
-# files whose nodes are named after modules
+# ONNX files whose nodes are named after modules
 
 
-def named(nodes, weights=(), width=4):
-    """A model of nodes (name, operator, inputs, output)."""
-    made = [helper.make_node(kind, given, [out], name=name) for name, kind, given, out in nodes]
+def model_of_nodes(nodes, weights=(), width=4):
+    """A model of nodes given as (name, operator, inputs, output)."""
+    made = [helper.make_node(kind, inputs_, [out], name=name) for name, kind, inputs_, out in nodes]
     value = helper.make_tensor_value_info
-    held = [numpy_helper.from_array(torch.randn(width, width).numpy(), name) for name in weights]
+    initializers = [numpy_helper.from_array(torch.randn(width, width).numpy(), name) for name in weights]
     graph = helper.make_graph(
-        made, "g", [value("x", TensorProto.FLOAT, ["N", width])], [value("y", TensorProto.FLOAT, None)], held
+        made, "g", [value("x", TensorProto.FLOAT, ["N", width])], [value("y", TensorProto.FLOAT, None)], initializers
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10, producer_name="pytorch")
 
 
-def test_calls_that_something_lies_between_stay_where_they_are():
-    """m's second half takes what something that is not m's makes of its first."""
+def test_interrupted_calls_are_no_block():
+    """The second half of m depends on n, which depends on the first half of m."""
     nodes = [
         ("/m/MatMul", "MatMul", ["x", "m.w"], "a"), ("/n/MatMul", "MatMul", ["a", "n.w"], "b"),
         ("/m/MatMul_1", "MatMul", ["b", "m.v"], "c"), ("/m/Add", "Add", ["c", "a"], "y"),
     ]  # fmt: skip
-    module = onnxbridge.convert(named(nodes, ["m.w", "n.w", "m.v"]), "pytorch").model
+    module = onnxbridge.convert(model_of_nodes(nodes, ["m.w", "n.w", "m.v"]), "pytorch").model
     assert "m" not in blocks(module)
 
 
-def test_blocks_that_wait_for_each_other_are_not_both_one():
-    """Each is in one piece without the other: a to b, and c to d, where a and d are m's, b and c are n's."""
+def test_interdependent_modules_are_not_both_blocks():
+    """Each is contiguous without the other: a feeds b and c feeds d, where a and d are in m, b and c in n."""
     nodes = [
         ("/m/MatMul", "MatMul", ["x", "m.w"], "a"), ("/n/MatMul", "MatMul", ["x", "n.w"], "c"),
         ("/n/MatMul_1", "MatMul", ["a", "n.v"], "b"), ("/m/MatMul_1", "MatMul", ["c", "m.v"], "d"),
         ("/Add", "Add", ["b", "d"], "y"),
     ]  # fmt: skip
-    model = named([*nodes], ["m.w", "n.w", "m.v", "n.v"])
+    model = model_of_nodes([*nodes], ["m.w", "n.w", "m.v", "n.v"])
     assert len(set(blocks(onnxbridge.convert(model, "pytorch").model)) & {"m", "n"}) == 1
 
 
-def test_lists_whose_names_are_repeated_are_found_again():
-    """As the exporter before the present one names nodes: by the list, then by the element with the list."""
+def test_lists_with_repeated_names_are_restored():
+    """As torch.onnx's TorchScript exporter names nodes: by the list, then by the element with the list."""
     nodes = [
         ("/body/body.0/lin/MatMul", "MatMul", ["x", "onnx::MatMul_5"], "a"), ("/body/body.0/act/Relu", "Relu", ["a"], "b"),
         ("/body/body.1/lin/MatMul", "MatMul", ["b", "onnx::MatMul_6"], "c"), ("/body/body.1/act/Relu", "Relu", ["c"], "y"),
     ]  # fmt: skip
-    module = onnxbridge.convert(named(nodes, ["onnx::MatMul_5", "onnx::MatMul_6"]), "pytorch").model
+    module = onnxbridge.convert(model_of_nodes(nodes, ["onnx::MatMul_5", "onnx::MatMul_6"]), "pytorch").model
     assert type(module.body) is nn.Sequential and blocks(module) == {"": "G", "body.0": "Body", "body.1": "Body"}
     assert [type(m.act) for m in module.body] == [nn.ReLU, nn.ReLU]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_graph_of_any_scopes(seed):
-    """Operators with scopes drawn at random: whatever becomes a block, the numbers are the same."""
+def test_random_scopes(seed):
+    """Operators with random scopes: whichever become blocks, the outputs are the same."""
     generator = torch.Generator().manual_seed(seed)
     scopes = ["", "/a", "/a/b", "/a/c", "/d", "/d/d.0", "/d/d.1", "/e"]
     values, nodes, weights = ["x"], [], []
@@ -356,26 +356,26 @@ def test_any_graph_of_any_scopes(seed):
         kind = ["MatMul", "Tanh", "Add", "Sub"][int(torch.randint(4, (), generator=generator))]
         weight = f"{scope.strip('/').replace('/', '.')}.w{i}".strip(".")
         weights += [weight] if kind == "MatMul" else []
-        given = {"MatMul": [first, weight], "Tanh": [first]}.get(kind, [first, second])
-        nodes.append((f"{scope}/{kind}_{i}", kind, given, f"v{i}"))
+        inputs_ = {"MatMul": [first, weight], "Tanh": [first]}.get(kind, [first, second])
+        nodes.append((f"{scope}/{kind}_{i}", kind, inputs_, f"v{i}"))
         values.append(f"v{i}")
     used = set(itertools.chain.from_iterable(n[2] for n in nodes))
     ends = [v for v in values[1:] if v not in used]
     nodes.append(("/Sum", "Sum", ends, "y"))
-    conversion = onnxbridge.convert(named(nodes, weights), "pytorch", emit="source")
+    conversion = onnxbridge.convert(model_of_nodes(nodes, weights), "pytorch", emit="source")
     assert conversion.report.agrees
     torch.testing.assert_close(source_file.loaded(conversion.model)(torch.ones(2, 4)), conversion.model(torch.ones(2, 4)))
 
 
-class Places(nn.Module):
-    """Makes a table for so many rows, and takes nothing that has as many."""
+class Table(nn.Module):
+    """Creates as many rows as its argument says, and has no input of that size."""
 
     def forward(self, count):
         return torch.ones(count, 3).cumsum(0) / 10
 
 
 class Between(nn.Module):
-    """A mask of constants, of which there are several of the same name."""
+    """A mask of constants, several of which have the same name."""
 
     def __init__(self, low, high):
         super().__init__()
@@ -387,21 +387,21 @@ class Between(nn.Module):
         return torch.where((steps >= self.low) & (steps <= self.high), self.linear(x), 0.5) + self.linear(x)
 
 
-class Placed(nn.Module):
+class WithTable(nn.Module):
     def __init__(self):
         super().__init__()
-        self.places = Places()
+        self.table = Table()
         self.layers = nn.ModuleList([Between(0, 1), Between(1, 2), Between(1, 1)])
 
     def forward(self, x):
-        x = x + self.places(x.shape[0])
+        x = x + self.table(x.shape[0])
         for layer in self.layers:
             x = layer(x)
         return x
 
 
-def test_a_block_of_sizes_alone_and_constants_of_one_name(tmp_path):
-    net = Placed().eval()
+def test_a_block_of_sizes_and_constants_of_the_same_name(tmp_path):
+    net = WithTable().eval()
     onnxbridge.convert(net, inputs=(torch.randn(4, 3),), dynamic={"x": {0: "rows"}}, verify=False, output=tmp_path / "net.onnx")
     made = onnxbridge.convert(tmp_path / "net.onnx", "pytorch", output=tmp_path / "net.pt2").model
     x = torch.randn(6, 3)
@@ -409,14 +409,14 @@ def test_a_block_of_sizes_alone_and_constants_of_one_name(tmp_path):
     torch.testing.assert_close(torch.export.load(tmp_path / "net.pt2").module()(x), net(x))
 
 
-def test_a_module_stays_flat_where_its_blocks_cannot_be_written(tmp_path, monkeypatch):
+def test_a_module_stays_flat_if_its_blocks_cannot_be_built(tmp_path, monkeypatch):
     def refuse(*_):
-        raise build_submodules.Untold("x")
+        raise build_submodules.MissingValue("x")
 
-    monkeypatch.setattr(build_submodules, "nest", refuse)
-    net = Placed().eval()
-    there = onnxbridge.convert(net, inputs=(torch.randn(4, 3),), dynamic={"x": {0: "rows"}}, verify=False).model
-    made = onnxbridge.convert(there, "pytorch", output=tmp_path / "net.pt2").model
+    monkeypatch.setattr(build_submodules, "build_submodules", refuse)
+    net = WithTable().eval()
+    exported = onnxbridge.convert(net, inputs=(torch.randn(4, 3),), dynamic={"x": {0: "rows"}}, verify=False).model
+    made = onnxbridge.convert(exported, "pytorch", output=tmp_path / "net.pt2").model
     x = torch.randn(6, 3)
     torch.testing.assert_close(made(x), net(x))
-    assert onnxbridge.convert(there, "pytorch", output=tmp_path / "net.py").report.passed
+    assert onnxbridge.convert(exported, "pytorch", output=tmp_path / "net.py").report.passed

@@ -1,4 +1,6 @@
-"""Dilated convolutions in TensorFlow: right at every stride, group and rank, and a NaN reaches what the kernel touches only."""
+"""Dilated convolutions in TensorFlow are correct at every stride, group and rank, and NaN reaches only the outputs under the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime import devices
 
 CASES = [
-    # operator, spatial sizes, kernel, attributes, channels in, the kernel's own two leading sizes
+    # operator, spatial sizes, kernel, attributes, input channels, the kernel's two leading sizes
     ("ConvTranspose", (7,), (3,), {"dilations": [2]}, 2, (2, 3)),
     ("ConvTranspose", (7,), (3,), {"dilations": [3], "strides": [2], "pads": [1, 2]}, 2, (2, 3)),
     ("ConvTranspose", (5, 6), (3, 2), {"dilations": [2, 2]}, 2, (2, 3)),
@@ -28,23 +30,23 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("open_sizes", [False, True], ids=["fixed", "open"])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize(("kind", "sizes", "kernel", "attrs", "channels", "leading"), CASES)
-def test_dilated(kind, sizes, kernel, attrs, channels, leading, open_sizes):
+def test_dilated(kind, sizes, kernel, attrs, channels, leading, dynamic):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, channels, *sizes)).astype(np.float32)
     w = rng.standard_normal((*leading, *kernel)).astype(np.float32)
     op = Builder()
-    shape = ["n", channels, *(f"s{i}" for i in range(len(sizes)))] if open_sizes else list(x.shape)
+    shape = ["n", channels, *(f"s{i}" for i in range(len(sizes)))] if dynamic else list(x.shape)
     value = op.input("x", ir.DataType.FLOAT, shape)
     model = op.model([value], [op.output(op.call(kind, value, w, **attrs), "y")])
     run = backend.runner(backend.from_hub(model))
     session = devices.session(model, "cpu")
-    wanted = devices.run(session, {"x": x})["y"]
-    np.testing.assert_allclose(run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
-    at = (1, channels - 1, *(s // 2 for s in sizes))
-    x[at] = 1e30  # reaches the outputs that a NaN must reach
-    reached = np.abs(devices.run(session, {"x": x})["y"]) > 1e20
-    x[at] = np.nan
-    np.testing.assert_array_equal(np.isnan(run({"x": x})["y"]), reached)
-    assert 0 < reached.sum() < reached.size / 2
+    expected = devices.run(session, {"x": x})["y"]
+    np.testing.assert_allclose(run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+    position = (1, channels - 1, *(s // 2 for s in sizes))
+    x[position] = 1e30  # affects the outputs that a NaN must affect
+    affected = np.abs(devices.run(session, {"x": x})["y"]) > 1e20
+    x[position] = np.nan
+    np.testing.assert_array_equal(np.isnan(run({"x": x})["y"]), affected)
+    assert 0 < affected.sum() < affected.size / 2

@@ -1,4 +1,4 @@
-"""Arithmetic with constants in TensorFlow is exact to the last bit, though its optimizer would rewrite it."""
+"""Arithmetic with constants in TensorFlow is bit-exact, although its graph optimizer would rewrite it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _model(write, dtype=F, shape=("n",)):
     return op.model([x], [op.output(write(op, x), "y")])
 
 
-def _computed(model, x, tmp_path):
-    """By the module, and by the SavedModel as a user loads it."""
+def _outputs(model, x, tmp_path):
+    """The outputs of the module, and of the SavedModel as a user loads it."""
     module = backend.from_hub(model)
     direct = backend.runner(module)({"x": x})["y"]
     backend.save(module, tmp_path / "m")
@@ -35,23 +35,23 @@ def _computed(model, x, tmp_path):
 def test_quantize(scale, tmp_path):
     scale = np.float32(scale)
     x = (np.arange(-140, 140, 0.5) * scale).astype(np.float32)
-    wanted = np.clip(np.round(x / scale) + 3, -128, 127).astype(np.int8)
-    np.testing.assert_array_equal(_computed(_model(lambda op, x: op.QuantizeLinear(x, scale, np.int8(3))), x, tmp_path), wanted)
+    expected = np.clip(np.round(x / scale) + 3, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(_outputs(_model(lambda op, x: op.QuantizeLinear(x, scale, np.int8(3))), x, tmp_path), expected)
 
 
 def test_quantize_by_axis_and_by_block(tmp_path):
     scales = np.float32([0.1, 0.3, 7.0])
     x = (np.arange(-60, 60, 0.5)[:, None] * scales).astype(np.float32)
-    wanted = np.clip(np.round(x / scales), -128, 127).astype(np.int8)
+    expected = np.clip(np.round(x / scales), -128, 127).astype(np.int8)
     zeros = np.zeros(3, np.int8)
     by_axis = _model(lambda op, x: op.QuantizeLinear(x, scales, zeros, axis=1), shape=("n", 3))
-    np.testing.assert_array_equal(_computed(by_axis, x, tmp_path), wanted)
+    np.testing.assert_array_equal(_outputs(by_axis, x, tmp_path), expected)
     rows = np.repeat(scales, 2).astype(np.float32)[:, None]
     x = (np.arange(-60, 60, 0.5)[None] * rows).astype(np.float32)
     blocks = np.broadcast_to(scales[:, None], (3, 240)).copy()
     by_block = _model(lambda op, x: op.QuantizeLinear(x, blocks, output_dtype=3, axis=0, block_size=2), shape=(6, 240))
     np.testing.assert_array_equal(
-        _computed(by_block, x, tmp_path / "blocks"), np.clip(np.round(x / rows), -128, 127).astype(np.int8)
+        _outputs(by_block, x, tmp_path / "blocks"), np.clip(np.round(x / rows), -128, 127).astype(np.int8)
     )
 
 
@@ -59,28 +59,30 @@ def test_quantize_by_axis_and_by_block(tmp_path):
 @pytest.mark.parametrize("scale", SCALES)
 def test_division_by_a_constant(scale, dtype, tmp_path):
     kind = ir.DataType[dtype].numpy()
-    by, x = np.array(scale, kind), np.linspace(-300, 300, 5001).astype(kind)
-    np.testing.assert_array_equal(_computed(_model(lambda op, x: op.Div(x, by), ir.DataType[dtype]), x, tmp_path), x / by)
+    divisor, x = np.array(scale, kind), np.linspace(-300, 300, 5001).astype(kind)
+    np.testing.assert_array_equal(
+        _outputs(_model(lambda op, x: op.Div(x, divisor), ir.DataType[dtype]), x, tmp_path), x / divisor
+    )
 
 
-def test_division_by_zeros_among_others(tmp_path):
-    by = np.float32([0, -0.0, 7, 255])
+def test_division_by_a_constant_with_zeros(tmp_path):
+    divisor = np.float32([0, -0.0, 7, 255])
     x = np.float32([[1, 1, 1, 1], [-1, -1, -1, -1], [0, 0, 0, 0], [np.nan, np.inf, 10, 10]])
     with np.errstate(all="ignore"):
-        wanted = x / by
-    np.testing.assert_array_equal(_computed(_model(lambda op, x: op.Div(x, by), shape=("n", 4)), x, tmp_path), wanted)
+        expected = x / divisor
+    np.testing.assert_array_equal(_outputs(_model(lambda op, x: op.Div(x, divisor), shape=("n", 4)), x, tmp_path), expected)
 
 
-def test_mean_of_several(tmp_path):
+def test_mean_of_three_inputs(tmp_path):
     x = np.linspace(-300, 300, 5001).astype(np.float32)
-    wanted = (x + x + x) / np.float32(3)
-    np.testing.assert_array_equal(_computed(_model(lambda op, x: op.Mean(x, x, x)), x, tmp_path), wanted)
+    expected = (x + x + x) / np.float32(3)
+    np.testing.assert_array_equal(_outputs(_model(lambda op, x: op.Mean(x, x, x)), x, tmp_path), expected)
 
 
-def test_the_division_comes_back_as_one():
+def test_division_round_trips_as_div():
     module = backend.from_hub(_model(lambda op, x: op.Div(x, np.float32(7))))
-    back = frontend.to_hub(module, {"x": (("n",), "float32")})
-    assert [node.op_type for node in back.graph] == ["Div"]
+    hub = frontend.to_hub(module, {"x": (("n",), "float32")})
+    assert [node.op_type for node in hub.graph] == ["Div"]
 
 
 @pytest.mark.parametrize(("dtype", "large"), [("FLOAT", 1.5 * 2**23), ("DOUBLE", 1.5 * 2**52), ("FLOAT16", 1536.0)])
@@ -96,4 +98,4 @@ def test_rounding_by_a_large_constant(dtype, large, form, tmp_path):
             "c - (c - x)": lambda: op.Sub(c, op.Sub(c, x)),
         }[form]()  # fmt: skip
 
-    np.testing.assert_array_equal(_computed(_model(write, ir.DataType[dtype]), x, tmp_path), np.round(x))
+    np.testing.assert_array_equal(_outputs(_model(write, ir.DataType[dtype]), x, tmp_path), np.round(x))

@@ -1,4 +1,4 @@
-"""What users do with the module: train it, run it at any size, save it and load it again."""
+"""Using the module: training, dynamic sizes, saving and loading."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def test_saved_model(classifier, tmp_path):
         np.testing.assert_allclose(signature(image=x)["logits"], module(x), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 4])
+@pytest.mark.parametrize("trip_count", [0, 1, 4])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_control_flow_is_decided_when_the_module_runs(turns, sign):
+def test_control_flow_runs_at_run_time(trip_count, sign):
     hub = countdown()
-    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(turns)}
+    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(trip_count)}
     expected = devices.run(devices.session(hub, "cpu"), feeds)
     got = backend.runner(backend.from_hub(hub))(feeds)
     np.testing.assert_array_equal(got["y"], expected["y"])

@@ -1,4 +1,4 @@
-"""Every rule of the TensorFlow backend against the standard: its signature, and the standard's own cases."""
+"""Every rule of the TensorFlow backend against the ONNX specification: its signature, and the ONNX node test cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_case(case):
     standard_cases.check(case, backend)
 
 
-def test_listed_failures_are_run():
+def test_expected_failures_are_cases():
     assert set(FAILURES) <= {p.id for p in CASES}
 
 

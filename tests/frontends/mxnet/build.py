@@ -1,4 +1,4 @@
-"""Symbols written by hand for the tests: a graph of one operator, or of several, with its two files."""
+"""Builds small symbols and their files for tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def save(folder, nodes, heads, arrays=None, np_shape=False, version=10901):
 
 
 def single(folder, op, inputs, attrs, heads=1, known=(), np_shape=False):
-    """One operator on arrays: those at the positions `known` are parameters, the rest inputs. Returns the files and the feeds."""
+    """One operator on arrays; those at positions `known` are parameters, the others inputs. Returns the files and the feeds."""
     names = [f"data{i}" for i in range(len(inputs))]
     nodes = [variable(n) for n in names]
     nodes.append(operator(op, "it", [(i, 0) for i in range(len(inputs))], attrs))

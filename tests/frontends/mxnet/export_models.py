@@ -1,4 +1,4 @@
-"""Run by the interpreter that has MXNet: exports whole networks with random weights to the folder in its first argument."""
+"""Runs in the interpreter that has MXNet: exports networks with random weights to the folder in its first argument."""
 
 import sys
 
@@ -15,7 +15,7 @@ def export(name, net, *inputs):
 
 
 class Recurrent(gluon.HybridBlock):
-    """A layer whose first state MXNet makes itself, of a batch size that it finds out."""
+    """A layer whose initial state MXNet creates, with an inferred batch size."""
 
     def __init__(self, layer, **kwargs):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""One line for each way to call an operator: its name, its inputs, its attributes."""
+"""Samples of MXNet operators, one call per line: name, inputs, attributes."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ def samples():
     s("SequenceLast SequenceMask", seq, a(2, 1, 2, 1, 2), use_sequence_length=True, axis=1)
     s("SequenceMask", seq, a(2, 4), use_sequence_length=True, value=-3)
 
-    # the NumPy family
+    # operators of mx.np
     for op in (*numpy_family.UNARY, "sign"):
         s(f"_npi_{op}", p(3, 4) + (op == "arccosh"))
     s("_npi_square _npi_degrees _npi_radians _npi_logical_not", x34)
@@ -413,7 +413,7 @@ def samples():
     s("_npi_broadcast_to", f(3, 1), shape=(2, 3, 4))
     s("_npi_hypot", x34, f(4))
 
-    # random, and what is so only in training
+    # random, and operators that are random in training only
     s("Dropout _npx_dropout", x34)
     s("_npx_rnn", f(4, 2, 3), f(50), f(1, 2, 5), mode="rnn_relu", state_size=5, num_layers=1)
     s("_random_uniform random_uniform uniform", low=1, high=2, shape=(2, 3), scatter=True)

@@ -1,4 +1,4 @@
-"""MXNet's file formats, every layout and hostile ones, read without MXNet."""
+"""MXNet's file formats, all versions and malicious files, read without MXNet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shape(*dims):
 
 
 def file(folder, *records, named=True, count=None):
-    """A parameter file of records written by hand."""
+    """A parameter file of binary records."""
     labels = [f"arg:a{i}".encode() for i in range(len(records))] if named else []
     data = HEAD + struct.pack("<Q", len(records) if count is None else count) + b"".join(records)
     data += struct.pack("<Q", len(labels)) + b"".join(struct.pack("<Q", len(n)) + n for n in labels)
@@ -46,15 +46,15 @@ NUMBERS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.mark.parametrize("flag, dtype", [*enumerate(["f4", "f8", "f2", "u1", "i4", "i1", "i8", "?", "i2", "u2", "u4", "u8"])])
 def test_every_dtype(tmp_path, flag, dtype):
-    wanted = NUMBERS.astype(dtype)
-    found = read_params.read(file(tmp_path, dense(wanted, flag)))["arg:a0"]
-    assert found.dtype == wanted.dtype
-    np.testing.assert_array_equal(found, wanted)
+    expected = NUMBERS.astype(dtype)
+    found = read_params.read(file(tmp_path, dense(expected, flag)))["arg:a0"]
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_bfloat16(tmp_path):
-    wanted = NUMBERS.astype(ml_dtypes.bfloat16)
-    assert read_params.read(file(tmp_path, dense(wanted, 12)))["arg:a0"].tolist() == NUMBERS.tolist()
+    expected = NUMBERS.astype(ml_dtypes.bfloat16)
+    assert read_params.read(file(tmp_path, dense(expected, 12)))["arg:a0"].tolist() == NUMBERS.tolist()
 
 
 def test_old_layouts(tmp_path):
@@ -64,7 +64,7 @@ def test_old_layouts(tmp_path):
         np.testing.assert_array_equal(array, NUMBERS)
 
 
-def test_arrays_that_hold_nothing(tmp_path):
+def test_empty_entries(tmp_path):
     none = [struct.pack("<I", 0), struct.pack("<I", V1) + shape(), struct.pack("<Ii", V2, 0) + shape()]
     none += [struct.pack("<Iii", V3, 0, -1), struct.pack("<Ii", V3, 0) + shape(2, -1)]
     _, arrays = read_params.read_list(file(tmp_path, *none, dense(np.float32(3), 0, V3), dense(np.zeros((0, 3), "f4"), 0)))
@@ -119,7 +119,7 @@ def test_a_sparse_array_beyond_the_budget(tmp_path):
 
 
 @pytest.mark.parametrize("cut", range(0, 110, 7))
-def test_a_file_that_breaks_off(tmp_path, cut):
+def test_truncated_files(tmp_path, cut):
     path = file(tmp_path, dense(NUMBERS, 0))
     data = path.read_bytes()
     path.write_bytes(data[: min(cut, len(data) - 1)])
@@ -133,13 +133,13 @@ def test_other_damage(tmp_path):
     path = file(tmp_path, dense(NUMBERS, 0), count=2**60)
     with pytest.raises(UnsafeFileError, match="do not fit"):
         read_params.read(path)
-    twice = file(tmp_path, dense(NUMBERS, 0), dense(NUMBERS, 0))
-    twice.write_bytes(twice.read_bytes().replace(b"arg:a1", b"arg:a0"))
+    duplicate = file(tmp_path, dense(NUMBERS, 0), dense(NUMBERS, 0))
+    duplicate.write_bytes(duplicate.read_bytes().replace(b"arg:a1", b"arg:a0"))
     with pytest.raises(UnsafeFileError, match="two arrays"):
-        read_params.read(twice)
+        read_params.read(duplicate)
 
 
-def test_what_is_written_is_what_mxnet_reads(tmp_path):
+def test_mxnet_reads_written_files(tmp_path):
     arrays = {f"arg:a{i}": NUMBERS.astype(d) for i, d in enumerate(["f4", "f8", "f2", "u1", "i4", "i1", "i8", "?"])}
     writer.write(tmp_path / "net.params", arrays)
     read_back = (
@@ -150,7 +150,7 @@ def test_what_is_written_is_what_mxnet_reads(tmp_path):
         "x = mx.nd.array([[0, 0], [1, 2]])\n"
         "mx.nd.save(sys.argv[3], {'csr': x.tostype('csr'), 'rows': x.tostype('row_sparse')})\n"
     )
-    paths = [str(tmp_path / n) for n in ("net.params", "again.params", "sparse.params")]
+    paths = [str(tmp_path / n) for n in ("net.params", "saved.params", "sparse.params")]
     done = subprocess.run([python(), "-c", read_back, *paths], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"{k}={v.dtype}{v.astype(int).sum()}" for k, v in arrays.items()]
     for name, array in read_params.read(paths[1]).items():
@@ -163,11 +163,11 @@ def test_what_is_written_is_what_mxnet_reads(tmp_path):
 
 
 def test_literals():
-    texts = {
+    literals = {
         "(3, 0)": (3, 0), "[1]": [1], "None": None, "True": True, "true": True, "1e-05": 1e-05, "inf": float("inf"),
         "(3L, 3L)": (3, 3), "float32": "float32", "-1": -1, "": "", "__import__('os')": "__import__('os')",
     }  # fmt: skip
-    for text, value in texts.items():
+    for text, value in literals.items():
         assert read_symbol.literal(text) == value
     assert read_symbol.literal("(" * 100_000) == "(" * 100_000
 
@@ -215,7 +215,7 @@ def test_damaged_symbols(tmp_path, damage):
         read_symbol.read(path)
 
 
-def test_symbols_nested_beyond_use(tmp_path):
+def test_deeply_nested_symbols(tmp_path):
     path = tmp_path / "net-symbol.json"
     path.write_text("[" * 200_000)
     with pytest.raises(UnsafeFileError):
@@ -224,7 +224,7 @@ def test_symbols_nested_beyond_use(tmp_path):
     for _ in range(100):
         inner = {"nodes": [operator("_foreach", "f", []) | {"subgraphs": [inner]}], "heads": []}
     path.write_text(json.dumps(inner))
-    with pytest.raises(UnsafeFileError, match="beyond any use"):
+    with pytest.raises(UnsafeFileError, match="nested too deeply"):
         read_symbol.read(path)
 
 
@@ -250,10 +250,10 @@ def test_shapes_of_inputs(tmp_path):
         frontend.to_hub(files)
     with pytest.raises(UsageError, match="no input 'other'"):
         frontend.to_hub(files, {"other": ((2, 3), "float32")})
-    for given in ({"data": np.zeros((2, 3), "f4")}, [np.zeros((2, 3), "f4")], [((2, 3), "float32")], ((2, 3), "float32")):
-        assert [list(i.shape) for i in frontend.to_hub(files, given).graph.inputs] == [[2, 3], [2, 3]]
-    both = dict.fromkeys(("data", "known"), ((2, 3), "float32"))
-    named = frontend.to_hub(files, both, {name: {0: "N"} for name in both})
+    for inputs in ({"data": np.zeros((2, 3), "f4")}, [np.zeros((2, 3), "f4")], [((2, 3), "float32")], ((2, 3), "float32")):
+        assert [list(i.shape) for i in frontend.to_hub(files, inputs).graph.inputs] == [[2, 3], [2, 3]]
+    specs = dict.fromkeys(("data", "known"), ((2, 3), "float32"))
+    named = frontend.to_hub(files, specs, {name: {0: "N"} for name in specs})
     assert [i.shape[0].value for i in named.graph.inputs] == ["N", "N"]
 
 

@@ -1,4 +1,4 @@
-"""What users give with an MXNet model, and what they forget."""
+"""Inputs given with an MXNet model, and missing ones."""
 
 from __future__ import annotations
 
@@ -32,27 +32,25 @@ W, B = np.ones((4, 3), np.float32), np.ones(4, np.float32)
 
 def test_missing_parameters_are_named(tmp_path):
     symbol, values = dense(tmp_path, {"arg:fc_weight": W})
-    with pytest.raises(
-        UsageError, match=r"parameters fc_bias have no values: the \.params file does not have them; give the pair"
-    ):
+    with pytest.raises(UsageError, match=r"parameters fc_bias have no values: they are not in the \.params file; pass the pair"):
         frontend.to_hub((symbol, values), {"data": X})
     values.unlink()
     with pytest.raises(UsageError, match=r"fc_weight, fc_bias have no values: there is no \.params file"):
         frontend.to_hub(symbol, {"data": X})
     out = str(tmp_path / "net.onnx")
-    asked = ["convert", str(symbol), "--to", "onnx", "-o", out, "--inputs", "data:float32[1,3]"]
-    result = CliRunner().invoke(group, asked)
+    arguments = ["convert", str(symbol), "--to", "onnx", "-o", out, "--inputs", "data:float32[1,3]"]
+    result = CliRunner().invoke(group, arguments)
     assert isinstance(result.exception, UsageError) and not os.path.exists(out)
 
 
-def test_parameters_that_the_user_describes_are_inputs(tmp_path):
+def test_described_parameters_are_inputs(tmp_path):
     symbol, _ = dense(tmp_path, {})
     model = frontend.to_hub((symbol, None), {"data": X, "fc_weight": ((4, 3), "float32"), "fc_bias": ((4,), "float32")})
     assert [v.name for v in model.graph.inputs] == ["data", "fc_weight", "fc_bias"]
 
 
-def test_parameters_of_any_operator_are_named(tmp_path):
-    """Gluon says of every parameter how it is trained."""
+def test_missing_parameters_of_any_operator_are_named(tmp_path):
+    """Gluon marks every parameter with its learning rate."""
     nodes = [variable("data"), variable("scale", __shape__=(1, 3), __lr_mult__="1.0", __wd_mult__="1.0"),
              operator("broadcast_mul", "y", [(0, 0), (1, 0)])]  # fmt: skip
     symbol, values = save(tmp_path, nodes, [(2, 0)])
@@ -60,7 +58,7 @@ def test_parameters_of_any_operator_are_named(tmp_path):
         frontend.to_hub((symbol, values), {"data": X})
 
 
-def test_written_parameters_are_named_where_they_are_missing(tmp_path):
+def test_missing_written_parameters_are_an_error(tmp_path):
     symbol, values = dense(tmp_path, {"arg:fc_weight": W, "arg:fc_bias": B})
     (tmp_path / "out").mkdir()
     conversion = onnxbridge.convert((symbol, values), to="mxnet", inputs={"data": X}, verify=False)
@@ -71,7 +69,7 @@ def test_written_parameters_are_named_where_they_are_missing(tmp_path):
 
 
 @pytest.mark.parametrize("item", [(1, 3, 64, 64), "x", 3, ((1, 3), object())])
-def test_inputs_that_are_none(tmp_path, item):
+def test_invalid_inputs(tmp_path, item):
     symbol, values = dense(tmp_path, {"arg:fc_weight": W, "arg:fc_bias": B})
     with pytest.raises(UsageError, match="an input is an array or a pair"):
         frontend.to_hub((symbol, values), {"data": item})
@@ -118,23 +116,23 @@ def test_inputs_of_a_block_that_has_not_run():
 
 
 @pytest.mark.parametrize(
-    ("op", "arrays", "attrs", "said"),
+    ("op", "arrays", "attrs", "message"),
     [
         ("_linalg_potrf", [-np.ones((2, 2), np.float32)], {}, "not positive definite"),
         ("dot", [W, W], {}, "dot shape error"),
         ("nosuchop", [W], {}, "nosuchop is not registered"),
     ],
 )
-def test_the_telling_line_of_an_error(tmp_path, op, arrays, attrs, said):
+def test_the_relevant_line_of_an_error(tmp_path, op, arrays, attrs, message):
     (symbol, values), feeds = single(tmp_path, op, arrays, attrs)
-    with pytest.raises(OnnxbridgeError, match=said) as refused:
+    with pytest.raises(OnnxbridgeError, match=message) as raised:
         service().run(symbol, values, feeds)
-    assert "\n" not in str(refused.value) and "Traceback" not in str(refused.value)
+    assert "\n" not in str(raised.value) and "Traceback" not in str(raised.value)
 
 
 @pytest.mark.parametrize("op", ["sign", "_npi_sign", "_contrib_sign_ste"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
-def test_the_sign_of_what_is_no_number(tmp_path, op, dtype):
+def test_the_sign_of_nan(tmp_path, op, dtype):
     import onnx_ir as ir
     import onnxruntime
 
@@ -142,5 +140,5 @@ def test_the_sign_of_what_is_no_number(tmp_path, op, dtype):
     (symbol, values), feeds = single(tmp_path, op, [x], {})
     model = frontend.to_hub((symbol, values), {"data0": x})
     session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
-    wanted = service().run(symbol, values, feeds)
-    np.testing.assert_array_equal(session.run(None, {"data0": x})[0], next(iter(wanted.values())))
+    expected = service().run(symbol, values, feeds)
+    np.testing.assert_array_equal(session.run(None, {"data0": x})[0], next(iter(expected.values())))

@@ -1,4 +1,4 @@
-"""Whole networks from Gluon, to ONNX and back to MXNet, with MXNet's own numbers."""
+"""Whole Gluon networks, converted to ONNX and back to MXNet, compared with MXNet."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from onnxbridge.backends.mxnet import backend
 from onnxbridge.frontends.mxnet import frontend
 from onnxbridge.runtime.mxnet import python
-from tests.frontends.mxnet.test_operators import judged
+from tests.frontends.mxnet.test_operators import run_onnxruntime
 
 SHAPES = {
     "resnet18": (2, 3, 64, 64), "mobilenet": (1, 3, 64, 64), "lstm": (4, 3, 3), "gru": (2, 4, 3), "unrolled": (2, 3, 5),
     "control": (5, 4),
 }  # fmt: skip
-# a hundred layers of float32, each of which rounds to 2^-24
+# about a hundred float32 layers, each with a rounding error of 2^-24
 ROUNDING = 2.0**-14
 
 
@@ -35,9 +35,9 @@ def feeds_of(name):
     return {"data": feeds}
 
 
-def same(found, wanted):
-    assert list(found) == list(wanted)
-    for name, reference in wanted.items():
+def check_equal(found, expected):
+    assert list(found) == list(expected)
+    for name, reference in expected.items():
         assert found[name].shape == reference.shape and found[name].dtype == reference.dtype
         close = ROUNDING * np.abs(reference).max()
         np.testing.assert_allclose(found[name], reference, rtol=ROUNDING, atol=close)
@@ -48,29 +48,29 @@ def test_to_onnx(models, name):
     feeds = feeds_of(name)
     source = str(models / f"{name}-symbol.json")
     model = frontend.to_hub(source, {n: (v.shape, "float32") for n, v in feeds.items()})
-    same(judged(model, feeds), frontend.runner(source)(feeds))
+    check_equal(run_onnxruntime(model, feeds), frontend.runner(source)(feeds))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet", "lstm", "gru", "unrolled"])
-def test_there_and_back(models, name, tmp_path):
+def test_round_trip(models, name, tmp_path):
     feeds = feeds_of(name)
     source = (models / f"{name}-symbol.json", models / f"{name}-0000.params")
     artifact = backend.from_hub(frontend.to_hub(source, {n: (v.shape, "float32") for n, v in feeds.items()}))
-    wanted = frontend.runner(source)(feeds)
-    same(backend.runner(artifact)(feeds), wanted)
-    again = backend.save(artifact, tmp_path / "again")
-    same(frontend.runner(again)(feeds), wanted)  # the outputs keep their names in MXNet, too
+    expected = frontend.runner(source)(feeds)
+    check_equal(backend.runner(artifact)(feeds), expected)
+    saved = backend.save(artifact, tmp_path / "saved")
+    check_equal(frontend.runner(saved)(feeds), expected)  # output names are preserved in MXNet
 
 
-def test_a_batch_of_any_size(models):
+def test_a_dynamic_batch(models):
     source = (models / "resnet18-symbol.json", models / "resnet18-0000.params")
     model = frontend.to_hub(source, {"data": (("N", 3, 64, 64), "float32")})
     artifact = backend.from_hub(model)
     for batch in (1, 3):
         feeds = {"data": np.random.RandomState(batch).rand(batch, 3, 64, 64).astype(np.float32)}
-        wanted = frontend.runner(source)(feeds)
-        same(judged(model, feeds), wanted)
-        same(backend.runner(artifact)(feeds), wanted)
+        expected = frontend.runner(source)(feeds)
+        check_equal(run_onnxruntime(model, feeds), expected)
+        check_equal(backend.runner(artifact)(feeds), expected)
 
 
 def test_weights_are_not_copied(models):
@@ -81,7 +81,7 @@ def test_weights_are_not_copied(models):
 
 
 def test_a_live_block_in_mxnets_own_interpreter(tmp_path):
-    """Where MXNet is importable, blocks and symbols are sources themselves."""
+    """If MXNet is importable, live blocks and symbols are sources."""
     code = """
 import sys, os
 os.environ.pop("ONNXBRIDGE_MXNET_PYTHON", None)
@@ -104,6 +104,6 @@ assert [o.name for o in model.graph.outputs] == ["fc_output"]
 """
     import onnxbridge
 
-    here = str(Path(onnxbridge.__file__).parents[1])
-    done = subprocess.run([python(), "-c", code], capture_output=True, text=True, env={"PYTHONPATH": here}, check=False)
+    source_root = str(Path(onnxbridge.__file__).parents[1])
+    done = subprocess.run([python(), "-c", code], capture_output=True, text=True, env={"PYTHONPATH": source_root}, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

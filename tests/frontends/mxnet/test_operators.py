@@ -1,4 +1,4 @@
-"""Every MXNet operator that there is a rule for, computed by MXNet itself and by ONNX Runtime after conversion."""
+"""Every MXNet operator with a rule, computed by MXNet and, after conversion, by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.frontends.mxnet.build import single
 from tests.frontends.mxnet.samples import samples
 
 SAMPLES = samples()
-CONTROL = {"_foreach", "_while_loop", "_cond"}  # tested in test_mxnet_models.py: they need subgraphs
+CONTROL_FLOW = {"_foreach", "_while_loop", "_cond"}  # tested in test_models.py, because they need subgraphs
 GPU_ONLY = {"BatchNorm_v1"}
 ROUNDING = 2.0**-16
-"""Both sides round every operation to 2^-24 of its result, in different orders of at most some hundred operations."""
+"""Both round each operation to 2^-24 of its result, with at most a few hundred operations in different orders."""
 
 
-def judged(model, feeds):
-    """What ONNX Runtime computes, by output name."""
+def run_onnxruntime(model, feeds):
+    """The outputs of ONNX Runtime by name."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     proto = backend.native(backend.from_hub(model)).SerializeToString()
@@ -41,10 +41,10 @@ def test_operator(sample, tmp_path):
     np_shape = attrs.pop("np_shape", False)
     files, feeds = single(tmp_path, sample.op, sample.inputs, attrs, sample.heads, sample.known, np_shape)
     model = frontend.to_hub(files, {n: (v.shape, v.dtype) for n, v in feeds.items()})
-    wanted = frontend.runner(files)(feeds)
-    found = judged(model, feeds)
-    assert list(found) == list(wanted)
-    for name, reference in wanted.items():
+    expected = frontend.runner(files)(feeds)
+    found = run_onnxruntime(model, feeds)
+    assert list(found) == list(expected)
+    for name, reference in expected.items():
         value = found[name]
         assert (value.shape, value.dtype) == (reference.shape, reference.dtype)
         if sample.scatter:
@@ -52,12 +52,12 @@ def test_operator(sample, tmp_path):
             continue
         size = np.nanmax(np.abs(reference[np.isfinite(reference)]).astype(np.float64), initial=0)
         close = np.finfo(reference.dtype).eps / 2**-23 * ROUNDING if reference.dtype.kind == "f" else 0
-        close = max(close, ROUNDING) if reference.dtype == np.float64 else close  # softmax and others compute floats for doubles
+        close = max(close, ROUNDING) if reference.dtype == np.float64 else close  # softmax and others compute float64 in float32
         np.testing.assert_allclose(value.astype(np.float64), reference.astype(np.float64), rtol=close, atol=close * size)
 
 
 def test_every_rule_has_a_sample():
-    assert set(rule) - {s.op for s in SAMPLES} - CONTROL - GPU_ONLY == set()
+    assert set(rule) - {s.op for s in SAMPLES} - CONTROL_FLOW - GPU_ONLY == set()
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def registry():
 
 
 @pytest.mark.parametrize("op", sorted(set(rule)))
-def test_signature_is_that_of_mxnet(op, registry):
-    """Inputs by MXNet's names in its order; attributes by its names and with its defaults, none left out."""
+def test_signature_matches_mxnet(op, registry):
+    """Inputs have MXNet's names and order; attributes have its names and defaults, and none is missing."""
     if op not in registry:
         pytest.fail(f"MXNet 1.9.1 has no operator {op}")
     _, counter, arguments = registry[op]
@@ -75,25 +75,25 @@ def test_signature_is_that_of_mxnet(op, registry):
     attributes = {n: kind for n, kind in arguments if n not in inputs}
     signature = list(inspect.signature(rule[op].lower).parameters.values())[1:]
     if not any(p.kind is p.VAR_POSITIONAL for p in signature):
-        taken = [p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD]
-        assert taken[: len(inputs)] == inputs  # the registry leaves out the states of some
+        positional = [p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD]
+        assert positional[: len(inputs)] == inputs  # the registry omits the states of some operators
     named = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY and p.name != "np_shape"}
     assert set(attributes) - IRRELEVANT <= set(named)
     for name, default in named.items():
         kind = attributes.get(name, "")
         if "default=" in kind and default is not inspect.Parameter.empty and default is not None:
-            said = literal(kind.split("default=")[1].strip("'"))
-            said = tuple(said) if isinstance(said, list) else said
-            if said is not None and said != "None":
-                assert said == (pytest.approx(default, rel=1e-6) if isinstance(default, float) else default), name
+            documented = literal(kind.split("default=")[1].strip("'"))
+            documented = tuple(documented) if isinstance(documented, list) else documented
+            if documented is not None and documented != "None":
+                assert documented == (pytest.approx(default, rel=1e-6) if isinstance(default, float) else default), name
 
 
 @pytest.mark.parametrize("axes", ["()", "(1,)"])
-def test_dropout_that_is_always_on_stays_random(axes, tmp_path):
+def test_dropout_in_mode_always_is_random(axes, tmp_path):
     data = np.ones((200, 40), np.float32)
     files, _ = single(tmp_path, "Dropout", [data], {"mode": "always", "p": 0.25, "axes": axes})
     made = onnxbridge.convert(files, inputs={"data0": (data.shape, "float32")})  # compared by mean and deviation
     assert made.report.passed
-    (found,) = judged(made.hub, {"data0": data}).values()
+    (found,) = run_onnxruntime(made.hub, {"data0": data}).values()
     assert set(np.unique(found.round(4))) == {0.0, np.float32(1.3333)} and 0.15 < (found == 0).mean() < 0.35
     assert (found.std(axis=1) == 0).all() == (axes == "(1,)")

@@ -1,4 +1,4 @@
-"""A TensorFlow source converted, run by ONNX Runtime, and compared with TensorFlow itself."""
+"""Converts a TensorFlow source, runs it in ONNX Runtime, and compares with TensorFlow."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def run(model: ir.Model, feeds) -> list[np.ndarray]:
 
 
 def agree(source, inputs=None, feeds=None, *, rtol=1e-5, dynamic=None, sizes=None) -> ir.Model:
-    """Convert, run both, compare: shapes and dtypes exactly, floats up to `rtol` of the largest value of the output."""
+    """Convert, run both and compare: shapes and dtypes exactly, floats up to `rtol` of the largest output value."""
     model = hub_of(source, inputs, dynamic)
     feeds = feeds if feeds is not None else feeds_for(model, sizes)
     got = run(model, feeds)
-    wanted = frontend.runner(source)(feeds)
-    assert [v.name for v in model.graph.outputs] == list(wanted)
-    for g, (name, w) in zip(got, wanted.items(), strict=True):
+    expected = frontend.runner(source)(feeds)
+    assert [v.name for v in model.graph.outputs] == list(expected)
+    for g, (name, w) in zip(got, expected.items(), strict=True):
         assert g.shape == w.shape and g.dtype == w.dtype, (name, g.shape, w.shape, g.dtype, w.dtype)
         if w.dtype.kind in "fc":
             scale = float(np.max(np.abs(w), where=np.isfinite(w), initial=0.0))

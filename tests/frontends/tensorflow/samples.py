@@ -1,6 +1,8 @@
-# ruff: noqa: E501  one operator a line
-"""One-line samples of TensorFlow operators: each names tf.raw_ops' own parameters; what `f32`, `i32`, ... make is fed when the
-model runs, everything else is a constant of the graph."""
+# ruff: noqa: E501  one operator per line
+"""One-line samples of TensorFlow operators, with the parameters of tf.raw_ops.
+
+Arguments made by `f32`, `i32`, ... are inputs; all others are constants.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ import numpy as np
 
 
 @dataclass
-class Fed:
-    """An input: its value, and which axes are of unknown size when converting."""
+class Input:
+    """An input: its value, and which axes are dynamic."""
 
     value: np.ndarray
-    open: tuple[int, ...] = ()
+    dynamic: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -30,8 +32,8 @@ def _rng(shape):
     return np.random.default_rng(abs(hash(shape)) % 1000 + 7)
 
 
-def f32(*shape, low=-2.0, high=2.0, open=(), dtype=np.float32):
-    return Fed(_rng(shape).uniform(low, high, shape).astype(dtype), open)
+def f32(*shape, low=-2.0, high=2.0, dynamic=(), dtype=np.float32):
+    return Input(_rng(shape).uniform(low, high, shape).astype(dtype), dynamic)
 
 
 def f64(*shape, **kw):
@@ -46,8 +48,8 @@ def unit(*shape, **kw):
     return f32(*shape, low=-0.95, high=0.95, **kw)
 
 
-def i32(*shape, low=-9, high=10, open=(), dtype=np.int32):
-    return Fed(_rng(shape).integers(low, high, shape).astype(dtype), open)
+def i32(*shape, low=-9, high=10, dynamic=(), dtype=np.int32):
+    return Input(_rng(shape).integers(low, high, shape).astype(dtype), dynamic)
 
 
 def i64(*shape, **kw):
@@ -59,11 +61,11 @@ def u8(*shape, **kw):
 
 
 def flags(*shape):
-    return Fed(_rng(shape).integers(0, 2, shape).astype(bool))
+    return Input(_rng(shape).integers(0, 2, shape).astype(bool))
 
 
-def fed(value, dtype=np.float32, open=()):
-    return Fed(np.array(value, dtype), open)
+def fed(value, dtype=np.float32, dynamic=()):
+    return Input(np.array(value, dtype), dynamic)
 
 
 def const(*shape, low=-1.0, high=1.0):
@@ -124,7 +126,7 @@ S("Pow", x=pos(4), y=f32(4))
 S("Pow", x=i32(4), y=fed([2, 3, 0, 1], np.int32))
 S("Atan2", y=fed([1, -1, 1, -1, 0, 0, -0.0, 2, -2, 0, 3]), x=fed([1, 1, -1, -1, 1, -1, -1, 0, 0, 0, 1e-3]))
 for _op in ["Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"]:
-    S(_op, x=i32(20, low=0, high=3), y=i32(20, low=0, high=3, open=(0,)))
+    S(_op, x=i32(20, low=0, high=3), y=i32(20, low=0, high=3, dynamic=(0,)))
     S(_op, x=f32(3, 4), y=f32(4))
 for _op in ["LogicalAnd", "LogicalOr"]:
     S(_op, x=flags(4, 5), y=flags(5))
@@ -160,12 +162,12 @@ S("CheckNumerics", tensor=f32(3), message="m")
 S("CheckNumericsV2", tensor=f32(3), message="m")
 S("PlaceholderWithDefault", input=f32(3), shape=[3])
 S("IdentityN", input=[f32(3), i32(2)])
-S("EnsureShape", input=f32(3, 4, open=(0,)), shape=[3, 4])
+S("EnsureShape", input=f32(3, 4, dynamic=(0,)), shape=[3, 4])
 
 # reduction
 for _op in ["Sum", "Mean", "Prod", "Max", "Min", "EuclideanNorm"]:
     S(_op, input=f32(3, 4, 5), axis=[1])
-    S(_op, input=f32(3, 4, 5, open=(0,)), axis=[-1, 0], keep_dims=True)
+    S(_op, input=f32(3, 4, 5, dynamic=(0,)), axis=[-1, 0], keep_dims=True)
     S(_op, input=f32(3, 4), axis=[0, 1])
 for _op in ["Sum", "Mean", "Prod", "Max", "Min"]:
     S(_op, input=i32(3, 4), axis=[1])
@@ -189,7 +191,7 @@ S("L2Loss", t=f32(3, 4))
 # linalg
 S("MatMul", a=f32(3, 4), b=const(4, 5))
 S("MatMul", a=f32(4, 3), b=const(5, 4), transpose_a=True, transpose_b=True)
-S("MatMul", a=f32(3, 4, open=(0,)), b=f32(4, 2))
+S("MatMul", a=f32(3, 4, dynamic=(0,)), b=f32(4, 2))
 S("BatchMatMul", x=f32(2, 3, 4), y=f32(2, 4, 5))
 S("BatchMatMulV2", x=f32(2, 1, 3, 4), y=f32(5, 6, 4), adj_y=True)
 S("BatchMatMulV2", x=f32(2, 4, 3), y=f32(4, 5), adj_x=True)
@@ -201,7 +203,7 @@ for _low, _up in ((-1, 0), (0, -1), (1, 2), (0, 0), (-1, -1)):
 
 # shape
 S("Reshape", tensor=f32(2, 6), shape=[3, -1])
-S("Reshape", tensor=f32(2, 6, open=(0,)), shape=[-1, 3, 2])
+S("Reshape", tensor=f32(2, 6, dynamic=(0,)), shape=[-1, 3, 2])
 S("Reshape", tensor=f32(2, 6), shape=fed([4, 3], np.int32), label="shape fed")
 S("Squeeze", input=f32(1, 3, 1))
 S("Squeeze", input=f32(1, 3, 1), axis=[-1])
@@ -219,16 +221,16 @@ S("Split", value=f32(4, 6), axis=-1, num_split=1)
 S("SplitV", value=f32(4, 6), size_splits=[1, -1, 2], axis=1, num_split=3)
 S("Tile", input=f32(2, 3), multiples=[2, 1])
 S("Tile", input=f32(2, 3), multiples=fed([1, 3], np.int32))
-S("Shape", input=f32(2, 3, open=(0,)))
-S("Shape", input=f32(2, 3, open=(1,)), out_type="int64")
-S("ShapeN", input=[f32(2, 3, open=(0,)), f32(4, open=(0,))])
-S("Size", input=f32(2, 3, open=(0,)))
+S("Shape", input=f32(2, 3, dynamic=(0,)))
+S("Shape", input=f32(2, 3, dynamic=(1,)), out_type="int64")
+S("ShapeN", input=[f32(2, 3, dynamic=(0,)), f32(4, dynamic=(0,))])
+S("Size", input=f32(2, 3, dynamic=(0,)))
 S("Rank", input=f32(2, 3))
 S("Fill", dims=[2, 3], value=f32())
 S("Fill", dims=fed([2, 3], np.int32), value=np.float32(1.5))
 S("BroadcastTo", input=f32(3, 1), shape=[2, 3, 4])
-S("ZerosLike", x=f32(2, 3, open=(0,)))
-S("OnesLike", x=i32(2, 3, open=(0,)))
+S("ZerosLike", x=f32(2, 3, dynamic=(0,)))
+S("OnesLike", x=i32(2, 3, dynamic=(0,)))
 S("Pad", input=f32(2, 3), paddings=[[1, 0], [2, 3]])
 S("Pad", input=f32(2, 3), paddings=fed([[1, 0], [2, 3]], np.int32), label="paddings fed")
 S("PadV2", input=f32(2, 3), paddings=[[1, 0], [2, 3]], constant_values=np.float32(7))
@@ -237,9 +239,9 @@ S("MirrorPad", input=f32(3, 4), paddings=[[1, 3], [2, 0]], mode="SYMMETRIC")
 S("SpaceToDepth", input=f32(1, 4, 6, 3), block_size=2)
 S("DepthToSpace", input=f32(1, 2, 3, 12), block_size=2)
 S("SpaceToBatchND", input=f32(1, 5, 6, 2), block_shape=[2, 3], paddings=[[0, 1], [0, 0]])
-S("SpaceToBatchND", input=f32(2, 4, 6, 2, open=(0,)), block_shape=[2, 2], paddings=[[0, 0], [2, 0]])
+S("SpaceToBatchND", input=f32(2, 4, 6, 2, dynamic=(0,)), block_shape=[2, 2], paddings=[[0, 0], [2, 0]])
 S("BatchToSpaceND", input=f32(6, 3, 2, 2), block_shape=[2, 3], crops=[[0, 1], [1, 0]])
-S("BatchToSpaceND", input=f32(4, 3, 2, 2, open=(0,)), block_shape=[2, 2], crops=[[0, 0], [0, 0]])
+S("BatchToSpaceND", input=f32(4, 3, 2, 2, dynamic=(0,)), block_shape=[2, 2], crops=[[0, 0], [0, 0]])
 S("InvertPermutation", x=np.array([2, 0, 1], np.int32))
 S("Range", start=fed(1, np.int32), limit=fed(9, np.int32), delta=fed(3, np.int32))
 S("LinSpace", start=f32(), stop=np.float32(4), num=5)
@@ -282,7 +284,7 @@ S("ReverseSequence", input=f32(3, 5, 2), seq_lengths=fed([2, 5, 0], np.int32), s
 S("ReverseSequence", input=f32(5, 3), seq_lengths=fed([2, 5, 1], np.int64), seq_dim=0, batch_dim=1)
 S("Where", condition=flags(3, 4))
 S("Where", condition=fed([0, 1, 0, 2]))
-S("ResizeBilinear", images=f32(2, 5, 4, 3, open=(0, 1, 2)), size=fed([7, 8], np.int32), label="size fed")
+S("ResizeBilinear", images=f32(2, 5, 4, 3, dynamic=(0, 1, 2)), size=fed([7, 8], np.int32), label="size fed")
 
 # conv
 for _strides in NHWC[:2]:
@@ -292,8 +294,8 @@ for _strides in NHWC[:2]:
 S("Conv2D", input=f32(1, 7, 7, 3), filter=const(3, 3, 3, 4), strides=[1] * 4, padding="EXPLICIT", explicit_paddings=[0, 0, 2, 1, 0, 3, 0, 0])
 S("Conv2D", input=f32(1, 9, 9, 3), filter=const(3, 3, 3, 4), strides=[1] * 4, padding="SAME", dilations=[1, 2, 3, 1])
 S("Conv2D", input=f32(1, 9, 9, 4), filter=const(3, 3, 2, 6), strides=[1] * 4, padding="SAME", label="groups")
-S("Conv2D", input=f32(1, 9, 8, 3, open=(0, 1, 2)), filter=const(3, 4, 3, 4), strides=[1] * 4, padding="SAME", label="size open")
-S("Conv2D", input=f32(1, 9, 8, 3, open=(0, 1, 2)), filter=const(3, 4, 3, 4), strides=[1, 2, 2, 1], padding="SAME", label="size open")
+S("Conv2D", input=f32(1, 9, 8, 3, dynamic=(0, 1, 2)), filter=const(3, 4, 3, 4), strides=[1] * 4, padding="SAME", label="size open")
+S("Conv2D", input=f32(1, 9, 8, 3, dynamic=(0, 1, 2)), filter=const(3, 4, 3, 4), strides=[1, 2, 2, 1], padding="SAME", label="size open")
 S("Conv2D", input=f32(1, 5, 5, 2), filter=f32(2, 2, 2, 3), strides=[1] * 4, padding="VALID", label="filter fed")
 S("DepthwiseConv2dNative", input=f32(1, 9, 9, 3), filter=const(3, 3, 3, 1), strides=[1] * 4, padding="SAME", dilations=[1, 2, 2, 1])
 for _padding in ("SAME", "VALID"):

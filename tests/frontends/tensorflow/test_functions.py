@@ -1,4 +1,4 @@
-"""tf.function, modules, SavedModels and control flow; what is refused, and how."""
+"""tf.function, modules, SavedModels and control flow, and what is rejected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from onnxbridge.errors import ConversionError, UnsafeFileError, UsageError
 from onnxbridge.frontends.tensorflow import frontend
-from onnxbridge.frontends.tensorflow.graph.graph_reader import every_op
+from onnxbridge.frontends.tensorflow.graph.graph_reader import all_operators
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 from tests.frontends.tensorflow.compare import agree, hub_of, kinds, run
 
@@ -57,7 +57,7 @@ def test_saved_model(tmp_path):
         hub_of((str(tmp_path / "net"), "nope"))
 
 
-def test_function_without_a_signature():
+def test_a_function_without_a_signature():
     @tf.function
     def f(a, b):
         return tf.concat([a, tf.cast(b, F32)], 1)
@@ -83,9 +83,9 @@ CONTROL = {
     "scan": lambda x, n: tf.scan(lambda a, r: a + r, x),
     "fold": lambda x, n: tf.foldr(lambda a, r: a * 0.5 + r, x),
     "array": lambda x, n: _array(x),
-    "array backwards": lambda x, n: _backwards(x),
+    "array backwards": lambda x, n: _reversed(x),
     "array read": lambda x, n: tf.TensorArray(F32, 3, element_shape=[3]).unstack(x[:3]).gather([2, 0]),
-    "array grown": lambda x, n: _grown(x, n),
+    "array grown": lambda x, n: _dynamic_size(x, n),
 }
 
 
@@ -109,14 +109,14 @@ def _array(x):
     return items.stack()
 
 
-def _backwards(x):
+def _reversed(x):
     items = tf.TensorArray(F32, size=4, element_shape=[None])
     for i in tf.range(4):
         items = items.write(3 - i, x[i])
     return items.stack()
 
 
-def _grown(x, n):
+def _dynamic_size(x, n):
     items = tf.TensorArray(F32, size=0, dynamic_size=True, element_shape=[3])
     for i in tf.range(n):
         items = items.write(i, x[0] + tf.cast(i, F32))
@@ -132,9 +132,9 @@ def test_control_flow(name, n):
     x = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
     hub = hub_of(function)
     feeds = {v.name: {"x": x, "n": np.array(n, np.int32)}[v.name] for v in hub.graph.inputs}
-    wanted = frontend.runner(function)(feeds)
-    for got, want in zip(run(hub, feeds), wanted.values(), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    expected = frontend.runner(function)(feeds)
+    for got, w in zip(run(hub, feeds), expected.values(), strict=True):
+        np.testing.assert_allclose(got, w, rtol=1e-5, atol=1e-5)
 
 
 def test_every_unknown_operator_is_listed_with_its_line():
@@ -150,10 +150,10 @@ def test_every_unknown_operator_is_listed_with_its_line():
         hub_of(f, (np.eye(3, dtype=np.float32),))
     problems = {p.op: p for p in caught.value.problems}
     assert set(problems) == {"MatrixInverse", "MatrixDeterminant", "Lgamma", "Digamma", "Betainc"}
-    assert all(p.places[0].file.endswith("test_tensorflow_functions.py") and p.places[0].line > 0 for p in problems.values())
+    assert all(p.places[0].file.endswith("test_functions.py") and p.places[0].line > 0 for p in problems.values())
 
 
-def test_a_model_that_changes_its_variables_is_refused():
+def test_a_model_that_writes_variables_is_rejected():
     counter = tf.Variable(0.0)
 
     @tf.function(input_signature=[spec(2)])
@@ -165,7 +165,7 @@ def test_a_model_that_changes_its_variables_is_refused():
         hub_of(f)
 
 
-def test_training_batch_norm_is_refused():
+def test_training_batch_norm_is_rejected():
     @tf.function(input_signature=[spec(2, 4, 4, 3)])
     def f(x):
         one, zero = tf.ones([3]), tf.zeros([3])
@@ -176,10 +176,10 @@ def test_training_batch_norm_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["write", "read", "python", "print", "saver"])
-def test_a_saved_model_that_reaches_out_is_refused(tmp_path, kind):
+def test_a_saved_model_with_unsafe_operators_is_rejected(tmp_path, kind):
     out = str(tmp_path / "out")
 
-    def reach(x):
+    def unsafe(x):
         if kind == "write":
             tf.io.write_file(out, "text")
         elif kind == "read":
@@ -193,16 +193,16 @@ def test_a_saved_model_that_reaches_out_is_refused(tmp_path, kind):
         return x + 1.0
 
     module = tf.Module()
-    module.f = tf.function(reach, input_signature=[spec(2)])
+    module.f = tf.function(unsafe, input_signature=[spec(2)])
     tf.saved_model.save(module, str(tmp_path / "net"), signatures=module.f)
     for use in (hub_of, frontend.runner):
-        with pytest.raises(UnsafeFileError, match="reach outside"):
+        with pytest.raises(UnsafeFileError, match="access resources outside"):
             use(tmp_path / "net")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net"]
 
 
-def test_a_saver_called_by_a_signature_is_refused(tmp_path):
-    """Named as TensorFlow names its own saver, it would pass the look at the file."""
+def test_a_saver_called_by_a_signature_is_rejected(tmp_path):
+    """With the name of TensorFlow's own saver it would pass the check of the file."""
 
     @tf.function(input_signature=[spec(2)])
     def __inference__traced_save_1(x):
@@ -216,7 +216,7 @@ def test_a_saver_called_by_a_signature_is_refused(tmp_path):
         operator_checks.check_graph(concrete.graph, "net")
 
 
-def test_values_are_named_as_in_tensorflow():
+def test_values_have_tensorflows_names():
     @tf.function(input_signature=[spec(2, 3, name="x")])
     def f(x):
         with tf.name_scope("block"):
@@ -267,10 +267,10 @@ def test_lists(name):
     agree(tf.function(LISTS[name]).get_concrete_function(spec(4, 3, name="x")))
 
 
-def test_every_list_rule_is_used():
-    """The rules that the samples leave to this file."""
+def test_every_list_rule_is_tested():
+    """The rules that samples.py does not cover."""
     seen = set()
     for written, specs in ((LISTS, [spec(4, 3)]), (CONTROL, [spec(4, 3), spec(dtype=I32)])):
         for function in written.values():
-            seen |= {op.type for op in every_op(tf.function(function).get_concrete_function(*specs).graph)}
+            seen |= {op.type for op in all_operators(tf.function(function).get_concrete_function(*specs).graph)}
     assert {o for o in frontend.rules if "TensorList" in o} <= seen

@@ -1,4 +1,4 @@
-"""Keras layers and applications, converted and compared with Keras itself."""
+"""Keras layers and applications, converted and compared with Keras."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ STACKS = {
 }
 
 
-def _randomised(model):
-    """Statistics and biases away from the zeros and ones that a new model has, under which mistakes would not show."""
+def _randomized(model):
+    """Randomize statistics and biases: the zeros and ones of a new model would hide errors."""
     rng = np.random.default_rng(1)
     for v in model.variables:
         low, high = {"moving_variance": (0.5, 1.5), "gamma": (0.5, 1.5)}.get(v.path.rsplit("/")[-1], (-0.5, 0.5))
@@ -66,18 +66,21 @@ def _randomised(model):
 @pytest.mark.parametrize("name", STACKS)
 def test_layers(name):
     keras.utils.set_random_seed(0)
-    model = _randomised(keras.Sequential(STACKS[name]()))
+    model = _randomized(keras.Sequential(STACKS[name]()))
     hub = agree(model)
     assert [v.name for v in hub.graph.inputs] == [model.inputs[0].name]
     assert hub.graph.inputs[0].shape[0].value == "N"
 
 
 @pytest.mark.parametrize("name", ["conv1d dilated", "conv2d dilated", "depthwise dilated", "conv2d dilated valid"])
-def test_dilation_is_one_convolution(name):
-    stack = STACKS.get(name) or {
-        "depthwise dilated": lambda: [I((16, 15, 3)), layers.DepthwiseConv2D(3, dilation_rate=2, padding="same")],
-        "conv2d dilated valid": lambda: [I((16, 17, 3)), layers.Conv2D(4, (2, 3), dilation_rate=(3, 2))],
-    }[name]
+def test_dilated_convolution_is_one_operator(name):
+    stack = (
+        STACKS.get(name)
+        or {
+            "depthwise dilated": lambda: [I((16, 15, 3)), layers.DepthwiseConv2D(3, dilation_rate=2, padding="same")],
+            "conv2d dilated valid": lambda: [I((16, 17, 3)), layers.Conv2D(4, (2, 3), dilation_rate=(3, 2))],
+        }[name]
+    )
     found = kinds(agree(keras.Sequential(stack())))
     assert found["Conv"] == 1 and not {"Reshape", "Slice"} & set(found)
 
@@ -91,7 +94,7 @@ def test_attention():
     x = I((6, 8), name="x")
     y = layers.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True)
     z = layers.Attention(use_scale=True)([x, layers.GroupQueryAttention(4, 4, 2)(x, x)])
-    agree(_randomised(keras.Model(x, [layers.Add()([x, y]), z])))
+    agree(_randomized(keras.Model(x, [layers.Add()([x, y]), z])))
 
 
 def test_embedding_and_mask():
@@ -121,19 +124,19 @@ def test_subclassed_model():
     with pytest.raises(UsageError, match="inputs="):
         hub_of(net)
     hub = agree(net, (np.ones((2, 4), np.float32),))
-    assert any("test_tensorflow_keras.py:" in n.metadata_props.get("onnxbridge.source", "") for n in hub.graph)
+    assert any("test_keras.py:" in n.metadata_props.get("onnxbridge.source", "") for n in hub.graph)
 
 
-@pytest.mark.parametrize(("name", "size", "edges"), [("MobileNetV2", 64, 1), ("ResNet50", 48, 1), ("EfficientNetB0", 48, 1)])
-def test_application(name, size, edges):
+@pytest.mark.parametrize(("name", "size", "transposes"), [("MobileNetV2", 64, 1), ("ResNet50", 48, 1), ("EfficientNetB0", 48, 1)])
+def test_application(name, size, transposes):
     keras.utils.set_random_seed(0)
-    model = _randomised(getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), classes=10))
-    hub = agree(model, rtol=1e-4)  # some fifty layers of float32, whose statistics are random: errors of each add up
-    assert kinds(hub)["Transpose"] == edges  # the image's own, and none inside
+    model = _randomized(getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), classes=10))
+    hub = agree(model, rtol=1e-4)  # about fifty float32 layers with random statistics, whose errors accumulate
+    assert kinds(hub)["Transpose"] == transposes  # of the input only
     assert "Pad" not in kinds(hub)
 
 
-def test_weights_are_held_by_reference():
+def test_weights_are_not_copied():
     model = keras.Sequential([I((64,)), layers.Dense(64, name="wide")])
     hub = hub_of(model)
     kernel = next(v for v in hub.graph.initializers.values() if v.name.endswith("wide/kernel"))
@@ -141,7 +144,7 @@ def test_weights_are_held_by_reference():
     assert np.shares_memory(kernel.const_value.numpy(), own.read_value()._numpy())
 
 
-def test_sizes_that_users_fix_and_name():
+def test_static_and_named_sizes():
     model = keras.Sequential([I((None, None, 3), name="image"), layers.Conv2D(2, 3, strides=2, padding="same")])
     assert [getattr(d, "value", d) for d in hub_of(model).graph.inputs[0].shape] == ["N", "image_1", "image_2", 3]
     fixed = agree(model, {"image": ((1, 9, 8, 3), "float32")})
@@ -155,7 +158,7 @@ def test_sizes_that_users_fix_and_name():
 
 
 def test_keras_file(tmp_path):
-    model = _randomised(keras.Sequential([I((8, 8, 1), name="image"), layers.Conv2D(4, 3), layers.BatchNormalization()]))
+    model = _randomized(keras.Sequential([I((8, 8, 1), name="image"), layers.Conv2D(4, 3), layers.BatchNormalization()]))
     for name in ("net.keras", "net.h5"):
         path = tmp_path / name
         model.save(path)
@@ -167,9 +170,9 @@ def test_keras_file(tmp_path):
         )
 
 
-def test_lambda_is_refused(tmp_path):
+def test_lambda_is_rejected(tmp_path):
     model = keras.Sequential([I((4,)), layers.Lambda(lambda x: x * 2)])
-    assert agree(model) is not None  # live, it is the user's own code
+    assert agree(model) is not None  # a live model is the user's own code
     for name in ("net.keras", "net.h5"):
         model.save(tmp_path / name)
         with pytest.raises(UnsafeFileError, match="Python code"):
@@ -180,7 +183,7 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
 
 
-def test_damaged_files_are_told_from_wrong_ones(tmp_path):
+def test_damaged_files_and_wrong_files(tmp_path):
     model = keras.Sequential([I((64,)), layers.Dense(64)])
     model.save(tmp_path / "net.h5")
     model.save_weights(tmp_path / "net.weights.h5")
@@ -191,5 +194,5 @@ def test_damaged_files_are_told_from_wrong_ones(tmp_path):
         frontend.to_hub(tmp_path / "net.h5", None, None)
     with pytest.raises(UnsafeFileError, match="variables are missing or damaged"):
         frontend.to_hub(tmp_path / "net", None, None)
-    with pytest.raises(UsageError, match="holds weights only; build the model"):
+    with pytest.raises(UsageError, match="contains weights only; build the model"):
         frontend.to_hub(tmp_path / "net.weights.h5", None, None)

@@ -1,4 +1,4 @@
-"""Loops of TensorFlow: recurrent layers as ONNX's operators, lists that are filled row by row as what a counted loop collects."""
+"""TensorFlow loops: recurrent layers become ONNX operators, and lists filled by counted loops become scan outputs."""
 
 from collections import Counter
 
@@ -14,20 +14,20 @@ SPEC = [tf.TensorSpec([None, 4], tf.float32)]
 
 
 def operators(source):
-    """The operators of a verified conversion, those inside loops too."""
+    """The operators of a verified conversion, including those inside loops."""
     model = onnxbridge.convert(source).model
     return Counter(node.op_type for node in ir.from_proto(model).graph.all_nodes())
 
 
-def layers(*those, steps=None):
+def layers(*stack, steps=None):
     x = i = K.Input((steps, 7))
-    for layer in those:
+    for layer in stack:
         x = layer(x)
     return K.Model(i, x)
 
 
 @pytest.mark.parametrize(
-    ("made", "wanted"),
+    ("build", "expected"),
     [
         (lambda: layers(L.LSTM(6, return_sequences=True), L.LSTM(5), L.Dense(3)), {"LSTM": 2}),
         (lambda: layers(L.GRU(6, return_sequences=True, use_bias=False), L.GRU(5, reset_after=False), steps=9), {"GRU": 2}),
@@ -36,40 +36,40 @@ def layers(*those, steps=None):
         (lambda: layers(L.RNN([L.LSTMCell(4), L.GRUCell(3)], return_sequences=True)), {"Loop": 1}),
     ],
 )
-def test_recurrent_layers(made, wanted):
+def test_recurrent_layers(build, expected):
     K.utils.set_random_seed(0)
-    found = operators(made())
-    assert {op: n for op, n in found.items() if op in ("LSTM", "GRU", "RNN", "Loop", "ScatterND")} == wanted
+    found = operators(build())
+    assert {op: n for op, n in found.items() if op in ("LSTM", "GRU", "RNN", "Loop", "ScatterND")} == expected
 
 
-def test_first_states_and_last_ones():
+def test_initial_and_final_states():
     i, h, c = K.Input((None, 7)), K.Input((4,)), K.Input((4,))
     model = K.Model([i, h, c], L.LSTM(4, return_sequences=True, return_state=True)(i, initial_state=[h, c]))
     assert operators(model)["LSTM"] == 1
 
 
-def test_a_layer_used_twice_has_its_weights_under_their_name():
+def test_a_shared_layer_keeps_the_names_of_its_weights():
     layer = L.LSTM(7, return_sequences=True, name="again")
     model = onnxbridge.convert(layers(layer, layer)).model
     names = [t.name for t in model.graph.initializer if len(t.dims) == 3]
     assert len(names) == len(set(names)) and any(n == "again/lstm_cell/kernel" for n in names), names
 
 
-def _filled(x, start=0, stop=0, at=lambda i, n: i, read=None):
+def _fill_list(x, start=0, stop=0, at=lambda i, n: i, read=None):
     n = tf.shape(x)[0]
     rows = tf.TensorArray(tf.float32, size=n, element_shape=[4], clear_after_read=False)
 
-    def turn(i, total, rows):
+    def loop_body(i, total, rows):
         total = total * 0.9 + x[i]
         row = total * 2 if read is None else total + rows.write(0, x[0]).read(read(i))
         return i + 1, total, rows.write(at(i, n), row)
 
-    i, total, rows = tf.while_loop(lambda i, *_: i < (n - stop if stop else n), turn, (start, tf.zeros([4]), rows))
+    i, total, rows = tf.while_loop(lambda i, *_: i < (n - stop if stop else n), loop_body, (start, tf.zeros([4]), rows))
     return rows.stack(), total, i
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted"),
+    ("arguments", "expected"),
     [
         ({}, {"Loop": 1}),
         ({"start": 1}, {"Loop": 1, "ScatterND": 1}),  # the first row is never written
@@ -78,44 +78,44 @@ def _filled(x, start=0, stop=0, at=lambda i, n: i, read=None):
         ({"read": lambda i: tf.zeros_like(i)}, {"Loop": 1, "ScatterND": 2}),
     ],
 )
-def test_lists_that_a_loop_fills(arguments, wanted):
-    function = tf.function(lambda x: _filled(x, **arguments), input_signature=SPEC)
+def test_lists_filled_by_a_loop(arguments, expected):
+    function = tf.function(lambda x: _fill_list(x, **arguments), input_signature=SPEC)
     found = operators(function)
-    assert {op: n for op, n in found.items() if op in ("Loop", "ScatterND")} == wanted
+    assert {op: n for op, n in found.items() if op in ("Loop", "ScatterND")} == expected
 
 
-def test_a_loop_that_turns_once_at_least_is_not_counted():
+def test_a_loop_of_at_least_one_iteration_has_no_trip_count():
     def counted(x):
-        go, n = tf.constant(True), tf.shape(x)[0] - 5  # none, or less, at the sizes that are tried
+        proceed, n = tf.constant(True), tf.shape(x)[0] - 5  # zero or negative at the sizes that are tried
 
-        def turn(go, i, s):
+        def loop_body(proceed, i, s):
             return i + 1 < n, i + 1, s + x[0]
 
-        return tf.while_loop(lambda go, i, s: go, turn, (go, 0, tf.zeros([4])))[1:]
+        return tf.while_loop(lambda proceed, i, s: proceed, loop_body, (proceed, 0, tf.zeros([4])))[1:]
 
     torch = pytest.importorskip("torch")
-    turns, total = onnxbridge.convert(tf.function(counted, input_signature=SPEC), to="pytorch").model(torch.ones(3, 4))
-    assert int(turns) == 1 and total.tolist() == [1.0] * 4
+    iterations, total = onnxbridge.convert(tf.function(counted, input_signature=SPEC), to="pytorch").model(torch.ones(3, 4))
+    assert int(iterations) == 1 and total.tolist() == [1.0] * 4
 
 
-def test_a_loop_with_another_condition_has_a_bound():
-    def until(x):
+def test_maximum_iterations_is_the_trip_count():
+    def bounded(x):
         return tf.while_loop(
             lambda i, s: tf.reduce_sum(s) < 3.0, lambda i, s: (i + 1, s + tf.abs(x[0]) + 0.1), (0, tf.zeros([4])),
             maximum_iterations=6,
         )  # fmt: skip
 
-    model = onnxbridge.convert(tf.function(until, input_signature=SPEC)).model
+    model = onnxbridge.convert(tf.function(bounded, input_signature=SPEC)).model
     (loop,) = (n for n in model.graph.node if n.op_type == "Loop")
     assert loop.input[0]
 
 
-def test_a_program_of_a_recurrent_model(tmp_path):
+def test_a_recurrent_model_is_exported_from_pytorch(tmp_path):
     torch = pytest.importorskip("torch")
     source = layers(L.Bidirectional(L.LSTM(5, return_sequences=True)), L.GRU(4, activation="elu"), L.Dense(2))
-    made = onnxbridge.convert(source, to="pytorch")
-    assert sum(isinstance(m, torch.nn.LSTM) for m in made.model.modules()) == 2
-    made.save(tmp_path / "net.pt2")
+    conversion = onnxbridge.convert(source, to="pytorch")
+    assert sum(isinstance(m, torch.nn.LSTM) for m in conversion.model.modules()) == 2
+    conversion.save(tmp_path / "net.pt2")
     program = torch.export.load(tmp_path / "net.pt2").module()
     for shape in ((2, 5, 7), (1, 11, 7)):
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Every rule of the TensorFlow frontend on samples, judged by ONNX Runtime and TensorFlow."""
+"""Every rule of the TensorFlow frontend on samples, compared in ONNX Runtime with TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import tensorflow as tf
 
 from onnxbridge.frontends.tensorflow.ops import rule
 from tests.frontends.tensorflow.compare import agree
-from tests.frontends.tensorflow.samples import SAMPLES, Fed, Sample
+from tests.frontends.tensorflow.samples import SAMPLES, Input, Sample
 
-# operators that have tests of their own, in this file or beside it
-ELSEWHERE = {"ResourceGather", "ResourceGatherNd", "If", "Case", "While"} | {o for o in rule if "TensorList" in o}
+# operators with separate tests, in this or another file
+TESTED_ELSEWHERE = {"ResourceGather", "ResourceGatherNd", "If", "Case", "While"} | {o for o in rule if "TensorList" in o}
 
 
 def _function(sample: Sample):
-    fed: list[Fed] = []
+    fed: list[Input] = []
 
-    def place(arg):
-        if isinstance(arg, Fed):
+    def assign(arg):
+        if isinstance(arg, Input):
             fed.append(arg)
             return len(fed) - 1, None
-        if isinstance(arg, list) and arg and isinstance(arg[0], Fed):
-            return None, [place(a) for a in arg]
+        if isinstance(arg, list) and arg and isinstance(arg[0], Input):
+            return None, [assign(a) for a in arg]
         return None, arg
 
-    placed = {name: place(arg) for name, arg in sample.args.items()}
+    assigned = {name: assign(arg) for name, arg in sample.args.items()}
 
     def pick(item, tensors):
-        at, rest = item
-        if at is not None:
-            return tensors[at]
+        index, rest = item
+        if index is not None:
+            return tensors[index]
         return [pick(r, tensors) for r in rest] if isinstance(rest, list) and rest and isinstance(rest[0], tuple) else rest
 
     def call(*tensors):
-        made = getattr(tf.raw_ops, sample.op)(**{name: pick(item, tensors) for name, item in placed.items()})
+        made = getattr(tf.raw_ops, sample.op)(**{name: pick(item, tensors) for name, item in assigned.items()})
         made = list(made) if isinstance(made, (tuple, list)) else [made]
         return made if sample.outputs is None else [made[i] for i in sample.outputs]
 
     specs = [
-        tf.TensorSpec([None if i in f.open else s for i, s in enumerate(f.value.shape)], f.value.dtype, name=f"x{n}")
+        tf.TensorSpec([None if i in f.dynamic else s for i, s in enumerate(f.value.shape)], f.value.dtype, name=f"x{n}")
         for n, f in enumerate(fed)
     ]
     return tf.function(call, autograph=False).get_concrete_function(*specs), {f"x{n}": f.value for n, f in enumerate(fed)}
@@ -52,15 +52,15 @@ def test_operator(sample):
 
 
 def test_every_rule_has_a_sample():
-    assert set(rule) - {s.op for s in SAMPLES} - ELSEWHERE == set()
+    assert set(rule) - {s.op for s in SAMPLES} - TESTED_ELSEWHERE == set()
 
 
 def test_resource_gather():
     table = tf.Variable(np.arange(12, dtype=np.float32).reshape(4, 3), name="table")
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
-    def look_up(x):
+    def lookup(x):
         return table.sparse_read(x), table.gather_nd(x[:, None])
 
-    model = agree(look_up, None, {"x": np.array([3, 0, 1], np.int32)})
+    model = agree(lookup, None, {"x": np.array([3, 0, 1], np.int32)})
     assert "table" in model.graph.initializers

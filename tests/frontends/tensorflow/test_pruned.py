@@ -1,4 +1,4 @@
-"""Pieces of graphs as functions (`prune`, frozen functions): inputs and outputs have their tensors' own names."""
+"""Subgraphs as functions (`prune`, frozen functions): inputs and outputs have the names of their tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxbridge.errors import ConversionError, UsageError
 v1 = tf.compat.v1
 
 
-def _imported():
+def _imported_graph():
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, [None, 3], name="x")
         bias = v1.placeholder(tf.float32, [], name="scope/bias")
@@ -25,7 +25,7 @@ def _imported():
     return v1.wrap_function(lambda: tf.import_graph_def(definition, name=""), [])
 
 
-def _converted(function, **options):
+def _convert(function, **options):
     found = onnxbridge.convert(function, to="onnx", **options)
     assert found.report.passed
     return [v.name for v in found.hub.graph.inputs], [v.name for v in found.hub.graph.outputs], found.hub
@@ -35,12 +35,12 @@ def _converted(function, **options):
     (["x:0", "scope/bias:0"], ["y:0", "parts:1"], ["x", "scope/bias"], ["y", "parts:1"]),
     (["scope/bias:0", "x:0"], "y:0", ["scope/bias", "x"], ["y"]),
     ({"a": "x:0", "b": "scope/bias:0"}, {"second": "parts:1", "first": "y:0"}, ["x", "scope/bias"], ["first", "second"]),
-    (["x:0", "scope/bias:0"], ["y:0", "parts"], ["x", "scope/bias"], ["y"]),  # the second is an operator: it has no value
+    (["x:0", "scope/bias:0"], ["y:0", "parts"], ["x", "scope/bias"], ["y"]),  # the second is an operator, which has no value
     ("y:0", "parts:0", ["y"], ["parts"]),
     ("x:0", "x:0", ["x"], ["x_1"]),
-], ids=["lists", "other order", "dicts", "an operator", "from within", "nothing between"])  # fmt: skip
+], ids=["lists", "other order", "dicts", "an operator", "inner tensor", "identity"])  # fmt: skip
 def test_pruned(feeds, fetches, inputs, outputs):
-    assert _converted(_imported().prune(feeds, fetches))[:2] == (inputs, outputs)
+    assert _convert(_imported_graph().prune(feeds, fetches))[:2] == (inputs, outputs)
 
 
 def test_pruned_with_variables():
@@ -49,7 +49,7 @@ def test_pruned_with_variables():
         return tf.identity(x @ w, name="y")
 
     wrapped = v1.wrap_function(build, [tf.TensorSpec([None, 3], name="x")])
-    names = _converted(wrapped.prune(wrapped.inputs[0], "y:0"))
+    names = _convert(wrapped.prune(wrapped.inputs[0], "y:0"))
     assert names[1] == ["y"] and "w" in names[2].graph.initializers
 
 
@@ -57,16 +57,16 @@ def test_frozen():
     weights = tf.Variable(tf.ones((3, 2)))
     function = tf.function(lambda x, s: {"o": x @ weights * s, "q": [x, x + s]}, autograph=False)
     concrete = function.get_concrete_function(tf.TensorSpec([None, 3], name="x"), tf.TensorSpec([], name="s"))
-    assert _converted(frozen(concrete))[:2] == (["x", "s"], ["Identity", "Identity_1", "Identity_2"])
-    assert _converted(frozen(concrete), inputs={"x": ((2, 3), "float32")})[2].graph.inputs[0].shape[0] == 2
-    assert str(_converted(frozen(concrete), dynamic={"x": {0: "rows"}})[2].graph.inputs[0].shape[0]) == "rows"
+    assert _convert(frozen(concrete))[:2] == (["x", "s"], ["Identity", "Identity_1", "Identity_2"])
+    assert _convert(frozen(concrete), inputs={"x": ((2, 3), "float32")})[2].graph.inputs[0].shape[0] == 2
+    assert str(_convert(frozen(concrete), dynamic={"x": {0: "rows"}})[2].graph.inputs[0].shape[0]) == "rows"
 
 
 def test_frozen_keras_model():
     model = keras.Sequential([layers.Input((8, 8, 3)), layers.Conv2D(4, 3), layers.BatchNormalization(), layers.Flatten()])
     function = tf.function(lambda image: model(image, training=False), autograph=False)
     concrete = function.get_concrete_function(tf.TensorSpec([None, 8, 8, 3], name="image"))
-    assert _converted(frozen(concrete))[:2] == (["image"], ["Identity"])
+    assert _convert(frozen(concrete))[:2] == (["image"], ["Identity"])
 
 
 def test_frozen_control_flow():
@@ -74,12 +74,12 @@ def test_frozen_control_flow():
         return tf.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, y * 2.0 + x), (0, x))[1]
 
     concrete = tf.function(loop, autograph=False).get_concrete_function(tf.TensorSpec([3], name="x"))
-    assert _converted(frozen(concrete, lower_control_flow=False))[0] == ["x"]
+    assert _convert(frozen(concrete, lower_control_flow=False))[0] == ["x"]
     with pytest.raises(ConversionError, match="lower_control_flow=False") as raised:
         onnxbridge.convert(frozen(concrete), to="onnx")
     assert {p.op for p in raised.value.problems} == {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"}
 
 
-def test_a_graph_without_outputs_says_what_to_do():
+def test_a_graph_without_outputs_is_an_error_with_advice():
     with pytest.raises(UsageError, match="has no outputs; name tensors of its graph"):
-        onnxbridge.convert(_imported(), to="onnx")
+        onnxbridge.convert(_imported_graph(), to="onnx")

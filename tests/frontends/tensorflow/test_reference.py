@@ -1,4 +1,4 @@
-"""What a conversion is judged by: TensorFlow run as its user runs it, whatever names, structures and sizes the model takes."""
+"""The verification reference: TensorFlow run as by its user, with any names, structures and sizes of inputs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from onnxbridge.frontends.tensorflow import frontend
 
 
 class Edges(keras.Model):
-    """Edges at five scales (HED): side outputs, enlarged, cut to the image's own static size, and fused."""
+    """Edge detection at five scales (HED): side outputs, upsampled, cropped to the image's static size, and fused."""
 
-    def __init__(self, enlarge="deconvolution", **options):
+    def __init__(self, upsampling="deconvolution", **options):
         super().__init__(**options)
         self.blocks = [[layers.Conv2D(c, 3, padding="same", activation="relu") for _ in range(2)] for c in (4, 4, 6, 6, 8)]
         self.pools = [layers.MaxPooling2D(2, padding="same") for _ in range(4)]
         self.sides = [layers.Conv2D(1, 1) for _ in range(5)]
-        self.enlarge = enlarge
-        self.larger = [
+        self.upsampling = upsampling
+        self.upsample = [
             layers.Conv2DTranspose(1, 2 * 2**i, strides=2**i, padding="same")
-            if enlarge == "deconvolution"
+            if upsampling == "deconvolution"
             else layers.UpSampling2D(2**i, interpolation="bilinear")
             for i in range(5)
         ]
@@ -37,54 +37,54 @@ class Edges(keras.Model):
             x = self.pools[i - 1](x) if i else x
             for layer in block:
                 x = layer(x)
-            side = self.larger[i](self.sides[i](x))
-            if self.enlarge == "resize":
+            side = self.upsample[i](self.sides[i](x))
+            if self.upsampling == "resize":
                 side = layers.Resizing(height, width)(side)
             found.append(side[:, :height, :width])
         return [*found, self.fuse(layers.concatenate(found))]
 
 
-def _built(model, how, size):
-    if how == "by a call of this size":
+def _built(model, built, size):
+    if built == "by a call of this size":
         model(np.zeros((1, *size, 3), np.float32))
-    elif how == "by a call of another size":
+    elif built == "by a call of another size":
         model(np.zeros((2, 64, 96, 3), np.float32))
-    elif how == "of open sizes":
+    elif built == "with dynamic sizes":
         model.build((None, None, None, 3))
-    elif how == "of another size":
+    elif built == "with another size":
         model.build((None, 64, 96, 3))
     return model
 
 
-HOW = ["never", "by a call of this size", "by a call of another size", "of open sizes", "of another size"]
+BUILT = ["never", "by a call of this size", "by a call of another size", "with dynamic sizes", "with another size"]
 
 
-@pytest.mark.parametrize(("how", "enlarge"), [*((h, "deconvolution") for h in HOW), ("of open sizes", "upsampling")])
+@pytest.mark.parametrize(("built", "upsampling"), [*((h, "deconvolution") for h in BUILT), ("with dynamic sizes", "upsampling")])
 @pytest.mark.filterwarnings("ignore:.build():UserWarning")
-def test_a_model_that_reads_static_sizes(how, enlarge):
+def test_a_model_that_reads_static_sizes(built, upsampling):
     size = 45, 50
-    model = _built(Edges(enlarge), how, size)
+    model = _built(Edges(upsampling), built, size)
     found = onnxbridge.convert(model, to="onnx", inputs=[((1, *size, 3), "float32")])
     assert found.report.passed
     feeds = {"input": np.random.default_rng(0).standard_normal((1, *size, 3)).astype(np.float32)}
-    for got, wanted in zip(frontend.runner(model)(feeds).values(), model(feeds["input"]), strict=True):
-        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-5, atol=1e-6)
+    for got, expected in zip(frontend.runner(model)(feeds).values(), model(feeds["input"]), strict=True):
+        np.testing.assert_allclose(got, expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["image", "input", "x"])
-def test_the_input_has_any_name(name):
+def test_any_input_name(name):
     model = Edges("resize")
     found = onnxbridge.convert(model, to="onnx", inputs={name: ((1, 45, 50, 3), "float32")})
     assert found.report.passed and [v.name for v in found.hub.graph.inputs] == [name]
 
 
-def test_the_batch_stays_open():
+def test_a_dynamic_batch():
     found = onnxbridge.convert(Edges("resize"), to="onnx", inputs={"image": ((None, 45, 50, 3), "float32")})
     assert found.report.passed and not isinstance(found.hub.graph.inputs[0].shape[0], int)
 
 
 class Static(layers.Layer):
-    """Fails, or does otherwise, where its input's size is open."""
+    """Fails or behaves differently if its input's size is dynamic."""
 
     def call(self, x):
         return tf.concat([x, tf.zeros((1, int(x.shape[1] or 7), 1))], -1)
@@ -96,23 +96,23 @@ def test_a_layer_in_a_functional_model_reads_a_static_size():
     assert onnxbridge.convert(model, to="onnx", inputs=[((1, 5, 3), "float32")]).report.passed
 
 
-class Two(keras.Model):
+class TwoDense(keras.Model):
     def __init__(self):
         super().__init__()
         self.left, self.right = layers.Dense(3), layers.Dense(3)
 
 
-class ByArguments(Two):
+class ByArguments(TwoDense):
     def call(self, image, mask_of, scale=2.0):
         return self.left(image) * scale - self.right(mask_of)
 
 
-class ByDict(Two):
+class ByDict(TwoDense):
     def call(self, parts):
         return {"y": self.left(parts["image"]) - self.right(parts["mask_of"])}
 
 
-class ByList(Two):
+class ByList(TwoDense):
     def call(self, inputs, training=False):
         return self.left(inputs[0]) - self.right(inputs[1])
 
@@ -145,7 +145,7 @@ def test_functions_in_every_form(inputs):
         assert onnxbridge.convert(collected, to="onnx", inputs=inputs).report.passed
 
 
-def test_the_line_that_says_what_went_wrong_is_shown():
+def test_the_relevant_error_line_is_shown():
     @tf.function(input_signature=[tf.TensorSpec([None, None], name="x")], autograph=False)
     def function(x):
         return tf.reshape(x, [7919, 3])
@@ -154,7 +154,7 @@ def test_the_line_that_says_what_went_wrong_is_shown():
         onnxbridge.convert(function, to="onnx")
 
 
-def test_sizes_that_do_not_fit_a_saved_model_are_the_users_mistake(tmp_path):
+def test_incompatible_sizes_for_a_saved_model_are_a_usage_error(tmp_path):
     module = tf.Module()
     module.f = tf.function(lambda x: tf.reshape(x, [7, 3]), input_signature=[tf.TensorSpec([None, None], name="x")])
     tf.saved_model.save(module, str(tmp_path / "net"), signatures=module.f)

@@ -1,4 +1,4 @@
-"""The command line's standard error on TensorFlow's files: our own lines and none of TensorFlow's."""
+"""The command line's standard error on TensorFlow files has our messages and none of TensorFlow's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras import layers
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Models that make TensorFlow or Keras talk: compiled ones, masks, a fingerprint that is garbage, TensorFlow 1."""
+    """Models for which TensorFlow or Keras logs: compiled models, masks, an invalid fingerprint, TensorFlow 1."""
     path = tmp_path_factory.mktemp("models")
     image, words = layers.Input((4,), name="image"), layers.Input((5, 3), name="words")
     gates = layers.Bidirectional(layers.GRU(4))(layers.Masking()(words))
@@ -45,13 +45,13 @@ def _stderr(folder, *arguments):
 
 
 @pytest.mark.parametrize("name", ["net.keras", "net.h5", "saved", "first"])
-def test_convert_and_verify_say_nothing(folder, name):
+def test_convert_and_verify_are_silent(folder, name):
     assert _stderr(folder, "convert", name, "-o", f"{name}.onnx", "-q") == (0, "")
     if name == "saved":
         assert _stderr(folder, "verify", name, f"{name}.onnx") == (0, "")
 
 
-def test_inspect_says_nothing(folder):
+def test_inspect_is_silent(folder):
     assert _stderr(folder, "inspect", "saved") == (0, "")
 
 

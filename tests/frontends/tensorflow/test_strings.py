@@ -1,4 +1,4 @@
-"""Strings of TensorFlow models: constants, captured tensors, variables and outputs are text in the hub, not Python's bytes."""
+"""Strings of TensorFlow models: constants, captured tensors, variables and outputs are `str` in the hub, not bytes."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def _function(call, *specs):
     return tf.function(call, autograph=False).get_concrete_function(*(specs or [_spec(5)]))
 
 
-def _texts(model: ir.Model) -> set[str]:
+def _string_constants(model: ir.Model) -> set[str]:
     found = [v.const_value for v in model.graph.initializers.values() if v.dtype == ir.DataType.STRING]
     return {t for tensor in found for t in array_of(tensor).reshape(-1).tolist()}
 
 
 @pytest.mark.parametrize(
-    "wanted", ["yes", "Grüße", ["yes", "no", "no", "", "x"], ["Grüße"]], ids=["scalar", "umlaut", "vector", "one"]
+    "words", ["yes", "Grüße", ["yes", "no", "no", "", "x"], ["Grüße"]], ids=["scalar", "umlaut", "vector", "one"]
 )
-def test_a_constant_is_text(wanted):
-    source = _function(lambda s: tf.equal(s, tf.constant(wanted)))
+def test_string_constants(words):
+    source = _function(lambda s: tf.equal(s, tf.constant(words)))
     hub = hub_of(source)
-    assert _texts(hub) == set(np.ravel(wanted).tolist())
-    expected = np.array(wanted, dtype=object) == WORDS
+    assert _string_constants(hub) == set(np.ravel(words).tolist())
+    expected = np.array(words, dtype=object) == WORDS
     assert expected.any()
     np.testing.assert_array_equal(run(hub, {"s": WORDS})[0], expected)
     np.testing.assert_array_equal(frontend.runner(source)({"s": WORDS})["output_0"], expected)
 
 
-def test_captured_tensors_and_variables_are_text():
+def test_captured_string_tensors_and_variables():
     table = tf.constant(["cat", "dog", "Käfer"])
     one = tf.constant("!")
     variable = tf.Variable(["dog", "cat", "cat"])
@@ -60,17 +60,17 @@ def test_captured_tensors_and_variables_are_text():
         assert g.tolist() == w.tolist()
 
 
-def test_zeros_at_the_end_stay():
+def test_trailing_null_characters():
     hub = hub_of(_function(lambda s: tf.equal(s, tf.constant("a\0"))))
-    assert _texts(hub) == {"a\0"}
+    assert _string_constants(hub) == {"a\0"}
 
 
-def test_bytes_that_are_no_text_are_refused():
+def test_invalid_utf8_is_rejected():
     with pytest.raises(ConversionError, match="not UTF-8"):
         hub_of(_function(lambda s: tf.equal(s, tf.constant(b"\xff\xfe"))))
 
 
-def test_saved_model_keeps_its_words(tmp_path):
+def test_strings_of_a_saved_model(tmp_path):
     module = tf.Module()
     module.words = tf.Variable(["up", "down"])
     module.f = tf.function(
@@ -85,7 +85,7 @@ def test_saved_model_keeps_its_words(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["tensorflow", "pytorch"])
-def test_words_reach_every_target(target):
+def test_strings_in_other_targets(target):
     source = _function(lambda s: (tf.equal(s, "yes"), tf.constant(["nein", "Grüße"])))
     found = onnxbridge.convert(source, to=target)
     assert found.report.passed
@@ -94,7 +94,7 @@ def test_words_reach_every_target(target):
     assert np.asarray(words).tolist() == ["nein", "Grüße"]
 
 
-def test_example_inputs_may_be_tensors_of_strings():
+def test_string_tensors_as_example_inputs():
     function = tf.function(lambda s: tf.equal(s, "yes"), autograph=False)
     found = onnxbridge.convert(function, to="onnx", inputs=[tf.constant(WORDS)])
     assert found.report.passed

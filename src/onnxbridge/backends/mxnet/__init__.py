@@ -30,19 +30,19 @@ class MXNetBackend:
         return rule
 
     def require(self, verify: bool) -> None:
-        """Look whether MXNet is there, where it is needed.
+        """Check that MXNet is available if it is needed.
 
         Raises:
-            MissingFrameworkError: if a conversion is to be verified and there is no MXNet. Writing one needs none.
+            MissingFrameworkError: if the conversion is to be verified and MXNet is missing. Writing does not need it.
         """
         if verify:
             try:
                 python()
             except MissingFrameworkError as e:
-                raise MissingFrameworkError(f"{e}; --no-verify (verify=False) converts without comparing") from None
+                raise MissingFrameworkError(f"{e}; --no-verify (verify=False) converts without verification") from None
 
     def written(self, path: Path, **options: Any) -> list[Path]:
-        """The names of a checkpoint of epoch 0."""
+        """The file names of a checkpoint of epoch 0."""
         stem = path.name.removesuffix("-symbol.json")
         return [path.with_name(f"{stem}-symbol.json"), path.with_name(f"{stem}-0000.params")]
 
@@ -51,7 +51,7 @@ class MXNetBackend:
         return convert(model)
 
     def native(self, artifact: MXNetModel) -> MXNetModel:
-        """The artifact itself: MXNet's own objects exist only in its own interpreter."""
+        """The artifact itself: MXNet objects exist in MXNet's interpreter only."""
         return artifact
 
     def save(self, artifact: MXNetModel, path: Path) -> list[Path]:
@@ -59,13 +59,13 @@ class MXNetBackend:
         return artifact.save(path)
 
     def runner(self, artifact: MXNetModel, device: str = "auto") -> Run:
-        """MXNet itself, on the CPU of its own interpreter."""
+        """Runs the model in MXNet on the CPU, in MXNet's own interpreter."""
         mxnet = service()
         folder = tempfile.TemporaryDirectory()
         symbol, params = artifact.save(Path(folder.name, "net"))
 
         def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-            assert folder.name  # the files live as long as what runs them
+            assert folder.name  # keeps the temporary folder alive as long as `run`
             found = mxnet.run(symbol, params, {name: feeds[name] for name in artifact.inputs})
             return dict(zip(artifact.outputs, found.values(), strict=True))
 

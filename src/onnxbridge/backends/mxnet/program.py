@@ -26,7 +26,7 @@ DIRECTION = "ONNX to MXNet"
 
 @dataclass(frozen=True)
 class MXNetModel:
-    """The text of a symbol's file, its parameters ("arg:weight", "aux:mean"), and the hub's names of inputs and outputs."""
+    """The content of a symbol file, its parameters ("arg:weight", "aux:mean"), and the hub's input and output names."""
 
     symbol: str
     params: dict[str, Array]
@@ -34,7 +34,7 @@ class MXNetModel:
     outputs: tuple[str, ...]
 
     def save(self, path: Path) -> list[Path]:
-        """Write the two files of the checkpoint `path`, epoch 0; `path` may be the symbol's own."""
+        """Write the two files of the checkpoint `path`, epoch 0; `path` may be that of the symbol file."""
         stem = path.name.removesuffix("-symbol.json")
         symbol, values = (path.with_name(stem + end) for end in ("-symbol.json", "-0000.params"))
         with replacing(symbol) as temporary:
@@ -47,14 +47,14 @@ def convert(model: ir.Model) -> MXNetModel:
     """The hub model as a symbol.
 
     Raises:
-        ConversionError: with every operator that is in the way.
+        ConversionError: with every operator that cannot be converted.
     """
     with _folded(model.graph):
         return _convert(model)
 
 
 def _convert(model: ir.Model) -> MXNetModel:
-    target = _Target(Writer(_np_shape(model.graph)))
+    target = _SymbolTarget(Writer(_np_shape(model.graph)))
     values = graph_reader.HubValues(target.constant)
     problems = []
     for v in model.graph.inputs:
@@ -75,16 +75,16 @@ def _convert(model: ir.Model) -> MXNetModel:
 
 @contextmanager
 def _folded(graph: ir.Graph) -> Iterator[None]:
-    """The results that are known already have their values inside; the model is as it was behind."""
-    given = []
+    """Temporarily set the constant values of foldable results; the model is restored afterwards."""
+    folded = []
     try:
         for node in graph:
             for output, array in zip(node.outputs, fold.fold(node) or [], strict=False):
                 output.const_value = ir.tensor(array, name=output.name)
-                given.append(output)
+                folded.append(output)
         yield
     finally:
-        for output in given:
+        for output in folded:
             output.const_value = None
 
 
@@ -93,14 +93,14 @@ def _known(node: ir.Node) -> bool:
 
 
 def _np_shape(graph: ir.Graph) -> bool:
-    """Whether there are arrays without dimensions, or without elements, which MXNet knows under np-shape semantics only."""
+    """Whether there are arrays without dimensions or elements, which MXNet supports under np-shape semantics only."""
     values = [*graph.inputs, *graph.outputs, *(o for n in graph if not _known(n) for o in n.outputs)]
     return any(v.shape is not None and (len(v.shape) == 0 or 0 in v.shape) for v in values)
 
 
 def _dtype(value: ir.Value) -> np.dtype[Any]:
     if not isinstance(value.type, ir.TensorType) or value.dtype is None:
-        raise Unsupported("MXNet has tensors only")
+        raise Unsupported("MXNet supports tensors only")
     if value.dtype == ir.DataType.STRING:
         raise Unsupported("MXNet has no strings")
     dtype = np.dtype(value.dtype.numpy())
@@ -112,8 +112,8 @@ def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
     return None if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
 
 
-class _Target(Target):
-    """What the walker writes into."""
+class _SymbolTarget(Target):
+    """The lowering target: the symbol being written."""
 
     direction = DIRECTION
     writer: Writer
@@ -153,7 +153,7 @@ class _Target(Target):
         return lookup.body_of(call)
 
     def output(self, value: ir.Value, result: Value, before: list[Value]) -> Value:
-        """The result behind an output of the model, under the output's name where the symbol's other names leave room for it."""
+        """The symbol's output for an output of the model, with its name if that is unused."""
         if self.writer.nodes[result.node]["op"] == "null" or any(b.node == result.node for b in before):
             result = self.writer.identity(result)
         self.writer.rename(result, _stem(value))
@@ -161,6 +161,6 @@ class _Target(Target):
 
 
 def _stem(value: ir.Value) -> str:
-    """The name of a node whose output MXNet then calls as the hub does: it adds "_output"."""
+    """The node name for which MXNet's output name equals the hub's: MXNet appends "_output"."""
     name = value.name or ""
     return name.removesuffix("_output") or name

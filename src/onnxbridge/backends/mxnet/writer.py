@@ -2,8 +2,8 @@
 
     y = sym.Activation(sym.Convolution(x, weight, kernel=(3, 3), num_filter=8, no_bias=True), act_type="relu")
 
-Numbers among the inputs become parameters of the dtype that the first value next to them has. Equal numbers share one;
-arrays never do, since weights that are equal now may be trained to differ.
+Numbers among the inputs become parameters with the dtype of the first value in the call. Equal numbers share a parameter; arrays
+do not, since weights that are equal now may be trained to differ.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from onnxbridge.formats.mxnet.write_params import flag
 
 Array = np.ndarray[Any, Any]
 VERSION = 10901
-# operators that take any number of inputs and want to be told how many
-COUNTED = frozenset({"Concat", "add_n", "stack", "UpSampling", "_npi_concatenate", "_npi_stack", "_npi_einsum", "khatri_rao"})
+# variadic operators, which need the number of inputs as an attribute
+VARIADIC = frozenset({"Concat", "add_n", "stack", "UpSampling", "_npi_concatenate", "_npi_stack", "_npi_einsum", "khatri_rao"})
 STATES = {"BatchNorm": (3, 4)}
-"""Which inputs of an operator are auxiliary states."""
+"""The inputs of an operator that are auxiliary states."""
 
 
 @dataclass(eq=False)
 class Value:
-    """One output of a node. `array` is what a parameter holds; `shape` has numbers, names and None, or is None altogether."""
+    """One output of a node. `array` is the content of a parameter; `shape` has ints, names and None, or is None if unknown."""
 
     node: int
     index: int
@@ -44,7 +44,7 @@ class Value:
 
 
 class Writer:
-    """Collects the nodes. `np_shape` tells whether arrays without dimensions or elements are among the values."""
+    """Collects the nodes. `np_shape` tells whether there are arrays without dimensions or elements."""
 
     def __init__(self, np_shape: bool) -> None:
         self.np_shape = np_shape
@@ -54,7 +54,7 @@ class Writer:
         self._stem = ""
         self._numbers: dict[tuple[str, bytes], Value] = {}
         self._arguments: dict[int, Value] = {}
-        """For each auxiliary state that is used as an argument, too, its copy."""
+        """For each auxiliary state that is also used as an argument, its copy."""
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("__"):
@@ -62,20 +62,20 @@ class Writer:
         return functools.partial(self.call, op)
 
     def call(self, op: str, *inputs: Any, outputs: int = 1, **attrs: Any) -> Any:
-        """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
-        given = [i for i in inputs if i is not None]
-        like = next((i for i in given if isinstance(i, Value)), None)
-        values = [i if isinstance(i, Value) else self._constant(i, like.dtype if like else None) for i in given]
+        """Append one node; returns its value, or a tuple if `outputs` is more than one."""
+        operands = [i for i in inputs if i is not None]
+        like = next((i for i in operands if isinstance(i, Value)), None)
+        values = [i if isinstance(i, Value) else self._constant(i, like.dtype if like else None) for i in operands]
         states = STATES.get(op, ())
         values = [v if i in states else self._argument(v) for i, v in enumerate(values)]
         for position in states:
             shared = sum(v.node == values[position].node for v in values) > 1
             values[position] = self._state(values[position], shared)
-        if op in COUNTED:
+        if op in VARIADIC:
             attrs["num_args"] = len(values)
-        texts = {name: _text(value) for name, value in attrs.items() if value is not None}
+        strings = {name: _text(value) for name, value in attrs.items() if value is not None}
         name = self.unique(f"{self._stem}/{op}" if self._stem else op)
-        self.nodes.append({"op": op, "name": name, "attrs": texts, "inputs": [[v.node, v.index, 0] for v in values]})
+        self.nodes.append({"op": op, "name": name, "attrs": strings, "inputs": [[v.node, v.index, 0] for v in values]})
         dtype = like.dtype if like is not None else np.dtype(np.float32)
         made = tuple(Value(len(self.nodes) - 1, i, dtype, None) for i in range(outputs))
         return made if outputs > 1 else made[0]
@@ -86,26 +86,26 @@ class Writer:
         return Value(len(self.nodes) - 1, 0, dtype, shape)
 
     def constant(self, array: Array, name: str = "", prefix: str = "arg", rate: str = "1.0") -> Value:
-        """A parameter; it is held by reference. `rate` is the factor of its learning rate, by which MXNet trains it.
+        """A parameter, stored without a copy. `rate` is its learning rate multiplier in MXNet.
 
-        One without dimensions is stored with one and loses it in the graph: MXNet's files have either arrays without dimensions
-        or the arrays that it loads by default.
+        A scalar is stored with one dimension, which the graph removes: MXNet's files have either scalars or the format that it
+        loads by default.
         """
         label = self.unique(name or f"{self._stem}/constant".lstrip("/"))
         stored = array if array.ndim else array.reshape(1)
-        kind = {"__shape__": _text(stored.shape), "__dtype__": str(flag(array.dtype)), "__lr_mult__": rate, "__wd_mult__": rate}
-        self.nodes.append({"op": "null", "name": label, "attrs": kind, "inputs": []})
+        attrs_ = {"__shape__": _text(stored.shape), "__dtype__": str(flag(array.dtype)), "__lr_mult__": rate, "__wd_mult__": rate}
+        self.nodes.append({"op": "null", "name": label, "attrs": attrs_, "inputs": []})
         self.params[f"{prefix}:{label}"] = stored
         made = Value(len(self.nodes) - 1, 0, array.dtype, stored.shape if self.np_shape else array.shape, array)
-        if array.ndim or not self.np_shape:  # without np-shape, no dimensions mean no array
+        if array.ndim or not self.np_shape:  # without np-shape, a shape without dimensions means unknown
             return made
         scalar = self.call("_np_reshape", made, newshape=())
         return Value(scalar.node, 0, array.dtype, (), array)
 
-    def _constant(self, given: Any, dtype: np.dtype[Any] | None) -> Value:
-        """What a rule gives as an input: a number, or an array."""
-        array = np.asarray(given, dtype)
-        if isinstance(given, np.ndarray):
+    def _constant(self, number: Any, dtype: np.dtype[Any] | None) -> Value:
+        """An input given by a rule as a number or an array."""
+        array = np.asarray(number, dtype)
+        if isinstance(number, np.ndarray):
             return self.constant(array)
         key = array.dtype.str, array.tobytes()
         if array.ndim or key not in self._numbers:
@@ -116,7 +116,7 @@ class Writer:
         return self._numbers[key]
 
     def _state(self, value: Value, shared: bool) -> Value:
-        """A parameter as an auxiliary state: itself, or a copy where it is an argument as well."""
+        """A parameter as an auxiliary state: itself, or a copy if it is also an argument."""
         assert value.array is not None
         node = self.nodes[value.node]
         name = node["name"]
@@ -128,7 +128,7 @@ class Writer:
         return value
 
     def _argument(self, value: Value) -> Value:
-        """A value as an argument: itself, or a copy where it is an auxiliary state."""
+        """A value as an argument: itself, or a copy if it is an auxiliary state."""
         if value.array is None or f"aux:{self.nodes[value.node]['name']}" not in self.params:
             return value
         if value.node not in self._arguments:
@@ -140,7 +140,7 @@ class Writer:
 
     @contextmanager
     def scope(self, stem: str) -> Iterator[None]:
-        """Nodes written inside take `stem` as the beginning of their names."""
+        """The names of nodes written inside begin with `stem`."""
         outer, self._stem = self._stem, stem
         try:
             yield
@@ -148,7 +148,7 @@ class Writer:
             self._stem = outer
 
     def unique(self, name: str) -> str:
-        """The name itself where it is free, otherwise the name with a number."""
+        """The name itself if it is unused, otherwise with a numeric suffix."""
         label, n = name, 0
         while label in self._names:
             n += 1
@@ -157,37 +157,37 @@ class Writer:
         return label
 
     def rename(self, value: Value, name: str) -> None:
-        """Give the node behind a value another name, if that is free."""
+        """Rename the node of a value, if the name is unused."""
         node = self.nodes[value.node]
         if node["op"] != "null" and name not in self._names:
             self._names.discard(node["name"])
             node["name"] = self.unique(name)
 
     def symbol(self, heads: Sequence[Value]) -> str:
-        """The text of the symbol file. What no output needs is left out, as MXNet does when it loads."""
+        """The content of the symbol file, without unused nodes, as MXNet does when loading."""
         needed = {v.node for v in heads}
         for i in reversed(range(len(self.nodes))):
             if i in needed:
                 needed.update(e[0] for e in self.nodes[i]["inputs"])
-        place = {old: new for new, old in enumerate(sorted(needed))}
+        new_index = {old: new for new, old in enumerate(sorted(needed))}
         nodes = []
-        for old in place:
+        for old in new_index:
             node = {k: v for k, v in self.nodes[old].items() if k != "attrs" or v}
-            nodes.append(node | {"inputs": [[place[n], o, 0] for n, o, _ in node["inputs"]]})
-        kept = {n["name"] for n in nodes}
-        self.params = {name: array for name, array in self.params.items() if name.split(":", 1)[1] in kept}
+            nodes.append(node | {"inputs": [[new_index[n], o, 0] for n, o, _ in node["inputs"]]})
+        used_names = {n["name"] for n in nodes}
+        self.params = {name: array for name, array in self.params.items() if name.split(":", 1)[1] in used_names}
         graph = {
             "nodes": nodes,
             "arg_nodes": [i for i, n in enumerate(nodes) if n["op"] == "null"],
             "node_row_ptr": list(range(len(nodes) + 1)),
-            "heads": [[place[v.node], v.index, 0] for v in heads],
+            "heads": [[new_index[v.node], v.index, 0] for v in heads],
             "attrs": {"mxnet_version": ["int", VERSION]} | ({"is_np_shape": ["int", 1]} if self.np_shape else {}),
         }
         return json.dumps(graph, indent=1) + "\n"
 
 
 def _text(value: Any) -> str:
-    """An attribute as MXNet reads it."""
+    """An attribute as a string in MXNet's format."""
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, (list, tuple)):

@@ -15,7 +15,7 @@ from onnxbridge.rules import Rules
 
 
 class PytorchBackend:
-    """Makes a `Network`, an `fx.GraphModule`; saves it as a `.pt2` program through torch.export."""
+    """Builds a `Network`, an `fx.GraphModule`, and saves it as a `.pt2` program with torch.export or as Python source."""
 
     name = "pytorch"
     title = "PyTorch"
@@ -47,7 +47,7 @@ class PytorchBackend:
         return artifact
 
     def written(self, path: Path, *, emit: str = "program") -> list[Path]:
-        """A program, or the source with its weights beside it."""
+        """The files that `save` writes: the program, or the source and its `.safetensors` file."""
         source = [path.with_suffix(".py"), path.with_suffix(".safetensors")]
         return source if emit == "source" or path.suffix == ".py" else [path]
 

@@ -1,8 +1,8 @@
 """The hub's element types in PyTorch.
 
-PyTorch computes hardly anything in the wider unsigned integers, so inside a module they are carried as int64 and turned back
-where they leave it; four- and two-bit numbers are carried as bytes, there and outside: the integers as integers, the floats as
-eight-bit floats, which hold them all.
+PyTorch supports few operators on uint16, uint32 and uint64. Inside a module these are carried as int64 and converted back at its
+outputs. Four-bit and two-bit types are carried as bytes inside and outside: integers as int8 or uint8, floats as float8_e4m3fn,
+which represents all of their values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OUTSIDE = {
     D.FLOAT4E2M1: torch.float8_e4m3fn,
 }  # fmt: skip
 WIDE = {D.UINT16: 0xFFFF, D.UINT32: 0xFFFFFFFF, D.UINT64: -1}
-"""The unsigned integers that are carried as int64, each with the bits that it has."""
+"""The unsigned types that are carried as int64, each with the mask of its bits."""
 NARROW = frozenset({D.INT4, D.UINT4, D.INT2, D.UINT2, D.FLOAT4E2M1})
 _BYTES = {
     D.INT4: np.int8, D.INT2: np.int8, D.UINT4: np.uint8, D.UINT2: np.uint8, D.FLOAT4E2M1: ml_dtypes.float8_e4m3fn,
@@ -36,10 +36,10 @@ _BYTES = {
 
 
 def outside(dtype: ir.DataType) -> Any:
-    """The dtype in which a module takes and gives a value.
+    """The dtype of a module's inputs and outputs for a hub element type.
 
     Raises:
-        Unsupported: for a type that PyTorch does not have.
+        Unsupported: if PyTorch has no such dtype.
     """
     if dtype not in OUTSIDE:
         raise Unsupported(f"PyTorch has no {dtype.name.lower()}")
@@ -52,12 +52,12 @@ def inside(dtype: ir.DataType) -> Any:
 
 
 def attribute(number: int) -> Any:
-    """The dtype behind an attribute such as Cast's `to`, as rules compute it."""
+    """The dtype, as rules compute it, for the number in an attribute such as Cast's `to`."""
     return inside(ir.DataType(number))
 
 
 def tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """An array as a tensor on the same memory, where that may be written and PyTorch has the type."""
+    """An array as a tensor, sharing memory if the array is writable and PyTorch has its dtype."""
     array = np.asarray(array)
     dtype = ir.DataType.from_numpy(array.dtype)
     if not array.flags.writeable or any(s < 0 for s in array.strides) or not array.dtype.isnative:
@@ -66,7 +66,9 @@ def tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
         array = array.astype(_BYTES[dtype])
     kind = outside(dtype)
     if not array.size:
-        return torch.empty(array.shape, dtype=kind)  # torch.export saves none whose strides are all 0, as NumPy's may be
+        return torch.empty(
+            array.shape, dtype=kind
+        )  # torch.export cannot save empty tensors with strides of 0, which NumPy may have
     if array.dtype.kind == "V" or array.dtype.name.startswith(("float8", "bfloat16")):
         raw = array.view(np.dtype(f"i{array.dtype.itemsize}"))
         return torch.from_numpy(raw).view(kind)
@@ -74,7 +76,7 @@ def tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def array(value: torch.Tensor) -> np.ndarray[Any, Any]:
-    """A tensor as an array; bfloat16 and the eight-bit floats as ml_dtypes has them."""
+    """A tensor as an array; bfloat16 and float8 become ml_dtypes' types."""
     value = value.detach().cpu().contiguous()
     name = str(value.dtype).removeprefix("torch.")
     if hasattr(ml_dtypes, name):

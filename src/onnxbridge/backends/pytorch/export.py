@@ -1,4 +1,4 @@
-"""A built module run on arrays, and saved as a `.pt2` program."""
+"""Running a built module on arrays, and exporting it as a `.pt2` program."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ from onnxbridge.runtime.verify.time_limit import within
 
 
 def run(artifact: Any, feeds: Mapping[str, Any], module: Any = None) -> dict[str, np.ndarray[Any, Any]]:
-    """The module, or what was written of it, on the given inputs, by the hub's names."""
-    with quiet(), torch.no_grad():  # torch.fx prints where a graph fails, beside raising it
-        results = (module or artifact)(*[_in(feeds.get(name)) for name in artifact.input_names])
+    """Run the module, or the module loaded from its written source, on inputs by hub name."""
+    with quiet(), torch.no_grad():  # torch.fx prints the failing node in addition to raising
+        results = (module or artifact)(*[_to_torch(feeds.get(name)) for name in artifact.input_names])
     results = results if isinstance(results, tuple) else (results,)
     return {
-        name: _out(r, dtype)
+        name: _from_torch(r, dtype)
         for name, r, dtype in zip(artifact.output_names, results, artifact.output_types, strict=True)
     }  # fmt: skip
 
 
-def _in(value: Any) -> Any:
+def _to_torch(value: Any) -> Any:
     if value is None or isinstance(value, list):
-        return value if value is None else [_in(v) for v in value]
+        return value if value is None else [_to_torch(v) for v in value]
     array = np.asarray(value)
     return array if array.dtype.kind in "OUST" else dtypes.tensor(array)
 
 
-def _out(value: Any, dtype: ir.DataType | None) -> Any:
+def _from_torch(value: Any, dtype: ir.DataType | None) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_out(v, dtype) for v in value]
+        return [_from_torch(v, dtype) for v in value]
     if not isinstance(value, torch.Tensor):
         return value
     array = dtypes.array(value)
     return array.astype(dtype.numpy()) if dtype in dtypes.NARROW else array
 
 
-_WAY_OUT = "write it as source (--emit source, emit=\"source\"), or use the module itself (Conversion.model)"
-TRIAL_SECONDS = 120.0
-"""How long one run of a module may take while it is exported."""
-_TRIES = 2
-"""How many sizes are tried of a module that torch.export refuses.
+_HINT = 'write it as source (--emit source, emit="source"), or use the module itself (Conversion.model)'
+RUN_SECONDS = 120.0
+"""Time limit in seconds for one run of a module during export."""
+_MAX_ATTEMPTS = 2
+"""How many example sizes are tried if torch.export fails.
 
-What the model asks of its sizes is decided by those that are tried. A size of which it asks whether it is just that one gives a
-program for that one alone, which is no dynamic size and is refused; any other size gives the program for all but that one.
-Likewise a program that does not take the next larger sizes that the module takes gives way to the one that is made of these.
+The guards depend on the example sizes. If the model compares a size for equality with the example, the program is specialized to
+it and refused; another example gives a program for all sizes but that one. Likewise, a program that rejects the next larger
+sizes, which the module accepts, is replaced by one exported at those sizes.
 """
 
 
@@ -69,48 +69,48 @@ def exported(artifact: Any) -> Any:
     """The module as an exported program whose dynamic dimensions have the hub's names.
 
     Raises:
-        ConversionError: if torch.export cannot take the module.
+        ConversionError: if torch.export fails on the module.
     """
     for which, types in (("input", [t for t, _ in artifact.input_types]), ("output", artifact.output_types)):
         names = artifact.input_names if which == "input" else artifact.output_names
-        if texts := [name for name, t in zip(names, types, strict=True) if t == ir.DataType.STRING]:
-            raise _refused(f"the {which} {texts[0]!r} is of texts, and a program holds nothing but tensors")
+        if strings := [name for name, t in zip(names, types, strict=True) if t == ir.DataType.STRING]:
+            raise _error(f"the {which} {strings[0]!r} has strings; a .pt2 program supports tensors only")
     refused: list[Exception] = []
     made: list[tuple[Any, int]] = []
-    for examples, dynamic, batch in _working(artifact):
-        if made and (made[-1][1] != batch or _takes(made[-1][0], examples)):
+    for examples, dynamic, batch in _example_inputs(artifact):
+        if made and (made[-1][1] != batch or _accepts(made[-1][0], examples)):
             break
         try:
             program = _program(artifact, examples, dynamic)
         except Exception as e:
             refused.append(e)
         else:
-            if not _same(artifact, program, examples):
-                raise _refused("the program that torch.export makes of the model computes something else than it")
+            if not _outputs_match(artifact, program, examples):
+                raise _error("the program exported by torch.export gives other outputs than the module")
             made.append((program, batch))
-        if len(refused) == _TRIES or len(made) == _TRIES:
+        if len(refused) == _MAX_ATTEMPTS or len(made) == _MAX_ATTEMPTS:
             break
     if made:
         program, batch = made[-1]
         if batch == 1 and any(dims and not isinstance(dims[0], int) for _, dims in artifact.input_types):
-            artifact.notes = ("the program takes a batch of 1 only, as the model computes at no other",)
+            artifact.notes = ("the program supports a batch size of 1 only: the model runs at no other",)
         return program
     if not refused:
-        raise _refused("the model runs neither on zeros nor on ones, at any of the sizes that were tried")
-    raise _refused(_reason(artifact, refused[0]), _place(artifact, refused[0])) from refused[0]
+        raise _error("the model fails on inputs of zeros and of ones at every size that was tried")
+    raise _error(_reason(artifact, refused[0]), _location(artifact, refused[0])) from refused[0]
 
 
 def _program(artifact: Any, examples: tuple[Any, ...], dynamic: tuple[Any, ...]) -> Any:
     if any(bodies(m) for m in artifact.modules() if isinstance(m, Network)):
-        torch._dynamo.reset()  # which otherwise traces branches at the sizes that it has seen in other programs
+        torch._dynamo.reset()  # otherwise it traces branches at sizes cached from other programs
     with quiet(), whole_layers(), torch.no_grad():
         return torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)
 
 
-def _takes(program: Any, examples: tuple[Any, ...]) -> bool:
-    """Whether a program takes inputs of these sizes."""
+def _accepts(program: Any, examples: tuple[Any, ...]) -> bool:
+    """Whether a program accepts inputs of these sizes."""
     try:
-        _trial(program.module(), examples)
+        _timed_run(program.module(), examples)
     except LimitError:
         raise
     except Exception:
@@ -118,34 +118,34 @@ def _takes(program: Any, examples: tuple[Any, ...]) -> bool:
     return True
 
 
-def _trial(module: Any, examples: Sequence[Any]) -> Any:
-    """What a module gives for some inputs.
+def _timed_run(module: Any, examples: Sequence[Any]) -> Any:
+    """The outputs of a module for some inputs.
 
     Raises:
-        LimitError: if that takes too long.
+        LimitError: if the time limit is exceeded.
     """
 
     def run() -> Any:
         with quiet(), torch.no_grad():
             return module(*examples)
 
-    return within(TRIAL_SECONDS, run, lambda: "running the converted module once, to export it,", _WAY_OUT)
+    return within(RUN_SECONDS, run, lambda: "running the converted module for export", _HINT)
 
 
-def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
-    """Inputs on which the module computes something, with what torch.export is told and the batch.
+def _example_inputs(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
+    """Example inputs on which the module produces output, with their `dynamic_shapes` and batch size.
 
-    Those of a batch of 1 only where it takes no other, ones only where it takes no zeros (it may divide by them), and those of
-    which it makes nothing at all only where that is always so.
+    A batch of 1 is used only if the module accepts no other, ones only if it fails on zeros (it may divide by them), and inputs
+    with empty outputs only if all outputs are empty.
     """
     grows = any(not isinstance(d, int) for _, dims in artifact.input_types for d in dims or ())
     empty, found = [], False
     inputs = {name: dims or () for name, (_, dims) in zip(artifact.input_names, artifact.input_types, strict=True)}
     for number in (0, 1):
         for short, batch in itertools.product(shorts(inputs), BATCHES):
-            for least in LEAST if grows else LEAST[:1]:
-                examples, dynamic = _examples(artifact, least, batch, short, number)
-                made = _computes(artifact, examples)
+            for min_size in LEAST if grows else LEAST[:1]:
+                examples, dynamic = _constant_inputs(artifact, min_size, batch, short, number)
+                made = _has_output(artifact, examples)
                 if made:
                     found = True
                     yield examples, dynamic, batch
@@ -158,20 +158,20 @@ def _working(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], 
     yield from empty
 
 
-def _examples(
-    artifact: Any, least: int, batch: int = BATCHES[0], short: frozenset[str] = frozenset(), number: int = 0
+def _constant_inputs(
+    artifact: Any, min_size: int, batch: int = BATCHES[0], short: frozenset[str] = frozenset(), number: int = 0
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Inputs full of one number, each dynamic size its own, those past the first at least `least`; and what torch.export is told.
+    """Constant inputs with a distinct size for each dynamic dimension, and their `dynamic_shapes`.
 
-    A dynamic size that comes first is at least `batch`; a batch of 1 stays one. Where others are named in `short`, they and the
-    first ones are all as large as the batch.
+    Dynamic sizes on the first axis are at least `batch` (a batch of 1 stays 1), those on other axes at least `min_size`. If
+    `short` names inputs' dimensions, these and the first ones are all as large as the batch.
     """
     examples, dynamic = [], []
     found: dict[str, Any] = {}
-    step = 1 if least == LEAST[0] else 32
+    step = 1 if min_size == LEAST[0] else 32
     for name, (dtype, dims) in zip(artifact.input_names, artifact.input_types, strict=True):
         if dims is None or dtype is None:
-            raise _refused(f"the input {name!r} is no tensor of known rank")
+            raise _error(f"the input {name!r} is not a tensor of known rank")
         sizes: list[int] = []
         axes: dict[int, Any] = {}
         for axis, d in enumerate(dims):
@@ -181,7 +181,7 @@ def _examples(
             key = d or f"{name}.{axis}"
             if key not in found:
                 of_batch = batch if batch == 1 or short else batch + len(found)
-                size = least + step * len(found) if axis and key not in short else of_batch
+                size = min_size + step * len(found) if axis and key not in short else of_batch
                 found[key] = (torch.export.Dim.DYNAMIC if size > 1 else torch.export.Dim.STATIC, size)
             axes[axis], size = found[key]
             sizes.append(size)
@@ -190,13 +190,13 @@ def _examples(
     return tuple(examples), tuple(dynamic)
 
 
-def _computes(artifact: Any, examples: tuple[Any, ...]) -> bool | None:
-    """Whether the module computes something of these inputs, or tensors without elements; None where it fails.
+def _has_output(artifact: Any, examples: tuple[Any, ...]) -> bool | None:
+    """Whether the module's outputs for these inputs have elements; None if it fails.
 
-    A network that halves images may have nothing left of a small one.
+    A network that downsamples may produce empty outputs for small images.
     """
     try:
-        results = _trial(artifact, examples)
+        results = _timed_run(artifact, examples)
     except LimitError:
         raise
     except Exception:
@@ -205,24 +205,24 @@ def _computes(artifact: Any, examples: tuple[Any, ...]) -> bool | None:
     return all(t.numel() for t in tensors if isinstance(t, torch.Tensor))
 
 
-def _same(artifact: Any, program: Any, examples: tuple[Any, ...]) -> bool:
-    """Whether the program gives what the module gives, of numbers drawn: what torch.export traces it can get wrong.
+def _outputs_match(artifact: Any, program: Any, examples: tuple[Any, ...]) -> bool:
+    """Whether the program matches the module on random inputs, since torch.export can mistrace.
 
-    Where either fails, or the module draws numbers itself, there is nothing to compare.
+    If either fails, or the module itself is random, nothing is compared.
     """
     generator = torch.Generator().manual_seed(0)
-    for whole in (0, 1):
-        given = [
-            torch.randn(e.shape, generator=generator).to(e.dtype) if e.is_floating_point() else torch.full_like(e, whole)
+    for integer in (0, 1):
+        inputs = [
+            torch.randn(e.shape, generator=generator).to(e.dtype) if e.is_floating_point() else torch.full_like(e, integer)
             for e in examples
         ]
         try:
-            first, again, other = (_tensors(_trial(m, given)) for m in (artifact, artifact, program.module()))
+            first, repeated, other = (_tensors(_timed_run(m, inputs)) for m in (artifact, artifact, program.module()))
         except LimitError:
             raise
         except Exception:
             continue
-        if all(map(_close, first, again)) and not all(map(_close, first, other)):
+        if all(map(_close, first, repeated)) and not all(map(_close, first, other)):
             return False
     return True
 
@@ -232,37 +232,39 @@ def _tensors(results: Any) -> list[torch.Tensor]:
 
 
 def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two results are the same but for the order in which float32 sums may be taken."""
+    """Whether two results are equal up to the summation order of float32."""
     if a.dtype != b.dtype or a.shape != b.shape:
-        return a.dtype == b.dtype and not a.numel() and not b.numel()  # of no turn a loop collects nothing, of any size
+        return (
+            a.dtype == b.dtype and not a.numel() and not b.numel()
+        )  # a loop without iterations collects an empty tensor of any size
     a, b = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (a, b))
     finite = a[torch.isfinite(a)].abs()
     scale = finite.max().item() if finite.numel() else 0.0
     return bool(torch.allclose(a, b, rtol=1e-3, atol=1e-3 * scale, equal_nan=True))
 
 
-def _refused(reason: str, place: Source | None = None) -> ConversionError:
-    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, _WAY_OUT, (place or Source(),))])
+def _error(reason: str, location: Source | None = None) -> ConversionError:
+    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, _HINT, (location or Source(),))])
 
 
 _FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
 
 
 def _reason(artifact: Any, error: Exception) -> str:
-    """In one line, what torch.export says."""
+    """The error of torch.export in one line."""
     text = str(error).strip()
     fixed = sorted(set(_FIXED.findall(text))) if text.startswith("Constraints violated") else []
     if fixed:
         axes = " and ".join(f"axis {axis} of {name}" for name, axis in fixed)
-        return f"what the model does with its sizes fixes {axes}, which is dynamic"
+        return f"the model specializes {axes}, which is declared dynamic"
     if "data-dependent expression" in text:
-        return "a number that only a run tells, as an axis, a size or a choice, decides what is computed here"
-    told = re.search(r"got \w+\([\"'](.+?)[\"']\)$", text, re.MULTILINE)  # what dynamo met on its way
-    return told[1] if told else (text.splitlines() or [type(error).__name__])[0]
+        return "the computation here depends on the values of a tensor (as an axis, a size or a condition)"
+    detail = re.search(r"got \w+\([\"'](.+?)[\"']\)$", text, re.MULTILINE)  # what dynamo failed on
+    return detail[1] if detail else (text.splitlines() or [type(error).__name__])[0]
 
 
-def _place(artifact: Any, error: Exception) -> Source | None:
-    """Where the model has the operator that torch.export met it at."""
+def _location(artifact: Any, error: Exception) -> Source | None:
+    """The source location of the node that torch.export failed at."""
     found = re.findall(r"While executing %(\w+)", str(error))
     nodes = {n.name: n for m in artifact.modules() if isinstance(m, torch.fx.GraphModule) for n in reversed(m.graph.nodes)}
     return next((nodes[name].meta["where"] for name in found if name in nodes and "where" in nodes[name].meta), None)
@@ -270,8 +272,8 @@ def _place(artifact: Any, error: Exception) -> Source | None:
 
 def save(artifact: Any, path: Path) -> None:
     """Write the `.pt2` file."""
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch remarks on weights that are views, which it then saves rightly
-        torch.export.save(exported(artifact), held)
-    path.write_bytes(held.getvalue())
+        warnings.simplefilter("ignore")  # torch warns about weights that are views, but saves them correctly
+        torch.export.save(exported(artifact), buffer)
+    path.write_bytes(buffer.getvalue())

@@ -13,7 +13,7 @@ from onnxbridge.rules import Rules
 
 
 class TensorflowBackend:
-    """Makes a `tf.Module` of one traced function; saves it as a SavedModel with the signature `serving_default`."""
+    """Builds a `tf.Module` with one traced function, and saves it as a SavedModel with the signature `serving_default`."""
 
     name = "tensorflow"
     title = "TensorFlow"

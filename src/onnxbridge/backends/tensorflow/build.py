@@ -1,4 +1,4 @@
-"""Builds the module: while TensorFlow traces one function, the hub graph's calls go through the rules, on symbolic tensors."""
+"""Builds the module: while TensorFlow traces a function, the hub graph's calls run through the rules on symbolic tensors."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from onnxbridge.hub.ir.trainable import is_trained
 from onnxbridge.lowering import Body, Call, Target, lower
 
 DIRECTION = "ONNX to TensorFlow"
-_HELD = 1024
-"""Constants of more elements live in variables, so that they are not written into the graph."""
+_MAX_CONSTANT = 1024
+"""Larger constants are stored in variables, so that they are not written into the graph."""
 
 
 class HubModule(tf.Module):  # type: ignore[misc]
-    """A model that came through the hub.
+    """A model converted from the hub.
 
     Attributes:
-        weights_by_name: the variables under the hub's names.
+        weights_by_name: the variables by hub name.
         input_names, output_names: the hub's names, in order.
-        signature: what each input must be, a `tf.TensorSpec`; None for a sequence or an optional value.
+        signature: the `tf.TensorSpec` of each input; None for a sequence or an optional value.
     """
 
     def __init__(self, graph: ir.Graph) -> None:
@@ -46,36 +46,38 @@ class HubModule(tf.Module):  # type: ignore[misc]
         self._make_variables(graph)
 
     def _make_variables(self, graph: ir.Graph) -> None:
-        """Variables for what is trained and for what is too large to be written into the graph, in the file's order."""
+        """Create variables for trained weights and for large constants, in file order."""
         for part in (graph, *graph.subgraphs()):
             for value in part.initializers.values():
                 trained = is_trained(value)
                 if value.const_value is None or value.dtype == ir.DataType.STRING or not value.uses():
                     continue
-                if not trained and value.const_value.size <= _HELD:
+                if not trained and value.const_value.size <= _MAX_CONSTANT:
                     continue
                 name = value.name or "constant"
                 while name in self.weights_by_name:
                     name += "_"
                 kind = dtypes.of(value.const_value.dtype)
                 made = tf.Variable(_array(value), trainable=trained, name=_scope(name), dtype=kind)
-                # an expansion has its own names for the same weight, so it is looked up by the tensor
+                # a decomposition has its own names for the same weight, so it is found by its tensor
                 self.weights_by_name[name] = self.variables_made[str(id(value.const_value))] = made
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """The model on its inputs, by position or by name; a tensor, or a tuple of them in the hub's order."""
-        given = list(inputs) + [named.pop(k) if k in named else named.pop(n, None) for k, n in self._rest(len(inputs))]
-        if named or len(given) != len(self.input_names):
+        """Call the model with inputs by position or name; returns a tensor, or a tuple in the hub's order."""
+        values = list(inputs) + [
+            named.pop(k) if k in named else named.pop(n, None) for k, n in self._remaining_inputs(len(inputs))
+        ]
+        if named or len(values) != len(self.input_names):
             raise TypeError(f"the inputs are {', '.join(self.input_names)}")
-        results = self._body(*given)
+        results = self._body(*values)
         return results[0] if len(results) == 1 and isinstance(results[0], tf.Tensor) else tuple(results)
 
-    def _rest(self, start: int) -> list[tuple[str, str]]:
+    def _remaining_inputs(self, start: int) -> list[tuple[str, str]]:
         return list(zip(self.keywords, self.input_names, strict=True))[start:]
 
 
 def keywords(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names as TensorFlow allows signatures to have, each once."""
+    """Unique names that are valid in TensorFlow signatures."""
     made: list[str] = []
     for name in names:
         name = re.sub(r"\W", "_", name) or "input"
@@ -96,8 +98,8 @@ def _spec(value: ir.Value, keyword: str) -> Any:
         raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (Source(),))]) from e
 
 
-class _Target(Target):
-    """What the walker writes into: the function that is being traced."""
+class _TraceTarget(Target):
+    """The lowering target: the function being traced."""
 
     direction = DIRECTION
 
@@ -108,7 +110,7 @@ class _Target(Target):
 
     def constant(self, value: ir.Value) -> Any:
         assert value.const_value is not None
-        with self.graph.as_default():  # a constant may be met in a branch first and used outside of it later
+        with self.graph.as_default():  # a constant may be created in a branch and used outside of it later
             variable = self.module.variables_made.get(str(id(value.const_value)))
             if variable is not None:
                 return tf.convert_to_tensor(variable)
@@ -133,15 +135,15 @@ class _Target(Target):
     def _adopt(self, key: Hashable, result: Any) -> Any:
         if not isinstance(key, ir.Value) or not isinstance(key.type, ir.TensorType) or key.dtype is None:
             return result
-        wanted = dtypes.of(key.dtype)
+        expected = dtypes.of(key.dtype)
         if not isinstance(result, tf.Tensor):
-            return tf.constant(result, wanted)
-        if result.dtype != wanted:
-            raise TypeError(f"the result is {result.dtype.name}, the standard says {key.dtype.name}")
+            return tf.constant(result, expected)
+        if result.dtype != expected:
+            raise TypeError(f"the result is {result.dtype.name}, ONNX specifies {key.dtype.name}")
         if key.shape is not None:
             dims = [d if isinstance(d, int) else None for d in key.shape]
             if not result.shape.is_compatible_with(dims):
-                raise TypeError(f"the result has shape {result.shape}, the standard says {list(key.shape)}")
+                raise TypeError(f"the result has shape {result.shape}, ONNX infers {list(key.shape)}")
             result.set_shape(dims)
         return result
 
@@ -157,29 +159,29 @@ def _scope(name: str) -> str:
 
 
 def build(model: ir.Model) -> HubModule:
-    """The hub model as a module whose function has been traced.
+    """The hub model as a module with a traced function.
 
     Raises:
-        ConversionError: with every operator that is in the way.
+        ConversionError: with every operator that cannot be converted.
     """
     graph = model.graph
     module = HubModule(graph)
     inputs = [v for v in graph.inputs if v.const_value is None]
 
-    def body(*given: Any) -> list[Any]:
-        target = _Target(module)
-        target.values.update(zip(inputs, given, strict=True))
+    def body(*values: Any) -> list[Any]:
+        target = _TraceTarget(module)
+        target.values.update(zip(inputs, values, strict=True))
         lower(graph_reader.of(graph), rule, target.values, target)
-        return [_leaving(target.values[v]) for v in graph.outputs]
+        return [_output(target.values[v]) for v in graph.outputs]
 
     if all(s is not None for s in module.signature):
         module._body = tf.function(body, input_signature=module.signature, autograph=False)
         module._body.get_concrete_function()
     else:
-        # lists and None have no signature of their own: such a model is traced anew for each kind of input that it gets
+        # lists and None have no TensorSpec: such a model is retraced for each kind of input
         module._body = tf.function(body, autograph=False)
     return module
 
 
-def _leaving(value: Any) -> Any:
+def _output(value: Any) -> Any:
     return tf.identity(value) if isinstance(value, tf.Tensor) else value

@@ -9,17 +9,17 @@ import tensorflow as tf
 
 from onnxbridge.errors import Unsupported
 
-# TensorFlow has names for some of these, and no kernels.
+# TensorFlow has names for some of these, but no kernels.
 _MISSING = frozenset(
     {"FLOAT8E8M0", "FLOAT6E2M3", "FLOAT6E3M2", "FLOAT4E2M1", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ", "INT2", "UINT2"}
 )
 
 
 def of(dtype: ir.DataType) -> Any:
-    """The dtype in which a value is computed.
+    """The dtype of a value.
 
     Raises:
-        Unsupported: for a type that TensorFlow does not have.
+        Unsupported: if TensorFlow has no such dtype.
     """
     if dtype == ir.DataType.STRING:
         return tf.string
@@ -32,5 +32,5 @@ def of(dtype: ir.DataType) -> Any:
 
 
 def attribute(number: int) -> Any:
-    """The dtype behind an attribute such as Cast's `to`."""
+    """The dtype for the number in an attribute such as Cast's `to`."""
     return of(ir.DataType(number))

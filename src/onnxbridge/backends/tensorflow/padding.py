@@ -1,4 +1,4 @@
-"""How much a convolution or pool pads, and padding itself."""
+"""Padding amounts of convolutions and pools, and padding itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pads_of(auto_pad: str, pads: Any, sizes: Sequence[Any], kernel: Any, strides
 
 
 def padded(x: Any, before: Sequence[Any], after: Sequence[Any], value: Any = 0, start: int = 2) -> Any:
-    """`x` with its dimensions from `start` on padded; negative lengths cut."""
+    """`x` with its dimensions from `start` on padded; negative amounts crop."""
     if all(is_fixed(p) and p == 0 for p in (*before, *after)):
         return x
     if any(not is_fixed(p) or p < 0 for p in (*before, *after)):

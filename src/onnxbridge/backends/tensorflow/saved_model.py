@@ -1,4 +1,4 @@
-"""A built module run on arrays, and written as a SavedModel."""
+"""Running a built module on arrays, and saving it as a SavedModel."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from onnxbridge.hub.ir import strings
 
 
 def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """The module on the given inputs, by the hub's names."""
-    given = [_in(feeds.get(n), s) for n, s in zip(artifact.input_names, artifact.signature, strict=True)]
-    results = artifact(*given)
+    """Run the module on inputs by hub name."""
+    inputs = [_to_tensorflow(feeds.get(n), s) for n, s in zip(artifact.input_names, artifact.signature, strict=True)]
+    results = artifact(*inputs)
     results = results if isinstance(results, tuple) else (results,)
-    return {name: _out(r) for name, r in zip(artifact.output_names, results, strict=True)}
+    return {name: _to_numpy(r) for name, r in zip(artifact.output_names, results, strict=True)}
 
 
-def _in(value: Any, spec: Any) -> Any:
+def _to_tensorflow(value: Any, spec: Any) -> Any:
     if value is None or isinstance(value, list):
-        return value if value is None else [_in(v, None) for v in value]
+        return value if value is None else [_to_tensorflow(v, None) for v in value]
     return tf.constant(value, None if spec is None else spec.dtype)
 
 
-def _out(value: Any) -> Any:
+def _to_numpy(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_out(v) for v in value]
+        return [_to_numpy(v) for v in value]
     if not isinstance(value, tf.Tensor):
         return value
     if value.dtype != tf.string:
@@ -40,9 +40,9 @@ def _out(value: Any) -> Any:
 
 
 def save(artifact: Any, path: Path) -> None:
-    """Write the SavedModel: its signature `serving_default` takes and gives tensors by the hub's names."""
+    """Write the SavedModel; its signature `serving_default` has the hub's input and output names."""
     if any(s is None for s in artifact.signature):
-        reason = "an input is a sequence or an optional value, which no signature can have"
+        reason = "signatures do not support sequences or optional values as inputs"
         raise ConversionError("TensorFlow module to SavedModel", [Problem("SavedModel", reason, places=(Source(),))])
     outputs = keywords(artifact.output_names)
 

@@ -1,4 +1,4 @@
-"""Sizes of symbolic tensors, as numbers where they are fixed."""
+"""Sizes of symbolic tensors, as ints where they are static."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from onnxbridge.errors import Unsupported
 def rank(x: Any) -> int:
     """The number of dimensions."""
     if x.shape.rank is None:
-        raise Unsupported("its rank is known only when the model runs")
+        raise Unsupported("its rank is known only at run time")
     return int(x.shape.rank)
 
 
 def size(x: Any, axis: int) -> Any:
-    """The size of an axis: a number, or a scalar int32 tensor."""
+    """The size of an axis: an int, or a scalar int32 tensor."""
     rank(x)
     fixed = x.shape[axis]
     return fixed if fixed is not None else tf.shape(x)[axis]
 
 
 def sizes(x: Any) -> list[Any]:
-    """The sizes of all axes, each a number or a scalar int32 tensor."""
+    """The sizes of all axes, each an int or a scalar int32 tensor."""
     dynamic = None
-    found: list[Any] = []
+    values: list[Any] = []
     for i in range(rank(x)):
         if x.shape[i] is None and dynamic is None:
             dynamic = tf.shape(x)
-        found.append(x.shape[i] if x.shape[i] is not None else dynamic[i])  # type: ignore[index]
-    return found
+        values.append(x.shape[i] if x.shape[i] is not None else dynamic[i])  # type: ignore[index]
+    return values
 
 
 def known(x: Any) -> Any:
-    """A tuple of the elements of an integer tensor where TensorFlow knows them while tracing, otherwise the tensor itself."""
+    """The elements of an integer tensor as a tuple if TensorFlow knows them while tracing, otherwise the tensor."""
     if x is None:
         return None
     array = tf.get_static_value(x)
@@ -45,13 +45,13 @@ def known(x: Any) -> Any:
 
 
 def reshaped(x: Any, shape: Sequence[int]) -> Any:
-    """`x` in another shape; what is known while tracing stays known."""
+    """`x` in another shape; a value that is known while tracing stays known."""
     array = tf.get_static_value(x)
     return tf.reshape(x, shape) if array is None else tf.constant(array.reshape(shape), x.dtype)
 
 
 def packed(dims: Sequence[Any], dtype: Any = tf.int32) -> Any:
-    """Numbers and scalars as a 1-D tensor."""
+    """Ints and scalars as a 1-D tensor."""
     if all(isinstance(d, (int, np.integer)) for d in dims):
         return tf.constant(list(dims), dtype, shape=[len(dims)])
     return tf.stack([tf.cast(d, dtype) for d in dims])

@@ -1,4 +1,4 @@
-"""MXNet's element types by the numbers under which its files store them (mshadow/base.h)."""
+"""MXNet's element types by the numbers in its files (mshadow/base.h)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAGS: dict[int, np.dtype[Any]] = {
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The dtype that an attribute names: "float32", "bfloat16", "bool".
+    """The dtype of a name: "float32", "bfloat16", "bool".
 
     Raises:
         TypeError: if there is no such dtype.

@@ -1,4 +1,4 @@
-"""Reads `-symbol.json` files, of every version since MXNet 0.8, without MXNet."""
+"""Reads `-symbol.json` files of all versions since MXNet 0.8, without MXNet."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub.io.safe_files import mapped, named, open_file, quoted
 
-MOST_BYTES = 1 << 30
-MOST_DEPTH = 32
-# before 0.9.0 a file did not list the auxiliary states that an operator takes after its inputs
+MAX_BYTES = 1 << 30
+MAX_DEPTH = 32
+# before 0.9.0, files omitted the auxiliary states among an operator's inputs
 INPUTS_BEFORE_0_9 = {"BatchNorm": (3, ("moving_mean", "moving_var")), "IdentityAttachKLSparseReg": (1, ("moving_avg",))}
 _PYTHON_2_LONG = re.compile(r"(?<=\d)L\b")
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: `op` is "null" for a variable. `inputs` are (node, output) pairs, `attrs` the texts of the file."""
+    """One node: `op` is "null" for a variable. `inputs` are (node, output) pairs, `attrs` the strings in the file."""
 
     op: str
     name: str
@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A symbol: its nodes in an order in which each comes after its inputs, and its outputs as (node, output) pairs."""
+    """A symbol: its nodes in topological order, and its outputs as (node, output) pairs."""
 
     nodes: tuple[Node, ...]
     heads: tuple[tuple[int, int], ...]
@@ -46,28 +46,28 @@ def read(path: str | os.PathLike[str]) -> Graph:
     Raises:
         UnsafeFileError: if it is not one.
     """
-    shown = named(path)
+    label = named(path)
     data = mapped(open_file(path))
-    if len(data) > MOST_BYTES:
-        raise LimitError(f"{shown}: has {len(data)} bytes, and the budget for a symbol is {MOST_BYTES} bytes")
+    if len(data) > MAX_BYTES:
+        raise LimitError(f"{label}: has {len(data)} bytes, more than the limit of {MAX_BYTES} bytes for a symbol")
     try:
         parsed = json.loads(bytes(data))
     except (ValueError, RecursionError) as e:
-        raise UnsafeFileError(f"{shown}: is no symbol file: {str(e)[:200]}.") from None
-    return graph(parsed, shown)
+        raise UnsafeFileError(f"{label}: is not a symbol file: {str(e)[:200]}.") from None
+    return graph(parsed, label)
 
 
-def graph(parsed: Any, shown: str, depth: int = 0) -> Graph:
+def graph(parsed: Any, label: str, depth: int = 0) -> Graph:
     """A symbol from parsed JSON."""
     try:
-        if depth > MOST_DEPTH:
-            raise _Damaged("has graphs inside graphs beyond any use")
+        if depth > MAX_DEPTH:
+            raise _InvalidSymbol("subgraphs are nested too deeply")
         attrs = _typed(parsed, dict).get("attrs") or {}
         version = _version(attrs)
         nodes: list[Node] = []
-        moved: dict[int, int] = {}  # the file's numbers, where nodes had to be added
+        new_index: dict[int, int] = {}  # new indices of the file's nodes, if nodes were added
         for i, raw in enumerate(_typed(parsed["nodes"], list)):
-            node = _node(raw, i, moved, shown, depth)
+            node = _node(raw, i, new_index, label, depth)
             count, states = INPUTS_BEFORE_0_9.get(node.op, (0, ()))
             if version < 900 and states and len(node.inputs) == count:
                 added = tuple((len(nodes) + k, 0) for k in range(len(states)))
@@ -75,56 +75,56 @@ def graph(parsed: Any, shown: str, depth: int = 0) -> Graph:
                 node = replace(node, inputs=node.inputs + added)
             if version < 905 and node.op in ("argmax", "argmin") and node.attrs.get("axis") == "-1":
                 node.attrs.pop("axis")
-            moved[i] = len(nodes)
+            new_index[i] = len(nodes)
             nodes.append(node)
-        heads = tuple(_entry(e, len(moved), moved) for e in _typed(parsed["heads"], list))
+        heads = tuple(_entry(e, len(new_index), new_index) for e in _typed(parsed["heads"], list))
         np_shape = bool(_value(attrs.get("is_np_shape", 0)))
         return Graph(tuple(nodes), heads, np_shape, attrs)
-    except (_Damaged, KeyError, TypeError, ValueError, IndexError) as e:
-        raise UnsafeFileError(f"{shown}: is no symbol file: {type(e).__name__.lstrip('_').lower()} {e}.") from None
+    except (_InvalidSymbol, KeyError, TypeError, ValueError, IndexError) as e:
+        raise UnsafeFileError(f"{label}: is not a symbol file: {type(e).__name__.lstrip('_').lower()} {e}.") from None
 
 
-class _Damaged(Exception):
-    """What is wrong with a file, in the words that follow its name."""
+class _InvalidSymbol(Exception):
+    """Describes an invalid file; the message follows the file's name."""
 
 
 def _typed(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise _Damaged(f"a {type(value).__name__} where a {kind.__name__} belongs")
+        raise _InvalidSymbol(f"expected a {kind.__name__}, found a {type(value).__name__}")
     return value
 
 
 def _value(attr: Any) -> Any:
-    """A graph's attribute is written as a type and a value: ["int", 10901]."""
+    """A graph attribute is stored as type and value: ["int", 10901]."""
     return attr[1] if isinstance(attr, list) and len(attr) == 2 else attr
 
 
 def _version(attrs: Any) -> int:
-    """The MXNet that wrote the file, 10901 for 1.9.1; files from before 0.9.0 do not say."""
+    """The version of MXNet that wrote the file, 10901 for 1.9.1; 0 before 0.9.0."""
     found = _value(_typed(attrs, dict).get("mxnet_version", 0))
     return int(found)
 
 
-def _node(raw: Any, number: int, moved: dict[int, int], shown: str, depth: int) -> Node:
+def _node(raw: Any, number: int, new_index: dict[int, int], label: str, depth: int) -> Node:
     attrs: dict[str, str] = {}
     for key in ("attrs", "attr", "param"):
         for name, text in _typed(_typed(raw, dict).get(key) or {}, dict).items():
             attrs.setdefault(name, text if isinstance(text, str) else json.dumps(text))
-    inputs = tuple(_entry(e, number, moved) for e in _typed(raw.get("inputs") or [], list))
-    inner = tuple(graph(g, shown, depth + 1) for g in _typed(raw.get("subgraphs") or [], list))
+    inputs = tuple(_entry(e, number, new_index) for e in _typed(raw.get("inputs") or [], list))
+    inner = tuple(graph(g, label, depth + 1) for g in _typed(raw.get("subgraphs") or [], list))
     return Node(_typed(raw["op"], str), _typed(raw["name"], str), attrs, inputs, inner)
 
 
-def _entry(raw: Any, below: int, moved: dict[int, int]) -> tuple[int, int]:
-    """A (node, output) pair that refers to a node before this one."""
+def _entry(raw: Any, limit: int, new_index: dict[int, int]) -> tuple[int, int]:
+    """A (node, output) pair that refers to an earlier node."""
     node, output = (raw, 0) if isinstance(raw, int) else _typed(raw, list)[:2]
-    if not isinstance(node, int) or not isinstance(output, int) or not 0 <= node < below or not 0 <= output < 1 << 20:
-        raise _Damaged(f"an input {quoted(json.dumps(raw))} that is no earlier node")
-    return moved[node], output
+    if not isinstance(node, int) or not isinstance(output, int) or not 0 <= node < limit or not 0 <= output < 1 << 20:
+        raise _InvalidSymbol(f"an input {quoted(json.dumps(raw))} that is not an earlier node")
+    return new_index[node], output
 
 
 def literal(text: str) -> Any:
-    """An attribute's text as a Python value: "(3, 0)", "None", "1e-05", "inf"; what is none of these stays text."""
+    """An attribute string as a Python value: "(3, 0)", "None", "1e-05", "inf"; other strings are unchanged."""
     text = text.strip()
     if not text or len(text) > 1 << 20:
         return text

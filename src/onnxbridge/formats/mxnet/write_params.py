@@ -1,4 +1,4 @@
-"""Writes `.params` files without MXNet. The same arrays give the same bytes."""
+"""Writes `.params` files without MXNet, deterministically."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NUMBERS = {dtype: number for number, dtype in FLAGS.items()}
 
 
 def flag(dtype: np.dtype[Any]) -> int:
-    """The number under which MXNet's files store a dtype.
+    """The number of a dtype in MXNet's files.
 
     Raises:
-        Unsupported: if MXNet does not have it.
+        Unsupported: if MXNet does not have the dtype.
     """
     number = _NUMBERS.get(dtype.newbyteorder("<") if dtype.itemsize > 1 and dtype.kind in "iuf" else dtype)
     if number is None:
@@ -31,10 +31,10 @@ def flag(dtype: np.dtype[Any]) -> int:
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write arrays by their names ("arg:weight", "aux:mean").
+    """Write arrays by name ("arg:weight", "aux:mean").
 
-    A file of two versions is loaded by no MXNet. So all are written in the version that it loads by default, or, where one has no
-    dimensions, in that of np-shape semantics.
+    MXNet cannot load a file of mixed versions, so all arrays have the version that it loads by default, or that of np-shape
+    semantics if there is a scalar.
     """
     with replacing(path) as temporary:
         write_pieces(temporary, pieces(arrays))

@@ -1,4 +1,4 @@
-"""MXNet symbols (`-symbol.json` with `.params`) and live Gluon blocks to the hub. Reading files needs no MXNet."""
+"""MXNet symbols (`-symbol.json` with `.params`) and live Gluon blocks to the hub. Reading files does not require MXNet."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _SUFFIX = "-symbol.json"
 
 
 class MXNet:
-    """The frontend. A source is a symbol's path, a pair of paths (symbol, params), a live block, or a live symbol alone or
-    with its parameters as further items of a tuple."""
+    """The frontend. A source is the path of a symbol, a pair of paths (symbol, params), a live block, or a live symbol, alone
+    or in a tuple with its parameters.
+    """
 
     name = "mxnet"
     title = "MXNet"
@@ -53,8 +54,8 @@ class MXNet:
         """The source as a hub model.
 
         Raises:
-            ConversionError: with every operator that is in the way.
-            UsageError: if the shape of an input is not known.
+            ConversionError: with every operator that cannot be converted.
+            UsageError: if the shape of an input is unknown.
         """
         with _files(source, inputs) as files:
             graph, values = _read(files)
@@ -68,7 +69,7 @@ class MXNet:
             return False
 
     def runner(self, source: Any, device: str = "auto") -> Run:
-        """MXNet itself, on the CPU of its own interpreter. Labels may be left out of the feeds."""
+        """Runs the source in MXNet on the CPU, in MXNet's own interpreter. Labels may be omitted from the feeds."""
         mxnet = service()
 
         def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
@@ -81,32 +82,32 @@ class MXNet:
 
 
 def _read(files: Files) -> tuple[read_symbol.Graph, dict[str, np.ndarray[Any, Any]]]:
-    """The symbol and its parameters by the names of its variables."""
+    """The symbol, and its parameters by variable name."""
     graph = read_symbol.read(files[0])
     found = params_file.read(files[1]) if files[1] is not None else {}
     return graph, {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in found.items()}
 
 
 def _auxiliary(files: Files) -> frozenset[str]:
-    """The variables that MXNet keeps as states, such as a norm's statistics."""
+    """The variables that are auxiliary states in MXNet, such as the statistics of a normalization."""
     found = params_file.read(files[1]) if files[1] is not None else {}
     return frozenset(name.removeprefix("aux:") for name in found if name.startswith("aux:"))
 
 
 @contextmanager
 def _files(source: Any, inputs: Any) -> Iterator[Files]:
-    """The two files of a source; a live one is saved to a folder of its own first."""
+    """The two files of a source; a live source is first saved to a temporary folder."""
     if live_blocks.is_live(source):
         with tempfile.TemporaryDirectory() as folder:
             yield live_blocks.export(source, inputs, Path(folder))
     elif isinstance(source, (tuple, list)):
         yield Path(source[0]), Path(source[1]) if source[1] is not None else None
     else:
-        yield Path(source), _beside(Path(source))
+        yield Path(source), _params_of(Path(source))
 
 
-def _beside(path: Path) -> Path | None:
-    """The parameters that belong to a symbol's path by MXNet's naming, None where there are none.
+def _params_of(path: Path) -> Path | None:
+    """The parameter file of a symbol by MXNet's naming, or None.
 
     Raises:
         UsageError: if there are several.
@@ -118,7 +119,7 @@ def _beside(path: Path) -> Path | None:
     found = [p for p in found if p.name[len(stem) + 1 : -len(".params")].isdigit()]
     if len(found) > 1:
         shown = ", ".join(p.name for p in found[:6])
-        raise UsageError(f"{path}: there are several parameter files beside it ({shown}); give the pair (symbol, params)")
+        raise UsageError(f"{path}: several parameter files match ({shown}); pass the pair (symbol, params)")
     return found[0] if found else None
 
 

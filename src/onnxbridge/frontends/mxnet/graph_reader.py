@@ -1,4 +1,4 @@
-"""An MXNet symbol with its parameters as the calls that the walker takes, and the hub model that they become."""
+"""An MXNet symbol with its parameters as calls to lower, and the hub model made from them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Array = np.ndarray[Any, Any]
 Spec = tuple[tuple[int | str | None, ...], np.dtype[Any]]
 Scope = tuple[int, ...]
 
-# An attribute that says None where the rule's default is something else: the value behind this key.
+# Stands for an attribute that is None where the rule's default is not None.
 NONE = Ref("None")
-# These tune memory, speed, devices and training, or repeat how many inputs there are: they do not change what is computed.
+# These control memory, speed, devices and training, or repeat the number of inputs: they do not affect the result.
 IRRELEVANT = frozenset({
     "workspace", "cudnn_tune", "cudnn_off", "momentum", "grad_scale", "num_args", "ctx", "key", "ndev",
 })  # fmt: skip
-# Where an operator has the labels of training among its inputs, which inference does not look at.
+# The input of an operator that is a training label, which inference ignores.
 LABELS = {
     "SoftmaxOutput": 1, "Softmax": 1, "LinearRegressionOutput": 1, "LogisticRegressionOutput": 1, "MAERegressionOutput": 1,
     "SVMOutput": 1,
 }  # fmt: skip
-# Where an operator has weights among its inputs.
+# The inputs of an operator that are weights.
 WEIGHTS = {
     "Convolution": (1, 2), "Convolution_v1": (1, 2), "Deconvolution": (1, 2), "FullyConnected": (1, 2), "BatchNorm": (1, 2, 3, 4),
     "BatchNorm_v1": (1, 2, 3, 4), "CuDNNBatchNorm": (1, 2, 3, 4), "_contrib_SyncBatchNorm": (1, 2, 3, 4), "Embedding": (1,),
@@ -41,18 +41,18 @@ WEIGHTS = {
     "_npx_fully_connected": (1, 2), "_npx_batch_norm": (1, 2, 3, 4), "_npx_embedding": (1,), "_npx_layer_norm": (1, 2),
     "_npx_rnn": (1,),
 }  # fmt: skip
-# What Gluon and this project write beside the variable of a parameter, and of nothing else.
+# Attributes that Gluon and this project write for variables of parameters only.
 _TRAINED = frozenset({"__lr_mult__", "__wd_mult__", "__init__", "lr_mult", "wd_mult"})
 SUBGRAPHS = {"_foreach": ("fn",), "_while_loop": ("cond", "func"), "_cond": ("cond", "then_branch", "else_branch")}
 
 
 def free_variables(graph: Graph, params: Mapping[str, Array]) -> list[int]:
-    """The variables that no parameter gives a value, in the symbol's order: the model's inputs, and labels."""
+    """The variables without a parameter value, in the symbol's order: the model's inputs, and labels."""
     return [i for i, n in enumerate(graph.nodes) if n.op == "null" and n.name not in params]
 
 
 def labels(graph: Graph, params: Mapping[str, Array]) -> list[int]:
-    """The free variables that only an operator for training looks at."""
+    """The free variables that only training operators use."""
     uses: dict[int, list[bool]] = {i: [] for i in free_variables(graph, params)}
     for node in graph.nodes:
         for position, (i, _) in enumerate(node.inputs):
@@ -65,7 +65,7 @@ def labels(graph: Graph, params: Mapping[str, Array]) -> list[int]:
 
 
 def missing_weights(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec]) -> list[str]:
-    """The weights that have no values; one that the user describes is an input of the model."""
+    """The weights without values; a weight that the user describes is an input of the model."""
     free = {i for i in free_variables(graph, params) if graph.nodes[i].name not in specs}
     found = {i for i in free if _TRAINED & set(graph.nodes[i].attrs)}
     for node in graph.nodes:
@@ -75,22 +75,20 @@ def missing_weights(graph: Graph, params: Mapping[str, Array], specs: Mapping[st
     return [graph.nodes[i].name for i in sorted(found - set(labels(graph, params)))]
 
 
-def hub_model(
-    graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec], auxiliary: Container[str] = ()
-) -> ir.Model:
+def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec], auxiliary: Container[str] = ()) -> ir.Model:
     """The symbol as a hub model with the given inputs; `auxiliary` parameters are states that are not trained.
 
     Raises:
-        ConversionError: with every operator that is in the way.
-        UsageError: if an input's shape is not known, or a parameter has no value.
+        ConversionError: with every operator that cannot be converted.
+        UsageError: if an input's shape is unknown, or a parameter has no value.
     """
     missing = missing_weights(graph, params, specs)
     if missing:
         shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
-        where = "the .params file does not have them" if params else "there is no .params file"
+        reason = "they are not in the .params file" if params else "there is no .params file"
         raise UsageError(
-            f"the parameters {shown} have no values: {where}; give the pair (symbol, params) as block.export or "
-            "mx.model.save_checkpoint writes it, or describe them in inputs= where they are to be inputs"
+            f"the parameters {shown} have no values: {reason}; pass the pair (symbol, params) as written by block.export or "
+            "mx.model.save_checkpoint, or describe them in inputs= if they are inputs"
         )
     target = HubTarget("MXNet to ONNX", lambda key: (_name(graph, key), None, None))
     op = target.writer
@@ -112,9 +110,7 @@ def hub_model(
         inputs.append(value)
     lower(calls(graph, np_shape=graph.np_shape), rule, values, target)
     results = resolve([Ref(h) for h in graph.heads], values)
-    outputs = [
-        op.output(op.constant(r), name) for r, name in zip(results, output_names.outputs(graph), strict=True)
-    ]
+    outputs = [op.output(op.constant(r), name) for r, name in zip(results, output_names.outputs(graph), strict=True)]
     return op.model(inputs, outputs)
 
 
@@ -134,14 +130,14 @@ class _Values(dict[Hashable, Any]):
 
 
 def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[Call]:
-    """The graph's operators. Keys are (node, output), inside a subgraph behind the numbers that lead to it.
+    """The graph's operators. Keys are (node, output); in a subgraph they are prefixed with its path of indices.
 
-    Under np-shape semantics a rule that has a parameter `np_shape` is told.
+    With np-shape semantics, a rule that has a parameter `np_shape` is passed True.
     """
     used: dict[int, int] = {}
     for i, o in (e for es in (graph.heads, *(n.inputs for n in graph.nodes)) for e in es):
         used[i] = max(used.get(i, 0), o + 1)
-    taken = {e for es in (graph.heads, *(n.inputs for n in graph.nodes)) for e in es}
+    used_outputs = {e for es in (graph.heads, *(n.inputs for n in graph.nodes)) for e in es}
     for i, node in enumerate(graph.nodes):
         if node.op == "null":
             continue
@@ -160,13 +156,13 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
             node.op,
             tuple(Ref((*scope, *e)) for e in node.inputs),
             attrs,
-            tuple((*scope, i, o) if (i, o) in taken else None for o in range(used.get(i, 1))),
+            tuple((*scope, i, o) if (i, o) in used_outputs else None for o in range(used.get(i, 1))),
             Source(node=node.name),
         )
 
 
 def body(graph: Graph, scope: Scope, np_shape: bool) -> Body:
-    """A subgraph: its variables are its inputs, in order."""
+    """A subgraph; its variables are its inputs, in order."""
     variables = [i for i, n in enumerate(graph.nodes) if n.op == "null"]
     return Body(
         tuple((*scope, i, 0) for i in variables),
@@ -176,7 +172,7 @@ def body(graph: Graph, scope: Scope, np_shape: bool) -> Body:
 
 
 def _name(graph: Graph, key: Any) -> str:
-    """The name of a value; inside a subgraph it is made of the names of the nodes on the way."""
+    """The name of a value; in a subgraph it is prefixed with the names of the enclosing nodes."""
     if len(key) == 2:
         return output_names.output(graph.nodes[key[0]], key[1])
     node = graph.nodes[key[0]]
@@ -184,7 +180,7 @@ def _name(graph: Graph, key: Any) -> str:
 
 
 def _declared(node: Node) -> Spec | None:
-    """What the variable itself says of its shape and dtype, if that is complete."""
+    """The shape and dtype in a variable's attributes, if complete."""
     shape = literal(node.attrs.get("__shape__", ""))
     if not isinstance(shape, (tuple, list)) or not shape or not all(isinstance(d, int) and d > 0 for d in shape):
         return None
@@ -199,14 +195,14 @@ def _missing(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spec
     given = f" (given: {', '.join(specs)})" if specs else ""
     text = ", ".join(unknown[:8]) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
     hint = f'inputs={{"{unknown[0]}": ((1, 3, 224, 224), "float32")}}, or --inputs "{unknown[0]}:float32[N,3,224,224]"'
-    return f"the symbol does not say the shape of its inputs {text}{given}; give it: {hint}; weights come with the .params file"
+    return f"the shapes of the inputs {text} are unknown{given}; pass them: {hint}; weights are read from the .params file"
 
 
 def specs_of(graph: Graph, params: Mapping[str, Array], inputs: Any, dynamic: Any) -> dict[str, Spec]:
-    """Input shapes and dtypes by name, from what `convert` takes: a mapping or a sequence of (shape, dtype) or arrays.
+    """Input shapes and dtypes by name, from a mapping or a sequence of (shape, dtype) or arrays.
 
     Raises:
-        UsageError: if one names no input of the symbol.
+        UsageError: if a name is no input of the symbol.
     """
     unused = labels(graph, params)
     order = sorted(free_variables(graph, params), key=lambda i: i in unused)
@@ -216,9 +212,9 @@ def specs_of(graph: Graph, params: Mapping[str, Array], inputs: Any, dynamic: An
     elif isinstance(inputs, Mapping):
         given = dict(inputs)
     else:
-        items = listed(inputs)
+        items = as_list(inputs)
         if len(items) > len(free):
-            raise UsageError(f"there are {len(items)} inputs for the symbol's {len(free)} ({', '.join(free)})")
+            raise UsageError(f"{len(items)} inputs were given, but the symbol has {len(free)} ({', '.join(free)})")
         given = dict(zip(free, items, strict=False))
     found: dict[str, Spec] = {}
     for name, item in given.items():
@@ -229,8 +225,8 @@ def specs_of(graph: Graph, params: Mapping[str, Array], inputs: Any, dynamic: An
         for axis in axes:
             if not -len(shape) <= axis < len(shape):
                 raise UsageError(f"input {name!r} has no axis {axis}: its shape is {shape}")
-        at = {axis % len(shape): label for axis, label in axes.items()}
-        found[name] = (tuple(at.get(i, d) for i, d in enumerate(shape)), dtype)
+        names_by_axis = {axis % len(shape): label for axis, label in axes.items()}
+        found[name] = (tuple(names_by_axis.get(i, d) for i, d in enumerate(shape)), dtype)
     return found
 
 
@@ -239,8 +235,8 @@ def _is_spec(item: Any) -> bool:
     return pair and isinstance(item[0], (tuple, list)) and isinstance(item[1], (str, type, np.dtype))
 
 
-def listed(inputs: Any) -> list[Any]:
-    """What `convert` takes as inputs without names: a sequence of them, or one."""
+def as_list(inputs: Any) -> list[Any]:
+    """Inputs without names as a list: a sequence of them, or a single one."""
     return list(inputs) if isinstance(inputs, Sequence) and not _is_spec(inputs) else [inputs]
 
 

@@ -1,4 +1,4 @@
-"""Live Gluon blocks and symbols: saved by MXNet itself, then read like any other file."""
+"""Live Gluon blocks and symbols: saved by MXNet, then read like other files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.frontends.mxnet import graph_reader
 
 
 def is_live(source: Any) -> bool:
-    """Whether this is an object of MXNet's, told without importing MXNet."""
+    """Whether this is an MXNet object, checked without importing MXNet."""
     first = source[0] if isinstance(source, (tuple, list)) and source else source
     return any(k.__module__.startswith("mxnet.") and k.__name__ in ("HybridBlock", "Symbol") for k in type(first).__mro__)
 
@@ -21,7 +21,7 @@ def export(source: Any, inputs: Any, folder: Path) -> tuple[Path, Path]:
     """Save a block, a symbol, or a symbol with dictionaries of its parameters.
 
     Raises:
-        UsageError: if a block was never run and `inputs` does not tell how to.
+        UsageError: if a block was never run and `inputs` does not give its shapes.
     """
     mx = mxnet()
     symbol, params = folder / "net-symbol.json", folder / "net-0000.params"
@@ -34,19 +34,19 @@ def export(source: Any, inputs: Any, folder: Path) -> tuple[Path, Path]:
         return symbol, params
     first.save(str(symbol))
     states = set(first.list_auxiliary_states())
-    named = {name.split(":", 1)[-1]: array for given in rest for name, array in dict(given or {}).items()}
+    named = {name.split(":", 1)[-1]: array for params_ in rest for name, array in dict(params_ or {}).items()}
     mx.nd.save(str(params), {f"{'aux' if name in states else 'arg'}:{name}": array for name, array in named.items()})
     return symbol, params
 
 
 def _zeros(mx: Any, inputs: Any) -> list[Any]:
-    """Arrays of the shapes that are asked for, to trace a block with."""
+    """Zero arrays of the given shapes, to trace a block."""
     if inputs is None:
-        raise UsageError("the block has not been run yet: give inputs=, or call it once after hybridize()")
+        raise UsageError("the block has not been run yet: pass inputs=, or call it once after hybridize()")
     made = []
-    for item in inputs.values() if isinstance(inputs, Mapping) else graph_reader.listed(inputs):
+    for item in inputs.values() if isinstance(inputs, Mapping) else graph_reader.as_list(inputs):
         shape, dtype = graph_reader.spec_of(item)
         if not all(isinstance(d, int) for d in shape):
-            raise UsageError("the block has not been run yet: call it once after hybridize(), then give named sizes")
+            raise UsageError("the block has not been run yet: call it once after hybridize(), then pass named sizes")
         made.append(mx.nd.zeros(shape, dtype=dtype.name))
     return made

@@ -1,4 +1,4 @@
-"""The names that MXNet gives to outputs, as `list_outputs()` shows them."""
+"""The names that MXNet gives to outputs, as in `list_outputs()`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
 
-# operators that name their outputs themselves
+# operators with named outputs
 _MEAN_VAR, _MEAN_STD = ("output", "mean", "var"), ("output", "mean", "std")
 _RNN, _SCORED = ("output", "state_output", "statecell_output"), ("output", "score")
 NAMED = {
@@ -26,7 +26,7 @@ NAMED = {
     "_contrib_MultiProposal": _SCORED,
     "_contrib_MultiBoxTarget": ("loc_target", "loc_mask", "cls_target"),
 }
-# operators with several outputs, all of which are numbered, also where MXNet hides all but the first
+# operators with several numbered outputs, even if MXNet hides all but the first
 NUMBERED = frozenset({
     "SliceChannel", "split", "sort", "_split_v2", "moments", "CTCLoss", "ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss",
     "_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_contrib_bipartite_matching", "_contrib_box_encode",
@@ -37,7 +37,7 @@ NUMBERED = frozenset({
 
 
 def output(node: Node, index: int) -> str:
-    """The name of one output of a node; a variable's is its own."""
+    """The name of one output of a node; a variable's is its own name."""
     if node.op == "null":
         return node.name
     named: Sequence[str] = NAMED.get(node.op, ())

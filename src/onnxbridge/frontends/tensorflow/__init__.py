@@ -18,8 +18,11 @@ _ROOTS = frozenset({"tensorflow", "keras", "tf_keras"})
 
 
 class TensorFlow:
-    """The frontend. A source is a Keras model or layer, a tf.function, a ConcreteFunction, a tf.Module, a loaded SavedModel,
-    or the path of a `.keras` or `.h5` file or of a SavedModel's folder; (folder, signature) chooses a signature."""
+    """The frontend. A source is a Keras model or layer, a tf.function, a ConcreteFunction, a tf.Module, a loaded SavedModel, or
+    the path of a `.keras` or `.h5` file or a SavedModel folder.
+
+    A pair (folder, signature) selects a signature.
+    """
 
     name = "tensorflow"
     title = "TensorFlow"
@@ -39,9 +42,9 @@ class TensorFlow:
         """The source as a hub model.
 
         Raises:
-            ConversionError: with every operator that is in the way.
-            UsageError: if the shape of an input is not known.
-            UnsafeFileError: for a file that must not be run.
+            ConversionError: with every operator that cannot be converted.
+            UsageError: if the shape of an input is unknown.
+            UnsafeFileError: if a file must not be run.
         """
         from onnx_ir.passes import common
 
@@ -76,7 +79,7 @@ class TensorFlow:
 
 
 def _split(source: Any) -> tuple[Any, str | None]:
-    """A source and the signature that is chosen with it."""
+    """A source and the signature selected with it."""
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str):
         folder, signature = source
         if isinstance(folder, (str, os.PathLike)) and os.path.isdir(folder) and not os.path.exists(signature):

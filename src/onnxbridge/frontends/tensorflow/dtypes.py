@@ -17,13 +17,13 @@ _NAMES = {
 
 
 def hub_dtype(dtype: Any) -> ir.DataType | None:
-    """A tf.DType as the hub's; None for what is no tensor there (resources, variants)."""
+    """A tf.DType as the hub's; None for dtypes that are no tensors (resources, variants)."""
     name = _NAMES.get(dtype.base_dtype.name)
     return ir.DataType[name] if name else None
 
 
 def tf_dtype(dtype: Any) -> Any:
-    """A dtype by any name ("float", "float32", np.float32, torch's aside) as tf.DType.
+    """A dtype by any name ("float", "float32", np.float32; not torch's) as tf.DType.
 
     Raises:
         UsageError: if TensorFlow has no such dtype.

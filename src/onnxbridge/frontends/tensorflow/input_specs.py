@@ -1,4 +1,4 @@
-"""Input specifications in all the forms that users give them, as tf.TensorSpec with names for the sizes that vary."""
+"""Input specifications in all accepted forms, as tf.TensorSpec with names for dynamic sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Size = int | str | None
 
 @dataclass(frozen=True)
 class Spec:
-    """One input: its shape (None where the rank is not known) with names for sizes that vary, and its tf.DType."""
+    """One input: its shape (None if the rank is unknown) with names for dynamic sizes, and its tf.DType."""
 
     shape: tuple[Size, ...] | None
     dtype: Any
@@ -41,7 +41,7 @@ def spec_of(item: Any) -> Spec:
         item = np.asarray(item)
         item = item.astype(np.float32) if item.dtype == np.float64 else item
     if not hasattr(item, "shape") or not hasattr(item, "dtype"):
-        raise UsageError(f"{item!r} does not describe an input; give an array, a tf.TensorSpec or (shape, dtype)")
+        raise UsageError(f"{item!r} does not describe an input; pass an array, a tf.TensorSpec or (shape, dtype)")
     return Spec(_shape(item.shape), tf_dtype(item.dtype))
 
 
@@ -52,17 +52,17 @@ def _shape(shape: Any) -> tuple[Size, ...] | None:
 
 
 def is_single(inputs: Any) -> bool:
-    """Whether this describes one input and not several."""
+    """Whether `inputs` describes a single input."""
     if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[0], (tuple, list)) and isinstance(inputs[1], str):
         return True
     return not isinstance(inputs, (Mapping, list, tuple))
 
 
 def given(inputs: Any, known: Sequence[str]) -> dict[str, Spec]:
-    """The user's inputs by name; where none is named, in order.
+    """The user's inputs by name; unnamed inputs are matched in order.
 
     Raises:
-        UsageError: if one names none of the known inputs, or there are too many.
+        UsageError: if a name is unknown, or there are too many inputs.
     """
     if inputs is None:
         return {}
@@ -73,20 +73,20 @@ def given(inputs: Any, known: Sequence[str]) -> dict[str, Spec]:
         return {name: spec_of(item) for name, item in inputs.items()}
     items = [inputs] if is_single(inputs) else list(inputs)
     if len(items) > len(known):
-        raise UsageError(f"there are {len(items)} inputs for the model's {len(known)} ({', '.join(known)})")
+        raise UsageError(f"{len(items)} inputs were given, but the model has {len(known)} ({', '.join(known)})")
     return {name: spec_of(item) for name, item in zip(known, items, strict=False)}
 
 
 def merged(declared: Mapping[str, Spec], inputs: Any, dynamic: Any) -> dict[str, Spec]:
-    """The declared inputs with what the user says of them.
+    """The declared inputs, refined by the user's.
 
     Raises:
-        UsageError: if the user contradicts what is declared.
+        UsageError: if they contradict.
     """
-    wanted = given(inputs, list(declared))
+    requested = given(inputs, list(declared))
     found = {}
     for name, own in declared.items():
-        spec = wanted.get(name, own)
+        spec = requested.get(name, own)
         if spec is not own:
             _refuse_conflict(name, own, spec)
         found[name] = _dynamic(name, spec, own, dynamic)
@@ -98,15 +98,15 @@ def _refuse_conflict(name: str, own: Spec, spec: Spec) -> None:
         raise UsageError(f"the input {name!r} is {own.dtype.name}, not {spec.dtype.name}")
     if own.shape is None or spec.shape is None:
         return
-    fits = len(own.shape) == len(spec.shape) and all(
+    compatible = len(own.shape) == len(spec.shape) and all(
         not isinstance(o, int) or not isinstance(s, int) or o == s for o, s in zip(own.shape, spec.shape, strict=True)
     )
-    if not fits:
+    if not compatible:
         raise UsageError(f"the input {name!r} has the shape {list(own.shape)}; {list(spec.shape)} does not fit")
 
 
 def _dynamic(name: str, spec: Spec, own: Spec, dynamic: Any) -> Spec:
-    """The spec with the sizes that `dynamic` names, which the model must leave open itself."""
+    """The spec with the dimension names of `dynamic`, which must be dynamic in the model."""
     axes = dynamic.get(name) if isinstance(dynamic, Mapping) else None
     if not axes or spec.shape is None:
         return spec
@@ -115,15 +115,15 @@ def _dynamic(name: str, spec: Spec, own: Spec, dynamic: Any) -> Spec:
         if not -len(shape) <= axis < len(shape):
             raise UsageError(f"input {name!r} has no axis {axis}: its shape is {shape}")
         if own.shape is not None and isinstance(own.shape[axis], int) and own is not spec:
-            raise UsageError(f"the axis {axis} of input {name!r} is fixed at {own.shape[axis]} by the model")
+            raise UsageError(f"axis {axis} of input {name!r} has the static size {own.shape[axis]} in the model")
         shape[axis] = label
     return Spec(tuple(shape), spec.dtype)
 
 
 def labelled(specs: Mapping[str, Spec], batched: bool) -> list[list[Size] | None]:
-    """The shapes with a name for every size that varies: "N" for the batch, "<input>_<axis>" for others.
+    """The shapes with a name for each dynamic size: "N" for the batch, "<input>_<axis>" for others.
 
-    `batched` says that the first axes of all inputs are one batch, as in Keras models.
+    `batched` says that the first axes of all inputs are the same batch, as in Keras models.
     """
     shapes: list[list[Size] | None] = []
     for name, spec in specs.items():

@@ -1,4 +1,4 @@
-"""TensorFlow's paddings of convolutions and pools in ONNX's terms."""
+"""Padding of TensorFlow's convolutions and pools as ONNX attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def window(
     x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str,
     explicit: Sequence[int] = (), data_format: str = "NHWC",
 ) -> Window:  # fmt: skip
-    """The attributes that ONNX's windows take for `x` (channels first): strides, dilations and pads or auto_pad."""
+    """The attributes of an ONNX convolution or pool over `x` (channels first): strides, dilations, and pads or auto_pad."""
     found: Window = {"strides": list(strides), "dilations": list(dilations)}
     if padding == "VALID":
         return found
@@ -23,23 +23,23 @@ def window(
         pairs = [tuple(explicit[i : i + 2]) for i in range(0, len(explicit), 2)]
         channel = len(pairs) - 1 if channels_last(data_format) else 1
         if any(pairs[0]) or any(pairs[channel]):
-            raise Unsupported("explicit paddings of the batch or the channels")
+            raise Unsupported("explicit padding of the batch or channel axis")
         pairs = [p for i, p in enumerate(pairs) if i not in (0, channel)]
         return found | {"pads": [p[0] for p in pairs] + [p[1] for p in pairs]}
-    open_totals = [same_total(size, k, s, d) for size, k, s, d in zip(list(x.shape)[2:], kernel, strides, dilations, strict=True)]
-    totals = [t for t in open_totals if t is not None]
-    if len(totals) < len(open_totals):
+    all_totals = [same_total(size, k, s, d) for size, k, s, d in zip(list(x.shape)[2:], kernel, strides, dilations, strict=True)]
+    totals = [t for t in all_totals if t is not None]
+    if len(totals) < len(all_totals):
         if any(d != 1 for d in dilations):
             raise Unsupported(
-                "padding SAME with strides and dilations needs the size of its input", "give the input a fixed height and width"
+                "padding SAME with strides and dilations requires a static input size", "give the input a fixed height and width"
             )
         return found | {"auto_pad": "SAME_UPPER"}
     return found | {"pads": [t // 2 for t in totals] + [t - t // 2 for t in totals]}
 
 
 def same_total(size: Any, kernel: int, stride: int, dilation: int) -> int | None:
-    """How many elements padding SAME adds along an axis; None where that depends on a size that is not known."""
-    reach = (kernel - 1) * dilation + 1
+    """The total padding of SAME along an axis; None if it depends on an unknown size."""
+    extent = (kernel - 1) * dilation + 1
     if isinstance(size, int):
-        return max((-(-size // stride) - 1) * stride + reach - size, 0)
-    return max(reach - 1, 0) if stride == 1 else 0 if reach == 1 else None
+        return max((-(-size // stride) - 1) * stride + extent - size, 0)
+    return max(extent - 1, 0) if stride == 1 else 0 if extent == 1 else None

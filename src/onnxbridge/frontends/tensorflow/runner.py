@@ -1,4 +1,4 @@
-"""Runs a source as its user would: what a conversion is judged by."""
+"""Runs a source in TensorFlow, as the reference for verification."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from onnxbridge.plugins import Arrays, Run
 
 
 def runner(source: Any, signature: str | None) -> Run:
-    """What TensorFlow itself computes. A SavedModel's operators are checked before it runs.
+    """Computes outputs with TensorFlow. A SavedModel's operators are checked before it runs.
 
-    A source that declares its inputs is traced once. Others (subclassed Keras models, functions without a signature) see the
-    sizes of what they are called with, as in their user's hands: code that reads a static size computes something else, or
-    fails, where it is traced with another one.
+    A source with declared inputs is traced once. Others (subclassed Keras models, functions without a signature) are traced at
+    the sizes of the inputs, as for users: code that reads a static size may depend on it.
     """
     is_file = isinstance(source, (str, os.PathLike))
     loaded = sources.load(source) if is_file else source
@@ -44,12 +43,12 @@ def runner(source: Any, signature: str | None) -> Run:
         if sources.declares_inputs(loaded) and own not in traced:
             try:
                 return _computed(trace(None, None), feeds)
-            except UsageError:  # it does not say the shapes of its inputs
+            except UsageError:  # its input shapes are unknown
                 pass
             except Exception:
                 if not sources.is_keras(loaded):
-                    raise  # a layer may read a static size: Keras calls it with the sizes that the model is called with
-        return _computed(trace(_given(loaded, feeds), own), feeds)
+                    raise  # a Keras layer may read a static size: trace it at the sizes of the inputs
+        return _computed(trace(_as_inputs(loaded, feeds), own), feeds)
 
     return run
 
@@ -62,12 +61,12 @@ def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     return {name: op_schemas.eager_array(r) for (name, _), r in zip(found.outputs, results, strict=True)}
 
 
-def _given(source: Any, feeds: Arrays) -> Any:
-    """The feeds as the user gives inputs: by name, or in order where their names are those of unnamed inputs."""
-    by_position = list(feeds) == sources.unnamed(len(feeds)) or not _takes_names(source, feeds)
+def _as_inputs(source: Any, feeds: Arrays) -> Any:
+    """The feeds as a user passes inputs: by name, or in order if they have default names."""
+    by_position = list(feeds) == sources.default_names(len(feeds)) or not _accepts_names(source, feeds)
     return list(feeds.values()) if by_position else dict(feeds)
 
 
-def _takes_names(source: Any, feeds: Mapping[str, Any]) -> bool:
+def _accepts_names(source: Any, feeds: Mapping[str, Any]) -> bool:
     known = sources.parameters(getattr(source, "python_function", None))
     return known is None or set(feeds) <= set(known)

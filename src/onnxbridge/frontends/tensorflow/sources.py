@@ -1,4 +1,4 @@
-"""What users hand in (Keras models and layers, files, SavedModels, modules and functions) as one traced function."""
+"""Sources (Keras models and layers, files, SavedModels, modules and functions) as one traced function."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks, operator_ch
 from onnxbridge.hub.io.detect_format import recognise
 from onnxbridge.hub.io.zip_archives import open_archive
 
-# how Keras words what it refuses for security
-_REFUSED = re.compile(r"safe_mode|unsafe|not allowed|disallowed|security|KerasSaveable", re.IGNORECASE)
+# how Keras words security errors
+_SECURITY_ERROR = re.compile(r"safe_mode|unsafe|not allowed|disallowed|security|KerasSaveable", re.IGNORECASE)
 _MODULE = re.compile(r"'module': '(\w+)")
 
 
@@ -30,8 +30,8 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
     """The source as one traced function.
 
     Raises:
-        UsageError: if the inputs do not fit, or have to be given.
-        UnsafeFileError: if a file holds what must not run.
+        UsageError: if the inputs do not fit, or are required.
+        UnsafeFileError: if a file contains code or other unsafe content.
     """
     if isinstance(source, (str, os.PathLike)):
         loaded = load(source)
@@ -57,18 +57,18 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
         own = own if hasattr(own, "get_concrete_function") else tf.function(own, autograph=False)
         return _function(own, inputs, dynamic)
     raise UsageError(
-        f"a {type(source).__module__}.{type(source).__qualname__} has no function to convert; give the tf.function itself"
+        f"a {type(source).__module__}.{type(source).__qualname__} has no function to convert; pass the tf.function itself"
     )
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model in a file or folder: a Keras model, or a loaded SavedModel. Nothing of it runs."""
+    """The model in a file or folder: a Keras model, or a loaded SavedModel. No user code in it is run."""
     tf = frameworks.tensorflow()
     kind = recognise(path)
     if kind == "savedmodel":
         operator_checks.check(path)
         try:
-            with frameworks.quiet():  # it logs a traceback about a fingerprint that it cannot read, and goes on
+            with frameworks.quiet():  # it logs a traceback about an unreadable fingerprint, and continues
                 return tf.saved_model.load(os.fspath(path))
         except (AttributeError, ValueError, KeyError) as e:
             return _by_signatures(tf, os.fspath(path), e)
@@ -84,18 +84,18 @@ def load(path: str | os.PathLike[str]) -> Any:
         with frameworks.quiet():
             return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)
     except (ValueError, TypeError) as e:
-        text = str(e).split("Exception encountered: ")[-1]  # what went wrong in an inner layer
-        if _REFUSED.search(text) and "lambda" in text.lower():
+        text = str(e).split("Exception encountered: ")[-1]  # the error in an inner layer
+        if _SECURITY_ERROR.search(text) and "lambda" in text.lower():
             raise UnsafeFileError(
-                f"{os.fspath(path)}: holds Python code (a Lambda layer or the like), which is not run; load the model "
-                "where you trust it and convert the live model."
+                f"{os.fspath(path)}: contains Python code (such as a Lambda layer), which is not run; if you trust it, "
+                "load the model and convert the live model."
             ) from e
-        if _REFUSED.search(text) or _names_python(text):
+        if _SECURITY_ERROR.search(text) or _names_python(text):
             reason = main_line(text or repr(e)).split(". ")[0].removesuffix(".")
-            raise UnsafeFileError(f"{os.fspath(path)}: Keras refuses it for security ({reason}); save the model again.") from e
+            raise UnsafeFileError(f"{os.fspath(path)}: Keras rejects it as unsafe ({reason}); save the model again.") from e
         if "No model config" in text:
             raise UsageError(
-                f"{os.fspath(path)}: holds weights only; build the model in Python, load_weights, and convert the live model"
+                f"{os.fspath(path)}: contains weights only; build the model in Python, load_weights, and convert the live model"
             ) from e
         raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {main_line(text or repr(e))}") from e
     except (OSError, KeyError, IndexError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as e:
@@ -104,13 +104,13 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _names_python(text: str) -> bool:
-    """Whether what Keras could not find is part of Python itself, which no model is made of."""
+    """Whether what Keras could not find is a module of Python's standard library."""
     found = _MODULE.search(text)
     return found is not None and found[1] in sys.stdlib_module_names - {"builtins"}
 
 
 def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:
-    """A SavedModel whose objects cannot be restored (old optimizers), through its signatures alone."""
+    """A SavedModel whose objects cannot be restored (old optimizers), loaded through its signatures."""
     from tensorflow.python.saved_model import load_v1_in_v2
 
     try:
@@ -125,17 +125,17 @@ def is_keras(source: Any) -> bool:
 
 
 def declares_inputs(source: Any) -> bool:
-    """Whether a source has inputs of its own; a subclassed Keras model only has the sizes that it was called with first."""
+    """Whether a source has declared inputs; a subclassed Keras model only has the sizes of its first call."""
     return not is_keras(source) or bool(getattr(source, "inputs", None))
 
 
 def _signature(signatures: Mapping[str, Any], name: str | None) -> Any:
-    wanted = name or ("serving_default" if "serving_default" in signatures else next(iter(signatures)))
-    if wanted not in signatures:
-        raise UsageError(f"there is no signature {wanted!r}; the model has {', '.join(signatures)}")
-    if name is None and wanted != "serving_default" and len(signatures) > 1:
+    requested = name or ("serving_default" if "serving_default" in signatures else next(iter(signatures)))
+    if requested not in signatures:
+        raise UsageError(f"the model has no signature {requested!r}; it has {', '.join(signatures)}")
+    if name is None and requested != "serving_default" and len(signatures) > 1:
         raise UsageError(f"the model has no signature 'serving_default'; choose one of {', '.join(signatures)}")
-    return signatures[wanted]
+    return signatures[requested]
 
 
 def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
@@ -148,7 +148,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
 
         if keras.backend.backend() != "tensorflow":
             raise UsageError(
-                f"Keras runs on {keras.backend.backend()} here; set KERAS_BACKEND=tensorflow, or save the model and give the file"
+                f"Keras runs on {keras.backend.backend()} here; set KERAS_BACKEND=tensorflow, or save the model and pass the file"
             )
     symbolic = list(getattr(model, "inputs", None) or [])
     if symbolic:
@@ -157,7 +157,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
         found = input_specs.merged(declared, inputs, dynamic)
     else:
         found = _described(model, inputs, dynamic)
-    options = {"training": False} if _takes_training(model) else {}
+    options = {"training": False} if _has_training(model) else {}
     own_names = getattr(getattr(model, "_functional", None) or model, "output_names", None) or []
 
     def call(*tensors: Any) -> list[Any]:
@@ -166,11 +166,13 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
         else:
             args, named = _arguments(model, dict(zip(found, tensors, strict=True)), isinstance(inputs, Mapping))
             result = model(*args, **named, **options)
-        outputs[:] = _output_names(result, list(own_names))  # a model that builds itself now is called twice
+        outputs[:] = _output_names(result, list(own_names))  # an unbuilt model is called twice
         return [t for _, t in _flat(result)]
 
     outputs: list[str] = []
-    function = tf.function(call, autograph=False).get_concrete_function(*(s.tensor_spec(_legal(n)) for n, s in found.items()))
+    function = tf.function(call, autograph=False).get_concrete_function(
+        *(s.tensor_spec(_valid_name(n)) for n, s in found.items())
+    )
     weights = {id(v.value.handle if hasattr(v, "path") else v.handle): getattr(v, "path", v.name) for v in model.variables}
     flat = function.inputs[: len(found)]
     return Traced(
@@ -181,7 +183,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
 
 
 def _input_names(model: Any, symbolic: Sequence[Any]) -> list[str]:
-    """The names by which Keras' users know the inputs: keys of a dict, else the input layers' names."""
+    """The input names that Keras users know: keys of a dict, otherwise the input layers' names."""
     structure = getattr(model, "_inputs_struct", None)
     if isinstance(structure, dict):
         by_id = {id(v): str(k) for k, v in structure.items()}
@@ -191,27 +193,27 @@ def _input_names(model: Any, symbolic: Sequence[Any]) -> list[str]:
 
 
 def _described(model: Any, inputs: Any, dynamic: Any) -> dict[str, Spec]:
-    """The inputs of a model without symbolic inputs (a subclass, a layer), as the user gives them or as it was built with."""
+    """The inputs of a model without symbolic inputs (a subclass, a layer), from the user or from its build shape."""
     if inputs is None:
         shape = getattr(model, "_build_input_shape", None) or _built_with(model)
         if shape is None:
-            raise UsageError(f"the model {model.name!r} does not say the shape of its inputs; give them as inputs=...")
+            raise UsageError(f"the model {model.name!r} has no known input shapes; pass inputs=...")
         inputs = {"input": (shape, model.input_dtype if hasattr(model, "input_dtype") else model.compute_dtype)}
     if isinstance(inputs, Mapping):
         names = list(inputs)
     else:
         inputs = [inputs] if input_specs.is_single(inputs) else list(inputs)
-        names = unnamed(len(inputs))
+        names = default_names(len(inputs))
     return input_specs.merged(input_specs.given(inputs, names), None, dynamic)
 
 
-def unnamed(count: int) -> list[str]:
-    """The names of inputs that the user gives in order, of a model that has no names for them."""
+def default_names(count: int) -> list[str]:
+    """Default names for inputs given in order."""
     return ["input"] if count == 1 else [f"input_{i}" for i in range(count)]
 
 
 def _arguments(model: Any, tensors: Mapping[str, Any], named: bool) -> tuple[list[Any], dict[str, Any]]:
-    """The tensors as the `call` of a model without symbolic inputs takes them: one each, or all in one dict or list."""
+    """The tensors as arguments for `call` of a model without symbolic inputs: separate, or in one dict or list."""
     if len(tensors) == 1:
         return list(tensors.values()), {}
     known = parameters(model.call) or {}
@@ -222,7 +224,7 @@ def _arguments(model: Any, tensors: Mapping[str, Any], named: bool) -> tuple[lis
 
 
 def parameters(function: Any) -> dict[str, Any] | None:
-    """The names by which a function takes single arguments, with their defaults; None where that is not known."""
+    """The named parameters of a function, with defaults; None if unknown."""
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -236,13 +238,13 @@ def _built_with(model: Any) -> Any:
     return found if isinstance(found, (tuple, list)) and all(s is None or isinstance(s, int) for s in found) else None
 
 
-def _takes_training(model: Any) -> bool:
+def _has_training(model: Any) -> bool:
     known = parameters(model.call)
     return known is not None and ("training" in known or hasattr(model, "inputs"))
 
 
 def _packed(tensors: Sequence[Any], structure: Any) -> Any:
-    """The tensors in the structure that the model takes."""
+    """The tensors in the structure of the model's inputs."""
     if structure is None:
         return tensors[0] if len(tensors) == 1 else list(tensors)
     import keras
@@ -251,7 +253,7 @@ def _packed(tensors: Sequence[Any], structure: Any) -> Any:
 
 
 def _flat(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The tensors of a structure with the keys that lead to them, dicts in the order of their keys, as tf.nest has it."""
+    """The tensors of a structure with their key paths; dicts are sorted by key, as in tf.nest."""
     if isinstance(result, Mapping):
         for key in sorted(result):
             yield from _flat(result[key], f"{path}/{key}" if path else str(key))
@@ -263,41 +265,43 @@ def _flat(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _output_names(result: Any, own: list[str]) -> list[str]:
-    """Names of the outputs: a dict's keys, else the model's own, else output_0, output_1, ..."""
+    """Names of the outputs: a dict's keys, otherwise the model's own, otherwise output_0, output_1, ..."""
     flat = [name for name, _ in _flat(result)]
     return own if len(own) == len(flat) and not isinstance(result, Mapping) else flat
 
 
 def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
-    """A ConcreteFunction, traced again where the user gives sizes that it leaves open."""
+    """A ConcreteFunction, traced again if the user makes dynamic sizes static."""
     import tensorflow as tf
 
     tensors = [t for t in function.inputs[: len(function.inputs) - len(function.captured_inputs)] if t.dtype != tf.resource]
     args, kwargs = function.structured_input_signature or _flat_signature(tensors)
     flat = tf.nest.flatten((args, kwargs))
-    wanted = [s for s in flat if isinstance(s, tf.TensorSpec)]
-    if len(wanted) != len(tensors):
-        raise UsageError("the function takes what is no tensor (a sparse or ragged one); give one that takes tensors only")
-    names = _unique([_input_name(kwargs, s, t) for s, t in zip(wanted, tensors, strict=True)])
-    declared = {n: Spec(input_specs.spec_of(s).shape, s.dtype) for n, s in zip(names, wanted, strict=True)}
+    requested = [s for s in flat if isinstance(s, tf.TensorSpec)]
+    if len(requested) != len(tensors):
+        raise UsageError(
+            "the function takes sparse or ragged tensors, which are not supported; pass one that takes dense tensors"
+        )
+    names = _unique([_input_name(kwargs, s, t) for s, t in zip(requested, tensors, strict=True)])
+    declared = {n: Spec(input_specs.spec_of(s).shape, s.dtype) for n, s in zip(names, requested, strict=True)}
     found = input_specs.merged(declared, inputs, dynamic)
 
-    def call(*given: Any) -> Any:
-        rest = iter(given)
+    def call(*values: Any) -> Any:
+        rest = iter(values)
         packed = [next(rest) if isinstance(s, tf.TensorSpec) else s for s in flat]
         a, k = tf.nest.pack_sequence_as((args, kwargs), packed)
         return function(*a, **k)
 
     own = function
-    if any(_fixes(found[n], declared[n]) for n in found):
-        own = tf.function(call, autograph=False).get_concrete_function(*(s.tensor_spec(_legal(n)) for n, s in found.items()))
+    if any(_makes_static(found[n], declared[n]) for n in found):
+        own = tf.function(call, autograph=False).get_concrete_function(*(s.tensor_spec(_valid_name(n)) for n, s in found.items()))
         tensors = own.inputs[: len(found)]
     results = _result_names(function)
     outputs = [t for t in own.outputs if t is not None]
     if not outputs:
         raise UsageError("the function has no outputs; name tensors of its graph: function.prune(feeds=[...], fetches=[...])")
     if len(results) != len(outputs):
-        raise UsageError("the function returns what is no tensor (a sparse or ragged one); return tensors only")
+        raise UsageError("the function returns sparse or ragged tensors, which are not supported; return dense tensors")
     return Traced(
         own.graph, list(zip(names, tensors, strict=True)), input_specs.labelled(found, batched=False),
         list(zip(_unique(results, names), outputs, strict=True)), list(own.graph.captures),
@@ -307,14 +311,14 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
 
 
 def _flat_signature(tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The signature of a function that is a piece of a graph (`prune`, a frozen one): its tensors in order, by their names."""
+    """The signature of a function made from a subgraph (`prune`, a frozen function): its tensors in order, by name."""
     import tensorflow as tf
 
     return tuple(tf.TensorSpec(t.shape, t.dtype, plain_name(t)) for t in tensors), {}
 
 
 def _result_names(function: Any) -> list[str]:
-    """The outputs' names: the keys of a structure, or in a piece of a graph without keys the tensors' own."""
+    """The output names: the keys of a structure, or in a subgraph without keys the tensors' own names."""
     structure = function.structured_outputs
     if function.structured_input_signature is None and not isinstance(structure, Mapping):
         return [plain_name(t) for t in function.outputs if t is not None]
@@ -322,16 +326,16 @@ def _result_names(function: Any) -> list[str]:
 
 
 def _trainable(graph: Any) -> dict[int, bool]:
-    """Whether each variable of a graph is trained, by the id of its handle; a layer that is frozen for now has parameters too."""
+    """Whether each variable of a graph is trained, by the id of its handle; a frozen layer still has parameters."""
     return {id(v.handle): bool(v.trainable) for v in graph.variables}
 
 
 def _input_name(kwargs: Mapping[str, Any], spec: Any, tensor: Any) -> str:
-    """An input's name: its keyword, else the name that its spec has, else its placeholder's."""
+    """An input's name: its keyword, otherwise its spec's name, otherwise its placeholder's."""
     return next((k for k, v in kwargs.items() if v is spec), None) or spec.name or plain_name(tensor)
 
 
-def _fixes(spec: Spec, own: Spec) -> bool:
+def _makes_static(spec: Spec, own: Spec) -> bool:
     if spec.shape is None or own.shape is None:
         return spec.shape is not None
     return any(isinstance(s, int) and not isinstance(o, int) for s, o in zip(spec.shape, own.shape, strict=True))
@@ -345,7 +349,7 @@ def _function(function: Any, inputs: Any, dynamic: Any) -> Traced:
         except (ValueError, TypeError) as e:
             if inputs is not None:
                 raise
-            raise UsageError("the function does not say the shape of its inputs; give them as inputs=...") from e
+            raise UsageError("the function has no known input shapes; pass inputs=...") from e
     if isinstance(inputs, Mapping):
         found = input_specs.merged(input_specs.given(inputs, list(inputs)), None, dynamic)
         concrete = function.get_concrete_function(**{n: s.tensor_spec(n) for n, s in found.items()})
@@ -354,11 +358,11 @@ def _function(function: Any, inputs: Any, dynamic: Any) -> Traced:
         names = _positional(function, len(items))
         found = input_specs.merged(dict(zip(names, items, strict=True)), None, dynamic)
         concrete = function.get_concrete_function(*(s.tensor_spec(n) for n, s in found.items()))
-    return _concrete(concrete, found_inputs(found), None)
+    return _concrete(concrete, as_inputs(found), None)
 
 
-def found_inputs(found: Mapping[str, Spec]) -> dict[str, tuple[Any, Any]]:
-    """Specs as `inputs`, so that the names of sizes are kept."""
+def as_inputs(found: Mapping[str, Spec]) -> dict[str, tuple[Any, Any]]:
+    """Specs in the form of `inputs`, with the names of sizes."""
     return {n: (s.shape, s.dtype) for n, s in found.items()}
 
 
@@ -369,13 +373,13 @@ def _positional(function: Any, count: int) -> list[str]:
     return (names + [f"input_{i}" for i in range(len(names), count)])[:count]
 
 
-def _legal(name: str) -> str:
-    """A name as TensorFlow allows it for an argument."""
+def _valid_name(name: str) -> str:
+    """A valid TensorFlow argument name."""
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
 def _unique(names: Sequence[str], others: Iterable[str] = ()) -> list[str]:
-    """Names each once, and none of the others."""
+    """Unique names that are not in `others`."""
     used = set(others)
     found = []
     for name in names:

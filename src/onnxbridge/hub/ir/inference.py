@@ -318,7 +318,7 @@ def _has_map(proto: onnx.TypeProto) -> bool:
     kind = proto.WhichOneof("value")
     if kind in ("sequence_type", "optional_type"):
         return _has_map(getattr(proto, kind).elem_type)
-    return kind == "map_type"
+    return bool(kind == "map_type")
 
 
 _GIVEN_UP = frozenset({"TreeEnsembleRegressor", "TreeEnsembleClassifier"})

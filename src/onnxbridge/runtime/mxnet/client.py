@@ -1,4 +1,4 @@
-"""The client of `server.py`: starts the interpreter that has MXNet, keeps it, and restarts it after a crash."""
+"""The client of `server.py`: starts MXNet's interpreter, reuses it, and restarts it after a crash."""
 
 from __future__ import annotations
 
@@ -20,16 +20,13 @@ import numpy as np
 from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError
 
 VARIABLE = "ONNXBRIDGE_MXNET_PYTHON"
-INSTALL = (
-    "python3.11 -m venv mx && mx/bin/pip install mxnet==1.9.1 'numpy==1.23.5' "
-    f"&& export {VARIABLE}=$PWD/mx/bin/python"
-)
+INSTALL = f"python3.11 -m venv mx && mx/bin/pip install mxnet==1.9.1 'numpy==1.23.5' && export {VARIABLE}=$PWD/mx/bin/python"
 SERVER = Path(__file__).with_name("server.py")
 START_SECONDS = 120.0
 
 
 def python() -> str:
-    """The interpreter that has MXNet: what the variable names, else this one where it has it.
+    """The interpreter that has MXNet: that in ONNXBRIDGE_MXNET_PYTHON, otherwise this one if it has MXNet.
 
     Raises:
         MissingFrameworkError: if there is neither.
@@ -37,18 +34,17 @@ def python() -> str:
     named = os.environ.get(VARIABLE, "")
     if named:
         if not os.access(named, os.X_OK):
-            raise MissingFrameworkError(f"{VARIABLE} names {named!r}, which is no program; install MXNet with: {INSTALL}")
+            raise MissingFrameworkError(f"{VARIABLE} names {named!r}, which is not executable; install MXNet with: {INSTALL}")
         return named
     if importlib.util.find_spec("mxnet") is not None:
         return sys.executable
     raise MissingFrameworkError(
-        "running an MXNet model needs MXNet 1.9.1 in an environment of its own "
-        f"(converting one does not): {INSTALL}"
+        f"running an MXNet model needs MXNet 1.9.1 in an environment of its own (converting one does not): {INSTALL}"
     )
 
 
 class Service:
-    """A process that has MXNet. A crash or a timeout is an error of that call only; the next one starts a new process."""
+    """A process with MXNet. A crash or a timeout fails the current call only; the next call starts a new process."""
 
     def __init__(self, interpreter: str, seconds: float = 600.0) -> None:
         self.interpreter = interpreter
@@ -56,11 +52,11 @@ class Service:
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
-        """Send one request and wait for its reply.
+        """Send a request and wait for its reply.
 
         Raises:
-            OnnxbridgeError: if MXNet refuses it or its process ends.
-            LimitError: if no reply comes in time.
+            OnnxbridgeError: if MXNet fails or its process ends.
+            LimitError: if there is no reply in time.
         """
         if self._process is None or self._process.poll() is not None:
             self._start()
@@ -69,15 +65,15 @@ class Service:
     def run(
         self, symbol: Path, params: Path | None, feeds: Mapping[str, np.ndarray[Any, Any]], optional: Sequence[str] = ()
     ) -> dict[str, np.ndarray[Any, Any]]:
-        """The outputs of a symbol by MXNet's own names, in order. Inputs in `optional` (labels) may be left out."""
+        """The outputs of a symbol by MXNet's names, in order. Inputs in `optional` (labels) may be omitted."""
         with tempfile.TemporaryDirectory() as folder:
-            given, out = Path(folder, "feeds.npz"), Path(folder, "out.npz")
-            np.savez(given, **dict(feeds))  # type: ignore[arg-type]  # inputs called "file" or "allow_pickle" are refused by it
+            inputs, out = Path(folder, "feeds.npz"), Path(folder, "out.npz")
+            np.savez(inputs, **dict(feeds))  # type: ignore[arg-type]  # it rejects inputs called "file" or "allow_pickle"
             reply = self.ask(
                 "run",
                 symbol=os.path.abspath(symbol),
                 params=os.path.abspath(params) if params is not None else None,
-                feeds=str(given),
+                feeds=str(inputs),
                 out=str(out),
                 optional=list(optional),
             )
@@ -117,7 +113,7 @@ class Service:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended: the empty reply below says so
+            pass  # the process has ended, so the reply below is empty
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             if not selector.select(seconds):
@@ -126,7 +122,9 @@ class Service:
         line = process.stdout.readline()
         if not line:
             self.close()
-            raise OnnxbridgeError(f"the MXNet process ended while it was asked to {request['do']} (exit {process.returncode})")
+            raise OnnxbridgeError(
+                f"the MXNet process ended during the request {request['do']!r} (exit code {process.returncode})"
+            )
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise OnnxbridgeError(f"MXNet: {reply['error']}")
@@ -134,7 +132,7 @@ class Service:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """The names, with a number where one comes again: a symbol may give the same output twice."""
+    """The names, with a suffix for repeated ones: a symbol may have the same output twice."""
     found: list[str] = []
     for name in names:
         label, n = name, 0
@@ -146,7 +144,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 @functools.cache
-def _of(interpreter: str) -> Service:
+def _service_of(interpreter: str) -> Service:
     made = Service(interpreter)
     atexit.register(made.close)
     return made
@@ -154,4 +152,4 @@ def _of(interpreter: str) -> Service:
 
 def service() -> Service:
     """The process of this session."""
-    return _of(python())
+    return _service_of(python())

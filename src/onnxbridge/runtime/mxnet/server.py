@@ -1,10 +1,11 @@
-"""Runs inside the interpreter that has MXNet: one JSON request a line on the standard input, one JSON reply a line out.
+"""Runs inside the interpreter that has MXNet: reads one JSON request per line from stdin and writes one JSON reply per line to
+stdout.
 
     {"do": "ping"}                                                      -> {"version"}
-    {"do": "run", "symbol", "params", "feeds", "out", "optional"}       -> {"names"}; arrays travel in .npz files
+    {"do": "run", "symbol", "params", "feeds", "out", "optional"}       -> {"names"}; arrays are passed in .npz files
     {"do": "operators"}                                                 -> {"operators": {name: [name, counter, [[arg, type]]]}}
 
-This file stands alone: that interpreter need not have onnxbridge. What MXNet prints goes to the standard error.
+This file has no imports from onnxbridge, which that interpreter may not have. MXNet's own output goes to stderr.
 """
 
 import contextlib
@@ -20,44 +21,44 @@ Request = dict[str, Any]
 
 
 def serve() -> None:
-    """Answer requests until the standard input ends."""
+    """Answer requests until stdin ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     import mxnet as mx
 
-    todo = {"ping": ping, "run": run, "operators": operators}
+    handlers = {"ping": ping, "run": run, "operators": operators}
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            reply = todo[request["do"]](mx, request)
+            reply = handlers[request["do"]](mx, request)
         except Exception as e:
             reply = {"error": reason(e)}
             with contextlib.suppress(mx.base.MXNetError):
-                mx.nd.waitall()  # what else fails in the background belongs to this request, not to the next
+                mx.nd.waitall()  # asynchronous errors belong to this request, not to the next
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
 
 
 def reason(error: Exception) -> str:
-    """What an error says in one line: MXNet writes a trace of its own files before it, and attributes of an operator after it."""
+    """An error in one line, without MXNet's stack trace before it and operator attributes after it."""
     name = type(error).__name__
     traces = ("File ", "[bt]", "Stack trace", "Traceback (most recent", f"{name}: Traceback (most recent")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(traces)]
-    telling = [line for line in lines if "Check failed" in line or "Error" in line]
-    found = (telling or lines or ["no reason given"])[0].removeprefix(f"{name}: ")
+    error_lines = [line for line in lines if "Check failed" in line or "Error" in line]
+    found = (error_lines or lines or ["no reason given"])[0].removeprefix(f"{name}: ")
     return f"{name}: {found[:500]}"
 
 
 def ping(mx: Any, request: Request) -> Request:
-    """Tell the version."""
+    """Return the version."""
     return {"version": mx.__version__}
 
 
 def run(mx: Any, request: Request) -> Request:
-    """Bind the symbol to parameters and feeds, run it once for inference, and write its outputs."""
+    """Bind the symbol to parameters and feeds, run inference once, and write the outputs."""
     import numpy as np
 
     with open(request["symbol"]) as file:
@@ -66,22 +67,22 @@ def run(mx: Any, request: Request) -> Request:
     np_shape = np_shape or any(0 in v.shape or not v.shape for v in feeds.values())
     with mx.util.np_shape(np_shape):
         symbol = mx.sym.load(request["symbol"])
-        given = load(mx, request["params"], np_shape) if request["params"] else {}
+        values = load(mx, request["params"], np_shape) if request["params"] else {}
         for name, array in feeds.items():
-            given[name] = as_nd(mx, array)
+            values[name] = as_nd(mx, array)
         arguments, states = symbol.list_arguments(), symbol.list_auxiliary_states()
-        missing = [n for n in arguments if n not in given and n in request["optional"]]
+        missing = [n for n in arguments if n not in values and n in request["optional"]]
         if missing:
-            shapes, _, _ = symbol.infer_shape(**{n: given[n].shape for n in arguments if n in given})
+            shapes, _, _ = symbol.infer_shape(**{n: values[n].shape for n in arguments if n in values})
             for name in missing:
-                given[name] = mx.nd.zeros(shapes[arguments.index(name)])
-        absent = [n for n in arguments + states if n not in given]
+                values[name] = mx.nd.zeros(shapes[arguments.index(name)])
+        absent = [n for n in arguments + states if n not in values]
         if absent:
             raise ValueError("no value for " + ", ".join(absent))
         executor = symbol.bind(
             mx.cpu(),
-            args={n: given[n] for n in arguments},
-            aux_states={n: given[n] for n in states},
+            args={n: values[n] for n in arguments},
+            aux_states={n: values[n] for n in states},
             grad_req="null",
         )
         outputs = [o.asnumpy() for o in executor.forward(is_train=False)]
@@ -98,7 +99,7 @@ def as_nd(mx: Any, array: Any) -> Any:
 
 
 def load(mx: Any, path: str, np_shape: bool) -> dict[str, Any]:
-    """The parameters by name; files written under either shape semantics load."""
+    """The parameters by name; files of both shape semantics load."""
     try:
         found = mx.nd.load(path)
     except mx.base.MXNetError:
@@ -108,21 +109,21 @@ def load(mx: Any, path: str, np_shape: bool) -> dict[str, Any]:
 
 
 def operators(mx: Any, request: Request) -> Request:
-    """Every registered operator: its canonical name, its attribute that counts inputs, its arguments and their types."""
+    """Every registered operator: its canonical name, the attribute that counts inputs, its arguments and their types."""
     from mxnet.base import _LIB, OpHandle, check_call, mx_uint
 
     def describe(name: str) -> list[Any]:
         handle, count = OpHandle(), mx_uint()
         check_call(_LIB.NNGetOpHandle(ctypes.c_char_p(name.encode()), ctypes.byref(handle)))
-        texts = [ctypes.c_char_p() for _ in range(4)]
-        lists = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]
+        strings = [ctypes.c_char_p() for _ in range(4)]
+        arrays_ = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]
         check_call(
             _LIB.MXSymbolGetAtomicSymbolInfo(
-                handle, *map(ctypes.byref, (texts[0], texts[1], count, *lists, texts[2], texts[3]))
+                handle, *map(ctypes.byref, (strings[0], strings[1], count, *arrays_, strings[2], strings[3]))
             )
         )
-        arguments = [[lists[0][i].decode(), lists[1][i].decode()] for i in range(count.value)]
-        return [(texts[0].value or b"").decode(), (texts[2].value or b"").decode(), arguments]
+        arguments = [[arrays_[0][i].decode(), arrays_[1][i].decode()] for i in range(count.value)]
+        return [(strings[0].value or b"").decode(), (strings[2].value or b"").decode(), arguments]
 
     return {"operators": {name: describe(name) for name in mx.operator.get_all_registered_operators()}}
 

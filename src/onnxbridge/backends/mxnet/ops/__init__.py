@@ -1,4 +1,4 @@
-"""ONNX operators in MXNet operators, written by the `sym` writer: one file for each idea.
+"""Rules: ONNX operators as MXNet operators, written by the `sym` writer.
 
 Operators of MXNet's NumPy family (`_npi_...`) are used where their meaning is ONNX's: full broadcasting, true bools.
 """

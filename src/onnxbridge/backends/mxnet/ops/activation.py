@@ -1,4 +1,4 @@
-"""Activation functions and softmax in its forms."""
+"""Activation functions and softmax variants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ for _name, _kind in {"Sigmoid": "sigmoid", "Tanh": "tanh", "Softsign": "softsign
 
 @rule("Softplus")
 def softplus(sym, X):
-    """MXNet's own loses what is small."""
+    """MXNet's operator loses precision for small values."""
     tail = sym.log1p(sym.exp(sym.negative(sym.abs(X))))
     return sym.elemwise_add(sym.relu(X), tail)
 
@@ -71,17 +71,17 @@ def log_softmax(sym, input, *, axis=-1):
 def hardmax(sym, input, *, axis=-1):
     axis %= len(input.shape)
     (size,) = fixed(input, [axis])
-    places = np.arange(size, dtype=np.int64).reshape([-1] + [1] * (len(input.shape) - 1 - axis))
+    indices = np.arange(size, dtype=np.int64).reshape([-1] + [1] * (len(input.shape) - 1 - axis))
     first = sym._npi_argmax(input, axis=axis, keepdims=True)
     first.dtype = np.dtype(np.int64)
-    hot = sym._npi_equal(first, places)
+    hot = sym._npi_equal(first, indices)
     hot.dtype = np.dtype(bool)
     return cast(sym, hot, input.dtype)
 
 
 @rule("Clip")
 def clip(sym, input, min=None, max=None):
-    """Numbers where they are known, arrays otherwise; a low end above the high end gives the high end."""
+    """Bounds are numbers if known, otherwise arrays; if min > max, the result is max."""
     y = input
     if min is not None:
         y = sym._npi_maximum(y, min)
@@ -93,5 +93,5 @@ def clip(sym, input, min=None, max=None):
 @rule("Gelu")
 def gelu(sym, X, *, approximate="none"):
     if approximate != "none":
-        raise Unsupported("approximate='tanh' is not an operator of MXNet's")
+        raise Unsupported("MXNet does not support approximate='tanh'")
     return sym.LeakyReLU(X, act_type="gelu")

@@ -1,4 +1,4 @@
-"""Elementwise mathematics, comparison and logic."""
+"""Elementwise arithmetic, comparison and logic."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ def _folded(op):
 
 for _name, _op in (UNARY | BINARY).items():
     rule(_name)(_plain(_op))
+
+
 def _logic(op):
-    """Of bytes: MXNet's own of bools do not broadcast."""
+    """Computed on bytes, because MXNet's boolean operators do not broadcast."""
 
     def lower(sym, A, B):
         return within(sym, lambda a, b: sym.call(op, a, b), np.uint8, A, B)
@@ -71,7 +73,7 @@ def mean(sym, *inputs):
 
 @rule("Div")
 def div(sym, A, B):
-    """Integers are divided towards zero."""
+    """Integer division truncates toward zero."""
     return sym._npi_true_divide(A, B) if is_float(A) else sym.broadcast_div(A, B)
 
 
@@ -86,9 +88,9 @@ def pow_(sym, X, Y):
 
 @rule("Mod")
 def mod(sym, A, B, *, fmod=0):
-    """With `fmod` the rest has the sign of what is divided. A rest of dividing by zero is no number, to MXNet it is 0."""
+    """With `fmod` the remainder has the sign of the dividend. The remainder of a division by zero is NaN, in MXNet 0."""
     if not fmod and is_float(A):
-        raise Unsupported("fmod=0 of floats is not an operator of MXNet's")
+        raise Unsupported("MXNet does not support fmod=0 for floats")
     if not fmod:
         return sym._npi_mod(A, B)
     rest = sym._npi_multiply(sym.sign(A), sym._npi_mod(sym.abs(A), sym.abs(B)))
@@ -116,7 +118,7 @@ def bit_shift(sym, X, Y, *, direction):
         return sym.broadcast_div(X, power)
     if direction == "LEFT":
         return sym._npi_multiply(X, power)
-    raise Unsupported("a shift of 64-bit integers")
+    raise Unsupported("shifts of 64-bit integers")
 
 
 @rule("Cast")

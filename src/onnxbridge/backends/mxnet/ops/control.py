@@ -1,4 +1,4 @@
-"""Control flow that is decided when converting."""
+"""Control flow with a constant condition."""
 
 from __future__ import annotations
 

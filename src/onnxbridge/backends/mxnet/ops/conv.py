@@ -14,14 +14,14 @@ from onnxbridge.hub.ir.auto_pad import explicit, halves
 
 
 def window_pads(x, kernel, strides, dilations, pads, auto_pad):
-    """Padding before and behind each axis, where ONNX only says that the size stays the same."""
+    """Explicit padding before and after each axis, for auto_pad."""
     sizes = [n if isinstance(n, int) else None for n in x.shape[2:]]
     before, after = explicit(auto_pad, pads, sizes, kernel, strides, dilations)
     return before + after
 
 
 def symmetric(sym, x, pads, value=0.0):
-    """The input and the padding that is the same on both sides; any other padding is done first."""
+    """The input and its symmetric padding; asymmetric padding is applied first."""
     count = len(pads) // 2
     if tuple(pads[:count]) == tuple(pads[count:]) and min(pads, default=0) >= 0:
         return x, tuple(pads[:count])
@@ -29,7 +29,7 @@ def symmetric(sym, x, pads, value=0.0):
 
 
 def in_float32(lower):
-    """MXNet has no products of float16 on a CPU: computed in float32, the result is rounded once."""
+    """MXNet has no float16 products on a CPU: computed in float32, the result is rounded once."""
 
     @functools.wraps(lower)
     def wide(sym, X, W, B=None, **attrs):
@@ -49,7 +49,7 @@ def conv(sym, X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kerne
     filters, _, *kernel = fixed(W)
     count = len(kernel)
     if not 1 <= count <= 3:
-        raise Unsupported(f"a convolution over {count} dimensions is not an operator of MXNet's")
+        raise Unsupported(f"MXNet does not support convolutions over {count} dimensions")
     strides, dilations = strides or (1,) * count, dilations or (1,) * count
     x, pad = symmetric(sym, X, window_pads(X, kernel, strides, dilations, pads, auto_pad))
     return sym.Convolution(
@@ -67,7 +67,7 @@ def conv_transpose(
     _, filters, *kernel = fixed(W)
     count = len(kernel)
     if not 1 <= count <= 3:
-        raise Unsupported(f"a convolution over {count} dimensions is not an operator of MXNet's")
+        raise Unsupported(f"MXNet does not support convolutions over {count} dimensions")
     strides, dilations = strides or (1,) * count, dilations or (1,) * count
     extra = output_padding or (0,) * count
     if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -80,15 +80,15 @@ def conv_transpose(
     )  # fmt: skip
     if even:
         return y
-    behind = [e - p for e, p in zip(extra, pads[count:], strict=True)]
-    if B is not None and max(behind) > 0:
-        raise Unsupported("output padding beyond the windows together with a bias")
+    after = [e - p for e, p in zip(extra, pads[count:], strict=True)]
+    if B is not None and max(after) > 0:
+        raise Unsupported("output padding beyond the windows with a bias")
     y.shape = (*X.shape[:1], filters * group, *[None] * count)
-    return padded(sym, y, [0, 0, *[-p for p in pads[:count]], 0, 0, *behind])
+    return padded(sym, y, [0, 0, *[-p for p in pads[:count]], 0, 0, *after])
 
 
 def _target_pads(x, kernel, strides, dilations, extra, output_shape, auto_pad):
-    """The padding that leads to the wanted size."""
+    """The padding for the target size."""
     sizes = fixed(x, range(2, 2 + len(kernel)))
     target = output_shape or [n * s for n, s in zip(sizes, strides, strict=True)]
     total = [
@@ -97,5 +97,3 @@ def _target_pads(x, kernel, strides, dilations, extra, output_shape, auto_pad):
     ]
     before, after = halves(total, auto_pad)
     return before + after
-
-

@@ -18,14 +18,14 @@ def resize(
     coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
     keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
 ):  # fmt: skip
-    """Every mode is linear in the pixels and goes axis by axis: a product with a matrix for each axis that changes."""
+    """Every mode is linear and separable: a product with a matrix for each resized axis."""
     if coordinate_transformation_mode == "tf_crop_and_resize":
         raise Unsupported("coordinate_transformation_mode='tf_crop_and_resize' is not supported")
     if keep_aspect_ratio_policy != "stretch":
         raise Unsupported(f"keep_aspect_ratio_policy={keep_aspect_ratio_policy!r} is not supported")
     chosen = [a % rank(X) for a in axes] if axes is not None else list(range(rank(X)))
     factors = dict(zip(chosen, scales or [], strict=False))
-    if mode == "nearest" and _whole(X, factors, coordinate_transformation_mode, nearest_mode):
+    if mode == "nearest" and _is_integer_repeat(X, factors, coordinate_transformation_mode, nearest_mode):
         return sym.UpSampling(X, scale=int(factors[3]), sample_type="nearest")
     if not is_float(X):
         raise Unsupported(f"resizing {X.dtype} is not supported")
@@ -49,15 +49,15 @@ def resize(
     return y
 
 
-def _whole(x, factors, coordinates, nearest):
-    """Whether this repeats each pixel a whole number of times, alike in both directions."""
+def _is_integer_repeat(x, factors, coordinates, nearest):
+    """Whether this repeats each pixel an integer number of times, equally in both directions."""
     scale = factors.get(3, 0)
     same = rank(x) == 4 and scale == int(scale) > 0 and factors.get(2) == scale and factors.get(0, 1) == factors.get(1, 1) == 1
     return same and coordinates == "asymmetric" and nearest == "floor" and is_float(x)
 
 
 def _weights(size, scale, out, shared):
-    """What each new place takes of the old ones: the standard's Resize of the identity."""
+    """The weights of the old pixels for each new one: ONNX's Resize of the identity."""
     eye = np.eye(size, dtype=np.float64)
     attributes = [_attribute(k, v) for k, v in shared.items()]
     arrays = [eye, None, np.array([scale, 1.0], np.float32)] if scale else [eye, None, None, np.array([out, size], np.int64)]
@@ -77,7 +77,5 @@ def _attribute(name, value):
 @rule("GridSample")
 def grid_sample(sym, X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
     if (align_corners, mode, padding_mode) != (1, "linear", "zeros") or rank(X) != 4:
-        raise Unsupported("only two dimensions, linear, with zeros outside and align_corners=1 is an operator of MXNet's")
+        raise Unsupported("MXNet only supports two dimensions, linear mode, zero padding and align_corners=1")
     return sym.BilinearSampler(X, sym.transpose(grid, axes=(0, 3, 1, 2)))
-
-

@@ -1,4 +1,4 @@
-"""Taking, placing and ordering elements."""
+"""Gather, scatter and sorting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.rules import Array, Int
 
 @rule("Gather")
 def gather(sym, data, indices, *, axis=0):
-    """Indices from the end are wrapped around to the same place."""
+    """Negative indices are wrapped."""
     axis %= rank(data)
     known = None if indices.array is None else np.asarray(indices.array)
     if known is not None and known.ndim == 0:
@@ -25,10 +25,10 @@ def gather(sym, data, indices, *, axis=0):
 def gather_nd(sym, data, indices, *, batch_dims=0):
     if batch_dims:
         outer = fixed(indices, range(batch_dims))
-        places = np.indices(outer, np.int64).reshape(batch_dims, *outer)
+        coordinates = np.indices(outer, np.int64).reshape(batch_dims, *outer)
         wide, full = (*outer, *[1] * (rank(indices) - batch_dims)), (*fixed(indices)[:-1], 1)
-        spread = [sym.constant(np.ascontiguousarray(np.broadcast_to(p.reshape(wide), full))) for p in places]
-        joined = sym.Concat(*spread, cast(sym, indices, np.int64), dim=rank(indices) - 1)
+        grids = [sym.constant(np.ascontiguousarray(np.broadcast_to(p.reshape(wide), full))) for p in coordinates]
+        joined = sym.Concat(*grids, cast(sym, indices, np.int64), dim=rank(indices) - 1)
         return without_bool(sym, lambda d: sym.gather_nd(d, sym.transpose(joined, axes=_last_first(len(full)))), data)
     return without_bool(sym, lambda d: sym.gather_nd(d, permuted(sym, indices, _last_first(rank(indices)))), data)
 
@@ -38,7 +38,7 @@ def _last_first(count):
 
 
 def _coordinates(sym, indices, axis, size):
-    """For every element of `indices` its own place, with the index in place of the coordinate along `axis`: [rank, ...]."""
+    """The coordinates of each element of `indices`, with the index as the coordinate along `axis`: [rank, ...]."""
     sizes = fixed(indices)
     along = sym._npi_where(sym._npi_less_scalar(indices, scalar=0), sym._plus_scalar(indices, scalar=size), indices)
     along.dtype = indices.dtype
@@ -51,61 +51,61 @@ def _coordinates(sym, indices, axis, size):
 @rule("GatherElements")
 def gather_elements(sym, data, indices, *, axis=0):
     axis %= rank(data)
-    places = _coordinates(sym, indices, axis, fixed(data, [axis])[0])
-    return without_bool(sym, lambda d: sym.gather_nd(d, places), data)
+    coordinates = _coordinates(sym, indices, axis, fixed(data, [axis])[0])
+    return without_bool(sym, lambda d: sym.gather_nd(d, coordinates), data)
 
 
-def _placed(sym, data, updates, places, reduction):
-    """Updates at their coordinates; where none is, the data."""
+def _scattered(sym, data, updates, coordinates, reduction):
+    """The data with updates at their coordinates."""
     if data.dtype == BOOL or reduction not in ("none", "add"):
         raise Unsupported(f"reduction={reduction!r} of {data.dtype}")
     shape = fixed(data)
     if reduction == "add":
-        return sym._npi_add(data, sym._backward_gather_nd(updates, places, shape=shape))
+        return sym._npi_add(data, sym._backward_gather_nd(updates, coordinates, shape=shape))
     ones = sym.ones_like(updates)
-    there = sym.scatter_nd(ones, places, shape=shape)
-    return sym._npi_where(there, sym.scatter_nd(updates, places, shape=shape), data)
+    has_update = sym.scatter_nd(ones, coordinates, shape=shape)
+    return sym._npi_where(has_update, sym.scatter_nd(updates, coordinates, shape=shape), data)
 
 
 @rule("ScatterElements")
 def scatter_elements(sym, data, indices, updates, *, axis=0, reduction="none"):
     axis %= rank(data)
-    return _placed(sym, data, updates, _coordinates(sym, indices, axis, fixed(data, [axis])[0]), reduction)
+    return _scattered(sym, data, updates, _coordinates(sym, indices, axis, fixed(data, [axis])[0]), reduction)
 
 
 @rule("ScatterND")
 def scatter_nd(sym, data, indices, updates, *, reduction="none"):
     sizes = np.array(fixed(data)[: fixed(indices, [-1])[0]], indices.dtype)
     inside = sym._npi_mod(indices, sizes)
-    return _placed(sym, data, updates, sym.transpose(inside, axes=_last_first(rank(indices))), reduction)
+    return _scattered(sym, data, updates, sym.transpose(inside, axes=_last_first(rank(indices))), reduction)
 
 
 @rule("OneHot")
 def one_hot(sym, indices, depth: Int, values: Array, *, axis=-1):
-    """Indices from the end count; what is outside has no hot element."""
+    """Negative indices are wrapped; out-of-range ones give no hot element."""
     off, on = values.reshape(-1)
     axis %= rank(indices) + 1
     wide = sym.expand_dims(cast(sym, indices, np.int64), axis=axis)
     wide.dtype = np.dtype(np.int64)
     wide = sym._npi_where(sym._npi_less_scalar(wide, scalar=0), sym._plus_scalar(wide, scalar=depth), wide)
     wide.dtype = np.dtype(np.int64)
-    places = np.arange(depth, dtype=np.int64).reshape([-1] + [1] * (rank(indices) - axis))
-    return sym._npi_where(sym._npi_equal(wide, places), sym.constant(np.asarray(on)), sym.constant(np.asarray(off)))
+    coordinates = np.arange(depth, dtype=np.int64).reshape([-1] + [1] * (rank(indices) - axis))
+    return sym._npi_where(sym._npi_equal(wide, coordinates), sym.constant(np.asarray(on)), sym.constant(np.asarray(off)))
 
 
 @rule("TopK")
 def topk(sym, X, K: Int, *, axis=-1, largest=1, sorted=1):
     if K == 0:
-        raise Unsupported("K=0 means everything to MXNet")
+        raise Unsupported("K=0, which means all elements in MXNet")
     return sym.topk(X, axis=axis, k=K, ret_typ="both", is_ascend=not largest, dtype="int64", outputs=2)
 
 
 @rule("CumSum")
 def cumsum(sym, x, axis: Int, *, exclusive=0, reverse=0):
     axis %= rank(x)
-    turned = sym.reverse(x, axis=(axis,)) if reverse else x
-    total = sym.cumsum(turned, axis=axis)
-    total = sym._npi_subtract(total, turned) if exclusive else total
+    flipped = sym.reverse(x, axis=(axis,)) if reverse else x
+    total = sym.cumsum(flipped, axis=axis)
+    total = sym._npi_subtract(total, flipped) if exclusive else total
     return sym.reverse(total, axis=(axis,)) if reverse else total
 
 

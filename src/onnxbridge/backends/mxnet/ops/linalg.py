@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxbridge.backends.mxnet.ops.types import cast, fixed, is_float, rank, wit
 
 
 def product(sym, a, b):
-    """MXNet multiplies floats of 32 and 64 bits on a CPU; the rest is computed in those, where it is exact."""
+    """MXNet multiplies float32 and float64 on a CPU; other dtypes are computed in those if exact."""
     if a.dtype == np.float16:
         return within(sym, sym._npi_matmul, np.float32, a, b)
     return sym._npi_matmul(a, b) if is_float(a) else within(sym, sym._npi_matmul, np.float64, a, b)

@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalization."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxbridge.errors import Unsupported
 
 @rule("BatchNormalization")
 def batch_normalization(sym, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0):
-    """MXNet keeps the statistics as states, so they have to be parameters; otherwise the formula is written out."""
+    """The statistics are auxiliary states in MXNet, so they must be parameters; otherwise the formula is decomposed."""
     if training_mode:
         raise Unsupported("training_mode=1")
     inputs = (scale, B, input_mean, input_var)
@@ -28,8 +28,8 @@ def instance_normalization(sym, input, scale, B, *, epsilon=1e-5):
     return sym.InstanceNorm(input, scale, B, eps=epsilon)
 
 
-def _centred(sym, x, axes):
-    """`x` less its mean, the mean, and the mean of its squares, over these axes."""
+def _centered(sym, x, axes):
+    """`x` minus its mean, the mean, and the mean of its squares, over these axes."""
     mean = sym._npi_mean(x, axis=axes, keepdims=True)
     gap = sym._npi_subtract(x, mean)
     return gap, mean, sym._npi_mean(sym.square(gap), axis=axes, keepdims=True)
@@ -38,7 +38,7 @@ def _centred(sym, x, axes):
 @rule("LayerNormalization")
 def layer_normalization(sym, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     axes = tuple(range(axis % rank(X), rank(X)))
-    gap, mean, var = _centred(sym, X, axes)
+    gap, mean, var = _centered(sym, X, axes)
     inverse = sym.rsqrt(sym._plus_scalar(var, scalar=epsilon, is_int=False))
     if len(axes) == 1 and B is not None and Scale.shape == B.shape and rank(Scale) == 1:
         return sym.LayerNorm(X, Scale, B, axis=-1, eps=epsilon), mean, inverse
@@ -49,7 +49,7 @@ def layer_normalization(sym, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_t
 @rule("GroupNormalization")
 def group_normalization(sym, X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=1):
     sizes = fixed(X)
-    gap, _, var = _centred(sym, reshaped(sym, X, (sizes[0], num_groups, -1)), (2,))
+    gap, _, var = _centered(sym, reshaped(sym, X, (sizes[0], num_groups, -1)), (2,))
     y = sym._npi_multiply(gap, sym.rsqrt(sym._plus_scalar(var, scalar=epsilon, is_int=False)))
     wide = (-1, *[1] * (rank(X) - 2))
     return sym._npi_add(sym._npi_multiply(reshaped(sym, y, sizes), reshaped(sym, scale, wide)), reshaped(sym, bias, wide))
@@ -64,13 +64,13 @@ def rms_normalization(sym, X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
 @rule("LRN")
 def lrn(sym, X, *, alpha=1e-4, beta=0.75, bias=1.0, size):
     if size % 2 == 0 or rank(X) != 4:
-        raise Unsupported("an even size, or other than four dimensions")
+        raise Unsupported("an even size, or a rank other than 4")
     return sym.LRN(X, alpha=alpha, beta=beta, knorm=bias, nsize=size)
 
 
 @rule("LpNormalization")
 def lp_normalization(sym, input, *, axis=-1, p=2):
-    """Where the norm is 0, so is the result."""
+    """The result is 0 if the norm is 0."""
     axes = (axis % rank(input),)
     if p == 1:
         length = sym._np_sum(sym.abs(input), axis=axes, keepdims=True)

@@ -12,7 +12,7 @@ ENDS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 
 
 def _along(sym, x, v, axis, block_size):
-    """A scale or zero point so that it broadcasts: one for all, or one for each place along the axis."""
+    """A scale or zero point, per tensor or per axis, shaped to broadcast."""
     if block_size:
         raise Unsupported("block_size is not supported")
     if not rank(v) or v.shape == (1,):

@@ -1,4 +1,4 @@
-"""Sums, means, norms and extremes over axes."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from onnxbridge.rules import Ints
 
 
 def reduced(sym, op, x, axes, keepdims, noop):
-    """One of MXNet's reductions over ONNX's axes: all where none is named, unless that means none."""
+    """An MXNet reduction over ONNX's axes: by default all, or none with noop_with_empty_axes."""
     if not axes and noop:
         return x
     if not rank(x):
         return x
     chosen = tuple(sorted(a % rank(x) for a in axes)) if axes else tuple(range(rank(x)))
     if 0 in x.shape:
-        return _of_nothing(op, x, tuple(1 if i in chosen else d for i, d in enumerate(x.shape) if keepdims or i not in chosen))
+        return _neutral(op, x, tuple(1 if i in chosen else d for i, d in enumerate(x.shape) if keepdims or i not in chosen))
     y = sym.call(op, x, axis=chosen, keepdims=bool(keepdims))
     y.shape = tuple(1 if i in chosen else d for i, d in enumerate(x.shape) if keepdims or i not in chosen)
     return y
 
 
-def _of_nothing(op, x, shape):
-    """What is neutral to the reduction."""
+def _neutral(op, x, shape):
+    """The neutral element of the reduction."""
     if op not in ("_np_sum", "_np_prod", "_np_max", "_np_min") or not all(isinstance(d, int) for d in shape):
         raise Unsupported("a reduction over no elements")
     if op in ("_np_sum", "_np_prod"):
@@ -90,7 +90,7 @@ def reduce_mean(sym, data, axes: Ints | None = None, *, keepdims=1, noop_with_em
 
 @rule("ReduceLogSumExp")
 def reduce_log_sum_exp(sym, data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The largest element is taken out first, so that nothing overflows."""
+    """The maximum is subtracted first, so that exp does not overflow."""
     if not axes and noop_with_empty_axes:
         return data
     if not is_float(data):

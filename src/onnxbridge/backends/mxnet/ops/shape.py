@@ -1,4 +1,4 @@
-"""Reshaping, joining, cutting and repeating."""
+"""Reshaping, concatenation, slicing, padding and tiling."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, ran
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Ints, Outputs
 
-MOST_DIMS = 6
-"""Of MXNet's slice."""
+MAX_DIMS = 6
+"""The maximum rank that MXNet's slice supports."""
 
 
 @rule("Reshape")
@@ -22,11 +22,11 @@ def reshape(sym, data, shape: Ints, *, allowzero=0):
         known = [d if isinstance(d, int) else 0 for d in data.shape]
         shape = [known[i] if d == 0 else d for i, d in enumerate(shape)]
     elif 0 in shape and -1 in shape:
-        raise Unsupported("-1 beside an empty dimension")
+        raise Unsupported("-1 with an empty dimension")
     if not allowzero and 0 in shape and not (data.shape and 0 in data.shape):
-        return sym.Reshape(data, shape=tuple(shape))  # 0 keeps a size here, too
+        return sym.Reshape(data, shape=tuple(shape))  # 0 copies the size in MXNet too
     if -1 in shape and shape.count(-1) == 1 and 0 in shape:
-        raise Unsupported("-1 beside an empty dimension")
+        raise Unsupported("-1 with an empty dimension")
     return reshaped(sym, data, shape)
 
 
@@ -82,8 +82,8 @@ def split(sym, input, split: Ints | None = None, *, axis=0, num_outputs=None):
 
 @rule("Slice")
 def slice_(sym, data, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None):
-    if rank(data) > MOST_DIMS:
-        raise Unsupported(f"more than {MOST_DIMS} dimensions")
+    if rank(data) > MAX_DIMS:
+        raise Unsupported(f"more than {MAX_DIMS} dimensions")
     axes = range(len(starts)) if axes is None else [a % rank(data) for a in axes]
     begin, end, step = ([None] * rank(data) for _ in range(3))
     for axis, a, b, s in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
@@ -97,7 +97,7 @@ def slice_(sym, data, starts: Ints, ends: Ints, axes: Ints | None = None, steps:
         elif s == 1 and -(2**30) < a < 2**30:
             begin[axis], end[axis] = a, None if b >= 2**30 else b
         else:
-            raise Unsupported("a step along an axis whose size is only known when the model runs")
+            raise Unsupported("a step along an axis of dynamic size")
     return sym.slice(data, begin=tuple(begin), end=tuple(end), step=tuple(step))
 
 
@@ -111,7 +111,7 @@ def expand(sym, input, shape: Ints):
 
 @rule("Tile")
 def tile(sym, input, repeats: Ints):
-    """One axis after the other: MXNet's own runs out of dimensions."""
+    """One axis at a time: MXNet's operator limits the rank."""
     for axis, count in enumerate(repeats):
         if count != 1:
             input = sym.tile(input, reps=tuple(count if i == axis else 1 for i in range(rank(input))))
@@ -120,7 +120,7 @@ def tile(sym, input, repeats: Ints):
 
 
 def padded(sym, x, pads, mode="constant", value=0.0):
-    """Padding as ONNX gives it: what comes before each axis, then what comes behind; negative numbers cut off."""
+    """Padding in ONNX's order: before each axis, then after each; negative amounts crop."""
     count = len(pads) // 2
     before, after = pads[:count], pads[count:]
     for axis, (a, b) in enumerate(zip(before, after, strict=True)):
@@ -137,13 +137,13 @@ def padded(sym, x, pads, mode="constant", value=0.0):
 @rule("Pad")
 def pad(sym, data, pads: Ints, constant_value=None, axes: Ints | None = None, *, mode="constant"):
     if mode not in ("constant", "edge", "reflect"):
-        raise Unsupported(f"mode={mode!r} is not an operator of MXNet's")
+        raise Unsupported(f"MXNet does not support mode={mode!r}")
     full = [0] * (2 * rank(data))
     for i, axis in enumerate(range(rank(data)) if axes is None else [a % rank(data) for a in axes]):
         full[axis], full[axis + rank(data)] = pads[i], pads[i + len(pads) // 2]
     known = np.zeros(()) if constant_value is None else constant_value.array
     found = without_bool(sym, lambda v: padded(sym, v, full, mode, 0.0 if known is None else float(known.item())), data)
-    if known is None:  # the places of the padding are, the value is not
+    if known is None:  # the padding amounts are known, the value is not
         inside = np.pad(np.ones(fixed(data), bool), list(zip(full[: rank(data)], full[rank(data) :], strict=True)))
         return sym._npi_where(sym.constant(inside), found, constant_value)
     return found

@@ -1,4 +1,4 @@
-"""Dtypes and shapes as the rules ask for them."""
+"""Dtypes, ranks and sizes of values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BOOL = np.dtype(bool)
 
 
 def cast(sym, x, dtype):
-    """`x` in another dtype, itself where it has that already."""
+    """`x` in another dtype, or itself if it has that dtype."""
     dtype = np.dtype(dtype)
     if x.dtype == dtype:
         return x
@@ -30,24 +30,24 @@ def rank(x):
         Unsupported: if it is not known when converting.
     """
     if x.shape is None:
-        raise Unsupported("the rank of its input is not known", hint="give the model's inputs fixed shapes")
+        raise Unsupported("an input of unknown rank", hint="give the model's inputs static shapes")
     return len(x.shape)
 
 
 def fixed(x, axes=None):
-    """The sizes of these axes as numbers, of all axes by default.
+    """The static sizes of these axes, of all axes by default.
 
     Raises:
         Unsupported: if one is only known when the model runs.
     """
     sizes = tuple(x.shape[a] for a in (range(rank(x)) if axes is None else axes))
     if not all(isinstance(s, int) for s in sizes):
-        raise Unsupported("a size that it needs is only known when the model runs", hint="give the model's inputs fixed shapes")
+        raise Unsupported("an input of dynamic size", hint="give the model's inputs static shapes")
     return sizes
 
 
 def without_bool(sym, function, *inputs):
-    """Operators that only move elements, some of which MXNet has not for bools: as bytes, and back."""
+    """For operators that only move elements, some of which MXNet lacks for bools: compute on bytes."""
     if inputs[0].dtype != BOOL:
         return function(*inputs)
     return cast(sym, _typed(function(*[cast(sym, i, np.uint8) for i in inputs]), np.uint8), BOOL)
@@ -59,13 +59,13 @@ def _typed(value, dtype):
 
 
 def within(sym, function, dtype, *inputs):
-    """Computed in another dtype, the result in that of the first input."""
+    """Compute in another dtype, with the result in that of the first input."""
     result = _typed(function(*[cast(sym, i, dtype) for i in inputs]), dtype)
     return cast(sym, result, inputs[0].dtype)
 
 
 def reshaped(sym, x, sizes):
-    """`x` in the given sizes; -1 is what is left."""
+    """`x` reshaped; -1 is inferred."""
     sizes = tuple(sizes)
     if not sizes or 0 in sizes or (x.shape is not None and 0 in x.shape):
         return sym._np_reshape(x, newshape=sizes)
@@ -77,10 +77,10 @@ def permuted(sym, x, axes):
 
 
 def sliced(sym, x, axis, begin, end):
-    """One axis cut."""
+    """A slice along one axis."""
     if begin == end:  # slice_axis has no empty results
-        places = [(begin, end) if i == axis % rank(x) else (None, None) for i in range(rank(x))]
-        y = sym.slice(x, begin=[p[0] for p in places], end=[p[1] for p in places])
+        bounds = [(begin, end) if i == axis % rank(x) else (None, None) for i in range(rank(x))]
+        y = sym.slice(x, begin=[p[0] for p in bounds], end=[p[1] for p in bounds])
     else:
         y = sym.slice_axis(x, axis=axis, begin=begin, end="None" if end is None else end)
     if x.shape is not None:

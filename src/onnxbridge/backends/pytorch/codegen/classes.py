@@ -1,4 +1,4 @@
-"""The classes of a written module: one for the blocks that are alike, with parameters for the sizes in which they differ."""
+"""The classes of generated source: one for similar submodules, with parameters for the sizes in which they differ."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from onnxbridge.backends.pytorch.codegen.line_breaking import WIDTH, lines, numb
 from onnxbridge.backends.pytorch.codegen.statements import length
 from onnxbridge.backends.pytorch.modules.graph_module import Network
 
-_LITERAL = 16
-"""The most elements of a constant that is written out; larger ones lie with the weights."""
-_MOST = 5
-"""The most parameters that a class has; blocks that differ in more are of different classes."""
+_MAX_LITERAL = 16
+"""Constants of up to this many elements are written as literals; larger ones are stored with the weights."""
+_MAX_PARAMETERS = 5
+"""The most parameters of a class; submodules that differ in more get different classes."""
 _MARK = re.compile("\x01(\\w*)\x02(\\d+)\x03")
-"""A whole number in a constructor, with what it is for."""
+"""An integer in a constructor, marked with its role."""
 _NAMES = frozenset({
     "torch", "nn", "F", "math", "np", "re", "io", "os", "json", "struct", "operator", "load", *dir(builtins),
 })  # fmt: skip
@@ -31,8 +31,8 @@ Layers = Mapping[str, tuple[type[nn.Module], Mapping[str, Any]]]
 
 
 @dataclass
-class Kind:
-    """What one block's class would be: lines with marked numbers, and lines of its functions."""
+class ClassDraft:
+    """The class of one submodule: its constructor lines with marked integers, and the lines of its functions."""
 
     path: str
     name: str
@@ -48,7 +48,7 @@ class Kind:
         return numbers("\n".join(self.functions))
 
     def outline(self) -> tuple[Any, ...]:
-        """What blocks of one class have in common."""
+        """What submodules of the same class have in common."""
         text, cut = "\n".join(self.functions), 0
         parts = []
         for start, end, _ in self.numbers:
@@ -61,16 +61,16 @@ class Kind:
 class Classes:
     """Collects the classes of `root` and the tensors that it loads.
 
-    `function` writes a graph's function: its name, the graph, its first parameter, how the code gets at what the module holds,
-    and how long the lists of modules are.
+    `function` generates the function of a graph from its name, the graph, its first parameter, the expression for a module's
+    attribute, and the lengths of module lists.
     """
 
     root: Network
     layers: Layers
     function: Callable[[str, fx.Graph, str, Callable[[str], str], Callable[[str], int]], list[str]]
-    taken: Callable[[], Collection[str]]
+    used_names: Callable[[], Collection[str]]
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
+    definitions: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._calls: dict[str, str] = {}
@@ -82,23 +82,23 @@ class Classes:
             for name in bodies(block):
                 self._blocks.pop(f"{path}.{name}".strip("."), None)
         self._tie()
-        functions = {path: self._functions(block) for path, block in self._blocks.items()}  # names of helpers come first
+        functions = {path: self._functions(block) for path, block in self._blocks.items()}  # reserves the names of helpers
         for path in self._blocks:
             self._tensors(path)
-        heights: dict[int, list[str]] = {}
+        by_height: dict[int, list[str]] = {}
         for path in self._blocks:
-            heights.setdefault(self._height(path), []).append(path)
-        for _, paths in sorted(heights.items()):
-            kinds: dict[Any, list[Kind]] = {}
+            by_height.setdefault(self._height(path), []).append(path)
+        for _, paths in sorted(by_height.items()):
+            drafts: dict[Any, list[ClassDraft]] = {}
             for path in paths:
-                kind = Kind(path, type(self._blocks[path]).__name__, list(self._members(path)), functions[path])
-                kinds.setdefault(kind.outline(), []).append(kind)
-            for alike in kinds.values():
-                self._class(alike)
+                draft = ClassDraft(path, type(self._blocks[path]).__name__, list(self._members(path)), functions[path])
+                drafts.setdefault(draft.outline(), []).append(draft)
+            for similar in drafts.values():
+                self._class(similar)
 
     @property
     def name(self) -> str:
-        """The class of the whole."""
+        """The class of the root module."""
         return self._calls[""].partition("(")[0]
 
     def _height(self, path: str) -> int:
@@ -107,21 +107,19 @@ class Classes:
         depths = [1 + sum(p == q or p.startswith(f"{q}.") for q in inside) for p in inside]
         return max(depths, default=1)
 
-    # tensors
-
     def _tie(self) -> None:
-        """Find the parameters that are in several places; the innermost block around both ties them."""
+        """Find parameters registered under several paths; the innermost block around both ties them."""
         first: dict[int, str] = {}
         for path, parameter in self.root.named_parameters(remove_duplicate=False):
-            there = first.setdefault(id(parameter), path)
-            if there == path:
+            first_path = first.setdefault(id(parameter), path)
+            if first_path == path:
                 continue
-            around = [b for b in self._blocks if all(p.startswith(f"{b}." if b else "") for p in (path, there))]
-            self._ties.setdefault(max(around, key=len), []).append((path, there))
+            enclosing = [b for b in self._blocks if all(p.startswith(f"{b}." if b else "") for p in (path, first_path))]
+            self._ties.setdefault(max(enclosing, key=len), []).append((path, first_path))
             self._tied.add(path)
 
     def _tensors(self, path: str) -> None:
-        """Keep what is loaded: all tensors but small constants, which are written out."""
+        """Store the tensors to load: all but small constants, which are written as literals."""
         for scope, module in self._own(path, self._blocks[path]):
             for name, tensor in _tensors(module).items():
                 full = f"{scope}.{name}" if scope else name
@@ -135,14 +133,12 @@ class Classes:
         return [p for i in range(1, len(parts)) if (p := ".".join(parts[:i])) in self.layers]
 
     def _own(self, path: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-        """A block and the modules in it that are in no block inside it."""
+        """A block and its submodules that are not in a nested block."""
         yield path, module
         for name, child in module._modules.items():
             inner = f"{path}.{name}" if path else name
             if child is not None and inner not in self._blocks and not isinstance(child, fx.GraphModule):
                 yield from self._own(inner, child)
-
-    # what classes say
 
     def _functions(self, block: Network) -> list[str]:
         made = self.function("forward", block.graph, "self", partial(access, block), partial(length, block))
@@ -154,19 +150,19 @@ class Classes:
 
     def _members(self, path: str) -> Iterator[str]:
         block = self._blocks[path]
-        yield from self._inside(path, block, path)
-        for tied, there in self._ties.get(path, []):
+        yield from self._member_statements(path, block, path)
+        for tied, first_path in self._ties.get(path, []):
             cut = len(path) + 1 if path else 0
-            yield _assigned(block, tied[cut:], access(block, there[cut:]))
+            yield _assigned(block, tied[cut:], access(block, first_path[cut:]))
 
-    def _inside(self, scope: str, module: nn.Module, path: str) -> Iterator[str]:
-        """The statements that make what a module holds."""
+    def _member_statements(self, scope: str, module: nn.Module, path: str) -> Iterator[str]:
+        """The statements that create a module's members."""
         block = self._blocks[path]
         cut = len(path) + 1 if path else 0
         for name, tensor in _tensors(module).items():
             full = f"{scope}.{name}" if scope else name
             if full not in self._tied:
-                yield self._held(block, full[cut:], module, name, tensor)
+                yield self._registration(block, full[cut:], module, name, tensor)
         inner = bodies(module) if isinstance(module, Network) else []
         children = [(n, c) for n, c in module._modules.items() if c is not None and n not in inner]
         for name, child in children:
@@ -174,9 +170,9 @@ class Classes:
             made = self._expression(full, child)
             yield _assigned(block, full[cut:], made or _empty(child))
             if made is None:
-                yield from self._inside(full, child, path)
+                yield from self._member_statements(full, child, path)
 
-    def _held(self, block: Network, path: str, module: nn.Module, name: str, tensor: torch.Tensor) -> str:
+    def _registration(self, block: Network, path: str, module: nn.Module, name: str, tensor: torch.Tensor) -> str:
         fixed = name in module._non_persistent_buffers_set
         literal = _literal(tensor) if fixed else None
         sizes = ", ".join(_mark("size", n) for n in tensor.shape) or "()"
@@ -188,7 +184,7 @@ class Classes:
         return f"{owner}.register_buffer({quoted(name)}, {value}{', persistent=False' if fixed else ''})"
 
     def _expression(self, path: str, module: nn.Module) -> str | None:
-        """What makes a module in one expression, None where there is no such."""
+        """The expression that creates a module, or None if it needs several statements."""
         if path in self.layers:
             return _constructor(*self.layers[path], _dtype(module))
         if path in self._calls:
@@ -196,7 +192,7 @@ class Classes:
         if not isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
             return None
         made = [self._expression(f"{path}.{name}", child) for name, child in module.named_children()]
-        # children that are one module in several places are named once
+        # a module registered under several names is listed once
         parts = [p for p in made if p is not None]
         if len(parts) < len(module._modules):
             return None
@@ -208,70 +204,72 @@ class Classes:
             return f"nn.ModuleList({parts[0]} for _ in range({len(parts)}))"
         return f"nn.ModuleList([{', '.join(parts)}])"
 
-    # blocks that are alike
-
-    def _class(self, kinds: Sequence[Kind]) -> None:
-        """Write the class of blocks of the same outline, or several where they differ in more than a few sizes."""
-        marks = [k.marks for k in kinds]
+    def _class(self, drafts: Sequence[ClassDraft]) -> None:
+        """Write the class of submodules of the same outline, or several classes if they differ in too many sizes."""
+        marks = [k.marks for k in drafts]
         columns = list(zip(*([n for _, n in m] for m in marks), strict=True))
         varied = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
-        inner = list(zip(*([n for _, _, n in k.numbers] for k in kinds), strict=True))
-        loose = {c for c in inner if len(set(c)) > 1} - set(varied)
-        if loose or len(varied) > _MOST:
-            split: dict[Any, list[Kind]] = {}
-            for i, kind in enumerate(kinds):
-                key = tuple(c[i] for c in inner) if loose else (*(c[i] for c in columns), *(c[i] for c in inner))
-                split.setdefault(key, []).append(kind)
+        inner = list(zip(*([n for _, _, n in k.numbers] for k in drafts), strict=True))
+        unparameterized = {c for c in inner if len(set(c)) > 1} - set(varied)
+        if unparameterized or len(varied) > _MAX_PARAMETERS:
+            split: dict[Any, list[ClassDraft]] = {}
+            for i, draft in enumerate(drafts):
+                key = tuple(c[i] for c in inner) if unparameterized else (*(c[i] for c in columns), *(c[i] for c in inner))
+                split.setdefault(key, []).append(draft)
             for part in split.values():
                 self._class(part)
             return
         roles = [{r for (r, _), c in zip(marks[0], columns, strict=True) if c == v} for v in varied]
         names = dict(zip(varied, _parameters(roles), strict=True))
-        first = kinds[0]
-        name = self._vacant(first.name)
+        first = drafts[0]
+        name = self._unused_name(first.name)
         at = iter(columns)
         members = [_MARK.sub(lambda m: names.get(next(at), m[2]), line) for line in first.members]
         functions = "\n".join(first.functions)
-        kept: dict[str, None] = {}
+        stored_names: dict[str, None] = {}
         for (start, end, _), column in reversed(list(zip(first.numbers, inner, strict=True))):
             if column in names:
                 functions = f"{functions[:start]}self.{names[column]}{functions[end:]}"
-                kept[names[column]] = None
-        members = [*(f"self.{n} = {n}" for n in names.values() if n in kept), *members]
+                stored_names[names[column]] = None
+        members = [*(f"self.{n} = {n}" for n in names.values() if n in stored_names), *members]
         text = [f"class {name}(nn.Module):"]
-        others = len(kinds) - 1
-        said = f'    """At `{first.path}`{f", and {others} more" if others else ""}."""'
-        if re.fullmatch(r"[\w.]+", first.path, re.ASCII) and len(said) <= WIDTH:
-            text += [said, ""]
+        others = len(drafts) - 1
+        docstring = f'    """At `{first.path}`{f", and {others} more" if others else ""}."""'
+        if re.fullmatch(r"[\w.]+", first.path, re.ASCII) and len(docstring) <= WIDTH:
+            text += [docstring, ""]
         if members:
             text += lines([f"def __init__({', '.join(['self', *names.values()])}):"], 4)
             text += ["        super().__init__()", *lines(members, 8), ""]
         text += lines(functions.split("\n"), 4)
-        self.texts.append("\n".join(text))
-        for i, kind in enumerate(kinds):
+        self.definitions.append("\n".join(text))
+        for i, draft in enumerate(drafts):
             given = ", ".join(_mark(names[v], v[i]) for v in varied)
-            self._calls[kind.path] = f"{name}({given})"
+            self._calls[draft.path] = f"{name}({given})"
 
-    def _vacant(self, wanted: str) -> str:
-        wanted = re.sub(r"\W", "", wanted, flags=re.ASCII)
-        wanted = wanted if wanted.isidentifier() and not keyword.iskeyword(wanted) and not wanted.startswith("__") else "Net"
-        taken = {*_NAMES, *self._made, *self.taken()}
-        name, number = wanted, 1
-        while name in taken:
+    def _unused_name(self, preferred: str) -> str:
+        preferred = re.sub(r"\W", "", preferred, flags=re.ASCII)
+        preferred = (
+            preferred
+            if preferred.isidentifier() and not keyword.iskeyword(preferred) and not preferred.startswith("__")
+            else "Net"
+        )
+        used_names = {*_NAMES, *self._made, *self.used_names()}
+        name, number = preferred, 1
+        while name in used_names:
             number += 1
-            name = f"{wanted}{number}"
+            name = f"{preferred}{number}"
         self._made.add(name)
         return name
 
 
 def bodies(block: Network) -> list[str]:
-    """The names of the bodies of control flow that a block holds."""
-    held = (n for n in block.graph.nodes if n.op == "get_attr")
-    return [str(n.target) for n in held if isinstance(block._modules.get(str(n.target)), fx.GraphModule)]
+    """The names of the control flow bodies of a block."""
+    attributes = (n for n in block.graph.nodes if n.op == "get_attr")
+    return [str(n.target) for n in attributes if isinstance(block._modules.get(str(n.target)), fx.GraphModule)]
 
 
 def access(block: nn.Module, path: str) -> str:
-    """How the code of a block gets at what lies at a path in it."""
+    """The expression for the module or tensor at a path in a block."""
     text = "self"
     module: Any = block
     for part in path.split(".") if path else []:
@@ -280,7 +278,7 @@ def access(block: nn.Module, path: str) -> str:
         elif isinstance(module, nn.ModuleDict):
             text += f"[{quoted(part)}]"
         else:
-            text = f"{text}.{part}" if _plain(part) else f"getattr({text}, {quoted(part)})"
+            text = f"{text}.{part}" if _is_attribute_name(part) else f"getattr({text}, {quoted(part)})"
         module = getattr(module, "_modules", {}).get(part)
     return text
 
@@ -290,7 +288,7 @@ def _assigned(block: nn.Module, path: str, value: str) -> str:
     home = block.get_submodule(scope)
     if isinstance(home, nn.ModuleList):
         return f"{access(block, scope)}.append({value})"
-    if not isinstance(home, nn.ModuleDict) and not _plain(name):
+    if not isinstance(home, nn.ModuleDict) and not _is_attribute_name(name):
         return f"setattr({access(block, scope)}, {quoted(name)}, {value})"
     return f"{access(block, path)} = {value}"
 
@@ -300,11 +298,11 @@ def _empty(module: nn.Module) -> str:
 
 
 def _parameters(roles: Sequence[set[str]]) -> list[str]:
-    """Names for a class's parameters, each of which is for these arguments of layers."""
+    """Names for a class's parameters, from the layer arguments that each is used for."""
     names: list[str] = []
-    for wanted in roles:
-        common = next((r for r in ("channels", "features", "size") if any(r in w for w in wanted)), "size")
-        name = next(iter(wanted)) if len(wanted) == 1 else common
+    for preferred in roles:
+        common = next((r for r in ("channels", "features", "size") if any(r in w for w in preferred)), "size")
+        name = next(iter(preferred)) if len(preferred) == 1 else common
         if name in names:
             name = "hidden"
         made, number = name, 1
@@ -319,8 +317,8 @@ def _mark(role: str, value: int) -> str:
     return f"\x01{role}\x02{value}\x03" if value >= 0 else str(value)
 
 
-def plain(text: str) -> str:
-    """The text with its marked numbers as they are."""
+def unmarked(text: str) -> str:
+    """The text with marked integers written out."""
     return _MARK.sub(lambda m: m[2], text)
 
 
@@ -328,14 +326,14 @@ def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(module.named_parameters(recurse=False, remove_duplicate=False)), **dict(module.named_buffers(recurse=False))}
 
 
-def _plain(name: str) -> bool:
-    """Whether a class's code can have the name as an attribute: it would change one that begins with two underscores."""
+def _is_attribute_name(name: str) -> bool:
+    """Whether a name can be written as an attribute; Python mangles names with two leading underscores in classes."""
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def _literal(tensor: torch.Tensor) -> str | None:
-    """A small constant as text, None for what is stored."""
-    if tensor.numel() > _LITERAL or tensor.dtype not in (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool):
+    """A small constant as source text, or None if it is stored."""
+    if tensor.numel() > _MAX_LITERAL or tensor.dtype not in (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool):
         return None
     if tensor.is_floating_point() and not torch.isfinite(tensor).all():
         return None
@@ -347,13 +345,13 @@ def _literal(tensor: torch.Tensor) -> str | None:
 
 
 def _dtype(layer: nn.Module) -> torch.dtype | None:
-    """The type of a layer's weights, where it is another than layers have by themselves."""
+    """The dtype of a layer's weights if it is not the default."""
     found = {p.dtype for p in layer.parameters()} - {torch.float32}
     return found.pop() if len(found) == 1 else None
 
 
 def _constructor(kind: type[nn.Module], arguments: Mapping[str, Any], dtype: torch.dtype | None) -> str:
-    """A layer's constructor call; what is as by default is left out."""
+    """A layer's constructor call, without default arguments."""
     defaults = {"bias": True, "bidirectional": False, "batch_first": False, "num_layers": 1, "nonlinearity": "tanh"}
     for name, p in inspect.signature(kind).parameters.items():
         if p.default is not p.empty:

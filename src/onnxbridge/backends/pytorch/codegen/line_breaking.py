@@ -1,4 +1,4 @@
-"""Lines of Python no longer than people write them: what is longer is broken at its brackets, as formatters do it."""
+"""Breaks long lines of Python at brackets, as formatters do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def lines(statements: Iterable[str], indent: int = 0) -> list[str]:
-    """Statements, each in as many lines as it needs. Indentation that they have already stays."""
+    """Statements, each broken into as many lines as needed. Their indentation is preserved."""
     made: list[str] = []
     for statement in statements:
         body = statement.lstrip(" ")
@@ -20,13 +20,13 @@ def lines(statements: Iterable[str], indent: int = 0) -> list[str]:
 
 
 def _broken(text: str, indent: int, comma: str = "") -> list[str]:
-    whole = " " * indent + text + comma
-    if len(whole) <= WIDTH or "\n" in text:
-        return [whole]
-    found = _outermost(text)
-    if found is None:
-        return [whole]
-    start, end, commas = found
+    line = " " * indent + text + comma
+    if len(line) <= WIDTH or "\n" in text:
+        return [line]
+    span = _outermost(text)
+    if span is None:
+        return [line]
+    start, end, commas = span
     body = text[start:end].strip()
     head, tail = " " * indent + text[:start], " " * indent + text[end:] + comma
     if len(body) + indent + 4 <= WIDTH and not commas:
@@ -35,17 +35,17 @@ def _broken(text: str, indent: int, comma: str = "") -> list[str]:
         return [head, " " * (indent + 4) + body, tail]
     cuts = [start, *(c + 1 for c in commas), end + 1]
     parts = [text[a : b - 1].strip() for a, b in zip(cuts, cuts[1:], strict=False)]
-    alone = len(parts) == 1 and (" for " in parts[0] or parts[0].startswith("*"))
-    inner = [line for part in parts if part for line in _broken(part, indent + 4, "" if alone else ",")]
+    single = len(parts) == 1 and (" for " in parts[0] or parts[0].startswith("*"))
+    inner = [line for part in parts if part for line in _broken(part, indent + 4, "" if single else ",")]
     return [head, *inner, tail]
 
 
 def _outermost(text: str) -> tuple[int, int, list[int]] | None:
-    """Where the inside of the last brackets begins and ends that are in no others, and the commas in it."""
-    found: tuple[int, int, list[int]] | None = None
+    """Start and end of the content of the last outermost brackets, and the commas in it."""
+    span: tuple[int, int, list[int]] | None = None
     opened: list[int] = []
     commas: list[int] = []
-    for kind, at in _signs(text):
+    for kind, at in _delimiters(text):
         if kind in _OPEN:
             opened.append(at + 1)
             if len(opened) == 1:
@@ -53,14 +53,14 @@ def _outermost(text: str) -> tuple[int, int, list[int]] | None:
         elif kind in _CLOSE and opened:
             start = opened.pop()
             if not opened and text[start:at].strip():
-                found = start, at, commas
+                span = start, at, commas
         elif kind == "," and len(opened) == 1:
             commas.append(at)
-    return found
+    return span
 
 
-def _signs(text: str) -> Iterator[tuple[str, int]]:
-    """The brackets and commas of one line that are in no string."""
+def _delimiters(text: str) -> Iterator[tuple[str, int]]:
+    """The brackets and commas of a line that are outside strings."""
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.OP and token.string in f"{_OPEN}{_CLOSE},":
@@ -70,7 +70,7 @@ def _signs(text: str) -> Iterator[tuple[str, int]]:
 
 
 def numbers(text: str) -> list[tuple[int, int, int]]:
-    """The whole numbers in a text, each with where it begins and ends."""
+    """The integers in a text, with start and end."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -86,13 +86,13 @@ def numbers(text: str) -> list[tuple[int, int, int]]:
 
 
 def quoted(text: str) -> str:
-    """A string as a literal, in the quotes that formatters prefer."""
+    """A string literal in the quotes that formatters prefer."""
     literal = ascii(text)
     return f'"{literal[1:-1]}"' if literal[0] == "'" and '"' not in literal and "\\'" not in literal else literal
 
 
 def requoted(text: str) -> str:
-    """An expression with its strings in the quotes that formatters prefer."""
+    """An expression whose strings have the quotes that formatters prefer."""
     made, cut = "", 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         body = token.string[1:-1]
@@ -103,7 +103,7 @@ def requoted(text: str) -> str:
 
 
 def joined(statement: Iterable[str]) -> str:
-    """A statement in one line, with the indentation that it has."""
+    """A statement joined into one line, with its indentation."""
     first, *rest = statement
     made = first.rstrip()
     for line in map(str.strip, rest):

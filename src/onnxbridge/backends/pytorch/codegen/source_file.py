@@ -1,6 +1,6 @@
-"""A built module as a Python file to read and change, beside its weights; it imports nothing but torch.
+"""A built module as a readable Python file with its weights; it imports nothing but torch.
 
-Whatever comes from the model is a name that was made here or a literal: nothing of it is taken for code.
+Names are generated and values are written as literals, so nothing in the model can inject code.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
 _LOAD = '''
 
 def load(weights=None):
-    """The module with the tensors of `weights`, by default the .safetensors file beside this one."""
+    """Return the module with the tensors of `weights`, by default the .safetensors file next to this one."""
     with open(weights or os.path.splitext(os.path.abspath(__file__))[0] + ".safetensors", "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         entries = json.loads(file.read(length))
         data = bytearray(file.read())
     model = {name}()
-    held = dict([*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)])
+    tensors = dict([*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)])
     with torch.no_grad():
         for key, entry in entries.items():
             begin, end = entry["data_offsets"]
-            target = held[key]
+            target = tensors[key]
             if end > begin:
-                found = torch.frombuffer(data, dtype=target.dtype, count=target.numel(), offset=begin)
-                target.copy_(found.reshape(target.shape))
+                values = torch.frombuffer(data, dtype=target.dtype, count=target.numel(), offset=begin)
+                target.copy_(values.reshape(target.shape))
     return model.eval()
 '''
 
@@ -55,14 +55,14 @@ def save(artifact: Network, path: Path) -> list[Path]:
     """Write the `.py` file and its `.safetensors`.
 
     Raises:
-        ConversionError: where the module uses something that is not written as text.
+        ConversionError: if the module uses something that cannot be written as source.
     """
     try:
         text, stored = written(artifact)
         body = _safetensors(stored)
     except Unsupported as e:
         raise ConversionError("PyTorch module to source", [Problem("emit", e.reason, e.hint, (Source(),))]) from e
-    mark = ".failed" if path.suffix == ".failed" else ""  # what `convert` adds where the verification failed
+    mark = ".failed" if path.suffix == ".failed" else ""  # the suffix that `convert` adds if verification failed
     stem = path.with_suffix("") if mark else path
     code, weights = (stem.with_suffix(kind + mark) for kind in (".py", ".safetensors"))
     code.write_text(text, encoding="ascii")
@@ -71,10 +71,10 @@ def save(artifact: Network, path: Path) -> list[Path]:
 
 
 def loaded(artifact: Network) -> nn.Module:
-    """The module that the written files give: what is verified is what a user gets.
+    """The module loaded from the written files, so that verification covers what a user gets.
 
     Raises:
-        ConversionError: where the module uses something that is not written as text.
+        ConversionError: if the module uses something that cannot be written as source.
     """
     with tempfile.TemporaryDirectory() as folder:
         code, _ = save(artifact, Path(folder, "net.py"))
@@ -89,7 +89,7 @@ def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:
     entries, parts, at = {}, [], 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _DTYPES:
-            raise Unsupported(f"a weight of {tensor.dtype}, which safetensors does not have")
+            raise Unsupported(f"a weight of {tensor.dtype}, which safetensors does not support")
         raw = tensor.detach().cpu().contiguous()
         data = raw.reshape(-1).view(torch.uint8).numpy().tobytes() if raw.numel() else b""
         entries[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + len(data)]}
@@ -101,7 +101,7 @@ def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:
 
 
 def written(artifact: Network) -> tuple[str, dict[str, torch.Tensor]]:
-    """The text of the module, and the tensors that it loads."""
+    """The source of the module, and the tensors that it loads."""
     return _Writer(artifact).text()
 
 
@@ -113,10 +113,10 @@ class _Writer:
 
     def text(self) -> tuple[str, dict[str, torch.Tensor]]:
         for graph in (m.graph for m in self.artifact.modules() if isinstance(m, fx.GraphModule)):
-            for node in graph.nodes:  # before variables get their names: no variable may hide a function
+            for node in graph.nodes:  # before variables are named: no variable may shadow a function
                 if node.op == "call_function" and inspect.unwrap(node.target).__module__.startswith(PACKAGE):
                     self.inlined.name(node.target)
-        classes = Classes(self.artifact, self.artifact.meta["layers"], self._function, lambda: self.inlined.taken)
+        classes = Classes(self.artifact, self.artifact.meta["layers"], self._function, lambda: self.inlined.used_names)
         imports = sorted(self.inlined.imports, key=_import_order)
         others = sum(not _import_order(line)[0] for line in imports)
         parts = [
@@ -124,20 +124,34 @@ class _Writer:
                 f"# The network {ascii(type(self.artifact).__name__)}, written by onnxbridge.",
                 *lines([f"# Inputs: {', '.join(map(ascii, self.artifact.input_names)) or 'none'}"]),
                 *lines([f"# Outputs: {', '.join(map(ascii, self.artifact.output_names))}"]),
-                "# `load()` gives it with its weights.", "", *imports[:others], "", *imports[others:],
+                "# `load()` returns it with its weights.", "", *imports[:others], "", *imports[others:],
             ]),
-            *self.inlined.texts, *classes.texts, _LOAD.replace("{name}", classes.name),
+            *self.inlined.definitions, *classes.definitions, _LOAD.replace("{name}", classes.name),
         ]  # fmt: skip
         return "\n\n\n".join(part.strip("\n") for part in parts) + "\n", classes.stored
 
     def _function(
-        self, name: str, graph: fx.Graph, first: str, held: Callable[[str], str], lists: Callable[[str], int]
+        self, name: str, graph: fx.Graph, first: str, access: Callable[[str], str], list_length: Callable[[str], int]
     ) -> list[str]:
-        taken = {*self.inlined.taken, "torch", "nn", "F", "math", "np", "re", "io", "os", "json", "struct", "operator", "self"}
-        return function(name, graph, first, Expressions(self.inlined, held), held, taken, lists)
+        reserved = {
+            *self.inlined.used_names,
+            "torch",
+            "nn",
+            "F",
+            "math",
+            "np",
+            "re",
+            "io",
+            "os",
+            "json",
+            "struct",
+            "operator",
+            "self",
+        }
+        return function(name, graph, first, Expressions(self.inlined, access), access, reserved, list_length)
 
 
 def _import_order(line: str) -> tuple[bool, bool, str]:
-    """The standard library first, then what is imported whole, by package."""
+    """Sort key: the standard library first, then plain imports, by package."""
     package = line.split()[1]
     return package.partition(".")[0] in ("torch", "numpy"), line.startswith("from"), package

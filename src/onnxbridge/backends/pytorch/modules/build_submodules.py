@@ -1,4 +1,4 @@
-"""Makes modules with a forward of their own of the blocks in a recorded graph; lists of modules are lists again."""
+"""Builds a module with its own forward from each block of a traced graph, and restores lists of modules."""
 
 from __future__ import annotations
 
@@ -16,39 +16,44 @@ from onnxbridge.backends.pytorch.modules.partition import Block, Blocks, Path, i
 from onnxbridge.backends.pytorch.weights import Weights, identifiers
 from onnxbridge.errors import Source
 
-_ORDINARY = ("x", "y", "z")
-IN_CODE = frozenset({
+_CONVENTIONAL = ("x", "y", "z")
+RESERVED_IN_CODE = frozenset({
     "self", "torch", "math", "operator", "getattr", "slice", "inf", "nan", "device", "NoneType", "onnxbridge", "F", "nn", "np",
 })  # fmt: skip
-"""Names that the code of a graph has for something else than its values."""
+"""Names that generated code uses for something other than a graph's values."""
 
 
-class Untold(Exception):
-    """A block needs what none of its inputs tells."""
+class MissingValue(Exception):
+    """A block needs a value that none of its inputs provides."""
 
 
-def nest(
-    root: Network, graph: fx.Graph, weights: Weights, kinds: Mapping[str, str], named: Mapping[Any, str], unnamed: Any = None
+def build_submodules(
+    root: Network,
+    graph: fx.Graph,
+    weights: Weights,
+    class_names: Mapping[str, str],
+    size_names: Mapping[Any, str],
+    unnamed: Any = None,
 ) -> None:
     """Give `root` the graph, and each block in it a module of its own.
 
-    `kinds` are the classes of the source's modules, as far as they are told, by their paths; `named` what sizes are called.
+    `class_names` are the known class names of the source's modules by path; `size_names` the names of symbolic sizes.
 
     Raises:
-        Untold: if the blocks that were found cannot be written; `root` is not to be used any more then.
+        MissingValue: if the blocks cannot be built; `root` must not be used then.
     """
     found = Blocks(root, graph, weights, unnamed)
-    made = _Nest(root, found, weights, kinds, named)
-    made.fill(root, found.whole, graph)
-    _leave(root, made.moved)
-    _lists(root)
+    made = _Builder(root, found, weights, class_names, size_names)
+    made.fill(root, found.root_block, graph)
+    _remove_moved(root, made.moved)
+    _restore_lists(root)
 
 
-def class_name(path: Path, kinds: Mapping[str, str]) -> str:
-    """What the class of a block is called: as its source's, or after its place."""
-    told = kinds.get(".".join(path), "")
-    if told.isidentifier() and told.isascii():
-        return told
+def class_name(path: Path, class_names: Mapping[str, str]) -> str:
+    """The class name of a block: that of the source's class, or one derived from its path."""
+    known = class_names.get(".".join(path), "")
+    if known.isidentifier() and known.isascii():
+        return known
     numbered = bool(path) and path[-1].isdigit()
     last = next((part for part in reversed(path) if not part.isdigit()), "block")
     words = [w for w in re.split(r"[\W_]+", re.sub(r"_?\d+$", "", last) or last) if w]
@@ -58,37 +63,37 @@ def class_name(path: Path, kinds: Mapping[str, str]) -> str:
     return name if name.isascii() and name.isidentifier() else "Block"
 
 
-class _Nest:
+class _Builder:
     def __init__(
-        self, root: Network, found: Blocks, weights: Weights, kinds: Mapping[str, str], named: Mapping[Any, str]
+        self, root: Network, found: Blocks, weights: Weights, class_names: Mapping[str, str], size_names: Mapping[Any, str]
     ) -> None:
         self.root = root
-        self.named = {key: name for key, name in named.items() if _is_name(name)}
+        self.size_names = {key: name for key, name in size_names.items() if _is_name(name)}
         self.found = found
         self.weights = weights
-        self.kinds = kinds
+        self.class_names = class_names
         self.made: set[Path] = set()
         self.moved: set[str] = set()
-        self.alike: dict[Path, list[Block]] = {}
+        self.similar: dict[Path, list[Block]] = {}
         for path, block in found.found.items():
-            self.alike.setdefault(_kind(path), []).append(block)
+            self.similar.setdefault(_pattern(path), []).append(block)
 
     def make(self, block: Block) -> None:
-        """Put a block's module where its weights are."""
+        """Create a block's module where its weights are."""
         if block.path in self.made:
             return
         self.made.add(block.path)
-        holder = self.found.holder(block.path)
-        scope, name = self._home(block.path)
+        module = self.found.module_at(block.path)
+        scope, name = self._parent(block.path)
         if block.chained:
             made: nn.Module = nn.Sequential()
         else:
-            made = Network(nn.Module(), fx.Graph(), class_name(block.path, self.kinds))
-        if holder is not None:
-            made._modules.update(holder._modules)
-            made._parameters.update(holder._parameters)
-            made._buffers.update(holder._buffers)
-            made._non_persistent_buffers_set |= holder._non_persistent_buffers_set
+            made = Network(nn.Module(), fx.Graph(), class_name(block.path, self.class_names))
+        if module is not None:
+            made._modules.update(module._modules)
+            made._parameters.update(module._parameters)
+            made._buffers.update(module._buffers)
+            made._non_persistent_buffers_set |= module._non_persistent_buffers_set
         scope._modules[name] = made
         if isinstance(made, Network):
             self.fill(made, block)
@@ -96,28 +101,28 @@ class _Nest:
         for item in block.items:
             if isinstance(item, Block):
                 self.make(item)
-        within = dict(made._modules)
+        children = dict(made._modules)
         made._modules.clear()
-        for i in range(max(map(int, within)) + 1):
-            if str(i) not in within:
+        for i in range(max(map(int, children)) + 1):
+            if str(i) not in children:
                 self.weights.layers[".".join([*block.path, str(i)])] = nn.Identity, {}
-            made._modules[str(i)] = within.get(str(i), nn.Identity())
+            made._modules[str(i)] = children.get(str(i), nn.Identity())
 
-    def given(self, block: Block) -> list[str]:
-        """The names of the inputs of the whole that a block and all that are like it take in the same places."""
-        alike = [b for b in self.alike.get(_kind(block.path), [block]) if len(b.inputs) == len(block.inputs)]
+    def input_names(self, block: Block) -> list[str]:
+        """The names of graph inputs that all blocks similar to a block take at the same positions."""
+        similar = [b for b in self.similar.get(_pattern(block.path), [block]) if len(b.inputs) == len(block.inputs)]
         names = []
-        for values in zip(*(b.inputs for b in alike), strict=True):
-            told = {str(v.target) if v.op == "placeholder" else "" for v in values}
-            if len(alike) > 1:
-                told = {re.sub(r"_\d+$", "", name) for name in told}
-            names.append(told.pop() if len(told) == 1 else "")
+        for values in zip(*(b.inputs for b in similar), strict=True):
+            candidates = {str(v.target) if v.op == "placeholder" else "" for v in values}
+            if len(similar) > 1:
+                candidates = {re.sub(r"_\d+$", "", name) for name in candidates}
+            names.append(candidates.pop() if len(candidates) == 1 else "")
         floats = [i for i, v in enumerate(block.inputs) if _is_number(v)]
         if len(floats) == 1:
-            names[floats[0]] = ""  # what goes through it is called x
+            names[floats[0]] = ""  # the main input is called x
         return names
 
-    def _home(self, path: Path) -> tuple[nn.Module, str]:
+    def _parent(self, path: Path) -> tuple[nn.Module, str]:
         module: nn.Module = self.root
         for part in path[:-1]:
             if part not in module._modules:
@@ -125,131 +130,131 @@ class _Nest:
             module = module._modules[part]
         return module, path[-1]
 
-    def fill(self, module: Network, block: Block, whole: fx.Graph | None = None) -> None:
-        """Give a block's module its graph, and those inside it theirs."""
-        module.graph = _Writer(self, module, block, whole).graph  # before there are others in it, which it would compile again
+    def fill(self, module: Network, block: Block, root_graph: fx.Graph | None = None) -> None:
+        """Build the graph of a block's module, and those of its submodules."""
+        module.graph = _Writer(self, module, block, root_graph).graph  # before submodules are added, which it would recompile
         for item in block.items:
             if isinstance(item, Block):
                 self.make(item)
 
 
 class _Writer:
-    """Writes the graph of one block; that of the `whole` has inputs and an output already."""
+    """Writes the graph of one block; that of the root block already has inputs and an output."""
 
-    def __init__(self, nest: _Nest, module: Network, block: Block, whole: fx.Graph | None) -> None:
-        self.sizes = nest.found.sizes
-        self.moved = nest.moved
-        self.named = nest.named
-        self.weights = nest.weights
+    def __init__(self, builder: _Builder, module: Network, block: Block, root_graph: fx.Graph | None) -> None:
+        self.sizes = builder.found.sizes
+        self.moved = builder.moved
+        self.size_names = builder.size_names
+        self.weights = builder.weights
         self.module = module
         self.block = block
         self.graph = fx.Graph()
         self.env: dict[fx.Node, fx.Node] = {}
         self.dims: dict[Any, tuple[fx.Node, int]] = {}
-        self.asked: dict[tuple[fx.Node, int], fx.Node] = {}
+        self.size_nodes: dict[tuple[fx.Node, int], fx.Node] = {}
         self.first: fx.Node | None = None
-        if whole is None:
-            names = _parameters(block.inputs, nest.given(block), [self._told(v) for v in block.inputs])
+        if root_graph is None:
+            names = _parameters(block.inputs, builder.input_names(block), [self._size_name(v) for v in block.inputs])
             for value, name in zip(block.inputs, names, strict=True):
-                self._keep(value, self.graph.placeholder(name))
+                self._define(value, self.graph.placeholder(name))
         else:
-            for node in whole.nodes:
+            for node in root_graph.nodes:
                 if node.op == "placeholder":
-                    self._keep(node, self.graph.node_copy(node))
+                    self._define(node, self.graph.node_copy(node))
         for item in block.items:
             if isinstance(item, Block):
                 self._call(item)
             else:
                 self._copy(item)
-        if whole is None:
+        if root_graph is None:
             values = [self._value(r) for r in block.results]
             self.graph.output(values[0] if len(values) == 1 else tuple(values))
         else:
-            (output,) = [n for n in whole.nodes if n.op == "output"]
+            (output,) = [n for n in root_graph.nodes if n.op == "output"]
             self.graph.output(fx.node.map_arg(output.args[0], self._value))
 
-    def _keep(self, old: fx.Node, new: fx.Node) -> None:
+    def _define(self, old: fx.Node, new: fx.Node) -> None:
         new.meta.update(old.meta)
         self.env[old] = new
         for key, axis in self.sizes.dims(old):
             self.dims.setdefault(key, (new, axis))
 
-    def _told(self, value: fx.Node) -> str:
-        return self.named.get(self.sizes.key(value.meta.get("val")), "size")
+    def _size_name(self, value: fx.Node) -> str:
+        return self.size_names.get(self.sizes.key(value.meta.get("val")), "size")
 
     def _copy(self, node: fx.Node) -> None:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._value)
         target = node.target
         if node.op == "call_module":
             target = ".".join(str(target).split(".")[len(self.block.path) :])
-        made = self.graph.create_node(node.op, target, args, kwargs, _short(node))
-        self._keep(node, made)
+        made = self.graph.create_node(node.op, target, args, kwargs, _short_name(node))
+        self._define(node, made)
 
     def _call(self, block: Block) -> None:
         args = tuple(self._value(v) for v in block.inputs)
-        named = block.path[len(self.block.path) :]
-        made = self.graph.create_node("call_module", ".".join(named), args, {}, _label(named))
+        size_names = block.path[len(self.block.path) :]
+        made = self.graph.create_node("call_module", ".".join(size_names), args, {}, _label(size_names))
         where = Source(scope=".".join(block.path))
         if len(block.results) == 1:
-            self._keep(block.results[0], made)
+            self._define(block.results[0], made)
             made.meta["where"] = where
             return
         made.meta.update(val=tuple(r.meta["val"] for r in block.results), where=where)
         for i, result in enumerate(block.results):
-            self._keep(result, self.graph.create_node("call_function", operator.getitem, (made, i), {}, _short(result)))
+            self._define(result, self.graph.create_node("call_function", operator.getitem, (made, i), {}, _short_name(result)))
 
     def _value(self, node: fx.Node) -> fx.Node:
-        """What stands for a value of the whole graph in this one."""
+        """The node in this graph for a value of the whole graph."""
         if node not in self.env:
             if node.op == "get_attr":
                 made = self.graph.get_attr(self._attribute(node))
             else:
                 if node not in self.sizes:
-                    raise Untold(f"{node} in {'.'.join(self.block.path)}")
-                told = self.dims.get(self.sizes.key(node.meta["val"]))
+                    raise MissingValue(f"{node} in {'.'.join(self.block.path)}")
+                source = self.dims.get(self.sizes.key(node.meta["val"]))
                 if node.target is getattr:
                     first = next(n for n in self.env.values() if isinstance(n.meta.get("val"), torch.Tensor))
                     made = self.graph.create_node("call_function", getattr, (first, "device"), {}, "device")
-                elif told is not None:
-                    made = self.asked.get(told) or self._size(told, node)
-                    self.asked[told] = made
+                elif source is not None:
+                    made = self.size_nodes.get(source) or self._size(source, node)
+                    self.size_nodes[source] = made
                 else:
                     args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._value)
-                    made = self.graph.create_node(node.op, node.target, args, kwargs, _short(node))
+                    made = self.graph.create_node(node.op, node.target, args, kwargs, _short_name(node))
             made.meta.update(node.meta)
             self.env[node] = made
         return self.env[node]
 
-    def _size(self, told: tuple[fx.Node, int], size: fx.Node) -> fx.Node:
-        """A size of a value; those of inputs come first, and are called as the source calls them."""
-        name = self.named.get(self.sizes.key(size.meta["val"]), "size")
-        if told[0].op != "placeholder":
-            return self.graph.create_node("call_method", "size", told, {}, name)
+    def _size(self, source: tuple[fx.Node, int], size: fx.Node) -> fx.Node:
+        """The size of a value. Sizes of inputs come first, and have the source's dimension names."""
+        name = self.size_names.get(self.sizes.key(size.meta["val"]), "size")
+        if source[0].op != "placeholder":
+            return self.graph.create_node("call_method", "size", source, {}, name)
         with self.graph.inserting_after(self.first or next(n for n in reversed(self.graph.nodes) if n.op == "placeholder")):
-            self.first = self.graph.create_node("call_method", "size", told, {}, name)
+            self.first = self.graph.create_node("call_method", "size", source, {}, name)
         return self.first
 
     def _attribute(self, node: fx.Node) -> str:
-        """The path of a weight inside the block, which takes what is its own alone."""
+        """The path of a weight inside the block; weights used by this block only are moved into it."""
         path = str(node.target).split(".")
         if tuple(path[: len(self.block.path)]) == self.block.path:
             return ".".join(path[len(self.block.path) :])
-        held = self.weights.at(str(node.target))
+        stored = self.weights.get(str(node.target))
         self.moved.add(str(node.target))
-        [wanted], number = identifiers(re.sub(r"_\d+$", "", path[-1])), 0
-        name = wanted
+        [preferred], number = identifiers(re.sub(r"_\d+$", "", path[-1])), 0
+        name = preferred
         while hasattr(self.module, name):
             number += 1
-            name = f"{wanted}_{number}"
-        if isinstance(held, nn.Module):
-            self.module.add_module(name, held)
+            name = f"{preferred}_{number}"
+        if isinstance(stored, nn.Module):
+            self.module.add_module(name, stored)
         else:
-            self.module.register_buffer(name, held, persistent=False)
+            self.module.register_buffer(name, stored, persistent=False)
         return name
 
 
-def _short(node: fx.Node) -> str:
-    """A name for what a call gives, without numbers that tell it from others in the whole graph."""
+def _short_name(node: fx.Node) -> str:
+    """A name for a call's result, without the number that made it unique in the whole graph."""
     if node.op == "call_module":
         return _label(tuple(str(node.target).split(".")))
     name = re.sub(r"_\d+$", "", node.name)
@@ -259,19 +264,19 @@ def _short(node: fx.Node) -> str:
 def _label(path: Path) -> str:
     last = [p for p in path if not p.isdigit()][-1:] or ["layer"]
     name = re.sub(r"\W", "_", last[0])
-    return f"{name}_" if name in IN_CODE else name
+    return f"{name}_" if name in RESERVED_IN_CODE else name
 
 
-def _parameters(values: list[fx.Node], given: list[str], sizes: list[str]) -> list[str]:
-    """Names for a block's inputs: those that are `given` for them, or that people give to what is computed."""
+def _parameters(values: list[fx.Node], input_names: list[str], sizes: list[str]) -> list[str]:
+    """Names for a block's inputs: the `input_names` ones, or conventional ones."""
     names: list[str] = []
-    for value, told, size in zip(values, given, sizes, strict=True):
+    for value, input_name, size in zip(values, input_names, sizes, strict=True):
         known = value.meta.get("val")
-        name = told
-        if not told and isinstance(known, torch.Tensor):
-            ordinary = next((n for n in _ORDINARY if n not in names), "other")
-            name = ordinary if _is_number(value) else "mask" if known.dtype == torch.bool else "indices"
-        elif not told:
+        name = input_name
+        if not input_name and isinstance(known, torch.Tensor):
+            conventional = next((n for n in _CONVENTIONAL if n not in names), "other")
+            name = conventional if _is_number(value) else "mask" if known.dtype == torch.bool else "indices"
+        elif not input_name:
             name = size if isinstance(known, (int, torch.SymInt)) else "value"
         name = name if _is_name(name) else "value"
         made, number = name, 0
@@ -282,13 +287,15 @@ def _parameters(values: list[fx.Node], given: list[str], sizes: list[str]) -> li
     return names
 
 
-def _kind(path: Path) -> Path:
-    """What the paths of blocks that are alike have in common."""
+def _pattern(path: Path) -> Path:
+    """The part of a path that similar blocks have in common."""
     return tuple("*" if part.isdigit() else part for part in path)
 
 
 def _is_name(name: str) -> bool:
-    return name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and name[0] != "_" and name not in IN_CODE
+    return (
+        name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and name[0] != "_" and name not in RESERVED_IN_CODE
+    )
 
 
 def _is_number(value: fx.Node) -> bool:
@@ -296,37 +303,37 @@ def _is_number(value: fx.Node) -> bool:
     return isinstance(known, torch.Tensor) and (known.is_floating_point() or known.is_complex())
 
 
-def _leave(root: nn.Module, moved: set[str]) -> None:
-    """Take what blocks have for their own now from where it was, if nothing there uses it, and what holds nothing any more."""
+def _remove_moved(root: nn.Module, moved: set[str]) -> None:
+    """Remove the weights that moved into blocks from their old modules, and modules left empty."""
     used = set()
     for path, module in root.named_modules(remove_duplicate=False):
         if isinstance(module, fx.GraphModule):
             used |= {f"{path}.{n.target}".strip(".") for n in module.graph.nodes if n.op == "get_attr"}
     for path in moved - used:
-        scopes = path.split(".")[:-1]
-        homes = [root]
-        for part in scopes:
-            homes.append(homes[-1]._modules[part])
+        parts = path.split(".")[:-1]
+        parents = [root]
+        for part in parts:
+            parents.append(parents[-1]._modules[part])
         name = path.rpartition(".")[2]
-        homes[-1]._modules.pop(name, None)
-        homes[-1]._buffers.pop(name, None)
-        homes[-1]._non_persistent_buffers_set.discard(name)
-        while scopes and type(homes[-1]) is nn.Module and not list(homes[-1].children()) and not list(homes[-1].buffers()):
-            if list(homes[-1].parameters()):
+        parents[-1]._modules.pop(name, None)
+        parents[-1]._buffers.pop(name, None)
+        parents[-1]._non_persistent_buffers_set.discard(name)
+        while parts and type(parents[-1]) is nn.Module and not list(parents[-1].children()) and not list(parents[-1].buffers()):
+            if list(parents[-1].parameters()):
                 break
-            homes.pop()
-            del homes[-1]._modules[scopes.pop()]
+            parents.pop()
+            del parents[-1]._modules[parts.pop()]
 
 
-def _lists(module: nn.Module) -> None:
-    """Make lists of what does nothing but hold others in places."""
+def _restore_lists(module: nn.Module) -> None:
+    """Make ModuleLists of modules that only hold others under indices."""
     for name, child in module._modules.items():
         if child is None:
             continue
-        _lists(child)
+        _restore_lists(child)
         if is_list(child):
-            within = sorted(child._modules.items(), key=lambda m: int(m[0]))
-            whole = [n for n, _ in within] == [str(i) for i in range(len(within))]
-            made = nn.ModuleList() if whole else nn.ModuleDict()
-            made._modules.update(within)
+            children = sorted(child._modules.items(), key=lambda m: int(m[0]))
+            consecutive = [n for n, _ in children] == [str(i) for i in range(len(children))]
+            made = nn.ModuleList() if consecutive else nn.ModuleDict()
+            made._modules.update(children)
             module._modules[name] = made

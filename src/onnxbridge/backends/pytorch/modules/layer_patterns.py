@@ -1,4 +1,4 @@
-"""Which calls are which of torch.nn's layers."""
+"""Matches single calls to torch.nn layers."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def transposed_convolution(
         return None
     inside, out, *kernel = shape(weight)
     kind = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[len(kernel) - 1]
-    given = _arguments(inside, out * groups, kernel, stride, padding, dilation, groups, bias)
-    return Layer(kind, {**given, "output_padding": _one(output_padding)}, (input,), _named(weight=weight, bias=bias))
+    arguments = _arguments(inside, out * groups, kernel, stride, padding, dilation, groups, bias)
+    return Layer(kind, {**arguments, "output_padding": _one(output_padding)}, (input,), _named(weight=weight, bias=bias))
 
 
 @finder(torch._C._nn.linear)
@@ -52,25 +52,25 @@ def linear(node: fx.Node, input: Any, weight: Any, bias: Any = None) -> Layer | 
     if not isinstance(weight, fx.Node):
         return None
     out, inside = shape(weight)
-    given = {"in_features": inside, "out_features": out, "bias": bias is not None}
-    return Layer(nn.Linear, given, (input,), _named(weight=weight, bias=bias))
+    arguments = {"in_features": inside, "out_features": out, "bias": bias is not None}
+    return Layer(nn.Linear, arguments, (input,), _named(weight=weight, bias=bias))
 
 
 @finder(torch.matmul)
 def product(node: fx.Node, input: Any, other: Any) -> Layer | None:
-    """A product with a matrix of weights, and the sum with a bias behind it."""
+    """A product with a weight matrix, and the addition of a bias to it."""
     if not isinstance(other, fx.Node) or rank(other) != 2 or not rank(input):
         return None
-    turned = other.target == "t" and isinstance(other.args[0], fx.Node)
-    weight = other.args[0] if turned else other
+    transposed = other.target == "t" and isinstance(other.args[0], fx.Node)
+    weight = other.args[0] if transposed else other
     if not isinstance(weight, fx.Node) or weight.op != "get_attr":
         return None
     inside, out = shape(other)
     total, bias = _sum(node, out)
-    given = {"in_features": inside, "out_features": out, "bias": bias is not None}
+    arguments = {"in_features": inside, "out_features": out, "bias": bias is not None}
     return Layer(
-        nn.Linear, given, (input,), _named(weight=weight, bias=bias), turned="" if turned else "weight", replaced=total,
-        plain=nn.functional.linear if turned else None,
+        nn.Linear, arguments, (input,), _named(weight=weight, bias=bias), transposed="" if transposed else "weight",
+        replaced=total, function=nn.functional.linear if transposed else None,
     )  # fmt: skip
 
 
@@ -79,20 +79,24 @@ def product_and_sum(node: fx.Node, input: Any, mat1: Any, mat2: Any) -> Layer | 
     if not isinstance(mat2, fx.Node) or mat2.op != "get_attr" or input.op != "get_attr" or len(input.meta["val"].shape) != 1:
         return None
     inside, out = shape(mat2)
-    given = {"in_features": inside, "out_features": out, "bias": True}
-    return Layer(nn.Linear, given, (mat1,), {"weight": mat2, "bias": input}, turned="weight") if shape(input) == (out,) else None
+    arguments = {"in_features": inside, "out_features": out, "bias": True}
+    return (
+        Layer(nn.Linear, arguments, (mat1,), {"weight": mat2, "bias": input}, transposed="weight")
+        if shape(input) == (out,)
+        else None
+    )
 
 
 def _sum(node: fx.Node, size: int) -> tuple[fx.Node | None, fx.Node | None]:
-    """The addition of a bias of `size` that is all that becomes of a product, and the bias."""
+    """The addition of a bias of `size` that is the only use of a product, and the bias."""
     if len(node.users) != 1:
         return None, None
     (user,) = node.users
     if user.op != "call_function" or user.target is not torch.add or len(user.args) != 2 or user.kwargs:
         return None, None
     (other,) = [a for a in user.args if a is not node] or [None]
-    fits = isinstance(other, fx.Node) and other.op == "get_attr" and tuple(other.meta["val"].shape) == (size,)
-    return (user, other) if fits and isinstance(other, fx.Node) else (None, None)
+    matches = isinstance(other, fx.Node) and other.op == "get_attr" and tuple(other.meta["val"].shape) == (size,)
+    return (user, other) if matches and isinstance(other, fx.Node) else (None, None)
 
 
 @finder(nn.functional.embedding)
@@ -121,8 +125,8 @@ def layer_norm(
 ) -> Layer | None:
     if weight is None or not _numbers(normalized_shape) or shape(weight) != tuple(normalized_shape):
         return None
-    given = {"normalized_shape": one_size(normalized_shape), "eps": eps, "bias": bias is not None}
-    return Layer(nn.LayerNorm, given, (input,), _named(weight=weight, bias=bias))
+    arguments = {"normalized_shape": one_size(normalized_shape), "eps": eps, "bias": bias is not None}
+    return Layer(nn.LayerNorm, arguments, (input,), _named(weight=weight, bias=bias))
 
 
 @finder(nn.functional.rms_norm)
@@ -138,8 +142,8 @@ def group_norm(
 ) -> Layer | None:
     if weight is None or bias is None:
         return None
-    given = {"num_groups": num_groups, "num_channels": shape(weight)[0], "eps": eps}
-    return Layer(nn.GroupNorm, given, (input,), _named(weight=weight, bias=bias))
+    arguments = {"num_groups": num_groups, "num_channels": shape(weight)[0], "eps": eps}
+    return Layer(nn.GroupNorm, arguments, (input,), _named(weight=weight, bias=bias))
 
 
 @finder(nn.functional.instance_norm)
@@ -149,8 +153,8 @@ def instance_norm(
     kind = {3: nn.InstanceNorm1d, 4: nn.InstanceNorm2d, 5: nn.InstanceNorm3d}.get(rank(input) or 0)
     if kind is None or weight is None or bias is None:
         return None
-    given = {"num_features": shape(weight)[0], "eps": eps, "affine": True}
-    return Layer(kind, given, (input,), _named(weight=weight, bias=bias))
+    arguments = {"num_features": shape(weight)[0], "eps": eps, "affine": True}
+    return Layer(kind, arguments, (input,), _named(weight=weight, bias=bias))
 
 
 @finder(torch.prelu)
@@ -161,16 +165,16 @@ def prelu(node: fx.Node, input: Any, weight: Any) -> Layer | None:
 
 
 def _pool(kind: type[nn.Module], *names: str, **fixed: Any) -> Finder:
-    """A pool, whose arguments have these names; those that are `fixed` have no other value."""
+    """A pool whose arguments have these names; `fixed` ones must have these values."""
 
     def find(node: fx.Node, input: Any, *args: Any, **kwargs: Any) -> Layer | None:
-        given = {**dict(zip((*names, *fixed), args, strict=False)), **kwargs}
-        plain = all(given.pop(name, value) == value for name, value in fixed.items())
-        if not plain or not _numbers(*given.values()):
+        arguments = {**dict(zip((*names, *fixed), args, strict=False)), **kwargs}
+        matches = all(arguments.pop(name, value) == value for name, value in fixed.items())
+        if not matches or not _numbers(*arguments.values()):
             return None
-        made = {name: _one(value) for name, value in given.items()}
+        made = {name: _one(value) for name, value in arguments.items()}
         if made.get("stride") == made["kernel_size"]:
-            del made["stride"]  # what a pool has by itself
+            del made["stride"]  # the default of a pool
         return Layer(kind, made, (input,))
 
     return find
@@ -189,11 +193,11 @@ for _target, _find in {
 
 def _activation(kind: type[nn.Module], *names: str, **fixed: Any) -> Finder:
     def find(node: fx.Node, input: Any, *args: Any, **kwargs: Any) -> Layer | None:
-        given = {**fixed, **dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k in names}}
+        arguments = {**fixed, **dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k in names}}
         known = set(kwargs) <= {*names, "inplace"} and not kwargs.get("inplace")
-        given = {k: _one(v) if isinstance(v, (list, tuple)) else v for k, v in given.items()}
-        plain = all(isinstance(i, (int, float, str)) for v in given.values() for i in (v if isinstance(v, tuple) else (v,)))
-        return Layer(kind, given, (input,)) if known and plain else None
+        arguments = {k: _one(v) if isinstance(v, (list, tuple)) else v for k, v in arguments.items()}
+        literal = all(isinstance(i, (int, float, str)) for v in arguments.values() for i in (v if isinstance(v, tuple) else (v,)))
+        return Layer(kind, arguments, (input,)) if known and literal else None
 
     return find
 
@@ -224,8 +228,8 @@ def upsample(
 ) -> Layer | None:  # fmt: skip
     if size is not None or recompute_scale_factor or antialias:
         return None
-    given = {"scale_factor": _one(scale_factor), "mode": mode}
-    return Layer(nn.Upsample, given if align_corners is None else {**given, "align_corners": align_corners}, (input,))
+    arguments = {"scale_factor": _one(scale_factor), "mode": mode}
+    return Layer(nn.Upsample, arguments if align_corners is None else {**arguments, "align_corners": align_corners}, (input,))
 
 
 def _numbers(*values: Any) -> bool:
@@ -233,12 +237,12 @@ def _numbers(*values: Any) -> bool:
 
 
 def one_size(shape: Sequence[int]) -> Any:
-    """A shape of one dimension as a number, as people write it."""
+    """A one-dimensional shape as an int, as users write it."""
     return shape[0] if len(shape) == 1 else tuple(shape)
 
 
 def _one(values: Any) -> Any:
-    """One number where all are the same, as people write it."""
+    """A single number if all values are equal, as users write it."""
     values = tuple(values) if isinstance(values, (list, tuple)) else (values,)
     return values[0] if len(set(values)) == 1 else values
 

@@ -1,4 +1,4 @@
-"""Where the source had what was recorded, as the path of a module."""
+"""The path of the source module that each traced node belongs to."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import fx, nn
 
 from onnxbridge.backends.pytorch.weights import identifiers
 
-_NOWHERE = "_empty_nn_module_stack"
-"""What torch.onnx says of nodes that its own passes made."""
+_EMPTY_SCOPE = "_empty_nn_module_stack"
+"""Scope that torch.onnx writes for nodes made by its own passes."""
 _METHOD = re.compile(r"[A-Za-z_]\w*\.forward")
-"""The class of the whole, with its method."""
+"""A scope that is the root class with its method."""
 
 
-def place(node: fx.Node) -> str:
-    """The path of the operator's module in the source, or what the operator's own name tells of one."""
-    found = node.meta.get("place")
+def module_path(node: fx.Node) -> str:
+    """The path of the operator's module in the source, from its location or else from its own name."""
+    found = node.meta.get("module_path")
     if found is not None:
         return str(found)
     where = node.meta.get("where")
@@ -27,11 +27,11 @@ def place(node: fx.Node) -> str:
     return ".".join(identifiers(name)) if name else ""
 
 
-def settle(graph: fx.Graph, root: nn.Module, whole: str = "", told: bool = False) -> None:
-    """Find the modules that the places of the nodes mean, before any of them has become a layer.
+def resolve_paths(graph: fx.Graph, root: nn.Module, root_class: str = "", named_by_module: bool = False) -> None:
+    """Resolve the module path of each node, before any module is replaced by a layer.
 
-    What is said to be in a method of the class that is called `whole` is in no module. `told` says that nodes are named by their
-    modules. Exporters that do so repeat in each name what a list is called: "layer1/layer1.0/conv".
+    Scopes that are methods of the root class `root_class` belong to no submodule. `named_by_module` says that nodes are named by
+    their modules. Such exporters repeat the name of a list in the names of its elements: "layer1/layer1.0/conv".
     """
     known: dict[str, str] = {}
     for node in graph.nodes:
@@ -39,30 +39,34 @@ def settle(graph: fx.Graph, root: nn.Module, whole: str = "", told: bool = False
         if where is None:
             continue
         name = where.scope or where.node
-        outside = _METHOD.fullmatch(where.scope) or bool(whole) and where.scope.rpartition(".")[0] == whole
+        outside = _METHOD.fullmatch(where.scope) or bool(root_class) and where.scope.rpartition(".")[0] == root_class
         if name not in known:
-            known[name] = "" if outside else _settled(where.scope, where.node, root, place(node))
-        node.meta.update(place=known[name], outside=bool(outside), told=told or bool(where.scope))
-        if not where.scope and known[name] and (told or _within(root, known[name].split(".")[:-1]) not in (None, root)):
+            known[name] = "" if outside else _resolved(where.scope, where.node, root, module_path(node))
+        node.meta.update(module_path=known[name], outside=bool(outside), named_by_module=named_by_module or bool(where.scope))
+        if (
+            not where.scope
+            and known[name]
+            and (named_by_module or _within(root, known[name].split(".")[:-1]) not in (None, root))
+        ):
             node.meta["where"] = replace(where, scope=known[name])
 
 
-def _settled(scope: str, name: str, root: nn.Module, plain: str) -> str:
-    if scope.startswith(_NOWHERE):
+def _resolved(scope: str, name: str, root: nn.Module, default: str) -> str:
+    if scope.startswith(_EMPTY_SCOPE):
         return ""
     if scope:
-        return re.sub(r"@\d+", "", plain) if "@" in scope else plain
+        return re.sub(r"@\d+", "", default) if "@" in scope else default
     parts = name.strip("/").split("/")[:-1]
     if not any(after.startswith(f"{before}.") for before, after in zip(parts, parts[1:], strict=False)):
-        return plain
+        return default
     path: list[str] = []
     module: nn.Module | None = root
     for before, part in zip(["", *parts], parts, strict=False):
-        told = identifiers(part)
-        rest = identifiers(part[len(before) + 1 :]) if before and part.startswith(f"{before}.") else told
-        taken = told if _within(module, told) is not None and _within(module, rest) is None else rest
-        path += taken
-        module = _within(module, taken)
+        full = identifiers(part)
+        rest = identifiers(part[len(before) + 1 :]) if before and part.startswith(f"{before}.") else full
+        chosen = full if _within(module, full) is not None and _within(module, rest) is None else rest
+        path += chosen
+        module = _within(module, chosen)
     return ".".join(path)
 
 

@@ -1,5 +1,4 @@
-"""Drops, from what was recorded, the changes of shape that undo each other: rules bring values into the standard's shapes, which
-a layer's neighbours often turn back."""
+"""Removes transposes and reshapes that cancel: rules convert to ONNX's shapes, and neighboring operators often convert back."""
 
 from __future__ import annotations
 
@@ -15,19 +14,19 @@ _METHODS = ("reshape", "unflatten", "unsqueeze", "squeeze")
 _FUNCTIONS = (squeezed, unsqueezed, torch.flatten)
 
 
-def tidy(graph: fx.Graph) -> None:
-    """Leave out transposes and reshapes whose sum does nothing, and make one of transposes behind each other."""
+def simplify_shapes(graph: fx.Graph) -> None:
+    """Remove transposes and reshapes whose composition is the identity, and merge consecutive transposes."""
     for node in list(graph.nodes):
         if node.op not in ("call_method", "call_function"):
             continue
-        order = _order(node)
-        if order is not None:
-            before = _order(node.args[0])
+        permutation = _permutation(node)
+        if permutation is not None:
+            before = _permutation(node.args[0])
             if before is not None:
-                order = [before[i] for i in order]
-                node.target, node.args = "permute", (node.args[0].args[0], tuple(order))
+                permutation = [before[i] for i in permutation]
+                node.target, node.args = "permute", (node.args[0].args[0], tuple(permutation))
                 node.kwargs = {}
-            if order == sorted(order):
+            if permutation == sorted(permutation):
                 node.replace_all_uses_with(node.args[0])
         elif _reshapes(node):
             start = node.args[0]
@@ -40,12 +39,12 @@ def tidy(graph: fx.Graph) -> None:
 
 
 def drop_unused(graph: fx.Graph) -> None:
-    """Drop what nothing uses; a recorded call changes nothing outside, whatever module it is."""
+    """Remove unused nodes; traced calls have no side effects, whatever module they call."""
     graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
 
 
-def _order(node: Any) -> list[int] | None:
-    """The order into which a node brings dimensions, None where it does something else."""
+def _permutation(node: Any) -> list[int] | None:
+    """The permutation of dimensions that a node performs, or None if it does something else."""
     if not isinstance(node, fx.Node) or node.op != "call_method" or node.target not in ("permute", "transpose") or node.kwargs:
         return None
     rank = getattr(node.meta["val"], "ndim", 0)
@@ -55,9 +54,9 @@ def _order(node: Any) -> list[int] | None:
     axes = [a % rank for a in axes]
     if node.target == "permute":
         return axes
-    order = list(range(rank))
-    order[axes[0]], order[axes[1]] = axes[1], axes[0]
-    return order
+    permutation = list(range(rank))
+    permutation[axes[0]], permutation[axes[1]] = axes[1], axes[0]
+    return permutation
 
 
 def _reshapes(node: Any) -> bool:
@@ -67,7 +66,7 @@ def _reshapes(node: Any) -> bool:
 
 
 def _same_shape(a: fx.Node, b: fx.Node) -> bool:
-    """Whether two nodes of the same elements have the same shape for certain."""
+    """Whether two nodes are known to have the same shape."""
     shapes = [getattr(n.meta["val"], "shape", None) for n in (a, b)]
     if shapes[0] is None or shapes[1] is None or len(shapes[0]) != len(shapes[1]):
         return False

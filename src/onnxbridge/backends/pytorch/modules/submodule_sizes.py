@@ -1,4 +1,4 @@
-"""Sizes in a recorded graph: what is computed from them alone, and which values tell them; each block computes those it needs."""
+"""Nodes computed from sizes alone. They belong to no submodule: each submodule recomputes the sizes it needs from its inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import fx
 
 
 class Sizes:
-    """What is computed from sizes alone, and which of it the sizes of given values tell."""
+    """Nodes that are computed from sizes alone, and which of them can be computed from given values."""
 
     def __init__(self, graph: fx.Graph, unnamed: Any = None) -> None:
         self.unnamed = unnamed
@@ -21,7 +21,7 @@ class Sizes:
             self._free[node] = self._is_size(node)
 
     def __contains__(self, node: fx.Node) -> bool:
-        """Whether a node is a size, or a device: cheap to compute wherever it is needed."""
+        """Whether a node is a size or a device, which is cheap to recompute."""
         return self._free[node]
 
     def _is_size(self, node: fx.Node) -> bool:
@@ -34,7 +34,7 @@ class Sizes:
         return is_number(node) and bool(node.all_input_nodes) and all(map(is_number, node.all_input_nodes))
 
     def users(self, size: fx.Node) -> set[fx.Node]:
-        """The calls that a size is used in, itself or what is computed from it."""
+        """The calls that use a size, directly or through sizes computed from it."""
         if size not in self._used:
             self._used[size] = {u for user in size.users for u in (self.users(user) if user in self else (user,))}
         return self._used[size]
@@ -46,14 +46,14 @@ class Sizes:
         return self._roots[size]
 
     def key(self, size: Any) -> Any:
-        """What a size is certain to be the same by, None where nothing is."""
+        """The symbolic expression that identifies a size; None if sizes of that expression may differ."""
         if not isinstance(size, torch.SymInt):
             return None
         expression = size.node.expr
         return None if self.unnamed is not None and self.unnamed in expression.free_symbols else expression
 
     def dims(self, value: fx.Node) -> Iterator[tuple[Any, int]]:
-        """The sizes that a value tells, with their places."""
+        """The dynamic sizes of a value, with their axes."""
         known = value.meta.get("val")
         if isinstance(known, torch.Tensor):
             for i, size in enumerate(known.shape):
@@ -61,19 +61,19 @@ class Sizes:
                 if key is not None:
                     yield key, i
 
-    def told(self, size: fx.Node, values: Iterable[fx.Node]) -> bool:
-        """Whether the values tell a size."""
-        held = set(values)
-        return self._told(size, held, {key for v in held for key, _ in self.dims(v)})
+    def computable(self, size: fx.Node, values: Iterable[fx.Node]) -> bool:
+        """Whether a size can be computed from the values."""
+        available = set(values)
+        return self._computable(size, available, {key for v in available for key, _ in self.dims(v)})
 
-    def _told(self, size: fx.Node, values: set[fx.Node], keys: set[Any]) -> bool:
+    def _computable(self, size: fx.Node, values: set[fx.Node], keys: set[Any]) -> bool:
         if size in values or self.key(size.meta["val"]) in keys:
             return True
         if size not in self:
             return False
         if size.target is getattr:
             return any(isinstance(v.meta.get("val"), torch.Tensor) for v in values)
-        return all(self._told(n, values, keys) for n in size.all_input_nodes)
+        return all(self._computable(n, values, keys) for n in size.all_input_nodes)
 
 
 def is_number(node: fx.Node) -> bool:

@@ -59,7 +59,7 @@ def log_softmax(input, *, axis=-1):
 
 @rule("PRelu")
 def p_relu(X, slope):
-    """PyTorch has one slope, or one for each channel."""
+    """torch.prelu supports one slope, or one per channel."""
     known = X.is_known and slope.is_known
     shape = [int(n) if isinstance(n, int) else 0 for n in slope.shape] if known else []
     channels = X.shape[1] if known and X.ndim > 1 else None
@@ -81,7 +81,7 @@ def softmax(input, *, axis=-1):
 
 @rule("Softplus")
 def softplus(X):
-    # beyond its threshold PyTorch gives x itself, which is exact at 20 in float32, and at 40 in float64
+    # above the threshold PyTorch returns x, which is exact from 20 in float32 and from 40 in float64
     return F.softplus(X, threshold=40.0) if X.dtype == torch.float64 else F.softplus(X)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.ops.text import from_text, to_text
+from onnxbridge.backends.pytorch.ops.text import from_string, to_string
 from onnxbridge.errors import Unsupported
 
 rule.table(
@@ -30,18 +30,18 @@ INTEGER = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.ui
 
 
 def ordered(value):
-    """The value, or for an uint64 (carried as int64) one that compares as it does."""
-    return value ^ _TOP_BIT if value.hub == ir.DataType.UINT64 else value
+    """The value; uint64, carried as int64, is mapped so that signed comparison orders it."""
+    return value ^ _TOP_BIT if value.hub_dtype == ir.DataType.UINT64 else value
 
 
 @rule("Equal")
 def equal(A, B):
-    if A.hub == ir.DataType.STRING:
-        return A.tracer.create_proxy("call_function", text_equal, (A, B), {})
+    if A.hub_dtype == ir.DataType.STRING:
+        return A.tracer.create_proxy("call_function", string_equal, (A, B), {})
     return torch.eq(A, B)
 
 
-def text_equal(A, B):
+def string_equal(A, B):
     return torch.as_tensor(A == B)
 
 
@@ -67,16 +67,16 @@ def less_or_equal(A, B):
 
 @rule("Max")
 def max_(*data_0):
-    return ordered_back(functools.reduce(torch.maximum, map(ordered, data_0)), data_0[0])
+    return from_ordered(functools.reduce(torch.maximum, map(ordered, data_0)), data_0[0])
 
 
 @rule("Min")
 def min_(*data_0):
-    return ordered_back(functools.reduce(torch.minimum, map(ordered, data_0)), data_0[0])
+    return from_ordered(functools.reduce(torch.minimum, map(ordered, data_0)), data_0[0])
 
 
-def ordered_back(result, operand):
-    return result ^ _TOP_BIT if operand.hub == ir.DataType.UINT64 else result
+def from_ordered(result, operand):
+    return result ^ _TOP_BIT if operand.hub_dtype == ir.DataType.UINT64 else result
 
 
 @rule("Sum")
@@ -91,38 +91,38 @@ def mean(*data_0):
 
 @rule("Div")
 def div(A, B):
-    """Whole numbers are divided towards zero."""
-    if A.hub == ir.DataType.UINT64:
+    """Integer division truncates toward zero."""
+    if A.hub_dtype == ir.DataType.UINT64:
         return unsigned_divide(A, B)
     return torch.div(A, B, rounding_mode="trunc") if A.dtype in INTEGER else torch.div(A, B)
 
 
 def unsigned_divide(a, b):
-    """Division of unsigned 64-bit numbers that are carried as signed ones: halve, divide, double, correct."""
+    """Division of uint64 carried as int64: halve, divide, double, correct."""
     halved = (a >> 1) & ~_TOP_BIT
     quotient = torch.div(halved, torch.where(b > 0, b, 1), rounding_mode="floor") << 1
     rest = a - quotient * b
-    at_least = (rest ^ _TOP_BIT) >= (b ^ _TOP_BIT)
-    small = quotient + at_least.to(torch.int64)
-    # a divisor with the top bit set goes in once or not at all
+    not_less = (rest ^ _TOP_BIT) >= (b ^ _TOP_BIT)
+    small = quotient + not_less.to(torch.int64)
+    # the quotient by a divisor with the top bit set is 0 or 1
     large = ((a ^ _TOP_BIT) >= (b ^ _TOP_BIT)).to(torch.int64)
     return torch.where(b < 0, large, small)
 
 
 @rule("Mod")
 def mod(A, B, *, fmod=0):
-    if A.hub == ir.DataType.UINT64:
+    if A.hub_dtype == ir.DataType.UINT64:
         return A - unsigned_divide(A, B) * B
     return torch.fmod(A, B) if fmod else torch.remainder(A, B)
 
 
 @rule("Pow")
 def pow_(X, Y):
-    """The result has X's type: whole numbers to whole powers stay exact, to others they pass through float64."""
-    if X.hub == ir.DataType.UINT64:
-        raise Unsupported("powers of uint64, which PyTorch cannot order", "cast to int64 first")
+    """The result has X's type. Integer powers of integers are exact; other powers of integers are computed in float64."""
+    if X.hub_dtype == ir.DataType.UINT64:
+        raise Unsupported("powers of uint64", "cast to int64 first")
     if X.dtype not in INTEGER:
-        return torch.pow(X, converted(Y, X.hub, saturate=1))
+        return torch.pow(X, converted(Y, X.hub_dtype, saturate=1))
     if Y.dtype in INTEGER:
         return torch.pow(X, Y).to(X.dtype)
     return torch.pow(X.to(torch.float64), Y.to(torch.float64)).to(X.dtype)
@@ -132,17 +132,17 @@ def pow_(X, Y):
 def bit_shift(X, Y, *, direction):
     if direction == "LEFT":
         return torch.bitwise_left_shift(X, Y)
-    if X.hub != ir.DataType.UINT64:
+    if X.hub_dtype != ir.DataType.UINT64:
         return torch.bitwise_right_shift(X, Y)
-    kept = torch.bitwise_not(torch.bitwise_left_shift(torch.full_like(X, -1), 64 - Y))
-    return torch.where(Y == 0, X, torch.bitwise_right_shift(X, Y) & kept)
+    mask = torch.bitwise_not(torch.bitwise_left_shift(torch.full_like(X, -1), 64 - Y))
+    return torch.where(Y == 0, X, torch.bitwise_right_shift(X, Y) & mask)
 
 
 @rule("Clip")
 def clip(input, min=None, max=None):
     if min is None and max is None:
         return input
-    if input.hub == ir.DataType.UINT64:
+    if input.hub_dtype == ir.DataType.UINT64:
         raise Unsupported("Clip of uint64")
     return torch.clamp(input, min=min, max=max)
 
@@ -163,40 +163,40 @@ def cast(input, *, to, saturate=1, round_mode="up"):
 
 @rule("CastLike")
 def cast_like(input, target_type, *, saturate=1, round_mode="up"):
-    return converted(input, target_type.hub, saturate, round_mode)
+    return converted(input, target_type.hub_dtype, saturate, round_mode)
 
 
-_WRITTEN = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
+_PRINTABLE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
 _ROUNDED_DOWN = 464.0
-"""The largest number that is still rounded to 448, the largest of e4m3fn."""
-_SMALL = {"INT4": (-8, 16), "UINT4": (0, 16), "INT2": (-2, 4), "UINT2": (0, 4)}
-_HELD_BY_FLOAT = frozenset({ir.DataType.FLOAT8E8M0, ir.DataType.FLOAT4E2M1})
+"""The largest number that rounds to 448, the maximum of float8_e4m3fn."""
+_NARROW_RANGES = {"INT4": (-8, 16), "UINT4": (0, 16), "INT2": (-2, 4), "UINT2": (0, 4)}
+_VIA_FLOAT = frozenset({ir.DataType.FLOAT8E8M0, ir.DataType.FLOAT4E2M1})
 _EIGHT_BIT = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
 
 
 def converted(input, to, saturate, round_mode="up"):
-    source = input.hub
+    source = input.hub_dtype
     if source == to:
         return input
     if to == ir.DataType.STRING:
-        if not (source.is_integer() or source in _WRITTEN):
+        if not (source.is_integer() or source in _PRINTABLE):
             raise Unsupported(f"Cast of {source.name.lower()} to string")
-        return to_text(input, source.name)
+        return to_string(input, source.name)
     dtype = dtypes.inside(to)
     if to == ir.DataType.FLOAT4E2M1:
         return to_four_bits(input.to(torch.float32)).to(dtype)
     if to == ir.DataType.FLOAT8E8M0:
         return to_power_of_two(input.to(torch.float32), saturate, round_mode)
-    if source in _HELD_BY_FLOAT and not to.is_floating_point():
+    if source in _VIA_FLOAT and not to.is_floating_point():
         input = input.to(torch.float32)
     if to in dtypes.NARROW:
-        # what lies outside keeps its low bits
-        low, count = _SMALL[to.name]
+        # out-of-range values keep their low bits
+        low, count = _NARROW_RANGES[to.name]
         return (torch.remainder(input.to(torch.int64) - low, count) + low).to(dtype)
     if source == ir.DataType.STRING:
-        return from_text(input, dtype)
+        return from_string(input, dtype)
     if source == ir.DataType.UINT64 and to.is_floating_point():
-        # halved with its lowest bit kept, so that the rounding is that of the whole number
+        # halving keeps the lowest bit, so that rounding is as for the full integer
         halved = ((input >> 1) & ~_TOP_BIT) | (input & 1)
         return torch.where(input < 0, halved.to(dtype) * 2, input.to(dtype))
     if to == ir.DataType.UINT64 and source.is_floating_point():
@@ -205,40 +205,40 @@ def converted(input, to, saturate, round_mode="up"):
     if dtype in _EIGHT_BIT:
         if source == ir.DataType.DOUBLE:
             raise Unsupported(f"Cast of double to {to.name.lower()}", "cast to float first")
-        most = torch.finfo(dtype).max
+        max_value = torch.finfo(dtype).max
         wide = input.to(torch.float32)
         if saturate:
-            return torch.where(torch.isnan(wide), wide, wide.clamp(-most, most)).to(dtype)
-        if dtype == torch.float8_e4m3fn:  # it has no infinity, and PyTorch keeps to its largest number instead
+            return torch.where(torch.isnan(wide), wide, wide.clamp(-max_value, max_value)).to(dtype)
+        if dtype == torch.float8_e4m3fn:  # it has no infinity, and PyTorch saturates instead
             wide = torch.where(torch.abs(wide) > _ROUNDED_DOWN, math.nan, wide)
         return wide.to(dtype)
     return input.to(dtype)
 
 
 def to_four_bits(x):
-    """The nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6 and their negatives, at the same distance the even one; NaN is 0."""
+    """Round to the nearest of 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, ties to even; NaN becomes 0."""
     size = torch.abs(x)
     step = torch.where(size < 2, 0.5, torch.where(size < 4, 1.0, 2.0))
     return torch.nan_to_num(torch.round(torch.clamp(x, -6, 6) / step) * step, nan=0.0)
 
 
 def to_power_of_two(x, saturate, round_mode):
-    """E8M0 holds the exponents of 2^-127 to 2^127, and 255 for NaN; it has no sign, so the magnitude is taken."""
+    """E8M0 represents 2^-127 to 2^127, and NaN as 255. It has no sign, so the magnitude is used."""
     bits = torch.abs(x).view(torch.int32)
     exponent, fraction = bits >> 23, bits & 0x7FFFFF
-    # below 2^-126 float32 has no leading one: half of its fraction is 2^-127
+    # subnormal float32: half of the fraction range is 2^-127
     bound = {"up": (0, 0x400000), "nearest": (0x3FFFFF, 0x600000), "down": (0x7FFFFF, 0x7FFFFF)}[round_mode]
     found = exponent + (fraction > torch.where(exponent > 0, *bound)).to(torch.int32)
     found = torch.where(found > 254, 254 if saturate else 255, found)
-    nothing = torch.isnan(x) if saturate else torch.isnan(x) | torch.isinf(x)
-    return torch.where(nothing, 255, found).to(torch.uint8).view(torch.float8_e8m0fnu)
+    is_nan = torch.isnan(x) if saturate else torch.isnan(x) | torch.isinf(x)
+    return torch.where(is_nan, 255, found).to(torch.uint8).view(torch.float8_e8m0fnu)
 
 
 @rule("BitCast")
 def bit_cast(input, *, to):
     to = ir.DataType(to)
-    if to in dtypes.NARROW or ir.DataType.STRING in (to, input.hub) or input.hub in dtypes.NARROW:
-        raise Unsupported(f"BitCast between {input.hub.name.lower()} and {to.name.lower()}")
+    if to in dtypes.NARROW or ir.DataType.STRING in (to, input.hub_dtype) or input.hub_dtype in dtypes.NARROW:
+        raise Unsupported(f"BitCast between {input.hub_dtype.name.lower()} and {to.name.lower()}")
     carried = {ir.DataType.UINT16: torch.int16, ir.DataType.UINT32: torch.int32}
-    bits = input.to(carried[input.hub]) if input.hub in carried else input
+    bits = input.to(carried[input.hub_dtype]) if input.hub_dtype in carried else input
     return bits.view(carried[to]).to(torch.int64) if to in carried else bits.view(dtypes.inside(to))

@@ -1,4 +1,4 @@
-"""Attention by PyTorch's fused kernel. What that does not do is refused here, and goes through the products."""
+"""Attention by PyTorch's fused kernel. Cases it does not support raise Unsupported and are decomposed into products."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def attention(
     q_num_heads=None, qk_matmul_output_mode=0, scale=None, softcap=0.0, softmax_precision=None, outputs: Outputs,
 ):  # fmt: skip
     if nonpad_kv_seqlen is not None or softcap or any(outputs[3:]):
-        raise Unsupported("padded keys, a cap, or the scores as an output")
+        raise Unsupported("nonpad_kv_seqlen, softcap or the scores as an output")
     if softmax_precision is not None and ir.DataType(softmax_precision) == ir.DataType.DOUBLE and Q.dtype != torch.float64:
-        raise Unsupported("a softmax in double")
+        raise Unsupported("softmax_precision double")
     if Q.dtype != V.dtype or Q.dtype not in (torch.float32, torch.float64):
-        raise Unsupported(f"attention of {Q.dtype}")
+        raise Unsupported(f"attention in {Q.dtype}")
     split = Q.ndim == 3
     if split:
         Q, K, V = _heads(Q, q_num_heads), _heads(K, kv_num_heads), _heads(V, kv_num_heads)
     if past_key is not None:
         K, V = torch.cat([past_key, K], 2), torch.cat([past_value, V], 2)
     if is_causal and (attn_mask is not None or past_key is not None):
-        raise Unsupported("a causal mask beside another one, or behind a past")
+        raise Unsupported("is_causal with attn_mask or past_key")
     if attn_mask is not None and not _covers(attn_mask, Q, K):
-        raise Unsupported("a mask that does not cover every key")
+        raise Unsupported("an attn_mask that does not cover every key")
     heads = Q.shape[1], K.shape[1]
     if scale is not None and isinstance(Q.shape[-1], int) and np.float32(scale) == np.float32(1 / math.sqrt(Q.shape[-1])):
-        scale = None  # what it is by itself
+        scale = None  # the default
     y = F.scaled_dot_product_attention(
         Q, K, V, attn_mask, is_causal=bool(is_causal), scale=scale if scale is None or math.isfinite(scale) else None,
         enable_gqa=heads[0] is not heads[1] and heads[0] != heads[1],
@@ -52,16 +52,16 @@ def _heads(x, count):
 
 
 def _covers(mask, Q, K):
-    """Whether a mask has a place for each key: a shorter one hides the rest."""
+    """Whether a mask has an entry for each key; a shorter one would mask out the rest."""
     if not mask.is_known or mask.dtype not in (torch.bool, Q.dtype):
         return False
-    known, keys = mask.known.shape[-1], K.known.shape[-2]
+    known, keys = mask.fake.shape[-1], K.fake.shape[-2]
     return bool(isinstance(known, int) and isinstance(keys, int) and known == keys) or str(known) == str(keys)
 
 
 @rule("ai.onnx.preview::FlexAttention")
 def flex_attention(Q, K, V, *, prob_mod=None, scale=None, score_mod=None, softmax_precision=None):
-    """Attention with a subgraph on the scores and another on the weights, in float32 at least unless told."""
+    """Attention with a subgraph on the scores and another on the probabilities, computed in at least float32 by default."""
     least = torch.float32 if Q.dtype in (torch.float16, torch.bfloat16) else Q.dtype
     within = least if softmax_precision is None else dtypes.attribute(softmax_precision)
     q, k, v = (x.to(within) for x in (Q, K, V))

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.padding import pads_of, reach
+from onnxbridge.backends.pytorch.padding import f_pad_order, pads_of
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.ir.auto_pad import halves
 
@@ -21,10 +21,10 @@ def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_sha
         raise Unsupported(f"{rank} spatial dimensions")
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
     kernel = W.shape[2:]
-    inside = X.shape[2:] if auto_pad.startswith("SAME") else ()
-    before, after = pads_of(auto_pad, pads, inside, kernel, strides, dilations)
+    sizes = X.shape[2:] if auto_pad.startswith("SAME") else ()
+    before, after = pads_of(auto_pad, pads, sizes, kernel, strides, dilations)
     if list(before) != list(after):
-        X, before = F.pad(X, reach(before, after)), (0,) * rank
+        X, before = F.pad(X, f_pad_order(before, after)), (0,) * rank
     return _CONV[rank](X, W, B, strides, tuple(before), dilations, group)
 
 
@@ -33,7 +33,7 @@ def conv_integer(
     x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
     strides=None,
 ):  # fmt: skip
-    # products of bytes add up exactly in float64, which PyTorch convolves and int32 it does not
+    # sums of byte products are exact in float64; PyTorch has no int32 convolution
     x, w = x.to(torch.float64), w.to(torch.float64)
     x = x if x_zero_point is None else x - x_zero_point.to(torch.float64)
     if w_zero_point is not None:
@@ -55,17 +55,17 @@ def conv_transpose(
     extra = output_padding or (0,) * rank
     full = [s * (n - 1) + (k - 1) * d + 1 for n, k, s, d in zip(X.shape[2:], W.shape[2:], strides, dilations, strict=True)]
     if output_shape or auto_pad.startswith("SAME"):
-        wanted = output_shape[-rank:] if output_shape else [n * s for n, s in zip(X.shape[2:], strides, strict=True)]
-        totals = [f + e - w for f, e, w in zip(full, extra, wanted, strict=True)]
+        target_sizes = output_shape[-rank:] if output_shape else [n * s for n, s in zip(X.shape[2:], strides, strict=True)]
+        totals = [f + e - w for f, e, w in zip(full, extra, target_sizes, strict=True)]
         before, after = halves(totals, auto_pad)
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * rank)
         before, after = pads[:rank], pads[rank:]
     if all(isinstance(p, int) for p in (*before, *after)) and min(before) >= 0:
-        # PyTorch takes the same off both ends, and gives back what it is told at the end
-        back = [b - a + e for b, a, e in zip(before, after, extra, strict=True)]
-        if all(0 <= e < max(s, d) or e == 0 for e, s, d in zip(back, strides, dilations, strict=True)):
-            return _TRANSPOSED[rank](X, W, B, strides, tuple(before), tuple(back), group, dilations)
+        # PyTorch crops both ends equally, and output_padding restores the difference at the end
+        end_padding = [b - a + e for b, a, e in zip(before, after, extra, strict=True)]
+        if all(0 <= e < max(s, d) or e == 0 for e, s, d in zip(end_padding, strides, dilations, strict=True)):
+            return _TRANSPOSED[rank](X, W, B, strides, tuple(before), tuple(end_padding), group, dilations)
     y = _TRANSPOSED[rank](X, W, None, strides, 0, 0, group, dilations)
-    y = F.pad(y, reach([-b for b in before], [e - a for e, a in zip(extra, after, strict=True)]))
+    y = F.pad(y, f_pad_order([-b for b in before], [e - a for e, a in zip(extra, after, strict=True)]))
     return y if B is None else y + B.reshape([-1] + [1] * rank)

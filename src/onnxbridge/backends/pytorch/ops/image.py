@@ -1,4 +1,4 @@
-"""Sampling and cutting of images."""
+"""Image sampling, cropping, decoding and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
-from onnxbridge.backends.pytorch.trace.tracer import at_run_time, leaf, read
+from onnxbridge.backends.pytorch.trace.tracer import data_dependent_call, opaque_call, read_ints
 from onnxbridge.errors import Unsupported
 from onnxbridge.frameworks import pillow
 
@@ -24,9 +24,9 @@ def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"
     return F.grid_sample(X, grid.to(X.dtype), _MODES[mode], padding_mode, bool(align_corners))
 
 
-@leaf
+@opaque_call
 def affine(theta, size, align_corners):
-    return F.affine_grid(theta, list(size) if isinstance(size, tuple) else read(size), bool(align_corners))
+    return F.affine_grid(theta, list(size) if isinstance(size, tuple) else read_ints(size), bool(align_corners))
 
 
 @rule("AffineGrid")
@@ -34,33 +34,33 @@ def affine_grid(theta, size, *, align_corners=0):
     return affine(theta, known_ints(size), align_corners)
 
 
-@leaf
+@opaque_call
 def columns_to_image(input, image, block, dilations, pads, strides):
-    image = image if isinstance(image, tuple) else tuple(read(image))
-    block = block if isinstance(block, tuple) else tuple(read(block))
+    image = image if isinstance(image, tuple) else tuple(read_ints(image))
+    block = block if isinstance(block, tuple) else tuple(read_ints(block))
     rank = len(image)
     dilations, strides, pads = dilations or (1,) * rank, strides or (1,) * rank, pads or (0,) * (2 * rank)
     padded = [n + b + a for n, b, a in zip(image, pads[:rank], pads[rank:], strict=True)]
     counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(padded, block, dilations, strides, strict=True)]
-    # the place in the padded image of each element of each block: block elements first, then blocks
-    place = torch.zeros([1] * (2 * rank), dtype=torch.int64, device=input.device)
+    # the flat index in the padded image of each element of each block: block elements first, then blocks
+    index = torch.zeros([1] * (2 * rank), dtype=torch.int64, device=input.device)
     for axis in range(rank):
-        inside = torch.arange(block[axis], device=input.device) * dilations[axis]
+        offsets = torch.arange(block[axis], device=input.device) * dilations[axis]
         blocks = torch.arange(counts[axis], device=input.device) * strides[axis]
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = block[axis], counts[axis]
-        place = place * padded[axis] + (inside[:, None] + blocks).reshape(shape)
+        index = index * padded[axis] + (offsets[:, None] + blocks).reshape(shape)
     total = 1
     for n in (*block, *counts):
         total *= n
     flat, size = input.reshape([input.shape[0], -1, total]), 1
     for n in padded:
         size *= n
-    summed = flat.new_zeros([flat.shape[0], flat.shape[1], size]).index_add(2, place.reshape(-1), flat)
-    whole = summed.reshape([flat.shape[0], flat.shape[1], *padded])
+    summed = flat.new_zeros([flat.shape[0], flat.shape[1], size]).index_add(2, index.reshape(-1), flat)
+    image_sum = summed.reshape([flat.shape[0], flat.shape[1], *padded])
     for axis in range(rank):
-        whole = whole.narrow(2 + axis, pads[axis], image[axis])
-    return whole
+        image_sum = image_sum.narrow(2 + axis, pads[axis], image[axis])
+    return image_sum
 
 
 @rule("Col2Im")
@@ -68,10 +68,10 @@ def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, stride
     return columns_to_image(input, known_ints(image_shape), known_ints(block_shape), dilations, pads, strides)
 
 
-@at_run_time
-def chosen(boxes, scores, most, iou_threshold, score_threshold, center_point_box):
-    """Greedily, for each batch and class, the best boxes that overlap no better one too much."""
-    limit = 0 if most is None else int(most)
+@data_dependent_call
+def select_boxes(boxes, scores, max_boxes, iou_threshold, score_threshold, center_point_box):
+    """For each batch and class, greedily select the best boxes that do not overlap a better one too much."""
+    limit = 0 if max_boxes is None else int(max_boxes)
     overlap = 0.0 if iou_threshold is None else float(iou_threshold)
     if center_point_box:
         x, y, w, h = boxes.unbind(-1)
@@ -85,11 +85,11 @@ def chosen(boxes, scores, most, iou_threshold, score_threshold, center_point_box
             order = torch.sort(scores[b, c], descending=True, stable=True).indices
             if score_threshold is not None:
                 order = order[scores[b, c][order] > score_threshold.to(scores.dtype).reshape([])]
-            kept = 0
-            while order.numel() and kept < limit:
+            count = 0
+            while order.numel() and count < limit:
                 best, order = order[0], order[1:]
                 found.append(torch.stack([best.new_tensor(b), best.new_tensor(c), best]))
-                kept += 1
+                count += 1
                 low = torch.maximum(corners[b, best, :2], corners[b][order, :2])
                 high = torch.minimum(corners[b, best, 2:], corners[b][order, 2:])
                 common = (high - low).clamp(min=0).prod(-1)
@@ -101,29 +101,29 @@ def chosen(boxes, scores, most, iou_threshold, score_threshold, center_point_box
 def non_max_suppression(
     boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
 ):
-    return chosen(boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, center_point_box)
+    return select_boxes(boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, center_point_box)
 
 
 _FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
-"""What the standard lists; JPEG2000 and PPM stand for all of their families."""
-_LARGEST = 1 << 28
-"""The most pixels: a small file may claim any number."""
+"""The formats in the ONNX specification; JPEG2000 and PPM stand for their families."""
+_MAX_PIXELS = 1 << 28
+"""The maximum number of pixels: a small file may declare any size."""
 
 
-@at_run_time
-def decoded(encoded_stream, channels, backwards):
-    """An image by Pillow, which is asked for only here; what cannot be decoded is an empty one."""
+@data_dependent_call
+def decoded(encoded_stream, channels, bgr):
+    """Decode an image with Pillow, which is imported only here; an undecodable image gives an empty one."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(encoded_stream.numpy().tobytes()), formats=_FORMATS) as image:
-            if image.height * image.width > _LARGEST:
+            if image.height * image.width > _MAX_PIXELS:
                 raise ValueError(f"an image of {image.height} x {image.width}")
             pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
     except (OSError, SyntaxError):
         return torch.zeros((0, 0, channels), dtype=torch.uint8)
     pixels = torch.from_numpy(pixels.reshape(*pixels.shape[:2], channels))
-    return torch.flip(pixels, [2]) if backwards else pixels
+    return torch.flip(pixels, [2]) if bgr else pixels
 
 
 @rule("ImageDecoder")

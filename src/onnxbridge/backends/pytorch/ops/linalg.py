@@ -1,4 +1,4 @@
-"""Matrix products and their like."""
+"""Matrix products, Einsum and determinants."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 
 
 def scaled(x, factor):
-    """Times a floating factor, in the type of `x`."""
+    """Multiply by a float in the dtype of `x`."""
     return (x * factor).to(x.dtype)
 
 
 def shifted(x, zero_point, axis):
-    """Quantized numbers without their zero point, which has one element or one for each place on `axis`."""
+    """Quantized values minus their zero point, which is a scalar or has one element for each index of `axis`."""
     x = x.to(torch.int32)
     if zero_point is None:
         return x

@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalization."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.rules import Outputs
 
 
-def written(number):
-    """A setting of float32 as people write it: 1e-05, not 9.999999747378752e-06."""
+def shortest(number):
+    """A float32 attribute with its shortest digits: 1e-05, not 9.999999747378752e-06."""
     return float(str(np.float32(number)))
 
 
@@ -22,8 +22,8 @@ def batch_normalization(
     X, scale, B, input_mean, input_var, *, epsilon=9.999999747378752e-06, momentum=0.8999999761581421, training_mode=0
 ):
     if not training_mode:
-        given = [v.to(X.dtype) for v in (input_mean, input_var, scale, B)]
-        return F.batch_norm(X, *given, training=False, momentum=round(1 - written(momentum), 7), eps=written(epsilon))
+        parameters = [v.to(X.dtype) for v in (input_mean, input_var, scale, B)]
+        return F.batch_norm(X, *parameters, training=False, momentum=round(1 - shortest(momentum), 7), eps=shortest(epsilon))
     dims = [d for d in range(X.ndim) if d != 1]
     mean, var = torch.mean(X, dims), torch.var(X, dims, correction=0)
     y = F.batch_norm(X, mean, var, scale.to(X.dtype), B.to(X.dtype), training=False, eps=epsilon)
@@ -32,24 +32,26 @@ def batch_normalization(
 
 @rule("InstanceNormalization")
 def instance_normalization(input, scale, B, *, epsilon=9.999999747378752e-06):
-    places = input.shape[2:]
-    if all(isinstance(n, int) for n in places) and math.prod(places) > 1:  # PyTorch normalizes no single place
-        return F.instance_norm(input, weight=scale, bias=B, eps=written(epsilon))
-    return torch.group_norm(input, scale.shape[0], scale, B, written(epsilon))
+    spatial = input.shape[2:]
+    if all(isinstance(n, int) for n in spatial) and math.prod(spatial) > 1:  # PyTorch rejects a single spatial element
+        return F.instance_norm(input, weight=scale, bias=B, eps=shortest(epsilon))
+    return torch.group_norm(input, scale.shape[0], scale, B, shortest(epsilon))
 
 
 @rule("GroupNormalization")
 def group_normalization(X, scale, bias, *, num_groups, epsilon=9.999999747378752e-06, stash_type=1):
-    return torch.group_norm(X, num_groups, scale, bias, written(epsilon))
+    return torch.group_norm(X, num_groups, scale, bias, shortest(epsilon))
 
 
 @rule("LayerNormalization")
 def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1, outputs: Outputs):
     dims = list(range(axis % X.ndim, X.ndim))
     size = [X.shape[d] for d in dims]
-    fits = list(Scale.shape) == size and (B is None or list(B.shape) == size) if all(isinstance(s, int) for s in size) else True
-    if not any(outputs[1:]) and fits and Scale.ndim == len(size):
-        return F.layer_norm(X, size, Scale, B, written(epsilon))
+    shapes_match = (
+        list(Scale.shape) == size and (B is None or list(B.shape) == size) if all(isinstance(s, int) for s in size) else True
+    )
+    if not any(outputs[1:]) and shapes_match and Scale.ndim == len(size):
+        return F.layer_norm(X, size, Scale, B, shortest(epsilon))
     wide = X.to(torch.float32) if stash_type == 1 and X.dtype in (torch.float16, torch.bfloat16) else X
     mean = torch.mean(wide, dims, keepdim=True)
     inverse = torch.rsqrt(torch.var(wide, dims, correction=0, keepdim=True) + epsilon)
@@ -64,7 +66,7 @@ def rms_normalization(X, scale, *, axis=-1, epsilon=9.999999747378752e-06, stash
     size = [X.shape[d] for d in dims]
     wide = X.to(torch.float32) if stash_type == 1 and X.dtype in (torch.float16, torch.bfloat16) else X
     if list(scale.shape) == size and all(isinstance(n, int) for n in size) and scale.dtype == X.dtype == wide.dtype:
-        return F.rms_norm(X, size, scale, written(epsilon))
+        return F.rms_norm(X, size, scale, shortest(epsilon))
     return (wide * torch.rsqrt(torch.mean(wide * wide, dims, keepdim=True) + epsilon)).to(X.dtype).to(scale.dtype) * scale
 
 
@@ -76,8 +78,8 @@ def lp_normalization(input, *, axis=-1, p=2):
 
 @rule("LRN")
 def lrn(X, *, size, alpha=9.999999747378752e-05, beta=0.75, bias=1.0):
-    around = F.pad(torch.square(X), [0, 0] * (X.ndim - 2) + [(size - 1) // 2, size // 2])
-    return X / torch.pow(bias + alpha / size * around.unfold(1, size, 1).sum(-1), beta)
+    windows = F.pad(torch.square(X), [0, 0] * (X.ndim - 2) + [(size - 1) // 2, size // 2])
+    return X / torch.pow(bias + alpha / size * windows.unfold(1, size, 1).sum(-1), beta)
 
 
 @rule("MeanVarianceNormalization")

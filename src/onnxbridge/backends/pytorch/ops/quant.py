@@ -1,4 +1,4 @@
-"""Quantized numbers."""
+"""Quantization."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BOUNDS = {
 }  # fmt: skip
 
 
-def spread(scale, x, axis, block_size):
-    """A scale or zero point, one for all, for each place on `axis`, or for each block on it, shaped to meet `x`."""
+def broadcastable(scale, x, axis, block_size):
+    """A scale or zero point (per tensor, per axis or per block) shaped to broadcast with `x`."""
     if scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and not block_size):
         return scale.reshape([])
     if block_size:
@@ -27,21 +27,21 @@ def spread(scale, x, axis, block_size):
 
 @rule("QuantizeLinear")
 def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, precision=0, saturate=1):
-    hub = y_zero_point.hub if y_zero_point is not None else ir.DataType(output_dtype) if output_dtype else ir.DataType.UINT8
-    kind = ir.DataType(precision) if precision else y_scale.hub
+    hub = y_zero_point.hub_dtype if y_zero_point is not None else ir.DataType(output_dtype) if output_dtype else ir.DataType.UINT8
+    kind = ir.DataType(precision) if precision else y_scale.hub_dtype
     if kind not in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
         raise Unsupported(f"a scale of {kind.name.lower()}")
-    scale = spread(y_scale, x, axis, block_size).to(dtypes.inside(kind))
+    scale = broadcastable(y_scale, x, axis, block_size).to(dtypes.inside(kind))
     scaled = x.to(scale.dtype) / scale
     if hub.name not in _BOUNDS:
         if not hub.name.startswith(("FLOAT8E4", "FLOAT8E5", "FLOAT4")):
             raise Unsupported(f"QuantizeLinear to {hub.name.lower()}")
-        scaled.hub = kind
+        scaled.hub_dtype = kind
         return converted(scaled, hub, saturate)
     low, high = _BOUNDS[hub.name]
     wide = torch.round(scaled).to(torch.float32 if scaled.dtype != torch.float64 else torch.float64)
     if y_zero_point is not None:
-        wide = wide + spread(y_zero_point, x, axis, block_size).to(wide.dtype)
+        wide = wide + broadcastable(y_zero_point, x, axis, block_size).to(wide.dtype)
     if hub == ir.DataType.INT32:
         wide = wide.to(torch.float64)
     return torch.clamp(wide, low, high).to(dtypes.inside(hub))
@@ -50,9 +50,11 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
 @rule("DequantizeLinear")
 def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtypes.attribute(output_dtype) if output_dtype else x_scale.dtype
-    scale = spread(x_scale.to(torch.float32) if x_scale.hub == ir.DataType.FLOAT8E8M0 else x_scale, x, axis, block_size)
-    if x_zero_point is not None and x.hub.name in _BOUNDS:
-        wide = x.to(torch.int64) - spread(x_zero_point, x, axis, block_size).to(torch.int64)
+    scale = broadcastable(
+        x_scale.to(torch.float32) if x_scale.hub_dtype == ir.DataType.FLOAT8E8M0 else x_scale, x, axis, block_size
+    )
+    if x_zero_point is not None and x.hub_dtype.name in _BOUNDS:
+        wide = x.to(torch.int64) - broadcastable(x_zero_point, x, axis, block_size).to(torch.int64)
     else:
         wide = x
     return (wide.to(scale.dtype) * scale).to(dtype)

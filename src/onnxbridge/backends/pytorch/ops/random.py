@@ -1,4 +1,4 @@
-"""Random numbers. A `seed` cannot give the numbers of another engine; it makes the module's own repeatable."""
+"""Random numbers. PyTorch's generators differ from other frameworks'; `seed` only makes the module repeatable."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import torch
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
-from onnxbridge.backends.pytorch.trace.tracer import Late, leaf
+from onnxbridge.backends.pytorch.trace.tracer import Deferred, opaque_call
 
 
-def _source(seed):
+def _generator(seed):
     return None if seed is None else torch.Generator().manual_seed(int(abs(seed) * 1e6) % (1 << 31))
 
 
-@leaf
+@opaque_call
 def normal(like, shape, dtype, mean, scale, seed, device=None):
     shape = like.shape if shape is None else shape
-    return (torch.randn(shape, dtype=torch.float32, generator=_source(seed)) * scale + mean).to(device, dtype)
+    return (torch.randn(shape, dtype=torch.float32, generator=_generator(seed)) * scale + mean).to(device, dtype)
 
 
-@leaf
+@opaque_call
 def uniform(like, shape, dtype, low, high, seed, device=None):
     shape = like.shape if shape is None else shape
-    return (torch.rand(shape, dtype=torch.float32, generator=_source(seed)) * (high - low) + low).to(device, dtype)
+    return (torch.rand(shape, dtype=torch.float32, generator=_generator(seed)) * (high - low) + low).to(device, dtype)
 
 
 def _dtype(input, dtype):
@@ -32,12 +32,12 @@ def _dtype(input, dtype):
 
 @rule("RandomNormal")
 def random_normal(*, shape, dtype=1, mean=0.0, scale=1.0, seed=None):
-    return Late(normal, (None, list(shape), dtypes.attribute(dtype), mean, scale, seed))
+    return Deferred(normal, (None, list(shape), dtypes.attribute(dtype), mean, scale, seed))
 
 
 @rule("RandomUniform")
 def random_uniform(*, shape, dtype=1, high=1.0, low=0.0, seed=None):
-    return Late(uniform, (None, list(shape), dtypes.attribute(dtype), low, high, seed))
+    return Deferred(uniform, (None, list(shape), dtypes.attribute(dtype), low, high, seed))
 
 
 @rule("RandomNormalLike")
@@ -50,19 +50,19 @@ def random_uniform_like(input, *, dtype=None, high=1.0, low=0.0, seed=None):
     return uniform(input, None, _dtype(input, dtype), low, high, seed)
 
 
-@leaf
-def draws(input, dtype, sample_size, seed):
-    return torch.multinomial(torch.softmax(input, -1), sample_size, replacement=True, generator=_source(seed)).to(dtype)
+@opaque_call
+def sample(input, dtype, sample_size, seed):
+    return torch.multinomial(torch.softmax(input, -1), sample_size, replacement=True, generator=_generator(seed)).to(dtype)
 
 
 @rule("Multinomial")
 def multinomial(input, *, dtype=6, sample_size=1, seed=None):
-    return draws(input, dtypes.attribute(dtype), sample_size, seed)
+    return sample(input, dtypes.attribute(dtype), sample_size, seed)
 
 
-@leaf
+@opaque_call
 def bernoulli_of(input, dtype, seed):
-    return torch.bernoulli(input, generator=_source(seed)).to(dtype)
+    return torch.bernoulli(input, generator=_generator(seed)).to(dtype)
 
 
 @rule("Bernoulli")
@@ -70,15 +70,15 @@ def bernoulli(input, *, dtype=None, seed=None):
     return bernoulli_of(input, _dtype(input, dtype), seed)
 
 
-@leaf
+@opaque_call
 def dropped(data, ratio, training, seed):
-    """Both may be tensors, read when the module runs."""
+    """`ratio` and `training` may be tensors, which are read at run time."""
     ratio = ratio.item() if isinstance(ratio, torch.Tensor) else ratio
     training = bool(training)
     if not training or ratio == 0.0:
         return data.clone(), torch.ones(data.shape, dtype=torch.bool, device=data.device)
-    kept = torch.rand(data.shape, generator=_source(seed)).to(data.device) >= ratio
-    return (data * kept / (1 - ratio)).to(data.dtype), kept
+    mask = torch.rand(data.shape, generator=_generator(seed)).to(data.device) >= ratio
+    return (data * mask / (1 - ratio)).to(data.dtype), mask
 
 
 @rule("Dropout")

@@ -1,6 +1,6 @@
-"""Resize by PyTorch's own resampling, where that looks at the same places; the rest goes through products with weights.
+"""Resize by PyTorch's interpolation, if it samples the same coordinates; other cases are decomposed into products with weights.
 
-PyTorch takes a place in float32. Where the scales are powers of two no digit of it is lost.
+PyTorch computes coordinates in float32, which is exact if the scales are powers of two.
 """
 
 from __future__ import annotations
@@ -26,26 +26,28 @@ def resize(
     nearest_mode="round_prefer_floor",
 ):  # fmt: skip
     if scales is None or scales.constant is None or not X.is_known or X.ndim not in _LINEAR or antialias:
-        raise Unsupported("sizes, or scales that are not known")
+        raise Unsupported("sizes, or scales that are not constant")
     if not X.dtype.is_floating_point:
-        raise Unsupported("whole numbers")
-    given = dict(zip(range(X.ndim) if axes is None else (a % X.ndim for a in axes), scales.constant.tolist(), strict=True))
-    factors = [float(given.get(d, 1.0)) for d in range(X.ndim)]
+        raise Unsupported("integer inputs")
+    scale_by_axis = dict(
+        zip(range(X.ndim) if axes is None else (a % X.ndim for a in axes), scales.constant.tolist(), strict=True)
+    )
+    factors = [float(scale_by_axis.get(d, 1.0)) for d in range(X.ndim)]
     if factors[:2] != [1.0, 1.0]:
-        raise Unsupported("a resized batch, or resized channels")
+        raise Unsupported("resizing the batch or channel dimension")
     factor = tuple(factors[2:])
     if mode == "nearest":
-        if not all(map(_looks_alike, factor)) or (coordinate_transformation_mode, nearest_mode) not in _NEAREST:
-            raise Unsupported("places that lie between two")
+        if not all(map(_same_nearest, factor)) or (coordinate_transformation_mode, nearest_mode) not in _NEAREST:
+            raise Unsupported("nearest coordinates that differ from PyTorch's")
         return F.interpolate(X, scale_factor=factor, mode="nearest")
-    if not all(math.frexp(f)[0] == 0.5 and _divides(n, f) for f, n in zip(factor, X.shape[2:], strict=True)):
-        raise Unsupported("places that float32 rounds")
+    if not all(math.frexp(f)[0] == 0.5 and _gives_integer_size(n, f) for f, n in zip(factor, X.shape[2:], strict=True)):
+        raise Unsupported("scales that are not powers of two")
     if coordinate_transformation_mode not in _CENTRED or (min(factor) < 1 and coordinate_transformation_mode != "half_pixel"):
-        raise Unsupported(f"places by {coordinate_transformation_mode}")
+        raise Unsupported(f"coordinate_transformation_mode {coordinate_transformation_mode}")
     if mode == "linear":
         return F.interpolate(X, scale_factor=factor, mode=_LINEAR[X.ndim], align_corners=False)
     if X.ndim != 4 or exclude_outside or cubic_coeff_a != _CUBIC:
-        raise Unsupported("another cubic")
+        raise Unsupported("exclude_outside or another cubic_coeff_a")
     return F.interpolate(X, scale_factor=factor, mode="bicubic", align_corners=False)
 
 
@@ -53,11 +55,11 @@ _ROUNDED = ("round_prefer_floor", "round_prefer_ceil")
 _NEAREST = frozenset({("asymmetric", "floor"), *((centred, rounded) for centred in _CENTRED[:2] for rounded in _ROUNDED)})
 
 
-def _looks_alike(factor):
-    """Whether a place is the whole part of an element's index over a whole factor, in float32 as well."""
+def _same_nearest(factor):
+    """Whether nearest indices are floor(i / factor) for an integer factor, also in float32."""
     return factor.is_integer() and factor >= 1 and Fraction(float(np.float32(1) / np.float32(factor))) >= Fraction(1, int(factor))
 
 
-def _divides(size, factor):
-    """Whether a size times a factor is whole for certain: a size that is cut off moves the places of some modes."""
+def _gives_integer_size(size, factor):
+    """Whether a size times a factor is certainly an integer: rounding a size changes the coordinates of some modes."""
     return factor >= 1 or (isinstance(size, int) and (size * factor).is_integer())

@@ -1,4 +1,4 @@
-"""Sequences, which a module holds as Python lists, and optional values, which may be None."""
+"""Sequences, which are Python lists in a module, and optional values, which may be None."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
-from onnxbridge.backends.pytorch.trace.tracer import Late, Unknown, at_run_time
+from onnxbridge.backends.pytorch.trace.tracer import Deferred, Unknown, data_dependent_call
 
 
-@at_run_time
+@data_dependent_call
 def listed(*inputs):
     return list(inputs)
 
@@ -19,41 +19,41 @@ def sequence_construct(*inputs):
     return listed(*inputs)
 
 
-def _place(position):
-    """A position as a number where it is one."""
+def _position(position):
+    """A position as an int if it is known."""
     known = known_ints(position)
     return known[0] if isinstance(known, tuple) else position
 
 
 @rule("SequenceEmpty")
 def sequence_empty(*, dtype=None):
-    return Late(listed)
+    return Deferred(listed)
 
 
-@at_run_time
+@data_dependent_call
 def element(input_sequence, position):
     return input_sequence[int(position)]
 
 
 @rule("SequenceAt")
 def sequence_at(input_sequence, position):
-    return element(input_sequence, _place(position))
+    return element(input_sequence, _position(position))
 
 
-@at_run_time
+@data_dependent_call
 def inserted(input_sequence, tensor, position=None):
     made = list(input_sequence)
-    place = len(made) if position is None else int(position)
-    made.insert(place if place >= 0 else place + len(input_sequence), tensor)
+    index = len(made) if position is None else int(position)
+    made.insert(index if index >= 0 else index + len(input_sequence), tensor)
     return made
 
 
 @rule("SequenceInsert")
 def sequence_insert(input_sequence, tensor, position=None):
-    return inserted(input_sequence, tensor, _place(position))
+    return inserted(input_sequence, tensor, _position(position))
 
 
-@at_run_time
+@data_dependent_call
 def erased(input_sequence, position=None):
     made = list(input_sequence)
     del made[-1 if position is None else int(position)]
@@ -62,10 +62,10 @@ def erased(input_sequence, position=None):
 
 @rule("SequenceErase")
 def sequence_erase(input_sequence, position=None):
-    return erased(input_sequence, _place(position))
+    return erased(input_sequence, _position(position))
 
 
-@at_run_time
+@data_dependent_call
 def length(input_sequence):
     return torch.tensor(len(input_sequence), dtype=torch.int64)
 
@@ -73,7 +73,7 @@ def length(input_sequence):
 rule.table(SequenceLength=length)
 
 
-@at_run_time
+@data_dependent_call
 def joined(input_sequence, axis, new_axis):
     return torch.stack(input_sequence, axis) if new_axis else torch.cat(input_sequence, axis)
 
@@ -83,7 +83,7 @@ def concat_from_sequence(input_sequence, *, axis, new_axis=0):
     return joined(input_sequence, axis, new_axis)
 
 
-@at_run_time
+@data_dependent_call
 def parts(input, split, axis, keepdims):
     if split is None:
         found = torch.split(input, 1, axis)
@@ -101,7 +101,7 @@ def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
     return parts(input, split, axis, keepdims)
 
 
-@at_run_time
+@data_dependent_call
 def mapped(input_sequence, additional_inputs, body, outer):
     count = len(input_sequence)
     rows = []
@@ -119,7 +119,7 @@ def sequence_map(input_sequence, *additional_inputs, body):
     return tuple(found[i] for i in range(inner.count))
 
 
-@at_run_time
+@data_dependent_call
 def present(input):
     return torch.tensor(input is not None)
 
@@ -129,7 +129,7 @@ def optional_has_element(input=None):
     return torch.tensor(False) if input is None else present(input)
 
 
-@at_run_time
+@data_dependent_call
 def content(input):
     if input is None:
         raise ValueError("the optional value is empty")

@@ -1,4 +1,4 @@
-"""Shapes: reading them, changing them, joining, cutting and repeating."""
+"""Shape queries, reshaping, concatenation, slicing, tiling and padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import pad_by_torch, padded
 from onnxbridge.backends.pytorch.trace import size_arithmetic
 from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
-from onnxbridge.backends.pytorch.trace.tracer import at_run_time, leaf, read
+from onnxbridge.backends.pytorch.trace.tracer import data_dependent_call, opaque_call, read_ints
 from onnxbridge.errors import Unsupported
 
 
@@ -37,18 +37,18 @@ def constant(
     return value
 
 
-@leaf
+@opaque_call
 def shape_tensor(data):
-    """For a value whose rank is known only when the module runs."""
+    """The shape of a value whose rank is known only at run time."""
     return torch.tensor(list(data.shape), dtype=torch.int64, device=data.device)
 
 
-def sized(*dims, scalar=False):
-    """Sizes as an int64 tensor that remembers them."""
+def size_tensor(*dims, scalar=False):
+    """Sizes as an int64 tensor that records them as its elements."""
     if not any(isinstance(d, size_arithmetic.Value) for d in dims):
         return np.array(dims[0] if scalar else dims, np.int64)
     made = size_arithmetic.tensor_of(list(dims), scalar)
-    made.elements = size_arithmetic.objects(dims, scalar)
+    made.elements = size_arithmetic.object_array(dims, scalar)
     return made
 
 
@@ -60,33 +60,34 @@ def shape(data, *, start=0, end=None):
             return made[slice(start, end)]
         made.shape_of = data
         return made
-    return sized(*data.shape[slice(start, end)])
+    return size_tensor(*data.shape[slice(start, end)])
 
 
 @rule("Size")
 def size(data):
     if not data.is_known:
         of = data.shape_of
-        return sized(data.numel() if of is None else of.dim(), scalar=True)
-    return sized(math.prod(data.shape), scalar=True)
+        return size_tensor(data.numel() if of is None else of.dim(), scalar=True)
+    return size_tensor(math.prod(data.shape), scalar=True)
 
 
-@at_run_time
+@data_dependent_call
 def reshape_by(data, shape, allowzero):
-    wanted = shape.tolist() if isinstance(shape, torch.Tensor) else shape
-    return data.reshape([data.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(wanted)])
+    target = shape.tolist() if isinstance(shape, torch.Tensor) else shape
+    return data.reshape([data.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(target)])
 
 
 @rule("Reshape")
 def reshape(data, shape, *, allowzero=0):
-    wanted = size_arithmetic.elements(shape)
-    if wanted is None:
+    target = size_arithmetic.elements(shape)
+    if target is None:
         return reshape_by(data, shape, allowzero)
-    whole = [isinstance(n, int) for n in wanted]
-    if (joined := size_arithmetic.joined(data, wanted.tolist())) is not None:
+    is_static = [isinstance(n, int) for n in target]
+    if (joined := size_arithmetic.merged_dims(data, target.tolist())) is not None:
         return torch.flatten(data, *joined)
     return data.reshape([
-        data.shape[i] if known and n == 0 and not allowzero else n for i, (n, known) in enumerate(zip(wanted, whole, strict=True))
+        data.shape[i] if known and n == 0 and not allowzero else n
+        for i, (n, known) in enumerate(zip(target, is_static, strict=True))
     ])  # fmt: skip
 
 
@@ -102,9 +103,9 @@ def flatten(input, *, axis=1):
     return columns.unsqueeze(0) if axis == 0 else torch.flatten(columns, 0, axis - 1)
 
 
-@leaf
+@opaque_call
 def squeezed(data, axes):
-    axes = {a % data.ndim for a in (axes if isinstance(axes, tuple) else read(axes))}
+    axes = {a % data.ndim for a in (axes if isinstance(axes, tuple) else read_ints(axes))}
     return data.reshape([n for i, n in enumerate(data.shape) if i not in axes])
 
 
@@ -119,14 +120,14 @@ def squeeze(data, axes=None):
     return squeezed(data, known)
 
 
-@at_run_time
+@data_dependent_call
 def squeezed_all(data):
     return data.squeeze()
 
 
-@leaf
+@opaque_call
 def unsqueezed(data, axes):
-    axes = axes if isinstance(axes, tuple) else tuple(read(axes))
+    axes = axes if isinstance(axes, tuple) else tuple(read_ints(axes))
     shape = list(data.shape)
     for axis in sorted(a % (data.ndim + len(axes)) for a in axes):
         shape.insert(axis, 1)
@@ -136,7 +137,7 @@ def unsqueezed(data, axes):
 @rule("Unsqueeze")
 def unsqueeze(data, axes):
     known = known_ints(axes)
-    tensor = data.is_known or data.hub not in (None, ir.DataType.STRING)
+    tensor = data.is_known or data.hub_dtype not in (None, ir.DataType.STRING)
     if tensor and isinstance(known, tuple) and len(known) == 1:
         return data.unsqueeze(known[0])
     if not isinstance(known, tuple) or not data.is_known:
@@ -146,34 +147,34 @@ def unsqueeze(data, axes):
     return data
 
 
-@leaf
+@opaque_call
 def broadcast_to(data, shape):
-    """Each of the two may be the larger one."""
-    shape = shape if isinstance(shape, (list, tuple)) else read(shape)
+    """Expand to a shape; either of the two sizes may be the larger one."""
+    shape = shape if isinstance(shape, (list, tuple)) else read_ints(shape)
     return data.expand(torch.broadcast_shapes(data.shape, shape))
 
 
-def _grown(data, wanted):
-    """The sizes for `Tensor.expand`, -1 for those that stay, where it is certain which of two sizes is the larger one."""
-    known = [w.known if isinstance(w, size_arithmetic.Value) else w for w in wanted]
-    if not data.is_known or not all(isinstance(w, (int, torch.SymInt)) for w in known) or data.ndim > len(wanted):
+def _expand_sizes(data, target):
+    """The sizes for `Tensor.expand` (-1 for unchanged ones), if it is known which of two sizes is the larger."""
+    known = [w.fake if isinstance(w, size_arithmetic.Value) else w for w in target]
+    if not data.is_known or not all(isinstance(w, (int, torch.SymInt)) for w in known) or data.ndim > len(target):
         return None
-    first = len(wanted) - data.ndim
-    grown = wanted[:first]
-    for size, to, size_to in zip(data.known.shape, wanted[first:], known[first:], strict=True):
-        stays = statically_known_true(size_to == 1) or data.tracer.same_size(size, size_to)
+    first = len(target) - data.ndim
+    expanded = target[:first]
+    for size, to, size_to in zip(data.fake.shape, target[first:], known[first:], strict=True):
+        stays = statically_known_true(size_to == 1) or data.tracer.provably_equal(size, size_to)
         if not stays and not statically_known_true(size == 1):
             return None
-        grown.append(-1 if stays else to)
-    return grown
+        expanded.append(-1 if stays else to)
+    return expanded
 
 
 @rule("Expand")
 def expand(input, shape):
-    wanted = size_arithmetic.elements(shape)
-    if wanted is not None and (grown := _grown(input, wanted.tolist())) is not None:
-        return input.expand(grown)
-    return broadcast_to(input, shape if wanted is None else wanted.tolist())
+    target = size_arithmetic.elements(shape)
+    if target is not None and (expanded := _expand_sizes(input, target.tolist())) is not None:
+        return input.expand(expanded)
+    return broadcast_to(input, shape if target is None else target.tolist())
 
 
 @rule("Concat")
@@ -181,7 +182,7 @@ def concat(*inputs, axis):
     return torch.cat(inputs, axis)
 
 
-@at_run_time
+@data_dependent_call
 def split_by(input, split, axis):
     return torch.split(input, split.tolist(), axis)
 
@@ -200,27 +201,27 @@ def split(input, split=None, *, axis=0, num_outputs=None):
         lengths = [max(min(chunk, input.shape[axis] - i * chunk), 0) for i in range(num_outputs)]
         return tuple(torch.split(input, lengths, axis))
     starts = [chunk * i for i in range(num_outputs)]
-    return tuple(_cut(input, axis, a, chunk + a if i + 1 < num_outputs else None, 1) for i, a in enumerate(starts))
+    return tuple(_slice_axis(input, axis, a, chunk + a if i + 1 < num_outputs else None, 1) for i, a in enumerate(starts))
 
 
-def _cut(data, axis, start, end, step):
+def _slice_axis(data, axis, start, end, step):
     return data[(*[slice(None)] * axis, slice(start, end, step))]
 
 
-_FAR = 1 << 30
-"""Behind this no tensor has an element: files write the ends of axes as such numbers."""
+_BEYOND_ANY_AXIS = 1 << 30
+"""No axis is this long: files write open slice ends as such numbers."""
 
 
 def sliced(data, axis, start, end, step):
-    """Python's own slice, which PyTorch has for positive steps only."""
+    """A slice with any step; PyTorch's slicing supports positive steps only."""
     if step > 0:
-        return _cut(data, axis, start, end, step)
+        return _slice_axis(data, axis, start, end, step)
     size = data.shape[axis]
     if not isinstance(start, int) or not isinstance(end, int):
         return None
-    if (start == -1 or start > _FAR) and end < -_FAR:
-        turned = torch.flip(data, [axis])
-        return turned if step == -1 else _cut(turned, axis, None, None, -step)
+    if (start == -1 or start > _BEYOND_ANY_AXIS) and end < -_BEYOND_ANY_AXIS:
+        flipped = torch.flip(data, [axis])
+        return flipped if step == -1 else _slice_axis(flipped, axis, None, None, -step)
     if isinstance(size, int):
         end = None if end < -size else end
         steps = torch.tensor(range(size)[start:end:step], dtype=torch.int64)
@@ -228,14 +229,14 @@ def sliced(data, axis, start, end, step):
     return None
 
 
-@at_run_time
+@data_dependent_call
 def slice_by(data, starts, ends, axes, steps):
-    """Any slice; what is no tuple of numbers is read when the module runs."""
+    """Any slice; bounds that are not tuples are read at run time."""
     starts, ends, axes, steps = (v.tolist() if isinstance(v, torch.Tensor) else v for v in (starts, ends, axes, steps))
     axes = list(range(len(starts))) if axes is None else [a % data.ndim for a in axes]
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
         if step == 1:
-            data = _cut(data, axis, start, end, step)
+            data = _slice_axis(data, axis, start, end, step)
             continue
         size = data.shape[axis]
         stop = None if step < 0 and end < -size else end
@@ -252,18 +253,16 @@ def slice_(data, starts, ends, axes=None, steps=None):
         return slice_by(data, *(known_ints(v) for v in (starts, ends, axes, steps)))
     begins, stops = given[2].reshape(-1).tolist(), given[3].reshape(-1).tolist()
     result = data
-    for axis, start, end, step in zip(
-        given[0] or range(len(begins)), begins, stops, given[1] or [1] * len(begins), strict=True
-    ):
+    for axis, start, end, step in zip(given[0] or range(len(begins)), begins, stops, given[1] or [1] * len(begins), strict=True):
         result = sliced(result, axis % data.ndim, start, end, step)
         if result is None:
             return slice_by(data, *(known_ints(v) for v in (starts, ends, axes, steps)))
     return result
 
 
-@leaf
+@opaque_call
 def tiled(input, repeats):
-    return input.repeat(repeats if isinstance(repeats, list) else read(repeats))
+    return input.repeat(repeats if isinstance(repeats, list) else read_ints(repeats))
 
 
 @rule("Tile")
@@ -272,9 +271,9 @@ def tile(input, repeats):
     return tiled(input, repeats if known is None else known.tolist())
 
 
-@leaf
+@opaque_call
 def filled(shape, value, dtype, device=None):
-    return torch.full(shape if isinstance(shape, list) else read(shape), value, dtype=dtype, device=device)
+    return torch.full(shape if isinstance(shape, list) else read_ints(shape), value, dtype=dtype, device=device)
 
 
 @rule("ConstantOfShape")
@@ -284,22 +283,22 @@ def constant_of_shape(input, *, value=None):
     if value.dtype.kind in "OUST":
         raise Unsupported("ConstantOfShape of strings")
     dtype = dtypes.inside(ir.DataType.from_numpy(value.dtype))
-    whole = known is not None and not any(isinstance(e, size_arithmetic.Value) for e in known)
+    is_static = known is not None and not any(isinstance(e, size_arithmetic.Value) for e in known)
     number = value.reshape(()).item()
     made = filled(input if known is None else known.tolist(), number, dtype)
-    if whole and value.dtype.kind in "iu" and math.prod(known.tolist()) <= size_arithmetic.MOST:
+    if is_static and value.dtype.kind in "iu" and math.prod(known.tolist()) <= size_arithmetic.MAX_ELEMENTS:
         return np.full(known.tolist(), number, value.dtype)
     return made
 
 
-@leaf
+@opaque_call
 def counted(start, limit, delta, dtype, device=None):
-    """Evenly spaced numbers; the three may be tensors, read when the module runs."""
+    """Evenly spaced numbers; the arguments may be tensors, which are read at run time."""
     if dtype.is_floating_point:
         start, limit, delta = (torch.as_tensor(v, dtype=torch.float64, device=device) for v in (start, limit, delta))
         count = torch.sym_max(torch.ceil((limit - start) / delta).to(torch.int64).item(), 0)
         return (start + torch.arange(count, dtype=torch.float64, device=device) * delta).to(dtype)
-    if not torch.jit.is_tracing():  # where sizes are tensors, and their numbers those of one input
+    if not torch.jit.is_tracing():  # while tracing, sizes are tensors and item() would specialize
         start, limit, delta = (v.item() if isinstance(v, torch.Tensor) else v for v in (start, limit, delta))
         limit = torch.sym_max(limit, start) if delta > 0 else torch.sym_min(limit, start)
     return torch.arange(start, limit, delta, dtype=dtype, device=device)
@@ -315,7 +314,7 @@ def range_(start, limit, delta):
     return counted(*((begin, end, step) if isinstance(step, int) else (start, limit, delta)), start.dtype)
 
 
-@leaf
+@opaque_call
 def eye(rows, columns, k, dtype, device=None):
     return torch.ones(rows, columns, dtype=torch.int8, device=device).triu(k).tril(k).to(dtype)
 
@@ -325,7 +324,7 @@ def eye_like(input, *, dtype=None, k=0):
     return eye(*input.shape, k, input.dtype if dtype is None else dtypes.attribute(dtype))
 
 
-@leaf
+@opaque_call
 def triangle(input, k, upper):
     k = int(k)
     return torch.triu(input, k) if upper else torch.tril(input, k)
@@ -367,14 +366,14 @@ def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
     return padded(*given) if made is None else made
 
 
-@leaf
+@opaque_call
 def centred(data, shape, axes):
-    shape = shape if isinstance(shape, tuple) else read(shape)
-    for axis, wanted in zip(range(len(shape)) if axes is None else axes, shape, strict=True):
+    shape = shape if isinstance(shape, tuple) else read_ints(shape)
+    for axis, target in zip(range(len(shape)) if axes is None else axes, shape, strict=True):
         axis %= data.ndim
         size = data.shape[axis]
-        before = (wanted - size) // 2 if wanted > size else -((size - wanted) // 2)
-        data = F.pad(data, [0] * (2 * (data.ndim - axis - 1)) + [before, wanted - size - before])
+        before = (target - size) // 2 if target > size else -((size - target) // 2)
+        data = F.pad(data, [0] * (2 * (data.ndim - axis - 1)) + [before, target - size - before])
     return data
 
 
@@ -391,5 +390,3 @@ def reverse_sequence(input, sequence_lens, *, batch_axis=1, time_axis=0):
     index = index if batch_axis == 0 else index.t()
     index = index.reshape(list(index.shape) + [1] * (input.ndim - 2))
     return torch.gather(input, time_axis, index.expand(input.shape))
-
-

@@ -6,7 +6,7 @@ import torch
 
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.trace.size_arithmetic import known_ints
-from onnxbridge.backends.pytorch.trace.tracer import leaf
+from onnxbridge.backends.pytorch.trace.tracer import opaque_call
 
 
 def _number(value):
@@ -14,12 +14,12 @@ def _number(value):
     return known[0] if isinstance(known, tuple) else value
 
 
-@leaf
+@opaque_call
 def transformed(input, length, axis, inverse, onesided):
     axis = int(axis)
     length = None if length is None else int(length)
     axis = axis + input.ndim if axis < 0 else axis
-    if onesided and inverse:  # half of a spectrum back to a real signal
+    if onesided and inverse:  # inverse of a onesided spectrum
         return torch.fft.irfft(torch.view_as_complex(input.contiguous()), length, axis).unsqueeze(-1)
     if onesided:
         return torch.view_as_real(torch.fft.rfft(input[..., 0], length, axis))
@@ -34,7 +34,7 @@ def dft(input, dft_length=None, axis=None, *, inverse=0, onesided=0):
     return transformed(input, _number(dft_length), -2 if axis is None else _number(axis), inverse, onesided)
 
 
-@leaf
+@opaque_call
 def short_time(signal, frame_step, window, frame_length, onesided):
     step = int(frame_step)
     length = int(frame_length) if frame_length is not None else window.shape[0]
@@ -44,8 +44,8 @@ def short_time(signal, frame_step, window, frame_length, onesided):
         frames = frames * window[:, None]
     if onesided:
         return torch.view_as_real(torch.fft.rfft(frames[..., 0], dim=2))
-    whole = frames[..., 0] if frames.shape[-1] == 1 else torch.view_as_complex(frames.contiguous())
-    return torch.view_as_real(torch.fft.fft(whole, dim=2))
+    complex_frames = frames[..., 0] if frames.shape[-1] == 1 else torch.view_as_complex(frames.contiguous())
+    return torch.view_as_real(torch.fft.fft(complex_frames, dim=2))
 
 
 @rule("STFT")

@@ -1,6 +1,6 @@
-"""Control flow inside an exported program: PyTorch's `cond` and `while_loop`, which hold the bodies as graphs of their own.
+"""Control flow in exported programs with torch.cond and while_loop, whose bodies are graphs.
 
-Both take functions, and find by themselves what those use from around them. Neither may give what it took, so that is copied.
+Both take functions and capture outer values by themselves. Neither may return an input, so results are cloned.
 """
 
 from __future__ import annotations
@@ -11,61 +11,61 @@ from typing import Any
 import torch
 from torch._higher_order_ops.while_loop import while_loop
 
-UNROLLED = 8
-"""A loop of so many turns at most is written out; a graph of more would be large for nothing."""
+MAX_UNROLLED = 8
+"""Loops of at most this many iterations are unrolled."""
 
 
-def both(
+def export_cond(
     cond: torch.Tensor, then_body: Callable[..., Any], then_outer: Sequence[Any], else_body: Callable[..., Any],
     else_outer: Sequence[Any],
 ) -> Any:  # fmt: skip
-    """Both branches, for the program to choose from."""
+    """A torch.cond over both branches."""
 
     def then_branch() -> tuple[torch.Tensor, ...]:
-        return tuple(copied(r) for r in then_body(*then_outer))
+        return tuple(cloned(r) for r in then_body(*then_outer))
 
     def else_branch() -> tuple[torch.Tensor, ...]:
-        return tuple(copied(r) for r in else_body(*else_outer))
+        return tuple(cloned(r) for r in else_body(*else_outer))
 
     return torch.cond(cond.reshape([]).to(torch.bool), then_branch, else_branch, ())
 
 
-def copied(tensor: torch.Tensor) -> torch.Tensor:
+def cloned(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def looped(
+def export_loop(
     count: Any, cond: torch.Tensor | None, states: Sequence[torch.Tensor], body: Callable[..., Any], outer: Sequence[Any],
-    scans: int, asks: bool, device: Any,
+    scans: int, has_condition: bool, device: Any,
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
-    """A loop as `repeat` runs it. What it collects is put into tensors that hold `count` turns, and cut off at the last one."""
-    going = torch.ones((), dtype=torch.bool, device=device) if cond is None else cond.reshape([]).to(torch.bool)
-    states = [copied(s) for s in states]
-    turn = torch.zeros((), dtype=torch.int64, device=device)
-    _, *first = body(turn, going, *states, *outer)
+    """A loop as `run_loop` runs it. Scan outputs are written into tensors of `count` iterations and cut at the last iteration."""
+    condition = torch.ones((), dtype=torch.bool, device=device) if cond is None else cond.reshape([]).to(torch.bool)
+    states = [cloned(s) for s in states]
+    iteration = torch.zeros((), dtype=torch.int64, device=device)
+    _, *first = body(iteration, condition, *states, *outer)
     for before, after in zip(states, first, strict=False):
         if before.dtype != after.dtype or before.ndim != after.ndim or before.shape != after.shape:
-            raise ValueError(f"a loop in which a state of {list(before.shape)} becomes one of {list(after.shape)}")
-    most = count
+            raise ValueError(f"a loop whose state changes its shape from {list(before.shape)} to {list(after.shape)}")
+    max_count = count
     if isinstance(count, torch.Tensor):
         count = count.reshape([])
-        most = count.clamp(min=0).item() if scans else None
-    if scans and most is None:
-        raise ValueError("a loop that collects results, and that only a condition ends")
-    kept = [r.new_zeros([most, *r.shape]) for r in first[len(states) :]]
+        max_count = count.clamp(min=0).item() if scans else None
+    if scans and max_count is None:
+        raise ValueError("a loop with scan outputs and no maximum trip count")
+    buffers = [r.new_zeros([max_count, *r.shape]) for r in first[len(states) :]]
 
-    def goes(turn: torch.Tensor, going: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
-        return going.clone() if count is None else going.logical_and(turn < count)
+    def proceeds(iteration: torch.Tensor, condition: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+        return condition.clone() if count is None else condition.logical_and(iteration < count)
 
-    def step(turn: torch.Tensor, going: torch.Tensor, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        more, *results = body(turn, torch.ones((), dtype=torch.bool, device=device), *values[: len(states)], *outer)
-        more = more.reshape([]).to(torch.bool) if asks else going
+    def step(iteration: torch.Tensor, condition: torch.Tensor, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        proceed, *results = body(iteration, torch.ones((), dtype=torch.bool, device=device), *values[: len(states)], *outer)
+        proceed = proceed.reshape([]).to(torch.bool) if has_condition else condition
         collected = zip(values[len(states) :], results[len(states) :], strict=True)
-        filled = [held.index_put((turn.reshape(1),), r.unsqueeze(0)) for held, r in collected]
-        return turn + 1, more.clone(), *(copied(r) for r in results[: len(states)]), *filled
+        filled = [buffer.index_put((iteration.reshape(1),), r.unsqueeze(0)) for buffer, r in collected]
+        return iteration + 1, proceed.clone(), *(cloned(r) for r in results[: len(states)]), *filled
 
-    turn, going, *found = while_loop(goes, step, (turn, going.clone(), *states, *kept))
-    if not asks:
-        return tuple(found)
-    turns = turn.item() if scans else None
-    return (*found[: len(states)], *(held[:turns] for held in found[len(states) :]))
+    iteration, condition, *outputs = while_loop(proceeds, step, (iteration, condition.clone(), *states, *buffers))
+    if not has_condition:
+        return tuple(outputs)
+    iterations = iteration.item() if scans else None
+    return (*outputs[: len(states)], *(buffer[:iterations] for buffer in outputs[len(states) :]))

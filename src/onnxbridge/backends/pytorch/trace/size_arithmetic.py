@@ -1,7 +1,7 @@
-"""Arithmetic on sizes: what a model computes from Shape stays numbers and sizes, not tensors.
+"""Symbolic arithmetic on sizes: values that a model computes from Shape stay ints and sizes instead of tensors.
 
-`Reshape` then gets `x.size(0)` itself, so the module works at any size and exports with relations between sizes intact.
-Each function here is an operator on NumPy arrays of numbers and `Value`s; it returns None where it cannot tell.
+`Reshape` then receives `x.size(0)` itself, so that the module works at any size and exports with the relations between sizes.
+Each function here is an operator on NumPy arrays of ints and `Value`s; it returns None if it cannot compute the result.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ import torch
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from onnxbridge.backends.pytorch.trace.tracer import Value, at_run_time, leaf
+from onnxbridge.backends.pytorch.trace.tracer import Value, data_dependent_call, opaque_call
 
-MOST = 64
-_EXACT = 1 << 24
+MAX_ELEMENTS = 64
+_MAX_INTEGER = 1 << 24
 Elements = np.ndarray[Any, Any]
 
 
-def objects(items: Sequence[Any], scalar: bool = False) -> Elements:
-    """Numbers and sizes as an array, one by one: NumPy must not look into a `Value`."""
+def object_array(items: Sequence[Any], scalar: bool = False) -> Elements:
+    """Ints and sizes as an object array, filled one by one because NumPy must not iterate over a `Value`."""
     made = np.empty(len(items), dtype=object)
     for i, e in enumerate(items):
         made[i] = e
     return made.reshape([]) if scalar else made
 
 
-@leaf
+@opaque_call
 def tensor_of(sizes: Sequence[Any], scalar: bool, device: Any = None) -> torch.Tensor:
-    """Sizes as an int64 tensor, 0-d for a scalar."""
+    """Sizes as an int64 tensor, 0-d if `scalar`."""
     made = [torch.scalar_tensor(s, dtype=torch.int64, device=device) for s in sizes]
     return made[0] if scalar else torch.stack(made) if made else torch.zeros(0, dtype=torch.int64, device=device)
 
 
-def whole(array: np.ndarray[Any, Any]) -> Elements | None:
-    """A small constant's elements, where they are whole numbers, of a floating type too: sizes are scaled by such."""
-    if array.size > MOST or array.dtype.kind not in "iubf":
+def integer_elements(array: np.ndarray[Any, Any]) -> Elements | None:
+    """The elements of a small constant if they are integers. Floating dtypes are included, because sizes are scaled by them."""
+    if array.size > MAX_ELEMENTS or array.dtype.kind not in "iubf":
         return None
     if array.dtype.kind == "f":
-        array = array.astype(np.float64)  # float16 holds no number as large as the bound
-        if not np.isfinite(array).all() or (array != np.floor(array)).any() or (np.abs(array) > _EXACT).any():
+        array = array.astype(np.float64)  # the bound exceeds float16's range
+        if not np.isfinite(array).all() or (array != np.floor(array)).any() or (np.abs(array) > _MAX_INTEGER).any():
             return None
         array = array.astype(np.int64)
     return array.astype(object)
 
 
 def elements(value: Any) -> Elements | None:
-    """The elements of an integer value as numbers and sizes, None where they are known only when the module runs."""
+    """The elements of an integer value as ints and sizes; None if they are known only at run time."""
     return getattr(value, "elements", None)
 
 
 def sizes(value: Any) -> list[Any]:
-    """The elements of a 1-D integer tensor one by one, read from it when the module runs where nothing else tells them."""
+    """The elements of a 1-D integer tensor one by one, read at run time if they are not known."""
     known = elements(value)
     if known is not None:
         return list(known.reshape(-1).tolist())
@@ -65,7 +65,7 @@ def sizes(value: Any) -> list[Any]:
 
 
 def size(value: Any) -> Any:
-    """The one element of an integer tensor."""
+    """The single element of an integer tensor."""
     known = elements(value)
     return item(value) if known is None else known.reshape(-1)[0]
 
@@ -75,7 +75,7 @@ def item(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """The number in a 0-d or one-element tensor, as Python has it, when the module runs."""
+    """The element of a one-element tensor as a Python number, read at run time."""
     return value.reshape([]).item()
 
 
@@ -83,15 +83,15 @@ def _all_numbers(*arrays: Any) -> bool:
     return not any(isinstance(e, Value) for a in arrays for e in a.reshape(-1))
 
 
-@leaf
-def divided(size: Any, by: int) -> Any:
-    """A quotient towards zero, as the standard has it; Python's own of a negative number is one less."""
+@opaque_call
+def truncating_divide(size: Any, by: int) -> Any:
+    """Division truncated toward zero, as ONNX specifies; Python's rounds down."""
     return torch.sym_max(size, 0) // by - torch.sym_max(-size, 0) // by
 
 
 def _is_negative(size: Value) -> bool:
-    """Whether a number computed from sizes may be negative, where all of these have an element at least."""
-    made = size.known
+    """Whether a number computed from sizes may be negative if all sizes are at least 1."""
+    made = size.fake
     if isinstance(made, int):
         return made < 0
     expression, env = made.node.expr, made.node.shape_env
@@ -105,7 +105,7 @@ def _divide(a: Elements, b: Elements) -> Any:
         return None
 
     def one(x: Any, y: int) -> Any:
-        return divided(x, y) if (_is_negative(x) if isinstance(x, Value) else x < 0) else x // y
+        return truncating_divide(x, y) if (_is_negative(x) if isinstance(x, Value) else x < 0) else x // y
 
     return np.frompyfunc(one, 2, 1)(a, b)
 
@@ -134,11 +134,11 @@ def _product(data: Elements, axes: Any = None, *, keepdims: int = 1, noop_with_e
     if data.ndim != 1 or (axes is None and noop_with_empty_axes):
         return None
     product = np.multiply.reduce(data, initial=1)
-    return objects([product], scalar=not keepdims)
+    return object_array([product], scalar=not keepdims)
 
 
-def _compared(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """A comparison of sizes; each time the module runs it is decided anew, but between numbers."""
+def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A comparison of sizes. Between ints it is evaluated now, otherwise each time the module runs."""
 
     def one(x: Any, y: Any) -> Any:
         size = next((v for v in (x, y) if isinstance(v, Value)), None)
@@ -150,7 +150,7 @@ def _compared(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
     def each(a: Elements, b: Elements) -> Any:
         found = np.frompyfunc(one, 2, 1)(a, b)
-        return found if isinstance(found, np.ndarray) else objects([found], scalar=True)
+        return found if isinstance(found, np.ndarray) else object_array([found], scalar=True)
 
     return each
 
@@ -159,7 +159,7 @@ def _not(data: Elements) -> Any:
     def one(x: Any) -> Any:
         return x.tracer.create_proxy("call_function", operator.not_, (x,), {}) if isinstance(x, Value) else not x
 
-    return objects([one(x) for x in data.reshape(-1)]).reshape(data.shape)
+    return object_array([one(x) for x in data.reshape(-1)]).reshape(data.shape)
 
 
 def _where(condition: Elements, x: Elements, y: Elements) -> Any:
@@ -173,18 +173,21 @@ def _concat(*inputs: Elements, axis: int) -> Any:
 ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _divide, "Gather": _gather, "Slice": _slice, "Concat": _concat,
     "Squeeze": _squeeze, "Unsqueeze": lambda data, axes: data.reshape(-1) if data.ndim == 0 else None, "Reshape": _reshape,
-    "ReduceProd": _product, "Equal": _compared(operator.eq), "Less": _compared(operator.lt), "Greater": _compared(operator.gt),
-    "LessOrEqual": _compared(operator.le), "GreaterOrEqual": _compared(operator.ge), "Not": _not,
+    "ReduceProd": _product, "Equal": _comparison(operator.eq), "Less": _comparison(operator.lt),
+    "Greater": _comparison(operator.gt), "LessOrEqual": _comparison(operator.le),
+    "GreaterOrEqual": _comparison(operator.ge), "Not": _not,
     "Where": _where, "Identity": lambda input: input,
     "Cast": lambda input, *, to, saturate=1, round_mode="up": input if to in (1, 6, 7, 11) else None,
     "Floor": lambda X: X, "Ceil": lambda X: X,
 }  # fmt: skip
 
 
-def derive(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements | None:
-    """The elements of an operator's result, where all of its inputs' are known."""
-    if op == "Gather" and (of := inputs[0].shape_of) is not None and (known := elements(inputs[1])) is not None:
-        return objects([of.size(int(i)) for i in known.reshape(-1)]).reshape(known.shape) if _all_numbers(known) else None
+def derive_elements(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements | None:
+    """The elements of an operator's result if those of all inputs are known."""
+    if op == "Gather" and (source := inputs[0].shape_of) is not None and (known := elements(inputs[1])) is not None:
+        return (
+            object_array([source.size(int(i)) for i in known.reshape(-1)]).reshape(known.shape) if _all_numbers(known) else None
+        )
     function = ARITHMETIC.get(op)
     arrays = [None if v is None else elements(v) for v in inputs]
     if function is None or any(a is None and v is not None for a, v in zip(arrays, inputs, strict=True)):
@@ -197,36 +200,36 @@ def derive(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Elements
     if found is None:
         return None
     if not isinstance(found, np.ndarray):
-        found = objects([found], scalar=True)
-    return found if found.size <= MOST else None
+        found = object_array([found], scalar=True)
+    return found if found.size <= MAX_ELEMENTS else None
 
 
-@at_run_time
+@data_dependent_call
 def reshape_to(data: Any, shape: Any) -> Any:
-    """Reshape by a tensor whose length is not known before."""
+    """Reshape by a tensor of unknown length."""
     return data.reshape(shape.tolist())
 
 
 def known_ints(value: Any) -> Any:
-    """A tuple of the elements of an integer tensor where all are known numbers, otherwise the value itself; None stays None."""
+    """The elements of an integer tensor as a tuple if all are known ints, otherwise the value itself; None stays None."""
     known = elements(value)
     return tuple(int(e) for e in known.reshape(-1)) if known is not None and _all_numbers(known) else value
 
 
-def joined(data: Value, wanted: Sequence[Any]) -> tuple[int, ...] | None:
-    """The first and the last of the dimensions that a shape makes one of, where that is all it does; None otherwise.
+def merged_dims(data: Value, shape_: Sequence[Any]) -> tuple[int, ...] | None:
+    """The first and last of the dimensions that a reshape merges into one, if it does nothing else; None otherwise.
 
-    The size of the one that becomes many times its own is then not in the module, whichever size the model was traced at.
+    The merged size is then not computed in the module, so the module does not depend on the size it was traced at.
     """
-    count = data.ndim - len(wanted) + 1 if data.is_known else 0
-    asked = [w.known if isinstance(w, Value) else w for w in wanted]
-    open_ = [i for i, w in enumerate(asked) if isinstance(w, int) and w == -1]
-    if count < 2 or len(open_) > 1 or any(isinstance(w, int) and w == 0 for w in asked):
+    count = data.ndim - len(shape_) + 1 if data.is_known else 0
+    targets = [w.fake if isinstance(w, Value) else w for w in shape_]
+    inferred = [i for i, w in enumerate(targets) if isinstance(w, int) and w == -1]
+    if count < 2 or len(inferred) > 1 or any(isinstance(w, int) and w == 0 for w in targets):
         return None
-    have = data.known.shape
-    for first in range(len(asked)):
+    sizes = data.fake.shape
+    for first in range(len(targets)):
         last = first + count - 1
-        made = (*have[:first], math.prod(have[first : last + 1]), *have[last + 1 :])
-        if all(i in open_ or data.tracer.same_size(a, b) for i, (a, b) in enumerate(zip(asked, made, strict=True))):
+        made = (*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :])
+        if all(i in inferred or data.tracer.provably_equal(a, b) for i, (a, b) in enumerate(zip(targets, made, strict=True))):
             return (first,) if last == data.ndim - 1 else (first, last)
     return None

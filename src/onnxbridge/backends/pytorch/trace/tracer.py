@@ -1,7 +1,7 @@
-"""Records what rules do to values as an fx graph, and tells them dtype and shape while they do it.
+"""Traces the torch calls of rules into an fx graph and gives the rules dtypes and shapes.
 
-A `Value` stands for a tensor, or for one of its sizes, of the module that is being built. Each recorded call is also run on
-FakeTensors, so `dtype`, `ndim` and `shape` are there; a size that is fixed is a number, one that is not is a `Value`.
+A `Value` stands for a tensor, or for one of its sizes, of the module being built. Each traced call also runs on FakeTensors,
+which gives `dtype`, `ndim` and `shape`; a static size is an int, a dynamic one a `Value`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode, disable_fake_tensor_ca
 from torch.fx.experimental.symbolic_shapes import DimDynamic, statically_known_true
 
 from onnxbridge.backends.pytorch.modules.graph_module import Network
-from onnxbridge.backends.pytorch.trace.size_comparisons import Sizes
+from onnxbridge.backends.pytorch.trace.size_comparisons import ConservativeShapeEnv
 from onnxbridge.errors import Source, Unsupported
 from onnxbridge.frameworks.torch_rnn_kernels import whole_layers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# A dynamic size needs a number while recording; one that many others divide, so that splitting it evenly looks possible.
-_EXAMPLE = 5040
-_OVER_STEPS = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
+# Example value of a dynamic size while tracing: a highly composite number, so that it can be split evenly.
+_EXAMPLE_SIZE = 5040
+_RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
 
 
 class Unknown:
-    """Stands for what is not known of a value until the module runs; `why` is the error that its FakeTensor would have met."""
+    """Stands for a value without a FakeTensor; `why` is the error that its evaluation raised."""
 
     def __init__(self, why: Exception | None = None) -> None:
         self.why = why
@@ -45,20 +45,20 @@ class Value(fx.Proxy):  # type: ignore[misc]
     """A value of the module being built."""
 
     elements: np.ndarray[Any, Any] | None = None
-    """Of a small integer tensor: its elements, where they are numbers or sizes of other values."""
+    """For a small integer tensor: its elements, as ints and sizes of other values."""
     shape_of: Value | None = None
-    """Of the sizes of a value whose rank is not known: that value."""
+    """For the shape of a value of unknown rank: that value."""
     constant: np.ndarray[Any, Any] | None = None
-    """Of a small constant: its numbers."""
-    hub: ir.DataType | None = None
-    """The hub's element type, of inputs, weights and results of operators."""
+    """For a small constant: its array."""
+    hub_dtype: ir.DataType | None = None
+    """The hub's element type, for inputs, weights and operator results."""
 
     @property
-    def known(self) -> Any:
-        """The FakeTensor, or the symbolic number, behind the value."""
+    def fake(self) -> Any:
+        """The FakeTensor or symbolic number of the value."""
         meta = self.node.meta["val"]
         if isinstance(meta, Unknown):
-            raise Unsupported("its shape is known only when the model runs" + (f" ({_line(meta.why)})" if meta.why else ""))
+            raise Unsupported("its shape is known only at run time" + (f" ({_line(meta.why)})" if meta.why else ""))
         return meta
 
     @property
@@ -66,21 +66,21 @@ class Value(fx.Proxy):  # type: ignore[misc]
         return not isinstance(self.node.meta["val"], Unknown)
 
     def assume(self, dtype: Any, dims: Sequence[int | None]) -> None:
-        """Take what an operator demands of its input's type and sizes for known, where nothing else is."""
+        """Set the dtype and sizes that an operator requires of its input, if they are unknown."""
         if not self.is_known:
             self.node.meta["val"] = self.tracer.unbacked(dtype, dims)
 
     @property
     def dtype(self) -> Any:
-        return self.known.dtype
+        return self.fake.dtype
 
     @property
     def ndim(self) -> int:
-        return int(self.known.ndim)
+        return int(self.fake.ndim)
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        fixed = [s if isinstance(s, int) else s.node.maybe_as_int() for s in self.known.shape]
+        fixed = [s if isinstance(s, int) else s.node.maybe_as_int() for s in self.fake.shape]
         return tuple(self.size(i) if s is None else int(s) for i, s in enumerate(fixed))
 
     @property
@@ -88,14 +88,14 @@ class Value(fx.Proxy):  # type: ignore[misc]
         return self.tracer.create_proxy("call_function", getattr, (self, "device"), {})
 
     def to(self, dtype: Any) -> Value:
-        """In another dtype; nothing is recorded where it has it already."""
-        if self.is_known and isinstance(self.known, torch.Tensor) and self.known.dtype == dtype:
+        """Convert to another dtype; nothing is traced if it is that dtype already."""
+        if self.is_known and isinstance(self.fake, torch.Tensor) and self.fake.dtype == dtype:
             return self
         made: Value = self.tracer.create_proxy("call_method", "to", (self, dtype), {})
         return made
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # NumPy asks what it puts into an array whether it is one itself
+        if name.startswith("__"):  # NumPy probes array elements for the array protocol
             raise AttributeError(name)
         return super().__getattr__(name)
 
@@ -103,11 +103,11 @@ class Value(fx.Proxy):  # type: ignore[misc]
         return iter([self[i] for i in range(len(self))])
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self.fake)
 
 
 class Body(Value):
-    """A module inside the module: a branch, or the body of a loop."""
+    """A submodule for a branch or a loop body."""
 
     inputs: list[Value]
     results: list[Any]
@@ -121,74 +121,75 @@ def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
 
 
-class _OnlyAtRunTime(Exception):
-    """A leaf wants to read a tensor while it is being recorded."""
+class _DataDependent(Exception):
+    """An opaque call tried to read a tensor while being traced."""
 
 
-_recording: ContextVar[bool] = ContextVar("recording", default=False)
+_tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
 
-def read(tensor: Any) -> list[int]:
-    """The elements of an integer tensor, inside a leaf; while recording there are none, and the leaf's result is unknown."""
-    if _recording.get():
-        raise _OnlyAtRunTime("it depends on numbers")
-    return numbers(tensor)
+def read_ints(tensor: Any) -> list[int]:
+    """The elements of an integer tensor, inside an opaque call.
+
+    While tracing there are none, and the call's result is unknown.
+    """
+    if _tracing.get():
+        raise _DataDependent("it depends on the values of a tensor")
+    return int_elements(tensor)
 
 
-def numbers(tensor: Any) -> list[int]:
+def int_elements(tensor: Any) -> list[int]:
     if 0 in tensor.shape:
-        return []  # torch.export saves the elements of none as it cannot read them
+        return []  # torch.export fails to reload tolist() of an empty tensor
     return [int(v) if isinstance(v, (bool, float)) else v for v in tensor.reshape(-1).tolist()]
 
 
 @dataclass(frozen=True)
-class Late:
-    """What a rule returns that has no input to record a call on: the function is called each time the module runs."""
+class Deferred:
+    """Returned by a rule without inputs to trace a call on: the function is called each time the module runs."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
 
 
-def leaf(function: F) -> F:
-    """A function that the module calls as it stands, instead of what it does inside.
+def opaque_call(function: F) -> F:
+    """Decorate a function so that calls are traced as one node instead of through its body.
 
-    For what depends on numbers that are there only when the module runs. It works on tensors just as well. One that makes tensors
-    has a parameter `device`, and is told where the module's inputs are.
+    Used for code that depends on values known only at run time. Called with tensors, the function runs as it is. If it has a
+    parameter `device`, it is passed the device of the module's inputs.
     """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        found: list[Value] = []
-        fx.node.map_aggregate((args, kwargs), lambda a: found.append(a) if isinstance(a, Value) else a)
-        if not found:
+        values: list[Value] = []
+        fx.node.map_aggregate((args, kwargs), lambda a: values.append(a) if isinstance(a, Value) else a)
+        if not values:
             return function(*args, **kwargs)
-        return found[0].tracer.create_proxy("call_function", call, args, kwargs)
+        return values[0].tracer.create_proxy("call_function", call, args, kwargs)
 
-    call.makes = "device" in inspect.signature(function).parameters  # type: ignore[attr-defined]
+    call.takes_device = "device" in inspect.signature(function).parameters  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
-class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
-    """One module being built: the graph that is open, those around it, and the tensors that they hold."""
+class Tracer(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
+    """The module being built: the open graph, the graphs around it, and their tensors."""
 
     def __init__(self, root: torch.nn.Module) -> None:
         super().__init__(fx.Graph(tracer_cls=fx.Tracer))
         self.root = root
         self.graphs = [self.graph]
         self.captured: list[dict[fx.Node, fx.Node]] = [{}]
-        self.shape_env = Sizes()
+        self.shape_env = ConservativeShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.shape_env)
         self._sizes: dict[str, Any] = {}
         self._attributes: dict[str, fx.Node] = {}
         self._constants = 0
         self._bodies = 0
-        self._placed: fx.Node | None = None
-        self._where = Source()
+        self._device_node: fx.Node | None = None
+        self._location = Source()
 
     def proxy(self, node: fx.Node) -> Value:
         return Value(node, self)
-
-    # values
 
     def placeholder(self, name: str, meta: Any) -> Value:
         """A new input of the open graph."""
@@ -203,8 +204,8 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
             node.meta["val"] = self.mode.from_tensor(value.detach(), static_shapes=True)
         return self.proxy(self._attributes[path])
 
-    def fake(self, dtype: Any, dims: Sequence[int | str | None]) -> torch.Tensor:
-        """A FakeTensor of the graph's input; dimensions of the same name have the same size."""
+    def fake_tensor(self, dtype: Any, dims: Sequence[int | str | None]) -> torch.Tensor:
+        """A FakeTensor for a graph input; dimensions of the same name have the same size."""
         sizes = [d if isinstance(d, int) else self._dynamic(d) for d in dims]
         with self.mode:
             return torch.empty(sizes, dtype=dtype)
@@ -214,13 +215,13 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         if key not in self._sizes:
             from torch._dynamo.source import ConstantSource
 
-            example = _EXAMPLE * (len(self._sizes) + 1)
+            example = _EXAMPLE_SIZE * (len(self._sizes) + 1)
             symbol = self.shape_env.create_symbol(example, ConstantSource(f"size_{len(self._sizes)}"), DimDynamic.DYNAMIC)
             self._sizes[key] = self.shape_env.create_symintnode(symbol, hint=example)
         return self._sizes[key]
 
     def unbacked(self, dtype: Any, dims: Sequence[int | None]) -> torch.Tensor:
-        """A FakeTensor whose sizes nothing is known of."""
+        """A FakeTensor with unbacked symbolic sizes where `dims` has None."""
         sizes = []
         for d in dims:
             if d is None:
@@ -230,40 +231,38 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         with self.mode:
             return torch.empty(sizes, dtype=dtype)
 
-    def same_size(self, a: Any, b: Any) -> bool:
-        """Whether two sizes are the same for certain, which those without a name are only where they are numbers."""
-        unnamed = self._sizes.get("")
-        found = [s.node.expr.free_symbols for s in (a, b) if isinstance(s, torch.SymInt)]
-        if unnamed is not None and any(unnamed.node.expr in symbols for symbols in found):
+    def provably_equal(self, a: Any, b: Any) -> bool:
+        """Whether two sizes are provably equal; sizes of unnamed dimensions are only if they are ints."""
+        unnamed_symbol = self._sizes.get("")
+        values = [s.node.expr.free_symbols for s in (a, b) if isinstance(s, torch.SymInt)]
+        if unnamed_symbol is not None and any(unnamed_symbol.node.expr in symbols for symbols in values):
             return False
         return bool(statically_known_true(a == b))
 
     @property
-    def unnamed(self) -> Any:
-        """What stands for each of the sizes without a name, which may be different ones; None where all have one."""
-        found = self._sizes.get("")
-        return None if found is None else found.node.expr
+    def unnamed_symbol(self) -> Any:
+        """The symbol shared by all unnamed dimensions, whose sizes may differ; None if all have names."""
+        values = self._sizes.get("")
+        return None if values is None else values.node.expr
 
     @property
-    def named(self) -> dict[Any, str]:
-        """What stands for the sizes that have names, with these."""
+    def size_names(self) -> dict[Any, str]:
+        """The symbols of named dimensions, with their names."""
         return {size.node.expr: name for name, size in self._sizes.items() if name}
 
-    def pinned(self) -> list[str]:
-        """The names of dynamic dimensions that the recorded calls only work with at one size."""
+    def specialized_dims(self) -> list[str]:
+        """The names of dynamic dimensions that the traced calls specialize to one size."""
         fixed = [n for n, s in self._sizes.items() if self.shape_env.simplify(s.node.expr).is_number]
-        return [n or "without a name" for n in fixed]
-
-    # recording
+        return [n or "(unnamed)" for n in fixed]
 
     @contextmanager
-    def at(self, where: Source) -> Iterator[None]:
-        """What is recorded inside comes from this place in the source."""
-        before, self._where = self._where, where if str(where) != str(Source()) else self._where
+    def located(self, where: Source) -> Iterator[None]:
+        """Calls traced inside have this source location."""
+        before, self._location = self._location, where if str(where) != str(Source()) else self._location
         try:
             yield
         finally:
-            self._where = before
+            self._location = before
 
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, fx.Proxy):
@@ -282,7 +281,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         return super().create_arg(a)
 
     def _local(self, node: fx.Node, level: int) -> fx.Node:
-        """The node in the graph at `level`, brought in as an input where it belongs to one around it."""
+        """The node in the graph at `level`; a node of an outer graph is captured as an input."""
         if node.graph is self.graphs[level]:
             return node
         outer = self._local(node, level - 1)
@@ -299,65 +298,63 @@ class Recorder(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: Any = None, type_expr: Any = None,
         proxy_factory_fn: Any = None, *more: Any, **rest: Any,
     ) -> Any:  # fmt: skip
-        if getattr(target, "makes", False) and (device := self._device()) is not None:
+        if getattr(target, "takes_device", False) and (device := self._device()) is not None:
             kwargs = {**kwargs, "device": device}
         made = super().create_proxy(kind, target, args, kwargs, name, type_expr)
-        made.node.meta["where"] = self._where
+        made.node.meta["where"] = self._location
         made.node.meta["val"] = self._evaluate(made.node)
         return made
 
     def _device(self) -> Value | None:
-        """Where the first tensor is that the module gets."""
+        """The device of the module's first tensor input."""
         inputs = [n for n in self.graphs[0].nodes if n.op == "placeholder"]
         first = next((n for n in inputs if isinstance(n.meta["val"], torch.Tensor)), None)
-        if self._placed is None and first is not None:
+        if self._device_node is None and first is not None:
             with self.graphs[0].inserting_after(inputs[-1]):
-                self._placed = self.graphs[0].create_node("call_function", getattr, (first, "device"), name="device")
-            self._placed.meta["val"] = first.meta["val"].device
-        return None if self._placed is None else self.proxy(self._placed)
+                self._device_node = self.graphs[0].create_node("call_function", getattr, (first, "device"), name="device")
+            self._device_node.meta["val"] = first.meta["val"].device
+        return None if self._device_node is None else self.proxy(self._device_node)
 
     def _evaluate(self, node: fx.Node) -> Any:
-        """What the call gives on FakeTensors."""
+        """The result of a call on FakeTensors."""
         metas = [n.meta["val"] for n in node.all_input_nodes]
         unknown = next((m for m in metas if isinstance(m, Unknown)), None)
-        if unknown is not None or getattr(node.target, "at_run_time", False):
+        if unknown is not None or getattr(node.target, "data_dependent", False):
             return unknown or Unknown()
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-        token = _recording.set(True)
+        token = _tracing.set(True)
         try:
-            # without the dispatcher some functions take a symbolic size for its example
-            with self.mode, enable_python_dispatcher(), whole_layers() if node.target in _OVER_STEPS else nullcontext():
+            # without the dispatcher some functions specialize symbolic sizes to the example
+            with self.mode, enable_python_dispatcher(), whole_layers() if node.target in _RECURRENT else nullcontext():
                 function = getattr(args[0], node.target) if node.op == "call_method" else node.target
-                given = args[1:] if node.op == "call_method" else args
+                arguments = args[1:] if node.op == "call_method" else args
                 if not any(map(_is_symbolic, metas)):
-                    return function(*given, **kwargs)
-                with disable_fake_tensor_cache(self.mode):  # which would answer without comparing anything
-                    return self.shape_env.settled(lambda: function(*given, **kwargs))
+                    return function(*arguments, **kwargs)
+                with disable_fake_tensor_cache(self.mode):  # a cache hit would skip the size comparisons
+                    return self.shape_env.evaluate_both_ways(lambda: function(*arguments, **kwargs))
         except Exception as e:
-            if any(_is_symbolic(m) for m in metas) or _is_about_data(e):
+            if any(_is_symbolic(m) for m in metas) or _is_data_dependent(e):
                 return Unknown(e)
             raise
         finally:
-            _recording.reset(token)
-
-    # graphs inside
+            _tracing.reset(token)
 
     def body(
         self, function: Callable[..., Any], metas: Sequence[Any] = (), types: Sequence[ir.DataType | None] = ()
     ) -> tuple[Body, list[Value]]:
-        """A graph module of what `function` does to inputs of the given kinds: the module, and the values from around it.
+        """A graph module that traces `function` on inputs with the given FakeTensors, and the captured outer values.
 
-        `types` are the hub's, of the last inputs. The module takes its inputs first and those values after them, and returns a
-        tuple.
+        `types` are the hub's element types of the last inputs. The module takes its inputs, then the captured values, and returns
+        a tuple.
         """
         self.graph = fx.Graph(tracer_cls=fx.Tracer)
         self.graphs.append(self.graph)
         self.captured.append({})
         try:
-            start = self.graph.placeholder("start")  # captured values are put behind it and the inputs, in their order
+            start = self.graph.placeholder("start")  # captured values are inserted after it and the inputs, in order
             inputs = [self.placeholder(f"input_{i}", meta) for i, meta in enumerate(metas)]
-            for value, hub in zip(reversed(inputs), reversed(types), strict=False):
-                value.hub = hub
+            for value, hub_dtype in zip(reversed(inputs), reversed(types), strict=False):
+                value.hub_dtype = hub_dtype
             results = function(*inputs)
             self.graph.output(tuple(self.create_arg(r) for r in results))
             inner, captured = self.graph, self.captured[-1]
@@ -385,15 +382,15 @@ def _is_symbolic(meta: Any) -> bool:
     return isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _is_about_data(error: Exception) -> bool:
-    if isinstance(error, _OnlyAtRunTime):
+def _is_data_dependent(error: Exception) -> bool:
+    if isinstance(error, _DataDependent):
         return True
     names = {c.__name__ for c in type(error).__mro__}
     return bool(names & {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"})
 
 
-def at_run_time(function: F) -> F:
-    """A leaf whose result's shape nothing tells before it runs; the hub's own shape of the result stands in."""
-    made = leaf(function)
-    made.at_run_time = True  # type: ignore[attr-defined]
+def data_dependent_call(function: F) -> F:
+    """An opaque call whose result's shape depends on data; the hub's declared shape is used instead."""
+    made = opaque_call(function)
+    made.data_dependent = True  # type: ignore[attr-defined]
     return made

@@ -26,27 +26,29 @@ rule.table(
 
 
 def _is_large(x):
-    """Whether this is a constant beside which the fraction of a number gets lost."""
+    """Whether this is a constant so large that adding it to a number loses the fraction."""
     known = tf.get_static_value(x) if x.dtype.is_floating else None
     return known is not None and known.size and np.abs(known.astype(np.float64)).min() >= 0.5 / ml_dtypes.finfo(known.dtype).eps
 
 
-def _fed(x):
-    """A constant as a value that may be fed, which Grappler does not fold."""
+def _unfoldable(x):
+    """A constant as a PlaceholderWithDefault, which Grappler does not fold."""
     return tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
 
 
 @rule("Add")
 def add(A, B):
-    """Grappler adds the terms of a chain of sums in another order, and `(x + c) - c`, which rounds x by a large c, would be x."""
+    """TensorFlow's graph optimizer (Grappler) reorders chains of sums, so that `(x + c) - c`, which rounds x with a large c,
+    would become x.
+    """
     if _is_large(B):
-        return tf.subtract(A, _fed(-B))
-    return tf.subtract(B, _fed(-A)) if _is_large(A) else tf.add(A, B)
+        return tf.subtract(A, _unfoldable(-B))
+    return tf.subtract(B, _unfoldable(-A)) if _is_large(A) else tf.add(A, B)
 
 
 @rule("Sub")
 def sub(A, B):
-    return tf.subtract(_fed(A) if _is_large(A) else A, _fed(B) if _is_large(B) else B)
+    return tf.subtract(_unfoldable(A) if _is_large(A) else A, _unfoldable(B) if _is_large(B) else B)
 
 
 @rule("Abs")
@@ -72,10 +74,10 @@ rule.table(Max=_fold(tf.maximum), Min=_fold(tf.minimum), Sum=_fold(tf.add))
 
 
 def quotient(a, b):
-    """a / b of floats, rounded once, also where b is a constant.
+    """a / b of floats, rounded once, also for a constant b.
 
-    TensorFlow's graph optimizer (Grappler) replaces RealDiv by a constant with a multiplication by its rounded reciprocal, when
-    the model is loaded too; it leaves DivNoNan alone, which differs for a divisor of 0 only.
+    Grappler replaces RealDiv by a constant with a multiplication by its rounded reciprocal, also when a model is loaded. It does
+    not change DivNoNan, which differs for a divisor of 0 only.
     """
     known = tf.get_static_value(b)
     if known is None:
@@ -91,7 +93,7 @@ def mean(*data_0):
 
 @rule("Div")
 def div(A, B):
-    """Whole numbers are divided towards zero."""
+    """Integer division truncates toward zero."""
     return tf.truncatediv(A, B) if A.dtype.is_integer else quotient(A, B)
 
 
@@ -107,7 +109,7 @@ def mod(A, B, *, fmod=0):
 
 @rule("Pow")
 def pow_(X, Y):
-    """The result has X's type: whole numbers to whole powers stay exact, to others they pass through float64."""
+    """The result has X's type. Integer powers of integers are exact; other powers of integers are computed in float64."""
     if not X.dtype.is_integer:
         return tf.pow(X, tf.cast(Y, X.dtype))
     wide = tf.int64 if Y.dtype.is_integer else tf.float64
@@ -153,16 +155,16 @@ def converted(input, dtype, saturate):
     if source == dtype:
         return tf.identity(input)
     if dtype == tf.string:
-        return _text(input)
+        return _to_string(input)
     if source == tf.string:
-        return _number(input, dtype)
+        return _from_string(input, dtype)
     if dtype.name in _NARROW:
-        # what lies outside keeps its low bits
+        # out-of-range values keep their low bits
         low, carrier = (-8, tf.int8) if dtype.name == "int4" else (0, tf.uint8)
-        whole = tf.math.floormod(tf.cast(converted(input, tf.int32, 1), tf.int32) - low, 16) + low
-        return tf.cast(tf.cast(whole, carrier), dtype)
+        wrapped = tf.math.floormod(tf.cast(converted(input, tf.int32, 1), tf.int32) - low, 16) + low
+        return tf.cast(tf.cast(wrapped, carrier), dtype)
     if source.name in _NARROW:
-        # int4 reaches other types by way of a byte only
+        # int4 converts to other types through a byte only
         return converted(tf.cast(input, tf.int8 if source.name == "int4" else tf.uint8), dtype, saturate)
     if dtype.name in _EIGHT_BIT:
         if source == tf.float64:
@@ -174,19 +176,19 @@ def converted(input, dtype, saturate):
     return tf.cast(input, dtype)
 
 
-def _text(input):
-    """Numbers as the standard writes them."""
+def _to_string(input):
+    """Numbers as strings, as ONNX specifies."""
     if input.dtype.is_integer:
         return tf.strings.as_string(input)
     if input.dtype not in (tf.float32, tf.float16):
         raise Unsupported(f"Cast of {input.dtype.name} to string")
     wide = tf.cast(input, tf.float32)
-    texts = tf.strings.as_string(wide, shortest=True)
-    texts = tf.where(tf.math.is_nan(wide), "NaN", texts)
-    return tf.where(tf.math.is_inf(wide), tf.where(wide > 0, "INF", "-INF"), texts)
+    strings = tf.strings.as_string(wide, shortest=True)
+    strings = tf.where(tf.math.is_nan(wide), "NaN", strings)
+    return tf.where(tf.math.is_inf(wide), tf.where(wide > 0, "INF", "-INF"), strings)
 
 
-def _number(input, dtype):
+def _from_string(input, dtype):
     if dtype in (tf.float32, tf.float64, tf.int32, tf.int64):
         return tf.strings.to_number(input, dtype)
     return tf.cast(tf.strings.to_number(input, tf.float32 if dtype.is_floating else tf.int64), dtype)

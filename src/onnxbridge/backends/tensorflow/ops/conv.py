@@ -1,4 +1,4 @@
-"""Convolutions. TensorFlow's kernels for the CPU want channels last, so each is wrapped in transposes."""
+"""Convolutions. TensorFlow's CPU kernels require channels last, so each is wrapped in transposes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from onnxbridge.hub.ir.auto_pad import halves
 
 
 def last(x):
-    """Channels from the second place to the last."""
+    """Move the channels from axis 1 to the last."""
     return tf.transpose(x, [0, *range(2, rank(x)), 1])
 
 
 def second(x):
-    """Channels from the last place to the second."""
+    """Move the channels from the last axis to axis 1."""
     return tf.transpose(x, [0, rank(x) - 1, *range(1, rank(x) - 1)])
 
 
-def spread(x, steps):
-    """`x`, channels last, with zeros between its elements, whose distance becomes `steps`."""
+def insert_zeros(x, steps):
+    """`x`, channels last, with `steps - 1` zeros inserted between its elements."""
     for axis, d in enumerate(steps, start=1):
         if d > 1:
             shape = sizes(x)
@@ -38,7 +38,7 @@ def strided(y, strides):
 
 
 def convolved(x, kernel, strides, dilations, group):
-    """Channels last, no padding: `kernel` has spatial dimensions, then channels in and out."""
+    """A convolution, channels last, without padding; `kernel` is [spatial..., in, out]."""
     spatial = len(strides)
     if spatial == 1:
         y = convolved(tf.expand_dims(x, 1), tf.expand_dims(kernel, 0), (1, *strides), (1, *dilations), group)
@@ -55,7 +55,7 @@ def convolved(x, kernel, strides, dilations, group):
 
 
 def depthwise(x, kernel, strides, dilations, group):
-    """One filter or several to each channel; TensorFlow strides all dimensions equally and does not stride dilated ones."""
+    """A depthwise convolution; TensorFlow requires equal strides, and none with dilation."""
     multiple = kernel.shape[3] // group
     kernel = tf.reshape(kernel, [*kernel.shape[:2], group, multiple])
     if len(set(strides)) == 1 and set(dilations) == {1}:
@@ -85,7 +85,7 @@ def conv_integer(
     x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
     strides=None,
 ):  # fmt: skip
-    # products of bytes add up exactly in float64, which TensorFlow convolves and int32 it does not
+    # sums of byte products are exact in float64; TensorFlow has no int32 convolution
     x, w = tf.cast(x, tf.float64), tf.cast(w, tf.float64)
     x = x if x_zero_point is None else x - tf.cast(x_zero_point, tf.float64)
     if w_zero_point is not None:
@@ -107,8 +107,8 @@ def conv_transpose(
     inside = sizes(X)[2:]
     full = [s * (n - 1) + (k - 1) * d + 1 for n, k, s, d in zip(inside, sizes(W)[2:], strides, dilations, strict=True)]
     if output_shape or auto_pad.startswith("SAME"):
-        wanted = output_shape[-spatial:] if output_shape else [n * s for n, s in zip(inside, strides, strict=True)]
-        totals = [f + e - w for f, e, w in zip(full, extra, wanted, strict=True)]
+        target_sizes = output_shape[-spatial:] if output_shape else [n * s for n, s in zip(inside, strides, strict=True)]
+        totals = [f + e - w for f, e, w in zip(full, extra, target_sizes, strict=True)]
         before, after = halves(totals, auto_pad)
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * spatial)
@@ -124,23 +124,24 @@ def conv_transpose(
 
 
 def _transposed_dilated(x, w, strides, dilations, group):
-    """Channels last, every output: a dilated convolution by the reversed kernel of what stands `strides` apart.
+    """The full transposed convolution, channels last: a dilated convolution of the input, spread by `strides`, with the flipped
+    kernel.
 
-    TensorFlow's transposed convolutions know no dilation on the CPU, and a kernel with zeros in it would spread NaN.
+    TensorFlow's transposed convolutions do not support dilation on the CPU, and a kernel with zeros would spread NaN.
     """
     c_in, c_out, *kernel = sizes(w)
     spatial = len(kernel)
     w = tf.reverse(tf.reshape(w, packed([group, c_in // group, c_out, *kernel])), list(range(3, spatial + 3)))
     w = tf.reshape(tf.transpose(w, [*range(3, spatial + 3), 1, 0, 2]), packed([*kernel, c_in // group, group * c_out]))
-    around = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
-    return convolved(padded(spread(x, strides), around, around, start=1), w, (1,) * spatial, dilations, group)
+    padding = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
+    return convolved(padded(insert_zeros(x, strides), padding, padding, start=1), w, (1,) * spatial, dilations, group)
 
 
 def _transposed(x, kernel, full, strides):
-    """Channels last, every output: `kernel` has spatial dimensions, then channels out and in."""
+    """The full transposed convolution, channels last; `kernel` is [spatial..., out, in]."""
     if len(strides) == 1:
         y = _transposed(tf.expand_dims(x, 1), tf.expand_dims(kernel, 0), [1, *full], (1, *strides))
         return tf.squeeze(y, [1])
     function = tf.nn.conv2d_transpose if len(strides) == 2 else tf.nn.conv3d_transpose
-    # positions that no input reaches (a stride beyond the kernel) stay zero: TensorFlow takes full sizes only
+    # positions without input (stride larger than the kernel) are zero: TensorFlow accepts full sizes only
     return function(x, kernel, packed([size(x, 0), *full, kernel.shape[-2]]), [1, *strides, 1], "VALID")

@@ -1,4 +1,4 @@
-"""Sampling and cutting of images."""
+"""Image sampling, cropping and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from onnxbridge.errors import Unsupported
 
 
 def _reflected(x, low, high):
-    """Mirrored at both ends until inside."""
+    """Coordinates reflected at both bounds."""
     span = high - low
     folded = tf.math.floormod(x - low, 2 * tf.maximum(span, tf.cast(1e-30, x.dtype)))
     return low + tf.minimum(folded, 2 * span - folded)
 
 
 def _cubic(x, a=-0.75):
-    """The weights of the four elements around a place that is `x` behind the second of them."""
+    """The weights of the four elements around a coordinate at distance `x` after the second."""
 
     def near(d):
         return ((a + 2) * d - (a + 3)) * d * d + 1
@@ -40,49 +40,49 @@ def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"
     data = tf.cast(tf.transpose(X, [0, *range(2, spatial + 2), 1]), wide)
     grid = tf.cast(grid, wide)
     lengths = sizes(X)[2:]
-    choices = []  # for each axis the places to read and their weights
+    choices = []  # for each axis, the coordinates to read and their weights
     bounds = []
     for axis in range(spatial):
         n = tf.cast(lengths[axis], wide)
         g = grid[..., spatial - 1 - axis]
-        place = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
+        coordinate = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
         low, high = (0 * n, n - 1) if align_corners else (0 * n - 0.5, n - 0.5)
         bounds.append((low, high, n))
         if mode != "cubic":
-            place = _inside(place, padding_mode, low, high, n)
+            coordinate = _bounded(coordinate, padding_mode, low, high, n)
         if mode == "nearest":
-            choices.append([(tf.round(place), tf.ones_like(place))])
+            choices.append([(tf.round(coordinate), tf.ones_like(coordinate))])
             continue
-        base = tf.floor(place)
-        rest = place - base
+        base = tf.floor(coordinate)
+        rest = coordinate - base
         weights = _cubic(rest) if mode == "cubic" else [1 - rest, rest]
         start = -1 if mode == "cubic" else 0
         choices.append([(base + start + i, w) for i, w in enumerate(weights)])
     total = 0
     for corner in itertools.product(*choices):
-        weight, places, valid = 1, [], True
-        for (place, w), (low, high, n) in zip(corner, bounds, strict=True):
+        weight, coordinates, valid = 1, [], True
+        for (coordinate, w), (low, high, n) in zip(corner, bounds, strict=True):
             if mode == "cubic":
-                place = _inside(place, padding_mode, low, high, n)
-                place = tf.round(place) if padding_mode == "reflection" else place
+                coordinate = _bounded(coordinate, padding_mode, low, high, n)
+                coordinate = tf.round(coordinate) if padding_mode == "reflection" else coordinate
             weight = weight * w
-            valid = valid & (place >= 0) & (place <= n - 1)
-            places.append(tf.cast(tf.clip_by_value(place, 0 * n, n - 1), tf.int32))
-        found = tf.gather_nd(data, tf.stack(places, -1), batch_dims=1)
+            valid = valid & (coordinate >= 0) & (coordinate <= n - 1)
+            coordinates.append(tf.cast(tf.clip_by_value(coordinate, 0 * n, n - 1), tf.int32))
+        found = tf.gather_nd(data, tf.stack(coordinates, -1), batch_dims=1)
         total = total + found * tf.where(valid, weight, tf.zeros_like(weight))[..., None]
     return tf.cast(tf.transpose(total, [0, spatial + 1, *range(1, spatial + 1)]), X.dtype)
 
 
-def _inside(place, padding_mode, low, high, n):
+def _bounded(coordinate, padding_mode, low, high, n):
     if padding_mode == "border":
-        return tf.clip_by_value(place, 0 * n, n - 1)
+        return tf.clip_by_value(coordinate, 0 * n, n - 1)
     if padding_mode == "reflection":
-        return tf.clip_by_value(_reflected(place, low, high), 0 * n, n - 1)
-    return place
+        return tf.clip_by_value(_reflected(coordinate, low, high), 0 * n, n - 1)
+    return coordinate
 
 
 def _each(values):
-    """The elements of a 1-D tensor, numbers where they are known."""
+    """The elements of a 1-D tensor, as ints where known."""
     fixed = known(values)
     return list(fixed) if isinstance(fixed, tuple) else tf.unstack(tf.cast(values, tf.int32), values.shape[0])
 
@@ -94,18 +94,18 @@ def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, stride
     dilations, strides, pads = dilations or (1,) * spatial, strides or (1,) * spatial, pads or (0,) * (2 * spatial)
     padded = [n + b + a for n, b, a in zip(image, pads[:spatial], pads[spatial:], strict=True)]
     counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(padded, block, dilations, strides, strict=True)]
-    place = tf.zeros([1] * (2 * spatial), tf.int32)
+    coordinate = tf.zeros([1] * (2 * spatial), tf.int32)
     for axis in range(spatial):
         steps = tf.range(block[axis])[:, None] * dilations[axis] + tf.range(counts[axis])[None] * strides[axis]
         shape = [1] * (2 * spatial)
         shape[axis], shape[spatial + axis] = block[axis], counts[axis]
-        place = place * padded[axis] + tf.reshape(steps, packed(shape))
+        coordinate = coordinate * padded[axis] + tf.reshape(steps, packed(shape))
     batch = sizes(input)[0]
     columns = tf.reshape(input, packed([batch, -1, math.prod([*block, *counts])]))
     channels = tf.shape(columns)[1]
-    whole = tf.math.unsorted_segment_sum(tf.transpose(columns, [2, 0, 1]), tf.reshape(place, [-1]), math.prod(padded))
-    whole = tf.reshape(tf.transpose(whole, [1, 2, 0]), packed([batch, channels, *padded]))
-    return whole[(slice(None), slice(None), *(slice(b, b + n) for b, n in zip(pads[:spatial], image, strict=True)))]
+    image_sum = tf.math.unsorted_segment_sum(tf.transpose(columns, [2, 0, 1]), tf.reshape(coordinate, [-1]), math.prod(padded))
+    image_sum = tf.reshape(tf.transpose(image_sum, [1, 2, 0]), packed([batch, channels, *padded]))
+    return image_sum[(slice(None), slice(None), *(slice(b, b + n) for b, n in zip(pads[:spatial], image, strict=True)))]
 
 
 @rule("NonMaxSuppression")

@@ -1,4 +1,4 @@
-"""Gathering, scattering and looking for elements."""
+"""Gather, scatter and search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxbridge.errors import Unsupported
 
 
 def wrapped(indices, n):
-    """Indices as int64, negative ones counted from the end."""
+    """Indices as int64, with negative ones wrapped."""
     fixed = known(indices)
     indices = tf.cast(indices, tf.int64)
     if isinstance(fixed, tuple) and all(i >= 0 for i in fixed):
@@ -23,8 +23,8 @@ def gather(data, indices, *, axis=0):
     return tf.gather(data, wrapped(indices, size(data, axis)), axis=axis)
 
 
-def coordinates(data, indices, axis):
-    """For each element of `indices`, which go along one axis, its full coordinates."""
+def axis_coordinates(data, indices, axis):
+    """The full coordinates of each element of `indices` along one axis."""
     axis = axis_of(data, axis)
     shape = tf.shape(indices, tf.int64)
     each = []
@@ -39,26 +39,26 @@ def coordinates(data, indices, axis):
 
 @rule("GatherElements")
 def gather_elements(data, indices, *, axis=0):
-    return tf.gather_nd(data, coordinates(data, indices, axis))
+    return tf.gather_nd(data, axis_coordinates(data, indices, axis))
 
 
-def _places(data, indices, batch_dims=0):
-    """Coordinates without negative ones."""
+def _wrapped_coordinates(data, indices, batch_dims=0):
+    """Coordinates with negative ones wrapped."""
     depth = indices.shape[-1]
     return wrapped(indices, tf.shape(data, tf.int64)[batch_dims : batch_dims + depth])
 
 
 @rule("GatherND")
 def gather_nd(data, indices, *, batch_dims=0):
-    return tf.gather_nd(data, _places(data, indices, batch_dims), batch_dims=batch_dims)
+    return tf.gather_nd(data, _wrapped_coordinates(data, indices, batch_dims), batch_dims=batch_dims)
 
 
-def _scattered(data, places, updates, reduction):
+def _scattered(data, coordinates, updates, reduction):
     if reduction == "mul":
         shape = tf.shape(data, tf.int64)
-        depth = places.shape[-1]
+        depth = coordinates.shape[-1]
         strides = tf.math.cumprod(shape[:depth], exclusive=True, reverse=True)
-        rows = tf.reduce_sum(places * strides, -1)
+        rows = tf.reduce_sum(coordinates * strides, -1)
         flat = tf.reshape(data, tf.stack([tf.reduce_prod(shape[:depth]), tf.reduce_prod(shape[depth:])]))
         changes = tf.reshape(updates, tf.stack([tf.size(rows, tf.int64), tf.reduce_prod(shape[depth:])]))
         factors = tf.math.unsorted_segment_prod(changes, tf.reshape(rows, [-1]), tf.reduce_prod(shape[:depth]))
@@ -67,31 +67,31 @@ def _scattered(data, places, updates, reduction):
         "none": tf.tensor_scatter_nd_update, "add": tf.tensor_scatter_nd_add, "max": tf.tensor_scatter_nd_max,
         "min": tf.tensor_scatter_nd_min,
     }[reduction]  # fmt: skip
-    return function(data, places, updates)
+    return function(data, coordinates, updates)
 
 
 @rule("ScatterElements")
 def scatter_elements(data, indices, updates, *, axis=0, reduction="none"):
-    return _scattered(data, coordinates(data, indices, axis), updates, reduction)
+    return _scattered(data, axis_coordinates(data, indices, axis), updates, reduction)
 
 
 @rule("ScatterND")
 def scatter_nd(data, indices, updates, *, reduction="none"):
-    return _scattered(data, _places(data, indices), updates, reduction)
+    return _scattered(data, _wrapped_coordinates(data, indices), updates, reduction)
 
 
 @rule("TensorScatter")
 def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="linear"):
     axis = axis_of(past_cache, axis)
     shape = tf.shape(update, tf.int64)
-    place = tf.range(shape[axis])
+    positions = tf.range(shape[axis])
     if write_indices is not None:
-        place = tf.cast(write_indices, tf.int64)[:, None] + place
+        positions = tf.cast(write_indices, tf.int64)[:, None] + positions
     if mode == "circular":
-        place = place % tf.shape(past_cache, tf.int64)[axis]
+        positions = positions % tf.shape(past_cache, tf.int64)[axis]
     lead = [-1 if write_indices is not None else 1] + [1] * (axis - 1)
-    place = tf.reshape(place, packed([*lead, size(update, axis)] + [1] * (rank(past_cache) - axis - 1)))
-    return scatter_elements(past_cache, tf.broadcast_to(place, shape), update, axis=axis)
+    positions = tf.reshape(positions, packed([*lead, size(update, axis)] + [1] * (rank(past_cache) - axis - 1)))
+    return scatter_elements(past_cache, tf.broadcast_to(positions, shape), update, axis=axis)
 
 
 @rule("NonZero")
@@ -127,7 +127,7 @@ def unique(X, *, axis=None, sorted=1):
 
 
 def _lexicographic(values, axis):
-    """The order of slices, their first elements counting most."""
+    """The lexicographic order of slices."""
     axis = axis_of(values, axis)
     rows = tf.transpose(values, [axis, *(d for d in range(rank(values)) if d != axis)])
     rows = tf.reshape(rows, tf.stack([tf.shape(rows)[0], -1]))
@@ -151,15 +151,15 @@ def top_k(X, K, *, axis=-1, largest=1, sorted=1):
     else:
         indices = tf.argsort(rows, stable=True)[..., :count]
         values = tf.gather(rows, indices, batch_dims=rank(X) - 1)
-    back = [order.index(d) for d in range(rank(X))]
-    return tf.transpose(values, back), tf.cast(tf.transpose(indices, back), tf.int64)
+    inverse = [order.index(d) for d in range(rank(X))]
+    return tf.transpose(values, inverse), tf.cast(tf.transpose(indices, inverse), tf.int64)
 
 
 @rule("OneHot")
 def one_hot(indices, depth, values, *, axis=-1):
     depth = tf.cast(tf.reshape(depth, []), tf.int64)
-    places = tf.cast(indices, tf.int64)
-    places = tf.where(places < 0, places + depth, places)
+    positions = tf.cast(indices, tf.int64)
+    positions = tf.where(positions < 0, positions + depth, positions)
     axis = axis if axis >= 0 else axis + rank(indices) + 1
     steps = tf.reshape(tf.range(depth), [-1] + [1] * (rank(indices) - axis))
-    return tf.where(tf.expand_dims(places, axis) == steps, values[1], values[0])
+    return tf.where(tf.expand_dims(positions, axis) == steps, values[1], values[0])

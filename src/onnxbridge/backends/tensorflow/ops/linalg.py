@@ -1,4 +1,4 @@
-"""Matrix products and their like."""
+"""Matrix products, Einsum and determinants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxbridge.backends.tensorflow.sizes import rank
 
 @rule("MatMul")
 def mat_mul(A, B):
-    if A.dtype in (tf.uint32, tf.uint64):  # the same bits, with a sign
+    if A.dtype in (tf.uint32, tf.uint64):  # the same bits as signed integers
         signed = tf.int32 if A.dtype == tf.uint32 else tf.int64
         return tf.cast(mat_mul(tf.cast(A, signed), tf.cast(B, signed)), A.dtype)
     a = tf.expand_dims(A, 0) if rank(A) == 1 else A
@@ -26,18 +26,18 @@ def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     product = product if alpha == 1.0 else scaled(product, alpha)
     if C is None:
         return product
-    # TensorFlow fuses the addition, and then takes a row of its own for a matrix of another height
+    # TensorFlow fuses the addition, and then misreads a row vector as a matrix of another height
     C = tf.reshape(C, [-1]) if rank(C) == 2 and C.shape[0] == 1 else C
     return product + (C if beta == 1.0 else scaled(C, beta))
 
 
 def scaled(x, factor):
-    """Times a floating factor, in the type of `x`."""
+    """Multiply by a float in the dtype of `x`."""
     return tf.cast(tf.cast(x, tf.float64) * factor, x.dtype) if x.dtype.is_integer else x * factor
 
 
 def shifted(x, zero_point, axis):
-    """Quantized numbers without their zero point, which has one element or one for each place on `axis`."""
+    """Quantized values minus their zero point, which is a scalar or has one element for each index of `axis`."""
     x = tf.cast(x, tf.int32)
     if zero_point is None:
         return x

@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalization."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxbridge.backends.tensorflow.sizes import axis_of, packed, rank, sizes
 
 
 def _channels(v, x):
-    """One number for each channel, shaped to meet `x`."""
+    """Per-channel values, shaped to broadcast with `x`."""
     return tf.reshape(tf.cast(v, x.dtype), [-1] + [1] * (rank(x) - 2))
 
 
@@ -19,7 +19,7 @@ def batch_normalization(
     X, scale, B, input_mean, input_var, *, epsilon=9.999999747378752e-06, momentum=0.8999999761581421, training_mode=0
 ):
     if not training_mode:
-        # one multiplication and one addition for each element; the rest is on one number for each channel
+        # one multiplication and one addition per element; the rest is per channel
         factor = _channels(scale * tf.math.rsqrt(tf.cast(input_var, scale.dtype) + epsilon), X)
         return X * factor + (_channels(B, X) - _channels(input_mean, X) * factor)
     dims = [d for d in range(rank(X)) if d != 1]
@@ -79,9 +79,9 @@ def lp_normalization(input, *, axis=-1, p=2):
 
 @rule("LRN")
 def lrn(X, *, size, alpha=9.999999747378752e-05, beta=0.75, bias=1.0):
-    around = padded(tf.square(X), [(size - 1) // 2], [size // 2], start=1)
+    windows = padded(tf.square(X), [(size - 1) // 2], [size // 2], start=1)
     channels = sizes(X)[1]
-    total = tf.add_n([around[:, i : i + channels] for i in range(size)])
+    total = tf.add_n([windows[:, i : i + channels] for i in range(size)])
     return X / tf.pow(bias + alpha / size * total, beta)
 
 

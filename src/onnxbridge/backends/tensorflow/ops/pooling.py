@@ -1,4 +1,4 @@
-"""Pools, over windows and over everything."""
+"""Pooling over windows and global pooling."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, rank, size, s
 from onnxbridge.rules import Outputs
 
 
-def _behind(n, before, after, extent, stride):
-    """With ceil_mode, what to pad behind so that the last window that starts inside the input or before it fits exactly."""
+def _end_padding(n, before, after, extent, stride):
+    """With ceil_mode, the padding at the end so that the last window that starts inside the padded input fits exactly."""
     count = -(-(n + before + after - extent) // stride) + 1
     late = (count - 1) * stride >= n + before
     count = count - (int(late) if isinstance(late, bool) else tf.cast(late, tf.int32))
@@ -28,12 +28,12 @@ def _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides):
     final = after
     if ceil_mode and not auto_pad.startswith("SAME"):
         extents = [(k - 1) * d + 1 for k, d in zip(kernel_shape, dilations, strict=True)]
-        final = [_behind(n, b, a, e, s) for n, b, a, e, s in zip(sizes(X)[2:], before, after, extents, strides, strict=True)]
+        final = [_end_padding(n, b, a, e, s) for n, b, a, e, s in zip(sizes(X)[2:], before, after, extents, strides, strict=True)]
     return strides, dilations, before, after, final
 
 
 def windows(x, kernel, strides, dilations):
-    """`x` with its spatial dimensions each split in two: which window, and which place in it, all places last."""
+    """`x` with each spatial dimension split into window index and offset in the window; the offsets come last."""
     spatial = len(kernel)
     for d, (k, s, step) in enumerate(zip(kernel, strides, dilations, strict=True)):
         axis = 2 + 2 * d
@@ -63,11 +63,11 @@ def max_pool(
     values = tf.reduce_max(flat, -1)
     if not any(outputs[1:]):
         return values
-    return values, _places(X, flat, kernel_shape, strides, dilations, before, storage_order)
+    return values, _indices(X, flat, kernel_shape, strides, dilations, before, storage_order)
 
 
-def _places(X, flat, kernel_shape, strides, dilations, before, storage_order):
-    """The place of each window's largest element in the whole input."""
+def _indices(X, flat, kernel_shape, strides, dilations, before, storage_order):
+    """The index of each window's maximum in the whole input."""
     best = tf.argmax(flat, -1)
     spatial = len(kernel_shape)
     coordinates = []
@@ -79,11 +79,11 @@ def _places(X, flat, kernel_shape, strides, dilations, before, storage_order):
         coordinates.insert(0, window * strides[d] + inside * dilations[d] - tf.cast(before[d], tf.int64))
     dims = [tf.cast(n, tf.int64) for n in sizes(X)]
     order = list(reversed(range(spatial))) if storage_order else list(range(spatial))
-    place = tf.zeros([], tf.int64)
+    index = tf.zeros([], tf.int64)
     for d in order:
-        place = place * dims[2 + d] + coordinates[d]
+        index = index * dims[2 + d] + coordinates[d]
     channels = tf.reshape(tf.range(dims[0] * dims[1]), tf.stack([dims[0], dims[1], *[tf.constant(1, tf.int64)] * spatial]))
-    return channels * tf.reduce_prod(tf.stack(dims[2:])) + place
+    return channels * tf.reduce_prod(tf.stack(dims[2:])) + index
 
 
 def _pooled(two, three, x, kernel, strides):
@@ -135,7 +135,7 @@ def global_lp_pool(X, *, p=2):
 
 
 @rule("MaxUnpool")
-def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None):  # noqa: E741  (the standard's name)
+def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None):  # noqa: E741  (ONNX's name)
     spatial = len(kernel_shape)
     strides, pads = strides or (1,) * spatial, pads or (0,) * (2 * spatial)
     inner = [
@@ -147,5 +147,5 @@ def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None
     found = tf.reshape(flat, shape)
     if output_shape is None:
         return found
-    more = [output_shape[d] - shape[d] for d in range(2 + spatial)]
-    return padded(found, [0] * len(more), [tf.cast(m, tf.int32) for m in more], start=0)
+    extra = [output_shape[d] - shape[d] for d in range(2 + spatial)]
+    return padded(found, [0] * len(extra), [tf.cast(m, tf.int32) for m in extra], start=0)

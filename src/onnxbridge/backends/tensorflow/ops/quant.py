@@ -1,4 +1,4 @@
-"""Quantized numbers."""
+"""Quantization."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SMALL = frozenset({"int4", "uint4", "int2", "uint2"})
 
 
 def _shaped(scale, x, axis, block_size):
-    """A scale or zero point, one for all, for each place on `axis`, or for each block on it, shaped to meet `x`."""
+    """A scale or zero point (per tensor, per axis or per block) shaped to broadcast with `x`."""
     if rank(scale) == 0 or (rank(scale) == 1 and scale.shape[0] == 1 and not block_size):
         return reshaped(scale, [])
     axis = axis_of(x, axis)
@@ -31,8 +31,8 @@ def _shaped(scale, x, axis, block_size):
     return reshaped(scale, [-1 if d == axis else 1 for d in range(rank(x))])
 
 
-def _whole(x):
-    """As int32, which the small integers reach by way of int8 only."""
+def _to_int32(x):
+    """Convert to int32; four-bit integers convert through int8 only."""
     if x.dtype.name in _SMALL:
         x = tf.cast(x, tf.int8 if x.dtype.name.startswith("int") else tf.uint8)
     return tf.cast(x, tf.int32)
@@ -51,7 +51,7 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
         return converted(scaled, dtype, saturate)
     wide = tf.cast(tf.round(scaled), tf.float64 if dtype == tf.int32 or kind == tf.float64 else tf.float32)
     if y_zero_point is not None:
-        wide = wide + tf.cast(_whole(_shaped(y_zero_point, x, axis, block_size)), wide.dtype)
+        wide = wide + tf.cast(_to_int32(_shaped(y_zero_point, x, axis, block_size)), wide.dtype)
     bounded = tf.clip_by_value(wide, *(tf.constant(b, wide.dtype) for b in _BOUNDS[dtype.name]))
     if dtype.name in _SMALL:
         bounded = tf.cast(bounded, tf.int8 if dtype.name.startswith("int") else tf.uint8)
@@ -64,7 +64,7 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
     scale = _shaped(x_scale, x, axis, block_size)
     wide = x
     if x.dtype.name in _BOUNDS:
-        wide = _whole(x)
+        wide = _to_int32(x)
         if x_zero_point is not None:
-            wide = wide - _whole(_shaped(x_zero_point, x, axis, block_size))
+            wide = wide - _to_int32(_shaped(x_zero_point, x, axis, block_size))
     return tf.cast(tf.cast(wide, scale.dtype) * scale, dtype)

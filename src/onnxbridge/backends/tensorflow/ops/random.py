@@ -1,4 +1,4 @@
-"""Random numbers. A `seed` cannot give the numbers of another engine; it makes the module's own repeatable."""
+"""Random numbers. TensorFlow's generators differ from other frameworks'; `seed` only makes the module repeatable."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def multinomial(input, *, dtype=6, sample_size=1, seed=None):
 
 @rule("Bernoulli")
 def bernoulli(input, *, dtype=None, seed=None):
-    drawn = tf.random.uniform(tf.shape(input), seed=_seed(seed)) < tf.cast(input, tf.float32)
-    return tf.cast(drawn, _dtype(input, dtype))
+    sample = tf.random.uniform(tf.shape(input), seed=_seed(seed)) < tf.cast(input, tf.float32)
+    return tf.cast(sample, _dtype(input, dtype))
 
 
 @rule("Dropout")
@@ -63,8 +63,8 @@ def dropout(data, ratio=None, training_mode=None, *, seed=None):
         return tf.identity(data), tf.ones_like(data, tf.bool)
     ratio = tf.constant(0.5) if ratio is None else tf.cast(tf.reshape(ratio, []), tf.float32)
     ratio = tf.where(tf.reshape(training_mode, []), ratio, 0.0)
-    kept = tf.random.uniform(tf.shape(data), seed=_seed(seed)) >= ratio
+    mask = tf.random.uniform(tf.shape(data), seed=_seed(seed)) >= ratio
     scaled = tf.cast(tf.cast(data, tf.float32) / (1 - ratio), data.dtype) if data.dtype != tf.float64 else data / tf.cast(
         1 - ratio, tf.float64
     )  # fmt: skip
-    return tf.where(kept, scaled, tf.zeros_like(data)), kept
+    return tf.where(mask, scaled, tf.zeros_like(data)), mask

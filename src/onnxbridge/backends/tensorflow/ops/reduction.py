@@ -1,4 +1,4 @@
-"""Reductions over axes, and running ones along an axis."""
+"""Reductions over axes, and cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _boolean(of_bool, function, of_nothing):
         found = function(x, axes, keepdims)
         if not x.dtype.is_floating:
             return found
-        # TensorFlow gives the least finite number for an axis without elements
+        # TensorFlow returns the lowest finite number for an empty axis
         nothing = tf.reduce_sum(tf.ones_like(x, tf.int32), axes, keepdims) == 0
         return tf.where(nothing, tf.cast(of_nothing, x.dtype), found) if 0 in x.shape.as_list() else found
 
@@ -51,7 +51,7 @@ _OF_ONE = {
     "ReduceL1": lambda x: x if x.dtype.is_unsigned else tf.abs(x), "ReduceL2": lambda x: x if x.dtype.is_unsigned else tf.abs(x),
     "ReduceSumSquare": lambda x: x * x, "ReduceLogSum": lambda x: tf.cast(tf.math.log(_as_float(x)), x.dtype),
 }  # fmt: skip
-"""What reducing over no axis does to each element; nothing where the operator is not named."""
+"""The elementwise function that a reduction over no axes is; the identity for other operators."""
 
 
 def _register(op):

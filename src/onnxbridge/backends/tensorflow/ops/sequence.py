@@ -1,6 +1,6 @@
 """Sequences, which are Python lists while TensorFlow traces, and optional values, which may be None.
 
-So a sequence's length must be known then, and its elements' positions where they differ in shape.
+A sequence's length must be known while tracing, and its elements' positions if their shapes differ.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ def sequence_at(input_sequence, position):
     fixed = known(position)
     if not isinstance(fixed, tf.Tensor):
         return input_sequence[int(fixed[0])]
-    place = tf.cast(tf.reshape(position, []), tf.int32)
-    place = tf.where(place < 0, place + len(input_sequence), place)
-    return tf.switch_case(place, [lambda v=v: tf.identity(v) for v in input_sequence])
+    index = tf.cast(tf.reshape(position, []), tf.int32)
+    index = tf.where(index < 0, index + len(input_sequence), index)
+    return tf.switch_case(index, [lambda v=v: tf.identity(v) for v in input_sequence])
 
 
 @rule("SequenceInsert")
 def sequence_insert(input_sequence, tensor, position=None):
-    place = len(input_sequence) if position is None else _known(position)
+    index = len(input_sequence) if position is None else _known(position)
     made = list(input_sequence)
-    made.insert(place if place >= 0 else place + len(input_sequence), tensor)
+    made.insert(index if index >= 0 else index + len(input_sequence), tensor)
     return made
 
 
@@ -66,15 +66,15 @@ def concat_from_sequence(input_sequence, *, axis, new_axis=0):
 
 @rule("SplitToSequence")
 def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
-    whole = size(input, axis)
+    total = size(input, axis)
     parts = known(split)
-    if isinstance(parts, tf.Tensor) or not isinstance(whole, int):
+    if isinstance(parts, tf.Tensor) or not isinstance(total, int):
         raise Unsupported("the lengths of a sequence's elements must be known when converting")
     if parts is None:
-        found = tf.split(input, whole, axis)
+        found = tf.split(input, total, axis)
         return list(found) if keepdims else [tf.squeeze(p, [axis]) for p in found]
     if split.shape.rank == 0:
-        parts = [min(parts[0], whole - i) for i in range(0, whole, parts[0])]
+        parts = [min(parts[0], total - i) for i in range(0, total, parts[0])]
     return list(tf.split(input, list(parts), axis))
 
 

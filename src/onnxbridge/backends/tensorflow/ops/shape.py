@@ -1,4 +1,4 @@
-"""Shapes: reading them, changing them, joining, cutting and repeating."""
+"""Shape queries, reshaping, concatenation, slicing, tiling and padding."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def size_(data):
 
 @rule("Reshape")
 def reshape(data, shape, *, allowzero=0):
-    wanted = known(shape)
+    target = known(shape)
     if allowzero:
         return tf.reshape(data, shape)
-    if isinstance(wanted, tuple):
-        return tf.reshape(data, packed([size(data, i) if n == 0 else n for i, n in enumerate(wanted)]))
+    if isinstance(target, tuple):
+        return tf.reshape(data, packed([size(data, i) if n == 0 else n for i, n in enumerate(target)]))
     if shape.shape[0] is None:
-        raise Unsupported("Reshape to a rank that is known only when the model runs")
+        raise Unsupported("Reshape to a rank that is known only at run time")
     own = tf.shape(data, tf.int64)
     own = tf.concat([own, tf.zeros([max(shape.shape[0] - rank(data), 0)], tf.int64)], 0)[: shape.shape[0]]
     return tf.reshape(data, tf.where(shape == 0, own, shape))
@@ -79,24 +79,24 @@ def squeeze(data, axes=None):
     axes = known(axes)
     if axes is None:
         if None in data.shape.as_list():
-            raise Unsupported("Squeeze without axes where sizes are dynamic", "name the axes")
+            raise Unsupported("Squeeze of dynamic sizes without axes", "pass the axes")
         return tf.squeeze(data)
     if isinstance(axes, tuple):
         return tf.squeeze(data, list(axes)) if axes else tf.identity(data)
-    kept = tf.reduce_all(tf.range(rank(data))[:, None] != tf.cast(axes, tf.int32) % rank(data), 1)
-    return tf.reshape(data, tf.boolean_mask(tf.shape(data), kept))
+    mask = tf.reduce_all(tf.range(rank(data))[:, None] != tf.cast(axes, tf.int32) % rank(data), 1)
+    return tf.reshape(data, tf.boolean_mask(tf.shape(data), mask))
 
 
 @rule("Unsqueeze")
 def unsqueeze(data, axes):
-    wanted = known(axes)
-    if isinstance(wanted, tuple):
-        total = rank(data) + len(wanted)
-        for axis in sorted(a % total for a in wanted):
+    target = known(axes)
+    if isinstance(target, tuple):
+        total = rank(data) + len(target)
+        for axis in sorted(a % total for a in target):
             data = tf.expand_dims(data, axis)
         return tf.identity(data)
     if axes.shape[0] is None:
-        raise Unsupported("Unsqueeze of how many axes is known only when the model runs")
+        raise Unsupported("Unsqueeze of a number of axes that is known only at run time")
     total = rank(data) + axes.shape[0]
     new = tf.reduce_any(tf.range(total)[:, None] == tf.cast(axes, tf.int32) % total, 1)
     old = tf.cumsum(tf.cast(~new, tf.int32)) - 1
@@ -119,11 +119,11 @@ def split(input, split=None, *, axis=0, num_outputs=None):
     if split is not None:
         parts = known(split)
         return tuple(tf.split(input, list(parts) if isinstance(parts, tuple) else parts, axis, num=split.shape[0]))
-    whole = size(input, axis)
-    chunk = -(-whole // num_outputs)
-    lengths = [chunk] * (num_outputs - 1) + [whole - chunk * (num_outputs - 1)]
+    total = size(input, axis)
+    chunk = -(-total // num_outputs)
+    lengths = [chunk] * (num_outputs - 1) + [total - chunk * (num_outputs - 1)]
     if is_fixed(*lengths):
-        lengths = [max(min(chunk, whole - i * chunk), 0) for i in range(num_outputs)]
+        lengths = [max(min(chunk, total - i * chunk), 0) for i in range(num_outputs)]
     return tuple(tf.split(input, lengths if is_fixed(*lengths) else packed(lengths), axis))
 
 
@@ -147,7 +147,7 @@ def _near(bound):
 
 
 def _slice_at(data, starts, ends, axes, steps):
-    """A slice on axes that are known only when the model runs."""
+    """A slice on axes that are known only at run time."""
     if axes is None:
         axes = tf.range(tf.size(starts))
     where = (tf.cast(axes, tf.int32) % rank(data))[:, None]
@@ -194,8 +194,8 @@ def eye_like(input, *, dtype=None, k=0):
 def trilu(input, k=None, *, upper=1):
     rows, columns = tf.range(size(input, -2))[:, None], tf.range(size(input, -1))[None]
     shift = 0 if k is None else tf.cast(tf.reshape(k, []), tf.int32)
-    kept = columns - rows >= shift if upper else columns - rows <= shift
-    return tf.where(kept, input, tf.zeros_like(input))
+    mask = columns - rows >= shift if upper else columns - rows <= shift
+    return tf.where(mask, input, tf.zeros_like(input))
 
 
 @rule("DepthToSpace")
@@ -222,7 +222,7 @@ def pad(data, pads, constant_value=None, axes=None, *, mode="constant"):
     where = known(axes)
     given = known(pads)
     if isinstance(where, tf.Tensor):
-        raise Unsupported("Pad on axes that are known only when the model runs", "make axes a constant")
+        raise Unsupported("Pad on axes that are known only at run time", "make axes a constant")
     where = [a % rank(data) for a in (range(rank(data)) if where is None else where)]
     count = len(where)
     before, after = [0] * rank(data), [0] * rank(data)

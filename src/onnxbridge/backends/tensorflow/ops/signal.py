@@ -19,7 +19,7 @@ def _parts(x):
 
 @rule("DFT")
 def dft(input, dft_length=None, axis=None, *, inverse=0, onesided=0):
-    """Computed in float64, so that what should cancel does; TensorFlow transforms last axes, so the axis changes places."""
+    """Computed in float64, so that cancellation is exact; TensorFlow transforms the last axis, so the axis is moved there."""
     signals = rank(input) - 1
     axis = -2 if axis is None else tf.reshape(axis, [])
     axis = tf.cast(tf.where(axis < 0, axis + rank(input), axis), tf.int32)
@@ -40,7 +40,7 @@ def dft(input, dft_length=None, axis=None, *, inverse=0, onesided=0):
 
 
 def _of_length(last, length):
-    """Cut or filled with zeros along the axis before the last."""
+    """Crop or zero-pad along the second-to-last axis."""
     cut = last[..., :length, :]
     pads = [[0, 0]] * (rank(last) - 2) + [[0, length - tf.shape(cut)[-2]], [0, 0]]
     return tf.pad(cut, pads)

@@ -35,15 +35,15 @@ def string_split(X, *, delimiter=None, maxsplit=None):
 
 @rule("StringNormalizer")
 def string_normalizer(X, *, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=()):
-    texts = tf.reshape(X, [-1])
+    strings = tf.reshape(X, [-1])
     if rank(X) == 2 and X.shape[0] != 1:
         raise Unsupported("StringNormalizer of several rows")
     if stopwords:
-        compared = texts if is_case_sensitive else tf.strings.lower(texts, "utf-8")
+        compared = strings if is_case_sensitive else tf.strings.lower(strings, "utf-8")
         stops = [w if is_case_sensitive else w.lower() for w in stopwords]
-        texts = tf.boolean_mask(texts, tf.reduce_all(compared[:, None] != tf.constant(stops)[None], 1))
+        strings = tf.boolean_mask(strings, tf.reduce_all(compared[:, None] != tf.constant(stops)[None], 1))
     if case_change_action != "NONE":
-        texts = (tf.strings.lower if case_change_action == "LOWER" else tf.strings.upper)(texts, "utf-8")
-    # of nothing left, one empty string
-    texts = tf.cond(tf.size(texts) > 0, lambda: texts, lambda: tf.constant([""]))
-    return texts[None] if rank(X) == 2 else texts
+        strings = (tf.strings.lower if case_change_action == "LOWER" else tf.strings.upper)(strings, "utf-8")
+    # an empty result is one empty string
+    strings = tf.cond(tf.size(strings) > 0, lambda: strings, lambda: tf.constant([""]))
+    return strings[None] if rank(X) == 2 else strings

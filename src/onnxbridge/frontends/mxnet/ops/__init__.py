@@ -1,4 +1,4 @@
-"""MXNet operators in ONNX operators: the rules by MXNet's own names, one file for each idea."""
+"""Rules: MXNet operators, by MXNet's names, as ONNX operators."""
 
 from onnxbridge.rules import Rules
 

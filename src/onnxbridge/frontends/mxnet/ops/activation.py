@@ -1,4 +1,4 @@
-"""Activation functions and softmax in its forms."""
+"""Activation functions and softmax variants."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def activation(op, data, *, act_type):
 def leaky_relu(op, data, gamma=None, *, act_type="leaky", slope=0.25, lower_bound=0.125, upper_bound=0.334):
     if act_type == "leaky":
         return op.LeakyRelu(data, alpha=slope)
-    if act_type == "rrelu":  # outside of training the slope is the middle of its range, and the mask of slopes is 0
+    if act_type == "rrelu":  # in inference the slope is the middle of its range, and the mask of slopes is 0
         zero = op.constant(np.zeros((), data.dtype.numpy()))
         return op.LeakyRelu(data, alpha=(lower_bound + upper_bound) / 2), op.Expand(zero, op.Shape(data))
     if act_type == "elu":
@@ -80,7 +80,7 @@ def _softmax(op, function, data, length, axis, temperature, dtype, use_length):
         data = op.Div(data, temperature)
     if not use_length:
         return function(data, axis=axis)
-    # what lies behind an entry's length takes no part and becomes 0
+    # elements beyond an entry's length are masked and become 0
     axis %= rank(data)
     positions = op.Range(0, op.Squeeze(op.Shape(data, start=axis, end=axis + 1), [0]), 1)
     positions = op.Reshape(positions, [-1] + [1] * (rank(data) - 1 - axis))
@@ -98,14 +98,14 @@ def softmax_output(
     op, data, label=None, *, ignore_label=-1.0, multi_output=False, use_ignore=False, preserve_shape=False,
     normalization="null", out_grad=False, smooth_alpha=0.0,
 ):  # fmt: skip
-    """Outside of training the label and everything about its gradient count for nothing."""
+    """Inference ignores the label and the gradient's attributes."""
     if multi_output:
         return op.Softmax(data, axis=1)
-    return op.Softmax(data, axis=-1) if preserve_shape else _over_rest(op, data)
+    return op.Softmax(data, axis=-1) if preserve_shape else _over_features(op, data)
 
 
-def _over_rest(op, data):
-    """Softmax over all dimensions but the first together."""
+def _over_features(op, data):
+    """Softmax over all dimensions but the first, flattened."""
     if rank(data) <= 2:
         return op.Softmax(data, axis=-1)
     return op.Reshape(op.Softmax(op.Flatten(data, axis=1), axis=-1), op.Shape(data))

@@ -1,4 +1,4 @@
-"""Elementwise mathematics: of one input, of two that broadcast, and with a number."""
+"""Elementwise arithmetic: unary, binary with broadcasting, and with a scalar."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _exact(onnx):
 
 
 def floating(function):
-    """A function of floats; on integers MXNet computes in double precision and cuts the fraction off."""
+    """A function of floats; for integers MXNet computes in double precision and truncates."""
 
     def lower(op, data):
         if not is_integer(data):
@@ -47,7 +47,7 @@ for _name, _onnx in FLOATING.items():
 
 @rule("sign", "_contrib_sign_ste")
 def sign(op, data):
-    """The sign of what is no number is 0 in MXNet."""
+    """In MXNet the sign of NaN is 0."""
     return op.Sign(op.Where(op.IsNaN(data), 0, data) if data.dtype.is_floating_point() else data)
 
 
@@ -74,16 +74,16 @@ def gradientmultiplier(op, data, *, scalar=1.0, is_int=True):
 @rule("_contrib_round_ste", "round")
 @floating
 def round_(op, data):
-    """Halves go away from zero."""
+    """Round half away from zero."""
     size = op.Abs(data)
-    whole = op.Floor(size)
-    return op.Mul(op.Sign(data), op.Where(op.GreaterOrEqual(op.Sub(size, whole), 0.5), op.Add(whole, 1.0), whole))
+    floor = op.Floor(size)
+    return op.Mul(op.Sign(data), op.Where(op.GreaterOrEqual(op.Sub(size, floor), 0.5), op.Add(floor, 1.0), floor))
 
 
 @rule("rint")
 @floating
 def rint(op, data):
-    """Halves go down."""
+    """Round half down."""
     low, high = op.Floor(data), op.Ceil(data)
     return op.Where(op.LessOrEqual(op.Sub(data, low), op.Sub(high, data)), low, high)
 
@@ -132,22 +132,22 @@ def log10(op, data):
 @rule("log1p")
 @floating
 def log1p(op, data):
-    """Near 0, log(1 + x) loses what 1 + x rounds away; x / (u - 1) with the rounded u gives it back."""
+    """Near 0, log(1 + x) loses the rounding error of u = 1 + x; x / (u - 1) corrects it."""
     u = op.Add(data, 1.0)
     rest = op.Sub(u, 1.0)
-    there = op.Equal(rest, 0.0)
-    corrected = op.Where(there, data, op.Mul(op.Log(u), op.Div(data, op.Where(there, 1.0, rest))))
+    is_zero = op.Equal(rest, 0.0)
+    corrected = op.Where(is_zero, data, op.Mul(op.Log(u), op.Div(data, op.Where(is_zero, 1.0, rest))))
     return op.Where(op.Less(op.Abs(data), 0.5), corrected, op.Log(u))
 
 
 @rule("expm1")
 @floating
 def expm1(op, data):
-    """Near 0, exp(x) - 1 loses what exp(x) rounds away; x / log(u) with the rounded u gives it back."""
+    """Near 0, exp(x) - 1 loses the rounding error of u = exp(x); x / log(u) corrects it."""
     u = op.Exp(data)
     rest, log = op.Sub(u, 1.0), op.Log(u)
-    there = op.Equal(log, 0.0)
-    corrected = op.Where(there, data, op.Mul(rest, op.Div(data, op.Where(there, 1.0, log))))
+    is_zero = op.Equal(log, 0.0)
+    corrected = op.Where(is_zero, data, op.Mul(rest, op.Div(data, op.Where(is_zero, 1.0, log))))
     return op.Where(op.Less(op.Abs(data), 0.5), corrected, rest)
 
 
@@ -201,7 +201,7 @@ def add_n(op, *args):
     return total if len(args) > 1 else op.Identity(total)
 
 
-# two inputs
+# binary operators
 
 
 def add(op, a, b):
@@ -233,7 +233,7 @@ def minimum(op, a, b):
 
 
 def mod(op, a, b):
-    """The rest has the sign of the divisor, and is 0 where that is 0."""
+    """The remainder has the sign of the divisor, and is 0 for a divisor of 0."""
     none = op.Equal(b, 0)
     divisor = op.Where(none, 1, b)
     if is_integer(a):
@@ -244,7 +244,7 @@ def mod(op, a, b):
 
 
 def hypot(op, a, b):
-    """Scaled by the larger side, so that squares do not overflow."""
+    """Scaled by the larger operand, so that squares do not overflow."""
     if is_integer(a):
         return op.Cast(hypot(op, op.Cast(a, to=DOUBLE), op.Cast(b, to=DOUBLE)), to=a.dtype)
     a, b = op.Abs(a), op.Abs(b)
@@ -308,7 +308,7 @@ def _binary(function):
 
 def _scalar(function, reverse=False):
     def lower(op, data, *, scalar=1.0, is_int=True):
-        if is_integer(data) and not is_int:  # a fraction beside integers makes doubles of them
+        if is_integer(data) and not is_int:  # integers and a fractional scalar give float64
             data = op.Cast(data, to=DOUBLE)
         number = op.constant(int(scalar) if is_integer(data) else scalar, dtype=data.dtype)
         return function(op, number, data) if reverse else function(op, data, number)

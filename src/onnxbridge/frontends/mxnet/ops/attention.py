@@ -1,4 +1,4 @@
-"""The products inside multi-head attention, on projections that are interleaved head by head."""
+"""The products of multi-head attention, on projections interleaved by head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def scores(op, queries, keys):
 
 
 def joined(op, attention, values, heads):
-    """Values weighed by attention, the heads side by side: [length, batch, heads * size]."""
+    """Values weighted by attention, with concatenated heads: [length, batch, heads * size]."""
     both, length, _ = fixed(attention)
     (size,) = fixed(values, [2])
     mixed = op.Reshape(op.MatMul(attention, values), [both // heads, heads, length, size])

@@ -1,4 +1,4 @@
-"""Control flow: a symbol's subgraphs become bodies of ONNX's."""
+"""Control flow: a symbol's subgraphs become ONNX subgraphs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 from onnxbridge.frontends.mxnet.ops import rule
 
 
-def _placed(count, *places):
-    """The inputs of a body, put together from (positions, values) pairs."""
+def _body_inputs(count, *groups):
+    """The inputs of a body, from (positions, values) pairs."""
     inputs = [None] * count
-    for positions, values in places:
+    for positions, values in groups:
         for position, value in zip(positions, values, strict=False):
             inputs[position] = value
     return inputs
@@ -22,13 +22,13 @@ def _tuple(locations):
 
 @rule("_foreach")
 def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_locs, remain_locs):
-    """Run the body over the first axis of the data; its last outputs are the states of the next turn."""
+    """Run the body over the first axis of the data; its last outputs are the states of the next iteration."""
     slices, states, rest = _tuple(in_data_locs), _tuple(in_state_locs), _tuple(remain_locs)
     items, first, outer = data[: len(slices)], data[len(slices) : len(slices) + len(states)], data[len(slices) + len(states) :]
 
     def body(i, condition, *state):
         parts = [op.Gather(d, i, axis=0) for d in items]
-        results = fn(*_placed(len(data), (slices, parts), (states, state), (rest, outer)))
+        results = fn(*_body_inputs(len(data), (slices, parts), (states, state), (rest, outer)))
         return op.Identity(condition), *results[num_out_data:], *results[:num_out_data]
 
     count = op.size(items[0], 0)
@@ -40,15 +40,16 @@ def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_loc
 
 @rule("_cond")
 def cond(op, *data, cond, then_branch, else_branch, num_outputs, cond_input_locs, then_input_locs, else_input_locs):
-    """The inputs are the union of what the condition and the branches take."""
+    """The inputs are the union of the condition's and the branches' inputs."""
 
-    def given(locations):
+    def select(locations):
         return [data[i] for i in _tuple(locations)]
 
-    (truth,) = cond(*given(cond_input_locs))
+    (truth,) = cond(*select(cond_input_locs))
     truth = op.Cast(op.Reshape(truth, []), to=np.bool_)
     return op.If(
-        truth, then_branch=lambda: then_branch(*given(then_input_locs)), else_branch=lambda: else_branch(*given(else_input_locs)),
+        truth, then_branch=lambda: then_branch(*select(then_input_locs)),
+        else_branch=lambda: else_branch(*select(else_input_locs)),
         outputs=num_outputs,
     )  # fmt: skip
 
@@ -57,26 +58,26 @@ def cond(op, *data, cond, then_branch, else_branch, num_outputs, cond_input_locs
 def while_loop(
     op, *data, cond, func, num_outputs, num_out_data, max_iterations, cond_input_locs, func_input_locs, func_var_locs
 ):  # fmt: skip
-    """Outputs that are stacked have room for every possible turn; MXNet leaves what is behind the last one undefined."""
-    turns, inner, variables = _tuple(cond_input_locs), _tuple(func_input_locs), _tuple(func_var_locs)
-    places = [inner[v] for v in variables]
+    """Stacked outputs have the size of the maximum trip count; in MXNet, rows after the last iteration are undefined."""
+    condition_inputs, inner, variables = _tuple(cond_input_locs), _tuple(func_input_locs), _tuple(func_var_locs)
+    groups = [inner[v] for v in variables]
 
     def everything(state):
         values = list(data)
-        for place, value in zip(places, state, strict=True):
-            values[place] = value
+        for position, value in zip(groups, state, strict=True):
+            values[position] = value
         return values
 
     def truth(state):
         values = everything(state)
-        return op.Cast(op.Reshape(cond(*[values[i] for i in turns])[0], []), to=np.bool_)
+        return op.Cast(op.Reshape(cond(*[values[i] for i in condition_inputs])[0], []), to=np.bool_)
 
     def body(i, condition, *state):
         values = everything(state)
         results = func(*[values[i] for i in inner])
         return truth(results[num_out_data:]), *results[num_out_data:], *results[:num_out_data]
 
-    first = [data[p] for p in places]
+    first = [data[p] for p in groups]
     found = op.Loop(op.constant(np.int64(max_iterations)), truth(first), *first, body=body, outputs=num_outputs)
     found = found if isinstance(found, tuple) else (found,)
     stacked = [_padded(op, y, max_iterations) for y in found[len(first) :]]

@@ -12,7 +12,7 @@ CHANNELS_FIRST = (None, "NCW", "NCHW", "NCDHW")
 
 def channels_first(layout):
     if layout not in CHANNELS_FIRST:
-        raise Unsupported(f"layout={layout!r} is not supported", hint="MXNet itself runs it on GPUs only; use NCHW")
+        raise Unsupported(f"layout={layout!r} is not supported", hint="MXNet supports it on GPUs only; use NCHW")
 
 
 @rule("Convolution", "Convolution_v1", "_npx_convolution")
@@ -32,15 +32,15 @@ def deconvolution(
     op, data, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), adj=(), target_shape=(), num_filter, num_group=1,
     no_bias=True, layout=None,
 ):  # fmt: skip
-    """A target shape, where there is one, decides over padding and adjustment."""
+    """A target shape overrides padding and adjustment."""
     channels_first(layout)
     kernel, count = as_tuple(kernel), len(as_tuple(kernel))
     stride, dilate = as_tuple(stride) or (1,) * count, as_tuple(dilate) or (1,) * count
     pad, adj, target = as_tuple(pad) or (0,) * count, as_tuple(adj) or (0,) * count, as_tuple(target_shape)
     if any(target):
         sizes = fixed(data, range(2, 2 + count))
-        most = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, sizes, dilate, kernel, strict=True)]
-        spare = [m - t for m, t in zip(most, target, strict=True)]
+        full_sizes = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, sizes, dilate, kernel, strict=True)]
+        spare = [m - t for m, t in zip(full_sizes, target, strict=True)]
         pad, adj = tuple((s + 1) // 2 for s in spare), tuple(s % 2 for s in spare)
     return op.ConvTranspose(
         data, weight, None if no_bias else bias, kernel_shape=kernel, strides=stride, dilations=dilate, pads=pad * 2,

@@ -1,4 +1,4 @@
-"""Resizing, sampling at computed places, and regions of interest."""
+"""Resizing, sampling at computed coordinates, and regions of interest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.hub.ir.values import fixed, rank
 
 @rule("UpSampling")
 def up_sampling(op, *data, scale, sample_type, num_filter=0, multi_input_mode="concat"):
-    """With several inputs each is enlarged to the size of the first enlarged one. "bilinear" has its kernel as an input."""
+    """Several inputs are upsampled to the size of the first upsampled one. "bilinear" takes its kernel as an input."""
     if sample_type == "bilinear":
         pad, size = (scale - 1 + 1) // 2, 2 * scale - scale % 2
         return op.ConvTranspose(
@@ -57,12 +57,12 @@ def _resized(data, like, size, scales, mode):
 
 @rule("GridGenerator")
 def grid_generator(op, data, *, transform_type, target_shape=(0, 0)):
-    """Where to sample: x and y from -1 to 1, as two channels."""
+    """The sampling grid: x and y from -1 to 1, as two channels."""
     kind = data.dtype.numpy()
     if transform_type == "affine":
         height, width = target_shape
-        places = np.stack([_places(height, width)[1], _places(height, width)[0], np.ones((height, width))])
-        flat = op.MatMul(op.Reshape(data, [-1, 2, 3]), places.reshape(3, -1).astype(kind))
+        coordinates = np.stack([_grid(height, width)[1], _grid(height, width)[0], np.ones((height, width))])
+        flat = op.MatMul(op.Reshape(data, [-1, 2, 3]), coordinates.reshape(3, -1).astype(kind))
         return op.Reshape(flat, [-1, 2, height, width])
     height, width = fixed(data, [2, 3])
     half = np.array([(width - 1) / 2, (height - 1) / 2], kind).reshape(1, 2, 1, 1)
@@ -70,14 +70,14 @@ def grid_generator(op, data, *, transform_type, target_shape=(0, 0)):
     return op.Sub(op.Div(op.Add(data, base), half), 1.0)
 
 
-def _places(height, width):
+def _grid(height, width):
     return np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
 
 
 @rule("BilinearSampler")
 def bilinear_sampler(op, data, grid):
-    places = op.Transpose(grid, perm=[0, 2, 3, 1])
-    return op.GridSample(data, places, mode="linear", padding_mode="zeros", align_corners=1)
+    coordinates = op.Transpose(grid, perm=[0, 2, 3, 1])
+    return op.GridSample(data, coordinates, mode="linear", padding_mode="zeros", align_corners=1)
 
 
 @rule("SpatialTransformer")
@@ -107,7 +107,7 @@ def roi_align(op, data, rois, *, pooled_size, spatial_scale, sample_ratio=-1, po
 
 @rule("im2col")
 def im2col(op, data, *, kernel, stride=(), dilate=(), pad=()):
-    """Each window's elements as a column: a convolution with kernels that pick one element each."""
+    """The elements of each window as a column: a convolution with one-hot kernels."""
     kernel, (channels,) = as_tuple(kernel), fixed(data, [1])
     count, size = len(kernel), int(np.prod(kernel))
     picks = np.tile(np.eye(size, dtype=data.dtype.numpy()).reshape(size, 1, *kernel), (channels, *[1] * (count + 1)))
@@ -127,11 +127,11 @@ def col2im(op, data, *, output_size, kernel, stride=(), dilate=(), pad=()):
     )  # fmt: skip
 
 
-# detection: boxes are [left, top, right, bottom] ("corner") or [x, y, width, height] around their middle ("center")
+# detection: boxes are [left, top, right, bottom] ("corner") or [center x, center y, width, height] ("center")
 
 
 def corners(op, boxes, form):
-    """The four coordinates as edges, each without the last dimension."""
+    """The four edges, each without the last dimension."""
     a, b, c, d = (op.Squeeze(p, [-1]) for p in op.Split(boxes, axis=-1, num_outputs=4, outputs=4))
     if form == "corner":
         return a, b, c, d
@@ -140,13 +140,13 @@ def corners(op, boxes, form):
 
 
 def overlap(op, first, second):
-    """Intersection over union of boxes given by their edges; empty unions have none."""
+    """Intersection over union of boxes given by their edges; 0 for empty unions."""
     width = op.Max(op.Sub(op.Min(first[2], second[2]), op.Max(first[0], second[0])), 0.0)
     height = op.Max(op.Sub(op.Min(first[3], second[3]), op.Max(first[1], second[1])), 0.0)
     both = op.Mul(width, height)
     areas = [op.Mul(op.Sub(e[2], e[0]), op.Sub(e[3], e[1])) for e in (first, second)]
-    turned = [op.Or(op.Less(e[2], e[0]), op.Less(e[3], e[1])) for e in (first, second)]
-    areas = [op.Where(t, 0.0, a) for t, a in zip(turned, areas, strict=True)]
+    inverted = [op.Or(op.Less(e[2], e[0]), op.Less(e[3], e[1])) for e in (first, second)]
+    areas = [op.Where(t, 0.0, a) for t, a in zip(inverted, areas, strict=True)]
     union = op.Sub(op.Add(*areas), both)
     empty = op.LessOrEqual(union, 0.0)
     return op.Where(empty, 0.0, op.Div(both, op.Where(empty, 1.0, union)))
@@ -159,19 +159,19 @@ def box_iou(op, lhs, rhs, *, format="corner"):
     return overlap(op, wide, right)
 
 
-def suppressed(op, edges, classes, kept, count, threshold):
-    """Which of the boxes, [batch, box] in falling order, stay when each takes away the later ones that overlap it."""
+def suppressed(op, edges, classes, selected, count, threshold):
+    """Greedy suppression: which of the boxes, [batch, box] in descending order, overlap no earlier selected one."""
 
-    def step(i, condition, kept):
+    def step(i, condition, selected):
         at = op.Reshape(i, [1])
         one = [op.Gather(e, at, axis=1) for e in edges]
         hit = op.Greater(overlap(op, one, edges), threshold)
         if classes is not None:
             hit = op.And(hit, op.Equal(op.Gather(classes, at, axis=1), classes))
-        hit = op.And(op.And(hit, op.Gather(kept, at, axis=1)), op.Greater(op.Range(0, count, 1), at))
-        return op.Identity(condition), op.And(kept, op.Not(hit))
+        hit = op.And(op.And(hit, op.Gather(selected, at, axis=1)), op.Greater(op.Range(0, count, 1), at))
+        return op.Identity(condition), op.And(selected, op.Not(hit))
 
-    return op.Loop(count, op.constant(np.bool_(True)), kept, body=step)
+    return op.Loop(count, op.constant(np.bool_(True)), selected, body=step)
 
 
 @rule("_contrib_box_nms", "_contrib_box_non_maximum_suppression")
@@ -179,7 +179,7 @@ def box_nms(
     op, data, *, overlap_thresh=0.5, valid_thresh=0.0, topk=-1, coord_start=2, score_index=1, id_index=-1, background_id=-1,
     force_suppress=False, in_format="corner", out_format="corner",
 ):  # fmt: skip
-    """What stays comes first, in falling order of the scores; the rest of the rows are -1."""
+    """Selected boxes come first, in descending order of scores; the other rows are -1."""
     rows = data if rank(data) == 3 else op.Reshape(data, op.Concat([-1], op.Shape(data, start=-2), axis=0))
     size = op.Shape(rows, start=1, end=2)
     count = op.Squeeze(size, [0])
@@ -191,21 +191,21 @@ def box_nms(
     if id_index >= 0 and background_id >= 0:
         valid = op.And(valid, op.Not(op.Equal(column(rows, id_index), float(background_id))))
     _, order = op.TopK(op.Where(valid, column(rows, score_index), -np.inf), size, axis=1, outputs=2)
-    rows, kept = (op.GatherND(v, op.Unsqueeze(order, [2]), batch_dims=1) for v in (rows, valid))
+    rows, selected = (op.GatherND(v, op.Unsqueeze(order, [2]), batch_dims=1) for v in (rows, valid))
     if topk > 0:
-        kept = op.And(kept, op.Less(op.Range(0, count, 1), topk))
+        selected = op.And(selected, op.Less(op.Range(0, count, 1), topk))
     boxes = op.Slice(rows, [coord_start], [coord_start + 4], [2])
     edges = corners(op, boxes, in_format)
     classes = None if force_suppress or id_index < 0 else column(rows, id_index)
-    kept = suppressed(op, edges, classes, kept, count, overlap_thresh)
+    selected = suppressed(op, edges, classes, selected, count, overlap_thresh)
     if in_format != out_format:
-        rows = _replaced(op, rows, coord_start, edges if out_format == "corner" else _centres(op, edges))
-    rows = op.Where(op.Unsqueeze(kept, [2]), rows, -1.0)
-    _, order = op.TopK(op.Cast(kept, to=np.float32), size, axis=1, outputs=2)
+        rows = _replaced(op, rows, coord_start, edges if out_format == "corner" else _centers(op, edges))
+    rows = op.Where(op.Unsqueeze(selected, [2]), rows, -1.0)
+    _, order = op.TopK(op.Cast(selected, to=np.float32), size, axis=1, outputs=2)
     return op.Reshape(op.GatherND(rows, op.Unsqueeze(order, [2]), batch_dims=1), op.Shape(data))
 
 
-def _centres(op, edges):
+def _centers(op, edges):
     left, top, right, bottom = edges
     return [
         op.Div(op.Add(left, right), 2.0), op.Div(op.Add(top, bottom), 2.0), op.Sub(right, left), op.Sub(bottom, top),
@@ -213,7 +213,7 @@ def _centres(op, edges):
 
 
 def _replaced(op, rows, start, columns):
-    """The rows with other coordinates."""
+    """The rows with their coordinates replaced."""
     width = fixed(rows, [2])[0]
     parts = [op.Slice(rows, [0], [start], [2])] if start else []
     parts += [op.Unsqueeze(c, [2]) for c in columns]
@@ -223,7 +223,7 @@ def _replaced(op, rows, start, columns):
 
 @rule("_contrib_MultiBoxPrior", "_npx_multibox_prior")
 def multi_box_prior(op, data, *, sizes=(1.0,), ratios=(1.0,), clip=False, steps=(-1.0, -1.0), offsets=(0.5, 0.5)):
-    """Every size with the first ratio, then the first size with the other ratios, around the middle of every place."""
+    """Every size with the first ratio, then the first size with the other ratios, around the center of each pixel."""
     height, width = fixed(data, [2, 3])
     sizes, ratios = as_tuple(sizes), as_tuple(ratios)
     down, across = (s if s > 0 else 1 / n for s, n in zip(steps, (height, width), strict=True))
@@ -237,8 +237,8 @@ def multi_box_prior(op, data, *, sizes=(1.0,), ratios=(1.0,), clip=False, steps=
 
 @rule("_contrib_box_decode")
 def box_decode(op, data, anchors, *, std0=1.0, std1=1.0, std2=1.0, std3=1.0, clip=-1.0, format="center"):
-    """Offsets from anchors as boxes."""
-    x, y, w, h = _centres(op, corners(op, anchors, "corner")) if format == "corner" else corners(op, anchors, "corner")
+    """Boxes from offsets to anchors."""
+    x, y, w, h = _centers(op, corners(op, anchors, "corner")) if format == "corner" else corners(op, anchors, "corner")
     a, b, c, d = (op.Mul(v, s) for v, s in zip(corners(op, data, "corner"), (std0, std1, std2, std3), strict=True))
     if clip > 0:
         c, d = op.Min(c, clip), op.Min(d, clip)
@@ -252,7 +252,7 @@ def multi_box_detection(
     op, cls_prob, loc_pred, anchor, *, clip=True, threshold=0.01, background_id=0, nms_threshold=0.5, force_suppress=False,
     variances=(0.1, 0.1, 0.2, 0.2), nms_topk=-1,
 ):  # fmt: skip
-    """Rows of class, score and box; the classes count without the background, which is the first."""
+    """Rows of class, score and box; class indices exclude the background, which is class 0."""
     if background_id != 0 or nms_topk > 0:
         raise Unsupported("background_id other than 0, or nms_topk, is not supported")
     scores = op.Slice(cls_prob, [1], [np.iinfo(np.int64).max], [1])
@@ -268,7 +268,7 @@ def multi_box_detection(
     rows, valid = (op.GatherND(v, op.Unsqueeze(order, [2]), batch_dims=1) for v in (rows, valid))
     edges = corners(op, op.Slice(rows, [2], [6], [2]), "corner")
     classes = op.Squeeze(op.Slice(rows, [0], [1], [2]), [2])
-    kept = suppressed(op, edges, None if force_suppress else classes, valid, op.Squeeze(size, [0]), nms_threshold)
-    first = op.constant(np.arange(6) == 0)  # one that is taken away loses its class only
-    rows = op.Where(op.And(op.Unsqueeze(op.Not(kept), [2]), first), -1.0, rows)
+    selected = suppressed(op, edges, None if force_suppress else classes, valid, op.Squeeze(size, [0]), nms_threshold)
+    first = op.constant(np.arange(6) == 0)  # a suppressed box only loses its class
+    rows = op.Where(op.And(op.Unsqueeze(op.Not(selected), [2]), first), -1.0, rows)
     return op.Where(op.Unsqueeze(valid, [2]), rows, -1.0)

@@ -1,4 +1,4 @@
-"""Taking, placing, ordering and masking elements."""
+"""Gather, scatter, sorting and masking."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
 
 def bounded(op, indices, size, mode):
-    """Indices as int64, inside of a dimension by the mode: at its ends ("clip"), around ("wrap"), or left ("raise")."""
+    """Indices as int64; out-of-range ones are clipped ("clip"), wrapped ("wrap") or unchanged ("raise")."""
     indices = cast(op, indices, INT64)
     if mode == "clip":
         return op.Min(op.Max(indices, 0), op.Sub(size, 1) if isinstance(size, ir.Value) else size - 1)
@@ -57,12 +57,12 @@ def batch_take(op, a, indices):
 
 @rule("gather_nd", "_npx_gather_nd")
 def gather_nd(op, data, indices):
-    """The first dimension of the indices goes through the dimensions of the data."""
+    """The first dimension of the indices enumerates the dimensions of the data."""
     return op.GatherND(data, _last(op, cast(op, indices, INT64)))
 
 
 def _last(op, indices):
-    """The first dimension moved to the end."""
+    """Move the first dimension to the end."""
     return op.Transpose(indices, perm=[*range(1, rank(indices)), 0])
 
 
@@ -74,7 +74,7 @@ def scatter_nd(op, data, indices, *, shape):
 
 @rule("one_hot", "_npx_one_hot")
 def one_hot(op, indices, *, depth, on_value=1.0, off_value=0.0, dtype="float32"):
-    """An index outside of [0, depth) has no hot element."""
+    """An index outside [0, depth) gives no hot element."""
     hot = op.Equal(op.Unsqueeze(cast(op, indices, INT64), [-1]), np.arange(depth))
     kind = named(dtype)
     values = [op.constant(np.asarray(v).astype(kind.numpy())) for v in (on_value, off_value)]
@@ -84,7 +84,7 @@ def one_hot(op, indices, *, depth, on_value=1.0, off_value=0.0, dtype="float32")
 @rule("where")
 def where(op, condition, x, y):
     chosen = cast(op, condition, BOOL)
-    if rank(condition) == 1 and rank(x) > 1:  # one condition for each row
+    if rank(condition) == 1 and rank(x) > 1:  # one condition per row
         chosen = op.Reshape(chosen, [-1] + [1] * (rank(x) - 1))
     return op.Where(chosen, x, y)
 
@@ -101,7 +101,7 @@ def index_copy(op, old_tensor, index_vector, new_tensor):
 
 @rule("_contrib_index_array")
 def index_array(op, data, *, axes=None):
-    """Every element's own position, or those of its coordinates that `axes` names."""
+    """Each element's coordinates, all or those of `axes`."""
     dims = fixed(data)
     chosen = list(range(len(dims))) if axes is None else [a % len(dims) for a in as_tuple(axes)]
     return op.constant(np.stack([np.indices(dims)[a] for a in chosen], -1).astype(np.int64))
@@ -123,11 +123,11 @@ def ravel_multi_index(op, data, *, shape=None):
     return like(op, flat, data)
 
 
-# ordering
+# sorting
 
 
 def _order(op, data, axis, ascending, count=None):
-    """Values and indices along an axis in order."""
+    """Values and indices sorted along an axis."""
     size = op.size(data, axis)
     count = size if count is None or (isinstance(size, int) and count > size) else count
     narrow = data.dtype in (ir.DataType.INT8, ir.DataType.UINT8)
@@ -168,7 +168,7 @@ def cumsum(op, a, *, axis=None, dtype=None):
     return op.CumSum(data if dtype is None else cast(op, data, named(dtype)), op.constant(np.int64(axis)))
 
 
-# assigning to a part, the operators behind x[begin:end] = y
+# slice assignment, x[begin:end] = y
 
 
 @rule("_slice_assign", "_crop_assign")
@@ -178,15 +178,13 @@ def slice_assign(op, lhs, rhs, *, begin, end, step=()):
 
 @rule("_slice_assign_scalar", "_crop_assign_scalar")
 def slice_assign_scalar(op, data, *, scalar=0.0, begin, end, step=()):
-    places = _positions(data, begin, end, step)
-    return op.ScatterND(data, op.constant(places), op.constant(np.full(places.shape[:-1], scalar, data.dtype.numpy())))
+    positions = _positions(data, begin, end, step)
+    return op.ScatterND(data, op.constant(positions), op.constant(np.full(positions.shape[:-1], scalar, data.dtype.numpy())))
 
 
 def _positions(data, begin, end, step):
-    """The coordinates of the part, in the last dimension."""
+    """The coordinates of the slice's elements, in the last dimension."""
     dims = fixed(data)
     steps = [*as_tuple(step), *[None] * (len(dims) - len(as_tuple(step)))]
     cuts = [slice(b, e, s) for b, e, s in zip(as_tuple(begin), as_tuple(end), steps, strict=False)]
     return np.stack(np.indices(dims), -1)[tuple(cuts)].astype(np.int64)
-
-

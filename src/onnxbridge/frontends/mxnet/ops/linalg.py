@@ -1,4 +1,4 @@
-"""Products of matrices, and MXNet's `linalg` operators."""
+"""Matrix products, and MXNet's `linalg` operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.hub.ir.values import fixed, rank
 
 
 def transposed(op, x, yes=True):
-    """The last two dimensions exchanged."""
+    """Swap the last two dimensions."""
     count = rank(x)
     return op.Transpose(x, perm=[*range(count - 2), count - 1, count - 2]) if yes else x
 
@@ -23,7 +23,7 @@ def scaled(op, x, alpha):
 
 @rule("dot")
 def dot(op, lhs, rhs, *, transpose_a=False, transpose_b=False, forward_stype=None, np_shape=False):
-    """The last dimension of one goes with the first of the other; transposed, the first with the last."""
+    """Contracts the last dimension of one with the first of the other; if transposed, the first with the last."""
     if rank(lhs) == rank(rhs) == 2:
         return op.MatMul(transposed(op, lhs, transpose_a), transposed(op, rhs, transpose_b))
     if rank(lhs) == rank(rhs) == 1:
@@ -47,7 +47,7 @@ def batch_dot(op, lhs, rhs, *, transpose_a=False, transpose_b=False, forward_sty
 
 @rule("khatri_rao")
 def khatri_rao(op, *args):
-    """Products of columns, each with each."""
+    """The Khatri-Rao product: Kronecker products of columns."""
     total = args[0]
     for item in args[1:]:
         pairs = op.Mul(op.Unsqueeze(total, [1]), op.Unsqueeze(item, [0]))
@@ -103,7 +103,7 @@ def linalg_makediag(op, A, *, offset=0):
 
 @rule("_linalg_extracttrian", "linalg_extracttrian")
 def linalg_extracttrian(op, A, *, offset=0, lower=True):
-    """A lower triangle row by row, an upper one column by column. An offset other than 0 decides which."""
+    """A lower triangle by rows, an upper one by columns. A nonzero offset selects which."""
     (size,) = fixed(A, [-1])
     if not (lower if offset == 0 else offset < 0):
         A, offset = transposed(op, A), -offset

@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def batch_norm(
     op, data, gamma, beta, moving_mean, moving_var, *, eps=1e-3, fix_gamma=True, use_global_stats=False,
     output_mean_var=False, axis=1, min_calib_range=None, max_calib_range=None,
 ):  # fmt: skip
-    """With `fix_gamma` gamma counts as 1, whatever it holds."""
+    """With `fix_gamma`, gamma is treated as 1."""
     if fix_gamma:
         gamma = op.constant(np.ones(fixed(gamma), gamma.dtype.numpy()))
     axis %= rank(data)
@@ -65,9 +65,9 @@ def instance_norm(op, data, gamma, beta, *, eps=1e-3):
 
 @rule("GroupNorm")
 def group_norm(op, data, gamma, beta, *, num_groups=1, eps=1e-5, output_mean_var=False):
-    """Gamma and beta hold one number for each group, so groups are to this what channels are to InstanceNorm."""
+    """Gamma and beta have one element per group, so groups correspond to the channels of InstanceNorm."""
     if fixed(gamma) != [num_groups]:
-        raise Unsupported("gamma does not hold one number for each group")
+        raise Unsupported("gamma does not have one element per group")
     if output_mean_var:
         raise Unsupported("output_mean_var=True is not supported")
     grouped = op.Reshape(data, [0, num_groups, -1])

@@ -1,4 +1,4 @@
-"""The operators behind `mx.np`: NumPy's meaning, with bools as results of comparisons."""
+"""The operators of `mx.np`: NumPy semantics, with boolean comparisons."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def not_equal(op, a, b):
 
 
 def _scalar(function, reverse=False):
-    """An integer beside a number with a fraction becomes a double."""
+    """An integer array and a fractional scalar give float64."""
 
     def lower(op, data, *, scalar=1.0, is_int=True):
         if is_integer(data) and not is_int:
@@ -67,7 +67,7 @@ def _scalar(function, reverse=False):
 
 def true_divide(op, a, b):
     if is_integer(a):
-        raise Unsupported("the quotient of integers is not supported", hint="cast to float32 first")
+        raise Unsupported("division of integers is not supported", hint="cast to float32 first")
     return op.Div(a, b)
 
 
@@ -149,7 +149,7 @@ rule("_np_min", "_np_amin")(_extreme("ReduceMin"))
 @rule("_np_squeeze")
 def squeeze(op, a, *, axis=None):
     if axis is None and not all(isinstance(d, int) for d in a.shape):
-        raise Unsupported("which dimensions are 1 is only known when the model runs", hint="name the axis, or give fixed shapes")
+        raise Unsupported("squeeze of dynamic dimensions without axis is not supported", hint="pass axis, or static shapes")
     axes = list(as_tuple(axis)) if axis is not None else [i for i, d in enumerate(a.shape) if d == 1]
     return op.Squeeze(a, axes) if axes else op.Identity(a)
 

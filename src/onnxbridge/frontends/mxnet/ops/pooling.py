@@ -1,4 +1,4 @@
-"""Pooling over windows and over everything."""
+"""Pooling over windows and global pooling."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _windows(op, x, kernel, pool_type, convention, stride, pad, p, count_include
 
 
 def _end_padding(x, kernel, convention, stride, pad):
-    """The padding at the far ends: "full" rounds the number of windows up, and its last windows may reach beyond the padding."""
+    """The padding at the end: "full" rounds the number of windows up, and its last windows may exceed the padding."""
     if convention == "valid":
         return tuple(pad)
     if convention != "full":
@@ -81,7 +81,7 @@ def _end_padding(x, kernel, convention, stride, pad):
 
 
 def _counts(x, kernel, stride, pad, end, count_include_pad):
-    """How many elements each window holds; with `count_include_pad` those of the symmetric padding are among them."""
+    """The number of elements in each window; `count_include_pad` includes the symmetric padding."""
     counts = np.ones((), x.dtype.numpy())
     for n, k, s, p, e in zip(fixed(x, range(2, rank(x))), kernel, stride, pad, end, strict=True):
         starts = np.arange((n + p + e - k) // s + 1) * s - p
@@ -103,7 +103,7 @@ def adaptive_avg_pooling_2d(op, data, *, output_size=()):
 
 
 def _averages(size, out, dtype):
-    """The matrix that averages `size` elements into `out` stretches, which overlap where it does not divide."""
+    """The matrix that averages `size` elements into `out` intervals, which overlap if `out` does not divide `size`."""
     matrix = np.zeros((out, size), dtype)
     for i in range(out):
         low, high = i * size // out, -(-(i + 1) * size // out)

@@ -1,4 +1,4 @@
-"""Quantization, each value with the range that its integers stand for.
+"""Quantization; each value comes with the range that its integers represent.
 
 The ranges are symmetric around 0, halves go to the even neighbour, and what is outside is cut off. quantize_v2 and dequantize
 count half a step more than the integers hold, as MXNet with oneDNN does.
@@ -21,12 +21,12 @@ def _span(op, low, high):
 
 
 def _quantized(op, data, low, high, out_type, steps):
-    """The integers with their range; `steps` stand for the larger end of it."""
+    """The integers and their range; `steps` is the integer for the larger bound."""
     if out_type not in ENDS:
         raise Unsupported(f"out_type={out_type!r} is not supported")
     span = _span(op, low, high)
-    whole = op.Round(op.Mul(data, op.Div(steps, span)))
-    integers = op.Cast(op.Clip(whole, *ENDS[out_type]), to=INT8 if out_type == "int8" else UINT8)
+    rounded = op.Round(op.Mul(data, op.Div(steps, span)))
+    integers = op.Cast(op.Clip(rounded, *ENDS[out_type]), to=INT8 if out_type == "int8" else UINT8)
     return (integers, op.Neg(span), span) if out_type == "int8" else (integers, op.Identity(low), op.Identity(high))
 
 

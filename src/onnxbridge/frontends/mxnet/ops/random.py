@@ -1,4 +1,4 @@
-"""Random numbers, and what is random only in training."""
+"""Random numbers, and operators that are random in training only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
 def dropout(op, data, *, p=0.5, mode="training", axes=()):
     if mode != "always" or not p:
         return op.Identity(data)
-    # one draw for all along `axes`; Dropout itself ONNX Runtime takes away from between other nodes
+    # one sample for all elements along `axes`; ONNX Runtime would remove a Dropout node
     like = op.ReduceMax(data, list(as_tuple(axes)), keepdims=1) if axes else data
     return op.Where(op.GreaterOrEqual(op.RandomUniformLike(like), p), op.Div(data, 1 - p), 0.0)
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: MXNet keeps the weights of all layers and directions in one vector, and so does a rule read them."""
+"""Recurrent layers. MXNet stores the weights of all layers and directions in one vector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxbridge.hub.ir.fold import static
 from onnxbridge.hub.ir.values import fixed
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-# where ONNX has the gates that MXNet has in the order input, forget, cell, output and reset, update, new
+# MXNet's gate order (input, forget, cell, output; reset, update, new) permuted to ONNX's
 ORDER = {"rnn_relu": [0], "rnn_tanh": [0], "lstm": [0, 3, 1, 2], "gru": [1, 0, 2]}
 
 
@@ -23,19 +23,19 @@ def rnn(
     projection_size=None, lstm_state_clip_min=None, lstm_state_clip_max=None, lstm_state_clip_nan=False,
     use_sequence_length=False,
 ):  # fmt: skip
-    """`states` are the first hidden state and, for an LSTM, the first cell state."""
+    """`states` are the initial hidden state and, for an LSTM, the initial cell state."""
     if use_sequence_length:
-        raise Unsupported("use_sequence_length=True means one thing to MXNet on a GPU, and nothing on a CPU", hint=LENGTHS)
-    ways = 2 if bidirectional else 1
+        raise Unsupported("use_sequence_length=True has no effect in MXNet on a CPU", hint=LENGTHS)
+    directions = 2 if bidirectional else 1
     hidden, cell = states[0], states[1] if mode == "lstm" else None
-    weights = _weights(op, data, parameters, mode, state_size, num_layers, ways, projection_size)
+    weights = _weights(op, data, parameters, mode, state_size, num_layers, directions, projection_size)
     x, ends = data, []
     for layer in range(num_layers):
-        first = [_layer(op, s, layer * ways, ways, num_layers * ways, x) for s in (hidden, cell)]
+        first = [_layer(op, s, layer * directions, directions, num_layers * directions, x) for s in (hidden, cell)]
         if projection_size:
             x, *last = _projected(op, x, weights[layer], first)
         else:
-            x, *last = _layer_of(op, mode, x, weights[layer], first, state_size, ways)
+            x, *last = _layer_of(op, mode, x, weights[layer], first, state_size, directions)
         ends.append(last)
     if not state_outputs:
         return x
@@ -43,36 +43,36 @@ def rnn(
 
 
 def _layer(op, state, start, count, total, x):
-    """A layer's part of a first state, None where it is all zeros."""
+    """A layer's slice of an initial state, None if it is all zeros."""
     if state is None:
         return None
     known = static(state)
     if known is not None and not known.any():
         return None
-    if state.shape[1] == 1 and x.shape[1] != 1:  # one state for every entry of the batch
+    if state.shape[1] == 1 and x.shape[1] != 1:  # one state for the whole batch
         state = op.Expand(state, op.dims([1, op.size(x, 1), 1]))
     return state if count == total else op.Slice(state, [start], [start + count], [0])
 
 
-def _weights(op, data, parameters, mode, size, layers, ways, projection):
-    """For each layer the kernels of input and state, the biases and the projections, each with a first dimension of ways."""
+def _weights(op, data, parameters, mode, size, layers, directions, projection):
+    """For each layer, the input and state kernels, biases and projections, each with directions as the first dimension."""
     gates, out = GATES[mode], projection or size
     (width,) = fixed(data, [2])
     reader = _Vector(op, parameters)
     read = []
     for layer in range(layers):
-        columns = width if layer == 0 else ways * out
+        columns = width if layer == 0 else directions * out
         read.append([
             [
                 reader.take((gates, size, columns), ORDER[mode]),
                 reader.take((gates, size, out), ORDER[mode]),
                 reader.take((projection, size)) if projection else None,
             ]
-            for _ in range(ways)
+            for _ in range(directions)
         ])  # fmt: skip
     found = []
     for parts in read:
-        biases = [[reader.take((gates, size), ORDER[mode]) for _ in range(2)] for _ in range(ways)]
+        biases = [[reader.take((gates, size), ORDER[mode]) for _ in range(2)] for _ in range(directions)]
         kernels, recurrences, projections = zip(*parts, strict=True)
         found.append((
             reader.stack(kernels), reader.stack(recurrences), reader.stack([reader.row(b) for b in biases]),
@@ -82,13 +82,13 @@ def _weights(op, data, parameters, mode, size, layers, ways, projection):
 
 
 class _Vector:
-    """Cuts a vector of parameters into matrices: an array at once where it is known, otherwise by nodes."""
+    """Splits a vector of parameters into matrices, as an array if it is constant, otherwise with nodes."""
 
     def __init__(self, op, vector):
         self._op, self._vector, self._known, self._at = op, vector, static(vector), 0
 
     def take(self, shape, order=None):
-        """The next elements in this shape, [gates, rows, columns] joined to [gates * rows, columns] in the given order."""
+        """The next elements in this shape, with gates reordered: [gates, rows, columns] to [gates * rows, columns]."""
         count = int(np.prod(shape))
         start, self._at = self._at, self._at + count
         joined = [shape[0] * shape[1], *shape[2:]] if order is not None else list(shape)
@@ -107,43 +107,43 @@ class _Vector:
         return self._op.Concat(*[self._op.Unsqueeze(p, [0]) for p in parts], axis=0)
 
 
-def _layer_of(op, mode, x, weights, first, size, ways):
-    """One layer by ONNX's own operator: the outputs of both ways side by side, and the last states."""
+def _layer_of(op, mode, x, weights, first, size, directions):
+    """One layer as an ONNX operator: the concatenated outputs of both directions, and the final states."""
     kernel, recurrence, bias, _ = weights
-    direction = "bidirectional" if ways == 2 else "forward"
+    direction = "bidirectional" if directions == 2 else "forward"
     shared = {"hidden_size": size, "direction": direction}
     if mode == "lstm":
         y, *last = op.LSTM(x, kernel, recurrence, bias, None, *first, **shared, outputs=3)
     elif mode == "gru":
         y, *last = op.GRU(x, kernel, recurrence, bias, None, first[0], **shared, linear_before_reset=1, outputs=2)
     else:
-        activation = ["Relu" if mode == "rnn_relu" else "Tanh"] * ways
+        activation = ["Relu" if mode == "rnn_relu" else "Tanh"] * directions
         y, *last = op.RNN(x, kernel, recurrence, bias, None, first[0], **shared, activations=activation, outputs=2)
-    if ways == 1:
+    if directions == 1:
         return op.Squeeze(y, [1]), *last
-    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, ways * size]), *last
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, directions * size]), *last
 
 
 def _projected(op, x, weights, first):
-    """An LSTM layer whose output is projected at every step, which ONNX's operator cannot do: a loop over the steps."""
+    """An LSTM layer with projection, which ONNX's operator does not support, as a loop over time."""
     kernel, recurrence, bias, projection = weights
-    ways, width = kernel.shape[0], kernel.shape[1]
+    directions, width = kernel.shape[0], kernel.shape[1]
     ends, outputs = [], []
-    for way in range(ways):
-        w, r, b = (op.Squeeze(op.Slice(v, [way], [way + 1], [0]), [0]) for v in (kernel, recurrence, bias))
+    for direction in range(directions):
+        w, r, b = (op.Squeeze(op.Slice(v, [direction], [direction + 1], [0]), [0]) for v in (kernel, recurrence, bias))
         both = op.Add(op.Slice(b, [0], [width], [0]), op.Slice(b, [width], [2 * width], [0]))
         inputs = op.Add(op.MatMul(x, op.Transpose(w, perm=[1, 0])), both)
         r = op.Transpose(r, perm=[1, 0])
-        out = op.Transpose(op.Squeeze(op.Slice(projection, [way], [way + 1], [0]), [0]), perm=[1, 0])
+        out = op.Transpose(op.Squeeze(op.Slice(projection, [direction], [direction + 1], [0]), [0]), perm=[1, 0])
         steps, size = op.size(x, 0), width // 4
         starts = [
-            op.Squeeze(op.Slice(s, [way], [way + 1], [0]), [0]) if s is not None
+            op.Squeeze(op.Slice(s, [direction], [direction + 1], [0]), [0]) if s is not None
             else op.Expand(op.constant(np.zeros((), x.dtype.numpy())), op.dims([op.size(x, 1), n]))
             for s, n in zip(first, (r.shape[0], size), strict=True)
         ]  # fmt: skip
 
-        def step(i, condition, hidden, cell, inputs=inputs, r=r, out=out, steps=steps, way=way):
-            at = op.Sub(steps - 1 if isinstance(steps, int) else op.Sub(steps, 1), i) if way else i
+        def step(i, condition, hidden, cell, inputs=inputs, r=r, out=out, steps=steps, direction=direction):
+            at = op.Sub(steps - 1 if isinstance(steps, int) else op.Sub(steps, 1), i) if direction else i
             gates = op.Add(op.Gather(inputs, at, axis=0), op.MatMul(hidden, r))
             i_gate, o_gate, f_gate, new = op.Split(gates, axis=-1, num_outputs=4, outputs=4)
             cell = op.Add(op.Mul(op.Sigmoid(f_gate), cell), op.Mul(op.Sigmoid(i_gate), op.Tanh(new)))
@@ -152,7 +152,7 @@ def _projected(op, x, weights, first):
 
         count = op.constant(np.int64(steps)) if isinstance(steps, int) else steps
         hidden, cell, y = op.Loop(count, op.constant(np.bool_(True)), *starts, body=step, outputs=3)
-        outputs.append(op.Slice(y, [-1], [np.iinfo(np.int64).min], [0], [-1]) if way else y)
+        outputs.append(op.Slice(y, [-1], [np.iinfo(np.int64).min], [0], [-1]) if direction else y)
         ends.append((hidden, cell))
-    y = outputs[0] if ways == 1 else op.Concat(*outputs, axis=-1)
+    y = outputs[0] if directions == 1 else op.Concat(*outputs, axis=-1)
     return y, *(op.Concat(*[op.Unsqueeze(e[i], [0]) for e in ends], axis=0) for i in range(2))

@@ -1,4 +1,4 @@
-"""Sums, means, norms and extremes over axes."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALL = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.Da
 
 
 def reduced_axes(data, axis, exclude):
-    """The axes to reduce over, all where none is named; `exclude` names those to keep."""
+    """The axes to reduce over, by default all; with `exclude`, all but those given."""
     everything = range(rank(data))
     chosen = {a % len(everything) for a in as_tuple(axis)}
     if exclude:
@@ -54,7 +54,7 @@ def nanprod(op, data, *, axis=None, keepdims=False, exclude=False, np_shape=Fals
 
 
 def _numbers(op, data, instead):
-    """What is no number replaced; only floats can be none."""
+    """NaN replaced by a value; integers are unchanged."""
     return op.Where(op.IsNaN(data), instead, data) if data.dtype.is_floating_point() else data
 
 
@@ -65,7 +65,7 @@ def norm(op, data, *, ord=2, axis=None, out_dtype=None, keepdims=False, np_shape
     if out_dtype is not None:
         data = cast(op, data, named(out_dtype))
     if not data.dtype.is_floating_point():
-        raise Unsupported("the norm of integers rounds at every step", hint="cast to float32 first")
+        raise Unsupported("the norm of integers, which MXNet rounds at every step", hint="cast to float32 first")
     return reduce(op, "ReduceL1" if ord == 1 else "ReduceL2", data, axis, keepdims, False, np_shape)
 
 

@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one array: the time axis is the first or the second, the batch the other."""
+"""Sequences of different lengths in one array, with time and batch as the first two axes in either order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reshaping, joining, cutting, repeating and casting."""
+"""Reshaping, concatenation, slicing, tiling, filling and casting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST, FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 def sizes(op, x):
-    """The size of every dimension, a number where it is fixed."""
+    """The size of each dimension, an int if static."""
     return [op.size(x, i) for i in range(rank(x))]
 
 
@@ -34,7 +34,7 @@ def divide(op, a, b):
 
 
 def reshaped_sizes(op, dims, codes):
-    """The new sizes that the codes of Reshape make of the old ones.
+    """The new sizes from Reshape's codes and the old sizes.
 
     0 keeps a dimension, -1 is what is left, -2 keeps all that follow, -3 joins two, -4 splits one into the next two.
     """
@@ -60,13 +60,13 @@ def reshaped_sizes(op, dims, codes):
             new += [divide(op, dims[at], b) if a == -1 else a, divide(op, dims[at], a) if b == -1 else b]
             at += 1
         else:
-            raise Unsupported(f"the shape code {code} is not known")
+            raise Unsupported(f"unknown shape code {code}")
     return new
 
 
 @rule("Reshape", "reshape")
 def reshape(op, data, *, shape=(), reverse=False, target_shape=(), keep_highest=False):
-    if not shape:  # the form of the first versions: 0 is what is left
+    if not shape:  # the attribute of old versions, where 0 is the inferred size
         codes = [-1 if d == 0 else d for d in as_tuple(target_shape)]
         if keep_highest and codes:
             codes[0] = 0
@@ -119,8 +119,8 @@ def expand_dims(op, data, *, axis):
 def squeeze(op, data, *, axis=None, np_shape=False):
     axes = [a % rank(data) for a in as_tuple(axis)] or [i for i, d in enumerate(data.shape) if d == 1]
     if axis is None and not all(isinstance(d, int) for d in data.shape):
-        raise Unsupported("which dimensions are 1 is only known when the model runs", hint="name the axis, or give fixed shapes")
-    if len(axes) == rank(data) and not np_shape:  # there are no arrays without dimensions: the last one stays
+        raise Unsupported("squeeze of dynamic dimensions without axis is not supported", hint="pass axis, or static shapes")
+    if len(axes) == rank(data) and not np_shape:  # without np-shape there are no scalars: the last dimension remains
         axes = axes[1:]
     return op.Squeeze(data, axes) if axes else op.Identity(data)
 
@@ -191,8 +191,8 @@ def slice_like(op, data, shape_like, *, axes=()):
 
 @rule("Crop")
 def crop(op, *data, offset=(0, 0), h_w=(0, 0), center_crop=False):
-    """Cut the last two dimensions to the size of the second input, or to `h_w`."""
-    height, width = (fixed(data[1], [2, 3]) if len(data) == 2 else h_w)
+    """Crop the last two dimensions to the size of the second input, or to `h_w`."""
+    height, width = fixed(data[1], [2, 3]) if len(data) == 2 else h_w
     tall, wide = fixed(data[0], [2, 3])
     top, left = ((tall - height) // 2, (wide - width) // 2) if center_crop else offset
     return op.Slice(data[0], [top, left], [top + height, left + width], [2, 3])
@@ -225,7 +225,7 @@ def repeat(op, data, *, repeats, axis=None):
 
 @rule("broadcast_to")
 def broadcast_to(op, data, *, shape=()):
-    """0 keeps a size."""
+    """A size of 0 is unchanged."""
     return op.Expand(data, [d or 1 for d in as_tuple(shape)])
 
 
@@ -273,7 +273,7 @@ def cast_(op, data, *, dtype):
 @rule("amp_cast")
 def amp_cast(op, data, *, dtype):
     if not named(dtype).is_floating_point():
-        raise Unsupported(f"dtype={dtype!r} is not supported", hint="amp_cast goes between floats")
+        raise Unsupported(f"dtype={dtype!r} is not supported", hint="amp_cast converts between floats")
     return op.Cast(data, to=named(dtype))
 
 
@@ -286,7 +286,7 @@ def amp_multicast(op, *data, num_outputs, cast_narrow=False):
 
 @rule("cast_storage")
 def cast_storage(op, data, *, stype):
-    """How an array is stored does not change what it holds."""
+    """The storage type does not affect the values."""
     return op.Identity(data)
 
 
@@ -317,7 +317,7 @@ def diag(op, data, *, k=0, axis1=0, axis2=1):
     return op.Gather(flat, chosen, axis=len(rest))
 
 
-# filled arrays: a size 0 is one that MXNet finds out from what the array meets; there, 1 broadcasts to the same
+# filled arrays: MXNet infers a size of 0 from other operands; a size of 1 broadcasts to the same
 
 
 def _filled(op, value, shape, dtype, np_shape):
@@ -343,13 +343,13 @@ def full(op, *, shape=(), dtype="float32", value, np_shape=False):
 
 @rule("zeros_like")
 def zeros_like(op, data, *, dtype=None):
-    """The operator has no dtype; one in the file is not looked at by MXNet."""
+    """The operator has no dtype; MXNet ignores one in the file."""
     return op.Expand(op.constant(np.zeros((), data.dtype.numpy())), op.Shape(data))
 
 
 @rule("ones_like")
 def ones_like(op, data, *, dtype=None):
-    """The operator has no dtype; one in the file is not looked at by MXNet."""
+    """The operator has no dtype; MXNet ignores one in the file."""
     return op.Expand(op.constant(np.ones((), data.dtype.numpy())), op.Shape(data))
 
 
@@ -361,7 +361,7 @@ def eye(op, *, N, M=0, k=0, dtype="float32"):
 @rule("_arange")
 def arange(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype="float32"):
     if infer_range:
-        raise Unsupported("a range whose end follows from what it meets is not supported")
+        raise Unsupported("a range with an inferred end is not supported")
     start, stop = (0, start) if stop is None else (start, stop)
     steps = np.arange(max(0, math.ceil((stop - start) / step)))
     return op.constant(np.repeat(start + steps * step, repeat).astype(named(dtype).numpy()))
@@ -370,13 +370,13 @@ def arange(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype
 @rule("_linspace")
 def linspace(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dtype="float32", num=None, endpoint=True):
     if num is None:
-        raise Unsupported("a number of steps is missing")
+        raise Unsupported("the number of steps is missing")
     return op.constant(np.linspace(start, stop, num, endpoint=endpoint).astype(named(dtype).numpy()))
 
 
 @rule("_contrib_arange_like")
 def arange_like(op, data, *, start=0.0, step=1.0, repeat=1, axis=None):
-    """Numbers for the elements of the input, in its shape, or for the places along one axis."""
+    """A range over the elements of the input, in its shape, or over the indices of one axis."""
     count = fixed(data, None if axis is None else [axis])
     total = math.prod(count)
     numbers = start + np.repeat(np.arange(-(-total // repeat)), repeat)[:total] * step

@@ -1,4 +1,4 @@
-"""Special functions that ONNX does not have, by their classical approximations."""
+"""Special functions that ONNX does not have, by standard approximations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.arithmetic import floating
 
 DOUBLE = ir.DataType.DOUBLE
-# Lanczos' approximation of the gamma function with g = 7, good to 15 digits
+# Lanczos' approximation of the gamma function with g = 7, accurate to 15 digits
 LANCZOS = (
     0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
     12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
@@ -28,7 +28,7 @@ TAILS = (
 
 
 def _log_gamma(op, x):
-    """The logarithm of the gamma function from 0.5 on, in double precision."""
+    """The logarithm of the gamma function for x >= 0.5, in double precision."""
     z = op.Sub(x, 1.0)
     total = op.Add(op.Div(LANCZOS[1], op.Add(z, 1.0)), LANCZOS[0])
     for i, c in enumerate(LANCZOS[2:], 2):
@@ -39,7 +39,7 @@ def _log_gamma(op, x):
 
 
 def _reflected(op, x):
-    """Below 0.5, gamma(x) = pi / (sin(pi x) gamma(1 - x)): whether x is there, a logarithm, the sine, and the poles."""
+    """For x < 0.5, gamma(x) = pi / (sin(pi x) gamma(1 - x)): whether x < 0.5, the logarithm, the sine, and the poles."""
     low = op.Less(x, 0.5)
     log = _log_gamma(op, op.Where(low, op.Sub(1.0, x), x))
     sine = op.Sin(op.Mul(op.Sub(x, op.Mul(op.Floor(op.Div(x, 2.0)), 2.0)), math.pi))
@@ -76,7 +76,7 @@ def erfinv(op, data):
 
 
 def _polynomial(op, x, coefficients):
-    """By Horner's rule, from the highest power down."""
+    """A polynomial by Horner's rule, highest power first."""
     y = op.Add(op.Mul(x, coefficients[0]), coefficients[1])
     for c in coefficients[2:]:
         y = op.Add(op.Mul(y, x), c)

@@ -1,4 +1,4 @@
-"""Dtypes and shapes as the rules ask for them."""
+"""Dtypes and shapes in attributes and results."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from onnxbridge.hub.ir.values import rank
 
 
 def named(dtype):
-    """The ONNX dtype that an attribute names."""
+    """The ONNX dtype of an attribute."""
     return ir.DataType.from_numpy(dtype_named(dtype))
 
 
 def as_tuple(value):
-    """MXNet writes a tuple of one element as a number, too."""
+    """A tuple attribute; MXNet may write one element as a number."""
     if value is None:
         return ()
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def scalar_shape(op, x, np_shape):
-    """A result without dimensions has shape (1,) where MXNet does not know such."""
+    """A scalar result, which has shape (1,) without np-shape semantics."""
     return x if np_shape or rank(x) else op.Unsqueeze(x, [0])

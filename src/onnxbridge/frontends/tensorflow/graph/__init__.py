@@ -1,1 +1,1 @@
-"""TensorFlow graphs as calls for the walker."""
+"""TensorFlow graphs as calls to lower."""

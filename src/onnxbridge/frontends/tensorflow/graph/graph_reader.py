@@ -1,4 +1,4 @@
-"""A TensorFlow graph as the calls that the walker takes, with every called function written in its place."""
+"""A TensorFlow graph as calls to lower, with called functions inlined."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnxbridge.errors import Source
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas
-from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import Dilated, dilated
-from onnxbridge.frontends.tensorflow.graph.recognize_batch_norm import VIEWS, Normalised, normalised
+from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import DilatedConv, match_dilated_conv
+from onnxbridge.frontends.tensorflow.graph.recognize_batch_norm import VIEWS, BatchNorm, match_batch_norm
 from onnxbridge.lowering import Body, Call, Ref, Schema
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -24,10 +24,10 @@ Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """A value that the graph does not compute: a variable's, a captured tensor's or a constant's; `read` gives its array.
+class StoredValue:
+    """The value of a variable, a captured tensor or a constant; `read` returns its array.
 
-    `state` is "parameter", "buffer" or "constant", empty where TensorFlow does not say what it is.
+    `state` is "parameter", "buffer" or "constant", or empty if TensorFlow does not say.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Held:
 
 
 @dataclass
-class Inliner:
-    """Writes graphs as calls, and remembers what TensorFlow says of each value. `where` tells an operator's place.
+class GraphReader:
+    """Reads graphs as calls, and records the name, dtype and shape of each value. `where` gives an operator's location.
 
-    `constants` is the state of the graph's own constants: "constant" beside variables, empty in a frozen graph, where they are
-    weights too.
+    `constants` is the state of the graph's own constants: "constant" beside variables, empty in a frozen graph, whose constants
+    are weights too.
     """
 
     where: Callable[[Any], Source]
@@ -48,38 +48,38 @@ class Inliner:
     declared: dict[Hashable, Declared] = field(default_factory=dict)
 
     def calls(self, graph: Any, outputs: Iterable[Any], bound: dict[str, Any], prefix: str = "") -> Iterator[Call]:
-        """The calls that the outputs need. `bound` maps names of the graph's tensors to what stands for them, and is filled.
+        """The calls that the outputs need. `bound` maps names of graph tensors to values, and is extended.
 
-        Keys are (prefix, tensor name); a function's operators have the call's name as prefix.
+        Keys are (prefix, tensor name); the operators of a called function have the call's name as prefix.
         """
         needed, used = _reachable(outputs, bound)
         for op in needed:
             if op.type == "Const":
-                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _constant(op), self.constants))
+                bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, _constant(op), self.constants))
             elif op.type == "VarHandleOp":
-                bound[op.outputs[0].name] = Ref(Held(prefix + op.name, _shared(op)))
+                bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, _shared(op)))
             elif op.type in CALLS:
                 yield from self._called(op, bound, prefix)
             elif op.type in BRANCHES:
                 yield self._branch(op, bound, prefix)
             elif op.type in LOOPS:
                 yield from self._loop(op, bound, prefix)
-            elif op.type == "BatchToSpaceND" and (found := dilated(op)) is not None:
-                yield from self._dilated(op, found, bound, prefix)
-            elif op.type in _ALIASES and is_held(op.inputs[0], bound):
+            elif op.type == "BatchToSpaceND" and (found := match_dilated_conv(op)) is not None:
+                yield from self._dilated_conv(op, found, bound, prefix)
+            elif op.type in _ALIASES and is_stored(op.inputs[0], bound):
                 bound[op.outputs[0].name] = bound[op.inputs[0].name]
-            elif op.type in VIEWS and (same := _seen_as_it_is(op.outputs[0], bound)) is not None:
-                bound[op.outputs[0].name] = bound[same.name]
-            elif (norm := normalised(op, lambda t: is_held(t, bound))) is not None:
-                yield self._normalised(op, norm, bound, prefix)
+            elif op.type in VIEWS and (weight := _viewed_weight(op.outputs[0], bound)) is not None:
+                bound[op.outputs[0].name] = bound[weight.name]
+            elif (norm := match_batch_norm(op, lambda t: is_stored(t, bound))) is not None:
+                yield self._batch_norm(op, norm, bound, prefix)
             else:
                 yield self._operator(op, bound, prefix, used)
 
     def _operator(self, op: Any, bound: dict[str, Any], prefix: str, used: set[str]) -> Call:
         known = op_schemas.definition(op.type) or op_schemas.define(op.op_def)
         inputs = _refs(op_schemas.groups_of(op, known), bound, prefix)
-        given = op.node_def.attr
-        attrs = {name: op_schemas.plain(given[name]) for name in known.attrs if name in given}
+        inputs_ = op.node_def.attr
+        attrs = {name: op_schemas.plain(inputs_[name]) for name in known.attrs if name in inputs_}
         if op.type == "Reshape":
             inputs[1] = _sizes(op.outputs[0]) or inputs[1]
         elif op.type in ("TensorListReserve", "EmptyTensorList"):
@@ -89,7 +89,7 @@ class Inliner:
 
     def _declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
         key = (prefix, tensor.name)
-        dtype = hub_dtype(tensor.dtype)  # None for a list, whose shape says nothing of its elements
+        dtype = hub_dtype(tensor.dtype)  # None for a list, whose shape is not that of its elements
         shape = tensor.shape.as_list() if dtype is not None and tensor.shape.rank is not None else None
         self.declared[key] = (prefix + plain_name(tensor), dtype, shape)
         return key
@@ -97,18 +97,18 @@ class Inliner:
     def _called(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
         graph = function(op, op.get_attr("f").name, [t.shape for t in op.inputs])
         inner = dict(zip((t.name for t in graph.inputs), _refs(op.inputs, bound, prefix), strict=True))
-        below = f"{prefix}{op.name}/"
-        yield from self.calls(graph, graph.outputs, inner, below)
+        inner_prefix = f"{prefix}{op.name}/"
+        yield from self.calls(graph, graph.outputs, inner, inner_prefix)
         for outer, result in zip(op.outputs, graph.outputs, strict=True):
-            bound[outer.name] = ref(result, inner, below)
+            bound[outer.name] = ref(result, inner, inner_prefix)
 
-    def _dilated(self, op: Any, found: Dilated, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
-        """The convolution in one call; one with a single spatial axis gets a height of 1 around it."""
+    def _dilated_conv(self, op: Any, found: DilatedConv, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        """The convolution as one call; with one spatial axis, it is wrapped in an axis of height 1."""
         known, where = op_schemas.definition(found.conv.type), self.where(op)
         assert known is not None
         x, filter = _refs([found.x, found.conv.inputs[1]], bound, prefix)
-        given = found.conv.node_def.attr
-        attrs = {n: op_schemas.plain(given[n]) for n in known.attrs if n in given} | found.attrs
+        inputs_ = found.conv.node_def.attr
+        attrs = {n: op_schemas.plain(inputs_[n]) for n in known.attrs if n in inputs_} | found.attrs
         output = self._declare(op.outputs[0], prefix)
         if not found.one_axis:
             yield Call(found.conv.type, (x, filter), attrs, (output,), where, known.schema)
@@ -118,7 +118,7 @@ class Inliner:
         yield Call(found.conv.type, (Ref(tall), filter), attrs, (wide,), where, known.schema)
         yield Call("Squeeze", (Ref(wide),), {"squeeze_dims": (1,)}, (output,), where, Schema(("input",)))
 
-    def _normalised(self, op: Any, norm: Normalised, bound: dict[str, Any], prefix: str) -> Call:
+    def _batch_norm(self, op: Any, norm: BatchNorm, bound: dict[str, Any], prefix: str) -> Call:
         known, shape = op_schemas.definition("FusedBatchNormV3"), [norm.channels]
         assert known is not None
         dtype, name = norm.mean.dtype.as_numpy_dtype, prefix + op.name
@@ -126,7 +126,7 @@ class Inliner:
         def full(tensor: Any, number: int, label: str) -> Any:
             if tensor is not None:
                 return ref(tensor, bound, prefix)
-            return Ref(Held(f"{name}/{label}", lambda: np.full(shape, number, dtype)))
+            return Ref(StoredValue(f"{name}/{label}", lambda: np.full(shape, number, dtype)))
 
         inputs = (ref(norm.x, bound, prefix), full(norm.gain, 1, "gamma"), full(norm.shift, 0, "beta"),
                   ref(norm.mean, bound, prefix), ref(norm.variance, bound, prefix))  # fmt: skip
@@ -134,24 +134,24 @@ class Inliner:
         return Call("FusedBatchNormV3", inputs, attrs, (self._declare(op.outputs[0], prefix),), self.where(op), known.schema)
 
     def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
-        """If or Case; the branches see the values around them."""
-        given = _refs(op.inputs, bound, prefix)
+        """If or Case; the branches capture outer values."""
+        inputs_ = _refs(op.inputs, bound, prefix)
         outputs = tuple(self._declare(t, prefix) for t in op.outputs)
         shapes = [t.shape for t in op.inputs][1:]
 
         def body(name: str, label: str) -> Body:
             graph = function(op, name, shapes)
-            inner = dict(zip((t.name for t in graph.inputs), given[1:], strict=True))
+            inner = dict(zip((t.name for t in graph.inputs), inputs_[1:], strict=True))
             return self._body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/")
 
         if "If" in op.type:
             bodies = {a: body(op.get_attr(a).name, a) for a in ("then_branch", "else_branch")}
-            return Call("If", (given[0],), bodies, outputs, self.where(op), Schema(("cond",)))
+            return Call("If", (inputs_[0],), bodies, outputs, self.where(op), Schema(("cond",)))
         branches = [body(f.name, f"branch_{i}") for i, f in enumerate(op.get_attr("branches"))]
-        return self._case(op, given[0], branches, outputs)
+        return self._case(op, inputs_[0], branches, outputs)
 
     def _case(self, op: Any, index: Any, branches: list[Body], outputs: tuple[Hashable, ...]) -> Call:
-        """The branches as nested Ifs; whatever is out of range takes the last."""
+        """The branches as nested Ifs; out-of-range indices select the last."""
         rest = branches[-1]
         where = self.where(op)
         for i in reversed(range(1, len(branches) - 1)):
@@ -163,22 +163,24 @@ class Inliner:
         return Call("Case", (index,), attrs, outputs, where, Schema(("branch_index",)))
 
     def _loop(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
-        """A While whose states are what its body changes; the rest it sees around it."""
-        given = _refs(op.inputs, bound, prefix)
+        """A While whose states are the values that its body changes; the others are captured."""
+        inputs_ = _refs(op.inputs, bound, prefix)
         graphs = {a: function(op, op.get_attr(a).name) for a in ("cond", "body")}
         inputs, results = graphs["body"].inputs, graphs["body"].outputs
-        kept = [i for i, t in enumerate(results) if _behind(t) is not inputs[i]]
+        changed = [i for i, t in enumerate(results) if _through_identities(t) is not inputs[i]]
         for i, outer in enumerate(op.outputs):
-            if i not in kept:
-                bound[outer.name] = given[i]
-        attrs: dict[str, Any] = {"shapes": tuple(_sizes_of(inputs[i]) for i in kept)}
+            if i not in changed:
+                bound[outer.name] = inputs_[i]
+        attrs: dict[str, Any] = {"shapes": tuple(_sizes_of(inputs[i]) for i in changed)}
         for a, graph in graphs.items():
-            below = f"{prefix}{op.name}/{a}/"
-            inner = {t.name: given[i] for i, t in enumerate(graph.inputs) if i not in kept}
-            wanted = graph.outputs if a == "cond" else [results[i] for i in kept]
-            attrs[a] = self._body(graph, wanted, tuple((below, graph.inputs[i].name) for i in kept), inner, below)
-        outputs = tuple(self._declare(op.outputs[i], prefix) for i in kept)
-        yield Call("While", (tuple(given[i] for i in kept),), attrs, outputs, self.where(op), Schema(("input",)))
+            inner_prefix = f"{prefix}{op.name}/{a}/"
+            inner = {t.name: inputs_[i] for i, t in enumerate(graph.inputs) if i not in changed}
+            wanted = graph.outputs if a == "cond" else [results[i] for i in changed]
+            attrs[a] = self._body(
+                graph, wanted, tuple((inner_prefix, graph.inputs[i].name) for i in changed), inner, inner_prefix
+            )
+        outputs = tuple(self._declare(op.outputs[i], prefix) for i in changed)
+        yield Call("While", (tuple(inputs_[i] for i in changed),), attrs, outputs, self.where(op), Schema(("input",)))
 
     def _body(self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str) -> Body:
         bound |= {name: Ref((p, name)) for p, name in inputs}
@@ -186,8 +188,8 @@ class Inliner:
         return Body(inputs, calls, tuple(ref(t, bound, prefix) for t in outputs))
 
 
-def _behind(tensor: Any) -> Any:
-    """The tensor that a chain of Identity passes on."""
+def _through_identities(tensor: Any) -> Any:
+    """The input of a chain of Identity operators."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
@@ -199,13 +201,13 @@ def _sizes_of(tensor: Any) -> tuple[int | None, ...] | None:
 
 
 def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
-    """The graph of a function that an operator calls; shapes are inferred again where the given inputs' tell more."""
+    """The graph of a function that an operator calls; shapes are inferred again if the call's are more specific."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     found = op.graph._get_function(name)
-    graph = getattr(found, "graph", None)  # graphs of the old kind keep the definition only
+    graph = getattr(found, "graph", None)  # TensorFlow 1 graphs store only the definition
     shapes = list(shapes)
-    known = graph is not None and not any(_tells_more(s, own.shape) for s, own in zip(shapes, graph.inputs, strict=False))
+    known = graph is not None and not any(_is_more_specific(s, own.shape) for s, own in zip(shapes, graph.inputs, strict=False))
     if known:
         return graph
     with op.graph.as_default():
@@ -213,8 +215,8 @@ def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
         return function_def_to_graph(definition, input_shapes=shapes or None, include_library_functions=True)
 
 
-def every_op(graph: Any, seen: set[str] | None = None) -> Iterator[Any]:
-    """The operators of a graph and of every function that they call."""
+def all_operators(graph: Any, seen: set[str] | None = None) -> Iterator[Any]:
+    """The operators of a graph and of all functions that it calls."""
     seen = set() if seen is None else seen
     for op in graph.get_operations():
         yield op
@@ -225,17 +227,17 @@ def every_op(graph: Any, seen: set[str] | None = None) -> Iterator[Any]:
             for f in named if isinstance(named, (list, tuple)) else [named]:
                 if f.name and f.name not in seen and op.graph._get_function(f.name) is not None:
                     seen.add(f.name)
-                    yield from every_op(function(op, f.name), seen)
+                    yield from all_operators(function(op, f.name), seen)
 
 
-def _tells_more(given: Any, own: Any) -> bool:
-    if given.rank is None or own.rank is None:
-        return given.rank is not None
-    return any(o is None and g is not None for g, o in zip(given.as_list(), own.as_list(), strict=True))
+def _is_more_specific(inputs_: Any, own: Any) -> bool:
+    if inputs_.rank is None or own.rank is None:
+        return inputs_.rank is not None
+    return any(o is None and g is not None for g, o in zip(inputs_.as_list(), own.as_list(), strict=True))
 
 
 def element_sizes(items: Any) -> tuple[int, ...] | None:
-    """The shape of what is written into a list, wherever that is (-1 for a size that is not known); None where nothing is."""
+    """The shape of the elements written into a list anywhere (-1 for unknown sizes), or None if none are."""
     for op in items.consumers():
         at = [i for i, t in enumerate(op.inputs) if t is items]
         written = None
@@ -255,12 +257,12 @@ def element_sizes(items: Any) -> tuple[int, ...] | None:
 
 
 def plain_name(tensor: Any) -> str:
-    """ "a/b:0" as "a/b"; "a/b:1" as it stands."""
+    """ "a/b:0" as "a/b"; "a/b:1" unchanged."""
     return str(tensor.name).removesuffix(":0")
 
 
 def ref(tensor: Any, bound: dict[str, Any], prefix: str) -> Any:
-    """What stands for a tensor of a graph."""
+    """The value bound to a graph tensor."""
     return bound.get(tensor.name) or Ref((prefix, tensor.name))
 
 
@@ -268,19 +270,19 @@ def _refs(items: Iterable[Any], bound: dict[str, Any], prefix: str) -> list[Any]
     return [tuple(_refs(i, bound, prefix)) if isinstance(i, tuple) else ref(i, bound, prefix) for i in items]
 
 
-def is_held(tensor: Any, bound: dict[str, Any]) -> bool:
+def is_stored(tensor: Any, bound: dict[str, Any]) -> bool:
     """Whether a tensor is a variable, a captured value or a constant."""
     found = bound.get(tensor.name)
-    return isinstance(found, Ref) and isinstance(found.key, Held)
+    return isinstance(found, Ref) and isinstance(found.key, StoredValue)
 
 
-def _seen_as_it_is(tensor: Any, bound: dict[str, Any]) -> Any:
-    """The weight that a view of a view is again; None where it has another shape."""
+def _viewed_weight(tensor: Any, bound: dict[str, Any]) -> Any:
+    """The weight that a chain of views restores; None if its shape differs."""
     shape = tensor.shape
     while tensor.op.type in VIEWS:
         tensor = tensor.op.inputs[0]
-    same = shape.is_fully_defined() and tensor.shape.is_fully_defined() and shape.as_list() == tensor.shape.as_list()
-    return tensor if same and is_held(tensor, bound) else None
+    weight = shape.is_fully_defined() and tensor.shape.is_fully_defined() and shape.as_list() == tensor.shape.as_list()
+    return tensor if weight and is_stored(tensor, bound) else None
 
 
 def _constant(op: Any) -> Callable[[], Any]:
@@ -288,7 +290,7 @@ def _constant(op: Any) -> Callable[[], Any]:
 
 
 def _shared(op: Any) -> Callable[[], Any]:
-    """Reads a variable of an old SavedModel, which graphs find by its shared name."""
+    """Reads a variable of an old SavedModel, which is identified by its shared name."""
     import tensorflow as tf
 
     def read() -> Any:
@@ -300,7 +302,7 @@ def _shared(op: Any) -> Callable[[], Any]:
 
 
 def _reachable(outputs: Iterable[Any], bound: dict[str, Any]) -> tuple[list[Any], set[str]]:
-    """The operators that the outputs need, in the order in which they were made, and the names of the values that are used."""
+    """The operators that the outputs need, in creation order, and the names of the used values."""
     outputs = list(outputs)
     used = {t.name for t in outputs}
     stack = [t.op for t in outputs if t.name not in bound]
@@ -318,7 +320,7 @@ def _reachable(outputs: Iterable[Any], bound: dict[str, Any]) -> tuple[list[Any]
 
 
 def _sizes(reshaped: Any) -> tuple[int, ...] | None:
-    """A Reshape's target where TensorFlow's own inference leaves at most one size open: that one is -1."""
+    """A Reshape's target shape if TensorFlow infers all sizes but at most one, which is -1."""
     if reshaped.shape.rank is None:
         return None
     sizes = reshaped.shape.as_list()

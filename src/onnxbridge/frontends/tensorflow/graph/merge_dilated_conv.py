@@ -1,4 +1,4 @@
-"""Dilated convolutions that TensorFlow writes as SpaceToBatchND, a convolution and BatchToSpaceND, as one again."""
+"""Matches SpaceToBatchND, a convolution and BatchToSpaceND as one dilated convolution."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
 
 
 @dataclass(frozen=True)
-class Dilated:
-    """The convolution, its input in front of everything, the attributes that differ, and whether it has one spatial axis only."""
+class DilatedConv:
+    """The convolution, its original input, the attributes that differ, and whether it has one spatial axis only."""
 
     conv: Any
     x: Any
@@ -20,11 +20,11 @@ class Dilated:
     one_axis: bool
 
 
-def dilated(op: Any) -> Dilated | None:
-    """What a BatchToSpaceND ends, None where that is no dilated convolution.
+def match_dilated_conv(op: Any) -> DilatedConv | None:
+    """The dilated convolution that ends in a BatchToSpaceND, or None.
 
-    Cutting an image into every d-th pixel, convolving without padding and laying the pixels back is a convolution with
-    dilation d over the padded image; what is cropped off the result is padding that need not be there.
+    Splitting an image into every d-th pixel, convolving without padding and interleaving the results is a convolution with
+    dilation d over the padded image; cropping the result removes padding.
     """
     inner = op.inputs[0].op
     one_axis = inner.type == "Squeeze"
@@ -36,24 +36,24 @@ def dilated(op: Any) -> Dilated | None:
         if not _adds_height(before) or list(inner.get_attr("squeeze_dims")) not in ([1], [-3]):
             return None
         before = before.inputs[0].op
-    plain = all(set(conv.get_attr(a)) == {1} for a in ("strides", "dilations"))
-    if before.type != "SpaceToBatchND" or not plain:
+    is_unit = all(set(conv.get_attr(a)) == {1} for a in ("strides", "dilations"))
+    if before.type != "SpaceToBatchND" or not is_unit:
         return None
-    block, again, pads, crops = map(_constant, (before.inputs[1], op.inputs[1], before.inputs[2], op.inputs[2]))
-    if block is None or again is None or pads is None or crops is None or len(block) != (1 if one_axis else 2):
+    block, block_after, pads, crops = map(_constant, (before.inputs[1], op.inputs[1], before.inputs[2], op.inputs[2]))
+    if block is None or block_after is None or pads is None or crops is None or len(block) != (1 if one_axis else 2):
         return None
-    around = pads - crops
-    if not np.array_equal(block, again) or (around < 0).any():
+    padding = pads - crops
+    if not np.array_equal(block, block_after) or (padding < 0).any():
         return None
     if one_axis:
-        block, around = np.array([1, *block]), np.array([[0, 0], *around])
-    explicit = (0, 0, *(int(p) for p in around.reshape(-1)), 0, 0)
+        block, padding = np.array([1, *block]), np.array([[0, 0], *padding])
+    explicit = (0, 0, *(int(p) for p in padding.reshape(-1)), 0, 0)
     attrs = {"padding": "EXPLICIT", "explicit_paddings": explicit, "dilations": (1, *(int(b) for b in block), 1)}
-    return Dilated(conv, before.inputs[0], attrs, one_axis)
+    return DilatedConv(conv, before.inputs[0], attrs, one_axis)
 
 
 def _adds_height(op: Any) -> bool:
-    """Whether an operator adds an axis in front of the one spatial axis."""
+    """Whether an operator inserts an axis before the single spatial axis."""
     dim = _constant(op.inputs[1]) if op.type == "ExpandDims" else None
     return dim is not None and int(dim) in (1, -3)
 

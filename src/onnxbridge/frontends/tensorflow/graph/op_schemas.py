@@ -1,4 +1,4 @@
-"""TensorFlow's operator definitions as schemas of the walker, and the attributes of operators as Python values."""
+"""TensorFlow's operator definitions as schemas, and attributes as Python values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.hub.ir import strings
 from onnxbridge.lowering import Schema
 
-# These tune devices, speed, checks and training, and do not change what is computed.
+# These control devices, speed, checks and training, and do not affect the result.
 IRRELEVANT = frozenset({
     "use_cudnn_on_gpu", "parallel_iterations", "validate_indices", "bad_indices_policy", "container", "shared_name",
     "incompatible_shape_error", "exponential_avg_factor", "message", "grad_a", "grad_b", "validate_shape", "lower_bound_check",
@@ -21,9 +21,9 @@ IRRELEVANT = frozenset({
 
 @dataclass(frozen=True)
 class Definition:
-    """An operator's definition: its schema, how its inputs are grouped, and which attributes rules get.
+    """An operator's definition: its schema, how its inputs are grouped, and which attributes rules receive.
 
-    `groups` has for each input its (number attribute, type list attribute), "" where it is a single tensor.
+    `groups` has for each input its (number attribute, type list attribute), "" for a single tensor.
     """
 
     schema: Schema
@@ -33,7 +33,7 @@ class Definition:
 
 @functools.cache
 def definition(op_type: str) -> Definition | None:
-    """The definition that TensorFlow has registered; None for an operator that it does not know."""
+    """The definition registered in TensorFlow, or None for an unknown operator."""
     from tensorflow.python.framework import op_def_registry
 
     found = op_def_registry.get(op_type)
@@ -41,9 +41,9 @@ def definition(op_type: str) -> Definition | None:
 
 
 def define(op_def: Any) -> Definition:
-    """What the walker needs of an OpDef.
+    """The definition from an OpDef.
 
-    Attributes that repeat the inputs' types or their number are left out, and so are those that do not change the result.
+    Attributes that repeat the inputs' types or number, or that do not affect the result, are omitted.
     """
     repeated = {n for a in op_def.input_arg for n in (a.type_attr, a.number_attr, a.type_list_attr)}
     names = tuple(
@@ -55,7 +55,7 @@ def define(op_def: Any) -> Definition:
 
 
 def plain(value: Any) -> Any:
-    """An AttrValue as the Python value that rules get: text, numbers, tuples, hub dtypes, shapes (None for an unknown size)."""
+    """An AttrValue as a Python value: string, number, tuple, hub dtype, or shape (None for an unknown size)."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -84,7 +84,7 @@ def _one(kind: str, item: Any) -> Any:
 
 
 def array(proto: Any) -> np.ndarray[Any, Any]:
-    """A TensorProto as an array, without copying the content that it holds as bytes; strings as `str`."""
+    """A TensorProto as an array, without copying its bytes; strings as `str`."""
     import tensorflow as tf
 
     dtype = tf.as_dtype(proto.dtype)
@@ -96,7 +96,7 @@ def array(proto: Any) -> np.ndarray[Any, Any]:
 
 
 def eager_array(tensor: Any) -> np.ndarray[Any, Any]:
-    """An eager tensor's own memory as an array; TensorFlow writes a variable elsewhere as long as this is held.
+    """An eager tensor as an array on its own memory. While it is referenced, TensorFlow writes the variable elsewhere.
 
     Strings are copied, as `str`.
     """
@@ -107,7 +107,7 @@ def eager_array(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def groups_of(op: Any, known: Definition) -> list[Any]:
-    """An operator's inputs as its definition lists them: a tuple where one parameter takes several tensors."""
+    """An operator's inputs as in its definition: a tuple for a parameter that takes several tensors."""
     flat, grouped = list(op.inputs), []
     for number, types in known.groups:
         if number or types:

@@ -1,4 +1,4 @@
-"""Batch normalisations that TensorFlow writes out (tf.nn.batch_normalization, which Keras calls), as the operator again."""
+"""Recognizes decomposed batch normalization (tf.nn.batch_normalization, which Keras calls)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ VIEWS = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
 @dataclass(frozen=True)
-class Normalised:
-    """What is normalised, in which data format, with the weights of its channels; without `gain` or `shift` that is 1 or 0."""
+class BatchNorm:
+    """The operands of a batch normalization and its data format; a missing `gain` is 1 and a missing `shift` 0."""
 
     x: Any
     gain: Any
@@ -29,8 +29,8 @@ class Normalised:
         return int(self.mean.shape[0])
 
 
-def normalised(op: Any, is_held: Callable[[Any], bool]) -> Normalised | None:
-    """What a sum ends: x (rsqrt(variance + epsilon) gain) + (shift - mean (rsqrt(variance + epsilon) gain))."""
+def match_batch_norm(op: Any, is_stored: Callable[[Any], bool]) -> BatchNorm | None:
+    """Match x (rsqrt(variance + epsilon) gain) + (shift - mean (rsqrt(variance + epsilon) gain)), ending in an addition."""
     rank = op.outputs[0].shape.rank
     if op.type not in ("AddV2", "Add") or rank not in _LAST:
         return None
@@ -39,16 +39,16 @@ def normalised(op: Any, is_held: Callable[[Any], bool]) -> Normalised | None:
             mean = _mean(moved, factor) if x.shape.rank == rank else None
             if mean is None:
                 continue
-            found = _factor(factor)
-            if found is None:
+            match = _factor(factor)
+            if match is None:
                 continue
-            gain, variance, epsilon = found
-            given = (gain, moved.inputs[0] if moved.type == "Sub" else None, mean, variance)
-            weights = [None if t is None else _behind(t) for t in given]
-            places = {_place(t, rank) for t in given if t is not None}
-            known = all(t is None or (is_held(t) and t.shape.rank == 1) for t in weights)
-            if known and len(places) == 1 and (place := places.pop()) is not None:
-                return Normalised(x, weights[0], weights[1], weights[2], weights[3], epsilon, place)
+            gain, variance, epsilon = match
+            operands = (gain, moved.inputs[0] if moved.type == "Sub" else None, mean, variance)
+            weights = [None if t is None else _viewed(t) for t in operands]
+            formats = {_data_format(t, rank) for t in operands if t is not None}
+            known = all(t is None or (is_stored(t) and t.shape.rank == 1) for t in weights)
+            if known and len(formats) == 1 and (data_format := formats.pop()) is not None:
+                return BatchNorm(x, weights[0], weights[1], weights[2], weights[3], epsilon, data_format)
     return None
 
 
@@ -63,15 +63,15 @@ def _mean(moved: Any, factor: Any) -> Any:
     return mean.op.inputs[0] if mean.op.type == "Neg" else None
 
 
-def _behind(tensor: Any) -> Any:
-    """The weight that a tensor shows in another shape."""
+def _viewed(tensor: Any) -> Any:
+    """The weight that a tensor is a view of."""
     while tensor.op.type in VIEWS:
         tensor = tensor.op.inputs[0]
     return tensor
 
 
-def _place(tensor: Any, rank: int) -> str | None:
-    """The data format in which a tensor holds one number for each channel."""
+def _data_format(tensor: Any, rank: int) -> str | None:
+    """The data format in which a tensor broadcasts one number per channel."""
     shape = tensor.shape.as_list() if tensor.shape.is_fully_defined() else []
     if len(shape) not in (1, rank) or math.prod(shape) != max(shape, default=0):
         return None
@@ -80,7 +80,7 @@ def _place(tensor: Any, rank: int) -> str | None:
 
 
 def _orders(op: Any, type_: str) -> Iterator[tuple[Any, Any]]:
-    """The two inputs in both orders: as operators where the first is to be of a type, else as tensors."""
+    """The two inputs in both orders: as operators if the first must have a type, otherwise as tensors."""
     a, b = op.inputs
     for first, second in ((a, b), (b, a)):
         if not type_:

@@ -1,5 +1,4 @@
-"""Where an operator comes from, in the user's terms: the user's own line, and the operator's name, which leads to
-the Keras layer."""
+"""The source location of an operator: the user's line and the operator's name, which includes the Keras layer."""
 
 from __future__ import annotations
 
@@ -12,26 +11,26 @@ from typing import Any
 from onnxbridge.errors import Source
 from onnxbridge.hub.ir.source_locations import relative
 
-_OURS = str(resources.files("onnxbridge"))
+_PACKAGE = str(resources.files("onnxbridge"))
 
 
 @functools.cache
 def _foreign(path: str) -> bool:
-    """Whether a file is none of the user's: a package of the environment, or Python itself."""
+    """Whether a file is not the user's: an installed package, or Python itself."""
     folders = {sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib")}
     return path.startswith((*folders, "<", "/dev/fd")) or "site-packages" in path
 
 
-def place() -> Callable[[Any], Source]:
-    """A function that tells an operator's place; equal stacks are looked at once."""
+def location_finder() -> Callable[[Any], Source]:
+    """A function that returns an operator's location; equal stacks are resolved once."""
     seen: dict[tuple[str, int], tuple[str, int]] = {}
 
     def where(op: Any) -> Source:
         file, line = "", 0
         stack = op.traceback
         for frame in reversed(stack.get_user_frames()) if stack is not None else ():
-            if frame.filename.startswith(_OURS):
-                break  # what stands further out only called us
+            if frame.filename.startswith(_PACKAGE):
+                break  # outer frames only called onnxbridge
             if not _foreign(frame.filename):
                 key = (frame.filename, frame.lineno)
                 if key not in seen:

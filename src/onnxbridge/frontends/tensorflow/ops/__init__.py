@@ -1,4 +1,4 @@
-"""TensorFlow operators in ONNX operators: the rules by TensorFlow's own names, one file for each idea."""
+"""Rules: TensorFlow operators, by TensorFlow's names, as ONNX operators."""
 
 from onnxbridge.rules import Rules
 

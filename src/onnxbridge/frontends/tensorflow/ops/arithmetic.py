@@ -1,4 +1,4 @@
-"""Pointwise mathematics, comparisons, logic, bits and casts."""
+"""Elementwise arithmetic, comparison, logic, bit operations and casts."""
 
 import math
 
@@ -128,7 +128,7 @@ def erfc(op, x):
 
 @rule("Expm1", limits="rounds as exp(x) - 1 beyond |x| = 0.5")
 def expm1(op, x):
-    """Near zero by tanh, where exp(x) - 1 would cancel: expm1(x) = 2 t / (1 - t) with t = tanh(x / 2)."""
+    """Near zero by tanh, because exp(x) - 1 would cancel: expm1(x) = 2 t / (1 - t) with t = tanh(x / 2)."""
     t = op.Tanh(op.Mul(x, _like(x, 0.5)))
     near = op.Div(op.Mul(t, _like(x, 2)), op.Sub(_like(x, 1), t))
     return op.Where(op.Less(op.Abs(x), _like(x, 0.5)), near, op.Sub(op.Exp(x), _like(x, 1)))
@@ -136,7 +136,7 @@ def expm1(op, x):
 
 @rule("Log1p")
 def log1p(op, x):
-    """Where u = 1 + x rounds to 1 the result is x, else log(u) * x / (u - 1), which makes good what the sum lost."""
+    """x if u = 1 + x rounds to 1, otherwise log(u) * x / (u - 1), which corrects the rounding of the sum."""
     u = op.Add(x, _like(x, 1))
     d = op.Sub(u, _like(x, 1))
     corrected = op.Mul(op.Log(u), op.Div(x, d))
@@ -146,16 +146,16 @@ def log1p(op, x):
 
 @rule("Atan2")
 def atan2(op, y, x):
-    """By the quadrant; zeros count by their sign, which 1 / z tells."""
+    """By quadrant; the sign of zeros is that of 1 / z."""
     pi, zero = _like(x, math.pi), _like(x, 0)
     ratio = op.Atan(op.Div(y, x))
     sign = op.Where(op.Less(op.Where(op.Equal(y, zero), op.Reciprocal(y), y), zero), _like(x, -1), _like(x, 1))
     left = op.Less(op.Where(op.Equal(x, zero), op.Reciprocal(x), x), zero)
-    whole = op.Add(ratio, op.Where(left, op.Mul(sign, pi), zero))
+    full_ratio = op.Add(ratio, op.Where(left, op.Mul(sign, pi), zero))
     origin = op.And(op.Equal(x, zero), op.Equal(y, zero))
     both = op.And(op.IsInf(x), op.IsInf(y))
     at_corner = op.Mul(sign, op.Where(left, _like(x, 3 * math.pi / 4), _like(x, math.pi / 4)))
-    return op.Where(origin, op.Mul(sign, op.Where(left, pi, zero)), op.Where(both, at_corner, whole))
+    return op.Where(origin, op.Mul(sign, op.Where(left, pi, zero)), op.Where(both, at_corner, full_ratio))
 
 
 @rule("IsFinite")
@@ -254,11 +254,11 @@ def select_v2(op, condition, t, e):
 @rule("Cast")
 def cast(op, x, *, DstT, Truncate=False):
     if DstT is None or Truncate:
-        raise Unsupported("a cast to a type that ONNX lacks, or one that truncates the mantissa")
+        raise Unsupported("a cast to a type that ONNX does not have, or with Truncate")
     if x.dtype == DstT:
         return x
     if x.dtype.is_floating_point() and DstT in (ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16):
-        # out of range the standard leaves open what comes out; by way of int32 it wraps, as in TensorFlow
+        # ONNX leaves out-of-range values undefined; through int32 they wrap, as in TensorFlow
         x = op.Cast(x, to=ir.DataType.INT32)
     return op.Cast(x, to=DstT)
 
@@ -275,9 +275,9 @@ def right_shift(op, x, y):
 
 def _shift(op, x, y, direction):
     if not x.dtype.name.startswith("U"):
-        raise Unsupported("a shift of a signed number", "cast to an unsigned type first")
-    most = x.dtype.bitwidth - 1
+        raise Unsupported("a shift of a signed integer", "cast to an unsigned type first")
+    max_shift = x.dtype.bitwidth - 1
     known = fold.static(y)
-    if known is None or known.max(initial=0) > most:  # TensorFlow shifts by no more than that; the standard leaves it open
-        y = op.Min(y, _like(y, most))
+    if known is None or known.max(initial=0) > max_shift:  # TensorFlow clamps shift amounts; ONNX leaves larger ones undefined
+        y = op.Min(y, _like(y, max_shift))
     return op.BitShift(x, y, direction=direction)

@@ -1,4 +1,4 @@
-"""Branches and loops. The frontend gives the bodies as callables, and leaves out of a loop what it does not change."""
+"""Branches and loops. The frontend passes bodies as callables, and omits loop states that do not change."""
 
 import numpy as np
 import onnx_ir as ir
@@ -11,8 +11,8 @@ from onnxbridge.rules import Outputs
 
 def _truth(op, x):
     if x.dtype == ir.DataType.STRING:
-        raise Unsupported("a condition that is a text")
-    if rank(x):  # anything but a scalar is true where it has elements
+        raise Unsupported("a string as a condition")
+    if rank(x):  # a non-scalar is true if it has elements
         return op.Greater(op.Size(x), np.array(0, np.int64))
     return x if x.dtype == ir.DataType.BOOL else op.Cast(x, to=ir.DataType.BOOL)
 
@@ -30,13 +30,13 @@ def case(op, branch_index, *, index, then_branch, else_branch, outputs: Outputs)
 
 @rule("While")
 def while_(op, input, *, cond, body, shapes):
-    """`shapes` is what TensorFlow promises of each state in every turn."""
+    """`shapes` are the static shapes of each state in every iteration."""
 
-    def turn(iteration, condition, *states):
+    def loop_body(iteration, condition, *states):
         for state, shape in zip(states, shapes, strict=True):
             if shape is not None:
                 state.shape = ir.Shape(list(shape))
         results = body(*states)
         return _truth(op, cond(*results)[0]), *results
 
-    return op.Loop(None, _truth(op, cond(*input)[0]), *input, body=turn, outputs=len(input))
+    return op.Loop(None, _truth(op, cond(*input)[0]), *input, body=loop_body, outputs=len(input))

@@ -1,4 +1,4 @@
-"""Convolutions. Filters are [spatial..., in, out]; a constant one is turned to ONNX's layout once, when converting."""
+"""Convolutions. Filters are [spatial..., in, out]; a constant filter is transposed to ONNX's layout once, at conversion."""
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.channels_last import channels_last, first, last, spatial
@@ -9,7 +9,7 @@ from onnxbridge.hub.ir import fold
 
 def _known(shape):
     if not all(isinstance(s, int) for s in shape):
-        raise Unsupported("the shape of the filter is not known")
+        raise Unsupported("a filter of unknown shape")
     return list(shape)
 
 
@@ -19,7 +19,7 @@ def _convolve(op, x, filter, strides, padding, explicit, data_format, dilations)
     n = len(kernel)
     channels = x.shape[1]
     if not isinstance(channels, int) or channels % within:
-        raise Unsupported("the number of input channels is not known")
+        raise Unsupported("an unknown number of input channels")
     weight = op.Transpose(filter, perm=[n + 1, n, *range(n)])
     attrs = window(x, kernel, spatial(strides, data_format), spatial(dilations, data_format), padding, explicit, data_format)
     return last(op, op.Conv(x, weight, group=channels // within, kernel_shape=kernel, **attrs), data_format)
@@ -68,7 +68,7 @@ def _transposed(op, input_sizes, filter, out_backprop, strides, padding, explici
     n = len(kernel)
     strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
     sizes = fold.sizes(input_sizes) or [None] * (n + 2)
-    if len(sizes) == n:  # input_sizes may leave out batch and channels
+    if len(sizes) == n:  # input_sizes may omit batch and channels
         sizes = [None, *sizes, None]
     start = 1 if channels_last(data_format) else 2
     sizes = sizes[start : start + n]
@@ -77,7 +77,7 @@ def _transposed(op, input_sizes, filter, out_backprop, strides, padding, explici
     begins, ends, extra = [], [], []
     for size, grown, k, s, d, pair in zip(sizes, given, kernel, strides, dilations, pairs, strict=True):
         if size is None or not isinstance(grown, int):
-            raise Unsupported("the height and width of its result must be known", "give the input a fixed height and width")
+            raise Unsupported("the height and width of the result must be static", "give the input a static height and width")
         full = (grown - 1) * s + (k - 1) * d + 1
         if padding == "SAME":
             total = max(full - size, 0)
@@ -87,12 +87,12 @@ def _transposed(op, input_sizes, filter, out_backprop, strides, padding, explici
         begins.append(pair[0])
         ends.append(pair[1])
         extra.append(size - (full - sum(pair)))
-    # what is left over lies behind the last window: plain zeros, which ONNX calls output_padding
+    # the remainder after the last window is output_padding
     if any(e < 0 for e in extra):
-        raise Unsupported(f"a result of {sizes} does not fit the padding")
+        raise Unsupported(f"an output size of {sizes} that does not match the padding")
     shifted = [e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)]
     if any(shifted):
-        raise Unsupported(f"a result of {sizes} is larger than the windows reach")
+        raise Unsupported(f"an output size of {sizes} beyond the last window")
     groups = y.shape[1] // within
     if y.shape[1] != within:
         raise Unsupported(f"a transposed convolution in {groups} groups")

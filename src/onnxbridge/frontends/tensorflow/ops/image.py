@@ -1,4 +1,4 @@
-"""Resizing of images."""
+"""Image resizing and patches."""
 
 import numpy as np
 import onnx_ir as ir
@@ -15,35 +15,35 @@ def _resize(op, images, size, align_corners, half_pixel_centers, mode, **attrs):
     where = "align_corners" if align_corners else "half_pixel" if half_pixel_centers else "asymmetric"
     sizes = fold.sizes(size) or [None, None]
     if align_corners and any(w in (1, None) and g != 1 for w, g in zip(sizes, list(x.shape)[2:], strict=True)):
-        raise Unsupported("align_corners with a result of one pixel, or of a size that is not known")
-    wanted = [op.Gather(size, np.array(i)) if s is None else s for i, s in enumerate(sizes)]
-    target = op.dims([op.size(x, 0), op.size(x, 1), *wanted])
+        raise Unsupported("align_corners with an output of one pixel or of unknown size")
+    new_sizes = [op.Gather(size, np.array(i)) if s is None else s for i, s in enumerate(sizes)]
+    target = op.dims([op.size(x, 0), op.size(x, 1), *new_sizes])
     return last(op, op.Resize(x, None, None, target, mode=mode, coordinate_transformation_mode=where, **attrs), "NHWC")
 
 
 def _nearest(old, new, align_corners, half_pixel_centers):
-    """Which old element each new one is, as TensorFlow and as ONNX work it out in float32."""
+    """The input index of each output element, as TensorFlow and as ONNX compute it in float32."""
     f, x = np.float32, np.arange(new, dtype=np.float32)
     if align_corners and new > 1:
         own = x * (f(old - 1) / f(new - 1))
-        places = np.floor(own.astype(np.float64) + 0.5), np.floor(x * f(old - 1) / f(new - 1) + f(0.5))
+        indices = np.floor(own.astype(np.float64) + 0.5), np.floor(x * f(old - 1) / f(new - 1) + f(0.5))
     elif half_pixel_centers:
-        places = np.floor((x + f(0.5)) * (f(old) / f(new))), np.floor((x + f(0.5)) / (f(new) / f(old)) - f(0.5) + f(0.5))
+        indices = np.floor((x + f(0.5)) * (f(old) / f(new))), np.floor((x + f(0.5)) / (f(new) / f(old)) - f(0.5) + f(0.5))
     else:
-        places = np.floor(x * (f(old) / f(new))), np.floor(x / (f(new) / f(old)))
-    return tuple(np.clip(p, 0, old - 1).astype(np.int64) for p in places)
+        indices = np.floor(x * (f(old) / f(new))), np.floor(x / (f(new) / f(old)))
+    return tuple(np.clip(p, 0, old - 1).astype(np.int64) for p in indices)
 
 
 @rule("ResizeNearestNeighbor")
 def resize_nearest_neighbor(op, images, size, *, align_corners=False, half_pixel_centers=False):
-    """TensorFlow takes floor((i + 0.5) * scale); ONNX's half_pixel subtracts another 0.5, so it rounds up from there.
+    """TensorFlow uses floor((i + 0.5) * scale); ONNX's half_pixel subtracts another 0.5, so the mode rounds up.
 
     Where rounding alone would pick another neighbour, the elements are gathered.
     """
     old, new = list(images.shape)[1:3], fold.sizes(size) or [None, None]
     if all(isinstance(s, int) for s in (*old, *new)):
         both = [_nearest(o, n, align_corners, half_pixel_centers) for o, n in zip(old, new, strict=True)]
-        if not all(np.array_equal(*places) for places in both):
+        if not all(np.array_equal(*indices) for indices in both):
             return op.Gather(op.Gather(images, both[0][0], axis=1), both[1][0], axis=2)
     mode = "round_prefer_ceil" if align_corners or half_pixel_centers else "floor"
     return _resize(op, images, size, align_corners, half_pixel_centers, "nearest", nearest_mode=mode)
@@ -55,22 +55,21 @@ def resize_bilinear(op, images, size, *, align_corners=False, half_pixel_centers
     return _resize(op, y, size, align_corners, half_pixel_centers, "linear")
 
 
-
 def _interpolated(op, images, rows, columns):
-    """Resizing as two products with matrices [new, old], exactly as TensorFlow weighs its neighbours."""
+    """Resizing as two products with [new, old] matrices, with TensorFlow's exact weights."""
     x = first(op, images if images.dtype == ir.DataType.FLOAT else op.Cast(images, to=ir.DataType.FLOAT), "NHWC")
     return last(op, op.MatMul(op.MatMul(rows.astype(np.float32), x), columns.T.astype(np.float32)), "NHWC")
 
 
 def _spatial_sizes(x, size):
-    given = list(x.shape)[1:3]
-    if not all(isinstance(s, int) for s in given):
-        raise Unsupported("the height and width of its input must be known", "give the input a fixed height and width")
-    return given, list(size)
+    old_sizes = list(x.shape)[1:3]
+    if not all(isinstance(s, int) for s in old_sizes):
+        raise Unsupported("the height and width of the input must be static", "give the input a static height and width")
+    return old_sizes, list(size)
 
 
 def _cubic_table(a, entries=1024):
-    """TensorFlow's table of the cubic kernel at steps of 1 / 1024: weights of the near and the far neighbour."""
+    """TensorFlow's table of the cubic kernel in steps of 1 / 1024: weights of the near and the far neighbor."""
     x = np.arange(entries + 1, dtype=np.float64) / entries
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = x + 1
@@ -78,7 +77,9 @@ def _cubic_table(a, entries=1024):
 
 
 def _cubic_weights(old, new, align_corners, half_pixel_centers):
-    """The matrix [new, old] of one axis: keys of -0.5 and weights renewed at the border with half pixels, else -0.75."""
+    """The [new, old] matrix of one axis: coefficient -0.5 with weights renormalized at the border for half pixels, otherwise
+    -0.75.
+    """
     scale = (old - 1) / (new - 1) if align_corners and new > 1 else old / new
     near, far = _cubic_table(-0.5 if half_pixel_centers else -0.75)
     weights = np.zeros((new, old))
@@ -87,19 +88,19 @@ def _cubic_weights(old, new, align_corners, half_pixel_centers):
         base = int(np.floor(at))
         offset = int(np.rint((at - np.float32(base)) * 1024))
         four = np.array([far[offset], near[offset], near[1024 - offset], far[1024 - offset]])
-        places = np.arange(base - 1, base + 3)
+        indices = np.arange(base - 1, base + 3)
         if half_pixel_centers:
-            four = np.where((places >= 0) & (places < old), four, 0)
+            four = np.where((indices >= 0) & (indices < old), four, 0)
             four = four / four.sum() if abs(four.sum()) >= 1000 * np.finfo(np.float32).tiny else four
-        np.add.at(weights[i], np.clip(places, 0, old - 1), four)
+        np.add.at(weights[i], np.clip(indices, 0, old - 1), four)
     return weights
 
 
 @rule("ResizeBicubic")
 def resize_bicubic(op, images, size: Ints, *, align_corners=False, half_pixel_centers=False):
-    given, wanted = _spatial_sizes(images, size)
+    old_sizes, new_sizes = _spatial_sizes(images, size)
     return _interpolated(
-        op, images, *(_cubic_weights(o, n, align_corners, half_pixel_centers) for o, n in zip(given, wanted, strict=True))
+        op, images, *(_cubic_weights(o, n, align_corners, half_pixel_centers) for o, n in zip(old_sizes, new_sizes, strict=True))
     )
 
 
@@ -125,9 +126,9 @@ _KERNELS = {
 
 
 def _spans(old, new, scale, translation, kernel, antialias):
-    """The matrix [new, old] of one axis: every new pixel's kernel, widened where the image shrinks, over the old pixels.
+    """The [new, old] matrix of one axis: the kernel of each new pixel, widened when downscaling, at the old pixels.
 
-    In float32 as TensorFlow has it, since places on the edge of a kernel fall to one side or the other by rounding.
+    In float32 as in TensorFlow, since rounding decides whether a pixel on the edge of a kernel is included.
     """
     radius, weigh = _KERNELS[kernel]
     f = np.float32
@@ -141,18 +142,18 @@ def _spans(old, new, scale, translation, kernel, antialias):
             continue
         low = max(0, int(np.ceil(at - f(radius) * stretch - f(0.5))))
         high = min(old - 1, int(np.floor(at + f(radius) * stretch - f(0.5))))
-        places = np.arange(low, high + 1)
-        row = weigh(np.abs((places.astype(np.float32) + f(0.5) - at) * (f(1) / stretch)))
+        indices = np.arange(low, high + 1)
+        row = weigh(np.abs((indices.astype(np.float32) + f(0.5) - at) * (f(1) / stretch)))
         total = row.sum()
         if abs(total) >= 1000 * np.finfo(np.float32).tiny:
-            weights[i, places] = row / total
+            weights[i, indices] = row / total
     return weights
 
 
 @rule("ScaleAndTranslate")
 def scale_and_translate(op, images, size: Ints, scale: Floats, translation: Floats, *, kernel_type="lanczos3", antialias=True):
-    given, wanted = _spatial_sizes(images, size)
-    axes = zip(given, wanted, scale, translation, strict=True)
+    old_sizes, new_sizes = _spatial_sizes(images, size)
+    axes = zip(old_sizes, new_sizes, scale, translation, strict=True)
     return _interpolated(op, images, *(_spans(*axis, kernel_type, antialias) for axis in axes))
 
 
@@ -164,11 +165,11 @@ def adjust_contrastv2(op, images, contrast_factor):
 
 @rule("ExtractImagePatches", limits="VALID padding")
 def extract_image_patches(op, images, *, ksizes, strides, rates, padding):
-    """Every patch's pixels side by side as channels, by one slice for each place of the window."""
+    """The pixels of each patch as channels, with one slice for each offset in the window."""
     kernel, steps, gaps = (spatial(v, "NHWC") for v in (ksizes, strides, rates))
     height, width = list(images.shape)[1:3]
     if padding != "VALID" or not isinstance(height, int) or not isinstance(width, int):
-        raise Unsupported("patches with padding SAME, or of an image whose size is not known")
+        raise Unsupported("patches with padding SAME, or of an image of unknown size")
     count = [(s - (k - 1) * g - 1) // t + 1 for s, k, g, t in zip((height, width), kernel, gaps, steps, strict=True)]
     parts = []
     for i in range(kernel[0]):

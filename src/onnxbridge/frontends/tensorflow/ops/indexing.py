@@ -1,4 +1,4 @@
-"""Picking and writing elements: gathers, scatters, slices."""
+"""Gather, scatter, slices and segments."""
 
 import numpy as np
 import onnx_ir as ir
@@ -33,15 +33,15 @@ def _gathered(op, params, indices, axis, batch_dims):
     batch_dims = batch_dims % (rank(indices) + 1) if batch_dims < 0 else batch_dims
     if not batch_dims:
         return op.Gather(params, indices, axis=axis)
-    if axis != batch_dims:  # bring the axis that is indexed behind the batch, and the indices' axes back to its place
+    if axis != batch_dims:  # move the indexed axis after the batch axes, and the indices' axes back to its position
         n, m = rank(params), rank(indices)
         rest = [i for i in range(n) if i != axis]
         moved = op.Transpose(params, perm=[*rest[:batch_dims], axis, *rest[batch_dims:]])
         y = _gathered(op, moved, indices, batch_dims, batch_dims)
         between = axis - batch_dims
-        taken = list(range(batch_dims, m))
+        consumed = list(range(batch_dims, m))
         inner = list(range(m, m + between))
-        return op.Transpose(y, perm=[*range(batch_dims), *inner, *taken, *range(m + between, n - 1 + m - batch_dims)])
+        return op.Transpose(y, perm=[*range(batch_dims), *inner, *consumed, *range(m + between, n - 1 + m - batch_dims)])
     return op.GatherND(params, op.Unsqueeze(int64(op, indices), [-1]), batch_dims=batch_dims)
 
 
@@ -83,16 +83,16 @@ def slice_(op, input, begin, size):
     sizes = fold.sizes(size)
     starts = fold.sizes(begin)
     if sizes is None or None in sizes:
-        raise Unsupported("a slice of a size that is not known when converting")
+        raise Unsupported("a slice of unknown size")
     axes = list(range(len(sizes)))
     if starts is not None and None not in starts:
         ends = [MOST if s == -1 else b + s for b, s in zip(starts, sizes, strict=True)]
-        kept = [i for i in axes if starts[i] or ends[i] != MOST and ends[i] != input.shape[i]]
-        return op.Slice(input, [starts[i] for i in kept], [ends[i] for i in kept], kept) if kept else input
+        sliced = [i for i in axes if starts[i] or ends[i] != MOST and ends[i] != input.shape[i]]
+        return op.Slice(input, [starts[i] for i in sliced], [ends[i] for i in sliced], sliced) if sliced else input
     begin = int64(op, begin)
-    reach = np.array([MOST if s == -1 else s for s in sizes], np.int64)
-    whole = reach == MOST
-    ends = op.Where(whole, reach, op.Add(begin, np.where(whole, 0, reach)))
+    lengths = np.array([MOST if s == -1 else s for s in sizes], np.int64)
+    to_end = lengths == MOST
+    ends = op.Where(to_end, lengths, op.Add(begin, np.where(to_end, 0, lengths)))
     return op.Slice(input, begin, ends, axes)
 
 
@@ -100,21 +100,21 @@ def slice_(op, input, begin, size):
 def strided_slice(
     op, input, begin, end, strides: Ints, *, begin_mask=0, end_mask=0, ellipsis_mask=0, new_axis_mask=0, shrink_axis_mask=0
 ):
-    """Each place of the three vectors is an axis of the input, a new axis, or the ellipsis, which takes the axes left over."""
+    """Each position of the three vectors is an input axis, a new axis, or the ellipsis for the remaining axes."""
     kinds = [
         "..." if ellipsis_mask >> i & 1 else "new" if new_axis_mask >> i & 1 else "pick" if shrink_axis_mask >> i & 1 else "range"
         for i in range(len(strides))
     ]
-    taken = sum(k in ("pick", "range") for k in kinds)
+    consumed = sum(k in ("pick", "range") for k in kinds)
     starts, ends, axes, steps, new, picks = [], [], [], [], [], []
-    axis = place = 0
+    axis = new_axis_index = 0
     for i, kind in enumerate(kinds):
         if kind == "...":
-            axis += rank(input) - taken
-            place += rank(input) - taken
+            axis += rank(input) - consumed
+            new_axis_index += rank(input) - consumed
         elif kind == "new":
-            new.append(place)
-            place += 1
+            new.append(new_axis_index)
+            new_axis_index += 1
         elif kind == "pick":
             picks.append((axis, i))
             axis += 1
@@ -130,7 +130,7 @@ def strided_slice(
                 axes.append(axis)
                 steps.append(step)
             axis += 1
-            place += 1
+            new_axis_index += 1
     x = op.Slice(input, _vector(op, starts), _vector(op, ends), axes, steps) if axes else input
     for k, (a, i) in enumerate(picks):
         at = _element(op, begin, i)
@@ -139,7 +139,7 @@ def strided_slice(
 
 
 def _element(op, vector, i):
-    """One element of an index vector: a number where it is known, otherwise a value of one element."""
+    """One element of an index vector: a number if it is known, otherwise a one-element value."""
     known = fold.sizes(vector)
     if known is not None and known[i] is not None:
         return known[i]
@@ -154,11 +154,11 @@ def _vector(op, elements):
 
 @rule("OneHot")
 def one_hot(op, indices, depth, on_value, off_value, *, axis=-1):
-    """ONNX counts negative indices from the end, TensorFlow gives no element for them, so they are moved out of range."""
+    """Negative indices select nothing in TensorFlow but wrap in ONNX, so they are moved out of range."""
     depth = op.Reshape(int64(op, depth), [1])
     indices = int64(op, indices)
     outside = op.Where(op.Less(indices, 0), op.Reshape(depth, []), indices)
-    if on_value.dtype == ir.DataType.BOOL:  # which runtimes have no kernel for
+    if on_value.dtype == ir.DataType.BOOL:  # runtimes have no kernel for booleans
         on_value, off_value = (op.Cast(v, to=ir.DataType.INT64) for v in (on_value, off_value))
         return op.Cast(one_hot(op, indices, depth, on_value, off_value, axis=axis), to=ir.DataType.BOOL)
     values = op.Concat(op.Reshape(off_value, [1]), op.Reshape(on_value, [1]), axis=0)
@@ -186,44 +186,44 @@ def where(op, input):
 def _segments(name, reduction, start):
     @rule(name)
     def segments(op, data, segment_ids, num_segments):
-        """Negative ids are left out: their rows go to one more segment, which is cut off."""
+        """Negative ids are dropped: their rows go to an extra segment, which is removed."""
         count = op.Reshape(int64(op, num_segments), [1])
         ids = int64(op, segment_ids)
         ids = op.Where(op.Less(ids, 0), op.Reshape(count, []), ids)
         inner = op.Shape(data, start=rank(segment_ids))
         base = np.array(start(data.dtype.numpy()), data.dtype.numpy())
-        room = op.Expand(base, op.Concat(op.Add(count, 1), inner, axis=0))
-        filled = op.ScatterND(room, op.Unsqueeze(ids, [-1]), data, reduction=reduction)
+        buffer = op.Expand(base, op.Concat(op.Add(count, 1), inner, axis=0))
+        filled = op.ScatterND(buffer, op.Unsqueeze(ids, [-1]), data, reduction=reduction)
         return op.Slice(filled, [0], count, [0])
 
 
-def _least(dtype):
+def _lowest(dtype):
     return np.iinfo(dtype).min if dtype.kind in "iu" else np.finfo(dtype).min
 
 
-def _most(dtype):
+def _highest(dtype):
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.finfo(dtype).max
 
 
 _segments("UnsortedSegmentSum", "add", lambda dtype: 0)
 _segments("UnsortedSegmentProd", "mul", lambda dtype: 1)
-_segments("UnsortedSegmentMax", "max", lambda dtype: _least(np.dtype(dtype)))
-_segments("UnsortedSegmentMin", "min", lambda dtype: _most(np.dtype(dtype)))
+_segments("UnsortedSegmentMax", "max", lambda dtype: _lowest(np.dtype(dtype)))
+_segments("UnsortedSegmentMin", "min", lambda dtype: _highest(np.dtype(dtype)))
 
 
 @rule("SegmentSum")
 def segment_sum(op, data, segment_ids):
-    """Sorted ids, up to the last."""
+    """Sorted ids; the last one determines the number of segments."""
     segment_ids.meta[SORTED] = True
     ids = int64(op, segment_ids)
     count = op.Add(op.Gather(ids, np.array([-1])), 1)
-    room = op.Expand(np.zeros((), data.dtype.numpy()), op.Concat(count, op.Shape(data, start=1), axis=0))
-    return op.ScatterND(room, op.Unsqueeze(ids, [-1]), data, reduction="add")
+    buffer = op.Expand(np.zeros((), data.dtype.numpy()), op.Concat(count, op.Shape(data, start=1), axis=0))
+    return op.ScatterND(buffer, op.Unsqueeze(ids, [-1]), data, reduction="add")
 
 
 @rule("Bucketize")
 def bucketize(op, input, *, boundaries):
-    """How many boundaries an element reaches; NaN, which is less than none, reaches all."""
+    """The number of boundaries that an element reaches; NaN reaches all."""
     x = input if input.dtype.is_floating_point() else op.Cast(input, to=ir.DataType.FLOAT)
     reached = op.Not(op.Less(op.Unsqueeze(x, [-1]), np.array(boundaries, np.float32).astype(x.dtype.numpy())))
     return op.ReduceSum(op.Cast(reached, to=ir.DataType.INT32), [-1], keepdims=0)
@@ -231,13 +231,13 @@ def bucketize(op, input, *, boundaries):
 
 @rule("DenseBincount")
 def dense_bincount(op, input, size: Int, weights, *, binary_output=False):
-    """Counts of 0 .. size - 1 along the last axis; other values count nowhere."""
+    """Counts of 0 .. size - 1 along the last axis; other values are ignored."""
     hit = op.Equal(op.Unsqueeze(int64(op, input), [-1]), np.arange(size))
     counted = op.Cast(hit, to=weights.dtype)
     if binary_output:
         return op.ReduceMax(counted, [-2], keepdims=0)
     if weights.shape is None or not all(isinstance(s, int) for s in weights.shape):
-        raise Unsupported("whether there are weights is not known")
+        raise Unsupported("weights of unknown size")
     counted = op.Mul(counted, op.Unsqueeze(weights, [-1])) if 0 not in list(weights.shape) else counted
     return op.ReduceSum(counted, [-2], keepdims=0)
 

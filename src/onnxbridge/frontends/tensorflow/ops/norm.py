@@ -1,4 +1,4 @@
-"""Normalisation."""
+"""Normalization."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from onnxbridge.frontends.tensorflow.ops import rule
 @rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", limits="inference only")
 def fused_batch_norm(op, x, scale, offset, mean, variance, *, epsilon=1e-4, data_format="NHWC", is_training=True):
     if is_training:
-        raise Unsupported("batch normalisation in training mode", "convert the model with training=False")
+        raise Unsupported("batch normalization in training mode", "convert the model with training=False")
     y = op.BatchNormalization(first(op, x, data_format), scale, offset, mean, variance, epsilon=epsilon)
     return last(op, y, data_format)
 

@@ -1,4 +1,4 @@
-"""Pools."""
+"""Pooling."""
 
 from onnxbridge.frontends.tensorflow.channels_last import first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
@@ -36,5 +36,3 @@ def avg_pool(op, value, *, ksize, strides, padding, data_format="NHWC"):
 @rule("AvgPool3D")
 def avg_pool_3d(op, input, *, ksize, strides, padding, data_format="NDHWC"):
     return _pool(op, "AveragePool", input, ksize, strides, padding, (), data_format, count_include_pad=0)
-
-

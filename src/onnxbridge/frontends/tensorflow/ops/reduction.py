@@ -1,4 +1,4 @@
-"""Reductions over axes, and running sums."""
+"""Reductions and cumulative sums."""
 
 import numpy as np
 import onnx_ir as ir
@@ -30,7 +30,7 @@ def mean(op, input, reduction_indices: Ints, *, keep_dims=False):
         return _reduce(op, "ReduceMean", input, reduction_indices, keep_dims)
     total = _reduce(op, "ReduceSum", input, reduction_indices, keep_dims)
     if not all(isinstance(o, int) for o in ones):
-        raise Unsupported("the mean of integers over a size that is not known")
+        raise Unsupported("an integer mean over an unknown size")
     return op.Div(total, np.array(int(np.prod(ones)), input.dtype.numpy()))
 
 
@@ -52,7 +52,7 @@ def all_(op, input, reduction_indices: Ints, *, keep_dims=False):
 
 @rule("Any")
 def any_(op, input, reduction_indices: Ints, *, keep_dims=False):
-    return _logical(op, "ReduceSum", input, reduction_indices, keep_dims)  # of nothing 0, which a maximum is not
+    return _logical(op, "ReduceSum", input, reduction_indices, keep_dims)  # 0 for no elements, unlike a maximum
 
 
 def _arg(op, kind, x, axis, to):

@@ -1,6 +1,6 @@
-"""Lists of tensors (TensorArray, and what loops stack), held as one tensor with the elements along its first axis.
+"""Lists of tensors (TensorArray, and stacks of loops) as one tensor with the elements along its first axis.
 
-Sizes of elements that are not known when the list is made are 0 there, and the first element that is written sets them.
+Element sizes that are unknown when a list is created are 0, and are set by the first element written.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ INT64 = ir.DataType.INT64
 
 
 def _element(op, element_shape):
-    """An element's shape with 0 for what is not known."""
+    """An element's shape, with 0 for unknown sizes."""
     known = isinstance(element_shape, tuple) or (element_shape.shape is not None and len(element_shape.shape) == 1)
     sizes = element_shape if isinstance(element_shape, tuple) else fold.sizes(element_shape)
     if sizes is None or not known:
-        raise Unsupported("a list whose elements' rank is not known", "give the TensorArray an element_shape")
+        raise Unsupported("a list with elements of unknown rank", "give the TensorArray an element_shape")
     return [0 if s is None or s < 0 else s for s in sizes]
 
 
@@ -33,7 +33,7 @@ def _zeros(op, count, element, dtype):
 
 
 def _fitted(op, items, item):
-    """The list with the sizes that an element has; a list without data is made anew."""
+    """The list with the element sizes of `item`; a list without data is recreated."""
     if all(isinstance(s, int) and s for s in list(items.shape)[1:]):
         return items
     element = op.Shape(item)
@@ -79,8 +79,8 @@ def tensor_list_set_item(op, input_handle, index, item, *, resize_if_index_out_o
     items = _fitted(op, input_handle, item)
     at = _scalar(op, index)
     if resize_if_index_out_of_bounds:
-        more = op.Max(op.Sub(op.Add(at, 1), op.Shape(items, start=0, end=1)), np.array([0], np.int64))
-        items = op.Concat(items, op.Expand(np.zeros((), item.dtype.numpy()), op.Concat(more, op.Shape(item), axis=0)), axis=0)
+        added = op.Max(op.Sub(op.Add(at, 1), op.Shape(items, start=0, end=1)), np.array([0], np.int64))
+        items = op.Concat(items, op.Expand(np.zeros((), item.dtype.numpy()), op.Concat(added, op.Shape(item), axis=0)), axis=0)
     return op.ScatterND(items, op.Reshape(at, [1, 1]), op.Unsqueeze(item, [0]))
 
 
@@ -102,7 +102,7 @@ def tensor_list_length(op, input_handle):
 
 @rule("TensorListScatterV2")
 def tensor_list_scatter_v2(op, tensor, indices, element_shape, num_elements):
-    """Without a number of elements the list ends behind the largest index."""
+    """Without num_elements, the list ends after the largest index."""
     known = fold.sizes(num_elements)
     count = op.Add(op.ReduceMax(int64(op, indices), keepdims=0), 1) if known is None or known[0] < 0 else num_elements
     shape = op.Concat(_scalar(op, count), op.Shape(tensor, start=1), axis=0)
@@ -114,15 +114,15 @@ def tensor_list_scatter_v2(op, tensor, indices, element_shape, num_elements):
 def tensor_list_scatter_into_existing_list(op, input_handle, tensor, indices):
     items = input_handle
     if not all(isinstance(s, int) and s for s in list(items.shape)[1:]):
-        raise Unsupported("a scatter into a list whose elements' shape is not known", "give the TensorArray an element_shape")
+        raise Unsupported("a scatter into a list with elements of unknown shape", "give the TensorArray an element_shape")
     return op.ScatterND(items, op.Unsqueeze(int64(op, indices), [1]), tensor)
 
 
 @rule("TensorListConcatV2")
 def tensor_list_concat_v2(op, input_handle, element_shape, leading_dims, *, element_dtype, shape_type=None):
-    """The elements have one shape, so joining them is a reshape."""
+    """All elements have the same shape, so concatenating them is a reshape."""
     if rank(input_handle) < 2:
-        raise Unsupported("joining scalars")
+        raise Unsupported("concatenation of scalars")
     inner = op.Shape(input_handle, start=2)
     joined = op.Reshape(input_handle, op.Concat(np.array([-1], np.int64), inner, axis=0))
     lengths = op.Expand(op.Shape(input_handle, start=1, end=2), op.Shape(input_handle, start=0, end=1))
@@ -131,8 +131,8 @@ def tensor_list_concat_v2(op, input_handle, element_shape, leading_dims, *, elem
 
 @rule("TensorListResize")
 def tensor_list_resize(op, input_handle, size):
-    wanted = _scalar(op, size)
-    more = op.Max(op.Sub(wanted, op.Shape(input_handle, start=0, end=1)), np.array([0], np.int64))
-    shape = op.Concat(more, op.Shape(input_handle, start=1), axis=0)
+    new_count = _scalar(op, size)
+    added = op.Max(op.Sub(new_count, op.Shape(input_handle, start=0, end=1)), np.array([0], np.int64))
+    shape = op.Concat(added, op.Shape(input_handle, start=1), axis=0)
     grown = op.Concat(input_handle, op.Expand(np.zeros((), input_handle.dtype.numpy()), shape), axis=0)
-    return op.Slice(grown, [0], wanted, [0])
+    return op.Slice(grown, [0], new_count, [0])

@@ -1,4 +1,4 @@
-"""Shapes: reshaping, joining, splitting, padding, and sizes as values."""
+"""Reshaping, concatenation, splitting, padding, and sizes as values."""
 
 import numpy as np
 import onnx_ir as ir
@@ -14,7 +14,7 @@ INT64 = ir.DataType.INT64
 
 
 def int64(op, x):
-    """Sizes and indices as ONNX takes them."""
+    """Sizes and indices as int64."""
     return x if not isinstance(x, ir.Value) or x.dtype == INT64 else op.Cast(x, to=INT64)
 
 
@@ -36,7 +36,7 @@ def squeeze(op, input, *, squeeze_dims=()):
 def _all_known(x):
     rank(x)
     if not all(isinstance(s, int) for s in x.shape):
-        raise Unsupported("which sizes are 1 is not known", "name the axes")
+        raise Unsupported("Squeeze of dynamic sizes without axes", "pass the axes")
     return list(x.shape)
 
 
@@ -88,7 +88,7 @@ def split_v(op, value, size_splits: Ints, split_dim: Int, *, num_split):
     if -1 in sizes:
         size = value.shape[split_dim]
         if not isinstance(size, int):
-            raise Unsupported("a split into -1 of a size that is not known")
+            raise Unsupported("a split into -1 of an unknown size")
         sizes[sizes.index(-1)] = size - sum(s for s in sizes if s >= 0)
     return op.Split(value, sizes, axis=split_dim, outputs=num_split)
 
@@ -143,7 +143,7 @@ def ones_like(op, x):
 
 
 def _onnx_pads(op, paddings):
-    """[[before, after], ...] as all befores, then all afters."""
+    """[[before, after], ...] in ONNX's order: all befores, then all afters."""
     return op.Reshape(op.Transpose(int64(op, paddings), perm=[1, 0]), [-1])
 
 
@@ -161,7 +161,7 @@ def pad_v2(op, input, paddings, constant_values):
 def mirror_pad(op, input, paddings: Array, *, mode):
     if mode == "REFLECT":
         return op.Pad(input, [int(p) for p in np.asarray(paddings).T.reshape(-1)], mode="reflect")
-    x = input  # SYMMETRIC repeats the edge, which ONNX's modes do not
+    x = input  # ONNX has no SYMMETRIC mode, which repeats the edge
     for axis, (before, after) in enumerate(np.asarray(paddings).tolist()):
         parts = [x]
         if before:
@@ -169,7 +169,7 @@ def mirror_pad(op, input, paddings: Array, *, mode):
         if after:
             end = op.size(x, axis)
             if not isinstance(end, int):
-                raise Unsupported("symmetric padding of a size that is not known")
+                raise Unsupported("symmetric padding of an unknown size")
             stop = end - after - 1
             parts.append(op.Slice(x, [end - 1], [stop if stop >= 0 else np.iinfo(np.int64).min], [axis], [-1]))
         x = op.Concat(*parts, axis=axis) if len(parts) > 1 else x
@@ -188,7 +188,7 @@ def depth_to_space(op, input, *, block_size, data_format="NHWC"):
 
 @rule("SpaceToBatchND")
 def space_to_batch_nd(op, input, block_shape: Ints, paddings: Array):
-    """Pad, cut each spatial axis into (size / block, block), and move the blocks into the batch."""
+    """Pad, split each spatial axis into (size / block, block), and move the blocks to the batch axis."""
     n, m = rank(input), len(block_shape)
     pads = np.zeros((n, 2), np.int64)
     pads[1 : m + 1] = paddings
@@ -199,15 +199,15 @@ def space_to_batch_nd(op, input, block_shape: Ints, paddings: Array):
         cut += [size // b if isinstance(size, int) else op.Div(size, b), b]
     rest = [op.size(x, i) for i in range(m + 1, n)]
     x = op.reshape(x, cut + rest)
-    whole = [2 * i + 1 for i in range(m)]
-    x = op.Transpose(x, perm=[*(w + 1 for w in whole), 0, *whole, *range(2 * m + 1, n + m)])
+    spatial = [2 * i + 1 for i in range(m)]
+    x = op.Transpose(x, perm=[*(w + 1 for w in spatial), 0, *spatial, *range(2 * m + 1, n + m)])
     batch = cut[0] * int(np.prod(block_shape)) if isinstance(cut[0], int) else op.Mul(cut[0], int(np.prod(block_shape)))
     return op.reshape(x, [batch, *cut[1::2], *rest])
 
 
 @rule("BatchToSpaceND")
 def batch_to_space_nd(op, input, block_shape: Ints, crops: Array):
-    """Take the blocks out of the batch, lay them between the spatial elements, and crop."""
+    """Move the blocks from the batch axis between the spatial elements, and crop."""
     n, m = rank(input), len(block_shape)
     total = int(np.prod(block_shape))
     batch = op.size(input, 0)
@@ -223,8 +223,8 @@ def batch_to_space_nd(op, input, block_shape: Ints, crops: Array):
     crops = np.asarray(crops)
     if not crops.any():
         return x
-    most = np.iinfo(np.int64).max
-    return op.Slice(x, crops[:, 0].tolist(), [-int(c) if c else most for c in crops[:, 1]], list(range(1, m + 1)))
+    max_end = np.iinfo(np.int64).max
+    return op.Slice(x, crops[:, 0].tolist(), [-int(c) if c else max_end for c in crops[:, 1]], list(range(1, m + 1)))
 
 
 @rule("InvertPermutation")
@@ -253,7 +253,7 @@ def roll(op, input, shift: Ints, axis: Ints):
     for s, a in zip(shift, axis, strict=True):
         size = x.shape[a] if rank(x) else 1
         if not isinstance(size, int):
-            raise Unsupported("a roll along a size that is not known")
+            raise Unsupported("a roll along an axis of unknown size")
         if size and s % size:
             low, high = op.Split(x, [size - s % size, s % size], axis=a, outputs=2)
             x = op.Concat(high, low, axis=a)
@@ -262,10 +262,10 @@ def roll(op, input, shift: Ints, axis: Ints):
 
 @rule("BroadcastArgs")
 def broadcast_args(op, s0, s1):
-    """Of two shapes the larger sizes, the shorter shape filled up with ones; a 1 gives way to a 0 too."""
+    """The broadcast shape of two shapes; 1 broadcasts to 0 too."""
     n, m = s0.shape[0], s1.shape[0]
     if not isinstance(n, int) or not isinstance(m, int):
-        raise Unsupported("shapes of a rank that is not known")
+        raise Unsupported("shapes of unknown rank")
     ones = np.ones(abs(n - m), s0.dtype.numpy())
     a = op.Concat(ones, s0, axis=0) if n < m else s0
     b = op.Concat(ones, s1, axis=0) if m < n else s1

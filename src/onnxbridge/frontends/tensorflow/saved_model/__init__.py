@@ -1,1 +1,1 @@
-"""Checks of SavedModel and Keras files before anything of them runs."""
+"""Security checks of SavedModel and Keras files, before anything is run."""

@@ -1,4 +1,6 @@
-"""The part of a SavedModel that writes and reads its checkpoint: only what its loader runs, with the file name that it passes."""
+"""The functions of a SavedModel that write and read its checkpoint: only those that its loader runs, on the file name that it
+passes.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ _INITIALIZERS = ("saved_model_main_op", "legacy_init_op", "saved_model_assets_in
 
 @dataclass
 class Reached:
-    """Names of the nodes of the main graph and of the functions that something runs."""
+    """Names of the main graph's nodes and of the functions that are reachable."""
 
     nodes: set[str] = field(default_factory=set)
     functions: set[str] = field(default_factory=set)
 
 
 class Saver:
-    """Decides which operators on checkpoints a MetaGraphDef may hold.
+    """Decides which checkpoint operators a MetaGraphDef may contain.
 
-    Allowed are those that saving reaches (which nothing here runs), and those that read, on the way of restoring, the file that
-    the loader names; never one that a signature, an initializer or a function of the objects reaches.
+    Allowed are those reachable from saving only (which is not run), and those that read the loader's file during restoring; never
+    those reachable from a signature, an initializer or a function of the objects.
     """
 
     def __init__(self, meta: Any) -> None:
@@ -33,16 +35,16 @@ class Saver:
         self._saving = self._reached([definition.save_tensor_name])
         self._restoring = self._reached([definition.restore_op_name])
         infos = [info for s in meta.signature_def.values() for info in s.outputs.values()]
-        started = [name for info in infos for name in _names(info)]
+        entry_points = [name for info in infos for name in _names(info)]
         for key in _INITIALIZERS:
             if key in meta.collection_def:
                 named = meta.collection_def[key]
-                started += [*named.node_list.value, *(b.decode(errors="replace") for b in named.bytes_list.value)]
+                entry_points += [*named.node_list.value, *(b.decode(errors="replace") for b in named.bytes_list.value)]
         gradients = [g.gradient_func for g in meta.graph_def.library.gradient]
-        self._used = self._reached(started, [*meta.object_graph_def.concrete_functions, *gradients])
+        self._used = self._reached(entry_points, [*meta.object_graph_def.concrete_functions, *gradients])
 
     def allows(self, node: Any, function: str = "") -> bool:
-        """Whether the node, of the main graph or of a function, is the saver's own, or one that nothing runs."""
+        """Whether the node, in the main graph or in a function, belongs to the saver or is never run."""
         if node.op not in OPERATORS:
             return False
         if not function:
@@ -50,32 +52,32 @@ class Saver:
                 return False
             return node.name not in self._restoring.nodes or self._reads_own(node, "")
         if function in self._used.functions or "api_implements" in self._functions[function].attr:
-            return False  # that attribute lets TensorFlow run the function in the place of another one
+            return False  # with that attribute TensorFlow may substitute the function for another one
         if function in self._restoring.functions:
             return self._reads_own(node, function)
         return function in self._saving.functions
 
     def _reached(self, tensors: Iterable[str], functions: Iterable[str] = ()) -> Reached:
         found = Reached()
-        nodes, waiting = [_node(t) for t in tensors], list(functions)
+        nodes, pending = [_node(t) for t in tensors], list(functions)
         while nodes:
             node = self._nodes.get(nodes.pop())
             if node is not None and node.name not in found.nodes:
                 found.nodes.add(node.name)
                 nodes += map(_node, node.input)
-                waiting += self._called(node)
-        while waiting:
-            name = waiting.pop()
+                pending += self._called(node)
+        while pending:
+            name = pending.pop()
             if name in self._functions and name not in found.functions:
                 found.functions.add(name)
-                waiting += [called for node in self._functions[name].node_def for called in self._called(node)]
+                pending += [called for node in self._functions[name].node_def for called in self._called(node)]
         return found
 
     def _reads_own(self, node: Any, function: str) -> bool:
         return node.op == "RestoreV2" and self._is_filename(node.input[0], function, 0)
 
     def _is_filename(self, tensor: str, function: str, depth: int) -> bool:
-        """Whether a tensor is what the loader feeds as the checkpoint's name; in a function, an argument that always is that."""
+        """Whether a tensor is the checkpoint name passed by the loader; in a function, an argument that always is."""
         name = _node(tensor)
         if not function:
             while name in self._nodes and self._nodes[name].op == "Identity":
@@ -88,15 +90,15 @@ class Saver:
         arguments = [a.name for a in body.signature.input_arg]
         if name not in arguments or depth > len(self._functions):
             return False
-        at = arguments.index(name)
+        index = arguments.index(name)
         calls = list(self._calls(function))
         return bool(calls) and all(
-            node.op in ("PartitionedCall", "StatefulPartitionedCall") and self._is_filename(node.input[at], caller, depth + 1)
+            node.op in ("PartitionedCall", "StatefulPartitionedCall") and self._is_filename(node.input[index], caller, depth + 1)
             for node, caller in calls
         )
 
     def _calls(self, function: str) -> Iterator[tuple[Any, str]]:
-        """The nodes on the way of restoring that call a function, each with the function that it stands in."""
+        """The nodes that call a function during restoring, each with its function."""
         for name in self._restoring.nodes:
             if function in self._called(self._nodes[name]):
                 yield self._nodes[name], ""
@@ -106,7 +108,7 @@ class Saver:
                     yield node, caller
 
     def _called(self, node: Any) -> list[str]:
-        """The functions that a node calls: those that its attributes name, and the one that is its operator."""
+        """The functions that a node calls: those in its attributes, and the one named as its operator."""
         found = [node.op] if node.op in self._functions else []
         for value in node.attr.values():
             found += [value.func.name] if value.HasField("func") else [f.name for f in value.list.func]
@@ -114,7 +116,7 @@ class Saver:
 
 
 def _node(tensor: str) -> str:
-    """The node, or argument of a function, that a tensor or control input names."""
+    """The node or function argument that a tensor or control input names."""
     return tensor.lstrip("^").split(":")[0]
 
 

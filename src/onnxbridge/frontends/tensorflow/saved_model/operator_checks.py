@@ -1,4 +1,4 @@
-"""A SavedModel is a program: its operators are looked at before anything of it runs, and again those of what is about to run."""
+"""A SavedModel is a program: its operators are checked before anything is run, and those of a traced function before it runs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onnxbridge.errors import UnsafeFileError
-from onnxbridge.frontends.tensorflow.graph.graph_reader import every_op
+from onnxbridge.frontends.tensorflow.graph.graph_reader import all_operators
 from onnxbridge.frontends.tensorflow.saved_model import checkpoint_functions
 from onnxbridge.hub.io.safe_files import check_only_regular_files_below, mapped, open_file, quoted
 
-# Operators that read or write files, run Python or other programs, or talk to other processes.
-_REACHES = re.compile(
+# Operators that read or write files, run Python or other programs, or communicate with other processes.
+_UNSAFE = re.compile(
     r".*PyFunc.*|ReadFile|WriteFile|MatchingFiles|ImmutableConst|Debug(Identity|Nan|Numeric).*|.*Reader.*|.*FromTextFile.*|Rpc.*|"
     r"RemoteCall|_?(Host)?(Send|Recv)|Collective.*|_?Nccl.*|_?Xla(Send|Recv).*|Write\w*Summary|Create\w*Writer|SummaryWriter|"
     r"ImportEvent|DumpTensor|FileSystem.*|LoadAndRemapMatrix|GenerateVocabRemapping|DecodeProtoV2|EncodeProto|.*Dataset.*|"
     r".*Iterator.*|FixedUnigramCandidateSampler|RecordInput|.*(Infeed|Outfeed).*|.*TPU.*|DTensorRestore.*|DistributedSave|"
     r"CalibrationStatisticsSaver"
 )
-# Stateful operators that stay inside the model; any other stateful one is refused as well.
-_STAYS = re.compile(
+# Stateful operators that stay inside the model; all others are rejected.
+_SAFE_STATEFUL = re.compile(
     r"If|While|Case|StatefulPartitionedCall|VarHandleOp|Variable(V2|Shape)?|ReadVariableOp|Assign\w*VariableOp|"
     r"VarIsInitializedOp|DestroyResourceOp|DisableCopyOnRead|Resource(?!UsingOp).*|Stateful.*|Random.*|Truncated.*|"
     r"Parameterized.*|Multinomial|NonDeterministicInts|Rng.*|Assert|CheckNumerics.*|Tensor(Array|List).*|.*HashTable.*|"
@@ -34,7 +34,7 @@ _STREAMS = (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)", 
 
 
 def check(path: str | os.PathLike[str]) -> None:
-    """Refuse a SavedModel that holds operators which reach outside the model, or files that are links, pipes or devices.
+    """Reject a SavedModel with operators that access anything outside the model, or with files that are links, pipes or devices.
 
     Raises:
         UnsafeFileError: naming them.
@@ -52,49 +52,49 @@ def check(path: str | os.PathLike[str]) -> None:
     _refuse(os.fspath(path), (n for meta in found.meta_graphs for n in _bad_nodes(meta)))
 
 
-def check_graph(graph: Any, shown: str) -> None:
-    """Refuse a function that is about to run, where it or what it calls reaches outside the model.
+def check_graph(graph: Any, label: str) -> None:
+    """Reject a function that accesses anything outside the model, directly or through functions it calls.
 
     Raises:
         UnsafeFileError: naming the operators.
     """
-    _refuse(shown, (_named(op.node_def) for op in every_op(graph) if reaches_out(op.node_def)))
+    _refuse(label, (_label(op.node_def) for op in all_operators(graph) if is_unsafe(op.node_def)))
 
 
-def reaches_out(node: Any) -> bool:
-    """Whether a NodeDef's operator does something outside the model."""
+def is_unsafe(node: Any) -> bool:
+    """Whether a NodeDef's operator accesses anything outside the model."""
     from tensorflow.python.framework import op_def_registry
 
     if node.op == "PrintV2":
         return node.attr["output_stream"].s not in _STREAMS
     checkpoint = (*checkpoint_functions.OPERATORS, "Save", "SaveSlices", "Restore", "RestoreSlice")
-    if _REACHES.fullmatch(node.op) or node.op in checkpoint:
+    if _UNSAFE.fullmatch(node.op) or node.op in checkpoint:
         return True
     known = op_def_registry.get(node.op)
-    return known is not None and known.is_stateful and not _STAYS.fullmatch(node.op)
+    return known is not None and known.is_stateful and not _SAFE_STATEFUL.fullmatch(node.op)
 
 
 def _bad_nodes(meta: Any) -> Iterator[str]:
     own = checkpoint_functions.Saver(meta)
     for node in meta.graph_def.node:
-        if reaches_out(node) and not own.allows(node):
-            yield _named(node)
+        if is_unsafe(node) and not own.allows(node):
+            yield _label(node)
     for function in meta.graph_def.library.function:
         name = function.signature.name
         for node in function.node_def:
-            if reaches_out(node) and not own.allows(node, name):
-                yield f"{_named(node)} in {quoted(name)}"
+            if is_unsafe(node) and not own.allows(node, name):
+                yield f"{_label(node)} in {quoted(name)}"
 
 
-def _refuse(shown: str, bad: Iterable[str]) -> None:
+def _refuse(label: str, bad: Iterable[str]) -> None:
     names = sorted(set(bad))
     if names:
         more = f" and {len(names) - 6} more" if len(names) > 6 else ""
         raise UnsafeFileError(
-            f"{shown}: holds operators that reach outside the model: {', '.join(names[:6])}{more}; "
+            f"{label}: contains operators that access resources outside the model: {', '.join(names[:6])}{more}; "
             "remove them and save the model again."
         )
 
 
-def _named(node: Any) -> str:
+def _label(node: Any) -> str:
     return f"{node.op} ({quoted(node.name)})"

@@ -1,4 +1,4 @@
-"""Files of TensorFlow and Keras that reach for other files: refused before anything is read through them, written or run."""
+"""TensorFlow and Keras files that refer to other files are rejected before anything is read, written or run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def saved(tmp_path):
     return tmp_path / "net"
 
 
-def _refused(source, match):
+def _check_rejected(source, match):
     for use in (hub_of, frontend.runner):
         with pytest.raises(UnsafeFileError, match=match) as raised:
             use(source)
@@ -49,7 +49,7 @@ FILES = ["saved_model.pb", "fingerprint.pb", "variables/variables.index", "varia
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", ["symbolic link", "hard link", "named pipe"])
-def test_every_file_of_a_saved_model_is_a_regular_one(saved, tmp_path, name, kind):
+def test_every_file_of_a_saved_model_must_be_regular(saved, tmp_path, name, kind):
     outside = tmp_path / "outside"
     os.rename(saved / name, outside)
     if kind == "symbolic link":
@@ -58,16 +58,16 @@ def test_every_file_of_a_saved_model_is_a_regular_one(saved, tmp_path, name, kin
         (saved / name).hardlink_to(outside)
     else:
         os.mkfifo(saved / name)
-    _refused(saved, f"which is a {kind}")
+    _check_rejected(saved, f"which is a {kind}")
 
 
 def test_variables_may_not_be_a_linked_folder(saved, tmp_path):
     os.rename(saved / "variables", tmp_path / "elsewhere")
     (saved / "variables").symlink_to(tmp_path / "elsewhere")
-    _refused(saved, "'variables', which is a symbolic link")
+    _check_rejected(saved, "'variables', which is a symbolic link")
 
 
-def test_a_link_to_the_folder_is_the_users_own(saved, tmp_path):
+def test_a_link_to_the_folder_is_allowed(saved, tmp_path):
     (tmp_path / "link").symlink_to(saved)
     assert len(hub_of(tmp_path / "link").graph) == 1
 
@@ -89,7 +89,7 @@ def _restoring(meta):
 
 
 def _of_a_signature(meta):
-    """A function of the saver's kind of name that the signature calls."""
+    """A function with a saver's name that the signature calls."""
     wrapper = next(f for f in meta.graph_def.library.function if "signature_wrapper" in f.signature.name)
     node = wrapper.node_def.add(name="extra", op="StatefulPartitionedCall")
     node.attr["f"].func.name = _saving(meta).signature.name
@@ -98,7 +98,7 @@ def _of_a_signature(meta):
 
 
 def _by_its_operator(meta):
-    """As functions were called in TensorFlow 1: by an operator of their name."""
+    """As in TensorFlow 1, a function called by an operator of its name."""
     wrapper = next(f for f in meta.graph_def.library.function if "signature_wrapper" in f.signature.name)
     wrapper.node_def.add(name="extra", op=_saving(meta).signature.name)
 
@@ -127,7 +127,7 @@ def _another_file(meta):
 
 
 def _another_argument(meta):
-    """The function takes the name of its file from its caller, which passes another one than the loader's."""
+    """The function takes the file name from its caller, which passes another than the loader's."""
     meta.graph_def.node.add(name="other", op="Const").attr["dtype"].type = tf.string.as_datatype_enum
     name = meta.saver_def.restore_op_name
     node = next(n for n in meta.graph_def.node if n.name == name)
@@ -142,20 +142,20 @@ def _exchangeable(meta):
     _saving(meta).attr["api_implements"].s = b"lstm"
 
 
-WAYS = [
+CHANGES = [
     _of_a_signature, _by_its_operator, _of_the_objects, _of_the_initializer, _unused, _another_file, _another_argument,
     _saves_when_restoring, _exchangeable,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("change", WAYS, ids=lambda f: f.__name__.strip("_"))
-def test_only_the_loader_saves_and_restores(saved, change):
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__.strip("_"))
+def test_only_the_loader_may_save_and_restore(saved, change):
     operator_checks.check(saved)
     _edit(saved, change)
-    _refused(saved, r"reach outside the model: (MergeV2Checkpoints|RestoreV2|SaveV2)")
+    _check_rejected(saved, r"access resources outside the model: (MergeV2Checkpoints|RestoreV2|SaveV2)")
 
 
-def test_honest_savers_pass(tmp_path):
+def test_regular_savers_are_allowed(tmp_path):
     loaded = tf.saved_model.load(str(_saved_with(tmp_path / "first", Net())))
     outer = tf.Module()
     outer.inner = loaded
@@ -175,7 +175,7 @@ def _saved_with(path, module, **options):
     return path
 
 
-def test_a_saver_of_tensorflow_1_passes(tmp_path):
+def test_a_tensorflow_1_saver_is_allowed(tmp_path):
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [None, 3], name="x")
@@ -189,7 +189,7 @@ def test_a_saver_of_tensorflow_1_passes(tmp_path):
         meta.signature_def["serving_default"].outputs["y"].name = meta.saver_def.save_tensor_name
 
     _edit(tmp_path / "net", hostile)
-    _refused(tmp_path / "net", "SaveV2")
+    _check_rejected(tmp_path / "net", "SaveV2")
 
 
 def _keras(path):
@@ -198,7 +198,7 @@ def _keras(path):
 
 
 def _weights(file):
-    """Each dataset of a file of weights."""
+    """The names of the datasets in a weights file."""
     found = []
     file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) and item.size else None)
     return found
@@ -231,7 +231,7 @@ def _virtual(file, name, outside):
 
 @pytest.mark.parametrize("ending", ["keras", "deflated.keras", "h5"])
 @pytest.mark.parametrize("change", [_link, _group_link, _external, _virtual], ids=lambda f: f.__name__.strip("_"))
-def test_weights_in_another_file_are_refused(tmp_path, ending, change):
+def test_weights_in_another_file_are_rejected(tmp_path, ending, change):
     outside = str(tmp_path / "outside.h5")
     with h5py.File(outside, "w") as file:
         file["secret"] = np.ones((4, 2), np.float32)
@@ -245,12 +245,12 @@ def test_weights_in_another_file_are_refused(tmp_path, ending, change):
     with h5py.File(inner, "a") as file:
         change(file, _weights(file)[0], outside)
     if archived:
-        way = zipfile.ZIP_DEFLATED if ending.startswith("deflated") else zipfile.ZIP_STORED
-        with zipfile.ZipFile(path, "w", way) as archive:
+        compression = zipfile.ZIP_DEFLATED if ending.startswith("deflated") else zipfile.ZIP_STORED
+        with zipfile.ZipFile(path, "w", compression) as archive:
             for name, content in others.items():
                 archive.writestr(name, content)
             archive.write(inner, "model.weights.h5")
-    _refused(path, "which is not followed")
+    _check_rejected(path, "which is not followed")
 
 
 def _configured(path, change):
@@ -266,19 +266,19 @@ def _configured(path, change):
 
 
 @pytest.mark.parametrize(("module", "name"), [("os", "system"), ("keras.utils", "get_file"), ("keras.src.saving", "load_model")])
-def test_what_is_no_layer_is_unsafe(tmp_path, module, name):
+def test_a_config_that_is_no_layer_is_unsafe(tmp_path, module, name):
     path = _configured(_keras(tmp_path / "net.keras"), lambda c: c.update(module=module, class_name=name, registered_name=name))
-    _refused(path, "Keras refuses it for security")
+    _check_rejected(path, "Keras rejects it as unsafe")
 
 
-def test_a_vocabulary_outside_is_unsafe(tmp_path):
+def test_an_external_vocabulary_is_unsafe(tmp_path):
     model = keras.Sequential([layers.Input((1,), dtype="string"), layers.StringLookup(vocabulary=["a"])])
     model.save(tmp_path / "net.keras")
     path = _configured(tmp_path / "net.keras", lambda c: c["config"].update(vocabulary="/etc/hostname"))
-    _refused(path, "Keras refuses it for security")
+    _check_rejected(path, "Keras rejects it as unsafe")
 
 
-def test_refusals_reach_the_user(saved):
+def test_the_error_reaches_the_user(saved):
     (saved / "variables" / "more").symlink_to("/etc/hostname")
     with pytest.raises(UnsafeFileError, match=r"holds 'variables/more', which is a symbolic link; copy the file itself"):
         onnxbridge.convert(saved, to="onnx")

@@ -1,11 +1,11 @@
-"""onnxbridge moves models between PyTorch, TensorFlow/Keras, MXNet, ONNX and Core ML, and proves that they compute the same.
+"""Converts models between PyTorch, TensorFlow/Keras, MXNet, ONNX and Core ML, and verifies the result numerically.
 
     import onnxbridge
     result = onnxbridge.convert(model, to="coreml", inputs=(x,))
     print(result.report)
     result.save("net.mlpackage")
 
-Importing this module imports no framework; each is imported when it is first needed.
+Importing this package imports no framework. Each framework is imported when it is first needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""convert, verify, check and load: what the command line and users' programs call."""
+"""The Python API: `convert`, `verify`, `check`, `load` and `explain`. The command line calls these functions too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Progress = Callable[[str], None]
 
 
 def _quiet(stage: str) -> None:
-    """Takes a stage's name and says nothing."""
+    """The default `progress` callback: ignores the stage."""
 
 
 def convert(
@@ -57,36 +57,42 @@ def convert(
     progress: Progress = _quiet,
     **backend_options: Any,
 ) -> Conversion:
-    """Move a model to another framework, and prove with numbers that it still computes the same.
+    """Convert a model to another framework and verify that it computes the same.
 
     Args:
-        source: a live model, a path, or a pair of paths (MXNet: symbol, params).
-        to: a backend: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or one that a package adds; by default the one that the
-            suffix of `output` belongs to, or else "onnx".
-        frontend: the frontend's name where it cannot be told from the source.
-        inputs: example arrays or tensors (tuple or dict), specs ("x:float32[N,3,224,224]" or {name: (shape, dtype)}), or what
-            the framework itself takes (tf.TensorSpec). A number ("rate=16000" or {name: 16000}) fixes an input for good.
-        dynamic: {input: {axis: "name"}}, bounds ("N=1..64"), or for PyTorch what torch.export takes as dynamic_shapes.
-        imports: modules to import first, which register custom operators or rules for them.
-        opset: the version of ai.onnx to write, for the target "onnx".
-        output: where to save; a model that fails its verification is saved there with `.failed` added. The source is never
-            replaced.
-        force: replace what is at `output`.
-        verify: whether to run source and target on seeded inputs and compare.
-        rtol, atol: tolerances in place of the derived one, a number or {output: number}.
-        max_drift: how far lossy compression may move an output, as a share of its range; 0.1 by default.
-        samples, seed: how many inputs are drawn, and from which seed.
-        device: where ONNX Runtime runs: "auto", "cpu", "cuda", ...
-        time_limit: how many seconds the verification may take, None for no limit.
+        source: a live model, a path, or a pair of paths (MXNet: symbol and params).
+        to: the target: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or a backend of an installed plugin. By default it
+            follows from the suffix of `output`, else it is "onnx".
+        frontend: the frontend to read `source` with. By default it is detected.
+        inputs: example arrays or tensors (tuple or dict), specifications ("x:float32[N,3,224,224]" or {name: (shape, dtype)}), or
+            the framework's own (tf.TensorSpec). A number ("rate=16000" or {name: 16000}) makes that input a constant.
+        dynamic: dynamic dimensions as {input: {axis: "name"}}, bounds as "N=1..64", or for PyTorch the `dynamic_shapes` of
+            torch.export.
+        imports: modules to import first, which register custom operators or rules.
+        opset: the opset of ai.onnx to write, for the target "onnx".
+        output: the path to save to. A model that fails verification is saved with `.failed` appended. The source is never
+            overwritten.
+        force: overwrite what exists at `output`.
+        verify: whether to run source and target on the same inputs and compare.
+        rtol, atol: tolerances to use in place of the derived one: a number, or {output: number}.
+        max_drift: how far lossy compression may move an output, as a fraction of its range. 0.1 by default.
+        samples, seed: the number of random input samples, and their seed.
+        device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
+        time_limit: the time that verification may take, in seconds. None for no limit.
         progress: called with the name of each stage.
-        backend_options: what the backend takes, such as minimum_deployment_target="iOS17" for "coreml", and what the frontend
-            takes, such as fold_batch_norm=False for models of PyTorch.
+        backend_options: options of the backend, such as minimum_deployment_target="iOS17" for "coreml", and of the frontend,
+            such as fold_batch_norm=False for PyTorch.
+
+    Returns:
+        A `Conversion`: the converted model, the report of its verification, and `save`.
 
     Raises:
-        UsageError: for wrong arguments, most of them before anything is read.
-        ConversionError: with every operator that is in the way.
-        VerificationError: if the converted model computes something else.
-        LimitError: if its verification takes too long.
+        UsageError: if an argument is wrong. Most are checked before the model is read.
+        ConversionError: with every operator that cannot be converted.
+        VerificationError: if the converted model does not compute the same, or cannot be run.
+        UnsafeFileError: if the file is corrupt or unsafe to load.
+        MissingFrameworkError: if a framework has to be installed first.
+        LimitError: if verification takes too long.
     """
     from onnxbridge.hub.ir import provenance
 
@@ -139,36 +145,36 @@ def convert(
 
 
 def _reason(conversion: Conversion) -> str:
-    """Why a verification failed, and what to try."""
+    """Why a verification failed, and what to do."""
     report = conversion.report
     assert report is not None
     wrong = [o.name for o in report.outputs if not o.passed]
     if not wrong and report.drifted:
         moved = ", ".join(f"{o.name} by {o.drift:.0%} of its range" for o in report.outputs if o.name in report.drifted)
         most = max(o.drift or 0.0 for o in report.outputs)
-        return f"compression moves {moved}; --max-drift {most * 1.1:.2g} (max_drift=) accepts that"
+        return f"compression moves {moved}; --max-drift {most * 1.1:.2g} (max_drift=) allows it"
     advice = getattr(conversion.artifact, "advice", "")
     return "the converted model does not compute the same" + (f"; {advice}" if advice else "")
 
 
 def _keep(conversion: Conversion, path: str, force: bool) -> str:
-    """Save what failed its verification, unless something is there already, and say so."""
+    """Save an artifact that failed its verification, unless the path exists. Returns the end of the error message."""
     try:
         conversion.save(path, force=force)
     except OnnxbridgeError as e:
-        return f"; the artifact is not kept: {e}"
-    return f"; the artifact is kept as {conversion.paths[0]}"
+        return f"; the artifact was not saved: {e}"
+    return f"; the artifact is saved as {conversion.paths[0]}"
 
 
 def _to_hub(
     reader: plugins.Frontend, source: Any, inputs: Any, dynamic: Any, options: Mapping[str, Any] | None = None
 ) -> ir.Model:
-    """The frontend's model, cleaned."""
+    """Read the source with the frontend and clean up the model."""
     from onnxbridge.hub import passes
     from onnxbridge.hub.passes.bind_inputs import fix, is_number
 
     numbers = {}
-    if isinstance(inputs, Mapping) and reader.name != "pytorch":  # whose programs take numbers beside tensors themselves
+    if isinstance(inputs, Mapping) and reader.name != "pytorch":  # PyTorch programs take numbers as inputs themselves
         numbers = {name: given for name, given in inputs.items() if is_number(given)}
     if numbers:
         inputs = {name: given for name, given in inputs.items() if name not in numbers} or None
@@ -179,8 +185,8 @@ def _to_hub(
 
 
 def _for(writer: plugins.Backend, hub: ir.Model, options: Mapping[str, Any]) -> ir.Model:
-    """The hub model as the backend takes it: without functions, unless it `keeps_functions`, and with the operators that it has
-    rules for in place of what the source writes out in others."""
+    """The hub model as the backend reads it: functions are inlined unless it has `keeps_functions`, and patterns are replaced by
+    the operators that it has rules for."""
     from onnxbridge.hub import passes
     from onnxbridge.hub.patterns import canonicalize
 
@@ -193,7 +199,7 @@ def _for(writer: plugins.Backend, hub: ir.Model, options: Mapping[str, Any]) -> 
 
 
 def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
-    """Write into the model where it comes from: files, their hashes, the framework's version."""
+    """Record the source in the model's metadata: files, their hashes, the framework's version."""
     from onnxbridge.hub.ir import provenance
 
     files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
@@ -205,13 +211,15 @@ def _is_path(source: Any) -> bool:
 
 
 def _bounded(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
-    """The backend's options with the bounds of dynamic sizes, where it has a use for them."""
+    """The backend's options, with the bounds of dynamic sizes if it has the option `bounds`."""
     return {"bounds": bounds, **options} if bounds and plugin_options.takes(writer, "bounds") else options
 
 
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
-    """What the converted model is judged by: the source framework where it runs here, else ONNX Runtime on the hub model, which
-    is weak: what was wrong in reading the source is wrong in both."""
+    """The reference of the verification: the source framework if it is installed, else ONNX Runtime on the hub model.
+
+    The second is weak: an error in reading the source is in both models.
+    """
     if reader.runs_here():
         return completed(started(reader.title, lambda: reader.runner(source, device)), hub)
     from onnxbridge.runtime import devices
@@ -241,18 +249,22 @@ def verify(
     time_limit: float | None = SECONDS,
     progress: Progress = _quiet,
 ) -> Report:
-    """Run two models on the same inputs and compare, output by output.
+    """Run two models on the same inputs and compare every output.
 
     Args:
-        reference, candidate: live models or paths; inputs and outputs are paired by name, or by position where names differ.
-        inputs: {name: array} or a list of these to run on, or specs as for `convert`; seeded samples are drawn for specs.
+        reference, candidate: live models or paths. Inputs and outputs are paired by name, or by position if the names differ.
+        inputs: {name: array}, or a list of such dicts, to run on; or specifications as for `convert`, for which random samples
+            are drawn.
 
     The other arguments are those of `convert`.
 
+    Returns:
+        A `Report`. A model that computes something else is no exception here: see `report.verdict`.
+
     Raises:
-        UsageError: for models, names or inputs that do not fit.
-        VerificationError: if one of the two cannot be run.
-        LimitError: if that takes too long.
+        UsageError: if the models, names or inputs do not match.
+        VerificationError: if one of the two models cannot be run.
+        LimitError: if verification takes too long.
     """
     from onnxbridge.hub.ir import provenance
     from onnxbridge.hub.passes.bind_inputs import fixed
@@ -273,17 +285,17 @@ def verify(
         try:
             return _to_hub(reader, source, specs, dims)
         except UsageError:
-            settled = fixed(first.hub)  # a converted model has these inputs no more
+            settled = fixed(first.hub)  # inputs that the conversion made constant
             left = {name: s for name, s in specs.items() if name not in settled} if isinstance(specs, Mapping) else specs
             if first.hub is None or (left == specs and specs is not None):
                 raise
-            return _to_hub(reader, source, left or specs_of(first.hub), dims)  # one that tells no sizes takes the reference's
+            return _to_hub(reader, source, left or specs_of(first.hub), dims)  # without sizes of its own: use the reference's
 
     progress("reading the candidate")
     second = runnable(candidate, read, device=device)
     hub = first.hub or second.hub
     if hub is None:
-        raise UsageError("neither model can be read into the hub, which tells the inputs to draw; put the source model first")
+        raise UsageError("cannot determine the inputs: pass the source model first, or give --inputs (inputs=)")
     check_names(hub, rtol, atol, bounds)
     return verify_sides(
         hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed,
@@ -301,7 +313,13 @@ def load(
     imports: str | Sequence[str] | None = None,
     **options: Any,
 ) -> ir.Model:
-    """The source as a hub model: an `onnx_ir.Model` at the hub's opset, cleaned. `options` are what the frontend takes."""
+    """Read a source into a hub model: an `onnx_ir.Model` at the hub's opset.
+
+    The arguments are those of `convert`; `options` are options of the frontend.
+
+    Raises:
+        ConversionError: with every operator that cannot be read.
+    """
     plugins.import_modules(imports)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     return _to_hub(reader, source, parsed_inputs(inputs), parsed_dynamic(dynamic)[0], plugin_options.checked(reader, options))
@@ -317,12 +335,16 @@ def check(
     imports: str | Sequence[str] | None = None,
     **backend_options: Any,
 ) -> list[Problem]:
-    """Every reason why the source cannot be converted to the targets (all installed ones for None), before converting.
+    """List everything that prevents a conversion, for one target, several, or all installed ones (None).
 
-    Each target gets those of the options that it takes.
+    Nothing is written, and nothing is run. Each target gets those of `backend_options` that it has; the other arguments are
+    those of `convert`.
+
+    Returns:
+        A list of `Problem`, empty if the source can be converted to every target.
 
     Raises:
-        UsageError: for an option that none of them takes.
+        UsageError: if no target has one of the options.
     """
     plugins.import_modules(imports)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
@@ -356,7 +378,10 @@ def explain(
     imports: str | Sequence[str] | None = None,
     **backend_options: Any,
 ) -> list[Any]:
-    """What a backend makes of each operator of the source, where the backend can tell; nothing for one that cannot.
+    """How a backend converts each operator of the source. Empty for a backend that cannot say; only "coreml" can.
+
+    Returns:
+        A list of lines with `as_dict()`, one for each kind of operator, also for operators that cannot be converted.
 
     Raises:
         ConversionError: if the source cannot be read.

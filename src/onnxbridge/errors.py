@@ -1,14 +1,14 @@
-"""Everything that onnxbridge can report or raise.
+"""The exceptions, each with the exit code of the command line.
 
-    OnnxbridgeError            any error that the user can act on; carries the exit code of the command line
+    OnnxbridgeError            any error that the user can act on
     ├── VerificationError      1   source and target do not compute the same
-    ├── UsageError             2   a wrong argument, or one that is missing
-    ├── ConversionError        3   every operator that is in the way, as a list of problems
-    ├── UnsafeFileError        4   a file that is corrupt, or that reaches for what it must not
+    ├── UsageError             2   a wrong or missing argument
+    ├── ConversionError        3   operators that cannot be converted, all of them
+    ├── UnsafeFileError        4   a file that is corrupt or unsafe to load
     ├── MissingFrameworkError  5   a framework has to be installed first
-    └── LimitError             6   the work would take more than the budget allows
+    └── LimitError             6   more memory, steps or time than the limits allow
 
-`Unsupported` is what a rule raises for a case that it does not cover; the walker turns it into a `Problem`.
+A rule raises `Unsupported` for a case that it does not cover; the walker turns it into a `Problem`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "UnsafeFileError", "Unsupported", "UsageError", "VerificationError", "main_line", "merge",
 ]  # fmt: skip
 
-# What TensorFlow and Keras write above the reason: titles, and stacks of frames with a line of code below each.
+# What TensorFlow and Keras write before the reason: titles, and stack frames with a line of code below each.
 _TITLE = re.compile(r"Graph execution error:?|in user code:?|Exception encountered when calling .*|\d+ root error\(s\) found\.?")
 _ASIDE = re.compile(
     r"\s*(Detected at node .*|\[\[\{\{node .*|\d+ successful operations\.|\d+ derived errors ignored\..*|"
@@ -36,7 +36,7 @@ _STYLE = re.compile(r"\x1b\[[0-9;]*m|^\s*\{\{function_node [^}]*\}\} ?| \[Op:\w+
 
 
 def main_line(error: BaseException | str) -> str:
-    """The one line of a framework's message that says what went wrong: the first, or below a mere title the last that does."""
+    """The line of a framework's message that says what went wrong: the first, or after a title the last that is no frame."""
     lines = _STYLE.sub("", str(error)).strip().splitlines() or ["no message"]
     if not _TITLE.fullmatch(lines[0].strip()):
         return lines[0]
@@ -54,7 +54,7 @@ def main_line(error: BaseException | str) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """What problems are made of is imported when there is one."""
+    """Imports the classes of diagnostics lazily."""
     if name in ("Problem", "Source", "merge"):
         from onnxbridge import diagnostics
 
@@ -69,7 +69,12 @@ class OnnxbridgeError(Exception):
 
 
 class VerificationError(OnnxbridgeError):
-    """Source and target do not compute the same; `report` says where, `conversion` holds what was made all the same."""
+    """Source and target do not compute the same, or one of them cannot be run.
+
+    Attributes:
+        report: the `Report`, if the comparison was made.
+        conversion: the `Conversion` that failed, if there is one.
+    """
 
     exit_code = 1
 
@@ -86,29 +91,29 @@ class UsageError(OnnxbridgeError):
 
 
 class UnsafeFileError(OnnxbridgeError):
-    """A file that is corrupt, or that reaches for what a model must not reach for."""
+    """A file that is corrupt, or that is unsafe to load: pickled code, external data outside its folder, file operators."""
 
     exit_code = 4
 
 
 class MissingFrameworkError(OnnxbridgeError):
-    """A framework that the work needs is not installed; the message has the command that installs it."""
+    """A framework is not installed. The message has the command that installs it."""
 
     exit_code = 5
 
 
 class LimitError(OnnxbridgeError):
-    """The work would take more bytes, steps or time than the budget allows."""
+    """The work takes more memory, steps or time than the limits allow."""
 
     exit_code = 6
 
 
 class LossyStep(UserWarning):
-    """A step of an opset conversion that does not keep every number, made because it was allowed."""
+    """Warning: a step of an opset conversion that can change results, made because of `allow_lossy`."""
 
 
 class Unsupported(Exception):
-    """Raised by a rule for a case that it does not cover: `reason` in a few words, `hint` with the way out."""
+    """Raised by a rule for a case that it does not cover: `reason` in a few words, `hint` with what to do instead."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -117,9 +122,11 @@ class Unsupported(Exception):
 
 
 class ConversionError(OnnxbridgeError):
-    """Every operator that is in the way of a conversion, all at once.
+    """Operators cannot be converted. All of them are reported at once.
 
-    `direction` reads like "PyTorch to ONNX"; `problems` holds one `Problem` for each operator and reason.
+    Attributes:
+        direction: the step that failed, such as "PyTorch to ONNX".
+        problems: a list of `Problem`, one for each operator and reason.
     """
 
     exit_code = 3

@@ -24,15 +24,22 @@ def convert(model: ir.Model, to: int | Mapping[str, int], *, allow_lossy: bool =
 def convert(
     model: onnx.ModelProto | ir.Model, to: int | Mapping[str, int], *, allow_lossy: bool = False
 ) -> onnx.ModelProto | ir.Model:
-    """The model at opset `to`, as a new model of the kind that was given; names of values are kept.
+    """Convert an ONNX model to another opset, up or down.
 
-    `to` is the opset of ai.onnx, or versions by domain: {"ai.onnx": 15, "ai.onnx.ml": 3}; a domain that is not named stays as
-    it is. Steps that do not keep every number exactly as the operators' definitions have it, beyond the order of rounding, are
-    refused; with `allow_lossy` they are made, and each is told as a `LossyStep` warning.
+    Args:
+        model: an `onnx.ModelProto` or an `onnx_ir.Model`. It is not changed.
+        to: the opset of ai.onnx, or versions by domain: {"ai.onnx": 15, "ai.onnx.ml": 3}. Domains that are not named stay at
+            their version.
+        allow_lossy: allow steps after which the model can give other results than the operators' definitions say. Each is
+            reported as a `LossyStep` warning. Without it they are refused.
+
+    Returns:
+        A new model of the same type. Value names are preserved.
 
     Raises:
-        ConversionError: with every node in the way, naming operator, version and reason. A model is never returned unconverted.
-        UsageError: for a version or a domain that there is not.
+        ConversionError: with every node that cannot be converted, its operator, version and reason. A model is never returned
+            unconverted.
+        UsageError: if the version or the domain does not exist.
     """
     if not isinstance(model, (ir.Model, onnx.ModelProto)):
         raise TypeError(f"convert() takes an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
@@ -45,12 +52,12 @@ def convert(
 
 
 def versions_of(model: ir.Model, to: int | Mapping[str, int]) -> tuple[int, int | None]:
-    """The versions of ai.onnx and ai.onnx.ml to write; None for the latter where it is not asked for.
+    """The versions of ai.onnx and ai.onnx.ml to write; None for the latter if it is not requested.
 
     Raises:
-        UsageError: if another domain is named.
+        UsageError: if `to` names another domain.
     """
     wanted = {"": to} if isinstance(to, int) else {_DOMAINS.get(domain, domain): version for domain, version in to.items()}
     if unknown := sorted(set(wanted) - set(_DOMAINS.values())):
-        raise UsageError(f"{unknown[0]!r} cannot be converted: versions are known of ai.onnx and ai.onnx.ml.")
+        raise UsageError(f"the domain {unknown[0]!r} cannot be converted: only ai.onnx and ai.onnx.ml can")
     return wanted.get("", model.opset_imports.get("", OPSET)), wanted.get("ai.onnx.ml")

@@ -114,17 +114,18 @@ def of_source(frontend: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], 
 
 
 def checked(plugin: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, after a look whether the plugin takes it.
+    """The given options, if the plugin has them.
 
     Raises:
-        UsageError: with the options that it has, and for a word that is none of an option's choices.
+        UsageError: for an option that it does not have, and for a value that is not one of an option's choices.
     """
     taken = _keywords(plugin)
     unknown = sorted(set(given) - set(taken))
     if unknown:
         has = f"its options are {', '.join(taken)}" if taken else "it has no options"
         ours = "".join(f"; {name} is {_ELSEWHERE[name]} here" for name in unknown if name in _ELSEWHERE)
-        raise UsageError(f"the target {plugin.name!r} takes no {', '.join(unknown)}; {has}{ours}")
+        kind = "backend" if hasattr(plugin, "from_hub") else "frontend"
+        raise UsageError(f"{kind} {plugin.name!r} has no option {', '.join(unknown)}; {has}{ours}")
     for name, option in options(plugin).items():
         if option.choices and given.get(name) not in (None, *option.choices):
             raise UsageError(f"{name}={given[name]!r} is none of {', '.join(option.choices)}")
@@ -140,5 +141,5 @@ def shared(backends: Sequence[Any], given: Mapping[str, Any]) -> dict[str, dict[
     found = {b.name: checked(b, {k: v for k, v in given.items() if takes(b, k)}) for b in backends}
     nobody = sorted(set(given) - {k for taken in found.values() for k in taken})
     if nobody:
-        raise UsageError(f"none of the targets {', '.join(found)} takes {', '.join(nobody)}")
+        raise UsageError(f"none of the targets {', '.join(found)} has an option {', '.join(nobody)}")
     return found

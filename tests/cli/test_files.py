@@ -76,9 +76,9 @@ def test_a_failed_artifact_of_before_is_kept(cli, network_file, tmp_path, monkey
     victim.write_text("mine")
     (tmp_path / "o.onnx.failed").symlink_to(victim)
     ran = cli("convert", network_file, "-o", tmp_path / "o.onnx")
-    assert ran.code == 1 and "the artifact is not kept" in ran.err and victim.read_text() == "mine"
+    assert ran.code == 1 and "the artifact was not saved" in ran.err and victim.read_text() == "mine"
     ran = cli("convert", network_file, "-o", tmp_path / "o.onnx", "--force")
-    assert ran.code == 1 and "kept as" in ran.err and victim.read_text() == "mine" and onnx.load(tmp_path / "o.onnx.failed")
+    assert ran.code == 1 and "saved as" in ran.err and victim.read_text() == "mine" and onnx.load(tmp_path / "o.onnx.failed")
 
 
 @pytest.mark.parametrize(

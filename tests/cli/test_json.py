@@ -165,7 +165,7 @@ def test_a_name_prints_no_line_of_its_own(cli, tmp_path, monkeypatch, command):
         (["--for-runtime", "onnxruntime==11.7", "-o", "{tmp}/o.onnx"], "the newest release known is 1.31"),
         (["--for-runtime", "caffe==1.1", "-o", "{tmp}/o.onnx"], "names no runtime"),
         (["--opset", "40", "-o", "{tmp}/o.onnx"], "opset 40 does not exist (1 to"),
-        (["--max-drift", "much", "-o", "{tmp}/o.onnx"], "write it like 10% or 0.1"),
+        (["--max-drift", "much", "-o", "{tmp}/o.onnx"], "write it as 10% or 0.1"),
     ],
 )
 def test_what_is_wrong_is_told_before_any_work(cli, network_file, tmp_path, args, message):

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Conversion:
-    """A converted model.
+    """The result of `convert`.
 
     Attributes:
-        hub: the model in the hub, an `onnx_ir.Model` at the hub's opset.
-        artifact: what the backend made of it; `model` is its native form.
-        report: the verification's report, None where it was not requested.
-        source, target: names of the frontend and the backend.
+        hub: the hub model, an `onnx_ir.Model` at the hub's opset.
+        artifact: the backend's own object. Use `model` and `save`.
+        report: the verification `Report`. None with `verify=False`.
+        source, target: the names of the frontend and the backend.
         paths: the files and folders that were written.
-        source_files: the files that the model was read from; `save` never writes over them.
+        source_files: the files that the model was read from. `save` never overwrites them.
     """
 
     hub: ir.Model
@@ -40,14 +40,14 @@ class Conversion:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not as in the source, as the backend says it."""
+        """What differs from the source, in words: renamed values, bounds of sizes, fixed inputs."""
         from onnxbridge.hub.ir import provenance
         from onnxbridge.hub.passes import bind_inputs
 
         sizes = self.hub.metadata_props.get(provenance.SIZES)
-        own = [f"holds for {sizes} only: the source's code takes another way at other sizes"] if sizes else []
+        own = [f"valid only for {sizes}: the traced code branches on size"] if sizes else []
         if training := self.hub.metadata_props.get(provenance.TRAINING):
-            own.append(f"the source is in training mode ({training}); converted as for inference, as after eval()")
+            own.append(f"the source is in training mode ({training}); converted for inference, as after eval()")
         return (*own, *bind_inputs.notes(self.hub), *getattr(self.artifact, "notes", ()))
 
     @cached_property
@@ -56,7 +56,10 @@ class Conversion:
         return plugins.backend(self.target).native(self.artifact)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> list[Path]:
-        """Write the artifact and return what was written. Nothing is overwritten without `force`, and the source never is."""
+        """Write the converted model and return the paths written.
+
+        Nothing is overwritten without `force`; the source never is.
+        """
         from onnxbridge.atomic_write import placed
 
         backend = plugins.backend(self.target)

@@ -48,7 +48,7 @@ def _as_array(value: Any) -> Any:
     from onnxbridge.hub.ir import strings
 
     if not isinstance(value, np.ndarray):
-        if hasattr(value, "detach"):
+        if hasattr(value, "detach") and hasattr(value, "cpu"):  # PyTorch; MXNet's arrays have `detach` only
             value = value.detach().cpu()
         read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
         try:

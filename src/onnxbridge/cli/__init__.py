@@ -1,4 +1,4 @@
-"""The command line. Each command is a file of its own, imported when it is called, so that `--help` answers at once."""
+"""The command line. Each command is a module that is imported when it is called, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import click
 from onnxbridge import __version__
 
 COMMANDS = {
-    "convert": "Move a model to another framework, and verify it.",
-    "verify": "Run two models on the same inputs and compare.",
-    "check": "List every blocker before converting.",
-    "inspect": "Tell what a model holds.",
-    "opset": "Take an ONNX file to another opset, up or down.",
-    "coverage": "Tell which operators go where.",
-    "plugins": "List the frontends and backends that are installed.",
-    "doctor": "Tell which frameworks are here and whether they work.",
+    "convert": "Convert a model to another framework and verify it.",
+    "verify": "Run two models on the same inputs and compare the outputs.",
+    "check": "List everything that prevents a conversion.",
+    "inspect": "Show the inputs, outputs, operators and weights of a model.",
+    "opset": "Convert an ONNX file to another opset, up or down.",
+    "coverage": "Show which operators each target supports.",
+    "plugins": "List the installed frontends and backends.",
+    "doctor": "Show which frameworks are installed, and their versions.",
 }
 
 
 class _Lazy(click.Group):
-    """Knows its commands by name and imports one when it is called."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -46,10 +46,10 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, "--version", prog_name="onnxbridge")
 def group() -> None:
-    """Move a model between PyTorch, TensorFlow/Keras, MXNet, ONNX and Core ML, and prove that it computes the same.
+    """Convert models between PyTorch, TensorFlow/Keras, MXNet, ONNX and Core ML, and verify the result numerically.
 
     Exit codes: 0 ok, 1 verification failed, 2 usage, 3 unsupported, 4 unsafe or corrupt file, 5 a framework is missing,
-    6 a limit was hit, 70 internal error.
+    6 a limit was exceeded, 70 internal error.
     """
 
 

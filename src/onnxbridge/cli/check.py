@@ -13,7 +13,7 @@ from onnxbridge.errors import ConversionError
 @click.command("check", cls=options.BackendCommand)
 @click.argument("source")
 @click.argument("weights", required=False)
-@click.option("--to", multiple=True, metavar="NAME", help="Target to check; all that are installed by default. Repeatable.")
+@click.option("--to", multiple=True, metavar="NAME", help="Target to check.  [default: all installed]  Repeatable.")
 @options.frontend
 @options.inputs
 @options.dynamic
@@ -21,9 +21,9 @@ from onnxbridge.errors import ConversionError
 @options.json
 @options.quiet
 def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
-    """List every operator that is in the way of converting SOURCE, with the line it comes from. Exits with 3 if there is one.
+    """List everything that prevents the conversion of SOURCE, with its source location. Exits with 3 if there is anything.
 
-    For a single target that can tell (coreml), also what becomes of each operator and where it is likely to run.
+    With `--to coreml` alone, also print how each operator is converted and on which unit it is likely to run.
     """
     from onnxbridge import api, plugins
 
@@ -38,7 +38,7 @@ def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool
     if lines:
         shell.outcome.tell(operators=[line.as_dict() for line in lines])
     if not as_json:
-        clear = f"nothing is in the way: {source} to {', '.join(targets)}"
+        clear = f"no problems: {source} to {', '.join(targets)}"
         shell.say("\n".join(map(str, found)) or clear)
     if lines and not as_json:
         shell.say("\n" + cast(plugins.Explainer, plugins.backend(targets[0])).table(lines))

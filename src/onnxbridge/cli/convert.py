@@ -18,14 +18,18 @@ from onnxbridge.errors import VerificationError
 @click.argument("source")
 @click.argument("weights", required=False)
 @click.option(
-    "--to", metavar="NAME", help="Target: onnx, pytorch, tensorflow, mxnet, coreml.  [default: by the output's suffix, else onnx]"
+    "--to",
+    metavar="NAME",
+    help="Target: onnx, pytorch, tensorflow, mxnet, coreml.  [default: from the suffix of --output, else onnx]",
 )
 @options.frontend
-@click.option("-o", "--output", metavar="PATH", help="Where to write; by default the source's name in the current folder.")
+@click.option("-o", "--output", metavar="PATH", help="Output path.  [default: the source's name in the current folder]")
 @options.inputs
 @options.dynamic
 @options.imports
-@click.option("--verify/--no-verify", default=True, help="Compare source and target on seeded inputs.  [default: verify]")
+@click.option(
+    "--verify/--no-verify", default=True, help="Run source and target on the same inputs and compare.  [default: verify]"
+)
 @options.comparing
 @options.report
 @options.force
@@ -34,10 +38,12 @@ from onnxbridge.errors import VerificationError
 def command(
     source: str, weights: str | None, to: str | None, as_json: bool, quiet: bool, report: Path | None, **given: Any
 ) -> None:
-    """Move SOURCE to another framework, and verify that it still computes the same.
+    """Convert SOURCE to another framework and verify that it computes the same.
 
-    SOURCE is a file or folder: .onnx, .pt2, .keras, a SavedModel, .mlpackage, -symbol.json. For MXNet, WEIGHTS is the .params
-    file; for PyTorch, SOURCE may be MODULE:FACTORY with WEIGHTS a state dict; for a SavedModel, it is a signature's name.
+    SOURCE is a file or folder: .onnx, .pt2, .keras, a SavedModel, .mlpackage, -symbol.json. WEIGHTS is the .params file for
+    MXNet, a state dict if SOURCE is MODULE:FACTORY for PyTorch, and the name of a signature for a SavedModel.
+
+    If verification fails, the command exits with 1 and the artifact is saved with `.failed` appended.
 
     \b
       onnxbridge convert net.pt2 --to coreml
@@ -59,7 +65,7 @@ def command(
             made, error = e.conversion, e
             if made is None:
                 raise
-    reported = as_json or report is not None  # files may be large, so they are hashed for those who read it only
+    reported = as_json or report is not None  # files may be large: hash them only if the hashes are shown
     shell.outcome.tell(
         source=made.source, target=made.target, source_files=hashes(made.source_files) if reported else [],
         written=[str(p) for p in made.paths], written_files=hashes(made.paths) if reported else [],
@@ -78,7 +84,7 @@ def command(
 
 
 def _default_output(backend: Any, stem: str, source: Any) -> str:
-    """The source's name as the target has it, in the current folder; another one where that is the source itself."""
+    """The source's name with the target's suffix, in the current folder; `NAME.converted` if that is the source itself."""
     from onnxbridge._convert.early_checks import source_files
     from onnxbridge.atomic_write import source_part
 
@@ -87,6 +93,6 @@ def _default_output(backend: Any, stem: str, source: Any) -> str:
 
 
 def _stem(source: str) -> str:
-    """What the artifact is called after: the source's name without its endings, or the module of a factory."""
+    """The source's name without its suffixes, or the module of a factory."""
     name = os.path.basename(os.path.normpath(source.partition(":")[0] if not os.path.exists(source) else source))
     return re.sub(r"(-symbol)?\.(json|onnx|pt2|pt|pth|keras|h5)$", "", name) or "model"

@@ -12,16 +12,16 @@ from onnxbridge.cli.outcome import dumps
 
 @click.command("coverage")
 @click.argument("operators", nargs=-1)
-@click.option("--markdown", is_flag=True, help="Print the whole page, as docs/coverage.md has it.")
+@click.option("--markdown", is_flag=True, help="Print the whole table in Markdown, as in docs/coverage.md.")
 @options.json
 def command(operators: tuple[str, ...], markdown: bool, as_json: bool) -> None:
-    """Tell which operators go where: how many, or for each of OPERATORS (ONNX names) how every target does it."""
+    """Show how many operators each target supports, or for each of OPERATORS (ONNX names) how each target supports it."""
     from onnxbridge import coverage
     from onnxbridge.errors import UsageError
 
     unknown = [op for op in operators if op not in coverage.operators()]
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is not an operator of ONNX")
+        raise UsageError(f"{unknown[0]!r} is not an ONNX operator")
     if markdown:
         shell.say(coverage.page().rstrip())
         return

@@ -12,23 +12,23 @@ from onnxbridge import __version__
 from onnxbridge.cli import options, shell
 from onnxbridge.cli.outcome import dumps
 
-# What each framework is imported as, what it is installed as, and what it is for.
+# For each framework: import name, distribution names, and what it is used for.
 FRAMEWORKS = {
-    "torch": (("torch",), "PyTorch, from and to"),
-    "tensorflow": (("tensorflow-cpu", "tensorflow"), "TensorFlow and Keras, from and to"),
-    "coremltools": (("coremltools",), "Core ML, to"),
+    "torch": (("torch",), "PyTorch models"),
+    "tensorflow": (("tensorflow-cpu", "tensorflow"), "TensorFlow and Keras models"),
+    "coremltools": (("coremltools",), "writing Core ML models"),
     "onnxruntime": (("onnxruntime", "onnxruntime-gpu"), "verification"),
 }
 
 
 @click.command("doctor")
-@click.option("--compile", "compiles", is_flag=True, help="Compile the executor's kernels for this processor now, and keep them.")
+@click.option("--compile", "compiles", is_flag=True, help="Compile all of the executor's kernels now and cache them.")
 @options.json
 def command(compiles: bool, as_json: bool) -> None:
-    """Tell which frameworks are here, at which versions, and which devices ONNX Runtime can use.
+    """Show which frameworks are installed, their versions, and the devices that ONNX Runtime can use.
 
-    The executor compiles its kernels for the processor when that is worth it, once for all. --compile does so for all of them
-    now, as for the image of a container.
+    The bundled executor compiles a kernel when a model first needs it, and caches it on disk. `--compile` compiles all kernels
+    now, for example in a container image.
     """
     if compiles:
         from onnxbridge.runtime.executor.kernels.compile import compile_all
@@ -48,7 +48,7 @@ def command(compiles: bool, as_json: bool) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """What `doctor` prints. Frameworks are looked up, not imported; MXNet is asked for in its own interpreter."""
+    """What `doctor` prints. Frameworks are looked up, not imported; MXNet is looked up in its own interpreter."""
     from onnxbridge.runtime import devices
     from onnxbridge.runtime.executor.kernels.compile import compile_all
 
@@ -68,17 +68,17 @@ def examine() -> dict[str, Any]:
 def _code(found: dict[str, Any]) -> str:
     if not found["ok"]:
         return f"-- kernels {found['hint']}  (a faster executor)"
-    where = f"{found['folder']}, {found['bytes'] / 1024:.0f} KiB" if found["folder"] else "no folder to keep them in"
+    where = f"{found['folder']}, {found['bytes'] / 1024:.0f} KiB" if found["folder"] else "no cache folder"
     made = f"{found['compiled']} of {found['loops']} compiled ({where})"
     return f"ok kernels LLVM {found['llvm']} for {found['processor']}: {made}"
 
 
 def _mxnet() -> dict[str, Any]:
-    """MXNet lives in an interpreter of its own, which has to be asked."""
+    """MXNet's version, as its own interpreter reports it."""
     from onnxbridge.errors import OnnxbridgeError
     from onnxbridge.runtime.mxnet.client import service
 
-    purpose = "to run MXNet models; reading and writing them needs none of it"
+    purpose = "running MXNet models; not needed to read or write them"
     try:
         return {"ok": True, "version": service().ask("ping")["version"], "purpose": purpose, "hint": ""}
     except OnnxbridgeError as e:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @options.inputs
 @options.dynamic
 @options.imports
-@click.option("--plan", is_flag=True, help="How the bundled executor runs it: what it puts together, by which algorithm.")
+@click.option("--plan", is_flag=True, help="Also show how the bundled executor runs it: fused steps, algorithms, cost.")
 @options.json
 def command(source: str, weights: str | None, plan: bool, as_json: bool, **given: Any) -> None:
-    """Tell what SOURCE holds: inputs, outputs, operators, weights, where it comes from, the lowest opset that holds it."""
+    """Show the inputs, outputs, operators, weights and metadata of SOURCE, and the lowest opset that can express it."""
     from onnxbridge import api
 
     settings = options.chosen(given)
@@ -47,7 +47,7 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
     w = found["weights"]
     shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
     own = f"{found['opset']} in the file; " if found["opset"] else ""
-    shell.say(f"opset   {own}{found['lowest_opset']} is the lowest from 18 up that holds it")
+    shell.say(f"opset   {own}{found['lowest_opset']} is the lowest (from 18 up) that can express it")
     for problem in found["below_it"]:
         shell.say(one_line(f"        {problem}"))
     shell.say(one_line("nodes   " + ", ".join(f"{op} {n}" for op, n in found["operators"].items())))
@@ -63,18 +63,18 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
 
 
 def plan_of(model: Any) -> list[Planned]:
-    """The bundled executor's steps on drawn inputs."""
+    """The bundled executor's steps on random inputs."""
     from onnxbridge.runtime import Executor
 
     return Executor(model).explain()
 
 
-# The opsets that runtimes in use stop at.
+# The newest opsets of runtimes that are in use.
 _STEPS = (21, 17, 13, 11)
 
 
 def describe(model: Any) -> dict[str, Any]:
-    """What there is to tell about a hub model."""
+    """The facts that `inspect` shows, as a dictionary."""
     from onnxbridge.hub.ir.schemas import name_of
     from onnxbridge.hub.opset import opset_conversion
 

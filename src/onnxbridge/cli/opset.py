@@ -13,10 +13,12 @@ from onnxbridge.errors import UsageError, merge
 
 @click.command("opset")
 @click.argument("model", type=click.Path(exists=True))
-@click.option("--to", multiple=True, metavar="N", help="The opset to write; of ai.onnx.ml as ai.onnx.ml=N beside it.")
-@click.option("--for-runtime", metavar="NAME==VERSION", help="Write what this release loads, as onnxruntime==1.17.")
+@click.option("--to", multiple=True, metavar="N", help="Opset to write. Repeat as ai.onnx.ml=N for that domain.")
+@click.option(
+    "--for-runtime", metavar="NAME==VERSION", help="Write a model that this release can load, such as onnxruntime==1.17."
+)
 @click.option("--allow-lossy", is_flag=True, help="Allow lossy steps and report each, instead of refusing.")
-@click.option("-o", "--output", metavar="PATH", help="Where to write; by default NAME.opsetN.onnx in the current folder.")
+@click.option("-o", "--output", metavar="PATH", help="Output path.  [default: NAME.opsetN.onnx in the current folder]")
 @options.force
 @options.json
 @options.quiet
@@ -24,9 +26,9 @@ def command(
     model: str, to: tuple[str, ...], for_runtime: str | None, allow_lossy: bool, output: str | None, force: bool, as_json: bool,
     quiet: bool,
 ) -> None:  # fmt: skip
-    """Take MODEL, an ONNX file, to another opset, up or down, with the lowest IR version that it needs.
+    """Convert MODEL, an ONNX file, to another opset, up or down. The lowest IR version that it needs is written.
 
-    Names of values stay. A model that cannot be converted is not written: every node in the way is listed, and the exit code
+    Value names are preserved. If a node cannot be converted, nothing is written, every such node is listed, and the exit code
     is 3.
 
     \b

@@ -1,4 +1,4 @@
-"""Options that several commands have, each declared once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -11,25 +11,31 @@ import click
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-frontend = click.option("--from", "frontend", metavar="NAME", help="Frontend, where it cannot be told from the source.")
+frontend = click.option("--from", "frontend", metavar="NAME", help="Frontend to read the source with.  [default: detected]")
 inputs = click.option(
-    "--inputs", multiple=True, metavar="SPEC", help='Input, as "x:float32[N,3,224,224]"; a name is a dynamic size. Repeatable.'
+    "--inputs",
+    multiple=True,
+    metavar="SPEC",
+    help='Input, such as "x:float32[N,3,224,224]". A name in place of a number is a dynamic size. Repeatable.',
 )
 dynamic = click.option("--dynamic", multiple=True, metavar="N=1..64", help="Bounds of a dynamic size. Repeatable.")
 imports = click.option(
     "--import", "imports", multiple=True, metavar="MODULE",
-    help="Import this Python module first, which registers custom operators or rules for them. Repeatable.",
+    help="Python module to import first, which registers custom operators or rules. Repeatable.",
 )  # fmt: skip
 quiet = click.option("-q", "--quiet", is_flag=True, help="Suppress progress and notes.")
 report = click.option(
-    "--report", type=click.Path(path_type=Path), metavar="FILE.json", help="Write what --json prints to a file, on any exit code."
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Write the output of --json to a file, whatever the exit code.",
 )
-force = click.option("--force", is_flag=True, help="Replace what is there, but never the source.")
+force = click.option("--force", is_flag=True, help="Overwrite existing files. The source is never overwritten.")
 json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def _number_or_outputs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> float | dict[str, float] | None:
-    """ "1e-3", or "output=1e-3" once for each output."""
+    """ "1e-3", or "output=1e-3", repeated for several outputs."""
     found: dict[str, float] = {}
     for text in values:
         name, _, number = text.rpartition("=")
@@ -40,12 +46,12 @@ def _number_or_outputs(ctx: click.Context, param: click.Parameter, values: tuple
         if not found[name] >= 0:
             raise click.BadParameter(f"{text!r} is negative")
     if "" in found and len(found) > 1:
-        raise click.BadParameter("give one number for all outputs, or one for each by name")
+        raise click.BadParameter("give one number for all outputs, or OUTPUT=NUMBER for each")
     return found.get("", found) if found else None
 
 
 class Share(click.ParamType[float]):
-    """A share of a whole: "10%" or 0.1."""
+    """A fraction: "10%" or 0.1."""
 
     name = "share"
 
@@ -56,25 +62,30 @@ class Share(click.ParamType[float]):
         except ValueError:
             share = -1.0
         if not share >= 0:
-            self.fail(f"{text!r} is no share; write it like 10% or 0.1", param, ctx)
+            self.fail(f"{text!r} is not a fraction; write it as 10% or 0.1", param, ctx)
         return share
 
 
 def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a verification."""
+    """Adds the options of verification."""
     tolerance = {"multiple": True, "metavar": "[OUTPUT=]X", "callback": _number_or_outputs}
     made = [
-        click.option("--rtol", help="Relative tolerance in place of the derived one.", **tolerance),  # type: ignore[arg-type]
-        click.option("--atol", help="Absolute tolerance in place of the derived one.", **tolerance),  # type: ignore[arg-type]
+        click.option("--rtol", help="Relative tolerance, in place of the derived one.", **tolerance),  # type: ignore[arg-type]
+        click.option("--atol", help="Absolute tolerance, in place of the derived one.", **tolerance),  # type: ignore[arg-type]
         click.option(
-            "--max-drift", type=Share(), metavar="X", help="How far compression may move an output, of its range.  [default: 10%]"
+            "--max-drift",
+            type=Share(),
+            metavar="X",
+            help="How far lossy compression may move an output, as a fraction of its range.  [default: 10%]",
         ),
-        click.option("--samples", type=click.IntRange(1), default=3, show_default=True, help="How many inputs are drawn."),
-        click.option("--seed", type=int, default=0, show_default=True, help="The seed from which they are drawn."),
-        click.option("--device", default="auto", show_default=True, help="Where ONNX Runtime runs: auto, cpu, cuda, ..."),
+        click.option("--samples", type=click.IntRange(1), default=3, show_default=True, help="Number of random input samples."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples."),
+        click.option("--device", default="auto", show_default=True, help="Device for ONNX Runtime: auto, cpu, cuda, ..."),
         click.option(
-            "--time-limit", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-            help="How long the verification may take.  [default: 600]",
+            "--time-limit",
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help="Time limit of the verification.  [default: 600]",
         ),
     ]
     for option in reversed(made):
@@ -83,12 +94,12 @@ def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen(given: dict[str, Any]) -> dict[str, Any]:
-    """What the user gave, as the Python functions take it: options that were left out are left to their defaults."""
+    """The given options as arguments of the Python API. Options that were not given are left out."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v is not None and v != ()}
 
 
 class BackendCommand(click.Command):
-    """A command that takes the options of every installed plugin too, as its `from_hub` or `to_hub` declares them."""
+    """A command with the options of every installed plugin, as `from_hub` and `to_hub` declare them."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
@@ -98,7 +109,7 @@ class BackendCommand(click.Command):
 
 @functools.cache
 def _of_plugins() -> tuple[click.Option, ...]:
-    """One option for each name, whose help tells the sources and targets that have it."""
+    """One option for each name; its help says which sources and targets have it."""
     from onnxbridge import plugin_options, plugins
 
     found: dict[str, tuple[plugin_options.Option, list[str]]] = {}

@@ -13,7 +13,7 @@ from onnxbridge.cli.outcome import dumps
 @click.command("plugins")
 @options.json
 def command(as_json: bool) -> None:
-    """List the frontends and backends that are installed, and the package that brings each."""
+    """List the installed frontends and backends, and the package that provides each."""
     from onnxbridge import plugins
 
     found = [p for kind in plugins.GROUPS for p in plugins.installed(kind).values()]

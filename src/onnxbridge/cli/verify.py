@@ -20,8 +20,13 @@ from onnxbridge.errors import UsageError, VerificationError
 @options.inputs
 @options.dynamic
 @options.imports
-@click.option("--weights", metavar="FILE", help="REFERENCE's weights, where it is a symbol or MODULE:FACTORY.")
-@click.option("--data", type=click.Path(exists=True, dir_okay=False), metavar="FILE.npz", help="Inputs to run on, by name.")
+@click.option("--weights", metavar="FILE", help="Weights of REFERENCE if it is an MXNet symbol or MODULE:FACTORY.")
+@click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE.npz",
+    help="Arrays to run on, by input name, in place of random samples.",
+)
 @options.comparing
 @options.report
 @options.force
@@ -38,10 +43,10 @@ def command(
     force: bool,
     **given: Any,
 ) -> None:
-    """Run REFERENCE and CANDIDATE on the same inputs and compare, output by output.
+    """Run REFERENCE and CANDIDATE on the same inputs and compare every output.
 
-    Inputs and outputs are paired by name, or by position where the names differ. Sizes that only REFERENCE tells hold for both.
-    Exits with 1 if they do not agree.
+    Inputs and outputs are paired by name, or by position if the names differ. If CANDIDATE does not declare its input sizes,
+    those of REFERENCE are used. Exits with 1 if an output differs.
     """
     from onnxbridge import api
 

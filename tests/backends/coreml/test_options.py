@@ -455,7 +455,7 @@ def test_what_is_beside_a_refused_input_is_no_constant():
 def test_a_backend_declares_its_options_once():
     found = plugin_options.options(backend)
     assert found["compute_precision"].choices == ("fp32", "fp16", "mixed") and found["image"].many
-    with pytest.raises(UsageError, match="takes no colour; its options are minimum_deployment_target"):
+    with pytest.raises(UsageError, match="has no option colour; its options are minimum_deployment_target"):
         onnxbridge.convert(classifier(1, 3, 16, 16), "coreml", colour="red")
     with pytest.raises(UsageError, match="compute_precision='int8' is none of fp32, fp16, mixed"):
         onnxbridge.convert(classifier(1, 3, 16, 16), "coreml", compute_precision="int8")

@@ -101,6 +101,8 @@ arrays = {"fc_weight": mx.nd.ones((2, 4)), "fc_bias": mx.nd.ones((2,))}
 assert frontend.accepts((symbol, arrays))
 model = frontend.to_hub((symbol, arrays), {"data": ((2, 4), "float32")})
 assert [o.name for o in model.graph.outputs] == ["fc_output"]
+import onnxbridge
+assert onnxbridge.convert(net, inputs=(mx.nd.array(x),)).report.agrees  # example inputs that are MXNet's own arrays
 """
     import onnxbridge
 

@@ -81,7 +81,7 @@ def test_names_for_the_sizes_of_a_program(program, tmp_path, options, names):
     for source in (program, tmp_path / "net.pt2"):
         made = onnxbridge.convert(source, verify=False, **options)
         assert all([d.dim_param for d in v.type.tensor_type.shape.dim] == names for v in (*made.model.graph.input,))
-        assert made.notes[0].startswith(f"holds for {names[0]}=1..64 only")
+        assert made.notes[0].startswith(f"valid only for {names[0]}=1..64")
 
 
 @pytest.mark.parametrize(("dynamic", "said"), [

@@ -314,7 +314,7 @@ def test_sizes_at_which_the_code_takes_another_way_are_told():
             return x * 2 if x.shape[0] < 50 else x * 3
 
     made = onnxbridge.convert(Long(), inputs=(torch.randn(4, 3),), dynamic={"x": {0: "n"}})
-    assert made.notes == ("holds for n=1..49 only: the source's code takes another way at other sizes",)
+    assert made.notes == ("valid only for n=1..49: the traced code branches on size",)
     assert onnxbridge.convert(Net().eval(), inputs=(torch.randn(4, 4),), dynamic={"x": {0: "n"}}).notes == ()
 
 
@@ -330,7 +330,7 @@ def test_choices_that_are_no_bounds_are_told(code, told):
             return code(x)
 
     made = onnxbridge.convert(Chooses(), inputs=(torch.randn(6, 3),), dynamic={"x": {0: "n"}}, verify=False)
-    assert made.notes == (f"holds for {told} only: the source's code takes another way at other sizes",)
+    assert made.notes == (f"valid only for {told}: the traced code branches on size",)
 
 
 def test_whole_layers_of_attention_are_judged_by_their_own_code():

@@ -408,7 +408,7 @@ QUANT = {
         lambda op, t: op.MatMulInteger(
             t(i(3, 40, low=0, high=255, dtype=np.uint8)), i(40, 60, low=-127, high=127, dtype=np.int8), np.uint8(12)
         ),
-        lambda op, t: op.MatMulInteger(  # longer sums than float32 holds, with zero points of their own
+        lambda op, t: op.MatMulInteger(  # sums that exceed exact float32, with zero points
             t(np.full((1, 2, 700), 255, np.uint8)), np.full((700, 5), 255, np.uint8), np.uint8(0), np.arange(5).astype(np.uint8)
         ),
     ],
@@ -507,13 +507,13 @@ def _scan(op, start, rows, **attrs):
 
 
 def _if_of_sizes(op, cond, x):
-    """The first branch fixes the size, the second leaves it to the running model, where it is another one."""
+    """The first branch has a static size, the second one a dynamic size that differs from it."""
     picked = lambda: op.Cast(op.Squeeze(op.NonZero(op.Greater(x, op.ReduceMin(x))), [0]), to=ir.DataType.FLOAT)  # noqa: E731
     return op.Relu(op.If(cond, then_branch=lambda: op.Neg(x), else_branch=picked))
 
 
 def _if_of_sequences(op, cond, x, y):
-    """Two sequences of one length, of which one comes out."""
+    """Two sequences of the same length, of which one is selected."""
     pick = op.If(
         cond, then_branch=lambda: op.SequenceConstruct(x, y), else_branch=lambda: op.SequenceConstruct(y, op.Add(x, 1.0))
     )
@@ -521,10 +521,10 @@ def _if_of_sequences(op, cond, x, y):
 
 
 def _collected(op, x):
-    """A loop that collects what it computes in a sequence."""
+    """A loop that collects its results in a sequence."""
 
-    def body(trip, going, rows):
-        return going, op.SequenceInsert(rows, op.Mul(x, op.Cast(trip, to=ir.DataType.FLOAT)))
+    def body(i, condition, rows):
+        return condition, op.SequenceInsert(rows, op.Mul(x, op.Cast(i, to=ir.DataType.FLOAT)))
 
     return op.ConcatFromSequence(op.Loop(np.int64(40), True, op.SequenceConstruct(x), body=body, outputs=1), axis=0)
 
@@ -581,7 +581,7 @@ ATTENTION = {
     ],
 }
 
-# What ONNX Runtime has no kernel for; our own executor judges.
+# Operators without a kernel in ONNX Runtime, compared with our executor.
 WITHOUT_KERNEL = {
     "CumProd": [
         lambda op, t: op.CumProd(t(f(3, 5)), np.int64(1)),

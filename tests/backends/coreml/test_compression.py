@@ -1,4 +1,4 @@
-"""Compressed weights: each is what the compression makes of it, and a fault in one entry or scale is found."""
+"""Compressed weights are checked against the original ones: an error in one palette entry or scale is found."""
 
 import shutil
 
@@ -13,13 +13,13 @@ from onnxbridge.frameworks import coremltools
 from onnxbridge.hub.ir.builder import Builder
 
 ct = coremltools()
-WAYS = [
+METHODS = [
     ("linear8", "iOS17", "fp32"), ("linear8", "iOS18", "fp16"), ("linear4", "iOS18", "fp32"), ("palettize8", "iOS17", "fp16"),
     ("palettize4", "iOS18", "fp32"), ("palettize2", "iOS16", "fp16"), ("sparse50", "iOS17", "fp16"),
     ("sparse75", "iOS18", "fp32"),
 ]  # fmt: skip
-PARTS = ("scale", "lut", "nonzero_data")
-"""What holds the numbers of each form, of which one is moved."""
+CHANGED_OPERANDS = ("scale", "lut", "nonzero_data")
+"""The operands of compressed weights, of which one element is changed."""
 
 
 def model(write, shape):
@@ -36,8 +36,8 @@ def network(seed=4):
     )
 
 
-def plant(package, to, change):
-    """A copy of the package with the change made to the second number of a scale, a palette or what is not zero."""
+def corrupt(package, to, change):
+    """Copy a package, and change the second element of a scale, a palette or the nonzero data."""
     shutil.copytree(package, to)
     blob = next(to.glob("Data/*/weights/weight.bin"))
     content = bytearray(blob.read_bytes())
@@ -45,7 +45,7 @@ def plant(package, to, change):
     block = next(iter(spec.mlProgram.functions["main"].block_specializations.values()))
     stored = {op.outputs[0].name: op.attributes["val"] for op in block.operations if op.type == "const"}
     for op in block.operations:
-        for part in PARTS if op.type.startswith("constexpr_") else ():
+        for part in CHANGED_OPERANDS if op.type.startswith("constexpr_") else ():
             value = op.attributes.get(part)
             if part in op.inputs:
                 (bound,) = op.inputs[part].arguments
@@ -59,7 +59,7 @@ def plant(package, to, change):
                 numbers[1] = change(numbers[1])
                 content[at : at + numbers.nbytes] = numbers.tobytes()
                 blob.write_bytes(content)
-            else:  # a palette of a few numbers is in the program itself
+            else:  # a small palette is stored in the program itself
                 held = value.immediateValue.tensor.bytes
                 numbers = np.frombuffer(held.values, dtype).copy()
                 numbers[1] = change(numbers[1])
@@ -69,45 +69,45 @@ def plant(package, to, change):
     raise AssertionError("nothing to change")
 
 
-@pytest.mark.parametrize(("how", "target", "precision"), WAYS)
-def test_a_fault_of_a_twentieth_in_one_scale_or_entry_is_found(how, target, precision, tmp_path):
-    """The outputs are compared to rounding, and the weights by the bounds of their compression: so also from a file."""
+@pytest.mark.parametrize(("method", "target", "precision"), METHODS)
+def test_five_percent_error_in_one_scale_or_entry_is_found(method, target, precision, tmp_path):
+    """Outputs are compared up to rounding, and weights by the error bound of their compression; also for a saved package."""
     source = onnxbridge.opset.convert(network(), to=18)
-    options = {"compress": how, "minimum_deployment_target": target, "compute_precision": precision}
+    options = {"compress": method, "minimum_deployment_target": target, "compute_precision": precision}
     result = onnxbridge.convert(source, "coreml", samples=1, max_drift=0.5, **options)
     (output,) = result.report.outputs
     plain = backend.from_hub(result.hub, **{**options, "compress": None})
     other = onnxbridge.convert(source, "coreml", samples=1, **{**options, "compress": None}).report.outputs[0]
     assert output.tolerance == other.tolerance and plain.unit_roundoff == result.artifact.unit_roundoff
-    assert any("is what that makes of it" in note for note in result.notes)
+    assert any("was checked against its error bound" in note for note in result.notes)
     assert 0 < output.drift < 0.5
     feed = {"x": np.random.default_rng(1).standard_normal((1, 32, 4, 4)).astype(np.float32)}
-    far = np.abs(next(iter(result.artifact.run(feed).values())) - next(iter(plain.run(feed).values()))).max()
-    assert far > output.tolerance.atol  # what runs is compressed
+    difference = np.abs(next(iter(result.artifact.run(feed).values())) - next(iter(plain.run(feed).values()))).max()
+    assert difference > output.tolerance.atol  # run() uses the compressed weights
     package = tmp_path / "net.mlpackage"
     result.save(package)
     assert onnxbridge.verify(source, package, samples=1, max_drift=0.5).passed
-    plant(package, tmp_path / "bad.mlpackage", lambda v: v * 1.05)
-    with pytest.raises(VerificationError, match="the compression of weights is wrong"):
+    corrupt(package, tmp_path / "bad.mlpackage", lambda v: v * 1.05)
+    with pytest.raises(VerificationError, match="wrong weight compression"):
         onnxbridge.verify(source, tmp_path / "bad.mlpackage", samples=1)
 
 
-@pytest.mark.parametrize(("how", "target", "precision"), WAYS[::2])
-def test_a_fault_of_the_compression_ends_the_conversion(how, target, precision, tmp_path, monkeypatch):
-    compressed = program.compressed
+@pytest.mark.parametrize(("method", "target", "precision"), METHODS[::2])
+def test_wrong_compression_fails_the_conversion(method, target, precision, tmp_path, monkeypatch):
+    compressed = program.compress
 
     def wrong(made, way):
         compressed(made, way).save(str(tmp_path / "good.mlpackage"))
-        plant(tmp_path / "good.mlpackage", tmp_path / "bad.mlpackage", lambda v: v * 0.9)
+        corrupt(tmp_path / "good.mlpackage", tmp_path / "bad.mlpackage", lambda v: v * 0.9)
         return ct.models.MLModel(str(tmp_path / "bad.mlpackage"), skip_model_load=True)
 
-    monkeypatch.setattr(program, "compressed", wrong)
-    with pytest.raises(VerificationError, match="the compression of weights is wrong"):
-        backend.from_hub(network(), compress=how, minimum_deployment_target=target, compute_precision=precision)
+    monkeypatch.setattr(program, "compress", wrong)
+    with pytest.raises(VerificationError, match="wrong weight compression"):
+        backend.from_hub(network(), compress=method, minimum_deployment_target=target, compute_precision=precision)
 
 
-def test_weights_of_another_model_are_told(tmp_path):
-    """The packages of two trainings of one network."""
+def test_weights_of_another_model_fail(tmp_path):
+    """A package is verified against the same network with other weights."""
     result = onnxbridge.convert(onnxbridge.opset.convert(network(), to=18), "coreml", compress="palettize4", verify=False)
     result.save(tmp_path / "net.mlpackage")
     with pytest.raises(VerificationError, match="the weight of"):
@@ -118,9 +118,9 @@ def test_weights_of_another_model_are_told(tmp_path):
     lambda r: r.standard_t(2, 4096), lambda r: np.where(np.abs(v := r.standard_normal(4096)) < 0.5, 0, v),
     lambda r: np.repeat(r.standard_normal(4), 1024),
 ])  # fmt: skip
-@pytest.mark.parametrize("how", ["linear4", "palettize8", "palettize2", "sparse50"])
-def test_right_compressions_of_weights_of_every_shape_pass(how, draw):
+@pytest.mark.parametrize("method", ["linear4", "palettize8", "palettize2", "sparse50"])
+def test_correct_compression_passes(method, draw):
     weights = draw(np.random.default_rng(6)).reshape(64, 64).astype(np.float32)
     made = model(lambda op, x: op.MatMul(x, weights), [1, 64])
-    artifact = backend.from_hub(made, compress=how, minimum_deployment_target="iOS18")
+    artifact = backend.from_hub(made, compress=method, minimum_deployment_target="iOS18")
     assert any("1 of the 1 weights" in note for note in artifact.notes)

@@ -1,4 +1,4 @@
-"""Programs in half precision are verified without their rounding too: it would hide what is wrong by less than it."""
+"""Programs in float16 are also verified in float32, since rounding would hide smaller faults."""
 
 import numpy as np
 import onnx
@@ -11,14 +11,14 @@ import onnxbridge
 from onnxbridge.backends.coreml import artifact as artifacts
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.errors import VerificationError
-from onnxbridge.formats.coreml.float32_program import rounded
+from onnxbridge.formats.coreml.float32_program import is_rounded_to_float16
 from onnxbridge.runtime.mil import Interpreter
 
 rng = np.random.default_rng(3)
 
 
 def network():
-    """A matrix that is transposed when converting, and a convolution that counts little beside it."""
+    """A matrix that is transposed when converting, and a convolution with much smaller values."""
     x, y = helper.make_tensor_value_info("x", 1, [1, 4, 6, 6]), helper.make_tensor_value_info("y", 1, [1, 4, 6, 6])
     constants = {
         "kernel": rng.standard_normal((4, 4, 3, 3)) / 3000, "bias": rng.standard_normal(4) / 3000,
@@ -36,13 +36,13 @@ def network():
 
 
 def model(nodes, inputs, outputs, constants):
-    held = [numpy_helper.from_array(np.asarray(v, np.float32), k) for k, v in constants.items()]
-    graph = helper.make_graph(nodes, "half", inputs, outputs, held)
+    initializers = [numpy_helper.from_array(np.asarray(v, np.float32), k) for k, v in constants.items()]
+    graph = helper.make_graph(nodes, "half", inputs, outputs, initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
 
-def planted(monkeypatch, find, change):
-    """Every program that is run has a constant changed: the first that an operator `find` reads as `find` names."""
+def plant_fault(monkeypatch, find, change):
+    """Change a constant of every program that is run: `find` is the operator and the parameter."""
 
     class Planted(Interpreter):
         def __init__(self, *given, **options):
@@ -53,63 +53,64 @@ def planted(monkeypatch, find, change):
     monkeypatch.setattr(artifacts, "Interpreter", Planted)
 
 
-def fails(**options):
-    with pytest.raises(VerificationError) as told:
+def failed_verification(**options):
+    with pytest.raises(VerificationError) as raised:
         onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1, **options)
-    return told.value
+    return raised.value
 
 
-def test_it_is_told_how_far_it_is_off_without_the_rounding():
+def test_note_reports_the_error_of_the_float32_run():
     made = onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1)
     (note,) = (n for n in made.report.notes if n.startswith("computed in float32, y is off by"))
     assert float(note.split()[7]) < 1e-6 < made.report.outputs[0].max_abs
 
 
-def test_a_place_that_is_wrong_by_less_than_the_rounding_is_seen(monkeypatch):
-    planted(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
+def test_fault_smaller_than_the_rounding_is_found(monkeypatch):
+    plant_fault(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
     monkeypatch.setattr(CoreMLModel, "in_float32", lambda self: None)
-    assert onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1).report.passed  # by its outputs alone
+    assert onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1).report.passed  # by the fp16 outputs alone
     monkeypatch.undo()
-    planted(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
-    assert fails().report.candidate == "computed in float32"
+    plant_fault(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
+    assert failed_verification().report.candidate == "computed in float32"
 
 
 @pytest.mark.parametrize("options", [{}, {"minimum_deployment_target": "iOS15"}])
-def test_a_weight_that_is_not_the_sources_is_named(monkeypatch, options):
-    planted(monkeypatch, ("conv", "weight"), lambda w: (w * np.float32(1.05)).astype(w.dtype))
-    assert "the weight of c_cast_fp16 is not what it was, rounded to float16" in str(fails(**options))
+def test_wrong_weight_is_named(monkeypatch, options):
+    plant_fault(monkeypatch, ("conv", "weight"), lambda w: (w * np.float32(1.05)).astype(w.dtype))
+    assert "the weight of c_cast_fp16 is not its original value rounded to float16" in str(failed_verification(**options))
 
 
-def test_a_saved_package_is_verified_so_against_its_source(tmp_path, monkeypatch):
+def test_saved_package_is_verified_in_float32(tmp_path, monkeypatch):
     onnx.save(network(), tmp_path / "net.onnx")
     made = onnxbridge.convert(str(tmp_path / "net.onnx"), "coreml", compute_precision="fp16", samples=1)
     (package,) = made.save(tmp_path / "net.mlpackage")
     files = str(tmp_path / "net.onnx"), str(package)
     report = onnxbridge.verify(*files, samples=1)
     assert report.passed and any("computed in float32" in n for n in report.notes)
-    planted(monkeypatch, ("conv", "weight"), lambda w: (w * np.float32(1.05)).astype(w.dtype))
-    with pytest.raises(VerificationError, match="is not what it was"):
+    plant_fault(monkeypatch, ("conv", "weight"), lambda w: (w * np.float32(1.05)).astype(w.dtype))
+    with pytest.raises(VerificationError, match="is not its original value"):
         onnxbridge.verify(*files, samples=1)
 
 
-def test_states_are_not_rounded_there():
+def test_states_are_float32_in_the_float32_run():
     past, new = helper.make_tensor_value_info("past", 1, [1, 4]), helper.make_tensor_value_info("new", 1, [1, 4])
     x, y = helper.make_tensor_value_info("x", 1, [1, 4]), helper.make_tensor_value_info("y", 1, [1, 4])
     nodes = [
-        helper.make_node("Mul", ["past", "decay"], ["kept"]), helper.make_node("Add", ["kept", "x"], ["new"]),
+        helper.make_node("Mul", ["past", "decay"], ["kept"]),
+        helper.make_node("Add", ["kept", "x"], ["new"]),
         helper.make_node("Tanh", ["new"], ["y"]),
     ]
     net = model(nodes, [x, past], [y, new], {"decay": np.full((1, 4), 0.7)})
     options = {"minimum_deployment_target": "iOS18", "state": ["past=new"], "samples": 1}
-    for precision in ("fp16", "fp32"):  # a state is float16 in both
+    for precision in ("fp16", "fp32"):  # states are float16 in both
         made = onnxbridge.convert(net, "coreml", compute_precision=precision, **options)
         (note,) = (n for n in made.report.notes if n.startswith("computed in float32"))
         assert float(note.split()[7]) < 1e-6
 
 
 @pytest.mark.parametrize("precision", ["fp16", "mixed"])
-def test_layers_whose_weights_are_made_by_other_operators_are_all_known(precision):
-    """Weights that the pass has rounded once before it meets their reader, gates of recurrent layers, tables of embeddings."""
+def test_constants_computed_by_other_operators_are_known(precision):
+    """Weights that the pass rounds before it visits their reader, gates of recurrent layers, embedding tables."""
 
     class Net(nn.Module):
         def __init__(self):
@@ -127,19 +128,22 @@ def test_layers_whose_weights_are_made_by_other_operators_are_all_known(precisio
     assert any(n.startswith("computed in float32") for n in made.report.notes)
 
 
-def test_what_rounding_to_half_precision_makes_of_a_number():
-    own = np.array([1.0, 0.1, 1e-9, 3e-6, -2.5, np.inf], np.float32)
-    assert rounded(own.astype(np.float16), own)
-    assert not rounded((own * np.float32(1.01)).astype(np.float16), own)
-    lifted = np.array([2.0**-14], np.float16)  # coremltools lifts small epsilons, among few
-    assert rounded(lifted, np.array([1e-5], np.float32)) and not rounded(np.repeat(lifted, 500), np.full(500, 1e-5, np.float32))
+def test_is_rounded_to_float16():
+    original = np.array([1.0, 0.1, 1e-9, 3e-6, -2.5, np.inf], np.float32)
+    assert is_rounded_to_float16(original.astype(np.float16), original)
+    assert not is_rounded_to_float16((original * np.float32(1.01)).astype(np.float16), original)
+    lifted = np.array([2.0**-14], np.float16)  # coremltools raises small epsilons in small arrays
+    assert is_rounded_to_float16(lifted, np.array([1e-5], np.float32)) and not is_rounded_to_float16(
+        np.repeat(lifted, 500), np.full(500, 1e-5, np.float32)
+    )
 
 
 @pytest.mark.parametrize("target", ["iOS16", "iOS18"])
-def test_weights_that_the_source_has_in_few_bits_are_known(target):
+def test_quantized_weights_are_known(target):
     x, y = helper.make_tensor_value_info("x", 1, [3, 64]), helper.make_tensor_value_info("y", 1, [3, 40])
     nodes = [
-        helper.make_node("DequantizeLinear", ["bytes", "scale"], ["w"], axis=1), helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("DequantizeLinear", ["bytes", "scale"], ["w"], axis=1),
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
         helper.make_node("Tanh", ["m"], ["y"]),
     ]
     net = model(nodes, [x], [y], {"scale": rng.random(40) / 500})
@@ -148,11 +152,11 @@ def test_weights_that_the_source_has_in_few_bits_are_known(target):
     assert Interpreter(made.artifact.model).packed and any(n.startswith("computed in float32") for n in made.report.notes)
 
 
-def test_what_does_not_fit_half_precision_is_told_with_the_way_out():
+def test_overflow_suggests_mixed_precision():
     class Large(nn.Module):
         def forward(self, x):
             return (x * 40000 + x * 40000).sum(-1)
 
-    with pytest.raises(VerificationError, match="compute_precision=mixed keeps in float32"):
+    with pytest.raises(VerificationError, match="compute_precision=mixed keeps values"):
         onnxbridge.convert(Large(), to="coreml", inputs="x:float32[2,64]", compute_precision="fp16")
     assert onnxbridge.convert(Large(), to="coreml", inputs="x:float32[2,64]", compute_precision="mixed").report.passed

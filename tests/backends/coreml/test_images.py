@@ -1,4 +1,4 @@
-"""Pictures and classifiers of models with an open batch, in both layouts: Core ML takes one at a time."""
+"""Image inputs and classifiers of models with a dynamic batch, in both layouts: Core ML takes one sample at a time."""
 
 import pytest
 import torch
@@ -7,31 +7,31 @@ from torch import nn
 import onnxbridge
 
 
-class Scores(nn.Module):
-    def __init__(self, last):
+class Classifier(nn.Module):
+    def __init__(self, channels_last):
         super().__init__()
-        self.conv, self.linear, self.last = nn.Conv2d(3, 8, 3), nn.Linear(8, 4), last
+        self.conv, self.linear, self.channels_last = nn.Conv2d(3, 8, 3), nn.Linear(8, 4), channels_last
 
     def forward(self, x):
-        x = x.permute(0, 3, 1, 2) if self.last else x
+        x = x.permute(0, 3, 1, 2) if self.channels_last else x
         return torch.softmax(self.linear(self.conv(x).mean((2, 3))), -1)
 
 
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("options", [{"image": "x:RGB,scale=1/255"}, {"labels": list("abcd")},
                                      {"image": "x:BGR", "labels": list("abcd"), "compute_precision": "fp16"}])  # fmt: skip
-def test_an_open_batch_is_one(options, last, tmp_path):
+def test_dynamic_batch_becomes_one(options, channels_last, tmp_path):
     torch.manual_seed(0)
-    shape = "N,16,12,3" if last else "N,3,16,12"
-    net = Scores(last).eval()
+    shape = "N,16,12,3" if channels_last else "N,3,16,12"
+    net = Classifier(channels_last).eval()
     made = onnxbridge.convert(net, to="coreml", inputs=f"x:float32[{shape}]", **options)
-    assert made.report.passed and made.report.sizes == ({"x": (1, 16, 12, 3) if last else (1, 3, 16, 12)},) * 3
-    assert any(note.endswith("takes one at a time: N is 1") for note in made.notes)
+    assert made.report.passed and made.report.sizes == ({"x": (1, 16, 12, 3) if channels_last else (1, 3, 16, 12)},) * 3
+    assert any(note.endswith("takes one sample at a time: N is 1") for note in made.notes)
     (path,) = made.save(tmp_path / "net.mlpackage")
     assert onnxbridge.verify(net, path, inputs=f"x:float32[{shape}]").passed
 
 
-def test_scores_behind_a_loop():
+def test_classifier_scores_after_a_loop():
     class Last(nn.Module):
         def __init__(self):
             super().__init__()
@@ -44,7 +44,7 @@ def test_scores_behind_a_loop():
     assert made.report.passed
 
 
-def test_a_picture_leaves_other_sizes_open():
+def test_image_input_keeps_other_sizes_dynamic():
     class Two(nn.Module):
         def forward(self, x, rows):
             return x.mean() + rows.sum(1)
@@ -53,10 +53,10 @@ def test_a_picture_leaves_other_sizes_open():
     assert made.report.passed and len({s["rows"] for s in made.report.sizes}) > 1
 
 
-def test_scores_of_a_number_that_only_a_run_tells_are_refused():
+def test_classifier_with_data_dependent_batch_is_unsupported():
     class Kept(nn.Module):
         def forward(self, x):
             return x[x[:, 0] > 0]
 
-    with pytest.raises(onnxbridge.OnnxbridgeError, match="give the inputs a batch of 1"):
+    with pytest.raises(onnxbridge.OnnxbridgeError, match="give the inputs a batch size of 1"):
         onnxbridge.convert(Kept(), to="coreml", inputs="x:float32[5,4]", labels=list("abcd"))

@@ -1,4 +1,4 @@
-"""Layers and orders over sizes that only the running model knows: loops that stack open sizes, and sorting."""
+"""Recurrent layers and sorting with dynamic sizes: loops that stack results of dynamic sizes."""
 
 import coremltools as ct
 import numpy as np
@@ -47,15 +47,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_open_sizes(case):
+def test_dynamic_sizes(case):
     torch.manual_seed(0)
     make, inputs = CASES[case]
     report = onnxbridge.convert(make().eval(), to="coreml", inputs=inputs, samples=5).report
     assert report.passed, report
 
 
-def test_sizes_that_are_numbers_already():
-    """A state that grows has sizes that are known when converting, as plain arrays."""
+def test_squeeze_and_unsqueeze_of_constant_sizes():
+    """The sizes of a growing state are plain arrays."""
 
     @mb.program(input_specs=[mb.TensorSpec((1,))], opset_version=ct.target.iOS17)
     def program(x):

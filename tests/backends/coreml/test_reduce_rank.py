@@ -1,4 +1,4 @@
-"""Tensors of six axes and more, which Core ML has not: what is computed with them is written in fewer."""
+"""Tensors of rank 6 and higher, which Core ML does not support, are computed at a lower rank."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = np.random.default_rng(5)
 VIEW, BACK = [2, 3, 4, 2, 4, 2], [2, 3, 8, 8]
 WEIGHT = R.standard_normal((2, 3, 1, 2, 1, 2)).astype(np.float32)
 KEYS = R.standard_normal((2, 5)).astype(np.float32)
-MANY = [2, 1, 2, 3, 2, 1, 2, 2, 2, 2]
+HIGH_RANK = [2, 1, 2, 3, 2, 1, 2, 2, 2, 2]
 
 
 def model(write, *shapes, dtype=ir.DataType.FLOAT):
@@ -35,7 +35,7 @@ def back(op, x, sizes=BACK):
 
 
 def reduced(op, x):
-    """Pools by a view, along axes that lie apart, beside each other and at the end; with kept axes."""
+    """Pooling by a view, over separate, adjacent and last axes; with keepdims."""
     v = view(op, x)
     kept = op.ReduceSum(v, [1, 4], keepdims=1)
     return (
@@ -50,12 +50,12 @@ def elementwise(op, x, w):
     return back(op, op.Clip(op.Add(chosen, 2.0), 0.0, 3.0)), back(op, op.Cast(op.Cast(chosen, to=ir.DataType.INT64), to=1))
 
 
-def upsampled(op, x):
+def expanded(op, x):
     grown = op.Expand(op.Unsqueeze(x, [3, 5]), np.array([2, 3, 4, 2, 4, 2]))
     return back(op, grown), op.ReduceMean(op.Transpose(grown, perm=[5, 4, 3, 2, 1, 0]), [0, 2], keepdims=0)
 
 
-def picked(op, x):
+def gather_slice_softmax(op, x):
     v = op.Transpose(view(op, x), perm=[5, 0, 1, 2, 3, 4])
     first, rest = op.Gather(v, np.int64(1), axis=0), op.Gather(v, np.int64([1, 0]), axis=3)
     sliced = op.Slice(v, np.int64([0, 1]), np.int64([1, 3]), np.int64([0, 3]), np.int64([1, 1]))
@@ -65,7 +65,7 @@ def picked(op, x):
     )  # fmt: skip
 
 
-def multiplied(op, x):
+def matrix_products(op, x):
     v = view(op, x)
     return (
         op.ReduceSum(op.MatMul(v, KEYS), [0, 1], keepdims=0),
@@ -73,55 +73,57 @@ def multiplied(op, x):
     )
 
 
-def permuted(op, x):
-    """More blocks change places than there are axes."""
-    v = view(op, x, MANY)
+def transposed(op, x):
+    """Permutations that move more than five groups of axes."""
+    v = view(op, x, HIGH_RANK)
     orders = ([9, 7, 5, 3, 1, 8, 6, 4, 2, 0], [3, 0, 7, 1, 9, 2, 8, 4, 6, 5])
     return tuple(op.ReduceSum(back(op, op.Transpose(v, perm=p), [12, -1, 4]), [1], keepdims=0) for p in orders)
 
 
-SHAPES = {upsampled: [(2, 3, 4, 4)], elementwise: [(2, 3, 8, 8), (3, 4, 1, 4, 1)], permuted: [(2, 8, 24)]}
+SHAPES = {expanded: [(2, 3, 4, 4)], elementwise: [(2, 3, 8, 8), (3, 4, 1, 4, 1)], transposed: [(2, 8, 24)]}
 
 
-def placed(op, x):
-    """What folding writes: blocks added where they overlap, at places of several axes; and read from there again."""
-    v = op.Transpose(view(op, x), perm=[2, 3, 4, 5, 0, 1])  # 4, 2, 4, 2 places of 2 x 3
+def scatter_gather_nd(op, x):
+    """What torch's fold decomposes to: overlapping blocks are added with ScatterND, and read with GatherND."""
+    v = op.Transpose(view(op, x), perm=[2, 3, 4, 5, 0, 1])  # 4, 2, 4, 2 blocks of 2 x 3
     rows, columns = np.arange(4)[:, None] + np.arange(2), np.arange(4)[:, None] + np.arange(2)
-    places = np.stack(np.broadcast_arrays(rows[:, :, None, None], columns[None, None]), -1)
-    added = op.ScatterND(np.zeros((5, 5, 2, 3), np.float32), places, v, reduction="add")
-    return added, op.ReduceMax(op.GatherND(added, places), [0, 1, 4], keepdims=0)
+    indices = np.stack(np.broadcast_arrays(rows[:, :, None, None], columns[None, None]), -1)
+    added = op.ScatterND(np.zeros((5, 5, 2, 3), np.float32), indices, v, reduction="add")
+    return added, op.ReduceMax(op.GatherND(added, indices), [0, 1, 4], keepdims=0)
 
 
-@pytest.mark.parametrize("write", [reduced, elementwise, upsampled, picked, multiplied, permuted, placed])
-def test_more_than_five_axes_on_the_way(write):
-    compared(model(write, *SHAPES.get(write, [BACK])), *SHAPES.get(write, [BACK]))
+@pytest.mark.parametrize(
+    "write", [reduced, elementwise, expanded, gather_slice_softmax, matrix_products, transposed, scatter_gather_nd]
+)
+def test_intermediate_values_of_high_rank(write):
+    assert_matches_onnx_runtime(model(write, *SHAPES.get(write, [BACK])), *SHAPES.get(write, [BACK]))
 
 
-def test_one_of_the_sizes_may_be_known_to_the_running_model_only():
+def test_one_dynamic_size():
     def write(op, x):
         windows = op.Transpose(view(op, x, [-1, *VIEW[1:]]), perm=[0, 2, 4, 3, 5, 1])
         return op.ReduceMean(windows, [1, 3], keepdims=0), back(op, windows, [-1, 4, 3])
 
     made = model(write, ("N", *BACK[1:]))
     for count in (1, 3):
-        compared(made, (count, *BACK[1:]))
+        assert_matches_onnx_runtime(made, (count, *BACK[1:]))
 
 
-def compared(made, *shapes):
+def assert_matches_onnx_runtime(made, *shapes):
     feeds = {f"x{i}": R.standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes)}
-    found, wanted = backend.runner(backend.from_hub(made))(feeds), devices.run(devices.session(made, "cpu"), feeds)
-    for name, value in wanted.items():
+    found, expected = backend.runner(backend.from_hub(made))(feeds), devices.run(devices.session(made, "cpu"), feeds)
+    for name, value in expected.items():
         assert found[name].shape == value.shape, name
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def test_what_stays_refused():
+def test_unsupported_cases():
     for write in (view, lambda op, x: back(op, op.CumSum(view(op, x), np.int64(2)))):
-        with pytest.raises(ConversionError, match="a result has rank 6; Core ML holds 5 at most"):
+        with pytest.raises(ConversionError, match="a result has rank 6; Core ML supports at most 5"):
             backend.from_hub(model(write, (2, 3, 8, 8)))
 
 
-def test_what_is_told_of_it():
+def test_explain_names_the_rank():
     lines = backend.explain(model(lambda op, x: op.ReduceMean(view(op, x), [3, 5], keepdims=0), (2, 3, 8, 8)))
     (line,) = [line for line in lines if line.op == "ReduceMean of 6 axes"]
-    assert line.how == "expanded" and "reduce_mean" in line.mil
+    assert line.how == "decomposed" and "reduce_mean" in line.mil

@@ -1,4 +1,4 @@
-"""Every rule of the Core ML backend: as a program that the interpreter runs, against ONNX Runtime; and against its schema."""
+"""Every rule of the Core ML backend: run by the interpreter and compared with ONNX Runtime; signatures compared with schemas."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.runtime import Executor, devices
 from tests.backends.coreml.samples import FAMILIES, WITHOUT_KERNEL
 
-RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli"}  # with tests of their own
+RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli"}  # tested separately
 
 
-def program(samples):
-    """The samples as one model, with what goes into it and the names of what comes out, by sample."""
+def model_of_samples(samples):
+    """The samples as one model, with its feeds and the names of its outputs by sample."""
     op, feeds, inputs, outputs, names = Builder(), {}, [], [], {}
 
-    def given(array):
+    def graph_input(array):
         array = np.asarray(array)
         name = f"x{len(inputs)}"
         value = op.input(name, ir.DataType.from_numpy(array.dtype), list(array.shape))
@@ -27,9 +27,9 @@ def program(samples):
         inputs.append(value)
         return value
 
-    for name, uses in samples.items():
-        for n, use in enumerate(uses):
-            results = use(op, given)
+    for name, samples_of in samples.items():
+        for n, sample in enumerate(samples_of):
+            results = sample(op, graph_input)
             for k, result in enumerate(results if isinstance(results, tuple) else (results,)):
                 label = f"{name} {n}.{k}"
                 outputs.append(op.output(result, label))
@@ -42,24 +42,31 @@ def assert_agree(names, found, expected):
     wrong = []
     for (name, n), labels in names.items():
         for label in labels:
-            want, have = expected[label], found[label]
-            assert have.dtype == want.dtype and have.shape == want.shape, (label, have.dtype, have.shape, want.shape)
-            # float32 sums of at most some hundred products, in another order; float16 is one rounding apart
-            close = 2e-3 if want.dtype == np.float16 else 2e-5
-            if not np.allclose(have.astype(np.float64), want.astype(np.float64), rtol=close, atol=close, equal_nan=True):
-                wrong.append(f"{name} {n}: {np.abs(have.astype(np.float64) - want.astype(np.float64)).max()}")
+            wanted, actual = expected[label], found[label]
+            assert actual.dtype == wanted.dtype and actual.shape == wanted.shape, (
+                label,
+                actual.dtype,
+                actual.shape,
+                wanted.shape,
+            )
+            # float32 sums of a few hundred products in another order; float16 differs by one rounding
+            tolerance = 2e-3 if wanted.dtype == np.float16 else 2e-5
+            if not np.allclose(
+                actual.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance, equal_nan=True
+            ):
+                wrong.append(f"{name} {n}: {np.abs(actual.astype(np.float64) - wanted.astype(np.float64)).max()}")
     assert not wrong
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_against_onnx_runtime(family):
-    model, feeds, names = program(FAMILIES[family])
+    model, feeds, names = model_of_samples(FAMILIES[family])
     expected = devices.run(devices.session(model, "cpu"), feeds)
     assert_agree(names, backend.runner(backend.from_hub(model))(feeds), expected)
 
 
 def test_against_the_executor():
-    model, feeds, names = program(WITHOUT_KERNEL)
+    model, feeds, names = model_of_samples(WITHOUT_KERNEL)
     expected = dict(zip([o.name for o in model.graph.outputs], Executor(model).run(None, feeds), strict=True))
     assert_agree(names, backend.runner(backend.from_hub(model))(feeds), expected)
 

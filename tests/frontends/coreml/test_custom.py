@@ -1,4 +1,4 @@
-"""Layers whose code is in an app: refused with what they need, and converted where the user has a rule."""
+"""Custom layers, whose code is in an app: the error without a rule, and conversion with a user's rule."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def custom(builder, name, source, target, weights=(), **parameters):
     return layer
 
 
-def test_a_custom_layer_without_a_rule_says_what_it_has_and_what_rule_it_needs():
+def test_error_of_a_custom_layer_suggests_a_rule():
     builder = builder_of()
     custom(builder, "Swirl", "x", "a", [[1.0, 2.0]], turns=3, wide=True, mode="in")
     custom(builder, "Twirl", "a", "y")
@@ -52,7 +52,7 @@ def test_a_custom_layer_without_a_rule_says_what_it_has_and_what_rule_it_needs()
     assert '@rule("custom.Swirl") def layer(mil, x, *, mode, turns, wide, weights)' in problem.hint
 
 
-def test_a_rule_of_the_users_is_used_by_the_interpreter_and_the_frontend():
+def test_user_rule_for_a_custom_layer():
     @rule("custom.TestOnlyScale")
     def scale(mil, x, *, factor, weights):
         return mil.add(x=mil.mul(x=x, y=np.float32(factor)), y=mil.weight(weights[0].reshape(1, -1, 1, 1), "shift"))
@@ -60,17 +60,17 @@ def test_a_rule_of_the_users_is_used_by_the_interpreter_and_the_frontend():
     builder = builder_of()
     layer = custom(builder, "TestOnlyScale", "x", "y", [[1.0, 2.0, 3.0]], factor=2.5)
     x = rng.standard_normal((3, 8, 8)).astype(np.float32)
-    want = x * np.float32(2.5) + np.array([1, 2, 3], np.float32)[:, None, None]
-    np.testing.assert_allclose(Interpreter(builder.spec).run({"x": x})["y"], want, rtol=1e-6)
+    expected = x * np.float32(2.5) + np.array([1, 2, 3], np.float32)[:, None, None]
+    np.testing.assert_allclose(Interpreter(builder.spec).run({"x": x})["y"], expected, rtol=1e-6)
     made = onnxbridge.convert(builder.spec, "pytorch")
     assert made.report.passed
-    np.testing.assert_allclose(made.model(torch.from_numpy(x)).detach().numpy(), want, rtol=1e-6)
+    np.testing.assert_allclose(made.model(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-6)
     layer.parameters["unknown"].intValue = 1
     with pytest.raises(ConversionError, match="unknown=1 is not supported"):
         frontend.to_hub(builder.spec)
 
 
-def test_an_output_that_no_layer_writes_is_told():
+def test_output_that_no_layer_writes_raises():
     builder = builder_of()
     builder.add_activation("relu", "RELU", "x", "z")
     with pytest.raises(UnsafeFileError, match="no layer writes the output y; the last one writes z"):
@@ -92,13 +92,13 @@ class Rows(nn.Module):
 
 
 def gates(tensor):
-    """PyTorch stacks input, forget, cell, output; a file has the cell last."""
+    """PyTorch stacks the gates as input, forget, cell, output; the file has the cell last."""
     return [p.detach().numpy() for p in (tensor.chunk(4)[i] for i in (0, 1, 3, 2))]
 
 
 def add_rows(builder, rows, source, target):
     m = rows.lstm
-    for suffix in ("", "_reverse"):  # a file has one bias
+    for suffix in ("", "_reverse"):  # the file has a single bias
         getattr(m, f"bias_ih_l0{suffix}").data.zero_()
     if rows.columns:
         builder.add_permute(f"{target}_turn", [0, 1, 3, 2], source, target)
@@ -110,7 +110,7 @@ def add_rows(builder, rows, source, target):
     )  # fmt: skip
 
 
-def test_a_network_as_kraken_writes_it_computes_what_its_layers_mean():
+def test_kraken_network_matches_pytorch():
     spec = importlib.util.spec_from_file_location("kraken_layers", EXAMPLE)
     layers = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(layers)
@@ -118,7 +118,7 @@ def test_a_network_as_kraken_writes_it_computes_what_its_layers_mean():
     conv, norm = nn.Conv2d(3, 8, 5, 2, 2), nn.GroupNorm(4, 8)
     across, down = Rows(8, 3, columns=False), Rows(6, 2, columns=True)
     builder = NeuralNetworkBuilder([("x", datatypes.Array(1, 3, 16, 12))], [("output", datatypes.Array(1, 4, 8, 6))])
-    builder.spec.description.input[0].type.multiArrayType.shape[3] = 0  # any width, as kraken has it
+    builder.spec.description.input[0].type.multiArrayType.shape[3] = 0  # a dynamic width, as in kraken's models
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
     builder.add_convolution(
@@ -131,10 +131,10 @@ def test_a_network_as_kraken_writes_it_computes_what_its_layers_mean():
     add_rows(builder, down, "across", "down")
     source = layers.prepared(builder.spec)
     x = torch.randn(1, 3, 16, 20)
-    want = down(across(norm(conv(x)))).detach().numpy()
+    expected = down(across(norm(conv(x)))).detach().numpy()
     found = Interpreter(source).run({"x": x.numpy()})["output"]
-    np.testing.assert_allclose(found, want, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
     for target in ("onnx", "pytorch"):
         made = onnxbridge.convert(source, target)
         assert made.report.passed
-    np.testing.assert_allclose(made.model(x).detach().numpy(), want, atol=1e-5)
+    np.testing.assert_allclose(made.model(x).detach().numpy(), expected, atol=1e-5)

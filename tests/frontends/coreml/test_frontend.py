@@ -1,4 +1,4 @@
-"""Core ML models as sources: names, states, classes, metadata, sizes, functions."""
+"""The Core ML frontend: names, states, classes, metadata, sizes, functions, and damaged files."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def saved(tmp_path, build, shape=(2, 3), **options):
     return path
 
 
-def test_a_package_goes_everywhere_with_its_metadata(tmp_path):
+def test_package_converts_to_all_targets_with_metadata(tmp_path):
     path = saved(tmp_path, lambda x: mb.softmax(x=mb.linear(x=x, weight=np.eye(3, dtype=np.float32), name="dense"), name="y"))
     for target in ("onnx", "pytorch", "coreml"):
         made = onnxbridge.convert(path, target)
         assert made.report.passed and made.source == "coreml"
         assert [v.name for v in made.hub.graph.inputs] == ["x"] and [v.name for v in made.hub.graph.outputs] == ["y"]
-    told = {"author": "A", "license": "MIT", "version": "2", "description": "adds", "task": "none"}
-    assert told.items() <= made.hub.metadata_props.items()
+    metadata = {"author": "A", "license": "MIT", "version": "2", "description": "adds", "task": "none"}
+    assert metadata.items() <= made.hub.metadata_props.items()
     assert not any(key.startswith("com.github") for key in made.hub.metadata_props)
 
 
-def test_the_names_of_the_source_come_back(tmp_path):
+def test_names_of_the_source_are_restored(tmp_path):
     graph = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 22]> g (float[N, 3] "in/x:0") => (float[N, 3] "out y")'
                                     '{ "out y" = Relu ("in/x:0") }')  # fmt: skip
     onnxbridge.convert(graph, "coreml", output=tmp_path / "net.mlpackage")
@@ -59,7 +59,7 @@ def test_the_names_of_the_source_come_back(tmp_path):
     assert onnxbridge.verify(tmp_path / "net.mlpackage", tmp_path / "half.mlpackage").passed
 
 
-def test_an_output_that_is_an_input_stays_so(tmp_path):
+def test_output_that_is_an_input_is_preserved(tmp_path):
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 22]>
         g (float[2, 3] x, int32[2] n) => (float[2, 3] y, float[2, 3] x, int32[2] n) { y = Relu (x) }""")
     onnxbridge.convert(model, "coreml", output=tmp_path / "net.mlpackage")
@@ -69,7 +69,7 @@ def test_an_output_that_is_an_input_stays_so(tmp_path):
     assert onnxbridge.verify(model, tmp_path / "net.mlpackage", samples=1).passed
 
 
-def test_sizes_that_the_source_ties_to_each_other_stay_so(tmp_path):
+def test_symbolic_size_expressions_are_preserved(tmp_path):
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 22]> g (float[N, past] x, float[N, longer] mask) => (float[N, longer] y)
         <int64[4] pads = {0, 1, 0, 0}> { more = Pad <mode="edge"> (x, pads) y = Mul (more, mask) }""")
@@ -81,7 +81,7 @@ def test_sizes_that_the_source_ties_to_each_other_stay_so(tmp_path):
     assert back.report.passed and all(s["mask"][1] == s["x"][1] + 1 for s in back.report.sizes)
 
 
-def test_a_classifier_gives_its_probabilities_and_keeps_its_classes(tmp_path):
+def test_classifier_returns_probabilities_and_stores_classes(tmp_path):
     config = ct.ClassifierConfig(["ant", "bee", "cat"])
     path = saved(tmp_path, lambda x: mb.softmax(x=x, name="p"), shape=(1, 3), classifier_config=config)
     made = onnxbridge.convert(path, "pytorch")
@@ -89,14 +89,14 @@ def test_a_classifier_gives_its_probabilities_and_keeps_its_classes(tmp_path):
     assert json.loads(made.hub.metadata_props["class_labels"]) == ["ant", "bee", "cat"]
 
 
-def test_a_label_that_is_a_number_is_an_output(tmp_path):
+def test_integer_label_is_an_output(tmp_path):
     config = ct.ClassifierConfig([30, 10, 20])
     path = saved(tmp_path, lambda x: mb.softmax(x=x, name="p"), shape=(1, 3), classifier_config=config)
     made = onnxbridge.convert(path, "onnx")
     assert made.report.passed
-    label, shares = made.hub.graph.outputs
+    label, probabilities = made.hub.graph.outputs
     found = devices.run(devices.session(made.hub, "cpu"), {"x": np.float32([[0, 1, 5]])})
-    assert found[label.name] == 20 and found[shares.name].shape == (3,)
+    assert found[label.name] == 20 and found[probabilities.name].shape == (3,)
 
 
 def counter():
@@ -110,7 +110,7 @@ def counter():
     return program
 
 
-def test_a_state_becomes_an_input_and_an_output():
+def test_state_becomes_an_input_and_an_output():
     made = onnxbridge.convert(counter(), "onnx")
     assert made.report.passed
     assert [v.name for v in made.hub.graph.inputs] == ["x", "total"]
@@ -120,7 +120,7 @@ def test_a_state_becomes_an_input_and_an_output():
     assert found["total_out"].tolist() == [7] and found["twice"].tolist() == [14]
 
 
-def test_open_sizes_stay_open_and_take_names(tmp_path):
+def test_dynamic_sizes_can_be_named(tmp_path):
     path = saved(tmp_path, lambda x: mb.exp(x=x, name="y"), shape=(ct.converters.mil.mil.get_new_symbol(), 3),
                  inputs=[ct.TensorType("x", shape=(ct.RangeDim(1, 64), 3))])  # fmt: skip
     assert list(frontend.to_hub(path).graph.inputs[0].shape) == ["x_0", 3]
@@ -128,11 +128,11 @@ def test_open_sizes_stay_open_and_take_names(tmp_path):
     assert str(named.inputs[0].shape) == "[batch,3]" and str(named.outputs[0].shape) == "[batch,3]"
     with pytest.raises(UsageError, match=r"the input x has shape \(None, 3\), not \(2, 4\)"):
         frontend.to_hub(path, {"x": np.zeros((2, 4), np.float32)})
-    with pytest.raises(UsageError, match="no input z; it takes x"):
+    with pytest.raises(UsageError, match="no input z, only x"):
         frontend.to_hub(path, {"z": np.zeros((2, 3), np.float32)})
 
 
-def test_the_sizes_that_a_model_allows_are_told(tmp_path):
+def test_inspect_shows_allowed_sizes(tmp_path):
     from click.testing import CliRunner
 
     from onnxbridge.cli import group
@@ -140,20 +140,20 @@ def test_the_sizes_that_a_model_allows_are_told(tmp_path):
     symbol = ct.converters.mil.mil.get_new_symbol()
     ranged = saved(tmp_path, lambda x: mb.non_zero(x=x, name="y"), shape=(symbol, 3),
                    inputs=[ct.TensorType("x", shape=(ct.RangeDim(1, 64), 3))])  # fmt: skip
-    said = CliRunner().invoke(group, ["inspect", str(ranged)]).output
-    assert "input   x: float[x_0, 3]  sizes 1..64, 3" in said and "output  y: int32[y_0, 2]" in said
+    message = CliRunner().invoke(group, ["inspect", str(ranged)]).output
+    assert "input   x: float[x_0, 3]  sizes 1..64, 3" in message and "output  y: int32[y_0, 2]" in message
     listed = saved(tmp_path / "other", lambda x: mb.relu(x=x, name="y"), shape=(symbol, 3),
                    inputs=[ct.TensorType("x", shape=ct.EnumeratedShapes([(1, 3), (4, 3)]))])  # fmt: skip
     assert "sizes 1x3 or 4x3" in CliRunner().invoke(group, ["inspect", str(listed)]).output
 
 
-def test_every_operator_of_the_interpreter_is_converted():
-    """And the interpreter has every operator that coremltools registers (test_mil_rules)."""
+def test_every_operator_of_the_interpreter_has_a_rule():
+    """The interpreter has every operator that coremltools registers (tests/runtime/mil/test_rules.py)."""
     assert set(frontend.rules) == set(mil)
 
 
 def damaged(tmp_path, change):
-    """A saved program whose specification is changed."""
+    """A saved program with a modified specification."""
     path = saved(tmp_path, lambda x: mb.add(x=mb.linear(x=x, weight=np.ones((64, 3), np.float32)), y=1.0, name="y"))
     (file,) = path.rglob("*.mlmodel")
     spec = ct.models.utils.load_spec(str(path))
@@ -172,20 +172,20 @@ DAMAGE = {
     "value": (lambda spec, main: block(main).operations[0].attributes["val"].ClearField("type"), "cannot be read"),
     "binding": (lambda spec, main: block(main).operations[-1].inputs["x"].arguments[0].ClearField("name"), "cannot be read"),
     "nothing": (lambda spec, main: block(main).operations[-1].inputs["x"].ClearField("arguments"), "has no value"),
-    "input": (lambda spec, main: spec.description.ClearField("input"), "does not describe the input x"),
-    "unknown": (lambda spec, main: block(main).outputs.__setitem__(0, "nowhere"), "uses nowhere before it exists"),
+    "input": (lambda spec, main: spec.description.ClearField("input"), "lacks the input x"),
+    "unknown": (lambda spec, main: block(main).outputs.__setitem__(0, "nowhere"), "uses nowhere before it is defined"),
 }
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_damaged_programs_are_told(tmp_path, case):
-    change, said = DAMAGE[case]
+def test_damaged_programs_raise(tmp_path, case):
+    change, message = DAMAGE[case]
     path = damaged(tmp_path, change)
-    with pytest.raises(UnsafeFileError, match=said):
+    with pytest.raises(UnsafeFileError, match=message):
         frontend.to_hub(path)
 
 
-def test_a_weight_file_that_ends_too_early_is_told(tmp_path):
+def test_truncated_weight_file_raises(tmp_path):
     path = damaged(tmp_path, lambda spec, main: None)
     (weights,) = path.rglob("weight.bin")
     weights.write_bytes(weights.read_bytes()[:200])

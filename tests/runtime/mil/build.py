@@ -1,6 +1,6 @@
 """Small MIL programs for the tests, built with coremltools and run by the interpreter.
 
-Every program that the frontend takes also goes to the hub, where ONNX Runtime has to agree with the interpreter.
+Every program that the frontend supports is also converted to the hub, where ONNX Runtime must match the interpreter.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from coremltools.converters.mil.mil.types.type_mapping import numpy_type_to_buil
 
 
 def program(build, opset=ct.target.iOS18, **inputs):
-    """A program whose inputs are like these arrays, and whose body is build(**variables)."""
+    """A program with inputs of the types of these arrays, whose body is build(**variables)."""
     placeholders = {n: mb.placeholder(shape=v.shape, dtype=numpy_type_to_builtin_type(v.dtype)) for n, v in inputs.items()}
     with Function(placeholders, opset_version=opset) as function:
         found = build(**function.inputs)
@@ -29,18 +29,18 @@ def program(build, opset=ct.target.iOS18, **inputs):
 
 
 def compute(build, opset=ct.target.iOS18, *, hub=True, **inputs):
-    """What the interpreter makes of such a program: one array, or a list. `hub`: whether ONNX Runtime can agree."""
+    """Run such a program with the interpreter: one array, or a list. `hub`: also compare with ONNX Runtime."""
     built = program(build, opset, **inputs)
     found = Interpreter(built).run(inputs)
     if hub:
-        agrees(built, inputs, found)
+        assert_hub_matches(built, inputs, found)
     found = list(found.values())
     return found if len(found) > 1 else found[0]
 
 
-def agrees(built, inputs, found):
-    """The program in the hub gives what the interpreter gave: to a part in a thousand of the largest number in float16, to a
-    part in 10,000 in float32."""
+def assert_hub_matches(built, inputs, found):
+    """Check that the converted hub model matches the interpreter's results: up to 1e-3 of the largest number in float16, and
+    1e-4 in float32."""
     model = passes.clean(frontend.to_hub(built))
     feeds = {v.name: np.asarray(inputs[v.name]) for v in model.graph.inputs}
     for want, got in zip(found.values(), devices.run(devices.session(model, "cpu"), feeds).values(), strict=True):
@@ -52,12 +52,12 @@ def agrees(built, inputs, found):
 
 
 def run(op, opset=ct.target.iOS18, parameters=None, *, hub=True, **inputs):
-    """What the interpreter makes of one operator, with tensors fed when running and parameters fixed in the program."""
+    """Run one operator with the interpreter: `inputs` are fed, `parameters` are constants of the program."""
     return compute(lambda **v: getattr(mb, op)(**v, **(parameters or {})), opset, hub=hub, **inputs)
 
 
-def folded(op, opset=ct.target.iOS18, parameters=None, **inputs):
-    """What coremltools itself computes for the operator on constants."""
+def fold_with_coremltools(op, opset=ct.target.iOS18, parameters=None, **inputs):
+    """The value that coremltools computes for the operator on constants."""
     with Function({}, opset_version=opset) as function:
         found = getattr(mb, op)(**inputs, **(parameters or {}))
         function.set_outputs([mb.const(val=0)])

@@ -1,4 +1,4 @@
-"""Weights that are stored compressed: against the examples of MIL's documentation and coremltools' own decompression."""
+"""Compressed weights, compared with the examples of MIL's documentation and coremltools' decompression."""
 
 import numpy as np
 import pytest
@@ -114,7 +114,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("op", "opset", "parameters"), [pytest.param(*c, id=f"{c[0]}-{i}") for i, c in enumerate(CASES)])
-def test_as_coremltools_decompresses_it(op, opset, parameters):
+def test_matches_coremltools(op, opset, parameters):
     wanted = {}
 
     def build(x):
@@ -139,15 +139,15 @@ def test_the_documented_example_of_two_groups():
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 6, 8])
-def test_unpack_reads_from_the_lowest_bit_on(bits):
+def test_unpack_starts_at_the_lowest_bit(bits):
     numbers = rng.integers(0, 2**bits, 29)
     whole = sum(int(n) << (bits * i) for i, n in enumerate(numbers))
     packed = np.frombuffer(whole.to_bytes(-(-29 * bits // 8), "little"), np.uint8)
     assert unpack(packed, bits, 29).tolist() == numbers.tolist()
 
 
-# NumPy compares coremltools' narrow types as equal to the bytes that hold them, hence the names
-NARROW = {
+# NumPy treats coremltools' sub-byte dtypes as equal to the bytes that store them, hence the names.
+SUB_BYTE_DTYPES = {
     "uint1": (BIT, 0, 2),
     "uint2": (UINT2, 0, 4),
     "uint3": (UINT3, 0, 8),
@@ -158,10 +158,10 @@ NARROW = {
 }
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("name", SUB_BYTE_DTYPES)
 @pytest.mark.parametrize("size", [4, 4096])
-def test_narrow_integers_are_read_from_a_saved_program(name, size, tmp_path):
-    kind, low, high = NARROW[name]
+def test_sub_byte_integers_are_read_from_a_saved_program(name, size, tmp_path):
+    kind, low, high = SUB_BYTE_DTYPES[name]
     numbers = rng.integers(low, high, (2, size))
 
     def build(x):
@@ -183,7 +183,7 @@ def test_narrow_integers_are_read_from_a_saved_program(name, size, tmp_path):
     np.testing.assert_array_equal(got, numbers)
 
 
-def test_a_quantization_of_one_scale_before_several():
+def test_per_tensor_then_per_channel_quantization():
     x, scale = np.array([[[3, -7], [11, 2]]], np.float32), np.array([0.5, 0.25], np.float32)
 
     def build(x):

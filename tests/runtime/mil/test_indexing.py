@@ -1,4 +1,4 @@
-"""Scattering, gathering, rearranging and cutting, against TensorFlow and against arithmetic."""
+"""Scatter, gather, rearrange and slice operators, compared with TensorFlow and NumPy."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.runtime.mil.build import compute, ct, mb, run
 
 tf = tensorflow()
 rng = np.random.default_rng(2)
-MODES = {
+SCATTER_MODES = {
     "update": lambda old, new: new,
     "add": lambda old, new: old + new,
     "sub": lambda old, new: old - new,
@@ -37,17 +37,17 @@ def same(got, want):
     assert got.shape == np.asarray(want).shape
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SCATTER_MODES)
 def test_scatter(mode):
     data, updates, indices = draw(2, 4), draw(2, 3), np.array([2, 0, 2] if mode != "update" else [2, 0, 1], np.int32)
     want = data.copy()
     for i in range(2):
         for j, place in enumerate(indices):
-            want[i, place] = MODES[mode](want[i, place], updates[i, j])
+            want[i, place] = SCATTER_MODES[mode](want[i, place], updates[i, j])
     same(run("scatter", parameters={"axis": 1, "mode": mode}, data=data, indices=indices, updates=updates), want)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SCATTER_MODES)
 def test_scatter_along_axis(mode):
     data, updates, indices = draw(3, 4), draw(2, 4), np.array([[0, 1, 2, 1], [2, 1, 0, 0]], np.int32)
     if mode == "update":
@@ -55,17 +55,17 @@ def test_scatter_along_axis(mode):
     want = data.copy()
     for i in range(2):
         for j in range(4):
-            want[indices[i, j], j] = MODES[mode](want[indices[i, j], j], updates[i, j])
+            want[indices[i, j], j] = SCATTER_MODES[mode](want[indices[i, j], j], updates[i, j])
     same(run("scatter_along_axis", parameters={"axis": 0, "mode": mode}, data=data, indices=indices, updates=updates), want)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SCATTER_MODES)
 def test_scatter_nd(mode):
     data, updates, indices = draw(3, 4, 2), draw(2, 2), np.array([[1, 2], [0, 3]], np.int32)
     want = data.copy()
     for place, update in zip(indices, updates, strict=True):
         for k in range(2):
-            want[(*place, k)] = MODES[mode](want[(*place, k)], update[k])
+            want[(*place, k)] = SCATTER_MODES[mode](want[(*place, k)], update[k])
     same(run("scatter_nd", parameters={"mode": mode}, data=data, indices=indices, updates=updates), want)
 
 
@@ -76,13 +76,13 @@ def test_gather_nd():
     same(run("gather_nd", x=x, indices=flat), tf.gather_nd(x, flat))
 
 
-def test_an_index_out_of_range_is_an_error_where_the_program_asks_for_it():
+def test_validate_indices_raises():
     x, indices = draw(2, 3), np.array([0, 5], np.int32)
-    with pytest.raises(OnnxbridgeError, match=r"gather.*outside \[0, 2\)"):
+    with pytest.raises(OnnxbridgeError, match=r"gather.*out of bounds \[0, 2\)"):
         run("gather", parameters={"validate_indices": True}, x=x, indices=indices)
 
 
-def test_negative_indices_count_from_the_end_before_ios17():
+def test_negative_indices_before_ios17():
     x = draw(3, 2)
     same(run("gather", ct.target.iOS16, x=x, indices=np.array([-1, 0], np.int32)), x[[2, 0]])
 
@@ -101,7 +101,7 @@ def test_cumsum(exclusive, reverse):
     same(got, tf.cumsum(x, axis=1, exclusive=exclusive, reverse=reverse))
 
 
-def test_an_exclusive_sum_of_small_numbers_beside_large_ones():
+def test_exclusive_cumsum_keeps_small_numbers():
     got = run("cumsum", parameters={"axis": 0, "exclusive": True, "reverse": False}, x=np.float32([0.25, 0.5, 3e38, np.inf]))
     assert np.asarray(got).tolist() == [0, 0.25, 0.75, np.float32(3e38)]
 
@@ -119,7 +119,7 @@ def test_sliding_windows(size, stride):
     same(run("sliding_windows", parameters={"axis": 1, "size": size, "stride": stride}, x=x), want)
 
 
-def test_blocks_as_in_tensorflow():
+def test_space_and_depth_match_tensorflow():
     x = draw(4, 8, 4, 6)
     last = channels_last(x)
     same(run("depth_to_space", parameters={"block_size": 2}, x=x), channels_first(tf.nn.depth_to_space(last, 2)))
@@ -135,7 +135,7 @@ def test_crop():
     same(run("crop", parameters={"crop_height": [1, 0], "crop_width": [2, 1]}, x=x), x[:, :, 1:, 2:5])
 
 
-def test_shapes_from_other_tensors():
+def test_reshape_like():
     x, like, other = draw(4, 3), draw(2, 2, 5), draw(7, 3)
 
     def build(x, like, other):
@@ -147,7 +147,7 @@ def test_shapes_from_other_tensors():
     same(filled, np.full((2, 2, 5), 3, np.int32))
 
 
-def test_fill_and_range_with_values_known_when_running():
+def test_fill_and_range_with_dynamic_values():
     size = np.array([2, 3], np.int32)
     same(run("fill", parameters={"value": np.float32(2.5)}, shape=size), np.full((2, 3), 2.5))
     end, start, step = (np.float32(v) for v in (1.0, 0.0, 0.1))
@@ -162,7 +162,7 @@ def test_interleaved_concat():
     same(got, np.stack([x, y], 1).reshape(6, 2))
 
 
-def test_crop_resize_aligned_as_in_tensorflow():
+def test_crop_resize_matches_tensorflow():
     x = draw(2, 3, 5, 6)
     boxes = np.array([[0.1, 0.2, 0.8, 0.9], [0.5, 1.3, 1.0, 0.3], [0.9, 0.1, 0.2, 0.4]], np.float32)
     index = np.array([1, 0, 1], np.int32)
@@ -178,7 +178,7 @@ def test_crop_resize_aligned_as_in_tensorflow():
     same(run("crop_resize", parameters=parameters, x=x, boxes=boxes), channels_first(want))
 
 
-def test_crop_resize_before_ios17_cuts_every_image():
+def test_crop_resize_before_ios17_crops_every_image():
     x = draw(2, 3, 5, 6)
     box = np.array([1, 2, 3, 4], np.float32).reshape(1, 1, 4, 1, 1)
     parameters = {"target_height": 3, "target_width": 3, "sampling_mode": "ALIGN_CORNERS"}
@@ -197,7 +197,7 @@ def test_crop_resize_before_ios17_cuts_every_image():
         ("OFFSET_CORNERS", [0.1, 0.3, 0.5, 0.7, 0.9]),
     ],
 )
-def test_sampling_modes_at_the_points_that_mil_documents(mode, grid):
+def test_sampling_modes_at_documented_positions(mode, grid):
     x = np.array([0, 1], np.float32).reshape(1, 1, 2)
     parameters = {"target_size_height": 1, "target_size_width": 5, "sampling_mode": mode}
     same(run("resize_bilinear", parameters=parameters, x=x), np.array(grid).reshape(1, 1, 5))
@@ -205,8 +205,8 @@ def test_sampling_modes_at_the_points_that_mil_documents(mode, grid):
     same(run("resize", parameters=parameters, x=x), np.array(grid).reshape(1, 1, 5))
 
 
-def overlapping(boxes):
-    """Corners (y1, x1, y2, x2) of boxes given as centre and size."""
+def corners(boxes):
+    """Corners (y1, x1, y2, x2) of boxes given as center and size."""
     x, y, w, h = boxes.T
     return np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], 1)
 
@@ -215,7 +215,7 @@ def overlapping(boxes):
 def test_non_maximum_suppression(threshold):
     boxes = np.concatenate([rng.uniform(0, 4, (30, 2)), rng.uniform(1, 3, (30, 2))], 1).astype(np.float32)
     scores = rng.random((30, 1)).astype(np.float32)
-    want = tf.image.non_max_suppression(overlapping(boxes), scores[:, 0], 8, 0.3, threshold).numpy()
+    want = tf.image.non_max_suppression(corners(boxes), scores[:, 0], 8, 0.3, threshold).numpy()
     parameters = {"iou_threshold": np.float32(0.3), "score_threshold": np.float32(threshold), "max_boxes": 8}
     found = run("non_maximum_suppression", ct.target.iOS15, parameters, boxes=boxes[None], scores=scores[None])
     kept = len(want)
@@ -225,12 +225,12 @@ def test_non_maximum_suppression(threshold):
     same(found[1][0], np.r_[scores[want], np.zeros((8 - kept, 1))])
     del parameters["score_threshold"]
     columns = run("non_maximum_suppression", parameters=parameters, boxes=boxes.T[None].copy(), scores=scores.T[None].copy())
-    first = tf.image.non_max_suppression(overlapping(boxes), scores[:, 0], 8, 0.3).numpy()
+    first = tf.image.non_max_suppression(corners(boxes), scores[:, 0], 8, 0.3).numpy()
     same(columns[2][0, : len(first)], first)
     assert columns[0].shape == (1, 4, 8)
 
 
-def test_suppression_within_classes_keeps_what_other_classes_cover():
+def test_per_class_suppression():
     boxes = np.array([[[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 2]]], np.float32)
     scores = np.array([[[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]]], np.float32)
     parameters = {
@@ -243,7 +243,7 @@ def test_suppression_within_classes_keeps_what_other_classes_cover():
     assert found[2].tolist() == [[0, 1, -1]]
 
 
-def test_random_numbers_have_the_distribution_asked_for():
+def test_random_distributions():
     size = np.array([20000], np.int32)
     mean_error = 5 / np.sqrt(20000)  # five standard errors of a mean of numbers with variance one
     normal = run("random_normal", parameters={"mean": np.float32(2), "stddev": np.float32(3), "seed": 7}, shape=size, hub=False)

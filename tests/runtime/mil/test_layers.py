@@ -1,4 +1,4 @@
-"""Layers of networks against PyTorch."""
+"""Layers compared with PyTorch."""
 
 import itertools
 
@@ -31,7 +31,7 @@ def t(*arrays):
 @pytest.mark.parametrize("space", [1, 2, 3])
 @pytest.mark.parametrize(("groups", "channels", "maps"), [(1, 4, 6), (2, 4, 6), (4, 4, 8)])
 @pytest.mark.parametrize(("stride", "pad", "dilation", "kernel"), [(1, 0, 1, 3), (2, 1, 1, 3), (1, 2, 2, 2), (2, 0, 1, 1)])
-def test_conv_and_its_transpose(space, groups, channels, maps, stride, pad, dilation, kernel):
+def test_conv_and_conv_transpose(space, groups, channels, maps, stride, pad, dilation, kernel):
     x, bias = draw(2, channels, *[9, 8, 7][:space]), draw(maps)
     parameters = {
         "strides": [stride] * space,
@@ -50,20 +50,20 @@ def test_conv_and_its_transpose(space, groups, channels, maps, stride, pad, dila
     close(got, getattr(F, f"conv_transpose{space}d")(*t(x, weight, bias), **options))
 
 
-def test_conv_pads_unevenly():
+def test_conv_with_asymmetric_padding():
     x, weight = draw(1, 2, 6, 7), draw(3, 2, 3, 2)
     got = run("conv", parameters={"weight": weight, "pad_type": "custom", "pad": [2, 1, 0, 3]}, x=x)
     close(got, F.conv2d(F.pad(*t(x), (0, 3, 2, 1)), *t(weight)))
 
 
 @pytest.mark.parametrize(("kind", "shift"), [("same", 0), ("same_lower", 1)])
-def test_same_puts_what_is_odd_behind_and_same_lower_in_front(kind, shift):
+def test_odd_same_padding(kind, shift):
     x, weight = draw(1, 1, 5), draw(1, 1, 2)
     got = run("conv", parameters={"weight": weight, "pad_type": kind}, x=x)
     close(got, F.conv1d(F.pad(*t(x), (shift, 1 - shift)), *t(weight)))
 
 
-def test_conv_transpose_grows_to_output_shape():
+def test_conv_transpose_output_shape():
     x, weight = draw(1, 2, 5, 4), draw(2, 3, 3, 3)
     parameters = {"weight": weight, "strides": [2, 2], "pad_type": "custom", "pad": [1, 1, 1, 1], "output_shape": [1, 3, 10, 8]}
     close(
@@ -72,7 +72,7 @@ def test_conv_transpose_grows_to_output_shape():
     )
 
 
-# MIL has no ceil_mode in three dimensions
+# MIL does not support ceil_mode in three dimensions.
 @pytest.mark.parametrize(("space", "ceil_mode"), [(1, False), (1, True), (2, False), (2, True), (3, False)])
 @pytest.mark.parametrize(("kernel", "stride", "pad"), [(2, 2, 0), (3, 1, 1), (3, 2, 1), (2, 3, 1)])
 def test_pools(space, ceil_mode, kernel, stride, pad):
@@ -120,7 +120,7 @@ def test_scaled_dot_product_attention(mask):
     close(got, F.scaled_dot_product_attention(*t(q, k, v), attn_mask=torch.tensor(masks["attn_mask"]) if masks else None))
 
 
-def test_shuffles():
+def test_pixel_shuffle():
     x = draw(2, 8, 4, 6)
     close(run("pixel_shuffle", parameters={"upscale_factor": 2}, x=x), F.pixel_shuffle(*t(x), 2))
     close(run("pixel_unshuffle", parameters={"downscale_factor": np.uint32(2)}, x=x), F.pixel_unshuffle(*t(x), 2))
@@ -161,7 +161,7 @@ def test_lstm(bidirectional, whole):
     close(y, want.detach().numpy() if whole else last_h[None])
 
 
-def test_reverse_gives_the_sequence_in_the_order_of_computing():
+def test_reverse_sequence_starts_with_the_last_step():
     layer = torch.nn.RNN(SIZE, HIDDEN)
     x, h = draw(STEPS, BATCH, SIZE), draw(BATCH, HIDDEN)
     parameters = {"weight_ih": layer.weight_ih_l0.detach().numpy(), "weight_hh": layer.weight_hh_l0.detach().numpy()}
@@ -173,7 +173,7 @@ def test_reverse_gives_the_sequence_in_the_order_of_computing():
         close(last, want_h[0])
 
 
-def test_gru_with_the_reset_gate_after_the_product_is_pytorchs():
+def test_gru_reset_after_matches_pytorch():
     layer = torch.nn.GRU(SIZE, HIDDEN)
     x, h = draw(STEPS, BATCH, SIZE), draw(BATCH, HIDDEN)
     order = (0, 2, 1)  # PyTorch stacks reset, update, new
@@ -191,7 +191,7 @@ def test_gru_with_the_reset_gate_after_the_product_is_pytorchs():
     close(last, want_h[0])
 
 
-def test_gru_resets_before_the_product_by_default():
+def test_gru_reset_before_is_the_default():
     x, h, w, r, b = draw(1, 1, 2), draw(1, 2), draw(6, 2), draw(6, 2), draw(6)
     y, _ = run("gru", parameters={"weight_ih": w, "weight_hh": r, "bias": b}, x=x, initial_h=h)
     v = x[0, 0]
@@ -205,7 +205,7 @@ def test_gru_resets_before_the_product_by_default():
     close(y[0, 0], (1 - update) * new + update * h[0])
 
 
-def test_lstm_clips_the_cell_and_looks_at_it_through_peepholes():
+def test_lstm_with_clip_and_peepholes():
     x, h, c, w, r, p = draw(2, 1, 3), draw(1, 2), 3 * draw(1, 2), draw(8, 3), draw(8, 2), draw(6)
     got = run(
         "lstm", parameters={"weight_ih": w, "weight_hh": r, "peephole": p, "clip": np.float32(0.5)},
@@ -240,23 +240,23 @@ def test_activations_of_recurrent_layers(activation, function):
     close(last[0], function(w @ x[0, 0] + r @ h[0]))
 
 
-def test_an_unknown_activation_is_refused():
+def test_unknown_activation_raises():
     x, h, w, r = draw(1, 1, 2), draw(1, 2), draw(2, 2), draw(2, 2)
     with pytest.raises(ConversionError, match="the activation swish"):
         run("rnn", parameters={"weight_ih": w, "weight_hh": r, "activation": "swish"}, x=x, initial_h=h)
 
 
-def test_lrn_in_three_dimensions_runs_over_the_first_axis():
+def test_lrn_of_rank_three():
     x = draw(6, 3, 4)
     parameters = {"size": 3, "alpha": np.float32(0.3), "beta": np.float32(0.6), "k": np.float32(1.5)}
     want = F.local_response_norm(torch.tensor(x)[None], 3, 0.3, 0.6, 1.5)[0]
     close(run("local_response_norm", parameters=parameters, x=x), want)
 
 
-SAMPLINGS = list(itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (True, False)))
+SAMPLING_MODES = list(itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (True, False)))
 
 
-@pytest.mark.parametrize(("mode", "padding", "corners"), SAMPLINGS)
+@pytest.mark.parametrize(("mode", "padding", "corners"), SAMPLING_MODES)
 def test_resample(mode, padding, corners):
     x = draw(2, 3, 5, 7)
     grid = rng.uniform(-1.6, 1.6, (2, 4, 6, 2)).astype(np.float32)
@@ -309,8 +309,8 @@ def test_upsample_nearest():
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("sequence", [False, True])
-def test_an_lstm_with_a_bounded_cell_becomes_a_loop(direction, sequence):
-    """The interpreter computes the operator itself; with inputs of this size the bound is met at most steps."""
+def test_lstm_with_clip_becomes_a_loop(direction, sequence):
+    """The interpreter runs the operator itself; with inputs of this magnitude the cell is clipped in most steps."""
     rng, ways = np.random.default_rng(3), 2 if direction == "bidirectional" else 1
     draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
     given = {"weight_ih": draw(8, 3), "weight_hh": draw(8, 2), "bias": draw(8), "peephole": draw(6)}
@@ -322,5 +322,5 @@ def test_an_lstm_with_a_bounded_cell_becomes_a_loop(direction, sequence):
             recurrent_activation="hard_sigmoid", **given,
         )  # fmt: skip
 
-    y, h, c = compute(build, x=5 * draw(6, 2, 3), h=draw(2, 2 * ways), c=draw(2, 2 * ways))  # ONNX Runtime agrees
+    y, h, c = compute(build, x=5 * draw(6, 2, 3), h=draw(2, 2 * ways), c=draw(2, 2 * ways))  # ONNX Runtime assert_hub_matches
     assert (np.abs(c) == np.float32(0.2)).any() and np.abs(c).max() <= np.float32(0.2)

@@ -1,4 +1,4 @@
-"""Older Core ML models (neuralNetwork): what coremltools writes for a program computes what the program does."""
+"""neuralNetwork models: networks that coremltools writes for a program match the program."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from torch import nn
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.runtime.mil import Interpreter
-from tests.runtime.mil.build import agrees, ct, mb, program
+from tests.runtime.mil.build import assert_hub_matches, ct, mb, program
 
 from coremltools.models import datatypes  # isort: skip
 from coremltools.models.neural_network import NeuralNetworkBuilder  # isort: skip
@@ -20,15 +20,15 @@ def draw(*shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def same_as_network(build, **inputs):
-    """The network that coremltools makes of a program gives what the program gives, by the interpreter and through the hub."""
+def assert_network_matches_program(build, **inputs):
+    """Check that the network that coremltools writes for a program matches it, in the interpreter and in the hub."""
     built = program(build, ct.target.iOS14, **inputs)
     want = Interpreter(built).run(inputs)
     made = ct.convert(built, source="milinternal", convert_to="neuralnetwork", minimum_deployment_target=ct.target.iOS14)
     found = Interpreter(made.get_spec()).run(inputs)
     for a, b in zip(want.values(), found.values(), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-4)
-    agrees(made.get_spec(), inputs, found)
+    assert_hub_matches(made.get_spec(), inputs, found)
 
 
 X, W = draw(2, 3, 8, 8), draw(4, 3, 3, 3)
@@ -80,8 +80,8 @@ IMAGES = {
 
 
 @pytest.mark.parametrize("case", IMAGES)
-def test_layers_compute_what_the_program_does(case):
-    same_as_network(IMAGES[case], x=X)
+def test_network_layers_match_the_program(case):
+    assert_network_matches_program(IMAGES[case], x=X)
 
 
 RECURRENT = {
@@ -99,12 +99,12 @@ RECURRENT = {
 
 
 @pytest.mark.parametrize("case", RECURRENT)
-def test_recurrent_layers_compute_what_the_program_does(case):
-    same_as_network(RECURRENT[case], x=draw(5, 1, 3), h=draw(1, 2), c=draw(1, 2))
+def test_recurrent_network_layers_match_the_program(case):
+    assert_network_matches_program(RECURRENT[case], x=draw(5, 1, 3), h=draw(1, 2), c=draw(1, 2))
 
 
-def test_a_network_of_before_any_ranks_with_an_image_and_classes():
-    """Blobs have the axes sequence, channels, height and width; an image is scaled first."""
+def test_old_network_with_an_image_and_classes():
+    """Blobs have the axes sequence, channels, height and width; the image is preprocessed."""
     conv, dense = nn.Conv2d(3, 4, 3, 2, 1), nn.Linear(4 * 4 * 4, 3)
     builder = NeuralNetworkBuilder([("image", datatypes.Array(3, 8, 8))], [("probabilities", None)], mode="classifier")
     w, b = conv.weight.detach().numpy(), conv.bias.detach().numpy()
@@ -130,7 +130,7 @@ def test_a_network_of_before_any_ranks_with_an_image_and_classes():
     np.testing.assert_allclose(list(table.values()), want, rtol=1e-5)
 
 
-def test_every_layer_that_is_in_the_way_is_reported():
+def test_all_unsupported_layers_are_reported():
     builder = NeuralNetworkBuilder([("x", datatypes.Array(3, 8, 8))], [("y", None)])
     builder.add_l2_normalize("first", "x", "a")
     for name in ("first", "second"):
@@ -141,7 +141,7 @@ def test_every_layer_that_is_in_the_way_is_reported():
     assert {p.op for p in caught.value.problems} == {"custom.firstThing", "custom.secondThing"}
 
 
-def test_a_pipeline_runs_its_models_one_after_the_other():
+def test_pipeline_runs_its_models_in_sequence():
     specs = []
     for source, target, layer in (("x", "between", "TANH"), ("between", "y", "RELU")):
         builder = NeuralNetworkBuilder([(source, datatypes.Array(3, 4, 4))], [(target, datatypes.Array(3, 4, 4))])
@@ -153,11 +153,11 @@ def test_a_pipeline_runs_its_models_one_after_the_other():
     x = draw(3, 4, 4)
     found = Interpreter(pipeline.spec).run({"x": x})
     np.testing.assert_allclose(found["y"], np.maximum(np.tanh(x), 0), rtol=1e-6)
-    agrees(pipeline.spec, {"x": x}, found)
+    assert_hub_matches(pipeline.spec, {"x": x}, found)
 
 
 @pytest.mark.parametrize(("layout", "shape"), [("NCHW", (3, 2, 4)), ("NHWC", (2, 4, 3))])
-def test_an_output_has_the_axes_of_its_description_where_an_image_brings_one_more(layout, shape):
+def test_output_has_the_rank_of_its_description(layout, shape):
     builder = NeuralNetworkBuilder(
         [("data", datatypes.Array(*shape))], [("out", datatypes.Array(*shape))], disable_rank5_shape_mapping=True
     )
@@ -170,4 +170,4 @@ def test_an_output_has_the_axes_of_its_description_where_an_image_brings_one_mor
     want = pixels[0] * 10 + np.array([-5, -6, -2.5], np.float32).reshape(3, 1, 1)
     found = Interpreter(made).run({"data": pixels})
     np.testing.assert_array_equal(found["out"], want if layout == "NCHW" else want.transpose(1, 2, 0))
-    agrees(made, {"data": pixels}, found)
+    assert_hub_matches(made, {"data": pixels}, found)

@@ -1,4 +1,4 @@
-"""Core ML packages made by hand: nothing is read from outside of them, and nothing in any package is changed."""
+"""Modified Core ML packages: nothing outside of a package is read, and nothing in it is changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WEIGHTS = os.path.join("Data", "com.apple.CoreML", "weights")
 
 
 @pytest.fixture(scope="session")
-def honest(tmp_path_factory):
+def valid_package(tmp_path_factory):
     weight = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
 
     @mb.program(input_specs=[mb.TensorSpec((1, 32))])
@@ -39,12 +39,12 @@ def honest(tmp_path_factory):
 
 
 @pytest.fixture
-def net(honest, tmp_path):
-    return shutil.copytree(honest, tmp_path / "net.mlpackage")
+def net(valid_package, tmp_path):
+    return shutil.copytree(valid_package, tmp_path / "net.mlpackage")
 
 
-def state(folder):
-    """Name, kind, time and content of everything in a folder."""
+def folder_state(folder):
+    """Name, type, modification time and content of everything in a folder."""
     found = {}
     for root, folders, files in os.walk(folder):
         for name in [*folders, *files]:
@@ -56,22 +56,22 @@ def state(folder):
 
 
 @pytest.mark.parametrize("command", ["inspect", "check", "convert", "verify"])
-def test_nothing_in_a_package_is_changed(net, tmp_path, command):
+def test_packages_are_not_changed(net, tmp_path, command):
     manifest = net / "Manifest.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text())))  # a layout of another writer
+    manifest.write_text(json.dumps(json.loads(manifest.read_text())))  # formatted differently
     out = str(tmp_path / "net.onnx")
     if command == "verify":
         assert CliRunner().invoke(group, ["convert", str(net), "--to", "onnx", "-o", out]).exit_code == 0
-    before = state(net)
+    before = folder_state(net)
     options = {"convert": ["--to", "onnx", "-o", out], "verify": [out]}.get(command, [])
     result = CliRunner().invoke(group, [command, str(net), *options])
     assert result.exit_code == 0, (result.output, result.exception)
-    assert state(net) == before
+    assert folder_state(net) == before
 
 
 @pytest.fixture(scope="session")
-def written(tmp_path_factory):
-    """A package that onnxbridge made."""
+def written_package(tmp_path_factory):
+    """A package written by onnxbridge."""
     weight = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
@@ -86,13 +86,13 @@ def written(tmp_path_factory):
     return folder / "net.mlpackage"
 
 
-def test_opening_a_written_package_changes_nothing(written):
-    before = state(written)
-    assert backend.made(written)
-    model = backend.open(written).model
-    assert state(written) == before
+def test_opening_a_written_package_does_not_change_it(written_package):
+    before = folder_state(written_package)
+    assert backend.made(written_package)
+    model = backend.open(written_package).model
+    assert folder_state(written_package) == before
     x = np.ones((1, 64), np.float32)
-    for name, value in Interpreter(written).run({"x": x}).items():
+    for name, value in Interpreter(written_package).run({"x": x}).items():
         np.testing.assert_array_equal(value, Interpreter(model).run({"x": x})[name])
 
 
@@ -110,15 +110,15 @@ def root(path, location):
     manifest(path, change)
 
 
-def swap(path, make):
-    """Put something else in the place of a file, which is kept outside of the package."""
+def replace_file(path, make):
+    """Move a file out of the package, and replace it."""
     holder = next(p for p in path.parents if p.suffix == ".mlpackage")
     outside = holder.parent / f"outside-{path.name}"
     shutil.move(path, outside)
     make(outside, path)
 
 
-HOSTILE = {
+MALICIOUS = {
     "path out of the package": lambda p: (shutil.copy(p / MODEL, p.parent / "other.mlmodel"), root(p, "../../other.mlmodel")),
     "path out of the data": lambda p: (shutil.copy(p / MODEL, p / "other.mlmodel"), root(p, "../other.mlmodel")),
     "absolute path": lambda p: (shutil.copy(p / MODEL, p.parent / "other.mlmodel"), root(p, str(p.parent / "other.mlmodel"))),
@@ -127,18 +127,18 @@ HOSTILE = {
     "no entries": lambda p: manifest(p, lambda m: m.update(itemInfoEntries=[])),
     "deep manifest": lambda p: (p / "Manifest.json").write_text("[" * 100_000),
     "manifest is no text": lambda p: (p / "Manifest.json").write_bytes(b"\xff\xfe\x00"),
-    "linked manifest": lambda p: swap(p / "Manifest.json", lambda old, new: new.symlink_to(old)),
-    "hard-linked manifest": lambda p: swap(p / "Manifest.json", lambda old, new: os.link(old, new)),
-    "pipe for a manifest": lambda p: swap(p / "Manifest.json", lambda old, new: os.mkfifo(new)),
-    "linked model": lambda p: swap(p / MODEL, lambda old, new: new.symlink_to(old)),
-    "hard-linked model": lambda p: swap(p / MODEL, lambda old, new: os.link(old, new)),
-    "pipe for a model": lambda p: swap(p / MODEL, lambda old, new: os.mkfifo(new)),
-    "device for a model": lambda p: swap(p / MODEL, lambda old, new: new.symlink_to("/dev/zero")),
-    "linked weights": lambda p: swap(p / WEIGHTS / "weight.bin", lambda old, new: new.symlink_to(old)),
-    "hard-linked weights": lambda p: swap(p / WEIGHTS / "weight.bin", lambda old, new: os.link(old, new)),
-    "pipe for weights": lambda p: swap(p / WEIGHTS / "weight.bin", lambda old, new: os.mkfifo(new)),
-    "linked folder of weights": lambda p: swap(p / WEIGHTS, lambda old, new: new.symlink_to(old)),
-    "linked folder of data": lambda p: swap(p / "Data", lambda old, new: new.symlink_to(old)),
+    "linked manifest": lambda p: replace_file(p / "Manifest.json", lambda old, new: new.symlink_to(old)),
+    "hard-linked manifest": lambda p: replace_file(p / "Manifest.json", lambda old, new: os.link(old, new)),
+    "pipe for a manifest": lambda p: replace_file(p / "Manifest.json", lambda old, new: os.mkfifo(new)),
+    "linked model": lambda p: replace_file(p / MODEL, lambda old, new: new.symlink_to(old)),
+    "hard-linked model": lambda p: replace_file(p / MODEL, lambda old, new: os.link(old, new)),
+    "pipe for a model": lambda p: replace_file(p / MODEL, lambda old, new: os.mkfifo(new)),
+    "device for a model": lambda p: replace_file(p / MODEL, lambda old, new: new.symlink_to("/dev/zero")),
+    "linked weights": lambda p: replace_file(p / WEIGHTS / "weight.bin", lambda old, new: new.symlink_to(old)),
+    "hard-linked weights": lambda p: replace_file(p / WEIGHTS / "weight.bin", lambda old, new: os.link(old, new)),
+    "pipe for weights": lambda p: replace_file(p / WEIGHTS / "weight.bin", lambda old, new: os.mkfifo(new)),
+    "linked folder of weights": lambda p: replace_file(p / WEIGHTS, lambda old, new: new.symlink_to(old)),
+    "linked folder of data": lambda p: replace_file(p / "Data", lambda old, new: new.symlink_to(old)),
     "no weights": lambda p: os.remove(p / WEIGHTS / "weight.bin"),
     "short weights": lambda p: os.truncate(p / WEIGHTS / "weight.bin", 100),
     "empty weights": lambda p: os.truncate(p / WEIGHTS / "weight.bin", 0),
@@ -146,10 +146,10 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("how", HOSTILE)
+@pytest.mark.parametrize("case", MALICIOUS)
 @pytest.mark.parametrize("command", ["inspect", "check", "convert"])
-def test_packages_that_reach_out_are_refused(net, tmp_path, how, command):
-    HOSTILE[how](net)
+def test_packages_with_paths_outside_raise(net, tmp_path, case, command):
+    MALICIOUS[case](net)
     options = ["--to", "onnx", "-o", str(tmp_path / "out.onnx")] if command == "convert" else []
     results = []
     runs = threading.Thread(target=lambda: results.append(CliRunner().invoke(group, [command, str(net), *options])), daemon=True)
@@ -157,14 +157,14 @@ def test_packages_that_reach_out_are_refused(net, tmp_path, how, command):
     runs.join(60)
     assert results, "it hangs"
     assert isinstance(results[0].exception, OnnxbridgeError) and results[0].exception.exit_code in (2, 4), results[0].exception
-    if how != "linked folder of data":  # then nothing says that the folder is a package
+    if case != "linked folder of data":  # then the folder is not recognized as a package
         assert isinstance(results[0].exception, UnsafeFileError)
 
 
-@pytest.mark.parametrize("how", ["linked weights", "hard-linked weights", "linked folder of weights", "linked model"])
-def test_a_written_package_is_opened_with_the_same_care(written, tmp_path, how):
-    net = shutil.copytree(written, tmp_path / "net.mlpackage")
-    HOSTILE[how](net)
+@pytest.mark.parametrize("case", ["linked weights", "hard-linked weights", "linked folder of weights", "linked model"])
+def test_malicious_changes_of_a_written_package_raise(written_package, tmp_path, case):
+    net = shutil.copytree(written_package, tmp_path / "net.mlpackage")
+    MALICIOUS[case](net)
     with pytest.raises(UnsafeFileError):
         backend.open(net)
 
@@ -173,7 +173,7 @@ def test_a_written_package_is_opened_with_the_same_care(written, tmp_path, how):
     ("at", "value"),
     [(64, b"\0\0\0\0"), (68, b"\x63\0\0\0"), (72, b"\xff" * 8), (72, b"\3" + bytes(7)), (80, b"\xff" * 8)],
 )
-def test_damaged_weights_are_refused(net, at, value):
+def test_damaged_weights_raise(net, at, value):
     file = net / WEIGHTS / "weight.bin"
     data = bytearray(file.read_bytes())
     data[at : at + len(value)] = value
@@ -182,8 +182,8 @@ def test_damaged_weights_are_refused(net, at, value):
         Interpreter(net)
 
 
-def test_what_older_writers_leave_in_the_padding_is_ignored(net):
-    """The field came with types narrower than a byte; before, nothing was written there."""
+def test_uninitialized_padding_field_is_ignored(net):
+    """The field was introduced with sub-byte dtypes; before, it was not initialized."""
     x = np.ones((1, 32), np.float32)
     before = Interpreter(net).run({"x": x})
     file = net / WEIGHTS / "weight.bin"
@@ -194,7 +194,7 @@ def test_what_older_writers_leave_in_the_padding_is_ignored(net):
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_every_type_of_weights_is_read_as_coremltools_reads_it(tmp_path):
+def test_weight_dtypes_match_coremltools(tmp_path):
     from coremltools.libmilstoragepython import _BlobStorageReader, _BlobStorageWriter
 
     from onnxbridge.formats.coreml import package_files
@@ -202,7 +202,7 @@ def test_every_type_of_weights_is_read_as_coremltools_reads_it(tmp_path):
     path = str(tmp_path / "weight.bin")
     writer = _BlobStorageWriter(path)
     random = np.random.default_rng(0)
-    kinds = {"float": np.float32, "fp16": np.uint16, "int4": np.int8}  # how the writer takes those without an own type in NumPy
+    kinds = {"float": np.float32, "fp16": np.uint16, "int4": np.int8}  # as the writer takes them
     offsets = []
     for name, bits in package_files.BLOB_TYPES.values():
         own = {"FLOAT16": "fp16", "FLOAT32": "float"}.get(name, name.lower())
@@ -210,14 +210,14 @@ def test_every_type_of_weights_is_read_as_coremltools_reads_it(tmp_path):
         low, high = (-8, 8) if own == "int4" else (0, 2 ** min(bits, 7))
         offsets.append((name, own, getattr(writer, f"write_{own}_data")(random.integers(low, high, 1001).astype(dtype))))
     del writer
-    from onnxbridge.formats.coreml.mil_constants import PACKED, unpack
+    from onnxbridge.formats.coreml.mil_constants import SUB_BYTE, unpack
 
     for name, own, offset in offsets:
         known, data, count = package_files.Weights(str(tmp_path)).blob("@model_path/weights/weight.bin", offset)
         wanted = np.asarray(getattr(_BlobStorageReader(path), f"read_{own}_data")(offset))
         assert (known, count) == (name, 1001)
-        if name in PACKED:
-            bits = PACKED[name]
+        if name in SUB_BYTE:
+            bits = SUB_BYTE[name]
             found = unpack(np.frombuffer(data, np.uint8), bits, count)
             np.testing.assert_array_equal(found, wanted.view(np.uint8) & (2**bits - 1))
         else:

@@ -1,4 +1,4 @@
-"""The rules against coremltools' own registry of MIL operators."""
+"""The rules compared with coremltools' registry of MIL operators."""
 
 import pytest
 
@@ -10,16 +10,16 @@ from tests.runtime.mil.build import ct
 registry = ct.converters.mil.mil.ops.registry.SSAOpRegistry.core_ops
 Tuple = ct.converters.mil.mil.input_type.TupleInputType
 
-# const is read by the reader; the other exists for coremltools' own tests
-CONSTANTS = {"const", "_const_symbolic"}
-# what a saved program has for coremltools' coreml_update_state, and that itself
-STATES = {"write_state", "coreml_update_state"}
-# what the layers of networks, and categories of classical models, need beside MIL's operators
-OURS = {"as_described", "at_least_rank", "category", "name_of"}
+# The reader handles const; the other is for coremltools' tests only.
+CONST_OPS = {"const", "_const_symbolic"}
+# coremltools' coreml_update_state, and the operator that replaces it in a saved program.
+STATE_OPS = {"write_state", "coreml_update_state"}
+# Operators that are not MIL's, for neural network layers and classical machine learning models.
+INTERNAL_OPS = {"as_described", "at_least_rank", "category", "name_of"}
 
 
 def inputs(op):
-    """Each parameter of an operator, with what every version of the operator says about it."""
+    """Each parameter of an operator, with its declarations in all versions of the operator."""
     found = {}
     for version in registry[op].values():
         for name, kind in version.input_spec.input_types.items():
@@ -29,12 +29,12 @@ def inputs(op):
 
 
 def test_every_operator_has_a_rule():
-    assert set(registry) - set(rule) == CONSTANTS
-    assert set(rule) - set(registry) == STATES | OURS
+    assert set(registry) - set(rule) == CONST_OPS
+    assert set(rule) - set(registry) == STATE_OPS | INTERNAL_OPS
 
 
-@pytest.mark.parametrize("op", sorted(set(registry) - CONSTANTS))
-def test_parameters_are_those_of_mil(op):
+@pytest.mark.parametrize("op", sorted(set(registry) - CONST_OPS))
+def test_parameters_match_mil(op):
     want = inputs(op)
     if rule[op].plain:
         assert list(want) in (["x"], ["x", "y"])

@@ -1,9 +1,9 @@
-"""Rules against what coremltools computes for the same operator on constants."""
+"""Rules compared with the values that coremltools computes for the same operators on constants."""
 
 import numpy as np
 import pytest
 
-from tests.runtime.mil.build import ct, folded, run
+from tests.runtime.mil.build import ct, fold_with_coremltools, run
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (2, 3, 4)).astype(np.float32)
@@ -135,40 +135,42 @@ CASES = [
 
 
 @pytest.mark.parametrize(("op", "inputs", "parameters"), [pytest.param(*c, id=f"{c[0]}-{i}") for i, c in enumerate(CASES)])
-def test_as_coremltools_folds_it(op, inputs, parameters):
-    got, want = run(op, parameters=parameters, **inputs), folded(op, parameters=parameters, **inputs)
+def test_matches_coremltools(op, inputs, parameters):
+    got, want = run(op, parameters=parameters, **inputs), fold_with_coremltools(op, parameters=parameters, **inputs)
     for g, w in zip(got, want, strict=True) if isinstance(want, list) else [(got, want)]:
         assert g.shape == w.shape
-        # two float32 evaluations of one formula differ by a few units in the last place of its largest term
+        # two float32 evaluations of a formula differ by a few units in the last place of its largest term
         np.testing.assert_allclose(g, w, rtol=2e-6, atol=2e-6)
         assert g.dtype.kind == w.dtype.kind
 
 
 @pytest.mark.parametrize("opset", [ct.target.iOS15, ct.target.iOS16, ct.target.iOS17])
-def test_older_opsets_run_too(opset):
+def test_older_opsets(opset):
     np.testing.assert_array_equal(run("topk", opset, {"k": 2}, x=X)[1], np.argsort(-X, -1)[..., :2])
 
 
-def halved(found):
-    """Every float32 of a table's entry as float16."""
+def to_float16(found):
+    """Convert all float32 arrays of a case to float16."""
     return {k: v.astype(np.float16) if getattr(v, "dtype", None) == np.float32 else v for k, v in found.items()}
 
 
-def widened(found):
+def to_float32(found):
     return {k: v.astype(np.float32) if getattr(v, "dtype", None) == np.float16 else v for k, v in found.items()}
 
 
-HALVES = [c for c in CASES if any(np.asarray(v).dtype == np.float32 for v in c[1].values()) and c[0] != "cast"]
+FLOAT16_CASES = [c for c in CASES if any(np.asarray(v).dtype == np.float32 for v in c[1].values()) and c[0] != "cast"]
 
 
-@pytest.mark.parametrize(("op", "inputs", "parameters"), [pytest.param(*c, id=f"{c[0]}-{i}") for i, c in enumerate(HALVES)])
-def test_float16_is_what_float32_makes_of_the_same_numbers_rounded(op, inputs, parameters):
-    """Core ML's CPU adds up in float32; the result is the nearest float16, or its neighbour where float32 was on the border."""
-    inputs, parameters = halved(inputs), halved(parameters)
-    if op == "log":  # its default, 1e-45, is 0 in float16
+@pytest.mark.parametrize(
+    ("op", "inputs", "parameters"), [pytest.param(*c, id=f"{c[0]}-{i}") for i, c in enumerate(FLOAT16_CASES)]
+)
+def test_float16_matches_rounded_float32(op, inputs, parameters):
+    """Core ML's CPU accumulates in float32; the result is the nearest float16, or its neighbor near a midpoint."""
+    inputs, parameters = to_float16(inputs), to_float16(parameters)
+    if op == "log":  # its default epsilon, 1e-45, underflows in float16
         parameters |= {"epsilon": np.float16(0)}
     found = run(op, parameters=parameters, **inputs)
-    want = run(op, parameters=widened(parameters), hub=False, **widened(inputs))
+    want = run(op, parameters=to_float32(parameters), hub=False, **to_float32(inputs))
     for a, b in zip(*(v if isinstance(v, list) else [v] for v in (found, want)), strict=True):
         if a.dtype != np.float16:
             np.testing.assert_array_equal(a, b)

@@ -1,4 +1,4 @@
-"""The Core ML backend: the hub model as an ML program (.mlpackage), through coremltools' MIL builder. No Mac is needed."""
+"""The Core ML backend: converts the hub model to an ML program (.mlpackage) with coremltools' MIL builder. No Mac is needed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from onnxbridge.rules import Rules
 if TYPE_CHECKING:
     from onnxbridge.backends.coreml.artifact import CoreMLModel
     from onnxbridge.backends.coreml.explain import Line
-    from onnxbridge.backends.coreml.model_options import Asked
+    from onnxbridge.backends.coreml.model_options import CoreMLOptions
 
-Texts = Sequence[str]
+Strings = Sequence[str]
 TARGETS: Mapping[str, int] = {"iOS15": 6, "iOS16": 7, "iOS17": 8, "iOS18": 9}
-"""The versions of the specification that came with them."""
+"""Core ML specification version of each deployment target."""
 
 
 class CoreMLBackend:
-    """Writes Core ML."""
+    """Converts hub models to Core ML."""
 
     name = "coreml"
     title = "Core ML"
@@ -49,78 +49,78 @@ class CoreMLBackend:
         model: ir.Model,
         *,
         minimum_deployment_target: Annotated[
-            Literal["iOS15", "iOS16", "iOS17", "iOS18"] | None, Setting("the oldest system to run on; iOS17 by default.")
+            Literal["iOS15", "iOS16", "iOS17", "iOS18"] | None, Setting("the oldest OS version to support; iOS17 by default.")
         ] = None,
         compute_precision: Annotated[
             Literal["fp32", "fp16", "mixed"],
-            Setting("the type to compute in, fp32 by default; mixed is fp16 where measured ranges allow it."),
+            Setting("the dtype to compute in, fp32 by default; mixed is fp16 where measured ranges allow it."),
         ] = "fp32",
         convert_to: Annotated[
             Literal["mlprogram", "neuralnetwork"], Setting("the kind of model; mlprogram by default.")
         ] = "mlprogram",
         image: Annotated[
-            Texts, Setting("an input that takes pictures, whose pixels become pixel*scale+bias.", "x:RGB,scale=1/255,bias=0/0/0")
+            Strings, Setting("an image input; the network gets pixel*scale+bias.", "x:RGB,scale=1/255,bias=0/0/0")
         ] = (),
-        shapes: Annotated[Texts, Setting("the only shapes that an input has.", "x:1x3x224x224,1x3x256x256")] = (),
+        shapes: Annotated[Strings, Setting("the enumerated shapes that an input accepts.", "x:1x3x224x224,1x3x256x256")] = (),
         labels: Annotated[
-            Path | Sequence[str | int] | None, Setting("labels, one a line; makes a classifier.", "FILE.txt")
+            Path | Sequence[str | int] | None, Setting("class labels, one per line; makes a classifier.", "FILE.txt")
         ] = None,
-        state: Annotated[Texts, Setting("an input kept between runs, and the output that comes next.", "past=present")] = (),
+        state: Annotated[Strings, Setting("declare a state: an input and its updated output.", "past=present")] = (),
         compress: Annotated[
             Literal["linear8", "linear4", "palettize8", "palettize6", "palettize4", "palettize2", "sparse50", "sparse75"] | None,
-            Setting("how weights are stored: as 8 or 4 bits, as places in a palette, or mostly zeros."),
+            Setting("weight compression: linear, palettized or pruned (sparse)."),
         ] = None,
         calibration: Annotated[
-            Path | Sequence[Mapping[str, Any]] | None, Setting("inputs to measure ranges on, for mixed.", "FILE.npz")
+            Path | Sequence[Mapping[str, Any]] | None, Setting("sample inputs to measure value ranges on, for mixed.", "FILE.npz")
         ] = None,
-        metadata: Annotated[Texts, Setting("author, license, version or description, or anything else.", "author=NAME")] = (),
+        metadata: Annotated[Strings, Setting("author, license, version, description or any custom key.", "author=NAME")] = (),
         bounds: Mapping[str, tuple[int, int | None]] | None = None,
     ) -> CoreMLModel:
-        """The model as an ML program.
+        """Convert a hub model to an ML program.
 
         Args:
-            minimum_deployment_target: the oldest system that has to run it, which stands for the macOS, watchOS and tvOS of its
-                year too. Newer ones have more operators.
-            compute_precision: "fp16" for half the size and the Neural Engine; then an operator whose constants float16 cannot
-                hold stays in float32. "mixed" runs the model on `calibration` (or drawn samples) first, and keeps every operator
-                in float32 whose numbers float16 cannot hold. The artifact's notes name what stays.
-            image: "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC"; what is behind the name may be left out.
+            minimum_deployment_target: the oldest OS version that must run the model; it also stands for the macOS, watchOS and
+                tvOS of the same year. Newer targets have more operators.
+            compute_precision: "fp16" for half the size and the Neural Engine; operators whose constants are outside of the
+                float16 range stay in float32. "mixed" first runs the model on `calibration` (or on random samples), and also
+                keeps in float32 every operator whose values are outside of that range. The artifact's notes list them.
+            image: "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC"; everything after the name is optional.
             shapes: the first one is the default.
-            labels: a file with one label a line, or the labels themselves, for the model's last output.
-            state: needs iOS18, float16 and a fixed shape; the input and output are no inputs and outputs any more.
-            bounds: the least and the largest size of dynamic dimensions by name, {"N": (1, 64)}. Core ML needs a bound for each;
-                where none is given, 2048 is taken and said.
+            labels: a file with one label per line, or the labels themselves, for the model's last output.
+            state: requires iOS18, float16 and a fixed shape; the input and the output are removed from the model's interface.
+            bounds: the smallest and the largest size of dynamic dimensions by name, {"N": (1, 64)}. Core ML needs an upper bound
+                for each; the default is 2048, which the notes report.
         """
-        asked = self.asked(
+        options = self.parse_options(
             minimum_deployment_target=minimum_deployment_target, compute_precision=compute_precision, convert_to=convert_to,
             image=image, shapes=shapes, labels=labels, state=state, compress=compress, calibration=calibration,
             metadata=metadata, bounds=bounds,
         )  # fmt: skip
         from onnxbridge.backends.coreml.program import convert
 
-        return convert(model, asked)
+        return convert(model, options)
 
-    def asked(self, **given: Any) -> Asked:
-        """The options of `from_hub`, parsed.
+    def parse_options(self, **values: Any) -> CoreMLOptions:
+        """Parse the options of `from_hub`.
 
         Raises:
-            UsageError: for one that it has not, or that is not of its form.
+            UsageError: for an unknown option or an invalid value.
         """
-        options = checked(self, given)
+        given = checked(self, values)
         coremltools()
         from onnxbridge.backends.coreml import model_options
 
-        return model_options.parsed(options)
+        return model_options.parse(given)
 
     def explain(self, model: ir.Model, **options: Any) -> list[Line]:
-        """What becomes of each operator: native, composed or refused, in which type, and where Core ML is likely to run it."""
+        """How each operator is converted (native, composed, unsupported, ...), in which dtype, and its likely compute units."""
         coremltools()
         from onnxbridge.backends.coreml.explain import explain
 
         return explain(self, model, options)
 
     def table(self, lines: Sequence[Line]) -> str:
-        """What `explain` told, as text."""
+        """The result of `explain` as a text table."""
         from onnxbridge.backends.coreml.explain import table
 
         return table(list(lines))
@@ -130,75 +130,76 @@ class CoreMLBackend:
         return artifact.model
 
     def save(self, artifact: CoreMLModel, path: Path) -> list[Path]:
-        """Write an .mlpackage, which is a folder, or of a neural network the .mlmodel file that it must be."""
+        """Write an .mlpackage folder or, for a neural network, an .mlmodel file."""
         suffix = ".mlmodel" if artifact.kind == "neuralnetwork" else ".mlpackage"
         if suffix == ".mlmodel" and path.suffix == ".mlpackage":
             path = path.with_suffix(suffix)
         if path.suffix == suffix:
             artifact.model.save(str(path))
-        else:  # coremltools writes under a name of its own suffix only
+        else:  # coremltools requires its own suffix
             named = path.with_name(path.name + suffix)
             artifact.model.save(str(named))
             shutil.move(named, path)
         return [path]
 
     def runner(self, artifact: CoreMLModel, device: str = "auto") -> Run:
-        """By Core ML itself on a Mac, by our interpreter of ML programs elsewhere, with the weights that were compressed."""
-        return artifact.before_compression
+        """Run with Core ML on a Mac and with our MIL interpreter elsewhere, which uses the uncompressed weights where known."""
+        return artifact.run_uncompressed
 
     def in_float32(self, artifact: CoreMLModel) -> Run | None:
-        """What runs a program of half precision without its rounding, where its constants before are known.
+        """A runner of an fp16 program in float32, None where its constants before rounding are not known.
 
         Raises:
-            VerificationError: if constants are not those that they were, rounded.
+            VerificationError: if constants are not the rounded originals.
         """
         return artifact.in_float32()
 
     def as_stored(self, artifact: CoreMLModel) -> Run | None:
-        """What runs a model with its weights as they are compressed, None where they are not."""
+        """A runner with the compressed weights, None for a model that is not compressed."""
         return artifact.run if artifact.compress else None
 
     def made(self, path: Path) -> bool:
-        """Whether the model's metadata have what this backend writes into them."""
-        coremltools()  # without its remarks, before the modules below import it
+        """Whether this backend wrote the model, according to its metadata."""
+        coremltools()  # imported here without its warnings, before the modules below import it
         from onnxbridge.backends.coreml.artifact import INTERFACE
         from onnxbridge.formats.coreml import package_files
 
         return INTERFACE in package_files.load(path)[0].description.metadata.userDefined
 
     def open(self, path: Path) -> CoreMLModel:
-        """A package that this backend once wrote."""
+        """Open a package that this backend wrote."""
         ct = coremltools()
         from onnxbridge.backends.coreml.artifact import CoreMLModel
         from onnxbridge.formats.coreml import package_files
 
         spec, weights = package_files.load(path)
-        with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:  # coremltools copies whole folders, links and all
+        with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:  # coremltools copies whole folders, with their links
             package_files.copy_weights(weights, Path(folder))
             model = ct.models.MLModel(spec, weights_dir=folder if weights.folder else None, skip_model_load=True)
-        return CoreMLModel.of(model)
+        return CoreMLModel.from_mlmodel(model)
 
     def against(self, artifact: CoreMLModel, hub: ir.Model) -> CoreMLModel:
-        """The artifact of a file with the weights of the source, converted again: those that it has compressed or rounded to
-        float16 are compared with them.
+        """Attach the source's weights to an artifact that was read from a file.
+
+        The source is converted again without compression, and the compressed or float16 weights are compared with the result.
 
         Raises:
-            VerificationError: if they are not what their compression makes of those.
+            VerificationError: if the weights are not the compressed or rounded ones of the source.
         """
-        if not artifact.compress and not artifact.rounds:
+        if not artifact.compress and not artifact.is_fp16:
             return artifact
-        from onnxbridge.backends.coreml.compression.check_compression import originals
+        from onnxbridge.backends.coreml.compression.check_compression import original_weights
         from onnxbridge.runtime.mil import Interpreter
 
         version = artifact.model.get_spec().specificationVersion
         target: Any = next((name for name, number in TARGETS.items() if number >= version), None)
         try:
             plain = self.from_hub(hub, minimum_deployment_target=target)
-        except (ConversionError, UsageError):  # what it was made from, or with, was another
+        except (ConversionError, UsageError):  # it was made from another source, or with other options
             return artifact
-        if artifact.rounds:
-            artifact = artifact.rounded_from(Interpreter(plain.model).singles())
-        return artifact.against(originals(plain.model)) if artifact.compress else artifact
+        if artifact.is_fp16:
+            artifact = artifact.with_float32_constants(Interpreter(plain.model).singles())
+        return artifact.with_original_weights(original_weights(plain.model)) if artifact.compress else artifact
 
     def filename(self, stem: str) -> str:
         return f"{stem}.mlpackage"

@@ -1,7 +1,7 @@
-"""Element types: the hub's in those that MIL computes with (bool, int32, float16, float32), and constants that must fit.
+"""Element types: maps the hub's dtypes to those that MIL computes with (bool, int32, float16, float32), and converts constants.
 
-All integers are held as int32. What leaves the range of an 8 or 16-bit integer is wrapped after the operators that can leave
-it; 64-bit constants that do not fit are an error; 64-bit results that would not fit cannot be told.
+All integers become int32. Results of 8 and 16-bit integers wrap around after the operators that can overflow. A 64-bit constant
+that does not fit is an error; a 64-bit result that does not fit cannot be detected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnxbridge.errors import Unsupported
 Array = np.ndarray[Any, Any]
 
 D = ir.DataType
-HELD = {
+MIL_TYPES = {
     D.BOOL: types.bool,
     D.INT8: types.int32, D.INT16: types.int32, D.INT32: types.int32, D.INT64: types.int32,
     D.UINT8: types.int32, D.UINT16: types.int32, D.UINT32: types.int32, D.UINT64: types.int32,
@@ -29,36 +29,36 @@ HELD = {
 LOSSY = {
     D.INT64: "int32", D.UINT32: "int32", D.UINT64: "int32", D.DOUBLE: "float32", D.BFLOAT16: "float32",
 }  # fmt: skip
-"""Types that Core ML has not, with what stands in for them."""
+"""Dtypes that Core ML does not have, with the dtype that replaces them."""
 NARROW = {D.INT8: (8, True), D.UINT8: (8, False), D.INT16: (16, True), D.UINT16: (16, False)}
 NARROW |= {D.INT4: (4, True), D.UINT4: (4, False), D.INT2: (2, True), D.UINT2: (2, False)}
 INT32 = np.iinfo(np.int32)
 
 
-DECLARED: ContextVar[dict[Any, ir.DataType]] = ContextVar("DECLARED")
-"""The hub's types of the values of the program that is being written, where MIL's say less."""
+HUB_DTYPES: ContextVar[dict[Any, ir.DataType]] = ContextVar("DECLARED")
+"""Hub dtypes of the values of the program being written, which MIL's dtypes do not determine."""
 
 
-def declared(x: Any) -> ir.DataType:
-    """The type that a value has in the hub."""
-    return DECLARED.get({}).get(x) or {types.fp32: D.FLOAT, types.fp16: D.FLOAT16, types.bool: D.BOOL}.get(x.dtype, D.INT64)
+def hub_dtype(x: Any) -> ir.DataType:
+    """The hub dtype of a MIL value."""
+    return HUB_DTYPES.get({}).get(x) or {types.fp32: D.FLOAT, types.fp16: D.FLOAT16, types.bool: D.BOOL}.get(x.dtype, D.INT64)
 
 
-def held(dtype: ir.DataType | None) -> Any:
-    """The MIL type that holds a hub type.
+def mil_type(dtype: ir.DataType | None) -> Any:
+    """The MIL dtype for a hub dtype.
 
     Raises:
         Unsupported: if there is none.
     """
-    if dtype not in HELD:
-        raise Unsupported(f"Core ML has no tensors of {'an unknown type' if dtype is None else dtype.name.lower()}")
-    return HELD[dtype]
+    if dtype not in MIL_TYPES:
+        raise Unsupported(f"Core ML has no tensors of {'unknown dtype' if dtype is None else dtype.name.lower()}")
+    return MIL_TYPES[dtype]
 
 
 def narrow(array: Array, saturate: bool = False) -> Array:
-    """A constant in the type that holds it, itself where it has that type already.
+    """Convert a constant to a dtype that MIL has; returns the same array if no conversion is needed.
 
-    `saturate`: integers that do not fit become the nearest that does, for bounds which mean "to the end".
+    `saturate` clamps integers to int32, for bounds that mean "to the end".
 
     Raises:
         Unsupported: if an element does not fit.
@@ -72,14 +72,14 @@ def narrow(array: Array, saturate: bool = False) -> Array:
         if kind.itemsize >= 4 and array.size and (array.max() > INT32.max or array.min() < INT32.min):
             if not saturate:
                 worst = max(array.max(), -int(array.min()), key=abs)
-                raise Unsupported(f"a constant holds {worst}, which is outside of int32, the widest integer of Core ML")
+                raise Unsupported(f"a constant contains {worst}, which is outside of int32, the widest integer dtype of Core ML")
             array = np.clip(array, INT32.min, INT32.max)
         return array.astype(np.int32)
     if kind == np.float64:
         with np.errstate(over="ignore"):
             single: Array = array.astype(np.float32)
         if not np.array_equal(np.isinf(single), np.isinf(array)):
-            raise Unsupported("a float64 constant is outside of float32, the widest float of Core ML")
+            raise Unsupported("a float64 constant is outside of float32, the widest float dtype of Core ML")
         return single
     if kind.name == "bfloat16":
         return array.astype(np.float32)
@@ -87,18 +87,18 @@ def narrow(array: Array, saturate: bool = False) -> Array:
 
 
 def numpy_type(x: Any) -> Any:
-    """The NumPy type of a MIL value's elements."""
+    """The NumPy dtype of a MIL value."""
     return types.nptype_from_builtin(x.dtype)
 
 
 def like(x: Any, value: Any) -> Any:
-    """A number or array as a constant of the type that `x` has."""
+    """A number or array as a constant of the dtype of `x`."""
     array = np.asarray(value, numpy_type(x))
-    return array if array.ndim else array[()]  # layers of a neural network take no arrays of rank 0
+    return array if array.ndim else array[()]  # neural network layers do not accept arrays of rank 0
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """`x` in a MIL type, itself where it has that type already."""
+    """Cast `x` to a MIL dtype; returns `x` if it has that dtype already."""
     return x if x.dtype == dtype else mb.cast(x=x, dtype=types.builtin_to_string(dtype))
 
 
@@ -107,7 +107,7 @@ def is_float(x: Any) -> bool:
 
 
 def wrapped(x: Any, dtype: ir.DataType) -> Any:
-    """An int32 value brought back into the range of a narrow integer, as the hub's arithmetic wraps around."""
+    """Wrap an int32 value around to the range of a narrower integer, as ONNX arithmetic does."""
     bits, signed = NARROW[dtype]
     shift = 1 << (bits - 1) if signed else 0
     shifted = mb.add(x=x, y=np.int32(shift)) if shift else x

@@ -1,4 +1,4 @@
-"""What a user asks of a Core ML model beyond the hub's: images, labels, shapes, states, precision, compression."""
+"""Options of the Core ML backend: images, labels, shapes, states, precision, compression."""
 
 from __future__ import annotations
 
@@ -20,49 +20,52 @@ COLORS = ("RGB", "BGR", "GRAYSCALE")
 
 @dataclass(frozen=True)
 class Image:
-    """An input that takes pictures: the network gets `pixel * scale + bias`, for all channels alike or one by one. Without a
-    layout it is the one that the input's shape has."""
+    """An image input. The network gets `pixel * scale + bias`; scale and bias are one number, or one per channel. An empty
+    layout is inferred from the input's shape."""
 
     color: str = "RGB"
     scale: tuple[float, ...] = (1.0,)
     bias: tuple[float, ...] = (0.0,)
     layout: str = ""
 
-    def laid(self, shape: Sequence[Any]) -> Image:
-        """With the layout that it was given, or that a shape of numbers and open sizes has."""
-        last = len(shape) == 4 and shape[3] == self.channels and shape[1] != self.channels
-        return self if self.layout else replace(self, layout="NHWC" if last else "NCHW")
+    def with_layout(self, shape: Sequence[Any]) -> Image:
+        """The image with its layout, which is inferred from `shape` if it was not given."""
+        channels_last = len(shape) == 4 and shape[3] == self.channels and shape[1] != self.channels
+        return self if self.layout else replace(self, layout="NHWC" if channels_last else "NCHW")
 
     @property
     def channels(self) -> int:
         return 1 if self.color == "GRAYSCALE" else 3
 
     def along(self, values: tuple[float, ...], rank: int = 4) -> np.ndarray[Any, Any]:
-        """Numbers for the channels so that they broadcast over (N, C, H, W)."""
+        """Per-channel numbers shaped to broadcast over (N, C, H, W)."""
         return np.array(values, np.float32).reshape([1, -1] + [1] * (rank - 2))
 
     def pixels(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The picture that the network would see as this array."""
+        """The pixels, (N, C, H, W), that preprocessing maps to this network input."""
         if self.layout == "NHWC":
             array = array.transpose(0, 3, 1, 2)
-        back: np.ndarray[Any, Any] = (array - self.along(self.bias)) / self.along(self.scale)
-        return back
+        pixels: np.ndarray[Any, Any] = (array - self.along(self.bias)) / self.along(self.scale)
+        return pixels
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The options of the backend, parsed.
+class CoreMLOptions:
+    """The parsed options of the backend.
 
     Attributes:
         target: iOS15 to iOS18.
         precision: fp32, fp16 or mixed.
         kind: mlprogram or neuralnetwork.
-        bounds: of dynamic sizes by name; shapes: the only shapes that an input has, by its name.
-        images: by input; labels: what a classifier's scores are for; states: output by the input whose next value it is.
-        compress: how weights are stored, "" for as they are.
-        samples: inputs to measure ranges on, None for drawn ones.
-        metadata: fields that replace what the source says.
-        single: names of sizes that are 1, since Core ML takes one picture, and scores one thing, at a time.
+        bounds: of dynamic sizes by name.
+        shapes: the enumerated shapes by input name.
+        images: image inputs by name.
+        labels: the class labels of a classifier.
+        states: the updated output by the input name.
+        compress: the weight compression, "" for none.
+        samples: inputs to measure value ranges on, None for random ones.
+        metadata: fields that override those of the source.
+        single: names of sizes that are fixed to 1: Core ML takes one image, and classifies one sample, at a time.
     """
 
     target: str = "iOS17"
@@ -79,135 +82,135 @@ class Asked:
     single: frozenset[str] = frozenset()
 
     def sizes(self, graph: ir.Graph) -> tuple[dict[str, tuple[int, int]], ...]:
-        """Bounds by which a sample has the shapes of the inputs that have only some: the default ones, then each of the others.
+        """Bounds of the dynamic sizes for each of the enumerated shapes, the default ones first.
 
-        Several inputs change their shapes together. A size without a name is "x.2".
+        Several inputs change their shapes together. An unnamed size is called "x.2", after its input and axis.
         """
         most = max(map(len, self.shapes.values()), default=int(bool(self.single)))
         found = [dict.fromkeys(self.single, (1, 1)) for _ in range(most)]
         for value in graph.inputs:
-            few, image = self.shapes.get(value.name or ""), self.images.get(value.name or "")
-            for turn, sizes in enumerate(found if few is not None else ()):
-                assert few is not None
-                given = few[min(turn, len(few) - 1)]
+            shapes, image = self.shapes.get(value.name or ""), self.images.get(value.name or "")
+            for i, sizes in enumerate(found if shapes is not None else ()):
+                assert shapes is not None
+                given = shapes[min(i, len(shapes) - 1)]
                 batch, *rest = given
-                laid = (batch, *rest[1:], rest[0]) if image is not None and image.layout == "NHWC" else given
-                for axis, (dim, size) in enumerate(zip(value.shape or (), laid, strict=True)):
+                shape = (batch, *rest[1:], rest[0]) if image is not None and image.layout == "NHWC" else given
+                for axis, (dim, size) in enumerate(zip(value.shape or (), shape, strict=True)):
                     if not isinstance(dim, int):
                         sizes[dim.value or f"{value.name}.{axis}"] = (size, size)
         return tuple(found)
 
-    def ends(self, graph: ir.Graph, empty: Container[str] = ()) -> tuple[dict[str, tuple[int, int]], ...]:
-        """Bounds by which a sample has the least and the largest of the sizes that the user bounded, where `shapes` says nothing.
+    def size_extremes(self, graph: ir.Graph, empty: Container[str] = ()) -> tuple[dict[str, tuple[int, int]], ...]:
+        """The smallest and the largest size of each user-bounded dimension that `shapes` does not enumerate, as bounds.
 
         Args:
             empty: names of the sizes that may be 0.
         """
-        settled = {name for sizes in self.sizes(graph) for name in sizes}
-        bounds = {name: ends for name, ends in self.bounds.items() if name not in settled}
+        enumerated = {name for sizes in self.sizes(graph) for name in sizes}
+        bounds = {name: low_high for name, low_high in self.bounds.items() if name not in enumerated}
         least = {name: max(low, 0 if name in empty else 1) for name, (low, _) in bounds.items()}
         low = {name: (size, size) for name, size in least.items()}
         high = low | {name: (n, n) for name, (_, n) in bounds.items() if n is not None}
-        return tuple(dict(ends) for ends in dict.fromkeys(tuple(e.items()) for e in (low, high)) if ends)
+        return tuple(dict(items) for items in dict.fromkeys(tuple(extreme.items()) for extreme in (low, high)) if items)
 
 
-def for_graph(asked: Asked, graph: ir.Graph) -> Asked:
-    """The options as this model fills them in: the layouts of its pictures, and which sizes are 1.
+def resolve_for_graph(options: CoreMLOptions, graph: ir.Graph) -> CoreMLOptions:
+    """Complete the options from the graph: the layouts of its images, and which sizes are fixed to 1.
 
-    Those are the batch of a picture and that of a classifier's scores; where nothing tells the scores' batch, that of the inputs.
+    Those are the batch size of an image and of a classifier's scores; if the latter is not known, that of all inputs.
     """
     shapes = {v.name or "": _shape(v) for v in graph.inputs}
-    images = {name: image.laid(shapes.get(name, ())) for name, image in asked.images.items()}
+    images = {name: image.with_layout(shapes.get(name, ())) for name, image in options.images.items()}
     single = {d for name in images for d in shapes.get(name, ())[:1]}
     known = {d for shape in shapes.values() for d in shape}
-    if asked.labels and graph.outputs:
-        before = [d for d in _shape(graph.outputs[-1])[:-1] if not isinstance(d, int)]
-        single.update(before if known.issuperset(before) else (shape[0] for shape in shapes.values() if shape))
-    return replace(asked, images=images, single=frozenset(d for d in single & known if isinstance(d, str)))
+    if options.labels and graph.outputs:
+        leading = [d for d in _shape(graph.outputs[-1])[:-1] if not isinstance(d, int)]
+        single.update(leading if known.issuperset(leading) else (shape[0] for shape in shapes.values() if shape))
+    return replace(options, images=images, single=frozenset(d for d in single & known if isinstance(d, str)))
 
 
 def _shape(value: ir.Value) -> tuple[int | str | None, ...]:
     return tuple(d if isinstance(d, int) else d.value for d in value.shape or ())
 
 
-def images(texts: Sequence[str]) -> dict[str, Image]:
-    """ "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC": everything behind the name may be left out."""
+def images(strings: Sequence[str]) -> dict[str, Image]:
+    """Parse "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC"; everything after the name is optional."""
     found: dict[str, Image] = {}
-    for text in texts:
-        name, *rest = _named(text, "image", found)
+    for text in strings:
+        name, *rest = _split_name(text, "image", found)
         given: dict[str, Any] = {}
         for part in filter(None, (p.strip() for p in rest[0].split(","))):
             key, _, value = part.partition("=")
             if part in COLORS:
                 given["color"] = part
             elif key in ("scale", "bias") and value:
-                given[key] = _numbers(text, value, key)
+                given[key] = _parse_numbers(text, value, key)
             elif part in ("layout=NCHW", "layout=NHWC"):
                 given["layout"] = value
             else:
-                raise UsageError(f"image {text!r}: {part!r} is none of {', '.join(COLORS)}, scale=, bias=, layout=NCHW|NHWC")
+                raise UsageError(f"image {text!r}: {part!r} is not one of {', '.join(COLORS)}, scale=, bias=, layout=NCHW|NHWC")
         image = found[name] = Image(**given)
         for key in ("scale", "bias"):
             if len(getattr(image, key)) not in (1, image.channels):
                 raise UsageError(f"image {text!r}: {key} has {len(getattr(image, key))} numbers for {image.channels} channels")
         if 0 in image.scale:
-            raise UsageError(f"image {text!r}: a scale of 0")
+            raise UsageError(f"image {text!r}: scale must not be 0")
     return found
 
 
-def _named(text: str, what: str, known: Container[str]) -> tuple[str, str]:
-    """A name and what is said of it; the name may hold colons itself. No name comes twice."""
+def _split_name(text: str, what: str, known: Container[str]) -> tuple[str, str]:
+    """Split "name:value"; the name may contain colons itself. Names are unique."""
     name, colon, rest = text.rpartition(":")
     if not colon:
         name, rest = text, ""
     if not name:
-        raise UsageError(f"{what} {text!r} names no input")
+        raise UsageError(f"{what} {text!r} does not name an input")
     if name in known:
-        raise UsageError(f"{what} {text!r}: {name} was described before")
+        raise UsageError(f"{what} {text!r}: {name} is given twice")
     return name, rest
 
 
-def _numbers(text: str, value: str, key: str) -> tuple[float, ...]:
-    """ "0.5", "1/255" (for a scale that starts with 1/), or one for each channel: "0.1/0.2/0.3"."""
+def _parse_numbers(text: str, value: str, key: str) -> tuple[float, ...]:
+    """Parse "0.5", a quotient such as "1/255", or one number per channel: "0.1/0.2/0.3"."""
     parts = value.split("/")
     try:
         numbers = [float(p) for p in parts]
     except ValueError:
-        raise UsageError(f"image {text!r}: {key}={value} is not made of numbers") from None
+        raise UsageError(f"image {text!r}: {key}={value} is not a number, or numbers separated by /") from None
     return (numbers[0] / numbers[1],) if len(numbers) == 2 and numbers[1] else tuple(numbers)
 
 
-def shapes(texts: Sequence[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """ "x:1x3x224x224,1x3x256x256": the shapes that an input may have, the first by default."""
+def shapes(strings: Sequence[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """Parse "x:1x3x224x224,1x3x256x256": the enumerated shapes of an input, the default first."""
     found: dict[str, tuple[tuple[int, ...], ...]] = {}
-    for text in texts:
-        name, rest = _named(text, "shapes", found)
+    for text in strings:
+        name, rest = _split_name(text, "shapes", found)
         if not re.fullmatch(r"[0-9x, ]+", rest):
-            raise UsageError(f"shapes {text!r}: write the input's name, a colon and shapes as 1x3x224x224,1x3x256x256")
+            raise UsageError(f"shapes {text!r}: expected NAME:SHAPE,SHAPE, as in x:1x3x224x224,1x3x256x256")
         found[name] = tuple(tuple(int(n) for n in part.strip().split("x")) for part in rest.split(","))
         if len({len(s) for s in found[name]}) != 1 or any(0 in s for s in found[name]):
-            raise UsageError(f"shapes {text!r}: all of them have one rank, and no size is 0")
+            raise UsageError(f"shapes {text!r}: all shapes must have the same rank, and no size may be 0")
     return found
 
 
-def pairs(texts: Sequence[str], what: str) -> dict[str, str]:
-    """ "a=b" each."""
+def pairs(strings: Sequence[str], what: str) -> dict[str, str]:
+    """Parse strings of the form "NAME=VALUE"."""
     found = {}
-    for text in texts:
+    for text in strings:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{what} {text!r} is not of the form NAME=VALUE")
         if key in found:
-            raise UsageError(f"{what} {text!r}: {key} was given before")
+            raise UsageError(f"{what} {text!r}: {key} is given twice")
         found[key] = value
     return found
 
 
 def labels(given: Path | str | Sequence[str | int] | None) -> tuple[str | int, ...]:
-    """The labels, or those of a text file with one a line.
+    """The class labels, or those of a text file with one per line.
 
     Raises:
-        UsageError: where there are none, or one comes twice: a classifier gives its scores by label.
+        UsageError: if there are none, or if one is repeated: a classifier returns its scores by label.
     """
     if given is None:
         return ()
@@ -218,83 +221,83 @@ def labels(given: Path | str | Sequence[str | int] | None) -> tuple[str | int, .
         given = [line.strip() for line in lines]
     found = tuple(given)
     if not found:
-        raise UsageError("labels: there are none")
-    twice = next((label for label, count in Counter(found).items() if count > 1), None)
-    if twice is not None:
-        raise UsageError(f"labels: {twice!r} comes {found.count(twice)} times; the scores are given by label")
+        raise UsageError("labels: the list is empty")
+    repeated = next((label for label, count in Counter(found).items() if count > 1), None)
+    if repeated is not None:
+        raise UsageError(f"labels: {repeated!r} occurs {found.count(repeated)} times; labels must be unique")
     return found
 
 
 def samples(given: Path | str | Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:
-    """Inputs by name, or those of an .npz file."""
+    """Samples as dictionaries of inputs by name, or the sample of an .npz file."""
     if not isinstance(given, (str, Path)):
         return given
     with _read(Path(given), lambda path: np.load(path, allow_pickle=False)) as archive:
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise UsageError(f"{given} holds one array without a name; write an .npz with one for each input")
+            raise UsageError(f"{given} contains one unnamed array; save an .npz file with one array per input")
         return [{name: archive[name] for name in archive.files}]
 
 
-def _read(path: Path, how: Callable[[Path], Any]) -> Any:
+def _read(path: Path, read: Callable[[Path], Any]) -> Any:
     try:
-        return how(path)
+        return read(path)
     except (OSError, ValueError) as e:
         raise UsageError(f"{path} cannot be read: {e}") from e
 
 
-def contradictions(options: Mapping[str, Any]) -> None:
-    """What is asked for together, and does not go together.
+def check_conflicts(options: Mapping[str, Any]) -> None:
+    """Check that the options can be combined.
 
     Raises:
-        UsageError: for the first such pair.
+        UsageError: for the first conflict.
     """
-    asked = {name for name, value in options.items() if value not in (None, "", (), [])}
+    given = {name for name, value in options.items() if value not in (None, "", (), [])}
     if options.get("calibration") is not None and options.get("compute_precision") != "mixed":
-        raise UsageError("calibration is for compute_precision='mixed'")
+        raise UsageError("calibration requires compute_precision='mixed'")
     if options.get("convert_to") == "neuralnetwork":
-        for name, why in PROGRAMS.items():
-            if name in asked and options[name] != "fp32":
-                raise UsageError(f"{name} is for ML programs, convert_to='mlprogram': {why}")
-    described = {what: {_named(t, what, ())[0] for t in _texts(options, what)} for what in ("image", "shapes")}
-    described["state"] = {t.partition("=")[0] for t in _texts(options, "state")}
+        for name, why in MLPROGRAM_ONLY.items():
+            if name in given and options[name] != "fp32":
+                raise UsageError(f"{name} requires an ML program, convert_to='mlprogram': {why}")
+    described = {what: {_split_name(t, what, ())[0] for t in _strings(options, what)} for what in ("image", "shapes")}
+    described["state"] = {t.partition("=")[0] for t in _strings(options, "state")}
     for what in ("image", "shapes"):
         both = sorted(described[what] & described["state"])
         if both:
-            raise UsageError(f"{both[0]} cannot be a state and have {what}: a state is no input any more")
-    kept = Counter(t.partition("=")[2] for t in _texts(options, "state"))
-    if kept and (most := kept.most_common(1)[0])[1] > 1:
-        raise UsageError(f"state: the output {most[0]} is the next value of several inputs")
+            raise UsageError(f"{both[0]} cannot have both state and {what}: a state is not an input of the model")
+    updates = Counter(t.partition("=")[2] for t in _strings(options, "state"))
+    if updates and (most := updates.most_common(1)[0])[1] > 1:
+        raise UsageError(f"state: the output {most[0]} is the updated value of several inputs")
 
 
-PROGRAMS = {
-    "minimum_deployment_target": "a neuralnetwork is written for iOS14 and runs there and on all later systems",
-    "compute_precision": "a neuralnetwork's types are chosen on the device",
+MLPROGRAM_ONLY = {
+    "minimum_deployment_target": "a neuralnetwork targets iOS14, and runs on all later versions",
+    "compute_precision": "the device chooses the dtypes of a neuralnetwork",
     "state": "a neuralnetwork has no states",
-    "compress": "a neuralnetwork's weights cannot be stored in these ways",
+    "compress": "a neuralnetwork does not support these compressions",
 }
-"""The options that a neural network has no use for, with the reason."""
+"""The options that a neural network does not support, with the reason."""
 
 
-def parsed(options: Mapping[str, Any]) -> Asked:
-    """The backend's options by their names in `from_hub`, as what they mean."""
-    contradictions(options)
+def parse(options: Mapping[str, Any]) -> CoreMLOptions:
+    """Parse the backend's options, by their names in `from_hub`."""
+    check_conflicts(options)
     given = {k: v for k, v in options.items() if v is not None}
-    return Asked(
-        given.get("minimum_deployment_target", Asked.target),
-        given.get("compute_precision", Asked.precision),
-        given.get("convert_to", Asked.kind),
+    return CoreMLOptions(
+        given.get("minimum_deployment_target", CoreMLOptions.target),
+        given.get("compute_precision", CoreMLOptions.precision),
+        given.get("convert_to", CoreMLOptions.kind),
         given.get("bounds", {}),
-        shapes(_texts(given, "shapes")),
-        images(_texts(given, "image")),
+        shapes(_strings(given, "shapes")),
+        images(_strings(given, "image")),
         labels(given.get("labels")),
-        pairs(_texts(given, "state"), "state"),
+        pairs(_strings(given, "state"), "state"),
         given.get("compress", ""),
         samples(given.get("calibration")),
-        pairs(_texts(given, "metadata"), "metadata"),
+        pairs(_strings(given, "metadata"), "metadata"),
     )
 
 
-def _texts(given: Mapping[str, Any], name: str) -> Sequence[str]:
-    """One text, or several."""
+def _strings(given: Mapping[str, Any], name: str) -> Sequence[str]:
+    """The value of an option as a sequence of strings."""
     value = given.get(name, ())
     return [value] if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Padding of convolutions and pools, from ONNX's terms in MIL's."""
+"""Converts ONNX padding of convolutions and poolings to MIL's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxbridge.hub.ir.auto_pad import Pads, explicit
 
 
 def extent(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
-    """How many elements a dilated kernel spans."""
+    """The size of a dilated kernel along each axis."""
     return [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
 
 
@@ -19,12 +19,12 @@ def pads_of(auto_pad: str, pads: Any, x: Any, kernel: Sequence[int], strides: Se
     """The padding before and after each spatial axis.
 
     Raises:
-        Unsupported: if it depends on a size that only the running model knows.
+        Unsupported: if it depends on a dynamic size.
     """
     sizes = [None if is_symbolic(n) else n for n in x.shape[2:]]
     return explicit(auto_pad, pads, sizes, kernel, strides, dilations)
 
 
 def flat(pads: Pads) -> list[int]:
-    """As MIL writes it: before, after, before, after, ..."""
+    """In MIL's order: before, after, before, after, ..."""
     return [int(p) for pair in zip(*pads, strict=True) for p in pair]

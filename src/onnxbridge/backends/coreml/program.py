@@ -1,4 +1,4 @@
-"""The hub model as a MIL program: what the walker writes into, its inputs and outputs, and coremltools' own conversion."""
+"""Converts the hub model to a MIL program, and the program to a Core ML model with coremltools."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.var import Var
 
 from onnxbridge.backends.coreml.artifact import CoreMLModel
-from onnxbridge.backends.coreml.compression.check_compression import Key, check, originals
-from onnxbridge.backends.coreml.compression.compress import compressed
-from onnxbridge.backends.coreml.element_types import DECLARED, LOSSY, NARROW, cast, held, is_float, narrow, wrapped
-from onnxbridge.backends.coreml.interface.features import RANK, Interface, stand_in
-from onnxbridge.backends.coreml.interface.names import Names, written
+from onnxbridge.backends.coreml.compression.check_compression import WeightKey, check, original_weights
+from onnxbridge.backends.coreml.compression.compress import compress
+from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, NARROW, cast, is_float, mil_type, narrow, wrapped
+from onnxbridge.backends.coreml.interface.features import MAX_RANK, Interface, placeholder_like
+from onnxbridge.backends.coreml.interface.names import Names, core_ml_name
 from onnxbridge.backends.coreml.legalize import infer_static_operands, reduce_rank
-from onnxbridge.backends.coreml.model_options import Asked, for_graph
+from onnxbridge.backends.coreml.model_options import CoreMLOptions, resolve_for_graph
 from onnxbridge.backends.coreml.ops import rule as rules
 from onnxbridge.backends.coreml.precision import fp16_logs, fp16_selection
 from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
 from onnxbridge.backends.coreml.precision.value_ranges import ranges
 from onnxbridge.backends.coreml.quiet_coremltools import quiet
 from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported, merge
-from onnxbridge.formats.coreml.float32_program import Key as Place
+from onnxbridge.formats.coreml.float32_program import Key as ConstantKey
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import FAILED, Body, Call, Ref, Target, lower, resolve
 
 DIRECTION = "ONNX to Core ML"
-# The operators that can leave the range of an integer narrower than 32 bits.
+# ONNX operators that can overflow integers narrower than 32 bits.
 WRAPS = frozenset({
     "Abs", "Add", "BitShift", "BitwiseNot", "Cast", "CastLike", "CumProd", "CumSum", "Div", "Gemm", "MatMul", "Mul", "Neg",
     "Pow", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Sub", "Sum",
@@ -43,7 +43,7 @@ WRAPS = frozenset({
 
 
 class MilTarget(Target):
-    """What the walker writes into: the blocks of a MIL function."""
+    """The lowering target: writes into the blocks of a MIL function."""
 
     direction = DIRECTION
 
@@ -52,20 +52,20 @@ class MilTarget(Target):
         self._op = ""
         self._names = Names()
         self._expanded: Call | None = None
-        self.choosing: set[str] = set()
-        """Names of MIL operators that choose, for one of ONNX's that is several of them."""
+        self.selection_ops: set[str] = set()
+        """Names of MIL operators that select elements, from ONNX operators that lower to several of them."""
         self.lossy: dict[ir.DataType, str] = {}
-        """The first value of each float type that Core ML has not, and computes with in float32."""
+        """The first value of each float dtype that Core ML does not have, and computes in float32."""
 
     def constant(self, value: ir.Value) -> Any:
-        """A constant of the hub; coremltools keeps the array itself where its type can stay as it is."""
+        """A hub constant as a MIL constant; the array is not copied if its dtype does not change."""
         assert value.const_value is not None
         if value.dtype == ir.DataType.STRING:
             return value.const_value
         array = narrow(np.asarray(value.const_value.numpy()), saturate=self._op == "Slice")
-        made = mb.const(val=array if array.ndim else array[()], name=written(value.name or "constant"))
+        made = mb.const(val=array if array.ndim else array[()], name=core_ml_name(value.name or "constant"))
         if value.dtype is not None:
-            DECLARED.get()[made] = value.dtype
+            HUB_DTYPES.get()[made] = value.dtype
         return made
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
@@ -80,13 +80,13 @@ class MilTarget(Target):
         if rule is not None and rule.needs and call is not self._expanded and self.target < ct.target[rule.needs]:
             raise Unsupported(f"needs {rule.needs}", f"minimum_deployment_target={rule.needs!r}")
         outer, self._op = self._op, call.op
-        before = {id(op) for op in curr_block().operations} if call.op in fp16_selection.CHOOSES else None
+        before = {id(op) for op in curr_block().operations} if call.op in fp16_selection.ONNX_SELECTION_OPS else None
         try:
             yield
         finally:
             self._op = outer
         if before is not None:
-            self.choosing |= fp16_selection.names(op for op in curr_block().operations if id(op) not in before)
+            self.selection_ops |= fp16_selection.names(op for op in curr_block().operations if id(op) not in before)
 
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
@@ -95,50 +95,55 @@ class MilTarget(Target):
         )
 
     def _adopt(self, call: Call, key: ir.Value, result: Var) -> Var:
-        """Hold the result to what the hub says of it, and give it the hub's name."""
+        """Check the result's dtype and shape against the hub's, and set the hub's name."""
         if isinstance(key.type, ir.TensorType) and key.dtype is not None:
-            want = held(key.dtype)
+            expected = mil_type(key.dtype)
             if key.dtype in LOSSY and key.dtype.is_floating_point():
                 self.lossy.setdefault(key.dtype, key.name or call.op)
-            if result.dtype != want and is_float(result) and want in (types.fp16, types.fp32):
-                result = cast(result, want)
-            if result.dtype != want:
-                raise TypeError(f"the result is {types.builtin_to_string(result.dtype)}, the hub says {key.dtype}")
+            if result.dtype != expected and is_float(result) and expected in (types.fp16, types.fp32):
+                result = cast(result, expected)
+            if result.dtype != expected:
+                raise TypeError(f"the result has dtype {types.builtin_to_string(result.dtype)}, expected {key.dtype}")
             if key.dtype in NARROW and call.op in WRAPS:
                 result = wrapped(result, key.dtype)
-            _agree(result.shape, key.shape)
-            if DECLARED.get().setdefault(result, key.dtype) != key.dtype:  # the same numbers in another type
+            _check_shape(result.shape, key.shape)
+            if HUB_DTYPES.get().setdefault(result, key.dtype) != key.dtype:  # one MIL value would have two hub dtypes
                 result = mb.identity(x=result)
-                DECLARED.get()[result] = key.dtype
+                HUB_DTYPES.get()[result] = key.dtype
         if key.name and result.op is not None and result.op.op_type != "const" and result.op.enclosing_block is curr_block():
-            result.name = result.op.name = self._names.take(key.name)
+            result.name = result.op.name = self._names.unique(key.name)
         return result
 
     def expand(self, call: Call) -> Body | None:
-        self._expanded = call  # what a rule needs, its expansion does not
-        if isinstance(call, reduce_rank.Rewritten):
+        self._expanded = call  # the rule's least target does not apply to the decomposition
+        if isinstance(call, reduce_rank.RankReducedCall):
             return call.body
-        return infer_static_operands.choice(call) or lookup.body_of(call)
+        return infer_static_operands.select_among_axes(call) or lookup.body_of(call)
 
 
-def _agree(shape: Sequence[Any], declared: ir.Shape | None) -> None:
-    """Raises TypeError where the hub knows a size and the result has another one."""
+def _check_shape(shape: Sequence[Any], declared: ir.Shape | None) -> None:
+    """Check a result's shape against the static sizes of the hub value.
+
+    Raises:
+        TypeError: if they differ.
+        Unsupported: if they differ inside of a branch.
+    """
     if declared is None or any(str(d).startswith("*") for d in shape):
         return
     same_rank = len(shape) == len(declared)
     if not same_rank or any(
         isinstance(h, int) and isinstance(d, (int, np.integer)) and h != d for d, h in zip(shape, declared, strict=True)
     ):
-        told = f"[{', '.join(str(d) if isinstance(d, int) else '?' for d in declared)}]"
+        expected = f"[{', '.join(str(d) if isinstance(d, int) else '?' for d in declared)}]"
         if curr_block().outer_op is None:
-            raise TypeError(f"the result has shape {list(shape)}, the hub says {told}")
-        raise Unsupported(f"in this branch inputs of these sizes give a result of shape {list(shape)}, the model says {told}",
-                          "give sizes that all branches take, or fix the input that decides between them to a number: "
+            raise TypeError(f"the result has shape {list(shape)}, expected {expected}")
+        raise Unsupported(f"for inputs of these sizes, this branch gives a result of shape {list(shape)}, expected {expected}",
+                          "use sizes that all branches support, or make the input that selects the branch a constant: "
                           "--inputs NAME=16000, inputs={'NAME': 16000}")  # fmt: skip
 
 
 class _Values(dict[Hashable, Any]):
-    """MIL values by hub value. A constant first used inside a block is not seen outside, so only the function's own are kept."""
+    """MIL values by hub value. Only constants of the main block are cached; others are not visible outside of their block."""
 
     def __init__(self, target: MilTarget) -> None:
         super().__init__()
@@ -155,105 +160,114 @@ class _Values(dict[Hashable, Any]):
 
 
 @quiet()
-def convert(model: ir.Model, asked: Asked) -> CoreMLModel:
-    """Lower a hub model and hand the program to coremltools.
+def convert(model: ir.Model, options: CoreMLOptions) -> CoreMLModel:
+    """Convert a hub model to a Core ML model.
 
     Raises:
-        ConversionError: with every operator, input and output that Core ML cannot hold.
-        VerificationError: if compressed weights are not what they should be.
-        LimitError: if the disk is full, on which coremltools keeps a model until it is saved.
+        ConversionError: with every unsupported operator, input and output.
+        VerificationError: if compressed weights do not match the original ones.
+        LimitError: if the disk is full; coremltools stores the model in a temporary folder until it is saved.
     """
-    program, interface = build(model, asked)
+    program, interface = build(model, options)
     try:
-        made, wide = package(program, interface, model)
-        runs = program if asked.kind == "neuralnetwork" else None
-        before: Mapping[Key, Any] = {}
-        if asked.compress:
-            before = originals(made)
-            made = compressed(made, asked.compress)
-            check(made, before, asked.compress, interface.notes)
+        made, float32_constants = package(program, interface, model)
+        mil_program = program if options.kind == "neuralnetwork" else None
+        before: Mapping[WeightKey, Any] = {}
+        if options.compress:
+            before = original_weights(made)
+            made = compress(made, options.compress)
+            check(made, before, options.compress, interface.notes)
     except RuntimeError as e:
         if "FileWriter" not in str(e):
             raise
         raise LimitError(f"coremltools cannot write to {tempfile.gettempdir()!r}: is the disk full?") from e
-    return CoreMLModel.make(made, interface, model, runs, before, wide)
+    return CoreMLModel.make(made, interface, model, mil_program, before, float32_constants)
 
 
-def build(model: ir.Model, asked: Asked, target: Callable[[Any], MilTarget] = MilTarget) -> tuple[Program, Interface]:
-    """The hub model as a MIL program, which no pass has touched yet.
+def build(model: ir.Model, options: CoreMLOptions, target: Callable[[Any], MilTarget] = MilTarget) -> tuple[Program, Interface]:
+    """Convert the hub model to a MIL program, before coremltools' passes.
 
     Raises:
-        ConversionError: with every operator, input and output that Core ML cannot hold.
+        ConversionError: with every unsupported operator, input and output.
     """
-    # a neural network is written in the oldest operators, whatever the system
-    version = ct.target.iOS14 if asked.kind == "neuralnetwork" else ct.target[asked.target]
+    # a neural network uses the oldest operators, whatever the deployment target
+    version = ct.target.iOS14 if options.kind == "neuralnetwork" else ct.target[options.target]
     mil = target(version)
-    DECLARED.set({})
-    interface = Interface(for_graph(asked, model.graph))
-    interface.take(model.graph)
-    refused = bool(interface.problems)
-    stands = {f"stand_in_{i}": stand_in(v) for i, v in enumerate(model.graph.inputs)} if refused else {}
-    placeholders = {k: v for k, v in stands.items() if v is not None} if refused else interface.placeholders
+    HUB_DTYPES.set({})
+    interface = Interface(resolve_for_graph(options, model.graph))
+    interface.read_inputs(model.graph)
+    invalid = bool(interface.problems)
+    substitutes = {f"stand_in_{i}": placeholder_like(v) for i, v in enumerate(model.graph.inputs)} if invalid else {}
+    placeholders = {k: v for k, v in substitutes.items() if v is not None} if invalid else interface.placeholders
     with Function(placeholders, version) as function:
         values = _Values(mil)
-        if not refused:
+        if not invalid:
             names = {p.hub: p.coreml for p in (*interface.inputs, *interface.states)}
-            values |= {v: interface.inside(function.inputs[names[v.name or ""]], v, function) for v in model.graph.inputs}
-        else:  # the operators are looked at all the same
-            values |= {v: function.inputs.get(k, FAILED) for v, k in zip(model.graph.inputs, stands, strict=True)}
+            values |= {v: interface.input_value(function.inputs[names[v.name or ""]], v, function) for v in model.graph.inputs}
+        else:  # lower the operators anyway, to report all problems at once
+            values |= {v: function.inputs.get(k, FAILED) for v, k in zip(model.graph.inputs, substitutes, strict=True)}
         try:
-            lower(reduce_rank.rewritten(map(infer_static_operands.known, graph_reader.of(model.graph))), rules, values, mil)
+            calls = reduce_rank.rewrite(map(infer_static_operands.infer, graph_reader.of(model.graph)))
+            lower(calls, rules, values, mil)
         except ConversionError as e:
             raise ConversionError(DIRECTION, merge([*interface.problems, *e.problems])) from e
         if not interface.problems:
-            function.set_outputs(interface.give(model.graph, resolve([Ref(v) for v in model.graph.outputs], values), function))
+            function.set_outputs(
+                interface.write_outputs(model.graph, resolve([Ref(v) for v in model.graph.outputs], values), function)
+            )
         if interface.problems:
             raise ConversionError(DIRECTION, merge(interface.problems))
-    outside = {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)}
-    interface.notes += [f"{dtype.name.lower()} is computed in {LOSSY[dtype]} in Core ML, from {name} on"
-                        for dtype, name in mil.lossy.items() if dtype not in outside]  # fmt: skip
+    noted = {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)}
+    interface.notes += [f"{dtype.name.lower()} values are computed in {LOSSY[dtype]} in Core ML, first {name}"
+                        for dtype, name in mil.lossy.items() if dtype not in noted]  # fmt: skip
     program = Program()
     program.add_function("main", function)
-    interface.choosing = fp16_selection.of(program, mil.choosing)
-    interface.spread = fp16_logs.of(program)
+    interface.fp32_selection = fp16_selection.find(program, mil.selection_ops)
+    interface.fp32_logs = fp16_logs.find(program)
     return program, interface
 
 
-def package(program: Program, interface: Interface, model: ir.Model) -> tuple[Any, Mapping[Place, Any]]:
-    """coremltools' passes and serializer, without what they print; what is worth knowing of them goes into the notes. Beside the
-    model the constants that were rounded to float16, as they were before."""
-    asked = interface.asked
-    given: dict[str, Any] = {"convert_to": asked.kind, "inputs": interface.flexible or None, "skip_model_load": True}
-    half = None
-    if asked.kind == "mlprogram":
-        given["minimum_deployment_target"] = ct.target[asked.target]
-        if asked.precision != "fp32":
-            measured = ranges(program, interface, model) if asked.precision == "mixed" else None
-            half = HalfPrecision(measured, interface.choosing, interface.spread)
-        given["compute_precision"] = ct.precision.FLOAT32 if half is None else ct.transform.FP16ComputePrecision(op_selector=half)
-    if asked.labels:
+def package(program: Program, interface: Interface, model: ir.Model) -> tuple[Any, Mapping[ConstantKey, Any]]:
+    """Run coremltools' passes and serializer, and add to the interface's notes.
+
+    Returns the model, and the float32 values of the constants that were rounded to float16.
+    """
+    options = interface.options
+    given: dict[str, Any] = {"convert_to": options.kind, "inputs": interface.flexible or None, "skip_model_load": True}
+    selector = None
+    if options.kind == "mlprogram":
+        given["minimum_deployment_target"] = ct.target[options.target]
+        if options.precision != "fp32":
+            measured = ranges(program, interface, model) if options.precision == "mixed" else None
+            selector = HalfPrecision(measured, interface.fp32_selection, interface.fp32_logs)
+        given["compute_precision"] = (
+            ct.precision.FLOAT32 if selector is None else ct.transform.FP16ComputePrecision(op_selector=selector)
+        )
+    if options.labels:
         given["classifier_config"] = ct.ClassifierConfig(
-            list(asked.labels), predicted_probabilities_output=interface.outputs[-1].coreml
+            list(options.labels), predicted_probabilities_output=interface.outputs[-1].coreml
         )
     try:
         made = ct.convert(program, source="milinternal", **given)
     except ValueError as e:
         if "rank" not in str(e):
             raise
-        raise ConversionError(DIRECTION, _too_high(model, str(e))) from e
-    if half is not None:
-        interface.notes += half.notes()
-    return made, {} if half is None else half.before
+        raise ConversionError(DIRECTION, _rank_problems(model, str(e))) from e
+    if selector is not None:
+        interface.notes += selector.notes()
+    return made, {} if selector is None else selector.float32_constants
 
 
-def _too_high(model: ir.Model, message: str) -> list[Problem]:
-    """The operators whose results have more axes than Core ML holds."""
+def _rank_problems(model: ir.Model, message: str) -> list[Problem]:
+    """A problem for each operator whose result has more axes than Core ML supports."""
     found = [
         Problem(
-            n.op_type, f"a result has rank {len(o.shape)}; Core ML holds {RANK} at most", places=(graph_reader.call_of(n).where,)
+            n.op_type,
+            f"a result has rank {len(o.shape)}; Core ML supports at most {MAX_RANK}",
+            places=(graph_reader.call_of(n).where,),
         )
         for n in model.graph
         for o in n.outputs
-        if o.shape is not None and len(o.shape) > RANK
+        if o.shape is not None and len(o.shape) > MAX_RANK
     ]
     return merge(found) or [Problem("rank", message)]

@@ -1,4 +1,4 @@
-"""Keeps coremltools' progress bars and remarks from the user: what is narrowed is checked and noted here."""
+"""Suppresses coremltools' progress bars and warnings. Lossy casts are checked and noted by the backend itself."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Runs coremltools without what it prints."""
+    """Context in which coremltools prints nothing."""
     loaded = [m for name, m in list(sys.modules.items()) if name.startswith("coremltools.")]
     bars = [(m, name, getattr(m, name)) for m in loaded for name in ("tqdm", "_tqdm") if callable(getattr(m, name, None))]
     logger = logging.getLogger("coremltools")
     level = logger.level
     for module, name, _ in bars:
-        setattr(module, name, _plain)
+        setattr(module, name, _SilentProgressBar)
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -30,7 +30,7 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-class _plain:
+class _SilentProgressBar:
     """A progress bar that shows nothing."""
 
     def __init__(self, items: object = (), **_: object) -> None:
@@ -39,11 +39,11 @@ class _plain:
     def __iter__(self) -> Iterator[object]:
         return iter(self._items)  # type: ignore[call-overload, no-any-return]
 
-    def __enter__(self) -> _plain:
+    def __enter__(self) -> _SilentProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was opened."""
+        """Nothing to close."""
 
     def update(self, n: int = 1) -> None:
-        """Nothing is counted."""
+        """Progress is not displayed."""

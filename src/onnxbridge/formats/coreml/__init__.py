@@ -1,1 +1,1 @@
-"""Core ML's file formats: ML programs (MIL), neural networks, pipelines and classical estimators."""
+"""Readers of Core ML's file formats: ML programs (MIL), neural networks, pipelines and classical machine learning models."""

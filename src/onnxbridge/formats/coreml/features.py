@@ -1,4 +1,4 @@
-"""A model's inputs and outputs as its description has them, to and from the values of its program."""
+"""Conversion of inputs and outputs between a model's description and the values of its program."""
 
 from __future__ import annotations
 
@@ -12,40 +12,44 @@ from onnxbridge.formats.coreml.mil_program import Array, Feature, Slot
 
 
 def take(feature: Feature, slot: Slot, feeds: Mapping[str, Any]) -> Any:
-    """The value of a program's input: converted to the feature's type, then to the program's."""
+    """The value of a program's input: cast to the feature's dtype, then to the program's."""
     if feature.name not in feeds:
-        return _missing(feature, slot)
+        return _default(feature, slot)
     value = feeds[feature.name]
     if feature.kind == "imageType" and not isinstance(value, np.ndarray):
         value = _pixels(value, feature)
-    array = _placed(feature, value) if feature.keys and isinstance(value, Mapping) else np.asarray(value)
+    array = _dictionary_to_vector(feature, value) if feature.keys and isinstance(value, Mapping) else np.asarray(value)
     if slot.type is None:
         return array
-    array = _converted(feature, _converted(feature, array, feature.dtype), slot.type.dtype)
+    array = _cast_exactly(feature, _cast_exactly(feature, array, feature.dtype), slot.type.dtype)
     if not slot.type.fits(array.shape):
-        raise UsageError(f"the input {feature.name} has shape {array.shape}, the model takes {slot.type.shape}")
+        raise UsageError(f"the input {feature.name} has shape {array.shape}, expected {slot.type.shape}")
     return array
 
 
-def _placed(feature: Feature, table: Mapping[Any, Any]) -> Array:
-    """The values of a dictionary by the place of their keys, 0 for a key that it has not."""
+def _dictionary_to_vector(feature: Feature, table: Mapping[Any, Any]) -> Array:
+    """The values of a dictionary in the order of the feature's keys, 0 for missing ones."""
     unknown = sorted(set(table) - set(feature.keys), key=str)
     if unknown:
         raise UsageError(f"the input {feature.name} has no key {unknown[0]!r}; its keys are {', '.join(map(str, feature.keys))}")
     return np.array([table.get(key, 0) for key in feature.keys], np.float64)
 
 
-def _converted(feature: Feature, array: Array, dtype: np.dtype[Any] | None) -> Array:
-    """The array in another type; numbers that an integer type cannot hold are an error, for they would become others."""
+def _cast_exactly(feature: Feature, array: Array, dtype: np.dtype[Any] | None) -> Array:
+    """Cast an array.
+
+    Raises:
+        UsageError: if a number cannot be represented in an integer dtype.
+    """
     if dtype is None or array.dtype == dtype:
         return array
     converted: Array = array.astype(dtype)
     if dtype.kind in "iu" and not np.array_equal(converted, array):
-        raise UsageError(f"the input {feature.name} has numbers that {dtype} cannot hold")
+        raise UsageError(f"the input {feature.name} has numbers that {dtype} cannot represent")
     return converted
 
 
-def _missing(feature: Feature, slot: Slot) -> Array:
+def _default(feature: Feature, slot: Slot) -> Array:
     if not feature.optional or slot.type is None:
         raise UsageError(f"the input {feature.name} is missing")
     shape = slot.type.fixed()
@@ -53,9 +57,9 @@ def _missing(feature: Feature, slot: Slot) -> Array:
 
 
 def _pixels(image: Any, feature: Feature) -> Array:
-    """A PIL image as (1, C, H, W) in the channel order that the model asks for."""
+    """A PIL image as (1, C, H, W) in the model's channel order."""
     if (image.height, image.width) != feature.shape:
-        raise UsageError(f"the image {feature.name} is {image.height} x {image.width}, the model takes {feature.shape}")
+        raise UsageError(f"the image {feature.name} is {image.height} x {image.width}, expected {feature.shape}")
     if feature.color.startswith("GRAYSCALE"):
         return np.asarray(image if feature.color == "GRAYSCALE_FLOAT16" else image.convert("L"), np.float32)[None, None]
     pixels: Array = np.asarray(image.convert("RGB"), np.float32).transpose(2, 0, 1)[None]
@@ -63,7 +67,7 @@ def _pixels(image: Any, feature: Feature) -> Array:
 
 
 def give(feature: Feature, by_name: Mapping[str, Any], results: list[Any], position: int) -> Any:
-    """A model's output: by its name in the program or, where the description renames it, by its position."""
+    """A model's output: found by its name in the program or, if the description renames it, by its position."""
     value = by_name[feature.name] if feature.name in by_name else results[position]
     if feature.kind == "multiArrayType" and feature.dtype is not None:
         return np.asarray(value).astype(feature.dtype, copy=False)

@@ -1,7 +1,7 @@
-"""A program in half precision made to compute in float32, with the constants that it had before they were rounded.
+"""Converts an fp16 program to float32, with the constants that it had before rounding.
 
-Rounding to float16 hides what is wrong by less than it: half of a weight's scale, a channel that counts little. Without it a
-program has to give what its source gives, to the last bits of float32.
+Rounding to float16 hides faults smaller than its error: a slightly wrong weight, or a channel of small values. Without rounding,
+the program must agree with its source up to float32 rounding.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 from onnxbridge.formats.coreml.mil_program import Array, Block, Operation, Slot
 
 Key = tuple[str, str, int]
-"""A constant by what reads it: the name of the operator, the parameter, and the place among its values."""
-HALF = np.dtype(np.float16)
+"""A constant, identified by its reader: the name of the operator, the parameter, and the index among its values."""
+FLOAT16 = np.dtype(np.float16)
 SUFFIX = "_cast_fp16"
-"""What coremltools puts behind the names of operators that it makes compute in float16, before others of its suffixes."""
-UNIT, STEP = 2.0**-11, 2.0**-25
-"""The most that rounding to float16 moves a number: of itself and, below the normal numbers, at all."""
-LEAST = float(np.finfo(np.float16).tiny)
-FEW = 400
-"""In arrays of fewer elements coremltools makes numbers below the least normal one to it, lest an epsilon become 0."""
+"""The suffix that coremltools appends to the names of operators that it casts to float16, possibly followed by others."""
+RELATIVE_ERROR, ABSOLUTE_ERROR = 2.0**-11, 2.0**-25
+"""Bounds of the float16 rounding error: relative, and absolute for subnormal numbers."""
+SMALLEST_NORMAL = float(np.finfo(np.float16).tiny)
+CLAMPED_BELOW = 400
+"""In arrays of fewer elements, coremltools raises subnormal numbers to the smallest normal one, so that no epsilon becomes 0."""
 
 
 @dataclass
 class Widening:
-    """What came of it: how many constants are known as they were before, what is wrong with those, and which are not known."""
+    """The result: how many constants have known originals, which of those do not match, and which are unknown."""
 
     known: int = 0
     unknown: list[str] = field(default_factory=list)
@@ -36,102 +36,110 @@ class Widening:
 
 
 def widen(
-    block: Block, constants: dict[int, Any], before: Mapping[Key, Array], packed: Collection[int], found: Widening
+    block: Block, constants: dict[int, Any], originals: Mapping[Key, Array], compressed: Collection[int], result: Widening
 ) -> None:
-    """Change a program's block, and those inside it. `packed` are the constants that were compressed after the rounding, which
-    are not compared with what they were."""
-    _block(block, constants, before, packed, found)
+    """Convert a block and its inner blocks in place. `compressed` are the constants that were compressed after rounding, and are
+    not compared with their originals."""
+    _widen_block(block, constants, originals, compressed, result)
     for slot, value in constants.items():
-        if _is_half(value):
+        if _is_float16(value):
             constants[slot] = value.astype(np.float32)
 
 
-def packed_wide(op: Operation, constants: Mapping[int, Any], before: Mapping[Key, Array], found: Widening) -> Operation | None:
-    """The operator that a compressed weight is stored in, with the numbers that it had before they were rounded. None where these
-    are not known: then the weight was compressed after the rounding, or there was none."""
-    inputs = {name: [_held(v, constants) for v in items] for name, items in op.inputs.items()}
-    halves = [(name, i) for name, items in inputs.items() for i, v in enumerate(items) if _is_half(v)]
-    own = {place: before.get((op.name.partition(SUFFIX)[0], *place)) for place in halves}
-    if not halves or any(o is None or o.shape != np.shape(inputs[name][i]) for (name, i), o in own.items()):
+def packed_wide(
+    op: Operation, constants: Mapping[int, Any], originals: Mapping[Key, Array], result: Widening
+) -> Operation | None:
+    """The operator of a compressed weight with its float32 operands. None if these are not known: the weight was compressed
+    after rounding, or was not rounded."""
+    inputs = {name: [_value(v, constants) for v in items] for name, items in op.inputs.items()}
+    float16_inputs = [(name, i) for name, items in inputs.items() for i, v in enumerate(items) if _is_float16(v)]
+    original = {index: originals.get((op.name.partition(SUFFIX)[0], *index)) for index in float16_inputs}
+    if not float16_inputs or any(o is None or o.shape != np.shape(inputs[name][i]) for (name, i), o in original.items()):
         return None
-    for (name, i), value in own.items():
+    for (name, i), value in original.items():
         assert value is not None
-        _compared(np.asarray(inputs[name][i]), value, f"the {name} of {op.name}", found)
+        _compare(np.asarray(inputs[name][i]), value, f"the {name} of {op.name}", result)
         inputs[name][i] = value
-    return replace(op, inputs=inputs, outputs=_slots(op.outputs))
+    return replace(op, inputs=inputs, outputs=_widen_slots(op.outputs))
 
 
-def _held(item: Any, constants: Mapping[int, Any]) -> Any:
+def _value(item: Any, constants: Mapping[int, Any]) -> Any:
     return constants.get(item.index) if isinstance(item, Slot) else item
 
 
-def _compared(value: Array, own: Array, told: str, found: Widening) -> None:
-    found.known += 1
-    if not rounded(value, own):
-        found.wrong.append(f"{told} is not what it was, rounded to float16")
+def _compare(value: Array, original: Array, description: str, result: Widening) -> None:
+    result.known += 1
+    if not is_rounded_to_float16(value, original):
+        result.wrong.append(f"{description} is not its original value rounded to float16")
 
 
 def singles(block: Block, constants: Mapping[int, Any]) -> dict[Key, Array]:
-    """The constants in float32 of a program, by what reads them."""
-    found: dict[Key, Array] = {}
+    """The float32 constants of a program, by their readers."""
+    result: dict[Key, Array] = {}
     for op in block.operations:
         for name, items in op.inputs.items():
-            for place, item in enumerate(items):
-                value = _held(item, constants)
+            for index, item in enumerate(items):
+                value = _value(item, constants)
                 if isinstance(value, np.ndarray | np.generic) and value.dtype == np.float32:
-                    found[op.name, name, place] = np.asarray(value)
+                    result[op.name, name, index] = np.asarray(value)
         for inner in op.blocks:
-            found |= singles(inner, constants)
-    return found
+            result |= singles(inner, constants)
+    return result
 
 
-def _block(
-    block: Block, constants: Mapping[int, Any], before: Mapping[Key, Array], packed: Collection[int], found: Widening
+def _widen_block(
+    block: Block, constants: Mapping[int, Any], originals: Mapping[Key, Array], compressed: Collection[int], result: Widening
 ) -> None:
-    block.inputs, block.outputs = _slots(block.inputs), _slots(block.outputs)
+    block.inputs, block.outputs = _widen_slots(block.inputs), _widen_slots(block.outputs)
     for op in block.operations:
-        op.outputs = _slots(op.outputs)
+        op.outputs = _widen_slots(op.outputs)
         for name, items in op.inputs.items():
-            op.inputs[name] = [_constant(op, name, i, v, constants, before, packed, found) for i, v in enumerate(items)]
+            op.inputs[name] = [
+                _widen_input(op, name, i, v, constants, originals, compressed, result) for i, v in enumerate(items)
+            ]
         for inner in op.blocks:
-            _block(inner, constants, before, packed, found)
+            _widen_block(inner, constants, originals, compressed, result)
 
 
-def _slots(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+def _widen_slots(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
     return tuple(
-        replace(s, type=replace(s.type, dtype=np.dtype(np.float32))) if s.type is not None and s.type.dtype == HALF else s
+        replace(s, type=replace(s.type, dtype=np.dtype(np.float32))) if s.type is not None and s.type.dtype == FLOAT16 else s
         for s in slots
     )
 
 
-def _constant(
-    op: Operation, name: str, place: int, item: Any, constants: Mapping[int, Any], before: Mapping[Key, Array],
-    packed: Collection[int], found: Widening,
+def _widen_input(
+    op: Operation, name: str, index: int, item: Any, constants: Mapping[int, Any], originals: Mapping[Key, Array],
+    compressed: Collection[int], result: Widening,
 ) -> Any:  # fmt: skip
-    value = _held(item, constants)
+    value = _value(item, constants)
     if name == "dtype" and value is not None and str(value) == "fp16":
         return "fp32"
-    if not _is_half(value):
+    if not _is_float16(value):
         return item
-    own = before.get((op.name.partition(SUFFIX)[0], name, place))
-    told = f"the {name} of {op.name}"
-    if own is None or own.shape != np.asarray(value).shape:
-        found.unknown.append(told)
+    original = originals.get((op.name.partition(SUFFIX)[0], name, index))
+    description = f"the {name} of {op.name}"
+    if original is None or original.shape != np.asarray(value).shape:
+        result.unknown.append(description)
         return np.asarray(value, np.float32)
-    if not (isinstance(item, Slot) and item.index in packed):
-        _compared(np.asarray(value), own, told, found)
-    return own
+    if not (isinstance(item, Slot) and item.index in compressed):
+        _compare(np.asarray(value), original, description, result)
+    return original
 
 
-def rounded(value: Array, own: Array) -> bool:
-    """Whether numbers in float16 are those of float32, each rounded to one of its neighbours."""
+def is_rounded_to_float16(value: Array, original: Array) -> bool:
+    """Whether float16 numbers are the float32 originals, each rounded to one of its neighbors."""
     with np.errstate(over="ignore", invalid="ignore"):
-        off = np.abs(value.astype(np.float32) - own)
-        near = (off <= UNIT * np.abs(own) + STEP) | (value == own.astype(np.float16)) | (np.isnan(value) & np.isnan(own))
-    if value.size < FEW:
-        near |= (np.abs(own) <= LEAST) & (np.abs(value) <= LEAST)
-    return bool(near.all())
+        error = np.abs(value.astype(np.float32) - original)
+        is_close = (
+            (error <= RELATIVE_ERROR * np.abs(original) + ABSOLUTE_ERROR)
+            | (value == original.astype(np.float16))
+            | (np.isnan(value) & np.isnan(original))
+        )
+    if value.size < CLAMPED_BELOW:
+        is_close |= (np.abs(original) <= SMALLEST_NORMAL) & (np.abs(value) <= SMALLEST_NORMAL)
+    return bool(is_close.all())
 
 
-def _is_half(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic) and value.dtype == HALF
+def _is_float16(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic) and value.dtype == FLOAT16

@@ -1,4 +1,4 @@
-"""Constants of a saved MIL program: immediate values, and blobs in the weight files beside the program."""
+"""Reads the constants of a saved MIL program: immediate values, and blobs in its weight files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.formats.coreml.package_files import Weights
 from onnxbridge.frameworks import coremltools
 from onnxbridge.hub.io.resource_limits import claim
 
-# MIL's names of types, and the NumPy type that holds an element
+# MIL's dtype names, and the NumPy dtype of an element in memory.
 DTYPES: dict[str, Any] = {
     "BOOL": np.bool_,
     "STRING": np.str_,
@@ -34,20 +34,20 @@ DTYPES: dict[str, Any] = {
     "UINT32": np.uint32,
     "UINT64": np.uint64,
 }
-_PIECE = 1 << 20  # numbers unpacked at once: each takes a byte for every bit
-PACKED = {"INT4": 4, "UINT1": 1, "UINT2": 2, "UINT3": 3, "UINT4": 4, "UINT6": 6}
+CHUNK = 1 << 20  # numbers unpacked at a time; each takes one byte per bit
+SUB_BYTE = {"INT4": 4, "UINT1": 1, "UINT2": 2, "UINT3": 3, "UINT4": 4, "UINT6": 6}
 
 
 def type_name(tensor: Any) -> str:
     """The MIL name of a tensor's element type."""
     name: str = coremltools().proto.MIL_pb2.DataType.Name(tensor.dataType)
     if name not in DTYPES:
-        raise UnsafeFileError(f"the program has tensors of type {name}, which NumPy cannot hold")
+        raise UnsafeFileError(f"the program has tensors of dtype {name}, which NumPy does not have")
     return name
 
 
 def tensor_type(tensor: Any) -> Type:
-    """A tensor type of the file."""
+    """The tensor type of a TensorType message."""
     dtype = np.dtype(DTYPES[type_name(tensor)])
     if any(d.WhichOneof("dimension") == "unknown" and d.unknown.variadic for d in tensor.dimensions):
         return Type(dtype, None)
@@ -55,19 +55,19 @@ def tensor_type(tensor: Any) -> Type:
 
 
 def unpack(packed: Array, bits: int, count: int) -> Array:
-    """Split bytes into `count` unsigned numbers of so many bits, from the lowest bit of the first byte upwards."""
+    """Unpack `count` unsigned integers of `bits` bits, starting at the lowest bit of the first byte."""
     found: Array = np.empty(count, np.uint8)
     data = packed.view(np.uint8)
     if 8 * data.size < bits * count:
-        raise UnsafeFileError(f"{packed.size} bytes cannot hold {count} numbers of {bits} bits")
-    for start in range(0, count, _PIECE):
-        part = found[start : start + _PIECE]
+        raise UnsafeFileError(f"{packed.size} bytes are too few for {count} numbers of {bits} bits")
+    for start in range(0, count, CHUNK):
+        part = found[start : start + CHUNK]
         stream = np.unpackbits(data[bits * start // 8 :], count=bits * part.size, bitorder="little")
         (stream.reshape(part.size, bits) << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8, out=part)
     return found
 
 
-class Values:
+class ConstantReader:
     """Reads the constants of one program."""
 
     def __init__(self, weights: Weights) -> None:
@@ -82,8 +82,7 @@ class Values:
             raise UnsafeFileError(f"a constant of the program cannot be read: {error}") from error
 
     def _read(self, value: Any) -> Any:
-        kind = value.type.WhichOneof("type")
-        if kind == "tensorType":
+        if value.type.WhichOneof("type") == "tensorType":
             if value.WhichOneof("value") == "blobFileValue":
                 return self._blob(value.blobFileValue, value.type.tensorType)
             return self._immediate(value.immediateValue.tensor, value.type.tensorType)
@@ -93,48 +92,50 @@ class Values:
         return [self.read(v) for v in getattr(content, content.WhichOneof("value")).values]
 
     def _immediate(self, tensor: Any, declared: Any) -> Any:
-        name, kind = type_name(declared), tensor_type(declared)
+        name, mil_type = type_name(declared), tensor_type(declared)
         field = tensor.WhichOneof("value")
         if field is None:
-            claim(_fixed(kind), kind.dtype)
-            return np.zeros(_fixed(kind), kind.dtype)
+            claim(_static_shape(mil_type), mil_type.dtype)
+            return np.zeros(_static_shape(mil_type), mil_type.dtype)
         values = getattr(tensor, field).values
         if name == "STRING":
-            return str(values[0]) if not kind.shape else np.array(list(values), dtype=object).reshape(_fixed(kind))
+            return str(values[0]) if not mil_type.shape else np.array(list(values), dtype=object).reshape(_static_shape(mil_type))
         if field != "bytes":
-            return np.array(values, dtype=kind.dtype).reshape(_fixed(kind))
-        if name in PACKED:
-            return self._signed(unpack(np.frombuffer(values, np.uint8), PACKED[name], _count(kind)), name).reshape(_fixed(kind))
-        return np.frombuffer(values, kind.dtype).reshape(_fixed(kind))
+            return np.array(values, dtype=mil_type.dtype).reshape(_static_shape(mil_type))
+        if name in SUB_BYTE:
+            return self._signed(unpack(np.frombuffer(values, np.uint8), SUB_BYTE[name], _element_count(mil_type)), name).reshape(
+                _static_shape(mil_type)
+            )
+        return np.frombuffer(values, mil_type.dtype).reshape(_static_shape(mil_type))
 
     def _blob(self, blob: Any, declared: Any) -> Array:
-        name, kind = type_name(declared), tensor_type(declared)
-        known, data, count = self._weights.blob(blob.fileName, blob.offset)
-        if known != name:
-            raise UnsafeFileError(f"a weight file holds {known} where the program has {name}")
-        if name in PACKED:
-            found = self._signed(unpack(np.frombuffer(data, np.uint8), PACKED[name], count), name)
+        name, mil_type = type_name(declared), tensor_type(declared)
+        stored_name, data, count = self._weights.blob(blob.fileName, blob.offset)
+        if stored_name != name:
+            raise UnsafeFileError(f"a weight has dtype {stored_name} in the weight file, but {name} in the program")
+        if name in SUB_BYTE:
+            found = self._signed(unpack(np.frombuffer(data, np.uint8), SUB_BYTE[name], count), name)
         else:
-            found = np.frombuffer(data, kind.dtype, count)
-        return found.reshape(_fixed(kind))
+            found = np.frombuffer(data, mil_type.dtype, count)
+        return found.reshape(_static_shape(mil_type))
 
     def _signed(self, values: Array, name: str) -> Array:
         if name != "INT4":
             return values
-        wrapped: Array = np.where(values > 7, values.astype(np.int8) - 16, values).astype(np.int8)
-        return wrapped
+        signed: Array = np.where(values > 7, values.astype(np.int8) - 16, values).astype(np.int8)
+        return signed
 
 
 def _key(value: Any) -> Any:
     return value.item() if isinstance(value, np.ndarray) else value
 
 
-def _fixed(kind: Type) -> tuple[int, ...]:
-    shape = kind.fixed()
+def _static_shape(mil_type: Type) -> tuple[int, ...]:
+    shape = mil_type.fixed()
     if shape is None:
         raise UnsafeFileError("a constant has an unknown dimension")
     return shape
 
 
-def _count(kind: Type) -> int:
-    return int(np.prod(_fixed(kind), dtype=np.int64))
+def _element_count(mil_type: Type) -> int:
+    return int(np.prod(_static_shape(mil_type), dtype=np.int64))

@@ -1,4 +1,4 @@
-"""A MIL program in memory, as the interpreter runs it: every value has a slot, and its name is only for messages."""
+"""In-memory MIL programs, as the interpreter runs them: every value has a slot, and names are only used in messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxbridge.lowering import Body, Call, Schema
 
 Array = np.ndarray[Any, Any]
 
-# the blocks of an operator, in the order of the file, by the names that MIL gives them
+# MIL's names of the blocks of an operator, in file order.
 BLOCKS = {"cond": ("_true_fn", "_false_fn"), "while_loop": ("_cond", "_body")}
 # the parameters that take a tuple of values; every other one takes one
 TUPLES = frozenset({"values", "loop_vars", "elem_shape", "ref_tensors", "begins", "ends", "end_masks"})
@@ -23,25 +23,25 @@ FIRST = Schema(("x", "y"))
 
 @dataclass(frozen=True)
 class Type:
-    """A tensor's element type and shape; None is a dimension, or a whole shape, that is known only when running."""
+    """A tensor's dtype and shape; None stands for a dynamic dimension, or an unknown shape."""
 
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...] | None = ()
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether an array of this shape is of this type."""
+        """Whether an array of this shape matches the type."""
         if self.shape is None:
             return True
         return len(shape) == len(self.shape) and all(w in (None, n) for n, w in zip(shape, self.shape, strict=True))
 
     def fixed(self) -> tuple[int, ...] | None:
-        """The shape, if it is known."""
+        """The shape if it is static, else None."""
         return None if self.shape is None or None in self.shape else tuple(n for n in self.shape if n is not None)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a value lives while the program runs. `type` is None for lists, dictionaries and states."""
+    """The storage index of a value while the program runs. `type` is None for lists, dictionaries and states."""
 
     index: int
     name: str
@@ -50,7 +50,7 @@ class Slot:
 
 @dataclass
 class Operation:
-    """One MIL operator; an input is a slot, a list of slots and constants, or a constant given in place."""
+    """One MIL operator; an input is a slot, a list of slots and constants, or an inline constant."""
 
     op: str
     name: str
@@ -61,7 +61,7 @@ class Operation:
 
 @dataclass
 class Block:
-    """Operators in the order in which they run."""
+    """Operators in execution order."""
 
     inputs: tuple[Slot, ...] = ()
     operations: list[Operation] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Block:
 
 @dataclass
 class Function:
-    """A program's function: what it takes, what it keeps between runs, and its constants by slot."""
+    """A program's function: its main block, its states by name, and its constants by slot. `slots` is the number of slots."""
 
     name: str
     block: Block
@@ -96,7 +96,7 @@ def _argument(name: str, items: list[Any]) -> Any:
 
 
 def classes(function: Function) -> list[Any] | None:
-    """The names of a classifier's classes, None for what is no classifier."""
+    """The class labels of a classifier, None for other models."""
     found = next((o for o in function.block.operations if o.op == "classify"), None)
     if found is None:
         return None
@@ -107,11 +107,13 @@ def classes(function: Function) -> list[Any] | None:
 
 @dataclass(frozen=True)
 class Feature:
-    """What a model's description says about one of its inputs or outputs.
+    """The description of a model's input or output.
 
-    `kind` is the description's own word (multiArrayType, imageType, ...), `default` the value of an optional input, `allowed`
-    the sizes that it may have where they are not fixed: "1..64, 3" or "1x3x224x224 or 1x3x256x256". `keys` are those of a
-    dictionary whose values are a vector in the program, in their order.
+    Attributes:
+        kind: the description's type name (multiArrayType, imageType, ...).
+        default: the value of an optional input.
+        allowed: the sizes of a flexible shape: "1..64, 3" or "1x3x224x224 or 1x3x256x256".
+        keys: of a dictionary, which is a vector of its values in this order in the program.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Core ML's pipelines: models one after the other, whose outputs are the inputs of later ones by name."""
+"""Core ML pipelines: a sequence of models, whose outputs are the inputs of later ones by name."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from onnxbridge.formats.coreml.mil_program import Block, Feature, Function, Oper
 
 TYPES = {"float16": "fp16", "float32": "fp32", "float64": "fp64", "int32": "int32", "int64": "int64"}
 Part = tuple[Function, list[Feature]]
-"""A model's function, and the features that it gives."""
+"""A model's function, and its output features."""
 
 
-def joined(parts: Iterable[Part], inputs: list[Feature], outputs: list[Feature]) -> Function:
-    """The functions of the models as one.
+def join_functions(parts: Iterable[Part], inputs: list[Feature], outputs: list[Feature]) -> Function:
+    """Join the functions of the models into one.
 
     Raises:
-        UnsafeFileError: if a model takes what no model before it gives.
+        UnsafeFileError: if a model's input is neither an input of the pipeline nor an output of an earlier model.
     """
-    whole = Function("main", Block(), {}, {}, 0)
+    joined = Function("main", Block(), {}, {}, 0)
     values: dict[str, Slot] = {}
-    taken: dict[str, Slot] = {}
-    for function, gives in parts:
-        moved = _Moved(whole.slots)
-        whole.slots += function.slots
-        whole.constants |= {moved.offset + index: value for index, value in function.constants.items()}
-        whole.states |= {name: moved.slot(slot) for name, slot in function.states.items()}
-        block = moved.block(function.block)
+    pipeline_inputs: dict[str, Slot] = {}
+    for function, model_outputs in parts:
+        shifted = _SlotOffset(joined.slots)
+        joined.slots += function.slots
+        joined.constants |= {shifted.offset + index: value for index, value in function.constants.items()}
+        joined.states |= {name: shifted.slot(slot) for name, slot in function.states.items()}
+        block = shifted.block(function.block)
         for slot in block.inputs:
             if slot.name in values:
-                whole.block.operations.append(_linked(values[slot.name], slot))
+                joined.block.operations.append(_connect(values[slot.name], slot))
             elif any(f.name == slot.name for f in inputs):
-                taken[slot.name] = values[slot.name] = slot
+                pipeline_inputs[slot.name] = values[slot.name] = slot
             else:
-                raise UnsafeFileError(f"a model of the pipeline takes {slot.name}, which nothing before it gives")
-        whole.block.operations += block.operations
+                raise UnsafeFileError(f"a model of the pipeline has the input {slot.name}, which no earlier model computes")
+        joined.block.operations += block.operations
         by_name = {slot.name: slot for slot in block.outputs}
-        values |= {f.name: by_name.get(f.name, block.outputs[i]) for i, f in enumerate(gives) if i < len(block.outputs)}
-    missing = [f.name for f in outputs if f.name not in values] + [f.name for f in inputs if f.name not in taken]
+        values |= {f.name: by_name.get(f.name, block.outputs[i]) for i, f in enumerate(model_outputs) if i < len(block.outputs)}
+    missing = [f.name for f in outputs if f.name not in values] + [f.name for f in inputs if f.name not in pipeline_inputs]
     if missing:
-        raise UnsafeFileError(f"no model of the pipeline has to do with {', '.join(missing)}")
-    whole.block.inputs = tuple(taken[f.name] for f in inputs)
-    whole.block.outputs = tuple(replace(values[f.name], name=f.name) for f in outputs)
-    return whole
+        raise UnsafeFileError(f"no model of the pipeline has an input or output {', '.join(missing)}")
+    joined.block.inputs = tuple(pipeline_inputs[f.name] for f in inputs)
+    joined.block.outputs = tuple(replace(values[f.name], name=f.name) for f in outputs)
+    return joined
 
 
-def _linked(given: Slot, taken: Slot) -> Operation:
-    """What one model gives in the type that a later one takes it in."""
-    if taken.type is None or taken.type.dtype == object:
-        return Operation("identity", taken.name, {"x": [given]}, (taken,))
-    return Operation("cast", taken.name, {"x": [given], "dtype": [TYPES[taken.type.dtype.name]]}, (taken,))
+def _connect(source: Slot, target: Slot) -> Operation:
+    """Cast an output of one model to the dtype of a later model's input."""
+    if target.type is None or target.type.dtype == object:
+        return Operation("identity", target.name, {"x": [source]}, (target,))
+    return Operation("cast", target.name, {"x": [source], "dtype": [TYPES[target.type.dtype.name]]}, (target,))
 
 
-class _Moved:
-    """A function's blocks with every slot counted from another number on."""
+class _SlotOffset:
+    """Adds an offset to every slot index of a function's blocks."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset

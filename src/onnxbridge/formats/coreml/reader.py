@@ -1,4 +1,4 @@
-"""Loads what the interpreter runs: an .mlpackage, an `MLModel`, its specification, or a MIL program in memory."""
+"""Loads a model as an in-memory MIL program: an .mlpackage, an `MLModel`, its specification, or coremltools' MIL program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.formats.coreml import package_files
-from onnxbridge.formats.coreml.mil_constants import Values, tensor_type
+from onnxbridge.formats.coreml.mil_constants import ConstantReader, tensor_type
 from onnxbridge.formats.coreml.mil_program import Array, Block, Feature, Function, Operation, Slot, Type
 from onnxbridge.frameworks import coremltools
 
@@ -21,15 +21,16 @@ SCALARS = {"doubleType": np.dtype(np.float64), "int64Type": np.dtype(np.int64)}
 
 
 def read(source: Any, function: str = "") -> tuple[Function, list[Feature], list[Feature]]:
-    """A function of a program, and the features that the model takes and gives (of its inputs and outputs if it is bare)."""
-    found, inputs, outputs = _read(source, function)
-    undescribed = {slot.name for slot in found.block.inputs} - {f.name for f in inputs}
+    """Read a function of a program, and the model's input and output features (derived from the program if it has no
+    description)."""
+    loaded, inputs, outputs = _read(source, function)
+    undescribed = {slot.name for slot in loaded.block.inputs} - {f.name for f in inputs}
     if undescribed:
-        raise UnsafeFileError(f"the model does not describe the input {', '.join(sorted(undescribed))} of its program")
-    tables = [f.name for f in outputs if f.kind == "dictionaryType"]
-    if tables and not any(o.op == "classify" for o in found.block.operations):
-        raise UsageError(f"the output {tables[0]} is a dictionary, which is not a tensor")
-    return found, inputs, outputs
+        raise UnsafeFileError(f"the description lacks the input {', '.join(sorted(undescribed))} of the program")
+    dictionaries = [f.name for f in outputs if f.kind == "dictionaryType"]
+    if dictionaries and not any(o.op == "classify" for o in loaded.block.operations):
+        raise UsageError(f"the output {dictionaries[0]} is a dictionary, which is not a tensor")
+    return loaded, inputs, outputs
 
 
 def _read(source: Any, function: str) -> tuple[Function, list[Feature], list[Feature]]:
@@ -37,7 +38,7 @@ def _read(source: Any, function: str) -> tuple[Function, list[Feature], list[Fea
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not os.path.exists(path):
-            raise UsageError(f"there is no {path}")
+            raise UsageError(f"{path} does not exist")
         spec, weights = package_files.load(path)
         return _from_spec(spec, weights, function)
     if isinstance(source, ct.models.MLModel):
@@ -46,26 +47,27 @@ def _read(source: Any, function: str) -> tuple[Function, list[Feature], list[Fea
         return _from_spec(source, package_files.Weights(""), function)
     if isinstance(source, ct.converters.mil.Program):
         return _from_memory(source, function)
-    raise UsageError(f"the interpreter runs an .mlpackage, an MLModel or a MIL program, not {type(source).__name__}")
+    raise UsageError(f"expected an .mlpackage, an MLModel or a MIL program, got {type(source).__name__}")
 
 
 def metadata(source: Any) -> dict[str, str]:
-    """What a model says of itself: author, license, version and description, and what its makers added."""
+    """A model's metadata: author, license, version, description and user-defined entries."""
     ct = coremltools()
     if isinstance(source, str | os.PathLike):
         source, _ = package_files.load(source)
     spec = source.get_spec() if isinstance(source, ct.models.MLModel) else source
     if not isinstance(spec, ct.proto.Model_pb2.Model):
         return {}
-    held = spec.description.metadata
+    stored = spec.description.metadata
     fields = {
-        "author": held.author, "license": held.license, "version": held.versionString, "description": held.shortDescription
+        "author": stored.author, "license": stored.license, "version": stored.versionString,
+        "description": stored.shortDescription,
     }  # fmt: skip
-    return {k: v for k, v in fields.items() if v} | dict(held.userDefined)
+    return {k: v for k, v in fields.items() if v} | dict(stored.userDefined)
 
 
-class _Scope:
-    """Names to slots; an inner block sees the names of the blocks around it."""
+class _SlotTable:
+    """Maps names to slots; inner blocks see the names of the enclosing blocks."""
 
     def __init__(self) -> None:
         self.names: dict[str, Slot] = {}
@@ -77,9 +79,9 @@ class _Scope:
         self.count += 1
         return slot
 
-    def look(self, name: str) -> Slot:
+    def lookup(self, name: str) -> Slot:
         if name not in self.names:
-            raise UnsafeFileError(f"the program uses {name} before it exists")
+            raise UnsafeFileError(f"the program uses {name} before it is defined")
         return self.names[name]
 
     def constant(self, name: str, value: Any) -> Slot:
@@ -100,13 +102,13 @@ def _from_spec(spec: Any, weights: package_files.Weights, function: str) -> tupl
     functions = spec.mlProgram.functions
     function = function or spec.description.defaultFunctionName or "main"
     if function not in functions:
-        raise UsageError(f"the program has no function {function!r}; it has {', '.join(sorted(functions))}")
-    stored, scope = functions[function], _Scope()
+        raise UsageError(f"the program has no function {function!r}; available: {', '.join(sorted(functions))}")
+    stored, scope = functions[function], _SlotTable()
     if stored.opset not in stored.block_specializations:
         raise UnsafeFileError(f"the function {function} has no block for its opset {stored.opset!r}")
     slots = {v.name: scope.new(v.name, _declared(v.type)) for v in stored.inputs}
     states = {v.name: slots[v.name] for v in stored.inputs if v.type.WhichOneof("type") == "stateType"}
-    block = _block(stored.block_specializations[stored.opset], scope, Values(weights))
+    block = _block(stored.block_specializations[stored.opset], scope, ConstantReader(weights))
     block.inputs = tuple(s for name, s in slots.items() if name not in states)
     described = next((f for f in spec.description.functions if f.name == function), spec.description)
     return (
@@ -117,22 +119,22 @@ def _from_spec(spec: Any, weights: package_files.Weights, function: str) -> tupl
 
 
 def _network(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
-    """An older network. Its description's doubles are not computed with: they are float32 here."""
+    """Read a neural network. Doubles of its description become float32, in which it computes."""
     from onnxbridge.formats.coreml import neural_network
 
     inputs, outputs = (
-        [_of_network(_feature(d), d.type.multiArrayType) for d in described]
+        [_network_feature(_feature(d), d.type.multiArrayType) for d in described]
         for described in (spec.description.input, spec.description.output)
     )
     return neural_network.function(spec, inputs, outputs), inputs, outputs
 
 
 def _estimator(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
-    """A model of classical machine learning: trees, linear models, scalers and the like."""
+    """Read a classical machine learning model: trees, linear models, scalers and the like."""
     from onnxbridge.formats.coreml import estimators
 
     if spec.WhichOneof("Type") is None:
-        raise UnsafeFileError("the model is of a kind that this version of coremltools does not know, or empty")
+        raise UnsafeFileError("the model is empty, or of a type that this version of coremltools does not know")
     inputs, outputs = ([_feature(d) for d in described] for described in (spec.description.input, spec.description.output))
     keys = estimators.keys(spec)
     inputs = [replace(f, keys=keys) if f.kind == "dictionaryType" else f for f in inputs]
@@ -140,26 +142,26 @@ def _estimator(spec: Any) -> tuple[Function, list[Feature], list[Feature]]:
 
 
 def _pipeline(spec: Any, stored: Any, weights: package_files.Weights) -> tuple[Function, list[Feature], list[Feature]]:
-    from onnxbridge.formats.coreml.pipeline import joined
+    from onnxbridge.formats.coreml.pipeline import join_functions
 
     models = getattr(stored, "pipeline", stored).models
     inputs, outputs = ([_feature(d) for d in described] for described in (spec.description.input, spec.description.output))
     parts = [_from_spec(model, weights, "") for model in models]
-    keys = {f.name: f.keys for _, takes, _ in parts for f in takes if f.keys}
+    keys = {f.name: f.keys for _, model_inputs, _ in parts for f in model_inputs if f.keys}
     inputs = [replace(f, keys=keys.get(f.name, ())) for f in inputs]
-    whole = joined([(function, gives) for function, _, gives in parts], inputs, outputs)
-    taken, given = whole.block.inputs, whole.block.outputs
-    return whole, list(map(_as_computed, inputs, taken)), list(map(_as_computed, outputs, given))
+    pipeline = join_functions([(function, model_outputs) for function, _, model_outputs in parts], inputs, outputs)
+    block = pipeline.block
+    return pipeline, list(map(_pipeline_feature, inputs, block.inputs)), list(map(_pipeline_feature, outputs, block.outputs))
 
 
-def _as_computed(feature: Feature, slot: Slot) -> Feature:
-    """The feature of a pipeline, whose doubles are float32 where the model that takes or gives them is a network."""
+def _pipeline_feature(feature: Feature, slot: Slot) -> Feature:
+    """A pipeline's feature; its doubles become float32 if the model that reads or writes them is a neural network."""
     double = slot.type is not None and slot.type.dtype == np.float64
     return feature if double or feature.dtype != np.float64 else replace(feature, dtype=np.dtype(np.float32))
 
 
-def _of_network(feature: Feature, array: Any) -> Feature:
-    """The feature with 0 for every size that the description leaves open."""
+def _network_feature(feature: Feature, array: Any) -> Feature:
+    """A neural network's feature, with 0 for every flexible size."""
     if feature.kind != "multiArrayType":
         return feature
     sizes = list(feature.shape)
@@ -172,13 +174,13 @@ def _of_network(feature: Feature, array: Any) -> Feature:
 
 
 def _declared(type: Any) -> Type | None:
-    """The tensor that a value is or, for a state, holds."""
+    """The tensor type of a value, or of the tensor in a state."""
     if type.WhichOneof("type") == "stateType":
         type = type.stateType.wrappedType
     return tensor_type(type.tensorType) if type.WhichOneof("type") == "tensorType" else None
 
 
-def _block(stored: Any, scope: _Scope, values: Values) -> Block:
+def _block(stored: Any, scope: _SlotTable, values: ConstantReader) -> Block:
     block = Block(tuple(scope.new(v.name, _declared(v.type)) for v in stored.inputs))
     for op in stored.operations:
         if op.type == "const":
@@ -186,11 +188,11 @@ def _block(stored: Any, scope: _Scope, values: Values) -> Block:
                 raise UnsafeFileError("the program has a constant without a name or a value")
             scope.constant(op.outputs[0].name, values.read(op.attributes["val"]))
             continue
-        # before iOS18, what compresses weights (constexpr_...) has its parameters among the attributes
+        # before iOS18, compressed weights (constexpr_...) have their parameters in the attributes
         inputs = {key: [values.read(v)] for key, v in op.attributes.items() if key != "name"}
         for key, argument in op.inputs.items():
             inputs[key] = [
-                scope.look(b.name) if b.WhichOneof("binding") == "name" else values.read(b.value) for b in argument.arguments
+                scope.lookup(b.name) if b.WhichOneof("binding") == "name" else values.read(b.value) for b in argument.arguments
             ]
         outer = dict(scope.names)
         blocks = []
@@ -200,7 +202,7 @@ def _block(stored: Any, scope: _Scope, values: Values) -> Block:
         outputs = tuple(scope.new(v.name, _declared(v.type)) for v in op.outputs)
         name = values.read(op.attributes["name"]) if "name" in op.attributes else outputs[0].name if outputs else ""
         block.operations.append(Operation(op.type, name, inputs, outputs, tuple(blocks)))
-    block.outputs = tuple(scope.look(name) for name in stored.outputs)
+    block.outputs = tuple(scope.lookup(name) for name in stored.outputs)
     return block
 
 
@@ -213,7 +215,7 @@ def _feature(described: Any) -> Feature:
         shapes = [(s.height, s.width) for s in image.enumeratedSizes.sizes]
         return Feature(
             described.name, kind, shape=(image.height, image.width), optional=described.type.isOptional, color=color,
-            allowed=_allowed(ranges, shapes),
+            allowed=_allowed_sizes(ranges, shapes),
         )  # fmt: skip
     if kind != "multiArrayType":
         return Feature(described.name, kind, SCALARS.get(kind), optional=described.type.isOptional)
@@ -226,12 +228,12 @@ def _feature(described: Any) -> Feature:
         tuple(array.shape),
         described.type.isOptional,
         getattr(array, default) if default else None,
-        allowed=_allowed(array.shapeRange.sizeRanges, [tuple(s.shape) for s in array.enumeratedShapes.shapes]),
+        allowed=_allowed_sizes(array.shapeRange.sizeRanges, [tuple(s.shape) for s in array.enumeratedShapes.shapes]),
     )
 
 
-def _allowed(ranges: Any, shapes: Sequence[tuple[int, ...]]) -> str:
-    """What sizes a feature may have: its shapes, or the bounds of each axis; an upper bound of none is left out."""
+def _allowed_sizes(ranges: Any, shapes: Sequence[tuple[int, ...]]) -> str:
+    """The allowed sizes of a feature as a string: enumerated shapes, or bounds for each axis, possibly without an upper one."""
     if shapes:
         return " or ".join("x".join(map(str, shape)) for shape in shapes)
     ends = [(int(r.lowerBound), int(r.upperBound)) for r in ranges]
@@ -246,13 +248,13 @@ def _array_dtype(array: Any) -> np.dtype[Any] | None:
 def _from_memory(program: Any, function: str) -> tuple[Function, list[Feature], list[Feature]]:
     function = function or program.default_function_name
     if function not in program.functions:
-        raise UsageError(f"the program has no function {function!r}; it has {', '.join(sorted(program.functions))}")
-    stored, scope = program.functions[function], _Scope()
-    live = _Live(scope)
-    slots = {name: live.define(var, name) for name, var in stored.inputs.items()}
+        raise UsageError(f"the program has no function {function!r}; available: {', '.join(sorted(program.functions))}")
+    stored, scope = program.functions[function], _SlotTable()
+    memory = _MemorySlots(scope)
+    slots = {name: memory.define(var, name) for name, var in stored.inputs.items()}
     types = coremltools().converters.mil.mil.types
     states = {name: slots[name] for name, var in stored.inputs.items() if types.is_state(var._sym_type)}
-    block = live.block(stored, ())
+    block = memory.block(stored, ())
     block.inputs = tuple(s for name, s in slots.items() if name not in states)
     features = [Feature(name, "multiArrayType", s.type.dtype if s.type else None) for name, s in slots.items()]
     given = [Feature(s.name, "multiArrayType", s.type.dtype if s.type else None) for s in block.outputs]
@@ -263,49 +265,49 @@ def _from_memory(program: Any, function: str) -> tuple[Function, list[Feature], 
     )
 
 
-class _Live:
-    """Slots for the variables of coremltools' own objects, by identity: names may repeat there."""
+class _MemorySlots:
+    """Slots of coremltools' Var objects by identity, since their names need not be unique."""
 
-    def __init__(self, scope: _Scope) -> None:
+    def __init__(self, scope: _SlotTable) -> None:
         self.scope = scope
         self.slots: dict[int, Slot] = {}
 
     def define(self, var: Any, name: str) -> Slot:
-        slot = self.slots[id(var)] = self.scope.new(name, _live_type(var))
+        slot = self.slots[id(var)] = self.scope.new(name, _memory_type(var))
         return slot
 
-    def look(self, var: Any) -> Any:
-        """The slot of a variable; what was never computed by an operator is a constant."""
+    def lookup(self, var: Any) -> Any:
+        """The slot of a variable; one that no operator computed is a constant."""
         if isinstance(var, list | tuple):
-            return [self.look(v) for v in var]
+            return [self.lookup(v) for v in var]
         if id(var) not in self.slots:
-            self.slots[id(var)] = self.scope.constant(var.name, _live_value(var))
+            self.slots[id(var)] = self.scope.constant(var.name, _memory_value(var))
         return self.slots[id(var)]
 
     def block(self, stored: Any, inputs: Iterable[Any]) -> Block:
         block = Block(tuple(self.define(v, v.name) for v in inputs))
         for op in stored.operations:
             if op.op_type == "const":
-                self.look(op.outputs[0])
+                self.lookup(op.outputs[0])
                 continue
-            given = {key: _listed(self.look(var)) for key, var in op.inputs.items() if _is_value(key, var)}
+            given = {key: _as_list(self.lookup(var)) for key, var in op.inputs.items() if _is_value(key, var)}
             blocks = tuple(self.block(inner, inner.inputs) for inner in op.blocks)
             outputs = tuple(self.define(var, var.name) for var in op.outputs)
             block.operations.append(Operation(op.op_type, op.name, given, outputs, blocks))
-        block.outputs = tuple(self.look(var) for var in stored.outputs)
+        block.outputs = tuple(self.lookup(var) for var in stored.outputs)
         return block
 
 
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else [found]
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _is_value(name: str, var: Any) -> bool:
-    """Whether an input was given, and is not one of the Python functions that build control flow (`_cond`, `_body`, ...)."""
+    """Whether an operator's input is set, and not one of the Python functions that build control flow (`_cond`, `_body`, ...)."""
     return var is not None and not name.startswith("_")
 
 
-def _live_type(var: Any) -> Type | None:
+def _memory_type(var: Any) -> Type | None:
     types = coremltools().converters.mil.mil.types
     kind = var._sym_type
     if types.is_state(kind):
@@ -318,16 +320,16 @@ def _live_type(var: Any) -> Type | None:
         return Type(dtype)
     if types.symbolic.any_variadic(kind.get_shape()):
         return Type(dtype, None)
-    # a size below 0 is what coremltools writes for topk's k of -1, which takes them all
+    # coremltools writes a negative size for topk with k = -1, which selects all elements
     return Type(dtype, tuple(int(n) if isinstance(n, int | np.integer) and n >= 0 else None for n in kind.get_shape()))
 
 
-def _live_value(var: Any) -> Any:
+def _memory_value(var: Any) -> Any:
     value = var.val
     if isinstance(value, str):
         return value
     if hasattr(value, "ls"):  # coremltools' wrapper around a Python list
         return list(value.ls)
     array: Array = np.asarray(value)
-    kind = _live_type(var)
+    kind = _memory_type(var)
     return array.astype(kind.dtype, copy=False) if kind is not None and array.dtype.kind != "U" else array

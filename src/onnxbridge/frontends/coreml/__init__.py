@@ -1,4 +1,4 @@
-"""Core ML to the hub: `.mlpackage` and `.mlmodel`, `MLModel`s and MIL programs in memory. No Mac is needed."""
+"""The Core ML frontend: converts `.mlpackage`, `.mlmodel`, `MLModel`s and MIL programs to the hub. No Mac is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = frozenset({"mlpackage", "mlmodel"})
 
 class CoreML:
     """The frontend. A source is the path of an `.mlpackage` or `.mlmodel`, an `MLModel`, its specification, or a MIL program;
-    (source, function) chooses one of a model's functions."""
+    (source, function) selects one of the model's functions."""
 
     name = "coreml"
     title = "Core ML"
@@ -39,92 +39,96 @@ class CoreML:
         return type(source).__module__.split(".")[0] == "coremltools" or type(source).__module__ == "Model_pb2"
 
     def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:
-        """The source as a hub model. `dynamic` names the sizes that the model leaves open: {input: {axis: name}}.
+        """Convert the source to a hub model. `dynamic` names the dynamic sizes of the model: {input: {axis: name}}.
 
         Raises:
-            ConversionError: with every operator that is in the way.
-            UsageError: for sizes that the model does not take.
+            ConversionError: with every unsupported operator.
+            UsageError: for sizes that the model does not support.
             UnsafeFileError: for a damaged file.
         """
         from onnxbridge.formats.coreml.reader import metadata, read
         from onnxbridge.frontends.coreml import graph_reader
-        from onnxbridge.frontends.coreml.names import names, told
+        from onnxbridge.frontends.coreml.names import names, portable_metadata
 
         source, function = _split(source)
-        program, takes, gives = read(source, function)
-        said = metadata(source)
-        named = names(said, takes, gives, list(program.states))
-        declared = {named.inputs[s.name]: s.type.shape for s in program.block.inputs if s.type is not None}
-        model = graph_reader.hub_model(program, takes, gives, _shapes(declared, inputs, dynamic, named), named)
-        model.metadata_props.update(told(said))
+        program, input_features, output_features = read(source, function)
+        source_metadata = metadata(source)
+        hub_names = names(source_metadata, input_features, output_features, list(program.states))
+        declared = {hub_names.inputs[s.name]: s.type.shape for s in program.block.inputs if s.type is not None}
+        model = graph_reader.hub_model(
+            program, input_features, output_features, _shapes(declared, inputs, dynamic, hub_names), hub_names
+        )
+        model.metadata_props.update(portable_metadata(source_metadata))
         return model
 
     def runs_here(self) -> bool:
         return importlib.util.find_spec("coremltools") is not None
 
     def runner(self, source: Any, device: str = "auto") -> Run:
-        """The interpreter of MIL. A state is an input, and its last value an output."""
+        """Run the source with the MIL interpreter. A state is an input, and its updated value an output."""
         from onnxbridge.formats.coreml.reader import metadata
         from onnxbridge.frontends.coreml.names import names
         from onnxbridge.runtime.mil import Interpreter
 
         source, function = _split(source)
         interpreter = Interpreter(source, function=function)
-        named = names(metadata(source), interpreter.inputs, interpreter.outputs, list(interpreter.states))
-        takes = {hub: own for own, hub in named.inputs.items()}
+        hub_names = names(metadata(source), interpreter.inputs, interpreter.outputs, list(interpreter.states))
+        source_names = {hub: source_name for source_name, hub in hub_names.inputs.items()}
 
         def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
             rest = dict(feeds)
             for name, state in interpreter.states.items():
-                state.value = np.asarray(rest.pop(named.states[name][0]))
-            results = interpreter.run({takes.get(name, name): value for name, value in rest.items()})
-            labelled = interpreter.classes is not None  # its label, a text, is not in the hub
-            found = {named.outputs[k]: _tensor(v) for k, v in results.items() if not (labelled and isinstance(v, str))}
-            return found | {named.states[name][1]: state.value for name, state in interpreter.states.items()}
+                state.value = np.asarray(rest.pop(hub_names.states[name][0]))
+            results = interpreter.run({source_names.get(name, name): value for name, value in rest.items()})
+            is_classifier = interpreter.classes is not None  # its label, a string, is not an output of the hub model
+            found = {hub_names.outputs[k]: _tensor(v) for k, v in results.items() if not (is_classifier and isinstance(v, str))}
+            return found | {hub_names.states[name][1]: state.value for name, state in interpreter.states.items()}
 
         return run
 
 
 def _tensor(value: Any) -> np.ndarray[Any, Any]:
-    """An output as the hub has it: of a classifier's dictionary the probabilities, in the order of the classes."""
+    """An output as an array: for a classifier's dictionary the probabilities, in the order of the classes."""
     if isinstance(value, Mapping):
         return np.asarray(list(value.values()), np.float32)
     return np.asarray(value, dtype=object if isinstance(value, str) else None)
 
 
 def _split(source: Any) -> tuple[Any, str]:
-    """A source and the function that is chosen with it."""
+    """Split a source and the name of the selected function, which may be ""."""
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str) and not os.path.exists(source[1]):
         return source
     return source, ""
 
 
 def _shapes(declared: Mapping[str, Any], inputs: Any, dynamic: Any, names: Names) -> dict[str, tuple[int | str | None, ...]]:
-    """The shapes of the inputs that the user says something of.
+    """The shapes of the inputs that the user specified.
 
     Raises:
-        UsageError: if the model has no such input, or takes another shape.
+        UsageError: if the model has no such input, or a different shape.
     """
-    given = inputs if isinstance(inputs, Mapping) else dict(zip(declared, inputs or (), strict=False))
-    named = dynamic if isinstance(dynamic, Mapping) else {}
-    unknown = sorted((set(given) | set(named)) - set(declared))
+    specs = inputs if isinstance(inputs, Mapping) else dict(zip(declared, inputs or (), strict=False))
+    dynamic_names = dynamic if isinstance(dynamic, Mapping) else {}
+    unknown = sorted((set(specs) | set(dynamic_names)) - set(declared))
     if unknown:
-        raise UsageError(f"the model has no input {', '.join(unknown)}; it takes {', '.join(declared)}")
+        raise UsageError(f"the model has no input {', '.join(unknown)}, only {', '.join(declared)}")
     found = {}
-    for name in {**given, **named}:
-        own = declared[name]
-        item = given.get(name)
-        wanted = own if item is None else item[0] if isinstance(item, tuple) else np.shape(item)
-        if own is None or wanted is None:
+    for name in {**specs, **dynamic_names}:
+        declared_shape = declared[name]
+        item = specs.get(name)
+        requested = declared_shape if item is None else item[0] if isinstance(item, tuple) else np.shape(item)
+        if declared_shape is None or requested is None:
             continue
-        if len(wanted) != len(own) or any(isinstance(w, int) and n not in (None, w) for w, n in zip(wanted, own, strict=True)):
-            raise UsageError(f"the input {name} has shape {own}, not {tuple(wanted)}")
-        labels = named.get(name, {})
-        # what the model leaves open stays open: an example's size is one of many
-        open_sizes = [w if isinstance(w, str) else names.open_size(name, a, len(own)) for a, w in enumerate(wanted)]
+        if len(requested) != len(declared_shape) or any(
+            isinstance(w, int) and n not in (None, w) for w, n in zip(requested, declared_shape, strict=True)
+        ):
+            raise UsageError(f"the input {name} has shape {declared_shape}, not {tuple(requested)}")
+        labels = dynamic_names.get(name, {})
+        # dynamic sizes stay dynamic: the size of an example is only one of many
+        dim_names = [w if isinstance(w, str) else names.dim_name(name, a, len(declared_shape)) for a, w in enumerate(requested)]
         found[name] = tuple(
-            labels.get(a, open_sizes[a] if not isinstance(item, tuple) or not isinstance(wanted[a], int) else wanted[a])
-            if n is None else n for a, n in enumerate(own)
+            labels.get(a, dim_names[a] if not isinstance(item, tuple) or not isinstance(requested[a], int) else requested[a])
+            if n is None else n for a, n in enumerate(declared_shape)
         )  # fmt: skip
     return found
 

@@ -1,4 +1,4 @@
-"""MIL's names of types."""
+"""MIL's dtype names."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ DTYPES = {
 }
 
 
-def named(dtype: str) -> ir.DataType:
-    """The ONNX dtype that MIL calls so.
+def onnx_dtype(dtype: str) -> ir.DataType:
+    """The ONNX dtype for MIL's dtype name.
 
     Raises:
-        Unsupported: if ONNX has none.
+        Unsupported: if there is none.
     """
     if dtype not in DTYPES:
         raise Unsupported(f"dtype {dtype}")

@@ -1,4 +1,4 @@
-"""An interpreter of MIL, the language of Core ML programs, so that they can be checked without a Mac."""
+"""An interpreter of MIL, the intermediate language of Core ML programs, so that they can be verified without a Mac."""
 
 from onnxbridge.runtime.mil.interpreter import Interpreter
 

@@ -1,4 +1,4 @@
-"""Runs Core ML programs in NumPy, on any machine."""
+"""Runs Core ML programs with NumPy, on any machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from onnxbridge.runtime.mil.state import State
 
 
 class Interpreter:
-    """A Core ML program, ready to run: an .mlpackage, an `MLModel`, its specification or a MIL program in memory.
+    """Runs a Core ML program: an .mlpackage, an `MLModel`, its specification or a MIL program in memory.
 
-    `function` is one of a model of several; without it the model's default. Raises `ConversionError` with every operator
-    that has no rule. `classes` are the names of a classifier's classes. `states` are zero at first and kept between runs;
-    `reset` makes them zero again. `packed` are the operators that compressed weights are stored in, by the slot of the weight.
+    `function` selects one of the model's functions, by default the model's default function. Raises `ConversionError` with
+    every operator that has no rule. `classes` are the labels of a classifier. `states` are initially zero and stored between
+    runs; `reset` sets them to zero. `packed` are the constexpr operators of compressed weights, by the slot of the weight.
     """
 
     def __init__(self, source: Any, *, function: str = "") -> None:
@@ -36,29 +36,29 @@ class Interpreter:
         self.reset()
 
     def reset(self) -> None:
-        """Make every state zero."""
+        """Set every state to zero."""
         self.states = {name: State.zeros(slot) for name, slot in self._function.states.items()}
 
     @property
     def block(self) -> Block:
-        """The operators, without those of compressed weights."""
+        """The main block, without the operators of compressed weights."""
         return self._function.block
 
     def constant(self, slot: int) -> Any:
-        """The constant in a slot, None if the slot holds none."""
+        """The constant in a slot, None if the slot is not a constant."""
         return self._constants.get(slot)
 
     def replace(self, constants: Mapping[int, Any]) -> None:
-        """Compute with other constants from now on, by slot, of the same types and shapes."""
+        """Replace constants, by slot, by others of the same dtypes and shapes."""
         self._constants |= constants
         self._steps = self._compiled(self._function.block)
 
     def singles(self) -> dict[Key, Any]:
-        """The constants in float32, by what reads them."""
+        """The float32 constants, by their readers."""
         return singles(self._function.block, self._constants)
 
     def widen(self, before: Mapping[Key, Any]) -> Widening:
-        """Compute in float32 from now on what is declared float16, with the constants as they were before they were rounded."""
+        """Convert the fp16 program to float32 in place, with the constants from before rounding."""
         found = Widening()
         for op in self.packed.values():
             wide = packed_wide(op, self._constants, before, found)
@@ -71,11 +71,11 @@ class Interpreter:
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the model's outputs from its inputs, both by the names of the model's description.
 
-        Arrays are converted to the declared types as Core ML does it; images are arrays (N, C, H, W) or PIL images.
+        Arrays are cast to the declared dtypes as Core ML does; images are arrays (N, C, H, W) or PIL images.
         """
         unknown = sorted(set(feeds) - {f.name for f in self.inputs})
         if unknown:
-            raise UsageError(f"the model has no input {', '.join(unknown)}; it takes {', '.join(f.name for f in self.inputs)}")
+            raise UsageError(f"the model has no input {', '.join(unknown)}, only {', '.join(f.name for f in self.inputs)}")
         block = self._function.block
         values: list[Any] = [None] * self._function.slots
         for index, constant in self._constants.items():
@@ -141,7 +141,7 @@ class Interpreter:
 
 
 def _typed(step: Step, slot: Slot, value: Any) -> Any:
-    """Bring a result to its declared type: rounded to float16, indices to int32. Anything else must agree already."""
+    """Cast a result to its declared dtype: floats to float16, indices to int32. Any other difference is an error."""
     if slot.type is None or not isinstance(value, np.ndarray | np.generic):
         return value
     array = np.asarray(value)
@@ -150,8 +150,8 @@ def _typed(step: Step, slot: Slot, value: Any) -> Any:
     if array.dtype != want:
         whole = step.rule.kind == "mixed" and want.kind == "i" and np.array_equal(array, np.trunc(array))
         if array.dtype.kind != want.kind and {array.dtype.kind, want.kind} != {"i", "u"} and not whole:
-            raise OnnxbridgeError(f"{name}: gives {array.dtype} where the program declares {want}")
+            raise OnnxbridgeError(f"{name}: result has dtype {array.dtype}, the program declares {want}")
         array = array.astype(want)
     if not slot.type.fits(array.shape):
-        raise OnnxbridgeError(f"{name}: gives shape {array.shape} where the program declares {slot.type.shape}")
+        raise OnnxbridgeError(f"{name}: result has shape {array.shape}, the program declares {slot.type.shape}")
     return array

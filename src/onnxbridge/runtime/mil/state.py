@@ -1,4 +1,4 @@
-"""What a stateful program keeps between runs."""
+"""States that a program stores between runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.formats.coreml.mil_program import Array, Slot
 
 @dataclass
 class State:
-    """One tensor that the program reads and writes."""
+    """One tensor that the program reads and updates."""
 
     value: Array
 
@@ -20,5 +20,5 @@ class State:
     def zeros(cls, slot: Slot) -> State:
         shape = slot.type.fixed() if slot.type else None
         if slot.type is None or shape is None:
-            raise UsageError(f"the state {slot.name} has no fixed shape")
+            raise UsageError(f"the state {slot.name} has no static shape")
         return cls(np.zeros(shape, slot.type.dtype))

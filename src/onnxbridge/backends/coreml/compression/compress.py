@@ -1,4 +1,4 @@
-"""Weights in fewer bits, by coremltools' own optimizers."""
+"""Weight compression by coremltools' optimizers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import coremltools as ct
 from onnxbridge.errors import UsageError
 
 SMALLEST = 2048
-"""Elements; smaller weights stay as they are, since the tables beside them would cost what they save."""
+"""Elements; smaller weights are not compressed, since scales and palettes would cost what they save."""
 
 
-def compressed(model: Any, how: str) -> Any:
-    """The model with its weights stored as asked: "linear8", "palettize4", "sparse50", ...
+def compress(model: Any, method: str) -> Any:
+    """Compress the weights of a model: "linear8", "palettize4", "sparse50", ...
 
     Raises:
-        UsageError: where the model's system is too old for it.
+        UsageError: if the model's deployment target does not support it.
     """
     optimize = ct.optimize.coreml
-    kind, number = re.fullmatch(r"([a-z]+)(\d+)", how).groups()  # type: ignore[union-attr]
+    kind, number = re.fullmatch(r"([a-z]+)(\d+)", method).groups()  # type: ignore[union-attr]
     version = model.get_spec().specificationVersion
-    if version < (least := ct.target.iOS18 if how == "linear4" else ct.target.iOS16):
-        raise UsageError(f"compress={how!r} needs minimum_deployment_target={least.name!r}")
+    if version < (required := ct.target.iOS18 if method == "linear4" else ct.target.iOS16):
+        raise UsageError(f"compress={method!r} needs minimum_deployment_target={required.name!r}")
     metadata = dict(model.user_defined_metadata)
     if kind == "linear":
         chosen = optimize.OpLinearQuantizerConfig(

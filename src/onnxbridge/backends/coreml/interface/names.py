@@ -1,10 +1,10 @@
-"""Core ML's names: letters, digits and underscores, none of MIL's own words, each name once."""
+"""Core ML identifiers: letters, digits and underscores, no reserved words of MIL, unique in a model."""
 
 from __future__ import annotations
 
 import re
 
-# What the text form of MIL reads as something else than a name.
+# Reserved words of MIL's text format.
 RESERVED = frozenset(
     [
         "any",
@@ -41,23 +41,23 @@ RESERVED = frozenset(
 )
 
 
-def written(name: str) -> str:
-    """The name as Core ML can write it: `a/b:0` as `a_b_0`, `12` as `var_12`."""
+def core_ml_name(name: str) -> str:
+    """The name as a Core ML identifier: `a/b:0` becomes `a_b_0`, `12` becomes `var_12`."""
     text = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return text if re.match(r"[A-Za-z_]", text) and text not in RESERVED else f"var_{text}"
 
 
 class Names:
-    """The names of a model's values, given once each."""
+    """Assigns unique names to the values of a model."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
+        self._used: dict[str, int] = {}
 
-    def take(self, name: str) -> str:
-        """The name as Core ML writes it, with a number where another one looks the same."""
-        plain = label = written(name)
-        while label in self._taken:
-            self._taken[plain] += 1
-            label = f"{plain}_{self._taken[plain]}"
-        self._taken[label] = 0
+    def unique(self, name: str) -> str:
+        """The name as a Core ML identifier, with a number appended if it is taken."""
+        base = label = core_ml_name(name)
+        while label in self._used:
+            self._used[base] += 1
+            label = f"{base}_{self._used[base]}"
+        self._used[label] = 0
         return label

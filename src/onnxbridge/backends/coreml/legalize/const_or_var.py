@@ -1,4 +1,4 @@
-"""One formula for numbers that are known when converting, which NumPy computes, and for values of the running model, in MIL."""
+"""Arithmetic on constants (computed by NumPy when converting) or MIL values, so that one formula serves both."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from onnxbridge.backends.coreml.element_types import like
 
 
 def known(*values: Any) -> bool:
-    """Whether all of these are numbers."""
+    """Whether all of these are constants."""
     return all(isinstance(v, (int, float, np.generic, np.ndarray)) for v in values)
 
 
-def _one(now: Callable[..., Any], later: Callable[..., Any]) -> Callable[[Any], Any]:
-    return lambda x: now(x) if known(x) else later(x=x)
+def _unary(on_arrays: Callable[..., Any], on_values: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda x: on_arrays(x) if known(x) else on_values(x=x)
 
 
-def _two(now: Callable[..., Any], later: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _binary(on_arrays: Callable[..., Any], on_values: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     def run(x: Any, y: Any) -> Any:
         if known(x, y):
-            return now(x, y)
+            return on_arrays(x, y)
         value = y if known(x) else x
-        return later(x=like(value, x) if known(x) else x, y=like(value, y) if known(y) else y)
+        return on_values(x=like(value, x) if known(x) else x, y=like(value, y) if known(y) else y)
 
     return run
 
 
-add, sub, mul = _two(np.add, mb.add), _two(np.subtract, mb.sub), _two(np.multiply, mb.mul)
-div = _two(np.divide, mb.real_div)
-minimum, maximum = _two(np.minimum, mb.minimum), _two(np.maximum, mb.maximum)
-less, less_equal, greater = _two(np.less, mb.less), _two(np.less_equal, mb.less_equal), _two(np.greater, mb.greater)
-floor, ceil, absolute = _one(np.floor, mb.floor), _one(np.ceil, mb.ceil), _one(np.abs, mb.abs)
-either, both = _two(np.logical_or, mb.logical_or), _two(np.logical_and, mb.logical_and)
+add, sub, mul = _binary(np.add, mb.add), _binary(np.subtract, mb.sub), _binary(np.multiply, mb.mul)
+div = _binary(np.divide, mb.real_div)
+minimum, maximum = _binary(np.minimum, mb.minimum), _binary(np.maximum, mb.maximum)
+less, less_equal, greater = _binary(np.less, mb.less), _binary(np.less_equal, mb.less_equal), _binary(np.greater, mb.greater)
+floor, ceil, absolute = _unary(np.floor, mb.floor), _unary(np.ceil, mb.ceil), _unary(np.abs, mb.abs)
+logical_or, logical_and = _binary(np.logical_or, mb.logical_or), _binary(np.logical_and, mb.logical_and)
 
 
 def where(cond: Any, a: Any, b: Any) -> Any:
@@ -47,17 +47,17 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     return sizes.select(cond, a, b)
 
 
-def whole(x: Any) -> Any:
-    """As integers."""
+def to_int32(x: Any) -> Any:
+    """Cast to int32."""
     return x.astype(np.int32) if known(x) else mb.cast(x=x, dtype="int32")
 
 
-def real(x: Any) -> Any:
-    """As floats."""
+def to_float(x: Any) -> Any:
+    """Cast to float."""
     return np.asarray(x, np.float64) if known(x) else mb.cast(x=x, dtype="fp32")
 
 
-def count(n: Any) -> Any:
+def arange(n: Any) -> Any:
     """0, 1, 2, ..., n - 1."""
     if known(n):
         return np.arange(int(n))
@@ -65,6 +65,6 @@ def count(n: Any) -> Any:
 
 
 def along(x: Any, axis: int, rank: int) -> Any:
-    """A 1-D value so that it broadcasts along one axis."""
+    """Reshape a 1-D value so that it broadcasts along one axis."""
     shape = [-1 if a == axis % rank else 1 for a in range(rank)]
     return x.reshape(shape) if known(x) else mb.reshape(x=x, shape=shape)

@@ -1,7 +1,7 @@
-"""Rules: ONNX operators in MIL, at the hub's opset."""
+"""Lowering rules: ONNX operators to MIL, at the hub's opset."""
 
 from onnxbridge.frameworks import coremltools
 from onnxbridge.rules import Rules
 
-coremltools()  # the modules beside this one import it by name; here it is imported without its noise
+coremltools()  # imports coremltools without its warnings, before the rule modules import it
 rule = Rules("backends.coreml", package=__name__)

@@ -1,4 +1,4 @@
-"""Activations."""
+"""Activation functions."""
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
@@ -8,12 +8,12 @@ from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import numbers
 
 
-def _one(function):
+def _unary(function):
     return lambda x: function(x=x)
 
 
 rule.table(
-    Sigmoid=_one(mb.sigmoid), Tanh=_one(mb.tanh), Softsign=_one(mb.softsign), Erf=_one(mb.erf),
+    Sigmoid=_unary(mb.sigmoid), Tanh=_unary(mb.tanh), Softsign=_unary(mb.softsign), Erf=_unary(mb.erf),
 )  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def relu(X):
 
 @rule("Softplus")
 def softplus(X):
-    # Not MIL's own, whose exp overflows in some of Core ML's engines: max(x, 0) + log(1 + exp(-|x|)) cannot.
+    # MIL's softplus overflows on some of Core ML's compute units; max(x, 0) + log(1 + exp(-|x|)) does not.
     small = mb.exp(x=mb.mul(x=mb.abs(x=X), y=like(X, -1)))
     return mb.add(x=mb.relu(x=X), y=mb.log(x=mb.add(x=small, y=like(X, 1)), epsilon=like(X, 0)))
 
@@ -66,7 +66,7 @@ def softmax(input, *, axis=-1):
 
 @rule("PRelu")
 def prelu(X, slope):
-    """MIL's own where the slope is one constant per channel, else in arithmetic."""
+    """MIL's prelu if the slope is a constant per channel, else composed."""
     alpha = slope.val
     if is_float(X) and alpha is not None and X.rank >= 3:
         channels = np.asarray(alpha)

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and logic, element by element."""
+"""Elementwise arithmetic, comparison and logic."""
 
 import functools
 
@@ -7,35 +7,36 @@ import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from onnxbridge.backends.coreml.element_types import NARROW, cast, declared, held, is_float, like, wrapped
+from onnxbridge.backends.coreml.element_types import NARROW, cast, hub_dtype, is_float, like, mil_type, wrapped
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import select
 from onnxbridge.errors import Unsupported
 
 
-def _one(function):
+def _unary(function):
     return lambda x: function(x=x)
 
 
-def _two(function):
+def _binary(function):
     return lambda x, y: function(x=x, y=y)
 
 
 rule.table(
-    Add=_two(mb.add), Sub=_two(mb.sub), Mul=_two(mb.mul), Abs=_one(mb.abs), Exp=_one(mb.exp), Sqrt=_one(mb.sqrt),
-    Sin=_one(mb.sin), Cos=_one(mb.cos), Tan=_one(mb.tan), Asin=_one(mb.asin), Acos=_one(mb.acos), Atan=_one(mb.atan),
-    Sinh=_one(mb.sinh), Cosh=_one(mb.cosh), Atanh=_one(mb.atanh),
-    Greater=_two(mb.greater), GreaterOrEqual=_two(mb.greater_equal), Less=_two(mb.less), LessOrEqual=_two(mb.less_equal),
-    And=_two(mb.logical_and), Or=_two(mb.logical_or), Xor=_two(mb.logical_xor), Not=_one(mb.logical_not),
+    Add=_binary(mb.add), Sub=_binary(mb.sub), Mul=_binary(mb.mul), Abs=_unary(mb.abs), Exp=_unary(mb.exp), Sqrt=_unary(mb.sqrt),
+    Sin=_unary(mb.sin), Cos=_unary(mb.cos), Tan=_unary(mb.tan), Asin=_unary(mb.asin), Acos=_unary(mb.acos), Atan=_unary(mb.atan),
+    Sinh=_unary(mb.sinh), Cosh=_unary(mb.cosh), Atanh=_unary(mb.atanh),
+    Greater=_binary(mb.greater), GreaterOrEqual=_binary(mb.greater_equal),
+    Less=_binary(mb.less), LessOrEqual=_binary(mb.less_equal),
+    And=_binary(mb.logical_and), Or=_binary(mb.logical_or), Xor=_binary(mb.logical_xor), Not=_unary(mb.logical_not),
 )  # fmt: skip
 
 
 def _rounding(function):
-    """ONNX rounds floats only, so that integers never come here."""
+    """Rounding functions; ONNX defines them for floats only, so there are no integers to handle."""
     return lambda x: function(x=x)
 
 
-rule.table(Floor=_rounding(mb.floor), Ceil=_rounding(mb.ceil), Round=_rounding(mb.round), Sign=_one(mb.sign))
+rule.table(Floor=_rounding(mb.floor), Ceil=_rounding(mb.ceil), Round=_rounding(mb.round), Sign=_unary(mb.sign))
 
 
 @rule("Neg")
@@ -45,7 +46,7 @@ def neg(X):
 
 @rule("Log")
 def log(input):
-    return mb.log(x=input, epsilon=like(input, 0))  # MIL adds a small number by default
+    return mb.log(x=input, epsilon=like(input, 0))  # MIL adds a nonzero epsilon by default
 
 
 @rule("Reciprocal")
@@ -55,11 +56,11 @@ def reciprocal(X):
 
 @rule("Div")
 def div(A, B):
-    return mb.real_div(x=A, y=B) if is_float(A) else truncated(A, B)
+    return mb.real_div(x=A, y=B) if is_float(A) else truncated_div(A, B)
 
 
-def truncated(a, b):
-    """The integer quotient, rounded to zero: the quotient of the sizes, with the sign of both."""
+def truncated_div(a, b):
+    """The integer quotient rounded toward zero: the quotient of the magnitudes, with the sign of the product."""
     sign = mb.mul(x=mb.sign(x=a), y=mb.sign(x=b))
     return mb.mul(x=mb.floor_div(x=mb.abs(x=a), y=mb.abs(x=b)), y=sign)
 
@@ -69,9 +70,9 @@ def mod(A, B, *, fmod=0):
     if not fmod:
         return mb.mod(x=A, y=B)
     if is_float(A):
-        size = mb.mod(x=mb.abs(x=A), y=mb.abs(x=B))
-        return mb.mul(x=size, y=mb.sign(x=A))
-    return mb.sub(x=A, y=mb.mul(x=truncated(A, B), y=B))
+        magnitude = mb.mod(x=mb.abs(x=A), y=mb.abs(x=B))
+        return mb.mul(x=magnitude, y=mb.sign(x=A))
+    return mb.sub(x=A, y=mb.mul(x=truncated_div(A, B), y=B))
 
 
 @rule("Pow")
@@ -113,7 +114,7 @@ def where(condition, X, Y):
 
 @rule("Clip")
 def clip(input, min=None, max=None):
-    """Arithmetic of both kinds: min may be above max, and then max it is."""
+    """Composed of maximum and minimum, since min may be above max, which then wins."""
     if min is not None:
         input = mb.maximum(x=input, y=min)
     return input if max is None else mb.minimum(x=input, y=max)
@@ -135,16 +136,16 @@ def is_inf(X, *, detect_negative=1, detect_positive=1):
     return mb.logical_and(x=above, y=below)
 
 
-@rule("Cast", limits="no strings, no float8; bfloat16 is held as float32")
+@rule("Cast", limits="no strings, no float8; bfloat16 is computed in float32")
 def cast_(input, *, to, saturate=1, round_mode="up"):
     dtype = ir.DataType(to)
-    want = held(dtype)
-    if want == types.bool and input.dtype != types.bool:
+    target = mil_type(dtype)
+    if target == types.bool and input.dtype != types.bool:
         return mb.not_equal(x=input, y=like(input, 0))
-    return cast(input, want)
+    return cast(input, target)
 
 
-@rule("CastLike", limits="no strings, no float8; bfloat16 is held as float32")
+@rule("CastLike", limits="no strings, no float8; bfloat16 is computed in float32")
 def cast_like(input, target_type, *, saturate=1, round_mode="up"):
     if target_type.dtype == types.bool and input.dtype != types.bool:
         return mb.not_equal(x=input, y=like(input, 0))
@@ -153,60 +154,60 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
 
 @rule("Asinh")
 def asinh(input):
-    """Of small numbers atanh(x / sqrt(x^2 + 1)), which keeps their digits; of others sign(x) * log(|x| + sqrt(x^2 + 1)).
+    """atanh(x / sqrt(x^2 + 1)) for |x| < 1, which avoids cancellation; else sign(x) * log(|x| + sqrt(x^2 + 1)).
 
-    The logarithm is that of both terms over |x| and of |x|, so that no square leaves the type.
+    The latter is computed as log(|x|) + log(1 + sqrt(1 / x^2 + 1)), so that no square overflows.
     """
     one = like(input, 1)
     size = mb.abs(x=input)
-    small = mb.less(x=size, y=one)
-    inside = mb.select(cond=small, a=input, b=like(input, 0))
+    is_small = mb.less(x=size, y=one)
+    inside = mb.select(cond=is_small, a=input, b=like(input, 0))
     below = mb.atanh(x=mb.real_div(x=inside, y=mb.sqrt(x=mb.add(x=mb.square(x=inside), y=one))))
-    part = mb.real_div(x=one, y=mb.maximum(x=size, y=one))
-    factor = mb.add(x=mb.sqrt(x=mb.add(x=mb.square(x=part), y=one)), y=one)
-    none = like(input, 0)
-    above = mb.add(x=mb.log(x=mb.maximum(x=size, y=one), epsilon=none), y=mb.log(x=factor, epsilon=none))
-    return mb.select(cond=small, a=below, b=mb.mul(x=above, y=mb.sign(x=input)))
+    inverse = mb.real_div(x=one, y=mb.maximum(x=size, y=one))
+    factor = mb.add(x=mb.sqrt(x=mb.add(x=mb.square(x=inverse), y=one)), y=one)
+    zero = like(input, 0)
+    above = mb.add(x=mb.log(x=mb.maximum(x=size, y=one), epsilon=zero), y=mb.log(x=factor, epsilon=zero))
+    return mb.select(cond=is_small, a=below, b=mb.mul(x=above, y=mb.sign(x=input)))
 
 
 @rule("Acosh")
 def acosh(input):
-    """asinh(sqrt(x^2 - 1)), by two roots: the square loses what x has beyond 1, and leaves the type sooner."""
+    """asinh(sqrt(x - 1) * sqrt(x + 1)): x^2 - 1 would lose digits near 1 and overflow sooner."""
     one = like(input, 1)
     return asinh(mb.mul(x=mb.sqrt(x=mb.sub(x=input, y=one)), y=mb.sqrt(x=mb.add(x=input, y=one))))
 
 
-def _width(x):
-    """How many bits of an integer there are, and whether one is its sign. Beyond 32 the upper ones repeat the sign."""
-    dtype = declared(x)
+def _bit_width(x):
+    """The bit width of an integer, 32 for wider ones, and whether it is signed."""
+    dtype = hub_dtype(x)
     return NARROW.get(dtype, (32, dtype in (ir.DataType.INT32, ir.DataType.INT64)))
 
 
 def _bits(x):
-    """The bits of an integer from the lowest up, as int32 of 0 and 1; the last one is the sign's."""
-    width, _ = _width(x)
+    """Yield the bits of an integer, the lowest first, as int32 of 0 and 1; the last one is the sign bit."""
+    width, _ = _bit_width(x)
     for i in range(min(width, 31)):
         yield mb.mod(x=mb.floor_div(x=x, y=np.int32(1 << i)), y=np.int32(2))
     if width > 31:
         yield mb.cast(x=mb.less(x=x, y=np.int32(0)), dtype="int32")
 
 
-def _joined(bits, x):
-    """The integer that has these bits."""
-    width, signed = _width(x)
+def _from_bits(bits, x):
+    """The integer with these bits."""
+    width, signed = _bit_width(x)
     total = None
     for i, bit in enumerate(bits):
         weight = -(1 << i) if signed and i == width - 1 else 1 << i
-        part = mb.mul(x=bit, y=np.int32(weight if -(1 << 31) <= weight < 1 << 31 else weight - (1 << 32)))
-        total = part if total is None else mb.add(x=total, y=part)
+        inverse = mb.mul(x=bit, y=np.int32(weight if -(1 << 31) <= weight < 1 << 31 else weight - (1 << 32)))
+        total = inverse if total is None else mb.add(x=total, y=inverse)
     return total
 
 
 def _bitwise(pair):
-    """Core ML has no operators on bits: they are taken apart, joined one by one and put together."""
+    """A bitwise operator, computed bit by bit in arithmetic, since Core ML has none."""
 
     def run(A, B):
-        return _joined([pair(x, y) for x, y in zip(_bits(A), _bits(B), strict=True)], A)
+        return _from_bits([pair(x, y) for x, y in zip(_bits(A), _bits(B), strict=True)], A)
 
     return run
 
@@ -218,22 +219,22 @@ rule.table(
 )
 
 
-@rule("BitwiseNot", limits="not uint32 and uint64, whose upper half int32 does not hold")
+@rule("BitwiseNot", limits="not uint32 and uint64, which do not fit int32")
 def bitwise_not(X):
-    width, signed = _width(X)
+    width, signed = _bit_width(X)
     if not signed and width > 16:
-        raise Unsupported("an unsigned integer of more than 16 bits, which int32 does not hold")
+        raise Unsupported("an unsigned integer of more than 16 bits, which does not fit int32")
     return mb.sub(x=np.int32(-1 if signed else (1 << width) - 1), y=X)
 
 
 POWERS = (np.int64(1) << np.arange(32)).astype(np.int32)
-"""Powers of two, the last as the 32 bits that it is."""
+"""Powers of two; the last one wraps around to -2**31."""
 
 
 @rule("BitShift")
 def bit_shift(X, Y, *, direction):
-    """A shift by the whole width or more leaves nothing; of wider integers the lower 32 bits are held."""
-    width, _ = _width(X)
+    """A shift by the bit width or more gives 0; of 64-bit integers only the lower 32 bits are stored."""
+    width, _ = _bit_width(X)
     left = direction == "LEFT"
     within = mb.less(x=Y, y=np.int32(min(width, 32 if left else 31)))
     factor = mb.gather(x=POWERS, indices=mb.select(cond=within, a=Y, b=np.int32(0)), axis=0)
@@ -241,13 +242,13 @@ def bit_shift(X, Y, *, direction):
     return select(within, shifted, np.int32(0))
 
 
-@rule("BitCast", limits="between integers of one width, at most 32 bits")
+@rule("BitCast", limits="between integers of the same width, at most 32 bits")
 def bit_cast(input, *, to):
-    dtype, given = ir.DataType(to), declared(input)
-    if dtype == given:
+    dtype, source = ir.DataType(to), hub_dtype(input)
+    if dtype == source:
         return input
-    if given == ir.DataType.BOOL:
+    if source == ir.DataType.BOOL:
         return mb.cast(x=input, dtype="int32")
-    if not given.is_integer() or dtype not in NARROW:
-        raise Unsupported(f"the bits of {given.name.lower()} as {dtype.name.lower()}")
+    if not source.is_integer() or dtype not in NARROW:
+        raise Unsupported(f"reinterpreting {source.name.lower()} as {dtype.name.lower()}")
     return wrapped(input, dtype)

@@ -1,4 +1,4 @@
-"""Convolution."""
+"""Convolution operators."""
 
 from coremltools.converters.mil import Builder as mb
 
@@ -10,35 +10,35 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.ir.auto_pad import halves
 
 
-def _spatial(X):
+def _check_spatial_axes(X):
     if not 3 <= X.rank <= 5:
-        raise Unsupported(f"{X.rank - 2} spatial axes; Core ML has 1 to 3")
+        raise Unsupported(f"{X.rank - 2} spatial axes; Core ML supports 1 to 3")
 
 
-def _biased(y, B):
+def _add_bias(y, B):
     return mb.add(x=y, y=mb.reshape(x=B, shape=[1, -1] + [1] * (y.rank - 2)))
 
 
 @rule("Conv", limits="dilation needs constant weights; 1 to 3 spatial axes")
 def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
-    _spatial(X)
+    _check_spatial_axes(X)
     space = X.rank - 2
     dilations, strides = dilations or (1,) * space, strides or (1,) * space
     if W.val is None and max(dilations) > 1:
-        raise Unsupported("dilation with weights that are computed", "make the weights constant")
+        raise Unsupported("dilation with weights that are not constant", "make the weights constant")
     pads = pads_of(auto_pad, pads, X, numbers(W, "the kernel")[2:], strides, dilations)
-    held = B is None or B.val is not None
+    constant_bias = B is None or B.val is not None
     y = mb.conv(
         x=X,
         weight=W,
-        bias=B if held else None,
+        bias=B if constant_bias else None,
         strides=strides,
         pad_type="custom",
         pad=flat(pads),
         dilations=dilations,
         groups=group,
     )
-    return y if held else _biased(y, B)
+    return y if constant_bias else _add_bias(y, B)
 
 
 @rule("ConvTranspose", limits="1 to 3 spatial axes")
@@ -46,12 +46,12 @@ def conv_transpose(
     X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None,
     output_padding=None, output_shape=None, pads=None, strides=None,
 ):  # fmt: skip
-    """Where the result is larger than MIL can say, what lies beyond its own is filled in: zeros and the bias."""
-    _spatial(X)
+    """If the result is larger than MIL's conv_transpose can return, it is padded with zeros and the bias is added."""
+    _check_spatial_axes(X)
     space = X.rank - 2
     dilations, strides, extra = dilations or (1,) * space, strides or (1,) * space, output_padding or (0,) * space
     span = extent(numbers(W, "the kernel")[2:], dilations)
-    begins, ends = _cuts(X, span, auto_pad, extra, output_shape, pads, strides)
+    begins, ends = _cropping(X, span, auto_pad, extra, output_shape, pads, strides)
     inside, outside = ([max(0, s * p) for p in (*begins, *ends)] for s in (1, -1))
     bias = B if B is None or (B.val is not None and not any(outside)) else None
     y = mb.conv_transpose(
@@ -60,11 +60,11 @@ def conv_transpose(
     )  # fmt: skip
     if any(outside):
         y = mb.pad(x=y, pad=[0, 0, 0, 0, *flat((outside[:space], outside[space:]))], mode="constant", constant_val=like(X, 0))
-    return y if B is bias else _biased(y, B)
+    return y if B is bias else _add_bias(y, B)
 
 
-def _cuts(X, span, auto_pad, extra, output_shape, pads, strides):
-    """What is cut off the full result before and after, for each axis; what has to be added counts below zero."""
+def _cropping(X, span, auto_pad, extra, output_shape, pads, strides):
+    """The elements to crop from the full result at the start and the end of each axis; negative numbers mean padding."""
     space = len(span)
     if output_shape is None and auto_pad in ("NOTSET", "", "VALID"):
         pads = (0,) * (2 * space) if auto_pad == "VALID" or pads is None else pads

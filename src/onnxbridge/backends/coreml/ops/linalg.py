@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products, Einsum and determinants."""
 
 from itertools import combinations
 
@@ -13,7 +13,7 @@ from onnxbridge.errors import Unsupported
 
 @rule("MatMul")
 def mat_mul(A, B):
-    """MIL wants two axes at least on both sides."""
+    """MIL's matmul needs operands of rank 2 or more."""
     if A.rank == 1 and B.rank == 1:
         return mb.reduce_sum(x=mb.mul(x=A, y=B), axes=[0], keep_dims=False)
     if A.rank == 1:
@@ -26,7 +26,7 @@ def mat_mul(A, B):
 
 @rule("Gemm")
 def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    """`linear` where weights and bias are constant, as Apple's own converters write a dense layer."""
+    """MIL's `linear` if weights and bias are constant, as Apple's converters write a dense layer."""
     stored = transB and B.op is not None and B.op.op_type.startswith("constexpr_")
     if alpha == 1 and beta == 1 and not transA and is_float(A) and (B.val is not None or stored):
         bias = None if C is None else C.val
@@ -44,30 +44,30 @@ def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 
 @rule("Einsum", limits="diagonals need fixed sizes")
 def einsum(*Inputs, equation):
-    """Pairs from the left, each by one product of matrices that sums the axes which nothing later asks for."""
+    """Contracts operands pairwise from the left, each by one matmul that sums the axes not used later."""
     text = equation.replace(" ", "")
     given, _, result = text.partition("->")
     terms = given.split(",")
     if "->" not in text:
         letters = sorted({c for c in given if c.isalpha()})
         result = ("..." if "..." in given else "") + "".join(c for c in letters if given.count(c) == 1)
-    terms, result = _without_dots(terms, result, Inputs)
+    terms, result = _expand_ellipsis(terms, result, Inputs)
     operands = [_diagonal(x, term) for x, term in zip(Inputs, terms, strict=True)]
     while len(operands) > 1:
         (x, xs), (y, ys) = operands[:2]
         later = result + "".join(t for _, t in operands[2:])
-        kept = "".join(dict.fromkeys(c for c in xs + ys if c in later))
-        operands = [(_pair(x, xs, y, ys, kept), kept), *operands[2:]]
+        remaining = "".join(dict.fromkeys(c for c in xs + ys if c in later))
+        operands = [(_contract(x, xs, y, ys, remaining), remaining), *operands[2:]]
     x, term = operands[0]
-    alone = [i for i, c in enumerate(term) if c not in result]
-    x = mb.reduce_sum(x=x, axes=alone, keep_dims=False) if alone else x
+    summed_axes = [i for i, c in enumerate(term) if c not in result]
+    x = mb.reduce_sum(x=x, axes=summed_axes, keep_dims=False) if summed_axes else x
     term = "".join(c for c in term if c in result)
     perm = [term.index(c) for c in result]
     return mb.transpose(x=x, perm=perm) if perm != sorted(perm) else x
 
 
-def _without_dots(terms, result, operands):
-    """The ellipsis as letters that the equation does not use."""
+def _expand_ellipsis(terms, result, operands):
+    """Replace the ellipsis by unused letters."""
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if not any(c in t for t in (*terms, result))]
     longest = max((x.rank - len(t) + 3 for x, t in zip(operands, terms, strict=True) if "..." in t), default=0)
     dots = "".join(free[:longest])
@@ -80,7 +80,7 @@ def _without_dots(terms, result, operands):
 
 
 def _diagonal(x, term):
-    """An operand whose letters are all different: where one comes twice, its diagonal is taken."""
+    """Take the diagonal of repeated letters, so that the operand's letters are distinct."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             first = term.index(letter)
@@ -94,43 +94,43 @@ def _diagonal(x, term):
     return x, term
 
 
-def _pair(x, xs, y, ys, kept):
-    """One product: (batch, left, summed) by (batch, summed, right)."""
-    x, xs = _summed_alone(x, xs, ys, kept)
-    y, ys = _summed_alone(y, ys, xs, kept)
-    batch = [c for c in xs if c in ys and c in kept]
-    summed = [c for c in xs if c in ys and c not in kept]
+def _contract(x, xs, y, ys, remaining):
+    """Contract two operands: (batch, left, summed) by (batch, summed, right)."""
+    x, xs = _sum_unshared(x, xs, ys, remaining)
+    y, ys = _sum_unshared(y, ys, xs, remaining)
+    batch = [c for c in xs if c in ys and c in remaining]
+    summed = [c for c in xs if c in ys and c not in remaining]
     left, right = [c for c in xs if c not in ys], [c for c in ys if c not in xs]
-    if not summed:  # nothing to add up: broadcast and multiply
+    if not summed:  # no contraction: broadcast and multiply
         order = batch + left + right
-        x, y = (_spread(v, t, order) for v, t in ((x, xs), (y, ys)))
+        x, y = (_broadcast_axes(v, t, order) for v, t in ((x, xs), (y, ys)))
         z = mb.mul(x=x, y=y)
     else:
         dims = {c: n for v, t in ((x, xs), (y, ys)) for c, n in zip(t, sizes(v), strict=True) if n != 1 or c not in xs}
         dims = dict.fromkeys(xs + ys, 1) | dims
-        a = _grouped(x, xs, batch, left, summed, dims)
-        b = _grouped(y, ys, batch, summed, right, dims)
+        a = _as_matrices(x, xs, batch, left, summed, dims)
+        b = _as_matrices(y, ys, batch, summed, right, dims)
         z = reshaped(mb.matmul(x=a, y=b), [dims[c] for c in batch + left + right])
         order = batch + left + right
-    perm = [order.index(c) for c in kept]
+    perm = [order.index(c) for c in remaining]
     return mb.transpose(x=z, perm=perm) if perm != sorted(perm) else z
 
 
-def _summed_alone(x, term, other, kept):
-    alone = [i for i, c in enumerate(term) if c not in other and c not in kept]
-    if not alone:
+def _sum_unshared(x, term, other, remaining):
+    summed_axes = [i for i, c in enumerate(term) if c not in other and c not in remaining]
+    if not summed_axes:
         return x, term
-    return mb.reduce_sum(x=x, axes=alone, keep_dims=False), "".join(c for c in term if c in other or c in kept)
+    return mb.reduce_sum(x=x, axes=summed_axes, keep_dims=False), "".join(c for c in term if c in other or c in remaining)
 
 
-def _spread(x, term, order):
+def _broadcast_axes(x, term, order):
     perm = [term.index(c) for c in order if c in term]
     x = mb.transpose(x=x, perm=perm) if perm != sorted(perm) else x
     missing = [i for i, c in enumerate(order) if c not in term]
     return mb.expand_dims(x=x, axes=missing) if missing else x
 
 
-def _grouped(x, term, batch, first, second, dims):
+def _as_matrices(x, term, batch, first, second, dims):
     order = batch + first + second
     perm = [term.index(c) for c in order]
     x = mb.transpose(x=x, perm=perm) if perm != sorted(perm) else x
@@ -140,7 +140,7 @@ def _grouped(x, term, batch, first, second, dims):
 
 @rule("Det", limits="matrices of fixed size up to 6 x 6")
 def det(X):
-    """By expanding along rows, each minor once."""
+    """Laplace expansion along rows; each minor is computed once."""
     n = numbers(X)[-1]
     if n > 6:
         raise Unsupported(f"a {n} x {n} matrix")

@@ -1,4 +1,4 @@
-"""Reductions along axes, and what picks or sorts along one."""
+"""Reductions, ArgMax, TopK, and cumulative sums and products."""
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
@@ -10,7 +10,7 @@ from onnxbridge.backends.coreml.sizes import numbers, select, size, squeezed, ve
 from onnxbridge.rules import Ints
 
 
-def _reduced(function, x, axes, keepdims, noop):
+def _reduce(function, x, axes, keepdims, noop):
     if not axes:
         if noop:
             return x if function is not mb.reduce_l1_norm else mb.abs(x=x)
@@ -23,42 +23,42 @@ def _reduced(function, x, axes, keepdims, noop):
 
 @rule("ReduceSum")
 def reduce_sum(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    return _reduced(mb.reduce_sum, data, axes, keepdims, noop_with_empty_axes)
+    return _reduce(mb.reduce_sum, data, axes, keepdims, noop_with_empty_axes)
 
 
 @rule("ReduceMean")
 def reduce_mean(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    return _reduced(mb.reduce_mean, data, axes, keepdims, noop_with_empty_axes)
+    return _reduce(mb.reduce_mean, data, axes, keepdims, noop_with_empty_axes)
 
 
 @rule("ReduceProd")
 def reduce_prod(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    return _reduced(mb.reduce_prod, data, axes, keepdims, noop_with_empty_axes)
+    return _reduce(mb.reduce_prod, data, axes, keepdims, noop_with_empty_axes)
 
 
 @rule("ReduceMax")
 def reduce_max(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    return _of_bool(mb.reduce_max, data, axes, keepdims, noop_with_empty_axes)
+    return _reduce_bool(mb.reduce_max, data, axes, keepdims, noop_with_empty_axes)
 
 
 @rule("ReduceMin")
 def reduce_min(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    return _of_bool(mb.reduce_min, data, axes, keepdims, noop_with_empty_axes)
+    return _reduce_bool(mb.reduce_min, data, axes, keepdims, noop_with_empty_axes)
 
 
-def _of_bool(function, x, axes, keepdims, noop):
-    kind = x.dtype
-    return cast(_reduced(function, cast(x, types.int32) if kind == types.bool else x, axes, keepdims, noop), kind)
+def _reduce_bool(function, x, axes, keepdims, noop):
+    dtype = x.dtype
+    return cast(_reduce(function, cast(x, types.int32) if dtype == types.bool else x, axes, keepdims, noop), dtype)
 
 
 @rule("ReduceL1")
 def reduce_l1(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    return _reduced(mb.reduce_sum, mb.abs(x=data), axes, keepdims, noop_with_empty_axes)
+    return _reduce(mb.reduce_sum, mb.abs(x=data), axes, keepdims, noop_with_empty_axes)
 
 
 @rule("ReduceSumSquare")
 def reduce_sum_square(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    return _reduced(mb.reduce_sum, mb.square(x=data), axes, keepdims, noop_with_empty_axes)
+    return _reduce(mb.reduce_sum, mb.square(x=data), axes, keepdims, noop_with_empty_axes)
 
 
 @rule("ReduceL2")
@@ -69,7 +69,7 @@ def reduce_l2(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axe
 
 @rule("ReduceLogSum")
 def reduce_log_sum(data, axes: Ints | None = None, *, keepdims=1, noop_with_empty_axes=0):
-    total = cast(_reduced(mb.reduce_sum, data, axes, keepdims, noop_with_empty_axes), data.dtype)
+    total = cast(_reduce(mb.reduce_sum, data, axes, keepdims, noop_with_empty_axes), data.dtype)
     return cast(mb.log(x=total if is_float(data) else cast(total, types.fp32), epsilon=0.0), data.dtype)
 
 
@@ -78,17 +78,17 @@ def reduce_log_sum_exp(data, axes: Ints | None = None, *, keepdims=1, noop_with_
     if not axes and noop_with_empty_axes:
         return data
     x = data if is_float(data) else cast(data, types.fp32)
-    return cast(_reduced(mb.reduce_log_sum_exp, x, axes, keepdims, 0), data.dtype)
+    return cast(_reduce(mb.reduce_log_sum_exp, x, axes, keepdims, 0), data.dtype)
 
 
 def _arg(function, data, axis, keepdims, last):
     x = data if not last else mb.reverse(x=data, axes=[axis % data.rank])
-    found = function(x=x, axis=axis, keep_dims=bool(keepdims))
+    index = function(x=x, axis=axis, keep_dims=bool(keepdims))
     if not last:
-        return found
+        return index
     n = size(data, axis)
     final = np.int32(n - 1) if isinstance(n, int) else mb.sub(x=n, y=np.int32(1))
-    return mb.sub(x=final, y=found)
+    return mb.sub(x=final, y=index)
 
 
 @rule("ArgMax")
@@ -103,59 +103,59 @@ def arg_min(data, *, axis=0, keepdims=1, select_last_index=0):
 
 @rule("TopK")
 def top_k(X, K, *, axis=-1, largest=1, sorted=1):
-    """Where only the running model knows how many, all are sorted, and the first of them taken."""
+    """If K is dynamic, all elements are sorted, and the first K are sliced."""
     count = K if isinstance(K, np.ndarray) else K.val  # sizes of a growing state are arrays
     if count is not None:
         return tuple(mb.topk(x=X, k=int(np.asarray(count).reshape(())), axis=axis, ascending=not largest))
     indices = mb.argsort(x=X, axis=axis, ascending=not largest)
     if np.ravel(K.sym_val)[0] != X.shape[axis]:
-        kept = [a != axis % X.rank for a in range(X.rank)]
-        end = vector([np.int32(0) if keep else squeezed(K) if K.rank else K for keep in kept])
-        indices = mb.slice_by_index(x=indices, begin=[0] * X.rank, end=end, begin_mask=kept, end_mask=kept)
+        is_full = [a != axis % X.rank for a in range(X.rank)]
+        end = vector([np.int32(0) if keep else squeezed(K) if K.rank else K for keep in is_full])
+        indices = mb.slice_by_index(x=indices, begin=[0] * X.rank, end=end, begin_mask=is_full, end_mask=is_full)
     return mb.gather_along_axis(x=X, indices=indices, axis=axis), indices
 
 
 @rule("CumSum")
 def cum_sum(x, axis, *, exclusive=0, reverse=0):
-    """An axis that is only known when running picks among the sums along each."""
-    return _along(x, axis, lambda a: mb.cumsum(x=x, axis=a, exclusive=bool(exclusive), reverse=bool(reverse)))
+    """If the axis is dynamic, the sums along all axes are computed, and one is selected."""
+    return _select_axis(x, axis, lambda a: mb.cumsum(x=x, axis=a, exclusive=bool(exclusive), reverse=bool(reverse)))
 
 
-def _along(x, axis, function):
-    """The function of an axis; one that only the running model knows picks among all of them."""
+def _select_axis(x, axis, function):
+    """Apply a function of an axis; for a dynamic axis compute all of them and select one."""
     if axis.val is not None:
         return function(int(np.asarray(axis.val).reshape(())) % x.rank)
-    place = mb.reshape(x=axis, shape=[1])
-    place = select(mb.less(x=place, y=np.int32(0)), mb.add(x=place, y=np.int32(x.rank)), place)
+    normalized = mb.reshape(x=axis, shape=[1])
+    normalized = select(mb.less(x=normalized, y=np.int32(0)), mb.add(x=normalized, y=np.int32(x.rank)), normalized)
     result = function(0)
     for a in range(1, x.rank):
-        result = select(mb.equal(x=place, y=np.int32(a)), function(a), result)
+        result = select(mb.equal(x=normalized, y=np.int32(a)), function(a), result)
     return result
 
 
 @rule("CumProd", limits="fixed sizes")
 def cum_prod(x, axis, *, exclusive=0, reverse=0):
-    return _along(x, axis, lambda a: _products(x, a, exclusive, reverse))
+    return _select_axis(x, axis, lambda a: _cumulative_products(x, a, exclusive, reverse))
 
 
-def _products(x, axis, exclusive, reverse):
-    """Each step multiplies by what is twice as far away as in the step before."""
+def _cumulative_products(x, axis, exclusive, reverse):
+    """Parallel prefix product: the distance of the multiplied elements doubles in each step."""
     n = numbers(x)[axis]
     y = mb.reverse(x=x, axes=[axis]) if reverse else x
-    y = _shifted(y, axis, 1) if exclusive else y
-    far = 1
-    while far < n:
-        y = mb.mul(x=y, y=_shifted(y, axis, far))
-        far *= 2
+    y = _shift(y, axis, 1) if exclusive else y
+    distance = 1
+    while distance < n:
+        y = mb.mul(x=y, y=_shift(y, axis, distance))
+        distance *= 2
     return mb.reverse(x=y, axes=[axis]) if reverse else y
 
 
-def _shifted(x, axis, by):
-    """Moved to the back along an axis, ones in front."""
+def _shift(x, axis, by):
+    """Shift towards the end of an axis, filling with ones."""
     shape = list(numbers(x))
     end = [shape[axis] - by if a == axis else n for a, n in enumerate(shape)]
     shape[axis] = by
     if end[axis] == 0:
         return mb.const(val=like(x, np.ones(shape)))
-    kept = mb.slice_by_index(x=x, begin=[0] * x.rank, end=end)
-    return mb.concat(values=[like(x, np.ones(shape)), kept], axis=axis)
+    rest = mb.slice_by_index(x=x, begin=[0] * x.rank, end=end)
+    return mb.concat(values=[like(x, np.ones(shape)), rest], axis=axis)

@@ -1,4 +1,4 @@
-"""Sequences whose length is known when converting: lists of values. Core ML's inputs and outputs hold none."""
+"""Sequences of a static length, as Python lists of values. Core ML inputs and outputs cannot be sequences."""
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
@@ -20,38 +20,38 @@ def sequence_empty(*, dtype=1):
     return []
 
 
-def _place(input_sequence, position, more=0):
-    """A position counted from the front; `more` may lie behind the last element."""
-    count = len(input_sequence) + more
+def _normalized_position(input_sequence, position, extra=0):
+    """Normalize a negative position; `extra` positions after the last element are allowed."""
+    count = len(input_sequence) + extra
     if not -len(input_sequence) <= position < count:
-        raise Unsupported(f"the position {position} in a sequence of {len(input_sequence)}")
+        raise Unsupported(f"position {position} is out of bounds for a sequence of length {len(input_sequence)}")
     return position + len(input_sequence) if position < 0 else position
 
 
-@rule("SequenceAt", limits="a position that is computed needs elements of one fixed shape")
+@rule("SequenceAt", limits="a dynamic position needs elements of one fixed shape")
 def sequence_at(input_sequence, position):
-    known_one = known(position)
-    if known_one is not None:
-        return input_sequence[_place(input_sequence, known_one[0])]
+    constant_position = known(position)
+    if constant_position is not None:
+        return input_sequence[_normalized_position(input_sequence, constant_position[0])]
     shapes = {tuple(v.shape) for v in input_sequence}
     if len(shapes) != 1 or not fixed(input_sequence[0]):
-        raise Unsupported("a position that is computed, into elements of several shapes", "concatenate them, and slice")
+        raise Unsupported("a dynamic position in a sequence of elements of different shapes", "concatenate them, and slice")
     count = np.int32(len(input_sequence))
-    place = mb.squeeze(x=position) if position.rank else position
-    place = mb.select(cond=mb.less(x=place, y=np.int32(0)), a=mb.add(x=place, y=count), b=place)
-    return mb.gather(x=mb.stack(values=list(input_sequence), axis=0), indices=place, axis=0)
+    index = mb.squeeze(x=position) if position.rank else position
+    index = mb.select(cond=mb.less(x=index, y=np.int32(0)), a=mb.add(x=index, y=count), b=index)
+    return mb.gather(x=mb.stack(values=list(input_sequence), axis=0), indices=index, axis=0)
 
 
 @rule("SequenceInsert")
 def sequence_insert(input_sequence, tensor, position: Int | None = None):
-    at = len(input_sequence) if position is None else _place(input_sequence, position, more=1)
-    return [*input_sequence[:at], tensor, *input_sequence[at:]]
+    index = len(input_sequence) if position is None else _normalized_position(input_sequence, position, extra=1)
+    return [*input_sequence[:index], tensor, *input_sequence[index:]]
 
 
 @rule("SequenceErase")
 def sequence_erase(input_sequence, position: Int | None = None):
-    at = _place(input_sequence, -1 if position is None else position)
-    return [*input_sequence[:at], *input_sequence[at + 1 :]]
+    index = _normalized_position(input_sequence, -1 if position is None else position)
+    return [*input_sequence[:index], *input_sequence[index + 1 :]]
 
 
 @rule("SequenceLength")
@@ -76,7 +76,7 @@ def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
     if split is None:
         parts = [1] * n
     elif split.val is None:
-        raise Unsupported("parts that are only known when running", "make them a constant")
+        raise Unsupported("dynamic split sizes", "make them a constant")
     elif split.rank == 0:
         each = int(split.val)
         parts = [min(each, n - i) for i in range(0, n, each)]
@@ -86,7 +86,7 @@ def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
     return [mb.squeeze(x=v, axes=[axis]) for v in made] if split is None and not keepdims else made
 
 
-@rule("Optional", limits="of a value")
+@rule("Optional", limits="not empty")
 def optional(input=None, *, type=None):
     if input is None:
         raise Unsupported("an empty optional")

@@ -1,12 +1,12 @@
-"""Operators that make shapes, read them, or arrange elements anew."""
+"""Shape, reshape, transpose, concat, split and fill operators."""
 
 import numpy as np
 import onnx_ir as ir
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from onnxbridge.backends.coreml.element_types import cast, held, like, narrow
-from onnxbridge.backends.coreml.interface.kv_cache_state import Grown
+from onnxbridge.backends.coreml.element_types import cast, like, mil_type, narrow
+from onnxbridge.backends.coreml.interface.kv_cache_state import GrowingStateValue
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import (
     broadcast,
@@ -42,27 +42,27 @@ def dropout(data, ratio=None, training_mode: Bool | None = None, *, seed=None, o
 
 @rule("Reshape")
 def reshape(data, shape, *, allowzero=0):
-    wanted = known(shape)
-    if wanted is None:
+    target = known(shape)
+    if target is None:
         if allowzero:
-            raise Unsupported("allowzero with a shape that is computed")
-        # 0 means the input's own size in MIL too, where the ranks are the same
+            raise Unsupported("allowzero with a dynamic shape")
+        # 0 means the input's size in MIL too, if the ranks are equal
         if shape.shape[0] != data.rank:
-            own = mb.shape(x=data)
+            input_shape = mb.shape(x=data)
             zeros = mb.equal(x=shape, y=np.int32(0))
             count = int(shape.shape[0])
             if count > data.rank:
-                own = mb.concat(values=[own, np.zeros(count - data.rank, np.int32)], axis=0)
+                input_shape = mb.concat(values=[input_shape, np.zeros(count - data.rank, np.int32)], axis=0)
             else:
-                own = mb.slice_by_index(x=own, begin=[0], end=[count])
-            shape = select(cond=zeros, a=own, b=shape)
+                input_shape = mb.slice_by_index(x=input_shape, begin=[0], end=[count])
+            shape = select(cond=zeros, a=input_shape, b=shape)
         return mb.reshape(x=data, shape=shape)
     if not allowzero:
-        wanted = [size(data, i) if n == 0 else n for i, n in enumerate(wanted)]
-    if fixed(data) and -1 in wanted:
-        rest = int(np.prod([n for n in wanted if n != -1], dtype=np.int64))
-        wanted = [int(np.prod(data.shape, dtype=np.int64)) // rest if n == -1 else n for n in wanted]
-    return reshaped(data, list(wanted))
+        target = [size(data, i) if n == 0 else n for i, n in enumerate(target)]
+    if fixed(data) and -1 in target:
+        rest = int(np.prod([n for n in target if n != -1], dtype=np.int64))
+        target = [int(np.prod(data.shape, dtype=np.int64)) // rest if n == -1 else n for n in target]
+    return reshaped(data, list(target))
 
 
 @rule("Flatten")
@@ -77,17 +77,17 @@ def flatten(input, *, axis=1):
 def squeeze(data, axes: Ints | None = None):
     if axes is None:
         if not fixed(data):
-            raise Unsupported("no axes with a dynamic shape", "name the axes")
+            raise Unsupported("no axes with a dynamic shape", "give the axes")
         axes = [i for i, n in enumerate(data.shape) if n == 1]
     if not len(axes):
         return data
     if fixed(data, axes):
         return squeezed(data) if len(data.shape) == 1 else mb.squeeze(x=data, axes=list(axes))
-    gone = [a in {b % data.rank for b in axes} for a in range(data.rank)]  # MIL's own keeps an axis that may be longer than 1
+    squeezed_axes = [a in {b % data.rank for b in axes} for a in range(data.rank)]  # MIL's squeeze does not remove dynamic axes
+    others = [not s for s in squeezed_axes]
     return mb.slice_by_index(
-        x=data, begin=[0] * data.rank, end=[1] * data.rank, begin_mask=[not g for g in gone], end_mask=[not g for g in gone],
-        squeeze_mask=gone,
-    )  # fmt: skip
+        x=data, begin=[0] * data.rank, end=[1] * data.rank, begin_mask=others, end_mask=others, squeeze_mask=squeezed_axes
+    )
 
 
 @rule("Unsqueeze")
@@ -106,7 +106,7 @@ def transpose(data, *, perm=None):
 
 @rule("Concat")
 def concat(*inputs, axis):
-    if isinstance(inputs[0], Grown):
+    if isinstance(inputs[0], GrowingStateValue):
         return inputs[0].followed_by(concat(*inputs[1:], axis=axis))
     if len(inputs) == 1:
         return inputs[0]
@@ -132,7 +132,7 @@ def split(input, split: Ints | None = None, *, axis=0, num_outputs=None, outputs
 
 @rule("Shape")
 def shape(data, *, start=0, end=None):
-    if isinstance(data, Grown):
+    if isinstance(data, GrowingStateValue):
         return vector(data.sizes[start:end])
     axes = range(data.rank)[start:end]
     if fixed(data, axes):
@@ -148,13 +148,13 @@ def size_(data):
 
 @rule("Expand")
 def expand(input, shape):
-    """Both ways: a size of the input stays where the shape asks for 1."""
-    wanted = known(shape)
-    if wanted is None:
+    """Broadcasts in both directions: a size of 1 in the shape keeps the input's size."""
+    target = known(shape)
+    if target is None:
         return broadcast(input, shape)
     if fixed(input):
-        wanted = np.broadcast_shapes(tuple(int(d) for d in input.shape), wanted)
-    return broadcast(input, tuple(wanted))
+        target = np.broadcast_shapes(tuple(int(d) for d in input.shape), target)
+    return broadcast(input, tuple(target))
 
 
 @rule("Tile")
@@ -170,7 +170,7 @@ def constant_of_shape(input, *, value=None):
     fill = np.zeros((), np.float32) if value is None else narrow(np.asarray(value)).reshape(())
     dims = known(input)
     if dims is not None and 0 in dims:
-        raise Unsupported("an empty tensor, which Core ML has not")
+        raise Unsupported("an empty tensor, which Core ML does not support")
     if dims == ():
         return mb.const(val=fill[()])
     return mb.fill(shape=input if dims is None else list(dims), value=fill[()])
@@ -181,7 +181,7 @@ def constant(*, value=None, value_float=None, value_floats=None, value_int=None,
     typed = ((value, None), (value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64))
     array = next((np.asarray(v, dtype) for v, dtype in typed if v is not None), None)
     if array is None:
-        raise Unsupported("no value")
+        raise Unsupported("no supported value attribute")
     array = narrow(array)
     return mb.const(val=array if array.ndim else array[()])
 
@@ -194,7 +194,7 @@ def range_(start, limit, delta):
 
 @rule("DepthToSpace")
 def depth_to_space(input, *, blocksize, mode="DCR"):
-    """CRD is MIL's pixel shuffle, DCR its depth_to_space."""
+    """CRD is MIL's pixel_shuffle, DCR its depth_to_space."""
     if mode == "CRD":
         return mb.pixel_shuffle(x=input, upscale_factor=blocksize)
     return mb.depth_to_space(x=input, block_size=blocksize)
@@ -207,30 +207,30 @@ def space_to_depth(input, *, blocksize):
 
 @rule("Trilu")
 def trilu(input, k=None, *, upper=1):
-    """The band from the k-th diagonal on; a computed or distant k by comparing the places."""
+    """MIL's band_part for k = 0; else by comparing row and column indices."""
     distance = 0 if k is None else known(k)
     rows, columns = size(input, -2), size(input, -1)
-    kind = input.dtype
-    x = cast(input, types.int32) if kind == types.bool else input
+    result_dtype = input.dtype
+    x = cast(input, types.int32) if result_dtype == types.bool else input
     if isinstance(distance, tuple):
         distance = distance[0]
     if distance == 0:
-        return cast(mb.band_part(x=x, lower=0 if upper else -1, upper=-1 if upper else 0), kind)
-    down = mb.expand_dims(x=mb.range_1d(start=np.int32(0), end=_count(rows), step=np.int32(1)), axes=[1])
-    across = mb.expand_dims(x=mb.range_1d(start=np.int32(0), end=_count(columns), step=np.int32(1)), axes=[0])
-    place = mb.sub(x=across, y=down)
+        return cast(mb.band_part(x=x, lower=0 if upper else -1, upper=-1 if upper else 0), result_dtype)
+    row_index = mb.expand_dims(x=mb.range_1d(start=np.int32(0), end=_as_int32(rows), step=np.int32(1)), axes=[1])
+    column_index = mb.expand_dims(x=mb.range_1d(start=np.int32(0), end=_as_int32(columns), step=np.int32(1)), axes=[0])
+    diagonal = mb.sub(x=column_index, y=row_index)
     edge = k if distance is None else np.int32(distance)
-    keep = mb.greater_equal(x=place, y=edge) if upper else mb.less_equal(x=place, y=edge)
-    return cast(select(cond=keep, a=x, b=like(x, 0)), kind)
+    keep = mb.greater_equal(x=diagonal, y=edge) if upper else mb.less_equal(x=diagonal, y=edge)
+    return cast(select(cond=keep, a=x, b=like(x, 0)), result_dtype)
 
 
-def _count(n):
+def _as_int32(n):
     return np.int32(n) if isinstance(n, int) else n
 
 
 @rule("EyeLike")
 def eye_like(input, *, dtype=None, k=0):
     rows, columns = numbers(input)
-    kind = input.dtype if dtype is None else held(ir.DataType(dtype))
-    eye = np.eye(rows, columns, k, types.nptype_from_builtin(kind))
+    result_dtype = input.dtype if dtype is None else mil_type(ir.DataType(dtype))
+    eye = np.eye(rows, columns, k, types.nptype_from_builtin(result_dtype))
     return mb.const(val=eye)

@@ -1,4 +1,4 @@
-"""Half precision: which operators may compute in float16, and which stay in float32 because float16 cannot hold their numbers."""
+"""Half precision: selects the operators that compute in float16; the others stay in float32."""
 
 from __future__ import annotations
 
@@ -9,181 +9,184 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.backends.coreml.element_types import is_float
-from onnxbridge.backends.coreml.legalize.integers_as_floats import Integers
-from onnxbridge.formats.coreml.float32_program import SUFFIX, Key
+from onnxbridge.backends.coreml.legalize.integers_as_floats import IntegerTracker
+from onnxbridge.formats.coreml.float32_program import SUFFIX
+from onnxbridge.formats.coreml.float32_program import Key as ConstantKey
 
-LARGEST = float(np.finfo(np.float16).max)
-SMALLEST = float(np.finfo(np.float16).smallest_subnormal)
-# Samples do not show the largest number there is, so that a measured range keeps a factor of two from the end.
+FP16_MAX = float(np.finfo(np.float16).max)
+FP16_MIN = float(np.finfo(np.float16).smallest_subnormal)
+# Samples need not contain the largest values, so measured ranges keep a factor of two below the float16 maximum.
 MARGIN = 2.0
-# Whatever comes in, these give numbers that float16 holds, so what follows them is free again.
+# Operators whose results are in the float16 range for all inputs, so that their consumers may use float16 again.
 BOUNDED = frozenset({
     "softmax", "sigmoid", "sigmoid_hard", "tanh", "scaled_tanh", "erf", "sin", "cos", "atan", "sign", "softsign", "layer_norm",
     "instance_norm", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "reduce_argmax", "reduce_argmin",
     "argsort", "non_zero", "shape",
 })  # fmt: skip
-# These square their input on the way.
+# Operators that square their input internally.
 SQUARING = frozenset(["layer_norm", "instance_norm", "l2_norm", "local_response_norm", "reduce_l2_norm", "reduce_sum_square"])
 OPERANDS = ("x", "y")
-"""Where a constant counts as a number of the model: an epsilon of a norm may become a larger one."""
-SHOWN = 20
-"""How many operators a note names."""
+"""Parameters whose constants must not underflow; the epsilon of a norm, for example, may be rounded up."""
+MAX_NAMES = 20
+"""How many operators a note lists."""
 
 
 class HalfPrecision:
-    """Answers coremltools, operator by operator, whether it may compute in float16.
+    """The op selector for coremltools' float16 pass: called in program order, returns whether an operator may use float16.
 
-    An operator stays in float32 where one of its constants is outside of float16 (a mask of -3.4e38 would be -inf, and NaN in the
-    softmax of a row that is all masked), and so does everything fed by it as far as the next operator whose results are bounded.
-    A constant below float16 (the 1e-10 in a logarithm that must not be of 0) keeps its operator and those that read the result.
-    With `ranges`, the largest magnitude of each value by name, it stays too where a measured number comes near to the end.
-    What computes with whole numbers stays (`integers.py`), and so do those that choose, and what makes the scores that they
-    choose by: `choices` are their names (`choices.py`). So does what lies between small numbers and their logarithm, or squares
-    and their root: `spread` (`logarithms.py`).
+    These operators stay in float32:
+
+    * those with a constant above the float16 maximum (a mask of -3.4e38 would be -inf, and NaN in the softmax of a fully masked
+      row), and those that depend on them up to the next operator whose results are bounded;
+    * those with a constant that underflows (the 1e-10 that keeps a logarithm finite), and the readers of their results;
+    * with `ranges`, the largest magnitude of each value by name, those whose measured values come near the float16 maximum;
+    * those that compute with integers (see `legalize/integers_as_floats.py`);
+    * `selection`: those that select elements or compute the scores for it (see `fp16_selection.py`);
+    * `logs`: those between small numbers and their logarithm, or squares and their root (see `fp16_logs.py`).
     """
 
     def __init__(
-        self, ranges: Mapping[str, float] | None = None, choices: AbstractSet[str] = frozenset(),
-        spread: AbstractSet[str] = frozenset(),
+        self, ranges: Mapping[str, float] | None = None, selection: AbstractSet[str] = frozenset(),
+        logs: AbstractSet[str] = frozenset(),
     ) -> None:  # fmt: skip
         self._ranges = ranges
-        self._choices = choices
-        self._spread = spread
-        self._wide: dict[int, bool] = {}
-        self._tiny: dict[int, bool] = {}
-        self._seen: list[Any] = []
+        self._selection = selection
+        self._logs = logs
+        self._needs_fp32: dict[int, bool] = {}
+        self._underflows: dict[int, bool] = {}
+        self._visited: list[Any] = []
         self.constants: list[str] = []
-        """Names of the operators that stayed in float32 for a constant of theirs or before them."""
+        """Names of the operators in float32 because of a constant of theirs or of a predecessor."""
         self.measured: dict[str, float] = {}
-        """Names of the operators that stayed for the numbers that were measured, with the largest magnitude."""
-        self.choosing: list[str] = []
-        """Names of the operators that stayed because something is chosen by what they make."""
-        self.spreading: list[str] = []
-        """Names of the operators that stayed because a logarithm or a root is taken of what they make."""
-        self._integers = Integers()
-        self._made: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
-        self.before: dict[Key, np.ndarray[Any, Any]] = {}
-        """The constants in float32, by the operators that read them: what follows rounds them."""
-        self.counting: list[str] = []
-        """Names of the operators that stayed because they read whole numbers."""
+        """Names of the operators in float32 because of measured values, with the largest magnitude."""
+        self.selecting: list[str] = []
+        """Names of the operators in float32 because elements are selected by their results."""
+        self.logarithms: list[str] = []
+        """Names of the operators in float32 because a logarithm or a root is taken of their results."""
+        self._integer_tracker = IntegerTracker()
+        self._results: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
+        self.float32_constants: dict[ConstantKey, np.ndarray[Any, Any]] = {}
+        """The float32 values of the constants, by the operators that read them, before the pass rounds them."""
+        self.integers: list[str] = []
+        """Names of the operators in float32 because they read integers."""
 
     def __call__(self, op: Any) -> bool:
-        inputs = [v for value in op.inputs.values() for v in _several(value)]
-        self._keep(op)
-        wide = any(_outside(v) or self._carries(v.op) for v in inputs)
-        self._wide[id(op)] = wide and op.op_type not in BOUNDED
-        self._tiny[id(op)] = any(_vanishes(op.inputs[name]) for name in OPERANDS if name in op.inputs)
-        wide = wide or self._tiny[id(op)] or any(self._after(v.op, self._tiny) for v in inputs)
-        self._seen.append(op)  # keeps the object alive, so that no other one gets its id
+        inputs = [v for value in op.inputs.values() for v in _as_list(value)]
+        self._record_constants(op)
+        needs_fp32 = any(_exceeds_fp16(v) or self._follows_fp32(v.op) for v in inputs)
+        self._needs_fp32[id(op)] = needs_fp32 and op.op_type not in BOUNDED
+        self._underflows[id(op)] = any(_underflows_fp16(op.inputs[name]) for name in OPERANDS if name in op.inputs)
+        needs_fp32 = needs_fp32 or self._underflows[id(op)] or any(self._lookup(v.op, self._underflows) for v in inputs)
+        self._visited.append(op)  # keeps the object alive, so that its id stays unique
         name = op.outputs[0].name
-        counts = self._integers.reads(op)
-        if name in self._choices:
-            self.choosing.append(name)
+        counts = self._integer_tracker.reads_integers(op)
+        if name in self._selection:
+            self.selecting.append(name)
             return False
         if counts:
-            self.counting.append(name)
+            self.integers.append(name)
             return False
-        if name in self._spread:
-            self.spreading.append(name)
+        if name in self._logs:
+            self.logarithms.append(name)
             return False
         if not any(is_float(o) for o in op.outputs):
-            return not wide
-        largest = self._largest(op, inputs)
+            return not needs_fp32
+        largest = self._overflow_magnitude(op, inputs)
         if largest:
             self.measured[name] = largest
-        elif wide:
+        elif needs_fp32:
             self.constants.append(name)
-        return not wide and not largest
+        return not needs_fp32 and not largest
 
-    def _keep(self, op: Any) -> None:
-        """What is known of the operator in float32: its constants, and what it makes of them."""
+    def _record_constants(self, op: Any) -> None:
+        """Record the operator's constants in float32, and its results if they are constant."""
         for name, value in op.inputs.items():
-            for place, v in enumerate(_several(value)):
-                array = self._exact(v)
+            for i, v in enumerate(_as_list(value)):
+                array = self._float32_value(v)
                 if array is not None:
-                    self.before[op.name, name, place] = array
-        for place, v in enumerate(op.outputs):
-            if _is_single(v.val):
-                self._made[op.name, place] = np.asarray(v.val)
+                    self.float32_constants[op.name, name, i] = array
+        for i, v in enumerate(op.outputs):
+            if _is_float32(v.val):
+                self._results[op.name, i] = np.asarray(v.val)
 
-    def _exact(self, value: Any) -> np.ndarray[Any, Any] | None:
-        """A constant as it was before the pass rounded what it is made of, None for anything else."""
-        behind = value
-        while behind.op is not None and behind.op.op_type == "cast":
-            behind = behind.op.x
-        if behind.op is not None:
-            made = self._made.get((behind.op.name.partition(SUFFIX)[0], behind.op.outputs.index(behind)))
-            if made is not None:
-                return made
-        return np.asarray(value.val) if _is_single(value.val) else None
+    def _float32_value(self, value: Any) -> np.ndarray[Any, Any] | None:
+        """A constant before the pass rounded its operands, None for anything else."""
+        source = value
+        while source.op is not None and source.op.op_type == "cast":
+            source = source.op.x
+        if source.op is not None:
+            result = self._results.get((source.op.name.partition(SUFFIX)[0], source.op.outputs.index(source)))
+            if result is not None:
+                return result
+        return np.asarray(value.val) if _is_float32(value.val) else None
 
-    def _largest(self, op: Any, inputs: list[Any]) -> float:
-        """The largest magnitude that the operator meets, 0 where float16 holds it or nothing was measured."""
+    def _overflow_magnitude(self, op: Any, inputs: list[Any]) -> float:
+        """The largest measured magnitude of the operator's values, 0 if it fits float16 or nothing was measured."""
         if self._ranges is None:
             return 0.0
-        met = [self._ranges.get(_own_name(v), 0.0) for v in (*inputs, *op.outputs)]
-        most = max(met, default=0.0)
+        most = max((self._ranges.get(_measured_name(v), 0.0) for v in (*inputs, *op.outputs)), default=0.0)
         squared = most**2 if op.op_type in SQUARING else most
-        return most if squared * MARGIN > LARGEST else 0.0
+        return most if squared * MARGIN > FP16_MAX else 0.0
 
-    def _carries(self, op: Any) -> bool:
-        return self._after(op, self._wide)
+    def _follows_fp32(self, op: Any) -> bool:
+        return self._lookup(op, self._needs_fp32)
 
-    def _after(self, op: Any, known: Mapping[int, bool]) -> bool:
-        """What is known of an operator, looked at through the casts that the pass itself has put in between."""
+    def _lookup(self, op: Any, known: Mapping[int, bool]) -> bool:
+        """The entry of an operator in `known`, skipping the casts that the pass inserted."""
         while op is not None and op.op_type == "cast" and id(op) not in known:
             op = op.x.op
         return op is not None and known.get(id(op), False)
 
     def notes(self) -> list[str]:
-        """What a user is told of it."""
-        said = []
-        if self.constants:
-            said.append(f"stays in float32, since float16 cannot hold its numbers: {_few(list(dict.fromkeys(self.constants)))}")
-        if self.measured:
-            each = [f"{name} ({largest:.3g})" for name, largest in self.measured.items()]
-            said.append(f"stays in float32 for the magnitude that was measured: {_few(each)}")
-        if self.choosing:
-            said.append(f"stays in float32, since a choice hangs on it: {_few(list(dict.fromkeys(self.choosing)))}")
-        if self.spreading:
-            names = _few(list(dict.fromkeys(self.spreading)))
-            said.append(f"stays in float32, on the way from squares or shares to a root or a logarithm: {names}")
-        if self.counting:
-            said.append(f"stays in float32, since it reads whole numbers: {_few(list(dict.fromkeys(self.counting)))}")
+        """Notes for the user: which operators stay in float32, and why."""
+        by_reason = {
+            "constants outside of the float16 range": self.constants,
+            "measured magnitude": [f"{name} ({largest:.3g})" for name, largest in self.measured.items()],
+            "elements are selected by the results": self.selecting,
+            "a root or a logarithm of squares, exponentials or ratios": self.logarithms,
+            "they read integers": self.integers,
+        }
+        notes = [
+            f"stays in float32 ({reason}): {_truncated(list(dict.fromkeys(names)))}"
+            for reason, names in by_reason.items()
+            if names
+        ]
         if self._ranges is not None and not self.measured:
             most = max(self._ranges.values(), default=0.0)
-            said.append(f"the largest of {len(self._ranges)} measured values is {most:.3g}; float16 ends at {LARGEST:.0f}")
-        return said
+            notes.append(
+                f"the largest of {len(self._ranges)} measured values is {most:.3g}; the float16 maximum is {FP16_MAX:.0f}"
+            )
+        return notes
 
 
-def _is_single(array: Any) -> bool:
+def _is_float32(array: Any) -> bool:
     return isinstance(array, (np.ndarray, np.generic)) and array.dtype == np.float32
 
 
-def _several(value: Any) -> Any:
-    """The values of a parameter."""
+def _as_list(value: Any) -> Any:
+    """The values of a parameter, which may be one or several."""
     return value if isinstance(value, (list, tuple)) else [value]
 
 
-def _few(names: list[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _truncated(names: list[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _own_name(value: Any) -> str:
-    """A value's name as it was when measured: coremltools' pass reads inputs through casts that it has put in between."""
+def _measured_name(value: Any) -> str:
+    """A value's name when it was measured, skipping the casts that coremltools' pass inserted."""
     while value.op is not None and value.op.op_type == "cast":
         value = value.op.x
     return str(value.name)
 
 
-def _outside(value: Any) -> bool:
-    return _magnitude(value) > LARGEST
+def _exceeds_fp16(value: Any) -> bool:
+    return _magnitude(value) > FP16_MAX
 
 
-def _vanishes(value: Any) -> bool:
-    """Whether all of a constant is below what float16 tells from 0."""
-    return 0 < _magnitude(value) < SMALLEST
+def _underflows_fp16(value: Any) -> bool:
+    """Whether all elements of a constant underflow to 0 in float16."""
+    return 0 < _magnitude(value) < FP16_MIN
 
 
 def _magnitude(value: Any) -> float:

@@ -1,8 +1,8 @@
-"""Core ML's models of classical machine learning (trees, linear models, scalers, ...), read as programs of MIL operators.
+"""Reads classical machine learning models (trees, linear models, scalers, ...) as MIL programs.
 
-So the interpreter runs them, the frontend converts them, and a pipeline holds them beside networks, all by one set of rules.
+The interpreter, the frontend and pipelines then need rules for MIL only.
 """
 
-from onnxbridge.formats.coreml.estimators.reader import REFUSED, function, keys
+from onnxbridge.formats.coreml.estimators.reader import UNSUPPORTED, function, keys
 
-__all__ = ["REFUSED", "function", "keys"]
+__all__ = ["UNSUPPORTED", "function", "keys"]

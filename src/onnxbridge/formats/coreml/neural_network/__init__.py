@@ -1,6 +1,6 @@
-"""Core ML's older models (neuralNetwork), read as programs: every layer is written in MIL's operators.
+"""Reads neuralNetwork models, Core ML's older format, as MIL programs: each layer is lowered to MIL operators.
 
-So the interpreter runs them, and the frontend converts them, by the rules that both have for MIL.
+The interpreter and the frontend then need rules for MIL only.
 """
 
 from onnxbridge.formats.coreml.neural_network.reader import function

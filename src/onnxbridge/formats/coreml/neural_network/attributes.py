@@ -1,4 +1,4 @@
-"""A message of a specification as the attributes that a rule takes."""
+"""Converts a message of a specification to the attributes of a rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def attributes(params: Any) -> dict[str, Any]:
-    """The fields that are away from their defaults: enumerations by name, repeated ones as tuples, messages as they are."""
+    """The fields that are not at their defaults: enumerations by name, repeated fields as tuples, messages unchanged."""
     found: dict[str, Any] = {}
     for field, value in params.ListFields():
         if field.enum_type is not None:

@@ -1,4 +1,4 @@
-"""The layers of a network as calls: branches and loops have bodies of calls, and a way out of a loop is a number."""
+"""Converts the layers of a network to calls: branches and loops get bodies, and continue and break become an exit code."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from onnxbridge.formats.coreml.neural_network import custom_layers
 from onnxbridge.formats.coreml.neural_network.attributes import attributes
 from onnxbridge.lowering import Body, Call, Ref
 
-LEAVES = ("loopContinue", "loopBreak")
-"""The layers that leave the turn of a loop or the loop: they write `LEFT`, which is 0 where nothing was left."""
-LEFT = ("left",)
+LOOP_EXITS = ("loopContinue", "loopBreak")
+"""The layers that exit an iteration or a loop: they write `EXIT_CODE`, which is 0 otherwise."""
+EXIT_CODE = ("exit_code",)
 
 
 def calls(layers: Iterable[Any], known: set[Hashable]) -> Iterator[Call]:
-    """The layers as calls; a parameter that has its default in the file is left out. `known` are the blobs that are there.
+    """Yield the layers as calls; parameters at their defaults are omitted. `known` are the blobs defined so far.
 
-    A branch gives the blobs that both of its networks write, and those that were there and one of them writes anew. A loop
-    takes and gives those that its network writes anew. What follows a branch that may leave its loop runs where it did not.
+    A branch returns the blobs that both of its networks write, and the known ones that either overwrites. A loop carries the
+    known blobs that its network overwrites. Layers after a branch that may exit its loop run only if it did not.
     """
     layers = list(layers)
-    for place, layer in enumerate(layers):
+    for i, layer in enumerate(layers):
         kind, where = _kind(layer), Source(node=layer.name)
-        if kind in LEAVES:
-            if LEFT not in known:
-                raise UnsafeFileError(f"the layer {layer.name} leaves a loop, and there is none around it")
-            yield Call(kind, (), {}, (LEFT,), where)
+        if kind in LOOP_EXITS:
+            if EXIT_CODE not in known:
+                raise UnsafeFileError(f"the layer {layer.name} exits a loop, but is not inside of one")
+            yield Call(kind, (), {}, (EXIT_CODE,), where)
             return
         if kind == "branch":
-            rest = layers[place + 1 :]
-            ways = [list(layer.branch.ifBranch.layers), list(layer.branch.elseBranch.layers)]
-            leaving = any(map(_may_leave, ways))
-            merged = leaving and any(map(_ends, ways))
-            if merged:
-                ways = [way if _ends(way) else way + rest for way in ways]
-            yield _branch(tuple(map(Ref, layer.input)), ways, known, leaving, where)
-            if leaving:
-                if not merged and rest:
-                    yield _branch((Ref(LEFT),), [[], rest], known, _may_leave(rest), where)
+            rest = layers[i + 1 :]
+            branches = [list(layer.branch.ifBranch.layers), list(layer.branch.elseBranch.layers)]
+            may_exit = any(map(_may_exit, branches))
+            continued = may_exit and any(map(_always_exits, branches))
+            if continued:
+                branches = [branch if _always_exits(branch) else branch + rest for branch in branches]
+            yield _branch(tuple(map(Ref, layer.input)), branches, known, may_exit, where)
+            if may_exit:
+                if not continued and rest:
+                    yield _branch((Ref(EXIT_CODE),), [[], rest], known, _may_exit(rest), where)
                 return
             continue
-        yield _loop(layer, known) if kind == "loop" else _plain(kind, layer, where)
+        yield _loop(layer, known) if kind == "loop" else _layer_call(kind, layer, where)
         known |= set(layer.output)
 
 
 def _kind(layer: Any) -> str:
     kind = layer.WhichOneof("layer")
     if kind is None:
-        raise UnsafeFileError(f"the layer {layer.name} is of a kind that this version of coremltools does not know")
+        raise UnsafeFileError(f"the layer {layer.name} has a type that this version of coremltools does not know")
     return str(kind)
 
 
-def _plain(kind: str, layer: Any, where: Source) -> Call:
+def _layer_call(kind: str, layer: Any, where: Source) -> Call:
     params = getattr(layer, kind)
     if kind == "custom":
         kind, attrs = custom_layers.PREFIX + params.className, custom_layers.attributes(params)
@@ -62,23 +62,23 @@ def _plain(kind: str, layer: Any, where: Source) -> Call:
     return Call(kind, tuple(map(Ref, layer.input)), attrs, tuple(layer.output), where)
 
 
-def _branch(condition: tuple[Ref, ...], ways: list[list[Any]], known: set[Hashable], leaving: bool, where: Source) -> Call:
-    first, second = map(_written, ways)
+def _branch(condition: tuple[Ref, ...], branches: list[list[Any]], known: set[Hashable], may_exit: bool, where: Source) -> Call:
+    first, second = map(_written_blobs, branches)
     outputs: list[Hashable] = [n for n in {**first, **second} if n in known or (n in first and n in second)]
-    outputs += [LEFT] if leaving else []
-    taken, other = (Body((), list(calls(way, set(known))), tuple(map(Ref, outputs))) for way in ways)
+    outputs += [EXIT_CODE] if may_exit else []
+    first_body, second_body = (Body((), list(calls(branch, set(known))), tuple(map(Ref, outputs))) for branch in branches)
     known |= set(outputs)
-    return Call("branch", condition, {"ifBranch": taken, "elseBranch": other}, tuple(outputs), where)
+    return Call("branch", condition, {"ifBranch": first_body, "elseBranch": second_body}, tuple(outputs), where)
 
 
 def _loop(layer: Any, known: set[Hashable]) -> Call:
-    """A loop with the blobs that it changes as its inputs and outputs. Its own input is the most turns."""
+    """A loop that carries the blobs that it overwrites. The layer's own input is the maximum number of iterations."""
     params, attrs = layer.loop, attributes(layer.loop)
-    changed: tuple[Hashable, ...] = tuple(n for n in _written(params.bodyNetwork.layers) if n in known)
-    leaving = _may_leave(params.bodyNetwork.layers)
-    states = (*changed, LEFT) if leaving else changed
+    changed: tuple[Hashable, ...] = tuple(n for n in _written_blobs(params.bodyNetwork.layers) if n in known)
+    may_exit = _may_exit(params.bodyNetwork.layers)
+    states = (*changed, EXIT_CODE) if may_exit else changed
     body = Body(states, list(calls(params.bodyNetwork.layers, known | set(states))), tuple(map(Ref, states)))
-    attrs |= {"bodyNetwork": body, "leaving": leaving}
+    attrs |= {"bodyNetwork": body, "may_exit": may_exit}
     attrs.pop("conditionNetwork", None)
     if params.conditionVar:
         inner = list(calls(params.conditionNetwork.layers, set(known)))
@@ -88,32 +88,32 @@ def _loop(layer: Any, known: set[Hashable]) -> Call:
     return Call("loop", tuple(map(Ref, changed)), attrs, changed, Source(node=layer.name))
 
 
-def _written(layers: Iterable[Any]) -> dict[str, None]:
-    """The blobs that layers write, also inside of branches and loops, in order and as far as they run."""
+def _written_blobs(layers: Iterable[Any]) -> dict[str, None]:
+    """The blobs that layers write, in order, including those inside of branches and loops, up to a loop exit."""
     found: dict[str, None] = {}
     for layer in layers:
         kind = _kind(layer)
-        if kind in LEAVES:
+        if kind in LOOP_EXITS:
             break
         inner = [layer.branch.ifBranch, layer.branch.elseBranch] if kind == "branch" else []
         inner += [layer.loop.bodyNetwork] if kind == "loop" else []
         for network in inner:
-            found |= _written(network.layers)
+            found |= _written_blobs(network.layers)
         found |= dict.fromkeys(layer.output)
     return found
 
 
-def _ends(layers: Iterable[Any]) -> bool:
-    """Whether layers leave their loop, whatever is computed."""
-    return any(_kind(layer) in LEAVES for layer in layers)
+def _always_exits(layers: Iterable[Any]) -> bool:
+    """Whether layers exit their loop unconditionally."""
+    return any(_kind(layer) in LOOP_EXITS for layer in layers)
 
 
-def _may_leave(layers: Iterable[Any]) -> bool:
-    """Whether layers may leave the loop around them."""
+def _may_exit(layers: Iterable[Any]) -> bool:
+    """Whether layers may exit the enclosing loop."""
     found = False
     for layer in layers:
         kind = _kind(layer)
-        found |= kind in LEAVES
+        found |= kind in LOOP_EXITS
         if kind == "branch":
-            found |= _may_leave(layer.branch.ifBranch.layers) or _may_leave(layer.branch.elseBranch.layers)
+            found |= _may_exit(layer.branch.ifBranch.layers) or _may_exit(layer.branch.elseBranch.layers)
     return found

@@ -1,4 +1,4 @@
-"""Layers whose code is not in the file but in the app (`custom`): what a rule for one gets, and what is said without a rule."""
+"""Custom layers, whose code is in the app and not in the file: the attributes of their rules, and the error without a rule."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from onnxbridge.formats.coreml.neural_network import weights as stored
 from onnxbridge.lowering import Call
 
 PREFIX = "custom."
-"""In front of the class name of a layer in the names of rules."""
+"""Prefix of the rule name of a custom layer, followed by the layer's class name."""
 
 
 def attributes(params: Any) -> dict[str, Any]:
-    """The layer's parameters by their own names, and its weights, flat, as `weights`; what is left out is for people only.
+    """The layer's parameters by name, and its flat weights as `weights`. The description, meant for readers, is omitted.
 
     Raises:
-        UnsafeFileError: if a parameter has the name of the weights.
+        UnsafeFileError: if a parameter is called `weights`, too.
     """
     found: dict[str, Any] = {}
     for name in sorted(params.parameters):
@@ -32,17 +32,17 @@ def attributes(params: Any) -> dict[str, Any]:
 
 
 def missing(call: Call) -> Unsupported:
-    """What to say of a layer without a rule: what it has, and the head of the rule that it needs."""
-    said = {k: v for k, v in call.attrs.items() if k != "weights"}
+    """The error for a layer without a rule, with its attributes and the signature of the rule to write."""
+    parameters = {k: v for k, v in call.attrs.items() if k != "weights"}
     arrays = call.attrs.get("weights", ())
-    parts = [f"{k}={v!r}" for k, v in said.items()]
+    details = [f"{k}={v!r}" for k, v in parameters.items()]
     if arrays:
-        parts.append(f"weights of {', '.join(str(np.size(w)) for w in arrays)} numbers")
+        details.append(f"weights of {', '.join(str(np.size(w)) for w in arrays)} numbers")
     names = [f"x{i}" for i in range(len(call.inputs))] if len(call.inputs) > 1 else ["x"]
-    keywords = ", ".join([*(k for k in said if k.isidentifier()), *(["weights"] if arrays else [])])
-    head = f"def layer(mil, {', '.join(names)}{', *, ' if keywords else ''}{keywords})"
+    keywords = ", ".join([*(k for k in parameters if k.isidentifier()), *(["weights"] if arrays else [])])
+    signature = f"def layer(mil, {', '.join(names)}{', *, ' if keywords else ''}{keywords})"
     return Unsupported(
-        f"no rule for the custom layer{', which has ' if parts else ''}{', '.join(parts)}",
-        f'register one: from onnxbridge.formats.coreml.neural_network.ops import rule; @rule("{call.op}") {head}; '
-        "docs/coreml.md shows one",
+        f"no rule for the custom layer{' with ' if details else ''}{', '.join(details)}",
+        f'register one: from onnxbridge.formats.coreml.neural_network.ops import rule; @rule("{call.op}") {signature}; '
+        "see docs/coreml.md for an example",
     )

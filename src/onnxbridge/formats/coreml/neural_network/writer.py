@@ -1,4 +1,4 @@
-"""The `mil` writer: appends MIL operators to a block; what the rules of the layers take first."""
+"""The `mil` writer, the first parameter of the layer rules: appends MIL operators to a block."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from onnxbridge.lowering import Body, Call
 
 
 class Writer:
-    """Writes `mil.conv(x=..., weight=...)` as an operator of the open block. Results are slots; constants stand in place.
+    """Writes `mil.conv(x=..., weight=...)` as an operator of the current block. Results are slots; constants are inline.
 
-    `exact`: blobs have the ranks of the file. Otherwise every blob has the four axes (sequence, channels, height, width): the
-    batch, which older networks have between the first two, is always one.
+    `exact`: blobs have the ranks of the file. Otherwise every blob has four axes (sequence, channels, height, width); the batch
+    axis, which older networks have between the first two, has size 1 and is omitted.
     """
 
     def __init__(self, *, exact: bool) -> None:
@@ -35,7 +35,7 @@ class Writer:
         return functools.partial(self.emit, op)
 
     def emit(self, op: str, *, outputs: int = 1, blocks: tuple[Block, ...] = (), **inputs: Any) -> Any:
-        """Append one operator; an input of None is left out."""
+        """Append one operator; inputs that are None are omitted."""
         given = {k: list(v) if isinstance(v, list) else [v] for k, v in inputs.items() if v is not None}
         slots = tuple(self.new(self._name) for _ in range(outputs))
         self.block.operations.append(Operation(op, self._name, given, slots, blocks))
@@ -47,21 +47,21 @@ class Writer:
         return slot
 
     def weight(self, value: Any, name: str) -> Slot:
-        """A constant that keeps the layer's name."""
+        """A constant, named after the layer."""
         array = np.asarray(value)
         slot = self.new(f"{self._name}.{name}", Type(array.dtype, array.shape))
         self.constants[slot.index] = array
         return slot
 
-    def texts(self, values: list[Any], name: str) -> Slot:
-        """A constant list of texts, or of numbers that are names."""
+    def strings(self, values: list[Any], name: str) -> Slot:
+        """A constant list of strings, or of integer labels."""
         slot = self.new(f"{self._name}.{name}")
         self.constants[slot.index] = values
         return slot
 
     @contextmanager
     def named(self, name: str) -> Iterator[None]:
-        """Operators written inside carry the name."""
+        """Operators written in this context get the name."""
         outer, self._name = self._name, name
         try:
             yield
@@ -70,7 +70,7 @@ class Writer:
 
     @contextmanager
     def inner(self) -> Iterator[Block]:
-        """Operators written inside go to a block of their own."""
+        """Operators written in this context go to a new block."""
         outer, self.block = self.block, Block()
         try:
             yield self.block
@@ -79,7 +79,7 @@ class Writer:
 
 
 class Target(lowering.Target):
-    """The writer as a target of the walker."""
+    """The lowering target that writes with a `Writer`."""
 
     direction = "Core ML's neural network to MIL"
 

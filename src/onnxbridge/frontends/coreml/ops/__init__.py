@@ -1,6 +1,6 @@
-"""Core ML's MIL operators in ONNX operators: the rules by MIL's own names of operators and parameters.
+"""Rules: MIL operators to ONNX operators, by MIL's names of operators and parameters.
 
-Where an operator changed between versions of the opset, its rule takes the parameters of all of them.
+If an operator changed between opset versions, its rule takes the parameters of all versions.
 """
 
 from onnxbridge.rules import Rules

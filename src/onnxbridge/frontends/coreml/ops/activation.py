@@ -1,4 +1,4 @@
-"""Activations."""
+"""Activation functions."""
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
@@ -7,7 +7,7 @@ from onnxbridge.rules import Float, Int, Str
 
 
 def per_channel(op, values, x):
-    """A vector of the channels in the type of `x`, as (C, 1, ...), so that it meets the second axis of `x`."""
+    """Reshape a per-channel vector to (C, 1, ...) in the dtype of `x`, so that it broadcasts along the second axis of `x`."""
     return op.Reshape(like(op, values, x), [-1, *(1 for _ in range(rank(x) - 2))])
 
 
@@ -43,7 +43,7 @@ def prelu(op, x, alpha):
 
 @rule("thresholded_relu")
 def thresholded_relu(op, x, alpha: Float):
-    """ONNX's own operator gives 0 at the threshold."""
+    """ONNX's ThresholdedRelu gives 0 at the threshold, MIL's x."""
     return op.Where(op.GreaterOrEqual(x, alpha), x, 0)
 
 

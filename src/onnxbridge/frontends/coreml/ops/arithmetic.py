@@ -1,8 +1,8 @@
-"""Element-wise arithmetic, comparison and logic."""
+"""Elementwise arithmetic, comparison and logic."""
 
 import onnx_ir as ir
 
-from onnxbridge.frontends.coreml.dtypes import named
+from onnxbridge.frontends.coreml.dtypes import onnx_dtype
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.ir.values import cast as to_dtype
 from onnxbridge.hub.ir.values import is_integer
@@ -42,22 +42,22 @@ def not_equal(op, x, y):
 
 @rule("floor_div")
 def floor_div(op, x, y):
-    """ONNX's quotient of integers goes towards zero, its Mod towards minus infinity."""
+    """ONNX's integer Div rounds toward zero, its Mod is that of floor division."""
     return op.Div(op.Sub(x, op.Mod(x, y)), y) if is_integer(x) else op.Floor(op.Div(x, y))
 
 
 @rule("mod")
 def mod(op, x, y):
-    """The remainder with the divisor's sign; ONNX's of floats has the dividend's."""
+    """The remainder with the sign of the divisor; ONNX's Mod of floats has that of the dividend."""
     if is_integer(x):
         return op.Mod(x, y)
-    rest = op.Mod(x, y, fmod=1)
-    return op.Where(op.Less(op.Mul(op.Sign(rest), op.Sign(y)), 0), op.Add(rest, y), rest)
+    remainder = op.Mod(x, y, fmod=1)
+    return op.Where(op.Less(op.Mul(op.Sign(remainder), op.Sign(y)), 0), op.Add(remainder, y), remainder)
 
 
 @rule("cast")
 def cast(op, x, dtype: Str):
-    return to_dtype(op, x, named(dtype))
+    return to_dtype(op, x, onnx_dtype(dtype))
 
 
 @rule("square")
@@ -80,22 +80,22 @@ def exp2(op, x):
     return op.Pow(op.constant(2, dtype=x.dtype), x)
 
 
-def _shifted(op, x, epsilon):
-    """x + epsilon; a number too small for the type adds nothing."""
-    half = x.dtype == ir.DataType.FLOAT16
-    return op.Add(x, epsilon) if x.dtype.numpy().type(epsilon) or not half else x
+def _add_epsilon(op, x, epsilon):
+    """x + epsilon; x if epsilon underflows in float16."""
+    is_fp16 = x.dtype == ir.DataType.FLOAT16
+    return op.Add(x, epsilon) if x.dtype.numpy().type(epsilon) or not is_fp16 else x
 
 
 @rule("inverse")
 def inverse(op, x, epsilon: Float = 1e-4):
-    return op.Reciprocal(_shifted(op, x, epsilon))
+    return op.Reciprocal(_add_epsilon(op, x, epsilon))
 
 
 @rule("log")
 def log(op, x, epsilon: Float = 1e-45):
-    return op.Log(_shifted(op, x, epsilon))
+    return op.Log(_add_epsilon(op, x, epsilon))
 
 
 @rule("rsqrt")
 def rsqrt(op, x, epsilon: Float = 1e-12):
-    return op.Reciprocal(op.Sqrt(_shifted(op, x, epsilon)))
+    return op.Reciprocal(op.Sqrt(_add_epsilon(op, x, epsilon)))

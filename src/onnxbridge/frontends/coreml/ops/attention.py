@@ -1,4 +1,4 @@
-"""Attention."""
+"""Attention operators."""
 
 import math
 
@@ -9,8 +9,8 @@ from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.ir.values import fixed, rank
 
 
-def _rows(op, mask, query):
-    """A mask with a row for each query: runtimes broadcast only what is in front of the rows."""
+def _expand_mask(op, mask, query):
+    """Expand a mask to one row per query: runtimes broadcast only the axes before the rows."""
     if mask is None or mask.shape[-2] == query.shape[-2]:
         return mask
     return op.Expand(mask, op.dims([*(1 for _ in range(rank(mask) - 2)), op.size(query, -2), 1]))
@@ -19,7 +19,7 @@ def _rows(op, mask, query):
 @rule("scaled_dot_product_attention")
 def scaled_dot_product_attention(op, query, key, value, attn_mask=None):
     if rank(query) == 4 and list(query.shape)[:2] == list(key.shape)[:2] == list(value.shape)[:2]:
-        return op.Attention(query, key, value, _rows(op, attn_mask, query))
+        return op.Attention(query, key, value, _expand_mask(op, attn_mask, query))
     (width,) = fixed(query, [-1])
     swapped = [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2]
     scores = op.Div(op.MatMul(query, op.Transpose(key, perm=swapped)), math.sqrt(width))

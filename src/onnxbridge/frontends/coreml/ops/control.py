@@ -15,15 +15,15 @@ def cond(op, pred, *, _true_fn, _false_fn, outputs: Outputs):
 
 @rule("while_loop")
 def while_loop(op, loop_vars, *, _cond, _body):
-    def holds(states):
-        (truth,) = _cond(*states)
-        return op.Reshape(truth, []) if rank(truth) else op.Identity(truth)
+    def condition_of(states):
+        (result,) = _cond(*states)
+        return op.Reshape(result, []) if rank(result) else op.Identity(result)
 
-    def turn(iteration, condition, *states):
+    def body(iteration, condition, *states):
         results = _body(*states)
-        return holds(results), *results
+        return condition_of(results), *results
 
-    return op.Loop(None, holds(loop_vars), *loop_vars, body=turn, outputs=len(loop_vars))
+    return op.Loop(None, condition_of(loop_vars), *loop_vars, body=body, outputs=len(loop_vars))
 
 
 @rule("select")
@@ -55,8 +55,8 @@ def coreml_update_state(op, state, value):
 
 @rule("classify")
 def classify(op, probabilities, classes):
-    """The most probable class, where classes are numbers, and the probability of each. The name of a class follows from it, and
-    is a text, which other frameworks do not have; the names are in the model's metadata."""
+    """The most probable class, if labels are integers, and the probability of each class. String labels, which other frameworks
+    do not support, are omitted; they are in the model's metadata."""
     probabilities = op.Reshape(probabilities, [-1])
     names = np.array([np.asarray(c).item() for c in classes])
     if names.dtype.kind not in "iu":

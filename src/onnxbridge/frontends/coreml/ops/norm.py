@@ -1,4 +1,4 @@
-"""Normalisation."""
+"""Normalization operators."""
 
 import numpy as np
 
@@ -7,20 +7,20 @@ from onnxbridge.hub.ir.values import fixed, like, rank
 from onnxbridge.rules import Float, Int, Ints
 
 
-def _filled(op, values, x, number):
-    """The values of the channels; where there are none, that number for each."""
+def _or_constant(op, values, x, number):
+    """Per-channel values; if there are none, a constant for all channels."""
     return op.constant(np.full(fixed(x, [1]), number, x.dtype.numpy())) if values is None else values
 
 
 @rule("batch_norm")
 def batch_norm(op, x, mean, variance, gamma=None, beta=None, epsilon: Float = 1e-5):
-    gamma, beta = _filled(op, gamma, x, 1), _filled(op, beta, x, 0)
+    gamma, beta = _or_constant(op, gamma, x, 1), _or_constant(op, beta, x, 0)
     return op.BatchNormalization(x, gamma, beta, mean, variance, epsilon=epsilon)
 
 
 @rule("instance_norm")
 def instance_norm(op, x, gamma=None, beta=None, epsilon: Float = 1e-5):
-    return op.InstanceNormalization(x, _filled(op, gamma, x, 1), _filled(op, beta, x, 0), epsilon=epsilon)
+    return op.InstanceNormalization(x, _or_constant(op, gamma, x, 1), _or_constant(op, beta, x, 0), epsilon=epsilon)
 
 
 @rule("layer_norm")
@@ -29,8 +29,8 @@ def layer_norm(op, x, axes: Ints | None = None, gamma=None, beta=None, epsilon: 
     if axes == list(range(rank(x) - len(axes), rank(x))):
         scale = op.constant(np.ones(fixed(x, axes), x.dtype.numpy())) if gamma is None else gamma
         return op.LayerNormalization(x, scale, beta, axis=axes[0] - rank(x), epsilon=epsilon)
-    centred = op.Sub(x, op.ReduceMean(x, axes))
-    y = op.Div(centred, op.Sqrt(op.Add(op.ReduceMean(op.Mul(centred, centred), axes), epsilon)))
+    centered = op.Sub(x, op.ReduceMean(x, axes))
+    y = op.Div(centered, op.Sqrt(op.Add(op.ReduceMean(op.Mul(centered, centered), axes), epsilon)))
     shape = op.dims([op.size(x, a) if a in axes else 1 for a in range(rank(x))])
     y = y if gamma is None else op.Mul(y, op.Reshape(gamma, shape))
     return y if beta is None else op.Add(y, op.Reshape(beta, shape))
@@ -43,9 +43,9 @@ def l2_norm(op, x, epsilon: Float = 1e-6):
 
 @rule("local_response_norm")
 def local_response_norm(op, x, size: Int, alpha: Float = 1e-4, beta: Float = 0.75, k: Float = 1.0):
-    """Over `size` neighbouring channels; of an even number, one more in front, where ONNX has one more behind.
+    """Normalizes over `size` adjacent channels; for an even size there is one more before, while ONNX has one more after.
 
-    In three dimensions the channels are the first axis, as Apple's own tests of the operator expect it.
+    For rank 3 the channels are the first axis, as Apple's tests of the operator expect.
     """
     if size % 2 and rank(x) == 4:
         return op.LRN(x, size=size, alpha=alpha, beta=beta, bias=k)

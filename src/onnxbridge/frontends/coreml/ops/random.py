@@ -1,4 +1,4 @@
-"""Random numbers. What is drawn differs from runtime to runtime, also with a seed; without one (-1) from run to run."""
+"""Random numbers. With a seed they differ between runtimes; without one (-1) also between runs."""
 
 import numpy as np
 import onnx_ir as ir
@@ -9,26 +9,26 @@ from onnxbridge.hub.ir.values import cast
 from onnxbridge.rules import Float, Int, Str
 
 
-def _drawn(op, onnx, shape, seed, **attrs):
-    """Numbers in a shape that may be known only when the model runs."""
+def _random(op, onnx, shape, seed, **attrs):
+    """Random numbers of a shape that may be dynamic."""
     like = op.Expand(op.constant(np.float32(0)), cast(op, shape, ir.DataType.INT64))
     return op.call(onnx, like, seed=None if seed == -1 else float(seed), **attrs)
 
 
 @rule("random_bernoulli")
 def random_bernoulli(op, shape, prob: Float = 0.5, seed: Int = -1):
-    drawn = _drawn(op, "RandomUniformLike", shape, seed)
-    return op.Cast(op.Less(drawn, prob), to=drawn.dtype)
+    uniform = _random(op, "RandomUniformLike", shape, seed)
+    return op.Cast(op.Less(uniform, prob), to=uniform.dtype)
 
 
 @rule("random_normal")
 def random_normal(op, shape, mean: Float = 0.0, stddev: Float = 1.0, seed: Int = -1):
-    return _drawn(op, "RandomNormalLike", shape, seed, mean=mean, scale=stddev)
+    return _random(op, "RandomNormalLike", shape, seed, mean=mean, scale=stddev)
 
 
 @rule("random_uniform")
 def random_uniform(op, shape, low: Float = 0.0, high: Float = 1.0, seed: Int = -1):
-    return _drawn(op, "RandomUniformLike", shape, seed, low=low, high=high)
+    return _random(op, "RandomUniformLike", shape, seed, low=low, high=high)
 
 
 @rule("random_categorical", limits="rank 2")

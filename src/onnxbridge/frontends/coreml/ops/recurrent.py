@@ -4,57 +4,57 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.frontends.coreml.ops.cells import clipped
-from onnxbridge.frontends.coreml.ops.shape import flipped
+from onnxbridge.frontends.coreml.ops.clipped_lstm import clipped_lstm
+from onnxbridge.frontends.coreml.ops.shape import reverse_axes
 from onnxbridge.rules import Array, Bool, Str
 
-# MIL's activations as ONNX's names with alpha and beta; Apple's own tests expect these constants, which MIL does not document.
+# ONNX's activation, alpha and beta by MIL's name. MIL does not document these constants, but Apple's tests expect them.
 ACTIVATIONS = {
     "tanh": ("Tanh", 0, 0), "scaled_tanh": ("Tanh", 0, 0), "sigmoid": ("Sigmoid", 0, 0), "relu": ("Relu", 0, 0),
     "hard_sigmoid": ("HardSigmoid", 0.2, 0.5), "sigmoid_hard": ("HardSigmoid", 0.2, 0.5), "linear": ("Affine", 1, 0),
 }  # fmt: skip
-TAKES = {"HardSigmoid": 2, "Affine": 2}
+HAS_ALPHA_BETA = {"HardSigmoid": 2, "Affine": 2}
 
 
-def _activations(names, ways):
-    """The attributes that say which activations a layer has; alpha and beta are listed for those that take them."""
+def _activations(names, directions):
+    """The activation attributes of a layer; alpha and beta are listed for the activations that have them."""
     unknown = [n for n in names if n not in ACTIVATIONS]
     if unknown:
         raise Unsupported(f"the activation {unknown[0]}")
-    found = [ACTIVATIONS[n] for n in names] * ways
-    takes = [f for f in found if f[0] in TAKES]
+    activations = [ACTIVATIONS[n] for n in names] * directions
+    parametric = [f for f in activations if f[0] in HAS_ALPHA_BETA]
     return {
-        "activations": [f[0] for f in found],
-        "activation_alpha": [float(f[1]) for f in takes] or None,
-        "activation_beta": [float(f[2]) for f in takes] or None,
+        "activations": [f[0] for f in activations],
+        "activation_alpha": [float(f[1]) for f in parametric] or None,
+        "activation_beta": [float(f[2]) for f in parametric] or None,
     }
 
 
 def _gates(stacked, order):
-    """The gates of a stacked weight or bias in ONNX's order."""
+    """Reorder the gates of a stacked weight or bias to ONNX's order."""
     parts = np.split(stacked, len(order))
     return np.concatenate([parts[i] for i in order])
 
 
-def _weights(op, ways, order):
-    """W, R and B of the directions from (weight_ih, weight_hh, bias of the input, bias of the state) of each."""
-    w, r = (np.stack([_gates(way[i], order) for way in ways]) for i in (0, 1))
+def _weights(op, directions, order):
+    """W, R and B from (weight_ih, weight_hh, input bias, state bias) of each direction."""
+    w, r = (np.stack([_gates(weights[i], order) for weights in directions]) for i in (0, 1))
     zeros = np.zeros(r.shape[1], r.dtype)
-    b = np.stack([np.concatenate([zeros if v is None else _gates(v, order) for v in way[2:]]) for way in ways])
+    b = np.stack([np.concatenate([zeros if v is None else _gates(v, order) for v in weights[2:]]) for weights in directions])
     return (op.constant(v) for v in (w, r, b))
 
 
-def _direction(direction):
+def _check_direction(direction):
     if direction not in ("forward", "reverse", "bidirectional"):
         raise Unsupported(f"direction {direction}")
     return direction
 
 
-def _shown(op, sequence, last, output_sequence, direction):
-    """What a layer gives. In reverse the sequence is in the order in which it was computed: the last step comes first."""
+def _sequence_output(op, sequence, last, output_sequence, direction):
+    """The first output of a layer. A reverse sequence is in the order of computation: the last step comes first."""
     if not output_sequence:
         return op.Unsqueeze(last, [0])
-    return flipped(op, sequence, [0]) if direction == "reverse" else sequence
+    return reverse_axes(op, sequence, [0]) if direction == "reverse" else sequence
 
 
 @rule("rnn")
@@ -64,11 +64,11 @@ def rnn(
 ):  # fmt: skip
     w, r, b = _weights(op, [(weight_ih, weight_hh, bias, None)], [0])
     y, h = op.RNN(
-        x, w, r, b, None, op.Unsqueeze(initial_h, [0]), hidden_size=weight_hh.shape[1], direction=_direction(direction),
+        x, w, r, b, None, op.Unsqueeze(initial_h, [0]), hidden_size=weight_hh.shape[1], direction=_check_direction(direction),
         outputs=2, **_activations([activation], 1),
     )  # fmt: skip
     last = op.Squeeze(h, [0])
-    return _shown(op, op.Squeeze(y, [1]), last, output_sequence, direction), last
+    return _sequence_output(op, op.Squeeze(y, [1]), last, output_sequence, direction), last
 
 
 @rule("gru")
@@ -77,14 +77,14 @@ def gru(
     output_sequence: Bool = False, recurrent_activation: Str = "sigmoid", activation: Str = "tanh", reset_after: Bool = False,
     input_bias: Array | None = None,
 ):  # fmt: skip
-    """MIL stacks reset, new, update; `bias` belongs to the hidden state, `input_bias` to the input."""
+    """MIL stacks the gates as reset, new, update; `bias` is for the hidden state, `input_bias` for the input."""
     w, r, b = _weights(op, [(weight_ih, weight_hh, input_bias, bias)], [2, 0, 1])
     y, h = op.GRU(
-        x, w, r, b, None, op.Unsqueeze(initial_h, [0]), hidden_size=weight_hh.shape[1], direction=_direction(direction),
+        x, w, r, b, None, op.Unsqueeze(initial_h, [0]), hidden_size=weight_hh.shape[1], direction=_check_direction(direction),
         linear_before_reset=int(reset_after), outputs=2, **_activations([recurrent_activation, activation], 1),
     )  # fmt: skip
     last = op.Squeeze(h, [0])
-    return _shown(op, op.Squeeze(y, [1]), last, output_sequence, direction), last
+    return _sequence_output(op, op.Squeeze(y, [1]), last, output_sequence, direction), last
 
 
 @rule("lstm")
@@ -94,35 +94,41 @@ def lstm(
     peephole_back: Array | None = None, direction: Str = "forward", output_sequence: Bool = False,
     recurrent_activation: Str = "sigmoid", cell_activation: Str = "tanh", activation: Str = "tanh", clip: Array | None = None,
 ):  # fmt: skip
-    """MIL stacks input, forget, output, cell. Of both directions the backward one is given at the positions of its steps."""
+    """MIL stacks the gates as input, forget, output, cell. A bidirectional layer's backward sequence is in input order."""
     names = [recurrent_activation, cell_activation, activation]
-    if clip is not None:  # it bounds the cell state, ONNX's attribute of that name what goes into the gates
+    if clip is not None:  # MIL clips the cell state; ONNX's attribute `clip` applies to the gate inputs
         _activations(names, 1)
-        both = _direction(direction) == "bidirectional"
-        sides = [(weight_ih, weight_hh, bias, peephole), (weight_ih_back, weight_hh_back, bias_back, peephole_back)]
+        is_bidirectional = _check_direction(direction) == "bidirectional"
+        both_weights = [(weight_ih, weight_hh, bias, peephole), (weight_ih_back, weight_hh_back, bias_back, peephole_back)]
         reverse, states = direction == "reverse", (initial_h, initial_c)
-        return clipped(op, x, *states, sides[: 1 + both], names, float(clip), reverse=reverse, sequence=output_sequence)
-    ways = [(weight_ih, weight_hh, bias, None)]
+        return clipped_lstm(
+            op, x, *states, both_weights[: 1 + is_bidirectional], names, float(clip), reverse=reverse, sequence=output_sequence
+        )
+    directions = [(weight_ih, weight_hh, bias, None)]
     if direction == "bidirectional":
-        ways.append((weight_ih_back, weight_hh_back, bias_back, None))
-    w, r, b = _weights(op, ways, [0, 2, 1, 3])
+        directions.append((weight_ih_back, weight_hh_back, bias_back, None))
+    w, r, b = _weights(op, directions, [0, 2, 1, 3])
     size = weight_hh.shape[1]
-    states = [_states(op, v, len(ways), size) for v in (initial_h, initial_c)]
-    holes = [_gates(p, [0, 2, 1]) for p in (peephole, peephole_back)[: len(ways)] if p is not None]
-    functions = _activations(names, len(ways))
+    states = [_states(op, v, len(directions), size) for v in (initial_h, initial_c)]
+    peepholes = [_gates(p, [0, 2, 1]) for p in (peephole, peephole_back)[: len(directions)] if p is not None]
+    functions = _activations(names, len(directions))
     y, *last = op.LSTM(
-        x, w, r, b, None, *states, np.stack(holes) if holes else None, hidden_size=size, direction=_direction(direction),
-        outputs=3, **functions,
+        x, w, r, b, None, *states, np.stack(peepholes) if peepholes else None, hidden_size=size,
+        direction=_check_direction(direction), outputs=3, **functions,
     )  # fmt: skip
-    if len(ways) == 1:
+    if len(directions) == 1:
         h, c = (op.Squeeze(v, [0]) for v in last)
-        return _shown(op, op.Squeeze(y, [1]), h, output_sequence, direction), h, c
+        return _sequence_output(op, op.Squeeze(y, [1]), h, output_sequence, direction), h, c
     h, c = (op.Reshape(op.Transpose(v, perm=[1, 0, 2]), [0, 2 * size]) for v in last)
-    return _shown(op, op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, 2 * size]), h, output_sequence, direction), h, c
+    return (
+        _sequence_output(op, op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, 2 * size]), h, output_sequence, direction),
+        h,
+        c,
+    )
 
 
-def _states(op, state, ways, size):
-    """A first state (batch, ways * size) as ONNX has it: (ways, batch, size)."""
-    if ways == 1:
+def _states(op, state, directions, size):
+    """Reshape an initial state (batch, ways * size) to ONNX's (ways, batch, size)."""
+    if directions == 1:
         return op.Unsqueeze(state, [0])
-    return op.Transpose(op.Reshape(state, [0, ways, size]), perm=[1, 0, 2])
+    return op.Transpose(op.Reshape(state, [0, directions, size]), perm=[1, 0, 2])

@@ -1,8 +1,8 @@
-"""Reductions."""
+"""Reduction operators."""
 
 import onnx_ir as ir
 
-from onnxbridge.frontends.coreml.dtypes import named
+from onnxbridge.frontends.coreml.dtypes import onnx_dtype
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.ir.values import cast, is_integer, like
 from onnxbridge.rules import Bool, Int, Ints, Str
@@ -28,12 +28,12 @@ for _name, _onnx in {
 
 @rule("reduce_argmax")
 def reduce_argmax(op, x, axis: Int = -1, keep_dims: Bool = False, output_dtype: Str = "int32"):
-    return cast(op, op.ArgMax(x, axis=axis, keepdims=int(keep_dims)), named(output_dtype))
+    return cast(op, op.ArgMax(x, axis=axis, keepdims=int(keep_dims)), onnx_dtype(output_dtype))
 
 
 @rule("reduce_argmin")
 def reduce_argmin(op, x, axis: Int = -1, keep_dims: Bool = False, output_dtype: Str = "int32"):
-    return cast(op, op.ArgMin(x, axis=axis, keepdims=int(keep_dims)), named(output_dtype))
+    return cast(op, op.ArgMin(x, axis=axis, keepdims=int(keep_dims)), onnx_dtype(output_dtype))
 
 
 @rule("cumsum")

@@ -1,4 +1,4 @@
-"""Shapes: reshaping, transposing, joining, splitting, padding and filling."""
+"""Reshape, transpose, concat, split, pad and fill operators."""
 
 import math
 
@@ -22,7 +22,7 @@ def shape(op, x):
 
 @rule("reshape")
 def reshape(op, x, shape):
-    """A 0 takes the dimension of x at the same place, counted from the right; beyond x it is 1."""
+    """A 0 stands for the size of x at the same axis, aligned at the right; outside of x it is 1."""
     known = static(shape)
     if known is None:
         return op.Reshape(x, cast(op, shape, INT64))
@@ -37,7 +37,7 @@ def reshape_like(op, x, ref_tensors, begins, ends, end_masks):
     for ref, begin, end, to_the_end in zip(ref_tensors, begins, ends, end_masks, strict=True):
         begin, end, to_the_end = (static(v) for v in (begin, end, to_the_end))
         if begin is None or end is None or to_the_end is None:
-            raise Unsupported("begins, ends and end_masks must be known when converting")
+            raise Unsupported("begins, ends and end_masks must be constant")
         parts.append(op.Shape(ref, start=int(begin), end=None if to_the_end else int(end)))
     return op.Reshape(x, op.Concat(*parts, axis=0))
 
@@ -49,21 +49,21 @@ def expand_dims(op, x, axes: Ints):
 
 @rule("squeeze")
 def squeeze(op, x, axes: Ints | None = None):
-    """Axes that are not of size 1 stay. One that is named and whose size only a run tells goes: the run refuses any but 1."""
+    """Axes of sizes other than 1 are not removed. A given axis of dynamic size is; at run time it must be 1."""
     if axes is None:
         return op.Squeeze(x, [a for a in range(rank(x)) if x.shape[a] == 1])
     return op.Squeeze(x, [a for a in (a % rank(x) for a in axes) if not isinstance(x.shape[a], int) or x.shape[a] == 1])
 
 
 @rule("at_least_rank")
-def at_least_rank(op, x, rank: Int, behind: Bool = False):
+def at_least_rank(op, x, rank: Int, append: Bool = False):
     if x.shape is None:
         shape = op.Shape(x)
         ones = op.Expand(op.constant(np.int64(1)), op.Reshape(op.Max(op.Sub(np.int64(rank), op.Size(shape)), np.int64(0)), [1]))
-        return op.Reshape(x, op.Concat(*((shape, ones) if behind else (ones, shape)), axis=0))
-    have = len(x.shape)
-    missing = range(rank - have)
-    return op.Unsqueeze(x, [have + i for i in missing] if behind else list(missing)) if missing else x
+        return op.Reshape(x, op.Concat(*((shape, ones) if append else (ones, shape)), axis=0))
+    current = len(x.shape)
+    missing = range(rank - current)
+    return op.Unsqueeze(x, [current + i for i in missing] if append else list(missing)) if missing else x
 
 
 @rule("as_described")
@@ -85,20 +85,20 @@ def transpose(op, x, perm: Ints):
     return op.Transpose(x, perm=[*range(lead), *(lead + p % len(perm) for p in perm)])
 
 
-def flipped(op, x, axes):
-    """`x` with the order along these axes turned round."""
+def reverse_axes(op, x, axes):
+    """Reverse `x` along these axes."""
     count = len(axes)
     return op.Slice(x, [-1] * count, [-LAST - 1] * count, axes, [-1] * count)
 
 
 @rule("reverse")
 def reverse(op, x, axes: Ints | None = None):
-    return flipped(op, x, list(range(rank(x)) if axes is None else axes))
+    return reverse_axes(op, x, list(range(rank(x)) if axes is None else axes))
 
 
 @rule("reverse_sequence")
 def reverse_sequence(op, x, lengths, seq_axis: Int = 0, batch_axis: Int = 0):
-    """ONNX's operator wants the two axes in front."""
+    """ONNX's ReverseSequence needs the two axes first."""
     seq_axis, batch_axis = seq_axis % rank(x), batch_axis % rank(x)
     order = [batch_axis, seq_axis, *(a for a in range(rank(x)) if a not in (batch_axis, seq_axis))]
     y = op.ReverseSequence(op.Transpose(x, perm=order), cast(op, lengths, INT64), batch_axis=0, time_axis=1)
@@ -125,7 +125,9 @@ def stack(op, values, axis: Int):
 @rule("split")
 def split(op, x, axis: Int, num_splits: Int | None = None, split_sizes: Ints | None = None):
     size = x.shape[axis] if x.shape is not None else None
-    if split_sizes is None and isinstance(size, int) and size % num_splits:  # larger parts first, where ONNX has a smaller last
+    if (
+        split_sizes is None and isinstance(size, int) and size % num_splits
+    ):  # the first parts are larger; in ONNX the last part is smaller
         split_sizes = [size // num_splits + (i < size % num_splits) for i in range(num_splits)]
     if split_sizes is None:
         return op.Split(x, axis=axis, num_outputs=num_splits, outputs=num_splits)
@@ -139,7 +141,7 @@ def tile(op, x, reps):
 
 @rule("pad")
 def pad(op, x, pad, mode: Str = "constant", constant_val: Float = 0.0):
-    """`pad` is for the last axes."""
+    """`pad` applies to the last axes."""
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
     if mode not in modes:
         raise Unsupported(f"mode {mode}")
@@ -163,7 +165,7 @@ def fill_like(op, ref_tensor, value=0.0):
 
 @rule("range_1d")
 def range_1d(op, end, start, step):
-    """ONNX's operator has no float16."""
+    """ONNX's Range does not support float16."""
     if start.dtype != ir.DataType.FLOAT16:
         return op.Range(start, end, step)
     return op.Cast(op.Range(*(op.Cast(v, to=ir.DataType.FLOAT) for v in (start, end, step))), to=start.dtype)
@@ -198,29 +200,29 @@ def pixel_shuffle(op, x, upscale_factor: Int):
     return op.DepthToSpace(x, blocksize=upscale_factor, mode="CRD")
 
 
-def _rearranged(op, x, split, perm, joined):
-    """`x` with each axis cut into `split[axis]` sizes, the axes in another order, and joined again in groups of `joined`."""
-    cut = op.reshape(x, [n for sizes in split for n in sizes])
-    moved = op.Transpose(cut, perm=perm)
+def _rearrange(op, x, split, perm, group_counts):
+    """Split each axis into sizes `split[axis]`, transpose by `perm`, and merge groups of `group_counts` adjacent axes."""
+    split_x = op.reshape(x, [n for sizes in split for n in sizes])
+    transposed = op.Transpose(split_x, perm=perm)
     sizes = [[n for sizes in split for n in sizes][p] for p in perm]
-    groups, at = [], 0
-    for count in joined:
-        groups.append(_product(op, sizes[at : at + count]))
-        at += count
-    return op.reshape(moved, groups)
+    groups, start = [], 0
+    for count in group_counts:
+        groups.append(_product(op, sizes[start : start + count]))
+        start += count
+    return op.reshape(transposed, groups)
 
 
 def _product(op, sizes):
-    """The product of sizes that are numbers or values."""
+    """The product of sizes that are integers or values."""
     total = 1
     for n in sizes:
-        both = isinstance(total, int) and isinstance(n, int)
-        total = total * n if both else n if total == 1 else total if n == 1 else op.Mul(total, n)
+        is_static = isinstance(total, int) and isinstance(n, int)
+        total = total * n if is_static else n if total == 1 else total if n == 1 else op.Mul(total, n)
     return total
 
 
-def _part(op, size, count):
-    """A size divided by a number."""
+def _divide(op, size, count):
+    """Divide a size, an integer or a value, by an integer."""
     return size // count if isinstance(size, int) else op.Div(size, count)
 
 
@@ -228,19 +230,19 @@ def _part(op, size, count):
 def pixel_unshuffle(op, x, downscale_factor: Int):
     f = downscale_factor
     n, c, h, w = (op.size(x, a) for a in range(4))
-    split = [[n], [c], [_part(op, h, f), f], [_part(op, w, f), f]]
-    return _rearranged(op, x, split, [0, 1, 3, 5, 2, 4], [1, 3, 1, 1])
+    split = [[n], [c], [_divide(op, h, f), f], [_divide(op, w, f), f]]
+    return _rearrange(op, x, split, [0, 1, 3, 5, 2, 4], [1, 3, 1, 1])
 
 
 @rule("space_to_batch")
 def space_to_batch(op, x, block_shape: Ints, paddings: Ints):
     x = op.Pad(x, [paddings[0], paddings[2], paddings[1], paddings[3]], None, [2, 3])
     (p, q), (n, c, h, w) = block_shape, (op.size(x, a) for a in range(4))
-    return _rearranged(op, x, [[n], [c], [_part(op, h, p), p], [_part(op, w, q), q]], [3, 5, 0, 1, 2, 4], [3, 1, 1, 1])
+    return _rearrange(op, x, [[n], [c], [_divide(op, h, p), p], [_divide(op, w, q), q]], [3, 5, 0, 1, 2, 4], [3, 1, 1, 1])
 
 
 @rule("batch_to_space")
 def batch_to_space(op, x, block_shape: Ints, crops: Ints):
     (p, q), (n, c, h, w) = block_shape, (op.size(x, a) for a in range(4))
-    y = _rearranged(op, x, [[p, q, _part(op, n, p * q)], [c], [h], [w]], [2, 3, 4, 0, 5, 1], [1, 1, 2, 2])
+    y = _rearrange(op, x, [[p, q, _divide(op, n, p * q)], [c], [h], [w]], [2, 3, 4, 0, 5, 1], [1, 1, 2, 2])
     return op.Pad(y, [-crops[0], -crops[2], -crops[1], -crops[3]], None, [2, 3])

@@ -1,4 +1,4 @@
-"""Categories, which may be texts."""
+"""Categories as strings or integers."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from onnxbridge.rules import Int
 
 @rule("category")
 def category(op, x, keys, default: Int):
-    kind = "keys_strings" if isinstance(keys[0], str) else "keys_int64s"
-    places = {kind: list(keys), "values_int64s": list(range(len(keys))), "default_int64": default}
-    return op.call("LabelEncoder", x, domain="ai.onnx.ml", **places)
+    key_attribute = "keys_strings" if isinstance(keys[0], str) else "keys_int64s"
+    attrs = {key_attribute: list(keys), "values_int64s": list(range(len(keys))), "default_int64": default}
+    return op.call("LabelEncoder", x, domain="ai.onnx.ml", **attrs)
 
 
 @rule("name_of")
-def name_of(op, places, names):
-    return op.Gather(op.constant(np.array(names, dtype=object)), places, axis=0)
+def name_of(op, indices, names):
+    return op.Gather(op.constant(np.array(names, dtype=object)), indices, axis=0)

@@ -1,7 +1,7 @@
-"""Rules: Core ML's MIL operators in NumPy, by MIL's own names of operators and parameters.
+"""Rules: MIL operators in NumPy, by MIL's names of operators and parameters.
 
-Where an operator changed between versions of the opset, its rule takes the parameters of all of them.
-float16 tensors reach a rule as float32, and its result is rounded to float16, unless the operator only moves values.
+If an operator changed between opset versions, its rule takes the parameters of all versions. Rules get float16 tensors as
+float32, and their results are rounded to float16, unless the operator only moves values.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,6 @@ from typing import Any
 from onnxbridge.rules import Rules
 
 Values = Sequence[Any]
-"""Several values; any other parameter is one value."""
+"""A parameter that is a tuple of values; all others are a single value."""
 
 rule = Rules("runtime.mil", package=__name__)

@@ -1,4 +1,4 @@
-"""Activations."""
+"""Activation functions."""
 
 from math import pi, sqrt
 
@@ -11,7 +11,7 @@ from onnxbridge.runtime.mil.ops import rule
 
 
 def per_channel(values, rank):
-    """A vector of the channels, as (C, 1, ...), so that it meets the second axis."""
+    """Reshape a per-channel vector to (C, 1, ...), so that it broadcasts along the second axis."""
     return values.reshape(-1, *(1 for _ in range(rank - 2)))
 
 

@@ -1,4 +1,4 @@
-"""Element-wise arithmetic, comparison and logic, with NumPy's broadcasting."""
+"""Elementwise arithmetic, comparison and logic, with NumPy broadcasting."""
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def pow(x, y):
 
 @rule("real_div")
 def real_div(x, y):
-    """The quotient; of integers, without its fraction."""
+    """The quotient; that of integers is truncated."""
     if x.dtype.kind == "f":
         return np.true_divide(x, y)
     return np.trunc(np.true_divide(x, y)).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Convolution."""
+"""Convolution operators."""
 
 import contextlib
 
@@ -17,13 +17,13 @@ from onnxbridge.runtime.mil.ops import rule
 
 
 def pairs(pad, space):
-    """MIL's flat padding (before, after, before, after, ...) in pairs; none is zeros."""
+    """MIL's flat padding (before, after, before, after, ...) as pairs; zeros if there is none."""
     pad = pad or (0,) * (2 * space)
     return [(pad[2 * i], pad[2 * i + 1]) for i in range(space)]
 
 
 def padding(pad_type, pad, sizes, kernel, strides, dilations):
-    """The padding in pairs. What is odd in `same` goes behind, as in TensorFlow, whose models it was made for."""
+    """The padding as pairs. If that of `same` is odd, there is one more after, as in TensorFlow, where `same` comes from."""
     if pad_type in ("same", "same_lower"):
         return same_pads(sizes, kernel, strides, dilations, lower=pad_type == "same_lower")
     if pad_type not in ("valid", "custom"):
@@ -34,19 +34,19 @@ def padding(pad_type, pad, sizes, kernel, strides, dilations):
 _account = Account()
 
 
-def _single(*arrays):
+def _all_float32(*arrays):
     return all(a is None or (a.dtype == np.float32 and a.size) for a in arrays)
 
 
-def _in_machine_code(x, weight, bias, strides, pads, dilations, groups):
-    """The executor's loops, which add up directly; a line is a picture of one row."""
-    line = weight.ndim == 3
-    if line:
+def _compiled_conv(x, weight, bias, strides, pads, dilations, groups):
+    """Convolve with the executor's compiled kernel; a 1-D convolution becomes a 2-D one of height 1."""
+    is_1d = weight.ndim == 3
+    if is_1d:
         x, weight = x[:, :, None], weight[:, :, None]
         strides, pads, dilations = (1, *strides), [(0, 0), *pads], (1, *dilations)
     window = Window(weight.shape[2:], strides, dilations, tuple(pads))
     y = convolution(weight, bias, lambda x: window, groups, Ending(), Pool())(x)
-    return y[:, :, 0] if line else y
+    return y[:, :, 0] if is_1d else y
 
 
 @rule("conv")
@@ -63,9 +63,9 @@ def conv(
     kernel = weight.shape[2:]
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
     pads = padding(pad_type, pad, x.shape[2:], kernel, strides, dilations)
-    if _single(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and _account.pays():
+    if _all_float32(x, weight, bias) and len(kernel) in (1, 2) and min(map(min, pads)) >= 0 and _account.pays():
         with contextlib.suppress(TooEarly), _account.guarding():
-            return _in_machine_code(x, weight, bias, strides, pads, dilations, groups)
+            return _compiled_conv(x, weight, bias, strides, pads, dilations, groups)
     y = kernels.conv(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)
     _account.work += operations("Conv", (x, weight), (y,), {})
     return y
@@ -104,16 +104,16 @@ def conv_transpose(
     dilations: Ints | None = None,
     groups: Int = 1,
 ):
-    """`same` and `output_shape` cut the full result to size: half of the surplus in front, the rest behind."""
+    """`same` and `output_shape` crop the full result: half of the surplus before, the rest after."""
     kernel, sizes = weight.shape[2:], x.shape[2:]
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
     if pad_type not in ("same", "valid", "custom"):
         raise Unsupported(f"pad_type {pad_type}")
     pads = pairs(pad if pad_type == "custom" else None, len(kernel))
     full = [(n - 1) * s + span for n, s, span in zip(sizes, strides, extent(kernel, dilations), strict=True)]
-    want = output_shape[2:] if output_shape else np.multiply(sizes, strides) if pad_type == "same" else None
+    target_sizes = output_shape[2:] if output_shape else np.multiply(sizes, strides) if pad_type == "same" else None
     if pad_type == "same":
-        pads = [(max(0, f - w) // 2, f - w - max(0, f - w) // 2) for f, w in zip(full, want, strict=True)]
-    elif want is not None:
-        pads = [(before, f - w - before) for (before, _), f, w in zip(pads, full, want, strict=True)]
+        pads = [(max(0, f - w) // 2, f - w - max(0, f - w) // 2) for f, w in zip(full, target_sizes, strict=True)]
+    elif target_sizes is not None:
+        pads = [(before, f - w - before) for (before, _), f, w in zip(pads, full, target_sizes, strict=True)]
     return kernels.conv_transpose(x, weight, bias, strides=strides, pads=pads, dilations=dilations, groups=groups)

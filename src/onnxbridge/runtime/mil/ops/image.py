@@ -1,4 +1,4 @@
-"""Images: resizing, cropping and warping the last two axes."""
+"""Image operators: resize, crop and warp the last two axes."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from onnxbridge.runtime.executor.numpy.kernels import resize as kernels
 from onnxbridge.runtime.mil.ops import rule
 
 
-def _points(first, size, count, mode):
-    """Where `count` samples lie on an axis of `size` elements that begins at `first`, not yet kept inside."""
+def _sample_positions(first, size, count, mode):
+    """The positions of `count` samples on an axis of `size` elements that starts at `first`, before clamping."""
     steps = np.arange(count)
     if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):
         if count == 1:
@@ -25,32 +25,32 @@ def _points(first, size, count, mode):
 
 
 def _linear(x, sizes, mode):
-    """Interpolate the last axes to new sizes, one axis after the other."""
-    kept = x.dtype
-    y = x.astype(np.float32) if kept.kind in "iu" else x
+    """Resize the last axes by linear interpolation, one axis after the other."""
+    dtype = x.dtype
+    y = x.astype(np.float32) if dtype.kind in "iu" else x
     for axis, count in enumerate(sizes, x.ndim - len(sizes)):
-        points = np.clip(_points(0, x.shape[axis], count, mode), 0, x.shape[axis] - 1)
+        points = np.clip(_sample_positions(0, x.shape[axis], count, mode), 0, x.shape[axis] - 1)
         y = kernels.linear(y, axis, points)
-    return y.astype(kept)
+    return y.astype(dtype)
 
 
 def _nearest(x, sizes):
-    """The element that the centre of each new one falls into: TensorFlow's ResizeNearestNeighbor with half_pixel_centers,
-    which is what Apple's converter writes this for."""
+    """The element at the center of each new one: TensorFlow's ResizeNearestNeighbor with half_pixel_centers, which Apple's
+    converter lowers to this operator."""
     for axis, count in enumerate(sizes, x.ndim - len(sizes)):
         x = np.take(x, (2 * np.arange(count) + 1) * x.shape[axis] // (2 * count), axis)
     return x
 
 
-def _scaled(x, height, width):
-    """The new size; a scale that float32 cannot hold exactly must not lose a row to rounding."""
+def _scaled_sizes(x, height, width):
+    """The new sizes, computed in float32, so that inexact scales do not lose a row to rounding."""
     return [int(np.floor(np.float32(n) * np.float32(s))) for n, s in zip(x.shape[-2:], (height, width), strict=True)]
 
 
 @rule("upsample_nearest_neighbor")
 def upsample_nearest_neighbor(x, scale_factor_height: Float = 1, scale_factor_width: Float = 1):
-    """The element that the front edge of each new one falls into."""
-    for axis, count in zip((-2, -1), _scaled(x, scale_factor_height, scale_factor_width), strict=True):
+    """The element at the start of each new one."""
+    for axis, count in zip((-2, -1), _scaled_sizes(x, scale_factor_height, scale_factor_width), strict=True):
         x = np.take(x, np.arange(count) * x.shape[axis] // count, axis)
     return x
 
@@ -72,7 +72,7 @@ def upsample_bilinear(
     if align_corners and half:
         raise Unsupported("align_corners together with half_pixel_centers")
     mode = "STRICT_ALIGN_CORNERS" if align_corners else "UNALIGN_CORNERS" if half else "DEFAULT"
-    return _linear(x, _scaled(x, scale_factor_height, scale_factor_width), mode)
+    return _linear(x, _scaled_sizes(x, scale_factor_height, scale_factor_width), mode)
 
 
 @rule("resize_bilinear")
@@ -80,14 +80,14 @@ def resize_bilinear(x, target_size_height: Int = 1, target_size_width: Int = 1, 
     return _linear(x, (target_size_height, target_size_width), sampling_mode)
 
 
-@rule("resize", limits="nearest neighbour with the sampling mode DEFAULT only")
+@rule("resize", limits="nearest neighbor with the sampling mode DEFAULT only")
 def resize(x, shape: Ints, resized_dims: Int, interpolation_mode: Str = "LINEAR", sampling_mode: Str = "DEFAULT"):
-    wanted = shape[len(shape) - resized_dims :]
-    sizes = [n or old for n, old in zip(wanted, x.shape[x.ndim - resized_dims :], strict=True)]
+    new_sizes = shape[len(shape) - resized_dims :]
+    sizes = [n or old for n, old in zip(new_sizes, x.shape[x.ndim - resized_dims :], strict=True)]
     if interpolation_mode == "LINEAR":
         return _linear(x, sizes, sampling_mode)
     if interpolation_mode != "NEAREST_NEIGHBOR" or sampling_mode != "DEFAULT":
-        raise Unsupported(f"{interpolation_mode} with {sampling_mode}: MIL does not document where it rounds to")
+        raise Unsupported(f"{interpolation_mode} with {sampling_mode}: MIL does not document its rounding")
     return _nearest(x, sizes)
 
 
@@ -106,8 +106,8 @@ def _corners(boxes, mode):
     return boxes
 
 
-ROUNDED = 1e-3
-"""So much of a pixel a corner may lie outside: it was at the edge before it was rounded."""
+CORNER_TOLERANCE = 1e-3
+"""How far, in pixels, rounding may move a corner outside of the image."""
 
 
 @rule("crop_resize")
@@ -124,9 +124,9 @@ def crop_resize(
     sampling_mode: Str = "DEFAULT",
     pad_value: Float | None = None,
 ):
-    """From iOS17 on `boxes` with an index each, before that `roi`, where boxes without an index are cut from every image.
+    """From iOS17 on, `boxes` with an image index each; before, `roi`, whose boxes without an index are cropped from every image.
 
-    Samples outside the image are `pad_value`; before iOS16, which has none, a box must lie inside.
+    Samples outside of the image are `pad_value`; before iOS16, which lacks it, boxes must lie inside.
     """
     if boxes is None:
         flat = roi.reshape(roi.shape[0], -1)
@@ -140,14 +140,14 @@ def crop_resize(
     corners = _corners(np.asarray(boxes, np.float64), box_coordinate_mode) * spatial_scale
     if normalized_coordinates:
         corners = corners * np.tile(size - 1, 2)
-    if pad_value is None and ((corners < -ROUNDED) | (corners > np.tile(size - 1, 2) + ROUNDED)).any():
-        raise Unsupported("a box that reaches out of the image, before iOS16")
+    if pad_value is None and ((corners < -CORNER_TOLERANCE) | (corners > np.tile(size - 1, 2) + CORNER_TOLERANCE)).any():
+        raise Unsupported("a box that exceeds the image, before iOS16")
     if "ALIGN_CORNERS" not in sampling_mode.replace("UNALIGN", "") and (corners[:, 2:] < corners[:, :2]).any():
         raise Unsupported(f"{sampling_mode} with a box whose end is before its start")
     crops = []
     for image, (top, left, bottom, right) in zip(images, corners, strict=True):
-        rows = _points(top, bottom - top + 1, target_height, sampling_mode)
-        columns = _points(left, right - left + 1, target_width, sampling_mode)
+        rows = _sample_positions(top, bottom - top + 1, target_height, sampling_mode)
+        columns = _sample_positions(left, right - left + 1, target_width, sampling_mode)
         inside = np.logical_and.outer(
             *((points >= 0) & (points <= n - 1) for points, n in zip((rows, columns), size, strict=True))
         )
@@ -167,14 +167,12 @@ def resample(
     if padding_mode not in PADDING or sampling_mode not in ("bilinear", "nearest"):
         raise Unsupported(f"{sampling_mode} with {padding_mode}")
     points = coordinates.astype(np.float32)
-    xs, ys = (
-        _element(points[..., i], n, coordinates_mode, align_corners) for i, n in ((0, x.shape[3]), (1, x.shape[2]))
-    )
+    xs, ys = (_to_pixels(points[..., i], n, coordinates_mode, align_corners) for i, n in ((0, x.shape[3]), (1, x.shape[2])))
     return kernels.sample(x, xs, ys, mode=sampling_mode, padding=padding_mode, value=padding_value)
 
 
-def _element(points, size, mode, align_corners):
-    """Coordinates in elements, from what the mode says that they are."""
+def _to_pixels(points, size, mode, align_corners):
+    """Convert coordinates to pixels."""
     if mode == "unnormalized":
         return points
     if mode == "normalized_minus_one_to_one":
@@ -196,7 +194,7 @@ def affine(
     coordinates_mode: Str,
     align_corners: Bool,
 ):
-    """Sample where the matrix takes each pixel of the output, in the same kind of coordinates."""
+    """Sample at the positions that the matrix maps each output pixel to, in the coordinates of the mode."""
     low, high = {"normalized_minus_one_to_one": (-1, 1), "normalized_zero_to_one": (0, 1)}.get(coordinates_mode, (0, None))
     axes = []
     for n in (output_width, output_height):

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products and einsum."""
 
 import numpy as np
 
@@ -21,14 +21,13 @@ def matmul(x, y, transpose_x: Bool = False, transpose_y: Bool = False):
 
 @rule("einsum")
 def einsum(values: Values, equation: Str):
-    """NumPy's own, which also broadcasts: an axis of size 1 stands for any size."""
+    """NumPy's einsum; operands are broadcast first, since MIL's axes of size 1 match any size."""
     left, right = equation.replace(" ", "").split("->")
     size = {}
     for term, value in zip(left.split(","), values, strict=True):
         for letter, n in zip(term, value.shape, strict=True):
             size[letter] = max(n, size.get(letter, 1))
-    grown = [
-        np.broadcast_to(value, [size[letter] for letter in term])
-        for term, value in zip(left.split(","), values, strict=True)
+    broadcast = [
+        np.broadcast_to(value, [size[letter] for letter in term]) for term, value in zip(left.split(","), values, strict=True)
     ]
-    return np.einsum(equation, *grown, optimize=True).reshape([size[letter] for letter in right])
+    return np.einsum(equation, *broadcast, optimize=True).reshape([size[letter] for letter in right])

@@ -1,4 +1,4 @@
-"""Normalisation."""
+"""Normalization operators."""
 
 import numpy as np
 
@@ -7,15 +7,15 @@ from onnxbridge.runtime.mil.ops import rule
 from onnxbridge.runtime.mil.ops.activation import per_channel
 
 
-def _scaled(y, gamma, beta):
+def _scale_and_shift(y, gamma, beta):
     y = y if gamma is None else y * gamma
     return y if beta is None else y + beta
 
 
-def _standard(x, axes, epsilon):
-    """x with mean 0 and variance 1 over some axes."""
-    centred = x - x.mean(axes, keepdims=True)
-    return centred / np.sqrt(np.square(centred).mean(axes, keepdims=True) + epsilon)
+def _standardize(x, axes, epsilon):
+    """Normalize x to mean 0 and variance 1 over some axes."""
+    centered = x - x.mean(axes, keepdims=True)
+    return centered / np.sqrt(np.square(centered).mean(axes, keepdims=True) + epsilon)
 
 
 @rule("batch_norm")
@@ -28,7 +28,7 @@ def batch_norm(x, mean, variance, gamma=None, beta=None, epsilon=1e-5):
 @rule("instance_norm")
 def instance_norm(x, gamma=None, beta=None, epsilon=1e-5):
     gamma, beta = (v if v is None else per_channel(v, x.ndim) for v in (gamma, beta))
-    return _scaled(_standard(x, tuple(range(2, x.ndim)), epsilon), gamma, beta)
+    return _scale_and_shift(_standardize(x, tuple(range(2, x.ndim)), epsilon), gamma, beta)
 
 
 @rule("layer_norm")
@@ -36,7 +36,7 @@ def layer_norm(x, axes: Ints | None = None, gamma=None, beta=None, epsilon=1e-5)
     axes = tuple(range(x.ndim)) if axes is None else tuple(a % x.ndim for a in axes)
     shape = [n if a in axes else 1 for a, n in enumerate(x.shape)]
     gamma, beta = (v if v is None else v.reshape(shape) for v in (gamma, beta))
-    return _scaled(_standard(x, axes, epsilon), gamma, beta)
+    return _scale_and_shift(_standardize(x, axes, epsilon), gamma, beta)
 
 
 @rule("l2_norm")
@@ -46,10 +46,9 @@ def l2_norm(x, epsilon=1e-6):
 
 @rule("local_response_norm")
 def local_response_norm(x, size: Int, alpha=1e-4, beta=0.75, k=1.0):
-    """Over `size` neighbouring channels; of an even number, one more in front, as PyTorch has it.
+    """Normalizes over `size` adjacent channels; for an even size there is one more before, as in PyTorch.
 
-    In three dimensions the channels are the first axis, not the second as the documentation says: so Apple's own tests of the
-    operator expect it.
+    For rank 3 the channels are the first axis, as Apple's tests of the operator expect, not the second as its documentation says.
     """
     axis = 0 if x.ndim == 3 else 1
     squares = np.square(np.moveaxis(x, axis, 0))

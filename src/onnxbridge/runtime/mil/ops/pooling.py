@@ -1,4 +1,4 @@
-"""Pooling."""
+"""Pooling operators."""
 
 from onnxbridge.rules import Bool, Ints, Str
 from onnxbridge.runtime.executor.numpy.kernels import pooling as kernels
@@ -6,7 +6,7 @@ from onnxbridge.runtime.mil.ops import rule
 from onnxbridge.runtime.mil.ops.conv import padding
 
 
-def _setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode):
+def _parameters(x, kernel_sizes, strides, pad_type, pad, ceil_mode):
     ones = (1,) * len(kernel_sizes)
     strides = strides or ones
     pads = padding(pad_type, pad, x.shape[2:], kernel_sizes, strides, ones)
@@ -14,10 +14,8 @@ def _setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode):
 
 
 @rule("max_pool")
-def max_pool(
-    x, kernel_sizes: Ints, pad_type: Str, strides: Ints | None = None, pad: Ints | None = None, ceil_mode: Bool = False
-):
-    return kernels.max_pool(x, kernel_sizes, **_setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode))
+def max_pool(x, kernel_sizes: Ints, pad_type: Str, strides: Ints | None = None, pad: Ints | None = None, ceil_mode: Bool = False):
+    return kernels.max_pool(x, kernel_sizes, **_parameters(x, kernel_sizes, strides, pad_type, pad, ceil_mode))
 
 
 @rule("avg_pool")
@@ -30,12 +28,10 @@ def avg_pool(
     exclude_padding_from_average: Bool = False,
     ceil_mode: Bool = False,
 ):
-    setting = _setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
-    return kernels.avg_pool(x, kernel_sizes, count_include_pad=not exclude_padding_from_average, **setting)
+    parameters = _parameters(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
+    return kernels.avg_pool(x, kernel_sizes, count_include_pad=not exclude_padding_from_average, **parameters)
 
 
 @rule("l2_pool")
-def l2_pool(
-    x, kernel_sizes: Ints, pad_type: Str, strides: Ints | None = None, pad: Ints | None = None, ceil_mode: Bool = False
-):
-    return kernels.lp_pool(x, kernel_sizes, **_setting(x, kernel_sizes, strides, pad_type, pad, ceil_mode))
+def l2_pool(x, kernel_sizes: Ints, pad_type: Str, strides: Ints | None = None, pad: Ints | None = None, ceil_mode: Bool = False):
+    return kernels.lp_pool(x, kernel_sizes, **_parameters(x, kernel_sizes, strides, pad_type, pad, ceil_mode))

@@ -1,4 +1,4 @@
-"""Quantization, and the weights that are stored compressed (constexpr_...)."""
+"""Quantization, and decompression of weights (constexpr_...)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from onnxbridge.runtime.mil.ops import rule
 from onnxbridge.runtime.mil.ops.arithmetic import DTYPES
 
 
-def _along(parameter, rank, axis):
-    """A scalar, or a vector that runs along an axis."""
+def _broadcast_along(parameter, rank, axis):
+    """Reshape a vector to broadcast along an axis; a scalar is returned unchanged."""
     if parameter.ndim == 0:
         return parameter
     return parameter.reshape([-1 if a == axis % rank else 1 for a in range(rank)])
@@ -21,18 +21,18 @@ def _along(parameter, rank, axis):
 @rule("quantize")
 def quantize(input, scale, output_dtype: Str, zero_point=None, axis: Int | None = None):
     kind = np.iinfo(DTYPES[output_dtype])
-    steps = np.rint(input / _along(scale, input.ndim, axis))
+    quantized = np.rint(input / _broadcast_along(scale, input.ndim, axis))
     if zero_point is not None:
-        steps = steps + _along(zero_point.astype(np.float32), input.ndim, axis)
-    return np.clip(steps, kind.min, kind.max).astype(DTYPES[output_dtype])
+        quantized = quantized + _broadcast_along(zero_point.astype(np.float32), input.ndim, axis)
+    return np.clip(quantized, kind.min, kind.max).astype(DTYPES[output_dtype])
 
 
 @rule("dequantize")
 def dequantize(input, scale, zero_point=None, axis: Int | None = None):
     shifted = input.astype(scale.dtype)
     if zero_point is not None:
-        shifted = shifted - _along(zero_point.astype(scale.dtype), input.ndim, axis)
-    return shifted * _along(scale, input.ndim, axis)
+        shifted = shifted - _broadcast_along(zero_point.astype(scale.dtype), input.ndim, axis)
+    return shifted * _broadcast_along(scale, input.ndim, axis)
 
 
 @rule("constexpr_affine_dequantize")
@@ -45,8 +45,8 @@ def constexpr_cast(source_val, output_dtype: Str):
     return source_val.astype(DTYPES[output_dtype])
 
 
-def spread(blocks: Any, shape: Sequence[int]) -> Any:
-    """One value for each block, repeated over the block's elements."""
+def repeat_blocks(blocks: Any, shape: Sequence[int]) -> Any:
+    """Repeat per-block values over the elements of each block."""
     for axis, (n, size) in enumerate(zip(blocks.shape, shape, strict=False)):
         blocks = np.repeat(blocks, size // n, axis) if n != size else blocks
     return blocks
@@ -56,34 +56,34 @@ def spread(blocks: Any, shape: Sequence[int]) -> Any:
 def constexpr_blockwise_shift_scale(data, scale, offset=None):
     values = data.astype(scale.dtype)
     if offset is not None:
-        values = values - spread(offset.astype(scale.dtype), data.shape)
-    return values * spread(scale, data.shape)
+        values = values - repeat_blocks(offset.astype(scale.dtype), data.shape)
+    return values * repeat_blocks(scale, data.shape)
 
 
-def _looked_up(indices, lut, vector_axis):
-    """Replace each index by its entry of its block's table; an entry that is a vector runs along `vector_axis`."""
+def _look_up(indices, lut, vector_axis):
+    """Replace each index by its entry in the lookup table of its block; vector entries are laid out along `vector_axis`."""
     rank = indices.ndim
-    tables = spread(lut, indices.shape)
-    found = np.take_along_axis(tables, indices.astype(np.intp)[..., None, None], rank)[..., 0, :]
+    tables = repeat_blocks(lut, indices.shape)
+    entries = np.take_along_axis(tables, indices.astype(np.intp)[..., None, None], rank)[..., 0, :]
     if lut.shape[-1] == 1:
-        return found[..., 0]
+        return entries[..., 0]
     axis = vector_axis % rank
     shape = [n * lut.shape[-1] if a == axis else n for a, n in enumerate(indices.shape)]
-    return np.moveaxis(found, -1, axis + 1).reshape(shape)
+    return np.moveaxis(entries, -1, axis + 1).reshape(shape)
 
 
 @rule("constexpr_lut_to_dense")
 def constexpr_lut_to_dense(indices, lut, shape: Ints | None = None, vector_axis: Int | None = None):
-    """Before iOS18 the indices are packed in bytes, and `shape` tells how many there are."""
+    """Before iOS18 the indices are packed in bytes, and `shape` is that of the result."""
     if shape is None:
-        return _looked_up(indices, lut, vector_axis)
+        return _look_up(indices, lut, vector_axis)
     bits = (lut.size - 1).bit_length()
     return lut[unpack(indices, bits, int(np.prod(shape)))].reshape(shape)
 
 
 @rule("constexpr_sparse_to_dense")
 def constexpr_sparse_to_dense(nonzero_data, mask, shape: Ints | None = None):
-    """Before iOS18 the mask is packed in bytes, and `shape` tells what it covers."""
+    """Before iOS18 the mask is packed in bytes, and `shape` is that of the result."""
     if shape is not None:
         mask = unpack(mask, 1, int(np.prod(shape))).reshape(shape)
     return _dense(nonzero_data, mask)
@@ -100,7 +100,7 @@ def constexpr_lut_to_sparse(indices_mask, indices_nonzero_data, lut, vector_axis
     mask = indices_mask
     if lut.shape[-1] > 1:
         mask = np.repeat(mask, lut.shape[-1], vector_axis)
-    dense = _looked_up(_dense(indices_nonzero_data, indices_mask), lut, vector_axis)
+    dense = _look_up(_dense(indices_nonzero_data, indices_mask), lut, vector_axis)
     return mask, dense[mask != 0]
 
 

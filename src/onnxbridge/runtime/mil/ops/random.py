@@ -1,4 +1,4 @@
-"""Random numbers. A seed gives the same numbers every time, though not those of Core ML; -1 gives others each time."""
+"""Random numbers. With a seed they are reproducible, but differ from Core ML's; -1 means no seed."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def random_uniform(shape: Ints, low: Float = 0.0, high: Float = 1.0, seed: Int =
 
 @rule("random_categorical")
 def random_categorical(x, mode: Str = "logits", size: Int = 1, seed: Int = -1):
-    """Draws with the Gumbel trick, which takes unnormalised logits."""
+    """Samples with the Gumbel-max trick, which takes unnormalized logits."""
     if mode not in ("logits", "probs"):
         raise Unsupported(f"mode {mode}")
     logits = np.log(x) if mode == "probs" else x

@@ -1,4 +1,4 @@
-"""Reductions."""
+"""Reduction operators."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from onnxbridge.runtime.mil.ops.arithmetic import DTYPES
 
 
 def _reduction(op, function):
-    """Register a reduction that is NumPy's function of (x, axis, keepdims); integers stay integers."""
+    """Register a reduction by a NumPy function of (x, axis, keepdims); integer dtypes are preserved."""
 
     @rule(op)
     def reduce(x, axes: Ints | None = None, keep_dims: Bool = False):
@@ -48,7 +48,7 @@ def reduce_argmin(x, axis: Int = -1, keep_dims: Bool = False, output_dtype: Str 
 @rule("cumsum")
 def cumsum(x, axis: Int = 0, exclusive: Bool = False, reverse: Bool = False):
     x = np.flip(x, axis) if reverse else x
-    if exclusive:  # what is before each element; taking it off again loses what is small beside it
+    if exclusive:  # shift before summing; subtracting x from the sums would lose small elements
         x = np.insert(np.delete(x, -1, axis), 0, 0, axis)
     total = np.cumsum(x, axis, dtype=x.dtype)
     return np.flip(total, axis) if reverse else total

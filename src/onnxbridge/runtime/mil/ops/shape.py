@@ -1,4 +1,4 @@
-"""Shapes: reshaping, transposing, joining, splitting, padding and filling."""
+"""Reshape, transpose, concat, split, pad and fill operators."""
 
 import math
 
@@ -17,7 +17,7 @@ def shape(x):
 
 @rule("reshape", kind="move")
 def reshape(x, shape: Ints):
-    """A 0 takes the dimension of x at the same place, counted from the right; beyond x it is 1."""
+    """A 0 stands for the size of x at the same axis, aligned at the right; outside of x it is 1."""
     shift = x.ndim - len(shape)
     sizes = [n if n else x.shape[i + shift] if i + shift >= 0 else 1 for i, n in enumerate(shape)]
     if x.size == 0 and -1 in sizes:
@@ -40,22 +40,22 @@ def expand_dims(x, axes: Ints):
 
 @rule("squeeze", kind="move")
 def squeeze(x, axes: Ints | None = None):
-    """Axes that are not of size 1 stay."""
+    """Axes of sizes other than 1 are not removed."""
     axes = range(x.ndim) if axes is None else [a % x.ndim for a in axes]
     return np.squeeze(x, tuple(a for a in axes if x.shape[a] == 1))
 
 
 @rule("at_least_rank")
-def at_least_rank(x, rank: Int, behind: Bool = False):
-    """With axes of size 1 in front, or behind, up to a rank: no operator of MIL's, but what networks do, which have no rank 0."""
+def at_least_rank(x, rank: Int, append: Bool = False):
+    """Add axes of size 1 before, or after, up to a rank. Not a MIL operator; neural networks need it, which have no rank 0."""
     missing = range(rank - x.ndim)
-    return np.expand_dims(x, [x.ndim + i for i in missing] if behind else list(missing))
+    return np.expand_dims(x, [x.ndim + i for i in missing] if append else list(missing))
 
 
 @rule("as_described")
 def as_described(x, shape: Ints):
-    """With the axes that a network's description gives its output, of an image (C, H, W) and not (1, C, H, W); a description of
-    another number of elements says nothing of the axes."""
+    """Reshape an output to the rank of its description, for example (1, C, H, W) to (C, H, W), if the number of elements matches.
+    Not an operator of MIL; neural networks need it."""
     return x.reshape(shape) if x.ndim != len(shape) and x.size == math.prod(shape) else x
 
 
@@ -67,7 +67,7 @@ def flatten2d(x, axis: Int = 1):
 
 @rule("transpose", kind="move")
 def transpose(x, perm: Ints):
-    """Axes in front of those that `perm` counts stay: coremltools turns (C, H, W) where a network's image has a batch, too."""
+    """`perm` applies to the last axes: coremltools transposes (C, H, W) where a neural network's image also has a batch axis."""
     lead = x.ndim - len(perm)
     return np.transpose(x, [*range(lead), *(lead + p % len(perm) for p in perm)])
 
@@ -104,7 +104,7 @@ def stack(values: Values, axis: Int):
 
 @rule("split", kind="move")
 def split(x, axis: Int, num_splits: Int | None = None, split_sizes: Ints | None = None):
-    """Parts of unlike sizes, which only older networks ask for, are larger first."""
+    """If the size is not divisible, which only occurs in older networks, the first parts are larger."""
     if split_sizes is None:
         return tuple(np.array_split(x, num_splits, axis))
     return tuple(np.split(x, np.cumsum(split_sizes)[:-1], axis))
@@ -117,7 +117,7 @@ def tile(x, reps: Ints):
 
 @rule("pad")
 def pad(x, pad: Ints, mode: Str = "constant", constant_val: Float = 0.0):
-    """`pad` is for the last axes."""
+    """`pad` applies to the last axes."""
     pads = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     if mode == "constant":
         return spatial_pad(x, pads, constant_val)
@@ -139,7 +139,7 @@ def fill_like(ref_tensor, value=0.0):
 
 @rule("range_1d")
 def range_1d(end, start, step):
-    """The length comes from exact arithmetic on the numbers as given, not from adding up steps."""
+    """The length is computed from the bounds, not by accumulating steps."""
     count = max(0, math.ceil((float(end) - float(start)) / float(step)))
     return (start + np.arange(count, dtype=start.dtype) * step).astype(start.dtype)
 
@@ -154,14 +154,14 @@ def band_part(x, lower: Int = -1, upper: Int = -1):
 @rule("sliding_windows", kind="move")
 def sliding_windows(x, axis: Int, size: Int, stride: Int = 1):
     axis %= x.ndim
-    found = np.lib.stride_tricks.sliding_window_view(x, size, axis)
-    found = found[(slice(None),) * axis + (slice(None, None, stride),)]
-    return np.moveaxis(found, -1, axis + 1)
+    windows = np.lib.stride_tricks.sliding_window_view(x, size, axis)
+    windows = windows[(slice(None),) * axis + (slice(None, None, stride),)]
+    return np.moveaxis(windows, -1, axis + 1)
 
 
 @rule("depth_to_space", kind="move")
 def depth_to_space(x, block_size: Int):
-    """The block's position is the slower part of the channel, as in TensorFlow."""
+    """The block position is the slower index of the channel axis, as in TensorFlow."""
     n, c, h, w = x.shape
     b = block_size
     return x.reshape(n, b, b, c // b // b, h, w).transpose(0, 3, 4, 1, 5, 2).reshape(n, c // b // b, h * b, w * b)
@@ -176,7 +176,7 @@ def space_to_depth(x, block_size: Int):
 
 @rule("pixel_shuffle", kind="move")
 def pixel_shuffle(x, upscale_factor: Int):
-    """The block's position is the faster part of the channel, as in PyTorch."""
+    """The block position is the faster index of the channel axis, as in PyTorch."""
     n, c, h, w = x.shape
     f = upscale_factor
     return x.reshape(n, c // f // f, f, f, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, c // f // f, h * f, w * f)

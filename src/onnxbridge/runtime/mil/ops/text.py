@@ -1,4 +1,4 @@
-"""Categories, which may be texts: no operators of MIL's, but what the models of classical machine learning do."""
+"""Categories as strings or integers. These are not MIL operators; classical machine learning models need them."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from onnxbridge.runtime.mil.ops import rule
 
 @rule("category")
 def category(x, keys, default: Int):
-    """The place of each element among the keys, texts or whole numbers; `default` for what is none of them."""
-    places = {key: place for place, key in enumerate(keys)}
-    return np.array([places.get(k, default) for k in np.ravel(x).tolist()], np.int64).reshape(np.shape(x))
+    """The index of each element among the keys, which are strings or integers; `default` for unknown ones."""
+    index_of = {key: index for index, key in enumerate(keys)}
+    return np.array([index_of.get(k, default) for k in np.ravel(x).tolist()], np.int64).reshape(np.shape(x))
 
 
 @rule("name_of")
-def name_of(places, names):
-    """The text at each place."""
-    return np.asarray(np.array(names, dtype=object)[places], dtype=object)
+def name_of(indices, names):
+    """The string at each index."""
+    return np.asarray(np.array(names, dtype=object)[indices], dtype=object)

@@ -1,7 +1,7 @@
-"""The layers of Core ML's neural networks in MIL operators, by the names of layers and parameters in the specification.
+"""Lowering rules: neural network layers to MIL operators, by the names of layers and parameters in the specification.
 
-A parameter that the file does not give has the specification's default. `mil.exact` tells whether blobs have their own ranks;
-where not, they have the axes (sequence, channels, height, width).
+Parameters that are missing in the file have the specification's defaults. If `mil.exact`, blobs have arbitrary ranks, else the
+axes (sequence, channels, height, width).
 """
 
 from onnxbridge.rules import Rules

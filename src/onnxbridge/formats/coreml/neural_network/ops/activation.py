@@ -1,13 +1,13 @@
-"""Activations."""
+"""Activation layers."""
 
 import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.formats.coreml.neural_network.ops import rule
-from onnxbridge.formats.coreml.neural_network.ops.arithmetic import number
+from onnxbridge.formats.coreml.neural_network.ops.arithmetic import float32
 
-# what has no parameters, or those of MIL by the same names
-PLAIN = {
+# Activations without parameters, or with those of MIL by the same names.
+MIL_NAMES = {
     "linear": "linear_activation", "ReLU": "relu", "leakyReLU": "leaky_relu", "thresholdedReLU": "thresholded_relu",
     "tanh": "tanh", "scaledTanh": "scaled_tanh", "sigmoid": "sigmoid", "sigmoidHard": "sigmoid_hard", "ELU": "elu",
     "softsign": "softsign", "softplus": "softplus",
@@ -20,28 +20,28 @@ PARAMETERS = {
 
 @rule("activation")
 def activation(mil, x, **kind):
-    """Exactly one kind of activation, with its own parameters."""
+    """`kind` is exactly one activation and its parameters."""
     ((name, params),) = kind.items()
-    if name in PLAIN:
-        return mil.emit(PLAIN[name], x=x, **{p: number(getattr(params, p)) for p in PARAMETERS.get(name, ())})
+    if name in MIL_NAMES:
+        return mil.emit(MIL_NAMES[name], x=x, **{p: float32(getattr(params, p)) for p in PARAMETERS.get(name, ())})
     if name == "PReLU":
-        return _channels(mil, "prelu", x, alpha=params.alpha)
+        return _per_channel(mil, "prelu", x, alpha=params.alpha)
     if name == "parametricSoftplus":
-        return _channels(mil, "softplus_parametric", x, alpha=params.alpha, beta=params.beta)
+        return _per_channel(mil, "softplus_parametric", x, alpha=params.alpha, beta=params.beta)
     raise Unsupported(f"the activation {name}")
 
 
-def _channels(mil, op, x, **params):
-    """An activation with one parameter for each channel, or one for all."""
+def _per_channel(mil, op, x, **params):
+    """An activation whose parameters are per channel, or one number for all channels."""
     values = {name: np.array(v.floatValue, np.float32) for name, v in params.items()}
     if not all(v.size for v in values.values()):
         raise Unsupported("parameters that are not stored as float32")
     if all(v.size > 1 for v in values.values()):
         return mil.emit(op, x=x, **{name: mil.weight(v, name) for name, v in values.items()})
-    alpha = number(values["alpha"][0])
+    alpha = float32(values["alpha"][0])
     if op == "prelu":
         return mil.leaky_relu(x=x, alpha=alpha)
-    return mil.mul(x=mil.softplus(x=mil.mul(x=x, y=number(values["beta"][0]))), y=alpha)
+    return mil.mul(x=mil.softplus(x=mil.mul(x=x, y=float32(values["beta"][0]))), y=alpha)
 
 
 @rule("gelu")
@@ -51,7 +51,7 @@ def gelu(mil, x, *, mode="EXACT"):
 
 @rule("clampedReLU")
 def clamped_relu(mil, x, *, alpha=0.0, beta=0.0):
-    return mil.clamped_relu(x=x, alpha=number(alpha), beta=number(beta))
+    return mil.clamped_relu(x=x, alpha=float32(alpha), beta=float32(beta))
 
 
 @rule("softmax")

@@ -1,4 +1,4 @@
-"""Element-wise arithmetic, comparison and logic. Blobs are float32, also where they stand for truth."""
+"""Elementwise arithmetic, comparison and logic. All blobs are float32, including truth values."""
 
 import functools
 
@@ -9,7 +9,7 @@ from onnxbridge.formats.coreml.neural_network import weights as stored
 from onnxbridge.formats.coreml.neural_network.ops import rule
 
 
-def number(value):
+def float32(value):
     return np.float32(value)
 
 
@@ -28,7 +28,7 @@ def _binary(layer, op):
 def _comparison(layer, op):
     @rule(layer)
     def compare(mil, x, y=None, *, alpha=0.0):
-        return mil.cast(x=mil.emit(op, x=x, y=number(alpha) if y is None else y), dtype="fp32")
+        return mil.cast(x=mil.emit(op, x=x, y=float32(alpha) if y is None else y), dtype="fp32")
 
 
 def _logic(layer, op):
@@ -37,11 +37,11 @@ def _logic(layer, op):
         return mil.cast(x=mil.emit(op, x=mil.cast(x=x, dtype="bool"), y=mil.cast(x=y, dtype="bool")), dtype="fp32")
 
 
-def _together(layer, op):
+def _variadic(layer, op):
     @rule(layer)
-    def together(mil, *xs, alpha=None):
+    def variadic(mil, *xs, alpha=None):
         found = functools.reduce(lambda x, y: mil.emit(op, x=x, y=y), xs)
-        return found if alpha is None or len(xs) > 1 else mil.emit(op, x=found, y=number(alpha))
+        return found if alpha is None or len(xs) > 1 else mil.emit(op, x=found, y=float32(alpha))
 
 
 for _name in ["ceil", "floor", "sign", "round", "exp2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
@@ -58,7 +58,7 @@ for _name, _op in {"logicalOr": "logical_or", "logicalXor": "logical_xor", "logi
     _logic(_name, _op)
 for _name, _op in {"add": "add", "multiply": "mul", "max": "maximum", "min": "minimum", "maxBroadcastable": "maximum",
                    "minBroadcastable": "minimum"}.items():  # fmt: skip
-    _together(_name, _op)
+    _variadic(_name, _op)
 
 
 @rule("logicalNot")
@@ -68,7 +68,7 @@ def logical_not(mil, x):
 
 @rule("average")
 def average(mil, *xs):
-    return mil.mul(x=functools.reduce(lambda x, y: mil.add(x=x, y=y), xs), y=number(1 / len(xs)))
+    return mil.mul(x=functools.reduce(lambda x, y: mil.add(x=x, y=y), xs), y=float32(1 / len(xs)))
 
 
 @rule("copy")
@@ -80,34 +80,34 @@ def copy(mil, x):
 def asinh(mil, x):
     """sign(x) log(|x| + sqrt(x^2 + 1)), which does not cancel for large negative numbers."""
     size = mil.abs(x=x)
-    root = mil.sqrt(x=mil.add(x=mil.square(x=x), y=number(1)))
-    return mil.mul(x=mil.sign(x=x), y=mil.log(x=mil.add(x=size, y=root), epsilon=number(0)))
+    root = mil.sqrt(x=mil.add(x=mil.square(x=x), y=float32(1)))
+    return mil.mul(x=mil.sign(x=x), y=mil.log(x=mil.add(x=size, y=root), epsilon=float32(0)))
 
 
 @rule("acosh")
 def acosh(mil, x):
-    root = mil.sqrt(x=mil.sub(x=mil.square(x=x), y=number(1)))
-    return mil.log(x=mil.add(x=x, y=root), epsilon=number(0))
+    root = mil.sqrt(x=mil.sub(x=mil.square(x=x), y=float32(1)))
+    return mil.log(x=mil.add(x=x, y=root), epsilon=float32(0))
 
 
 @rule("clip")
 def clip(mil, x, *, minVal=0.0, maxVal=0.0):
-    return mil.clip(x=x, alpha=number(minVal), beta=number(maxVal))
+    return mil.clip(x=x, alpha=float32(minVal), beta=float32(maxVal))
 
 
 @rule("unary")
 def unary(mil, x, *, type="SQRT", alpha=0.0, epsilon=1e-6, shift=0.0, scale=1.0):
-    """A function of scale * x + shift."""
-    x = x if scale == 1 else mil.mul(x=x, y=number(scale))
-    x = x if shift == 0 else mil.add(x=x, y=number(shift))
+    """Applies a function to scale * x + shift."""
+    x = x if scale == 1 else mil.mul(x=x, y=float32(scale))
+    x = x if shift == 0 else mil.add(x=x, y=float32(shift))
     if type == "POWER":
-        return mil.pow(x=x, y=number(alpha))
+        return mil.pow(x=x, y=float32(alpha))
     if type == "THRESHOLD":
-        return mil.threshold(x=x, alpha=number(alpha))
+        return mil.threshold(x=x, alpha=float32(alpha))
     if type in ("RSQRT", "INVERSE"):
-        return mil.emit(type.lower(), x=x, epsilon=number(epsilon))
+        return mil.emit(type.lower(), x=x, epsilon=float32(epsilon))
     if type == "LOG":
-        return mil.log(x=x, epsilon=number(0))
+        return mil.log(x=x, epsilon=float32(0))
     if type not in ("SQRT", "EXP", "ABS"):
         raise Unsupported(f"type {type}")
     return mil.emit(type.lower(), x=x)
@@ -123,8 +123,8 @@ def dot(mil, x, y, *, cosineSimilarity=False):
     return mil.real_div(x=product, y=functools.reduce(lambda a, b: mil.mul(x=a, y=b), lengths))
 
 
-def _shaped(mil, params, shape, name):
-    """A weight that meets the channels or the whole image: [1], [C], [1, H, W] or [C, H, W]."""
+def _broadcast_weight(mil, params, shape, name):
+    """A weight of shape [1], [C], [1, H, W] or [C, H, W], reshaped to broadcast to a blob."""
     shape = tuple(int(n) for n in shape)
     values = stored.read(params, shape)
     return mil.weight(values.reshape(*shape, 1, 1) if len(shape) == 1 else values, name)
@@ -132,13 +132,13 @@ def _shaped(mil, params, shape, name):
 
 @rule("scale")
 def scale(mil, x, *, shapeScale, scale, hasBias=False, shapeBias=(), bias=None):
-    y = mil.mul(x=x, y=_shaped(mil, scale, shapeScale, "scale"))
-    return mil.add(x=y, y=_shaped(mil, bias, shapeBias, "bias")) if hasBias else y
+    y = mil.mul(x=x, y=_broadcast_weight(mil, scale, shapeScale, "scale"))
+    return mil.add(x=y, y=_broadcast_weight(mil, bias, shapeBias, "bias")) if hasBias else y
 
 
 @rule("bias")
 def bias(mil, x, *, shape, bias):
-    return mil.add(x=x, y=_shaped(mil, bias, shape, "bias"))
+    return mil.add(x=x, y=_broadcast_weight(mil, bias, shape, "bias"))
 
 
 @rule("whereBroadcastable")

@@ -1,4 +1,4 @@
-"""Convolutions, fully connected layers and embeddings."""
+"""Convolution, fully connected and embedding layers."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ from onnxbridge.formats.coreml.neural_network.ops import rule
 
 
 def ints(values, count, default=1):
-    """As many numbers as there are axes; none is the default for each."""
+    """The numbers as an array; if there are none, `count` times the default."""
     return np.array([int(v) for v in values] or [default] * count)
 
 
-def borders(amounts):
-    """MIL's flat padding from the edge sizes of a message."""
+def border_amounts(amounts):
+    """MIL's flat padding from a BorderAmounts message."""
     return [int(n) for edge in amounts.borderAmounts for n in (edge.startEdgeSize, edge.endEdgeSize)]
 
 
@@ -20,7 +20,7 @@ def padding(valid, same):
     """MIL's pad_type and pad."""
     if same is not None:
         return {"pad_type": "same_lower" if same.asymmetryMode else "same"}
-    amounts = borders(valid.paddingAmounts) if valid is not None else []
+    amounts = border_amounts(valid.paddingAmounts) if valid is not None else []
     return {"pad_type": "custom", "pad": np.array(amounts)} if any(amounts) else {"pad_type": "valid"}
 
 
@@ -44,8 +44,8 @@ def convolution(
     }  # fmt: skip
     if not isDeconvolution:
         return mil.conv(**given)
-    wanted = np.array([0, 0, *(int(n) for n in outputShape)]) if len(outputShape) else None
-    return mil.conv_transpose(output_shape=wanted, **given)
+    output_size = np.array([0, 0, *(int(n) for n in outputShape)]) if len(outputShape) else None
+    return mil.conv_transpose(output_shape=output_size, **given)
 
 
 @rule("convolution3d")
@@ -62,48 +62,48 @@ def convolution3d(
         "x": x, "weight": mil.weight(stored.read(weights, (*shape, *kernel), 1 if isDeconvolution else 0), "weight"),
         "bias": _bias(mil, hasBias, bias, outputChannels), "strides": np.array([strideDepth, strideHeight, strideWidth]),
         "dilations": np.array([dilationDepth, dilationHeight, dilationWidth]), "groups": groups,
-        **sides(paddingType, pads),
+        **padding3d(paddingType, pads),
     }  # fmt: skip
     if not isDeconvolution:
         return mil.conv(**given)
-    wanted = np.array([0, 0, *(int(n) for n in outputShape)]) if len(outputShape) else None
-    return mil.conv_transpose(output_shape=wanted, **given)
+    output_size = np.array([0, 0, *(int(n) for n in outputShape)]) if len(outputShape) else None
+    return mil.conv_transpose(output_shape=output_size, **given)
 
 
-def sides(paddingType, pads):
-    """MIL's pad_type and pad of a layer in three dimensions."""
+def padding3d(paddingType, pads):
+    """MIL's pad_type and pad of a 3-D layer."""
     if paddingType == "CUSTOM":
         return {"pad_type": "custom", "pad": np.array(pads)}
     return {"pad_type": paddingType.lower()}
 
 
-def _last(mil, x, function):
-    """A layer on vectors: along the last axis or, in older networks, along the channels of images of one pixel."""
+def _apply_to_vectors(mil, x, function):
+    """Apply a function along the last axis or, in older networks, along the channels of 1 x 1 images."""
     if mil.exact:
         return function(x)
     return mil.expand_dims(x=function(mil.squeeze(x=x, axes=np.array([2, 3]))), axes=np.array([2, 3]))
 
 
-# Core ML rounds the input of such a layer to int8 at a scale that it does not document; it is not rounded here.
-ROUNDED = "with int8DynamicQuantize the input is not rounded to int8"
+# Core ML quantizes the input of such a layer to int8 with an undocumented scale; here it is not quantized.
+INT8_LIMITS = "with int8DynamicQuantize the input is not quantized to int8"
 
 
-@rule("innerProduct", limits=ROUNDED)
+@rule("innerProduct", limits=INT8_LIMITS)
 def inner_product(
     mil, x, *, inputChannels, outputChannels, hasBias=False, weights, bias=None, int8DynamicQuantize=False
 ):  # fmt: skip
     weight = mil.weight(stored.read(weights, (int(outputChannels), int(inputChannels))), "weight")
     bias = _bias(mil, hasBias, bias, int(outputChannels))
-    return _last(mil, x, lambda v: mil.linear(x=v, weight=weight, bias=bias))
+    return _apply_to_vectors(mil, x, lambda v: mil.linear(x=v, weight=weight, bias=bias))
 
 
-@rule("batchedMatmul", limits=ROUNDED)
+@rule("batchedMatmul", limits=INT8_LIMITS)
 def batched_matmul(
     mil, x, y=None, *, transposeA=False, transposeB=False, weightMatrixFirstDimension=0, weightMatrixSecondDimension=0,
     hasBias=False, weights=None, bias=None, int8DynamicQuantize=False,
 ):  # fmt: skip
     if y is not None:
-        x, y = mil.at_least_rank(x=x, rank=2), mil.at_least_rank(x=y, rank=2, behind=True)
+        x, y = mil.at_least_rank(x=x, rank=2), mil.at_least_rank(x=y, rank=2, append=True)
         return mil.matmul(x=x, y=y, transpose_x=transposeA, transpose_y=transposeB)
     rows, columns = int(weightMatrixFirstDimension), int(weightMatrixSecondDimension)
     weight = mil.weight(stored.read(weights, (columns, rows)).T, "weight")
@@ -111,7 +111,7 @@ def batched_matmul(
     return mil.add(x=product, y=_bias(mil, hasBias, bias, columns)) if hasBias else product
 
 
-def _rows(mil, x, weights, bias, hasBias, width, count):
+def _lookup(mil, x, weights, bias, hasBias, width, count):
     table = stored.read(weights, (width, count)).T
     if hasBias:
         table = table + stored.read(bias, (width,))
@@ -121,11 +121,11 @@ def _rows(mil, x, weights, bias, hasBias, width, count):
 @rule("embedding")
 def embedding(mil, x, *, inputDim, outputChannels, hasBias=False, weights, bias=None):
     axes = np.array([-3, -2, -1])
-    rows = _rows(mil, mil.squeeze(x=x, axes=axes), weights, bias, hasBias, int(outputChannels), int(inputDim))
+    rows = _lookup(mil, mil.squeeze(x=x, axes=axes), weights, bias, hasBias, int(outputChannels), int(inputDim))
     return mil.expand_dims(x=rows, axes=np.array([-2, -1]))
 
 
 @rule("embeddingND")
 def embedding_nd(mil, x, *, vocabSize, embeddingSize, hasBias=False, weights, bias=None):
     indices = mil.squeeze(x=x, axes=np.array([-1]))
-    return _rows(mil, indices, weights, bias, hasBias, int(embeddingSize), int(vocabSize))
+    return _lookup(mil, indices, weights, bias, hasBias, int(embeddingSize), int(vocabSize))

@@ -1,11 +1,11 @@
-"""Images: resizing, cropping, padding, rearranging."""
+"""Image layers: resize, crop, pad and pixel shuffle."""
 
 import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.formats.coreml.neural_network.ops import rule
-from onnxbridge.formats.coreml.neural_network.ops.arithmetic import number
-from onnxbridge.formats.coreml.neural_network.ops.conv import borders
+from onnxbridge.formats.coreml.neural_network.ops.arithmetic import float32
+from onnxbridge.formats.coreml.neural_network.ops.conv import border_amounts
 
 SAMPLING = {
     "STRICT_ALIGN_ENDPOINTS_MODE": "STRICT_ALIGN_CORNERS", "ALIGN_ENDPOINTS_MODE": "ALIGN_CORNERS", "UPSAMPLE_MODE": "DEFAULT",
@@ -14,15 +14,15 @@ SAMPLING = {
 
 
 def _sampling(mode):
-    """MIL's name of a sampling method; a message that is left out has the first."""
-    number_of = mode.samplingMethod if mode is not None else 0
-    return list(SAMPLING.values())[number_of]
+    """MIL's name of a sampling method; the first one if the message is missing."""
+    index = mode.samplingMethod if mode is not None else 0
+    return list(SAMPLING.values())[index]
 
 
 @rule("upsample")
 def upsample(mil, x, *, scalingFactor=(), fractionalScalingFactor=(), mode="NN", linearUpsampleMode="DEFAULT"):
     height, width = fractionalScalingFactor or scalingFactor or (1, 1)
-    scales = {"scale_factor_height": number(height), "scale_factor_width": number(width)}
+    scales = {"scale_factor_height": float32(height), "scale_factor_width": float32(width)}
     if mode == "NN":
         return mil.upsample_nearest_neighbor(x=x, **scales)
     aligned = linearUpsampleMode == "ALIGN_CORNERS_TRUE"
@@ -33,27 +33,25 @@ def upsample(mil, x, *, scalingFactor=(), fractionalScalingFactor=(), mode="NN",
 @rule("resizeBilinear")
 def resize_bilinear(mil, x, *, targetSize=(), mode=None):
     height, width = targetSize or (1, 1)
-    return mil.resize_bilinear(
-        x=x, target_size_height=int(height), target_size_width=int(width), sampling_mode=_sampling(mode)
-    )
+    return mil.resize_bilinear(x=x, target_size_height=int(height), target_size_width=int(width), sampling_mode=_sampling(mode))
 
 
 @rule("cropResize")
 def crop_resize(mil, x, roi, *, targetSize=(), normalizedCoordinates=False, mode=None, boxIndicesMode=None, spatialScale=1.0):
     if not mil.exact:
-        raise Unsupported("boxes in a network whose blobs have no batch")
+        raise Unsupported("boxes in a network whose blobs have no batch axis")
     boxes = ["CORNERS_HEIGHT_FIRST", "CORNERS_WIDTH_FIRST", "CENTER_SIZE_HEIGHT_FIRST", "CENTER_SIZE_WIDTH_FIRST"]
     height, width = targetSize or (1, 1)
     return mil.crop_resize(
         x=x, roi=roi, target_height=int(height), target_width=int(width), normalized_coordinates=bool(normalizedCoordinates),
-        spatial_scale=number(spatialScale or 1), sampling_mode=_sampling(mode),
+        spatial_scale=float32(spatialScale or 1), sampling_mode=_sampling(mode),
         box_coordinate_mode=boxes[boxIndicesMode.boxMode if boxIndicesMode is not None else 0],
     )  # fmt: skip
 
 
 @rule("crop")
 def crop(mil, x, like=None, *, cropAmounts=None, offset=()):
-    """Less the amounts at the edges or, with a second blob, cut to its height and width from the offset on."""
+    """Crops by the amounts at the edges or, with a second blob, to its height and width, starting at the offset."""
     if like is not None:
         shape = mil.shape(x=like)
         for axis, start in zip((-2, -1), [int(n) for n in offset] or [0, 0], strict=True):
@@ -61,15 +59,15 @@ def crop(mil, x, like=None, *, cropAmounts=None, offset=()):
             end = mil.add(x=size, y=np.int32(start))
             x = mil.gather(x=x, indices=mil.range_1d(start=np.int32(start), end=end, step=np.int32(1)), axis=axis)
         return x
-    top, bottom, left, right = (borders(cropAmounts) if cropAmounts is not None else ()) or (0, 0, 0, 0)
+    top, bottom, left, right = (border_amounts(cropAmounts) if cropAmounts is not None else ()) or (0, 0, 0, 0)
     return mil.crop(x=x, crop_height=np.array([top, bottom]), crop_width=np.array([left, right]))
 
 
 @rule("padding")
 def padding(mil, x, *, constant=None, reflection=None, replication=None, paddingAmounts):
     mode = "reflect" if reflection is not None else "replicate" if replication is not None else "constant"
-    value = number(constant.value if constant is not None else 0)
-    return mil.pad(x=x, pad=np.array(borders(paddingAmounts)), mode=mode, constant_val=value)
+    value = float32(constant.value if constant is not None else 0)
+    return mil.pad(x=x, pad=np.array(border_amounts(paddingAmounts)), mode=mode, constant_val=value)
 
 
 @rule("reorganizeData")

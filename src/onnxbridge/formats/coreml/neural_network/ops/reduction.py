@@ -1,9 +1,9 @@
-"""Reductions."""
+"""Reduction layers."""
 
 import numpy as np
 
 from onnxbridge.formats.coreml.neural_network.ops import rule
-from onnxbridge.formats.coreml.neural_network.ops.arithmetic import number
+from onnxbridge.formats.coreml.neural_network.ops.arithmetic import float32
 
 AXES = {"CHW": (-3, -2, -1), "HW": (-2, -1), "C": (-3,), "H": (-2,), "W": (-1,)}
 MODES = {
@@ -18,7 +18,7 @@ def reduce(mil, x, *, mode="SUM", epsilon=0.0, axis="CHW"):
     if mode == "ARGMAX":
         return mil.cast(x=mil.reduce_argmax(x=x, axis=axes[0], keep_dims=True), dtype="fp32")
     if mode == "LOGSUM":
-        x, mode = mil.log(x=x, epsilon=number(epsilon)), "SUM"
+        x, mode = mil.log(x=x, epsilon=float32(epsilon)), "SUM"
     return mil.emit(f"reduce_{MODES[mode]}", x=x, axes=np.array(axes), keep_dims=True)
 
 
@@ -36,18 +36,18 @@ for _name, _op in {
     _reduction(f"reduce{_name}", f"reduce_{_op}")
 
 
-def _place(mil, found):
-    return mil.cast(x=mil.at_least_rank(x=found, rank=1), dtype="fp32")
+def _as_blob(mil, indices):
+    return mil.cast(x=mil.at_least_rank(x=indices, rank=1), dtype="fp32")
 
 
 @rule("argMax")
 def arg_max(mil, x, *, axis=0, removeDim=False):
-    return _place(mil, mil.reduce_argmax(x=x, axis=axis, keep_dims=not removeDim))
+    return _as_blob(mil, mil.reduce_argmax(x=x, axis=axis, keep_dims=not removeDim))
 
 
 @rule("argMin")
 def arg_min(mil, x, *, axis=0, removeDim=False):
-    return _place(mil, mil.reduce_argmin(x=x, axis=axis, keep_dims=not removeDim))
+    return _as_blob(mil, mil.reduce_argmin(x=x, axis=axis, keep_dims=not removeDim))
 
 
 @rule("cumSum")

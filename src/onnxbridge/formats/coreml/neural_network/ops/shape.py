@@ -1,16 +1,16 @@
-"""Shapes: reshaping, transposing, joining, splitting, padding and filling."""
+"""Reshape, transpose, concat, split, pad and fill layers."""
 
 import numpy as np
 
 from onnxbridge.errors import UnsafeFileError, Unsupported
 from onnxbridge.formats.coreml.neural_network import weights as stored
 from onnxbridge.formats.coreml.neural_network.ops import rule
-from onnxbridge.formats.coreml.neural_network.ops.arithmetic import number
+from onnxbridge.formats.coreml.neural_network.ops.arithmetic import float32
 from onnxbridge.rules import Outputs
 
 
-def whole(mil, x):
-    """A blob of numbers that MIL wants as integers."""
+def to_int32(mil, x):
+    """Cast a blob to the integers that MIL requires."""
     return mil.cast(x=x, dtype="int32")
 
 
@@ -36,7 +36,7 @@ def _channels_last(mil, x, shape):
 def reshape(mil, x, *, targetShape, mode="CHANNEL_FIRST"):
     shape = [int(n) for n in targetShape]
     if mil.exact:
-        raise Unsupported("the reshape of older networks in one with blobs of any rank")
+        raise Unsupported("the old reshape layer in a network whose blobs have arbitrary ranks")
     shape = shape if len(shape) == 4 else [-1, *shape]
     if mode == "CHANNEL_LAST":
         return _channels_last(mil, x, shape)
@@ -54,7 +54,7 @@ def flatten(mil, x, *, mode="CHANNEL_FIRST"):
 @rule("permute")
 def permute(mil, x, *, axis):
     if mil.exact:
-        raise Unsupported("the permute of older networks in one with blobs of any rank")
+        raise Unsupported("the old permute layer in a network whose blobs have arbitrary ranks")
     return mil.transpose(x=x, perm=np.array([int(a) for a in axis]))
 
 
@@ -80,21 +80,21 @@ def stack(mil, *xs, axis=0):
 
 @rule("split")
 def split(mil, x, *, nOutputs):
-    return _several(mil.split(x=x, axis=-3, num_splits=int(nOutputs), outputs=int(nOutputs)))
+    return _as_tuple(mil.split(x=x, axis=-3, num_splits=int(nOutputs), outputs=int(nOutputs)))
 
 
 @rule("splitND")
 def split_nd(mil, x, *, axis=0, numSplits=0, splitSizes=(), outputs: Outputs):
     if (len(splitSizes) or numSplits) != len(outputs):
-        raise UnsafeFileError(f"a layer of {len(outputs)} outputs splits into {len(splitSizes) or numSplits} parts")
+        raise UnsafeFileError(f"a split layer has {len(outputs)} outputs, but {len(splitSizes) or numSplits} parts")
     if len(splitSizes):
         sizes = [int(n) for n in splitSizes]
-        return _several(mil.split(x=x, axis=axis, split_sizes=np.array(sizes), outputs=len(sizes)))
-    return _several(mil.split(x=x, axis=axis, num_splits=int(numSplits), outputs=int(numSplits)))
+        return _as_tuple(mil.split(x=x, axis=axis, split_sizes=np.array(sizes), outputs=len(sizes)))
+    return _as_tuple(mil.split(x=x, axis=axis, num_splits=int(numSplits), outputs=int(numSplits)))
 
 
-def _several(found):
-    return found if isinstance(found, tuple) else (found,)
+def _as_tuple(results):
+    return results if isinstance(results, tuple) else (results,)
 
 
 @rule("sequenceRepeat")
@@ -105,7 +105,7 @@ def sequence_repeat(mil, x, *, nRepetitions):
 
 @rule("tile")
 def tile(mil, x, reps_blob=None, *, reps=()):
-    return mil.tile(x=x, reps=np.array([int(n) for n in reps]) if reps_blob is None else whole(mil, reps_blob))
+    return mil.tile(x=x, reps=np.array([int(n) for n in reps]) if reps_blob is None else to_int32(mil, reps_blob))
 
 
 @rule("getShape")
@@ -140,7 +140,7 @@ def rank_preserving_reshape(mil, x, *, targetShape):
 
 @rule("reshapeDynamic")
 def reshape_dynamic(mil, x, shape):
-    return mil.reshape(x=x, shape=whole(mil, shape))
+    return mil.reshape(x=x, shape=to_int32(mil, shape))
 
 
 @rule("reshapeLike")
@@ -149,8 +149,8 @@ def reshape_like(mil, x, like):
 
 
 def _broadcast(mil, x, shape):
-    """Adding zeros of the shape spreads `x` over it."""
-    return mil.add(x=x, y=mil.fill(shape=shape, value=number(0)))
+    """Broadcast `x` by adding zeros of the target shape."""
+    return mil.add(x=x, y=mil.fill(shape=shape, value=float32(0)))
 
 
 @rule("broadcastToStatic")
@@ -160,7 +160,7 @@ def broadcast_to_static(mil, x, *, targetShape):
 
 @rule("broadcastToDynamic")
 def broadcast_to_dynamic(mil, x, shape):
-    return _broadcast(mil, x, whole(mil, shape))
+    return _broadcast(mil, x, to_int32(mil, shape))
 
 
 @rule("broadcastToLike")
@@ -170,45 +170,45 @@ def broadcast_to_like(mil, x, like):
 
 @rule("fillStatic")
 def fill_static(mil, *, value=0.0, targetShape):
-    return mil.fill(shape=np.array([int(n) for n in targetShape]), value=number(value))
+    return mil.fill(shape=np.array([int(n) for n in targetShape]), value=float32(value))
 
 
 @rule("fillDynamic")
 def fill_dynamic(mil, shape, *, value=0.0):
-    return mil.fill(shape=whole(mil, shape), value=number(value))
+    return mil.fill(shape=to_int32(mil, shape), value=float32(value))
 
 
 @rule("fillLike")
 def fill_like(mil, x, *, value=0.0):
-    return mil.fill(shape=mil.shape(x=x), value=number(value))
+    return mil.fill(shape=mil.shape(x=x), value=float32(value))
 
 
 @rule("constantPad")
 def constant_pad(mil, x, pad_blob=None, *, value=0.0, padAmounts=(), padToGivenOutputSizeMode=False):
     if padToGivenOutputSizeMode:
-        sizes = np.array([int(n) for n in padAmounts], np.int32) if pad_blob is None else whole(mil, pad_blob)
-        return mil.pad(x=x, pad=_up_to(mil, x, sizes), mode="constant", constant_val=number(value))
-    pad = np.array([int(n) for n in padAmounts]) if pad_blob is None else whole(mil, pad_blob)
-    return mil.pad(x=x, pad=pad, mode="constant", constant_val=number(value))
+        sizes = np.array([int(n) for n in padAmounts], np.int32) if pad_blob is None else to_int32(mil, pad_blob)
+        return mil.pad(x=x, pad=_pads_to_size(mil, x, sizes), mode="constant", constant_val=float32(value))
+    pad = np.array([int(n) for n in padAmounts]) if pad_blob is None else to_int32(mil, pad_blob)
+    return mil.pad(x=x, pad=pad, mode="constant", constant_val=float32(value))
 
 
-def _up_to(mil, x, sizes):
-    """The amounts on both sides of each axis that make it of the size that is given for one side, where that is more."""
+def _pads_to_size(mil, x, sizes):
+    """The padding of both sides of each axis that gives the target size, which is set for one of the sides; 0 if it is less."""
     sides = mil.reshape(x=sizes, shape=np.array([-1, 2]))
-    wanted = mil.reduce_max(x=sides, axes=np.array([1]), keep_dims=False)
-    grown = mil.maximum(x=mil.sub(x=wanted, y=mil.shape(x=x)), y=np.int32(0))
-    here = mil.cast(x=mil.greater(x=sides, y=np.int32(0)), dtype="int32")
-    return mil.reshape(x=mil.mul(x=mil.expand_dims(x=grown, axes=np.array([1])), y=here), shape=np.array([-1]))
+    target_sizes = mil.reduce_max(x=sides, axes=np.array([1]), keep_dims=False)
+    missing = mil.maximum(x=mil.sub(x=target_sizes, y=mil.shape(x=x)), y=np.int32(0))
+    is_padded = mil.cast(x=mil.greater(x=sides, y=np.int32(0)), dtype="int32")
+    return mil.reshape(x=mil.mul(x=mil.expand_dims(x=missing, axes=np.array([1])), y=is_padded), shape=np.array([-1]))
 
 
 @rule("rangeStatic")
 def range_static(mil, *, endValue=0.0, startValue=0.0, stepSizeValue=0.0):
-    return mil.range_1d(**{k: number(v) for k, v in (("end", endValue), ("start", startValue), ("step", stepSizeValue))})
+    return mil.range_1d(**{k: float32(v) for k, v in (("end", endValue), ("start", startValue), ("step", stepSizeValue))})
 
 
 @rule("rangeDynamic")
 def range_dynamic(mil, end, start=None, step=None, *, startValue=0.0, stepSizeValue=0.0):
-    scalars = [number(default) if v is None else v for v, default in ((start, startValue), (step, stepSizeValue))]
+    scalars = [float32(default) if v is None else v for v, default in ((start, startValue), (step, stepSizeValue))]
     end, start, step = (v if isinstance(v, np.float32) else mil.squeeze(x=v) for v in (end, *scalars))
     return mil.range_1d(end=end, start=start, step=step)
 
@@ -235,9 +235,9 @@ def sliding_windows(mil, x, *, axis=0, windowSize, step=1):
 
 @rule("reverse")
 def reverse(mil, x, *, reverseDim):
-    return mil.reverse(x=x, axes=np.array([a for a, turned in enumerate(reverseDim) if turned]))
+    return mil.reverse(x=x, axes=np.array([a for a, is_reversed in enumerate(reverseDim) if is_reversed]))
 
 
 @rule("reverseSeq")
 def reverse_seq(mil, x, lengths, *, batchAxis=0, sequenceAxis=0):
-    return mil.reverse_sequence(x=x, lengths=whole(mil, lengths), seq_axis=sequenceAxis, batch_axis=batchAxis)
+    return mil.reverse_sequence(x=x, lengths=to_int32(mil, lengths), seq_axis=sequenceAxis, batch_axis=batchAxis)

@@ -40,7 +40,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@touch $@
 
 # MXNet is retired and needs an old numpy, so it lives alone; onnxbridge talks to it through a pipe, and takes live blocks there.
-$(MXNET)/ready:
+$(MXNET)/ready: pyproject.toml
 	@echo "setting up $(MXNET) (once)"
 	@$(PYTHON) -m venv $(MXNET)
 	@$(MXNET)/bin/python $(PIP) mxnet==1.9.1 numpy==1.23.5 onnx==1.23.2 onnx-ir==1.1.0 onnxruntime==1.31.1 -e .

@@ -16,7 +16,6 @@ import torch
 from torch import fx, nn
 from torch.fx.node import map_arg
 
-from onnxbridge.backends.pytorch.modules import lift_recurrent
 from onnxbridge.backends.pytorch.modules.module_paths import module_path
 from onnxbridge.backends.pytorch.modules.peephole import drop_unused
 from onnxbridge.backends.pytorch.weights import Weights
@@ -86,8 +85,6 @@ class LayerLifter:
 
     def lift(self) -> None:
         """Match every call."""
-        for chain in lift_recurrent.chains(self.graph):
-            lift_recurrent.replace(self, chain)
         for weighted in (True, False):  # layers with weights have priority for paths
             for node in list(self.graph.nodes):
                 found = FINDERS.get(node.target) if node.op == "call_function" and node.users else None

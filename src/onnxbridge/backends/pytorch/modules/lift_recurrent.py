@@ -5,16 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
 
+from onnxbridge.backends.pytorch.modules.lift_modules import LayerLifter
 from onnxbridge.backends.pytorch.modules.module_paths import module_path
 from onnxbridge.backends.pytorch.ops.shape import broadcast_to, filled, squeezed, unsqueezed
-
-if TYPE_CHECKING:
-    from onnxbridge.backends.pytorch.modules.lift_modules import LayerLifter
 
 _KINDS: dict[Any, tuple[type[nn.Module], dict[str, Any]]] = {
     torch.lstm: (nn.LSTM, {}), torch.gru: (nn.GRU, {}), torch.rnn_tanh: (nn.RNN, {}),
@@ -95,7 +93,13 @@ def _hidden(step: _Call) -> int:
     return int(step.weights[1].meta["val"].shape[1])
 
 
-def replace(layers: LayerLifter, chain: list[_Call]) -> None:
+def lift_recurrent(layers: LayerLifter) -> None:
+    """Replace every stack of recurrent calls by one layer."""
+    for chain in chains(layers.graph):
+        _replace(layers, chain)
+
+
+def _replace(layers: LayerLifter, chain: list[_Call]) -> None:
     """Replace a stack by one module, if its weights are constants."""
     first = chain[0]
     if not all(layers.is_weight(w) for step in chain for w in step.weights):

@@ -18,6 +18,7 @@ from onnxbridge.backends.pytorch.codegen import inline_constants
 from onnxbridge.backends.pytorch.modules import build_submodules, embeddings, module_paths
 from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.backends.pytorch.modules.lift_modules import LayerLifter
+from onnxbridge.backends.pytorch.modules.lift_recurrent import lift_recurrent
 from onnxbridge.backends.pytorch.modules.peephole import simplify_shapes
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.trace import size_arithmetic  # noqa: F401
@@ -235,7 +236,9 @@ def _build(model: ir.Model, submodules: bool) -> Network:
     inline_constants.inline_scalars(tracer.graph, weights)
     if weights.from_pytorch and source_locations.tells_classes(model):
         embeddings.look_up(tracer.graph, class_names)
-    LayerLifter(root, tracer.graph, weights).lift()
+    lifter = LayerLifter(root, tracer.graph, weights)
+    lift_recurrent(lifter)
+    lifter.lift()
     weights.prune(_used(tracer.graph))
     if submodules:
         build_submodules.build_submodules(root, tracer.graph, weights, class_names, tracer.size_names, tracer.unnamed_symbol)

@@ -1,4 +1,4 @@
-"""Converts a PyTorch model, checks the file, runs it in ONNX Runtime and compares with PyTorch itself."""
+"""Converts a PyTorch model, checks the file, runs it in ONNX Runtime and compares with PyTorch."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from onnxbridge.frontends.pytorch import frontend
 from onnxbridge.hub.passes import clean
 
 ROUNDING = 2.0**-16
-"""Both sides round every operation to 2^-24 of its result, in different orders of at most some hundred operations."""
+"""Both runs round every operation to 2^-24 of its result, in different orders of at most some hundred operations."""
 
 
-def converted(source, inputs=None, dynamic=None):
-    """The checked hub model as a file's content."""
+def convert_to_onnx(source, inputs=None, dynamic=None):
+    """The hub model, and its checked ONNX file."""
     model = clean(frontend.to_hub(source, inputs, dynamic))
     proto = ir.serde.serialize_model(model)
     onnx.checker.check_model(proto, full_check=True)
     return model, proto
 
 
-def judge(proto):
-    """The file in ONNX Runtime."""
+def onnxruntime_session(proto):
+    """An ONNX Runtime session of the model."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     return onnxruntime.InferenceSession(
@@ -33,20 +33,20 @@ def judge(proto):
     )
 
 
-def ran(session, feeds):
+def run_session(session, feeds):
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(None, feeds), strict=True))
 
 
 def feeds_of(model, inputs):
-    """The example inputs' tensors by the model's input names."""
+    """The tensors of the example inputs by input name of the model."""
     leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
     return {v.name: x.numpy() for v, x in zip(model.graph.inputs, leaves, strict=True)}
 
 
-def same(got, wanted, rtol=ROUNDING):
-    assert list(got) == list(wanted)
-    for name, value in wanted.items():
+def assert_equal_outputs(got, expected, rtol=ROUNDING):
+    assert list(got) == list(expected)
+    for name, value in expected.items():
         assert got[name].dtype == value.dtype, name
         assert got[name].shape == value.shape, name
         if value.size and value.dtype.kind == "f":
@@ -57,11 +57,11 @@ def same(got, wanted, rtol=ROUNDING):
             np.testing.assert_array_equal(got[name], value, err_msg=name)
 
 
-def agrees(source, inputs, dynamic=None, other=None, rtol=ROUNDING):
-    """Convert, and compare on the example inputs and on others (of other sizes, where these are dynamic)."""
-    model, proto = converted(source, inputs, dynamic)
-    session, eager = judge(proto), frontend.runner(source)
+def check_against_pytorch(source, inputs, dynamic=None, other=None, rtol=ROUNDING):
+    """Convert, and compare with PyTorch on the example inputs and on others (with other sizes where dynamic)."""
+    model, proto = convert_to_onnx(source, inputs, dynamic)
+    session, eager = onnxruntime_session(proto), frontend.runner(source)
     for given in (inputs, *(other or ())):
         feeds = feeds_of(model, given)
-        same(ran(session, feeds), eager(feeds), rtol)
+        assert_equal_outputs(run_session(session, feeds), eager(feeds), rtol)
     return model

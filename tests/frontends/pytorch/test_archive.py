@@ -1,4 +1,4 @@
-"""Hostile and broken `.pt2` files: each is refused before PyTorch sees it, and none of them runs anything."""
+"""Hostile and corrupt `.pt2` files are rejected before PyTorch reads them; nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.frontends.pytorch import frontend
 from onnxbridge.frontends.pytorch.pt2 import validator
-from tests.frontends.pytorch.compare import converted, judge, ran, same
+from tests.frontends.pytorch.compare import assert_equal_outputs, convert_to_onnx, onnxruntime_session, run_session
 
 
 class Net(nn.Module):
@@ -30,7 +30,7 @@ class Net(nn.Module):
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
-    """The good file's path, and its members."""
+    """The path of a valid file, and its members."""
     path = tmp_path_factory.mktemp("pt2") / "net.pt2"
     auto = torch.export.Dim.AUTO
     example = (torch.randn(3, 4), (torch.randn(3, 4), torch.randn(2)))
@@ -54,7 +54,7 @@ def written(members, tmp_path):
 
 
 class Bomb:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     path = ""
 
@@ -69,19 +69,19 @@ def bomb(tmp_path):
     assert not os.path.exists(Bomb.path), "the file ran code"
 
 
-def test_a_good_file(members):
+def test_valid_file(members):
     path, _ = members
     assert frontend.accepts(path)
-    model, proto = converted(path)
+    model, proto = convert_to_onnx(path)
     x = torch.randn(5, 4)
     feeds = {"x": x.numpy(), "pair_0": x.numpy(), "pair_1": torch.randn(2).numpy()}
-    same(ran(judge(proto), feeds), frontend.runner(path)(feeds))
+    assert_equal_outputs(run_session(onnxruntime_session(proto), feeds), frontend.runner(path)(feeds))
     assert [v.name for v in model.graph.outputs] == ["y", "z_0", "z_1"]
 
 
-def test_sample_inputs_are_never_opened(written, members, bomb):
+def test_sample_inputs_are_not_unpickled(written, members, bomb):
     name = next(n for n in members[1] if "sample_inputs" in n)
-    converted(written({name: bomb}))
+    convert_to_onnx(written({name: bomb}))
 
 
 def model_json(members, change):
@@ -99,7 +99,7 @@ def config(members, kind, change):
 
 
 @pytest.mark.parametrize("kind", ["weights", "constants"])
-def test_pickled_weights_are_refused(written, members, bomb, kind):
+def test_pickled_weights_are_rejected(written, members, bomb, kind):
     changes = config(members, kind, lambda e: e.update(use_pickle=True))
     data = {n: bomb for n in members[1] if n.endswith(("weight_0", "tensor_0"))}
     with pytest.raises(UnsafeFileError, match="pickled objects"):
@@ -113,17 +113,17 @@ def nodes(program):
     return program["graph_module"]["graph"]["nodes"]
 
 
-def sized(program):
+def dynamic_size(program):
     values = program["graph_module"]["graph"]["tensor_values"]
     return next(s for v in values.values() for s in v["sizes"] if "as_expr" in s)["as_expr"]
 
 
 CODE = "__import__('os').system('touch touched')"
 HOSTILE = {
-    "a formula that never ends": lambda p: sized(p).update(expr_str="9**9**9**9"),
-    "a formula that runs code": lambda p: sized(p).update(expr_str=CODE),
-    "a formula with an attribute": lambda p: sized(p).update(expr_str="Symbol('s77').func"),
-    "a symbol that is code": lambda p: sized(p).update(expr_str=f"Symbol({CODE!r})"),
+    "a formula that never ends": lambda p: dynamic_size(p).update(expr_str="9**9**9**9"),
+    "a formula that runs code": lambda p: dynamic_size(p).update(expr_str=CODE),
+    "a formula with an attribute": lambda p: dynamic_size(p).update(expr_str="Symbol('s77').func"),
+    "a symbol that is code": lambda p: dynamic_size(p).update(expr_str=f"Symbol({CODE!r})"),
     "a range that is code": lambda p: p.update(range_constraints={CODE: {"min_val": 0, "max_val": 9}}),
     "an operator of Python": lambda p: nodes(p)[0].update(target="torch.os.system"),
     "an operator of torch": lambda p: nodes(p)[0].update(target="torch.load"),
@@ -153,8 +153,8 @@ def test_hostile_descriptions(written, members, what, tmp_path, monkeypatch):
         frontend.to_hub(written(model_json(members, HOSTILE[what])))
 
 
-def test_guards_and_notes_are_left_out(written, members, tmp_path, monkeypatch):
-    """They would be written into code and run."""
+def test_guards_and_metadata_are_dropped(written, members, tmp_path, monkeypatch):
+    """PyTorch would write them into generated code."""
     monkeypatch.chdir(tmp_path)
 
     def change(program):
@@ -164,23 +164,23 @@ def test_guards_and_notes_are_left_out(written, members, tmp_path, monkeypatch):
 
     path = written(model_json(members, change))
     x = torch.randn(3, 4).numpy()
-    converted(path)
+    convert_to_onnx(path)
     frontend.runner(path)({"x": x, "pair_0": x, "pair_1": x[0, :2]})
 
 
-def test_sizes_that_are_not_there(written, members):
+def test_sizes_beyond_the_data_are_rejected(written, members):
     def grow(entry):
         entry["tensor_meta"]["sizes"] = [{"as_int": 1 << 40}]
         entry["tensor_meta"]["strides"] = [{"as_int": 0}]
 
-    with pytest.raises(UnsafeFileError, match="has .* elements of it"):
+    with pytest.raises(UnsafeFileError, match="but stores .* elements"):
         frontend.to_hub(written(config(members, "weights", grow)))
     name = next(n for n in members[1] if n.endswith("weight_0"))
-    with pytest.raises(UnsafeFileError, match="has 0 elements of it"):
+    with pytest.raises(UnsafeFileError, match="but stores 0 elements"):
         frontend.to_hub(written({name: b""}))
 
 
-def test_archives_that_are_not_pytorchs(written, members, tmp_path, monkeypatch):
+def test_archives_not_written_by_pytorch_are_rejected(written, members, tmp_path, monkeypatch):
     for extra in ("net/data/aotinductor/model/a.so", "net/../../escape", "other/models/model.json"):
         with pytest.raises(UnsafeFileError):
             frontend.to_hub(written({extra: b"x"}))
@@ -204,8 +204,8 @@ def test_archives_that_are_not_pytorchs(written, members, tmp_path, monkeypatch)
     "FloorDiv(Add(Symbol('s1'), Integer(-1)), Integer(2))", "Max(1, u0)", "s0**2", "Pow(Symbol('s0'), Integer(2))", "Mod(s0, 2)",
     "Eq(s0, 1)", "s0 < 4",
 ])  # fmt: skip
-def test_formulas_that_sizes_have(text):
-    validator.formula(text)
+def test_size_expressions(text):
+    validator.validate_expression(text)
 
 
 @pytest.mark.parametrize("text", [
@@ -214,6 +214,6 @@ def test_formulas_that_sizes_have(text):
     "Symbol('s0', **{})", "Integer('9**9**9')", "factorial(99999)", "Pow(2, s0)", "1" * 30, "s0 if s0 else 1",
     "", None, 3, "x" * 5000, "-" * 300 + "1",
 ])  # fmt: skip
-def test_formulas_that_are_refused(text):
+def test_invalid_size_expressions_are_rejected(text):
     with pytest.raises(validator.Refused):
-        validator.formula(text)
+        validator.validate_expression(text)

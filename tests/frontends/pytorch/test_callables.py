@@ -1,4 +1,4 @@
-"""Methods of modules and plain functions as sources, and names for the sizes of programs that were exported before."""
+"""Methods of modules and plain functions as sources, and dimension names for exported programs."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def pipeline(image, *, gain=2.0):
     return {"out": NET(image / 255) * gain}
 
 
-def test_a_method_of_a_module():
+def test_bound_method():
     torch.manual_seed(0)
     pair = Pair()
-    made = onnxbridge.convert(pair.encode, inputs=(torch.randn(2, 4),), dynamic={"x": {0: "n"}})
-    assert made.report.passed and pair.training
-    assert {"encoder.0.weight", "encoder.0.bias"} <= {i.name for i in made.model.graph.initializer}
+    result = onnxbridge.convert(pair.encode, inputs=(torch.randn(2, 4),), dynamic={"x": {0: "n"}})
+    assert result.report.passed and pair.training
+    assert {"encoder.0.weight", "encoder.0.bias"} <= {i.name for i in result.model.graph.initializer}
 
 
 @pytest.mark.parametrize("function", [pipeline, functools.partial(pipeline, gain=3.0)], ids=["plain", "partial"])
-def test_a_function(function):
+def test_plain_function(function):
     torch.manual_seed(0)
-    made = onnxbridge.convert(function, frontend="pytorch", inputs=(torch.randn(2, 4),))
-    assert made.report.passed and NET.training
-    assert [v.name for v in (*made.model.graph.input, *made.model.graph.output)] == ["image", "out"]
-    assert "NET.0.weight" in {i.name for i in made.model.graph.initializer}
+    result = onnxbridge.convert(function, frontend="pytorch", inputs=(torch.randn(2, 4),))
+    assert result.report.passed and NET.training
+    assert [v.name for v in (*result.model.graph.input, *result.model.graph.output)] == ["image", "out"]
+    assert "NET.0.weight" in {i.name for i in result.model.graph.initializer}
 
 
-def test_what_is_no_source_of_pytorch():
+def test_unsupported_sources():
     x = (torch.randn(2),)
-    with pytest.raises(UsageError, match=r"sigmoid does not tell its parameters; give a function that calls it"):
+    with pytest.raises(UsageError, match=r"sigmoid has no Python signature; pass a function that calls it"):
         onnxbridge.convert(torch.sigmoid, frontend="pytorch", inputs=x)
-    with pytest.raises(UsageError, match="neither a torch.nn.Module, a function nor an ExportedProgram"):
+    with pytest.raises(UsageError, match="is not a torch.nn.Module, a function or an ExportedProgram"):
         onnxbridge.convert(3, frontend="pytorch", inputs=x)
     with pytest.raises(UsageError, match="name one with frontend="):
         onnxbridge.convert(pipeline, inputs=x)
@@ -76,18 +76,18 @@ def program():
     ({}, ["x_0", "x_1"]), ({"dynamic": {"x": {0: "batch", -1: "time"}}}, ["batch", "time"]),
     ({"inputs": "x:float32[n,m]"}, ["n", "m"]), ({"inputs": "y:float32[n,?]"}, ["n", "x_1"]),
 ])  # fmt: skip
-def test_names_for_the_sizes_of_a_program(program, tmp_path, options, names):
+def test_dimension_names_of_exported_program(program, tmp_path, options, names):
     torch.export.save(program, tmp_path / "net.pt2")
     for source in (program, tmp_path / "net.pt2"):
-        made = onnxbridge.convert(source, verify=False, **options)
-        assert all([d.dim_param for d in v.type.tensor_type.shape.dim] == names for v in (*made.model.graph.input,))
-        assert made.notes[0].startswith(f"valid only for {names[0]}=1..64")
+        result = onnxbridge.convert(source, verify=False, **options)
+        assert all([d.dim_param for d in v.type.tensor_type.shape.dim] == names for v in (*result.model.graph.input,))
+        assert result.notes[0].startswith(f"valid only for {names[0]}=1..64")
 
 
-@pytest.mark.parametrize(("dynamic", "said"), [
-    ({"z": {0: "n"}}, "no input 'z'; it has x, y"), (({0: Dim.AUTO}, None), "give only names for them here"),
+@pytest.mark.parametrize(("dynamic", "message"), [
+    ({"z": {0: "n"}}, "no input 'z'; it has x, y"), (({0: Dim.AUTO}, None), "here you can only name them"),
     ({"x": {2: "n"}}, "'n' .axis 2 of x. does not vary: the program was exported with no size there"),
 ])  # fmt: skip
-def test_sizes_of_a_program_are_what_they_are(program, dynamic, said):
-    with pytest.raises(UsageError, match=said):
+def test_sizes_of_exported_program_are_fixed(program, dynamic, message):
+    with pytest.raises(UsageError, match=message):
         onnxbridge.convert(program, dynamic=dynamic, verify=False)

@@ -1,4 +1,4 @@
-"""Complex tensors go in and out as real ones with a last axis of 2, and are computed with in between."""
+"""Complex inputs and outputs become real tensors with a last axis of 2; complex operators in between."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import nn
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.pytorch import frontend
-from tests.frontends.pytorch.compare import agrees, converted, judge, ran
+from tests.frontends.pytorch.compare import check_against_pytorch, convert_to_onnx, onnxruntime_session, run_session
 
 Z = torch.complex(torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(1, -1.5, 12).reshape(3, 4))
 W = torch.complex(torch.linspace(0.5, 1.5, 4), torch.linspace(-1, 1, 4))
 X = torch.linspace(-3, 3, 24).reshape(2, 12)
 
 
-class Of(nn.Module):
+class Apply(nn.Module):
     def __init__(self, function):
         super().__init__()
         self.function = function
@@ -26,18 +26,23 @@ class Of(nn.Module):
 
 
 def check(function, *inputs, rtol=1e-5):
-    """The function's results, converted and run on pairs, against PyTorch's as pairs; and against our own runner's."""
-    source = Of(function)
-    model, proto = converted(source, inputs)
+    """Compare the converted function on real pairs with PyTorch's results as pairs, and with our runner."""
+    source = Apply(function)
+    model, proto = convert_to_onnx(source, inputs)
     pairs = [torch.view_as_real(x) if x.is_complex() else x for x in inputs]
     feeds = {v.name: p.numpy() for v, p in zip(model.graph.inputs, pairs, strict=True)}
-    results = zip(ran(judge(proto), feeds).values(), function(*inputs), frontend.runner(source)(feeds).values(), strict=True)
-    for i, (got, wanted, eager) in enumerate(results):
-        wanted = (torch.view_as_real(wanted.resolve_conj()) if wanted.is_complex() else wanted).numpy()
-        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), i
-        scale = float(np.abs(wanted).max()) if wanted.dtype.kind == "f" else 0
-        np.testing.assert_allclose(got, wanted, rtol, rtol * scale, err_msg=str(i))
-        np.testing.assert_array_equal(eager, wanted)
+    results = zip(
+        run_session(onnxruntime_session(proto), feeds).values(),
+        function(*inputs),
+        frontend.runner(source)(feeds).values(),
+        strict=True,
+    )
+    for i, (got, expected, eager) in enumerate(results):
+        expected = (torch.view_as_real(expected.resolve_conj()) if expected.is_complex() else expected).numpy()
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape), i
+        scale = float(np.abs(expected).max()) if expected.dtype.kind == "f" else 0
+        np.testing.assert_allclose(got, expected, rtol, rtol * scale, err_msg=str(i))
+        np.testing.assert_array_equal(eager, expected)
 
 
 def test_arithmetic():
@@ -47,7 +52,7 @@ def test_arithmetic():
     ), Z, W)  # fmt: skip
 
 
-def test_moving_parts():
+def test_data_movement():
     check(lambda z, w: (
         torch.cat([z, w[None]]), z[:, 1:].reshape(-1).flip(0), torch.where(z.real > 0, z, w), torch.view_as_real(z).sum(-1),
         torch.polar(z.abs(), z.angle()), torch.stack([z, z * w]), torch.complex(z.imag, z.real), z.mT.contiguous(),
@@ -65,7 +70,7 @@ def test_fourier_transforms():
     ), X)  # fmt: skip
 
 
-def test_parameters_may_be_complex():
+def test_complex_parameter():
     class Filter(nn.Module):
         def __init__(self):
             super().__init__()
@@ -74,17 +79,17 @@ def test_parameters_may_be_complex():
         def forward(self, x):
             return torch.fft.irfft(torch.fft.rfft(x) * self.weight)
 
-    agrees(Filter(), (X,))
+    check_against_pytorch(Filter(), (X,))
 
 
-def test_a_batch_of_any_size():
+def test_dynamic_batch():
     class Halved(nn.Module):
         def forward(self, x):
             return torch.fft.irfft(torch.fft.rfft(x) * 0.5j)
 
-    agrees(Halved(), (X,), {"x": {0: "N"}}, [(torch.randn(5, 12),)])
+    check_against_pytorch(Halved(), (X,), {"x": {0: "N"}}, [(torch.randn(5, 12),)])
 
 
-def test_what_complex_numbers_have_no_rule_for_is_said():
+def test_unsupported_complex_operator():
     with pytest.raises(ConversionError, match="complex::cumprod"):
-        frontend.to_hub(Of(lambda z: z.cumprod(0)), (Z,))
+        frontend.to_hub(Apply(lambda z: z.cumprod(0)), (Z,))

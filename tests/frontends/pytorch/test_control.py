@@ -1,4 +1,4 @@
-"""torch's control flow as ONNX's: cond, while_loop, scan, map; and what changes the operators around it: vmap, autocast."""
+"""torch's control flow as ONNX control flow: cond, while_loop, scan, map; and vmap and autocast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 
 from onnxbridge.frontends.pytorch.capture.runner import outputs_of
-from tests.frontends.pytorch.compare import agrees, converted, feeds_of, judge, ran, same
+from tests.frontends.pytorch.compare import (
+    assert_equal_outputs,
+    check_against_pytorch,
+    convert_to_onnx,
+    feeds_of,
+    onnxruntime_session,
+    run_session,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +38,9 @@ class Chooses(nn.Module):
 
 def test_cond():
     x = torch.randn(4, 3)
-    model = agrees(Chooses(), (x,), {"x": {0: "n"}}, [(x.abs(),), (-x.abs(),), (torch.randn(7, 3),)])
+    model = check_against_pytorch(Chooses(), (x,), {"x": {0: "n"}}, [(x.abs(),), (-x.abs(),), (torch.randn(7, 3),)])
     assert [n.op_type for n in model.graph].count("If") == 2
-    assert "Reshape" not in [n.op_type for n in model.graph.all_nodes()], "conditions are scalars as they come"
+    assert "Reshape" not in [n.op_type for n in model.graph.all_nodes()], "conditions are scalars already"
 
 
 class Repeats(nn.Module):
@@ -42,16 +49,18 @@ class Repeats(nn.Module):
         self.a = nn.Linear(3, 3)
 
     def forward(self, x):
-        def body(turn, y):
-            return turn + 1, self.a(y) + y * 2 + turn
+        def body(i, y):
+            return i + 1, self.a(y) + y * 2 + i
 
-        return torch.while_loop(lambda turn, y: (turn < 9) & (y.abs().sum() < 50), body, (torch.tensor(0), x))
+        return torch.while_loop(lambda i, y: (i < 9) & (y.abs().sum() < 50), body, (torch.tensor(0), x))
 
 
 def test_while_loop():
-    model = agrees(Repeats(), (torch.randn(4, 3),), {"x": {0: "n"}}, [(torch.randn(7, 3) * 100,), (torch.zeros(1, 3),)])
+    model = check_against_pytorch(
+        Repeats(), (torch.randn(4, 3),), {"x": {0: "n"}}, [(torch.randn(7, 3) * 100,), (torch.zeros(1, 3),)]
+    )
     assert [n.op_type for n in model.graph].count("Loop") == 1
-    assert "Reshape" not in [n.op_type for n in model.graph.all_nodes()], "conditions are scalars as they come"
+    assert "Reshape" not in [n.op_type for n in model.graph.all_nodes()], "conditions are scalars already"
 
 
 class Scans(nn.Module):
@@ -65,22 +74,22 @@ class Scans(nn.Module):
 
 def test_scan():
     given = (torch.randn(3, 6), torch.randn(3))
-    model = agrees(Scans(), given, {"x": {1: "time"}}, [(torch.randn(3, 9), torch.randn(3))])
+    model = check_against_pytorch(Scans(), given, {"x": {1: "time"}}, [(torch.randn(3, 9), torch.randn(3))])
     assert [n.op_type for n in model.graph].count("Scan") == 1
 
 
 class Recurs(nn.Module):
-    """A linear recurrence, as a scan of pairs."""
+    """A linear recurrence, as an associative scan over pairs."""
 
     def forward(self, x):
-        def joined(a, b):
+        def combine(a, b):
             return a[0] * b[0], b[0] * a[1] + b[1]
 
-        return associative_scan(joined, (x.sigmoid(), x), dim=1, combine_mode="generic")[1]
+        return associative_scan(combine, (x.sigmoid(), x), dim=1, combine_mode="generic")[1]
 
 
 class Largest(nn.Module):
-    """The largest so far, from the end on."""
+    """The maximum so far, from the end."""
 
     def forward(self, x):
         return associative_scan(torch.maximum, x, dim=1, combine_mode="generic", reverse=True)
@@ -89,7 +98,7 @@ class Largest(nn.Module):
 @pytest.mark.parametrize("module", [Recurs, Largest])
 @pytest.mark.parametrize(("axis", "others"), [(1, [(3, 9), (3, 2)]), (0, [(4, 6)])])
 def test_associative_scan(module, axis, others):
-    model = agrees(module(), (torch.randn(3, 6),), {"x": {axis: "n"}}, [(torch.randn(shape),) for shape in others])
+    model = check_against_pytorch(module(), (torch.randn(3, 6),), {"x": {axis: "n"}}, [(torch.randn(shape),) for shape in others])
     assert [n.op_type for n in model.graph].count("Scan") == 1
 
 
@@ -103,7 +112,9 @@ class Maps(nn.Module):
 
 
 def test_map():
-    model = agrees(Maps(), (torch.randn(5, 4, 3), torch.randn(2)), {"x": {0: "n"}}, [(torch.randn(2, 4, 3), torch.randn(2))])
+    model = check_against_pytorch(
+        Maps(), (torch.randn(5, 4, 3), torch.randn(2)), {"x": {0: "n"}}, [(torch.randn(2, 4, 3), torch.randn(2))]
+    )
     assert [n.op_type for n in model.graph] == ["Scan"]
 
 
@@ -113,12 +124,12 @@ def test_vmap():
             return torch.vmap(lambda a, b: a @ b)(x, w)
 
     given = (torch.randn(5, 2, 3), torch.randn(5, 3, 4))
-    model = agrees(Each(), given, {"x": {0: "n"}, "w": {0: "n"}}, [(torch.randn(2, 2, 3), torch.randn(2, 3, 4))])
+    model = check_against_pytorch(Each(), given, {"x": {0: "n"}, "w": {0: "n"}}, [(torch.randn(2, 2, 3), torch.randn(2, 3, 4))])
     assert [n.op_type for n in model.graph] == ["MatMul"]
 
 
 class Branches(nn.Module):
-    """Several batches one after the other and one in the other, of more than one result."""
+    """Consecutive and nested vmaps with several results."""
 
     def forward(self, x, w):
         def one(x, w):
@@ -130,33 +141,33 @@ class Branches(nn.Module):
 
 
 class Steps(nn.Module):
-    """A batch in a branch in a loop, and one that is written into."""
+    """vmap in a branch in a loop, and vmap with an in-place write."""
 
     def forward(self, x, w):
-        def body(turn, y):
+        def body(i, y):
             def more(y):
                 z = y.clone()
                 torch.vmap(lambda row: row.mul_(2))(z)
                 return z
 
             y = torch.cond(y.sum() > 0, more, lambda y: torch.vmap(lambda row: row.flip(0) - 1)(y), (y,))
-            return turn + 1, torch.vmap(torch.mv)(w, y)
+            return i + 1, torch.vmap(torch.mv)(w, y)
 
-        return torch.while_loop(lambda turn, y: turn < 3, body, (torch.tensor(0), x))
+        return torch.while_loop(lambda i, y: i < 3, body, (torch.tensor(0), x))
 
 
 @pytest.mark.parametrize(("module", "shape", "op"), [(Branches, (5, 2, 4), "If"), (Steps, (5, 4), "Loop")])
-def test_vmap_in_bodies(module, shape, op):
+def test_vmap_in_control_flow(module, shape, op):
     def given(n, sign):
         return sign * torch.rand(n, *shape[1:]), torch.randn(n, 4, 4)
 
     others = [given(n, sign) for n in (2, 5) for sign in (1, -1)]
-    model = agrees(module(), given(5, 1), {"x": {0: "n"}, "w": {0: "n"}}, others)
+    model = check_against_pytorch(module(), given(5, 1), {"x": {0: "n"}, "w": {0: "n"}}, others)
     assert [n.op_type for n in model.graph].count(op) == 1
     program = torch.export.export(module(), given(5, 1))
-    session, inputs = judge(converted(program)[1]), given(5, 1)  # which PyTorch itself does not run
-    same(ran(session, feeds_of(model, inputs)), outputs_of(module()(*inputs), ["x", "w"]))
-    assert "_add_batch_dim" in str([list(m.graph.nodes) for m in program.graph_module.children()]), "it is left as it was"
+    session, inputs = onnxruntime_session(convert_to_onnx(program)[1]), given(5, 1)  # PyTorch itself cannot run this program
+    assert_equal_outputs(run_session(session, feeds_of(model, inputs)), outputs_of(module()(*inputs), ["x", "w"]))
+    assert "_add_batch_dim" in str([list(m.graph.nodes) for m in program.graph_module.children()]), "the program is not modified"
 
 
 def test_branches_under_vmap():
@@ -164,7 +175,7 @@ def test_branches_under_vmap():
         def forward(self, x):
             return torch.vmap(lambda a: torch.cond(a.sum() > 0, torch.cos, torch.sin, (a,)))(x)
 
-    agrees(Each(), (torch.randn(5, 3),), {"x": {0: "n"}}, [(torch.randn(2, 3),)])
+    check_against_pytorch(Each(), (torch.randn(5, 3),), {"x": {0: "n"}}, [(torch.randn(2, 3),)])
 
 
 def test_autocast():
@@ -178,5 +189,5 @@ def test_autocast():
                 y = self.a(x)
             return y.float() + x
 
-    # float16 keeps 11 bits, and its products of four terms are added in either order
-    agrees(Casts(), (torch.randn(2, 4),), rtol=2.0**-9)
+    # float16 has 11 significant bits, and sums of four products are added in a different order
+    check_against_pytorch(Casts(), (torch.randn(2, 4),), rtol=2.0**-9)

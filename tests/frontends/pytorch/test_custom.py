@@ -1,4 +1,4 @@
-"""Operators of libraries' own: a rule that the user registers, from live modules and from files; torchvision's."""
+"""Third-party operators: a rule registered by the user, for live modules and files; torchvision's operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import onnxbridge
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.pytorch import frontend
 from onnxbridge.frontends.pytorch.ops import rule
-from tests.frontends.pytorch.compare import agrees, converted, judge, ran, same
+from tests.frontends.pytorch.compare import (
+    assert_equal_outputs,
+    check_against_pytorch,
+    convert_to_onnx,
+    onnxruntime_session,
+    run_session,
+)
 
 torch.library.define("onnxbridge_custom::bent", "(Tensor x, float slope, *, bool clip=False) -> Tensor")
 
@@ -44,23 +50,23 @@ def registered():
 
 def test_a_registered_rule(registered, tmp_path):
     x = torch.randn(3, 4)
-    model = agrees(Bends(), (x,), {"x": {0: "n"}}, [(torch.randn(5, 4),)])
+    model = check_against_pytorch(Bends(), (x,), {"x": {0: "n"}}, [(torch.randn(5, 4),)])
     assert [n.op_type for n in model.graph] == ["LeakyRelu", "LeakyRelu", "Clip", "Add"]
     torch.export.save(torch.export.export(Bends(), (x,)), tmp_path / "net.pt2")
-    _, proto = converted(tmp_path / "net.pt2")
-    same(ran(judge(proto), {"x": x.numpy()}), {"output": Bends()(x).numpy()})
+    _, proto = convert_to_onnx(tmp_path / "net.pt2")
+    assert_equal_outputs(run_session(onnxruntime_session(proto), {"x": x.numpy()}), {"output": Bends()(x).numpy()})
 
 
-def test_without_a_rule_no_code_is_run_for_a_file(tmp_path):
+def test_files_with_operators_without_a_rule_are_rejected(tmp_path):
     x = torch.randn(3, 4)
-    assert len(frontend.to_hub(Bends(), (x,)).functions) == 2  # from a live module: its own code, traced
+    assert len(frontend.to_hub(Bends(), (x,)).functions) == 2  # from a live module: traced from its Python code
     torch.export.save(torch.export.export(Bends(), (x,)), tmp_path / "net.pt2")
     with pytest.raises(ConversionError, match=r"onnxbridge_custom::bent x2: no rule\n(.*\n)*.*--import MODULE"):
         frontend.to_hub(tmp_path / "net.pt2")
 
 
 def _torchvision():
-    """torchvision's operators by the schemas that it gives them, where it is not there; only their shapes are asked for."""
+    """Define torchvision's operators with its schemas, if it is not installed; only their shapes are needed."""
     for name, schema, fake in (
         ("nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor", None),
         ("roi_align", "(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, int sampling_ratio, "
@@ -84,24 +90,24 @@ def test_nms():
 
     boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 11, 11], [20, 20, 30, 30], [0, 0, 9, 9], [20, 21, 30, 31]])
     scores = torch.tensor([0.6, 0.9, 0.3, 0.8, 0.7])
-    _, proto = converted(Best(), (boxes, scores), {"boxes": {0: "n"}, "scores": {0: "n"}})
-    [kept] = judge(proto).run(None, {"boxes": boxes.numpy(), "scores": scores.numpy()})
-    # 1 is best and lies over 0 and 3 by 81/119 and 64/117 of their union; 4 lies over 2 by 90/110
-    assert kept.tolist() == [1, 4]
-    [none] = judge(proto).run(None, {"boxes": boxes[:0].numpy(), "scores": scores[:0].numpy()})
-    assert none.tolist() == []
+    _, proto = convert_to_onnx(Best(), (boxes, scores), {"boxes": {0: "n"}, "scores": {0: "n"}})
+    [selected] = onnxruntime_session(proto).run(None, {"boxes": boxes.numpy(), "scores": scores.numpy()})
+    # 1 has the best score and overlaps 0 and 3 with IoU 81/119 and 64/117; 4 overlaps 2 with 90/110
+    assert selected.tolist() == [1, 4]
+    [empty] = onnxruntime_session(proto).run(None, {"boxes": boxes[:0].numpy(), "scores": scores[:0].numpy()})
+    assert empty.tolist() == []
 
 
-def test_regions_of_interest():
+def test_roi_align():
     _torchvision()
 
     class Regions(nn.Module):
         def forward(self, x, rois):
             return torch.ops.torchvision.roi_align(x, rois, 0.5, 2, 2, 2, True)
 
-    made = onnxbridge.convert(Regions(), inputs=(torch.zeros(2, 1, 8, 8), torch.zeros(3, 5)), verify=False)
-    x = torch.arange(8.0).expand(2, 1, 8, 8) * torch.tensor([1.0, 10.0]).view(2, 1, 1, 1)  # rises by one from column to column
+    result = onnxbridge.convert(Regions(), inputs=(torch.zeros(2, 1, 8, 8), torch.zeros(3, 5)), verify=False)
+    x = torch.arange(8.0).expand(2, 1, 8, 8) * torch.tensor([1.0, 10.0]).view(2, 1, 1, 1)  # increases by 1 per column
     rois = torch.tensor([[0.0, 2, 2, 10, 10], [1, 2, 2, 10, 10], [0, 4, 4, 8, 8]])
-    [found] = judge(made.model).run(None, {"x": x.numpy(), "rois": rois.numpy()})
-    # in the map: x from 0.5 to 4.5 (then 1.5 to 3.5), in two bins, each the mean of its middle
+    [found] = onnxruntime_session(result.model).run(None, {"x": x.numpy(), "rois": rois.numpy()})
+    # on the feature map: x from 0.5 to 4.5 (then 1.5 to 3.5), in two bins, each with the mean of its center
     assert found[:, 0, 0].tolist() == [[1.5, 3.5], [15.0, 35.0], [2.0, 3.0]]

@@ -1,4 +1,4 @@
-"""Sizes that only data decides, where Python code asks for them."""
+"""Data-dependent sizes used in Python code."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from torch import nn
 
 import onnxbridge
 from onnxbridge.errors import UsageError
-from tests.frontends.pytorch.compare import agrees
+from tests.frontends.pytorch.compare import check_against_pytorch
 
 
-class Counted(nn.Module):
-    """Takes `len` of what it selects, as torchvision's detectors do."""
+class Counts(nn.Module):
+    """Calls `len` on selected elements, as torchvision's detectors do."""
 
     def forward(self, x):
-        kept = x[x > 0.5]
-        return kept.new_zeros(len(kept)) + 3, kept * 2
+        selected = x[x > 0.5]
+        return selected.new_zeros(len(selected)) + 3, selected * 2
 
 
-def test_len_of_what_data_selects(capfd):
-    made = onnxbridge.convert(Counted(), "onnx", inputs=(torch.rand(9),))
-    assert made.report is not None and made.report.passed
+def test_len_of_data_dependent_size(capfd):
+    result = onnxbridge.convert(Counts(), "onnx", inputs=(torch.rand(9),))
+    assert result.report is not None and result.report.passed
     assert len([1, 2]) == 2 and len(torch.ones(3, 2)) == 3
     assert capfd.readouterr() == ("", "")
 
 
-class Walked(nn.Module):
+class Loops(nn.Module):
     def forward(self, x):
         return torch.stack([row.sum() for row in x[x[:, 0] > 0]])
 
 
-def test_a_python_loop_over_it_is_refused_with_the_way_out(capfd):
-    with pytest.raises(UsageError, match=r"cannot trace Walked: .*; Python code asks for what only data decides: .*torch\.cond"):
-        onnxbridge.convert(Walked(), "onnx", inputs=(torch.rand(4, 2),))
+def test_python_loop_over_data_dependent_size(capfd):
+    with pytest.raises(UsageError, match=r"cannot trace Loops: .*; the Python code depends on data: .*torch\.cond"):
+        onnxbridge.convert(Loops(), "onnx", inputs=(torch.rand(4, 2),))
     assert capfd.readouterr() == ("", "")
 
 
 class Flattened(nn.Module):
     def forward(self, x):
-        kept = x[x[:, 0, 0] > 0]
-        return kept.flatten(1), kept[:, None].flatten(2), kept.exp().view(kept.shape[0], x.shape[1] * 4)
+        selected = x[x[:, 0, 0] > 0]
+        return selected.flatten(1), selected[:, None].flatten(2), selected.exp().view(selected.shape[0], x.shape[1] * 4)
 
 
 @pytest.mark.parametrize("dynamic", [None, {"x": {1: "h"}}], ids=["fixed", "dynamic"])
-def test_nothing_is_selected(dynamic):
-    agrees(Flattened(), (torch.rand(5, 3, 4),), dynamic, [(torch.zeros(5, 3, 4),), (torch.rand(5, 3, 4) - 0.5,)])
+def test_empty_selection(dynamic):
+    check_against_pytorch(Flattened(), (torch.rand(5, 3, 4),), dynamic, [(torch.zeros(5, 3, 4),), (torch.rand(5, 3, 4) - 0.5,)])
 
 
-def test_pools_are_written_at_the_lowest_opset_that_has_them():
-    made = onnxbridge.convert(nn.MaxPool2d(3, 2, 1), "onnx", inputs=(torch.randn(1, 2, 8, 8),))
-    assert made.model.opset_import[0].version == 18
+def test_max_pool_is_written_at_the_lowest_opset():
+    result = onnxbridge.convert(nn.MaxPool2d(3, 2, 1), "onnx", inputs=(torch.randn(1, 2, 8, 8),))
+    assert result.model.opset_import[0].version == 18

@@ -1,4 +1,4 @@
-"""Operators whose steps or windows depend on sizes, with every size open: converted once, run at others."""
+"""Operators whose loops or windows depend on sizes, with every size dynamic: converted once, run at several sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import onnxbridge
 from onnxbridge.errors import ConversionError
-from tests.frontends.pytorch.compare import agrees
+from tests.frontends.pytorch.compare import check_against_pytorch
 
 real = torch.view_as_real
 CASES = {
@@ -42,24 +42,24 @@ CASES = {
 }  # fmt: skip
 
 
-def test_the_bits_of_another_type():
+def test_view_as_another_dtype():
     x = torch.randn(3, 4)
-    agrees(Function(lambda x: (x.view(torch.int32), (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32))), (x,))
-    with pytest.raises(ConversionError, match="the bits of FLOAT as UINT8, which are of another width"):
-        agrees(Function(lambda x: x.view(torch.uint8)), (x,))
+    check_against_pytorch(Function(lambda x: (x.view(torch.int32), (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32))), (x,))
+    with pytest.raises(ConversionError, match="a view of FLOAT as UINT8, which has another bit width"):
+        check_against_pytorch(Function(lambda x: x.view(torch.uint8)), (x,))
 
 
-def test_sizes_are_divided_as_sizes(tmp_path):
-    """What cannot be negative needs no care for it, and remains a size in the module and its program."""
+def test_floor_division_of_sizes(tmp_path):
+    """Sizes are non-negative, so floor division needs no sign handling; the result is still a size in exported programs."""
     halved = Function(lambda x: x[:, : x.shape[1] // 3].sum(1) + torch.zeros((x.shape[1] * 2 + 1) // 4).sum())
     sizes = {"x": {0: "batch", 1: "n"}}
-    made = onnxbridge.convert(halved, inputs=(torch.randn(2, 12),), dynamic=sizes)
-    assert not {"Xor", "Less"} & {n.op_type for n in made.model.graph.node}
-    onnxbridge.convert(made.model, "pytorch", output=tmp_path / "net.pt2")
+    result = onnxbridge.convert(halved, inputs=(torch.randn(2, 12),), dynamic=sizes)
+    assert not {"Xor", "Less"} & {n.op_type for n in result.model.graph.node}
+    onnxbridge.convert(result.model, "pytorch", output=tmp_path / "net.pt2")
     x = torch.randn(3, 7)
     torch.testing.assert_close(torch.export.load(tmp_path / "net.pt2").module()(x), halved(x))
     less = Function(lambda x: torch.zeros((x.shape[1] - 7) // 2 + 4) + x.sum())
-    agrees(less, (torch.randn(2, 12),), sizes, [(torch.randn(3, 4),)])
+    check_against_pytorch(less, (torch.randn(2, 12),), sizes, [(torch.randn(3, 4),)])
 
 
 class Function(nn.Module):
@@ -72,11 +72,11 @@ class Function(nn.Module):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_any_size(name):
+def test_dynamic_size(name):
     function, shapes = CASES[name]
     first, *others = (torch.randn(shape, generator=torch.Generator().manual_seed(i)) for i, shape in enumerate(shapes))
     sizes = {"x": dict.fromkeys(range(first.dim()), torch.export.Dim.AUTO)}
-    agrees(Function(function), (first,), sizes, [(other,) for other in others], rtol=1e-5)
+    check_against_pytorch(Function(function), (first,), sizes, [(other,) for other in others], rtol=1e-5)
 
 
 @torch.library.custom_op("onnxbridge_sizes::doubled", mutates_args=())
@@ -89,9 +89,9 @@ def _like(x):
     return torch.empty_like(x)
 
 
-def test_transforms_in_a_librarys_operator():
+def test_fft_in_custom_operator():
     sizes = {"x": {0: "batch", 1: "n"}}
-    agrees(Function(lambda x: doubled(x) + 1), (torch.randn(3, 6),), sizes, [(torch.randn(4, 9),)], rtol=1e-5)
+    check_against_pytorch(Function(lambda x: doubled(x) + 1), (torch.randn(3, 6),), sizes, [(torch.randn(4, 9),)], rtol=1e-5)
 
 
 class Few(nn.Module):
@@ -99,8 +99,8 @@ class Few(nn.Module):
         return x * 2 if 3 < x.shape[0] < 20 else x
 
 
-def test_sizes_at_which_the_code_takes_another_way_are_not_verified():
+def test_verification_stays_in_the_valid_sizes():
     inputs, dynamic = (torch.randn(5, 3),), {"x": {0: "n"}}
-    made = onnxbridge.convert(Few(), inputs=inputs, dynamic=dynamic)
-    assert made.report.passed and made.notes[0].startswith("valid only for n=4..19")
-    assert onnxbridge.verify(Few(), made.model, inputs, dynamic=dynamic).passed
+    result = onnxbridge.convert(Few(), inputs=inputs, dynamic=dynamic)
+    assert result.report.passed and result.notes[0].startswith("valid only for n=4..19")
+    assert onnxbridge.verify(Few(), result.model, inputs, dynamic=dynamic).passed

@@ -1,4 +1,4 @@
-"""flex_attention: attention with functions of the user's own on the scores and on what is seen."""
+"""flex_attention: attention with user-defined functions of the scores and the mask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from tests.frontends.pytorch.compare import agrees
+from tests.frontends.pytorch.compare import check_against_pytorch
 
 
 def nearer(score, b, h, q, k):
@@ -30,7 +30,7 @@ class Causal(nn.Module):
 
 
 class Documents(nn.Module):
-    """With tensors of the module's own in both functions, and rows that see nothing."""
+    """With buffers in both functions, and fully masked rows."""
 
     def __init__(self):
         super().__init__()
@@ -65,4 +65,4 @@ def given(batch, heads=4, length=16, shared=1):
     ids=["score_mod", "mask_mod and grouped heads", "buffers"],
 )
 def test_flex_attention(module, inputs, axes, others):
-    agrees(module, inputs, dict.fromkeys("qkv", axes), others)
+    check_against_pytorch(module, inputs, dict.fromkeys("qkv", axes), others)

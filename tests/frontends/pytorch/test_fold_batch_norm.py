@@ -1,4 +1,4 @@
-"""Batch normalisations put into the weights before them: exact to rounding, computed late, where nothing else changes."""
+"""Folding of batch normalizations into the preceding weights: exact to rounding, computed lazily."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxbridge.frontends.pytorch import frontend
 from onnxbridge.hub.passes import clean
 
 
-def settled(module):
+def with_random_statistics(module):
     torch.manual_seed(0)
     for m in module.modules():
         if isinstance(m, nn.modules.batchnorm._BatchNorm):
@@ -29,10 +29,10 @@ def settled(module):
     return module.eval()
 
 
-def kinds(module, *inputs, **options):
-    made = onnxbridge.convert(settled(module), "onnx", inputs=inputs, **options)
-    assert made.report is not None and made.report.passed
-    return [n.op_type for n in made.model.graph.node], made
+def convert(module, *inputs, **options):
+    result = onnxbridge.convert(with_random_statistics(module), "onnx", inputs=inputs, **options)
+    assert result.report is not None and result.report.passed
+    return [n.op_type for n in result.model.graph.node], result
 
 
 LAYERS = {
@@ -45,18 +45,18 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_norm_goes_into_the_layer(name):
+def test_norm_is_folded(name):
     layer, norm, shape = LAYERS[name]
     net, x, before = nn.Sequential(layer, norm), torch.randn(shape), layer.weight.clone()
-    assert "BatchNormalization" in kinds(net, x, fold_batch_norm=False)[0]
-    found, made = kinds(net, x)
+    assert "BatchNormalization" in convert(net, x, fold_batch_norm=False)[0]
+    found, result = convert(net, x)
     assert found == [name.split()[0]]
-    assert {i.name for i in made.model.graph.initializer} == {"0.weight", "0.bias"}
-    assert torch.equal(net[0].weight, before), "the module keeps its own weights"
+    assert {i.name for i in result.model.graph.initializer} == {"0.weight", "0.bias"}
+    assert torch.equal(net[0].weight, before), "the module's weights are unchanged"
 
 
 class Read(nn.Module):
-    """A result that is read beside its norm, and a norm that trains."""
+    """A convolution whose result has a second consumer besides the norm, and a norm in training mode."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +69,7 @@ class Read(nn.Module):
 
 
 class Shared(nn.Module):
-    """One convolution before two norms: folded, its weights would be there twice."""
+    """One convolution before two norms: folding would duplicate its weights."""
 
     def __init__(self):
         super().__init__()
@@ -79,16 +79,16 @@ class Shared(nn.Module):
         return self.first(self.layer(x)), self.second(self.layer(x * 2))
 
 
-def test_what_is_read_elsewhere_stays():
-    found, made = kinds(Read(), torch.randn(1, 3, 4, 4))
+def test_results_with_other_consumers_are_not_folded():
+    found, result = convert(Read(), torch.randn(1, 3, 4, 4))
     assert found.count("BatchNormalization") == 1 and found.count("Conv") == 2 and "ReduceMean" in found
-    assert {"first.weight", "second.weight"} <= {i.name for i in made.model.graph.initializer}
+    assert {"first.weight", "second.weight"} <= {i.name for i in result.model.graph.initializer}
 
 
-def test_a_layer_that_is_used_twice_stays():
-    found, made = kinds(Shared(), torch.randn(1, 3, 4, 4))
+def test_shared_layers_are_not_folded():
+    found, result = convert(Shared(), torch.randn(1, 3, 4, 4))
     assert found.count("BatchNormalization") == 2 and found.count("Conv") == 2
-    assert sum(len(i.dims) == 4 for i in made.model.graph.initializer) == 1
+    assert sum(len(i.dims) == 4 for i in result.model.graph.initializer) == 1
 
 
 class Named(nn.Module):
@@ -101,14 +101,14 @@ class Named(nn.Module):
         return {"layer.0.bias": self.other(self.layer(x))}
 
 
-def test_names_that_are_taken_stay_with_their_values():
-    found, made = kinds(Named(), torch.randn(1, 3, 4, 4))
-    assert found == ["Conv", "Conv"] and [o.name for o in made.model.graph.output] == ["layer.0.bias"]
-    assert {i.name for i in made.model.graph.initializer} >= {"layer.0.weight", "layer.0.bias_1"}
+def test_existing_names_are_preserved():
+    found, result = convert(Named(), torch.randn(1, 3, 4, 4))
+    assert found == ["Conv", "Conv"] and [o.name for o in result.model.graph.output] == ["layer.0.bias"]
+    assert {i.name for i in result.model.graph.initializer} >= {"layer.0.weight", "layer.0.bias_1"}
 
 
-def test_nothing_is_computed_before_it_is_written():
-    net = settled(nn.Sequential(nn.Conv2d(8, 64, 3), nn.BatchNorm2d(64)))
+def test_folded_weights_are_lazy():
+    net = with_random_statistics(nn.Sequential(nn.Conv2d(8, 64, 3), nn.BatchNorm2d(64)))
     model = frontend.to_hub(net, (torch.randn(1, 8, 5, 5),))
     weight = clean(model).graph.initializers["0.weight"].const_value
     assert isinstance(weight, ir.LazyTensor)
@@ -116,8 +116,8 @@ def test_nothing_is_computed_before_it_is_written():
     np.testing.assert_allclose(weight.numpy(), (net[0].weight * factor[:, None, None, None]).detach().numpy(), rtol=1e-6)
 
 
-def test_the_way_back_has_the_norms_where_they_were_not_folded(tmp_path):
-    net, x = settled(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())), torch.randn(2, 3, 6, 6)
+def test_unfolded_norms_are_restored_as_modules(tmp_path):
+    net, x = with_random_statistics(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())), torch.randn(2, 3, 6, 6)
     path = onnxbridge.convert(net, "onnx", inputs=(x,), fold_batch_norm=False, output=tmp_path / "net.onnx").paths[0]
     back = onnxbridge.convert(path, "pytorch").model
     assert any(isinstance(m, nn.BatchNorm2d) for m in back.modules())
@@ -125,14 +125,14 @@ def test_the_way_back_has_the_norms_where_they_were_not_folded(tmp_path):
     torch.testing.assert_close(back(x), net(x))
 
 
-def test_what_would_not_be_finite_stays():
-    net = settled(nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2, eps=0.0)))
+def test_infinite_weights_are_not_folded():
+    net = with_random_statistics(nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2, eps=0.0)))
     net[1].running_var.zero_()
-    made = onnxbridge.convert(net, "onnx", inputs=(torch.randn(1, 2, 3, 3),), verify=False)
-    assert [n.op_type for n in made.model.graph.node] == ["Conv", "BatchNormalization"]
+    result = onnxbridge.convert(net, "onnx", inputs=(torch.randn(1, 2, 3, 3),), verify=False)
+    assert [n.op_type for n in result.model.graph.node] == ["Conv", "BatchNormalization"]
 
 
-def test_other_sources_and_names_are_refused(tmp_path):
+def test_option_errors(tmp_path):
     net = nn.Conv2d(1, 1, 1)
     with pytest.raises(UsageError, match="fold_batch"):
         onnxbridge.convert(net, "onnx", inputs=(torch.randn(1, 1, 2, 2),), fold_batch=True)
@@ -142,14 +142,14 @@ def test_other_sources_and_names_are_refused(tmp_path):
     assert onnxbridge.check(net, "onnx", inputs=(torch.randn(1, 1, 2, 2),), fold_batch_norm=True) == []
 
 
-def test_the_command_line_has_both_ways(tmp_path, monkeypatch):
+def test_command_line_flags(tmp_path, monkeypatch):
     lines = ["import torch", "from torch.nn import *", "def net():", "    torch.manual_seed(0)"]
     lines += ["    return Sequential(Conv2d(1, 2, 1), BatchNorm2d(2)).eval()", ""]
     (tmp_path / "folding_net.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
-    for flags, wanted in (([], 1), (["--no-fold-batch-norm"], 2), (["--fold-batch-norm"], 1)):
-        path = tmp_path / f"{len(flags)}{wanted}.onnx"
+    for flags, expected in (([], 1), (["--no-fold-batch-norm"], 2), (["--fold-batch-norm"], 1)):
+        path = tmp_path / f"{len(flags)}{expected}.onnx"
         command = ["convert", "folding_net:net", "--to", "onnx", "--inputs", "input:float32[1,1,2,2]", "-o", str(path), *flags]
-        ran = CliRunner().invoke(group, command)
-        assert ran.exit_code == 0, ran.output
-        assert len(onnx.load(path).graph.node) == wanted
+        process = CliRunner().invoke(group, command)
+        assert process.exit_code == 0, process.output
+        assert len(onnx.load(path).graph.node) == expected

@@ -1,4 +1,4 @@
-"""How inputs find the parameters of forward: by name, in dictionaries, as *args and **kwargs, the same tensor twice."""
+"""Binding of inputs to the parameters of forward: by name, as dictionaries, *args and **kwargs, and aliased tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import frontend
-from tests.frontends.pytorch.compare import agrees
+from tests.frontends.pytorch.compare import check_against_pytorch
 
 
 class Annotated(nn.Module):
@@ -32,38 +32,38 @@ class Pair(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "inputs", "dynamic", "said"),
+    ("module", "inputs", "dynamic", "message"),
     [
-        (nn.Sequential(nn.Linear(3, 3)), ["image"], None, "not dict .*no parameter 'image'.* call the input 'input'"),
-        (nn.Sequential(nn.Linear(3, 3)), ["image"], {"image": {0: "n"}}, "there is no input image; .* call the input 'input'"),
+        (nn.Sequential(nn.Linear(3, 3)), ["image"], None, "not dict .*no parameter 'image'.* name the input 'input'"),
+        (nn.Sequential(nn.Linear(3, 3)), ["image"], {"image": {0: "n"}}, "no input is named image; .* name the input 'input'"),
         (Annotated(), ["image"], None, "forward has no parameter image; it takes x$"),
-        (Several(), ["a", "b"], None, r"it takes \*xs: give a tuple"),
-        (Pair(), ["a", "c"], None, "no parameter 'a', 'c', so its only one, 'pair', was given a dictionary"),
-        (Keywords(), ["a", "b"], {"a": {0: "n"}}, r"come as \*\*options: name a, b in forward's signature"),
+        (Several(), ["a", "b"], None, r"it takes \*xs: pass a tuple"),
+        (Pair(), ["a", "c"], None, "no parameter 'a', 'c', so they were passed as one dictionary to 'pair'"),
+        (Keywords(), ["a", "b"], {"a": {0: "n"}}, r"passed as \*\*options: declare a, b as parameters of forward"),
     ],
 )
-def test_names_that_forward_does_not_have(module, inputs, dynamic, said):
+def test_unknown_names(module, inputs, dynamic, message):
     given = {name: torch.randn(2, 3) for name in inputs}
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         frontend.to_hub(module, given, dynamic)
 
 
-def test_names_in_a_dictionary_for_the_only_parameter():
-    model = agrees(Pair(), {"a": torch.randn(2, 3), "b": torch.randn(2, 3)})
+def test_dictionary_for_the_only_parameter():
+    model = check_against_pytorch(Pair(), {"a": torch.randn(2, 3), "b": torch.randn(2, 3)})
     assert [v.name for v in model.graph.inputs] == ["pair_a", "pair_b"]
 
 
-def test_sizes_that_vary_among_any_number_of_arguments():
+def test_dynamic_sizes_of_var_positional_inputs():
     dynamic = {"xs_0": {0: "n"}, "xs_1": {0: "n"}}
-    agrees(Several(), (torch.randn(2, 3), torch.randn(2, 3)), dynamic, [(torch.randn(5, 3), torch.randn(5, 3))])
+    check_against_pytorch(Several(), (torch.randn(2, 3), torch.randn(2, 3)), dynamic, [(torch.randn(5, 3), torch.randn(5, 3))])
 
 
-def test_one_tensor_given_twice_is_two_inputs():
+def test_the_same_tensor_twice_is_two_inputs():
     x, other = torch.randn(2, 3), (torch.randn(2, 3), torch.randn(2, 3))
-    agrees(Several(), (x, x), None, [other])
+    check_against_pytorch(Several(), (x, x), None, [other])
 
 
-def test_a_tensor_of_the_module_is_an_input_of_its_own():
+def test_parameter_passed_as_input():
     layer = nn.Linear(3, 3)
     with torch.no_grad():
-        agrees(layer, (layer.weight.requires_grad_(False),), None, [(torch.randn(3, 3),)])
+        check_against_pytorch(layer, (layer.weight.requires_grad_(False),), None, [(torch.randn(3, 3),)])

@@ -1,4 +1,4 @@
-"""Messages where PyTorch cannot trace or does not take the inputs: one sentence, and nothing of torch's own logs."""
+"""Error messages where PyTorch cannot trace or rejects the inputs: one line, without torch's own logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Counts(nn.Module):
         return x.numpy()
 
 
-class AsksForKey(nn.Module):
+class MissingKey(nn.Module):
     def forward(self, batch):
         return batch["x"] + batch["s"]
 
@@ -45,9 +45,9 @@ def line_of(module, text):
     return first + next(i for i, line in enumerate(lines) if text in line)
 
 
-@pytest.mark.parametrize(("module", "text"), [(Branches(), "if y.sum()"), (Counts(), "range(int("), (AsksForKey(), 'batch["s"]')])
-def test_the_users_line_is_named(module, text, capfd):
-    inputs = ({"x": torch.randn(3)},) if isinstance(module, AsksForKey) else (torch.randn(3),)
+@pytest.mark.parametrize(("module", "text"), [(Branches(), "if y.sum()"), (Counts(), "range(int("), (MissingKey(), 'batch["s"]')])
+def test_source_location(module, text, capfd):
+    inputs = ({"x": torch.randn(3)},) if isinstance(module, MissingKey) else (torch.randn(3),)
     with pytest.raises(UsageError) as raised:
         onnxbridge.convert(module, inputs=inputs)
     assert f"{os.path.basename(__file__)}:{line_of(module, text)} in forward" in str(raised.value)
@@ -55,12 +55,14 @@ def test_the_users_line_is_named(module, text, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_key_that_is_not_there():
-    with pytest.raises(UsageError, match=r"cannot trace AsksForKey: its code asks for the key 's', which is not there"):
-        onnxbridge.convert(AsksForKey(), inputs=({"x": torch.randn(3)},))
+def test_missing_key():
+    with pytest.raises(
+        UsageError, match=r"cannot trace MissingKey: KeyError: the code looks up the key 's', which does not exist"
+    ):
+        onnxbridge.convert(MissingKey(), inputs=({"x": torch.randn(3)},))
 
 
-def test_nothing_of_torch_is_logged_where_the_user_logs_everything(capfd):
+def test_torch_logs_are_suppressed(capfd):
     root = logging.getLogger()
     handler = logging.StreamHandler()
     root.addHandler(handler)
@@ -75,7 +77,7 @@ def test_nothing_of_torch_is_logged_where_the_user_logs_everything(capfd):
     assert "torch" not in capfd.readouterr().err
 
 
-def test_a_program_that_fails_prints_no_code(capfd):
+def test_failing_program_prints_no_code(capfd):
     program = torch.export.export(Asserts(), (torch.randn(3),))
     with pytest.raises(Exception, match="never"):
         onnxbridge.convert(program)
@@ -87,33 +89,33 @@ class Twice(nn.Module):
         return x.sum(0) + y.sum(0) if x.shape[0] >= y.shape[0] else x.sum(0)
 
 
-def test_a_condition_that_names_make_true_is_no_note():
+def test_guard_implied_by_equal_names_is_not_reported():
     x = torch.randn(4, 3)
-    made = onnxbridge.convert(Twice(), inputs=(x, x + 1), dynamic={"x": {0: "n"}, "y": {0: "n"}})
-    assert made.report.passed and made.notes == ()
+    result = onnxbridge.convert(Twice(), inputs=(x, x + 1), dynamic={"x": {0: "n"}, "y": {0: "n"}})
+    assert result.report.passed and result.notes == ()
 
 
 @pytest.mark.parametrize("inputs", [[(2, 64)], (2, 64), {"input": (2, 64)}, [[2, 64]]])
-def test_sizes_in_the_place_of_tensors(inputs):
+def test_sizes_instead_of_tensors(inputs):
     with pytest.raises(UsageError) as raised:
         onnxbridge.convert(nn.Linear(64, 3), inputs=inputs)
-    assert 'inputs=(torch.randn(2, 64),)' in str(raised.value) and '"input:float32[2,64]"' in str(raised.value)
+    assert "inputs=(torch.randn(2, 64),)" in str(raised.value) and '"input:float32[2,64]"' in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("option", "hint"), [("dynamic_shapes", "dynamic="), ("dynamic_axes", "dynamic="), ("opset_version", "opset="),
                          ("args", "inputs="), ("target", "to=")],
 )  # fmt: skip
-def test_an_argument_of_another_converter(option, hint):
+def test_arguments_of_other_converters(option, hint):
     with pytest.raises(UsageError, match=f"{option} is {hint}"):
         onnxbridge.convert(nn.Linear(3, 3), inputs=(torch.randn(2, 3),), **{option: 1})
 
 
-def test_a_checkpoint_names_the_key_of_its_weights(tmp_path, monkeypatch):
+def test_checkpoint_with_nested_weights(tmp_path, monkeypatch):
     (tmp_path / "factory_of_a_net.py").write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 3)\n")
     monkeypatch.chdir(tmp_path)
     torch.save({"epoch": 3, "model": nn.Linear(2, 3).state_dict(), "optimizer": {"lr": 0.1}}, "w.pth")
-    with pytest.raises(UsageError, match=r"keys 'epoch', 'model', 'optimizer', whose weights are under 'model'"):
+    with pytest.raises(UsageError, match=r"keys 'epoch', 'model', 'optimizer', and its weights are under 'model'"):
         onnxbridge.convert(("factory_of_a_net:net", "w.pth"), inputs=(torch.zeros(1, 2),))
     torch.save({"epoch": 3}, "w.pth")
     with pytest.raises(UsageError, match=r"'epoch' is of type int"):

@@ -1,4 +1,4 @@
-"""Networks of the common kinds, converted and compared with PyTorch at the example's sizes and at others."""
+"""Common network architectures, compared with PyTorch at the example's sizes and at others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from onnxbridge.frontends.pytorch import frontend
-from tests.frontends.pytorch.compare import agrees, converted, judge, ran, same
+from tests.frontends.pytorch.compare import (
+    assert_equal_outputs,
+    check_against_pytorch,
+    convert_to_onnx,
+    onnxruntime_session,
+    run_session,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +23,8 @@ def seeded():
     torch.manual_seed(0)
 
 
-def settled(module):
-    """Batch normalisations with statistics away from 0 and 1."""
+def with_random_statistics(module):
+    """Give batch normalizations non-trivial statistics."""
     for m in module.modules():
         if isinstance(m, nn.modules.batchnorm._BatchNorm):
             m.running_mean.uniform_(-1, 1)
@@ -27,14 +33,14 @@ def settled(module):
 
 
 class Basic(nn.Module):
-    def __init__(self, wide, out, stride):
+    def __init__(self, width, out, stride):
         super().__init__()
-        self.conv1 = nn.Conv2d(wide, out, 3, stride, 1, bias=False)
+        self.conv1 = nn.Conv2d(width, out, 3, stride, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(out)
         self.relu = nn.ReLU(inplace=True)
         self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(out)
-        self.down = nn.Sequential(nn.Conv2d(wide, out, 1, stride, bias=False), nn.BatchNorm2d(out)) if stride > 1 else None
+        self.down = nn.Sequential(nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out)) if stride > 1 else None
 
     def forward(self, x):
         y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
@@ -54,7 +60,7 @@ class ResNet(nn.Module):
 
 
 class Inverted(nn.Module):
-    """MobileNet's block: hard swish, depthwise convolution, squeeze and excitation with a hard sigmoid."""
+    """MobileNet block: hard swish, depthwise convolution, squeeze-and-excitation with hard sigmoid."""
 
     def __init__(self):
         super().__init__()
@@ -99,40 +105,42 @@ class UNet(nn.Module):
 def test_convolutional(net):
     channels = 3 if net is ResNet else 4
     x, y = torch.randn(2, channels, 32, 32), torch.randn(5, channels, 32, 32)
-    agrees(settled(net()), (x,), {"x": {0: "n"}}, [(y,), (y[:1],)])
+    check_against_pytorch(with_random_statistics(net()), (x,), {"x": {0: "n"}}, [(y,), (y[:1],)])
 
 
-def test_unet_of_any_size():
-    model = agrees(UNet().eval(), (torch.randn(2, 3, 16, 24),), {"x": {0: "n", 2: "h", 3: "w"}}, [(torch.randn(1, 3, 32, 20),)])
+def test_unet_with_dynamic_sizes():
+    model = check_against_pytorch(
+        UNet().eval(), (torch.randn(2, 3, 16, 24),), {"x": {0: "n", 2: "h", 3: "w"}}, [(torch.randn(1, 3, 32, 20),)]
+    )
     assert list(model.graph.inputs[0].shape) == ["n", 3, "h", "w"]
     assert [v.name for v in model.graph.outputs] == ["logits", "larger"]
 
 
 class Attention(nn.Module):
-    """A block as in BERT: multi-head attention by PyTorch's fused function, a key mask of 0 and 1, layer norm, GELU."""
+    """BERT block: scaled_dot_product_attention with a key mask of 0 and 1, layer norm, GELU."""
 
-    def __init__(self, heads=4, wide=16):
+    def __init__(self, heads=4, width=16):
         super().__init__()
-        self.heads, self.qkv, self.out = heads, nn.Linear(wide, 3 * wide), nn.Linear(wide, wide)
-        self.ln1, self.ln2 = nn.LayerNorm(wide), nn.LayerNorm(wide)
-        self.mlp = nn.Sequential(nn.Linear(wide, 32), nn.GELU(), nn.Linear(32, wide), nn.Dropout(0.1))
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Linear(32, width), nn.Dropout(0.1))
 
     def forward(self, x, mask):
-        batch, time, wide = x.shape
+        batch, time, width = x.shape
         q, k, v = (t.view(batch, time, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :].expand(batch, 1, time, time))
-        x = self.ln1(x + self.out(y.transpose(1, 2).reshape(batch, time, wide)))
+        x = self.ln1(x + self.out(y.transpose(1, 2).reshape(batch, time, width)))
         return self.ln2(x + self.mlp(x))
 
 
 class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.words, self.places = nn.Embedding(50, 16, padding_idx=0), nn.Embedding(32, 16)
+        self.words, self.positions = nn.Embedding(50, 16, padding_idx=0), nn.Embedding(32, 16)
         self.blocks = nn.ModuleList(Attention() for _ in range(2))
 
     def forward(self, input_ids, attention_mask):
-        x = self.words(input_ids) + self.places(torch.arange(input_ids.shape[1], device=input_ids.device))
+        x = self.words(input_ids) + self.positions(torch.arange(input_ids.shape[1], device=input_ids.device))
         for block in self.blocks:
             x = block(x, attention_mask.bool())
         return x, (x * attention_mask[..., None]).sum(1) / attention_mask.sum(1, keepdim=True)
@@ -146,28 +154,30 @@ def tokens(batch, time):
 
 def test_transformer_with_masks():
     axes = {0: "batch", 1: "time"}
-    model = agrees(Encoder().eval(), tokens(2, 6), {"input_ids": axes, "attention_mask": axes}, [tokens(3, 9), tokens(1, 1)])
+    model = check_against_pytorch(
+        Encoder().eval(), tokens(2, 6), {"input_ids": axes, "attention_mask": axes}, [tokens(3, 9), tokens(1, 1)]
+    )
     assert list(model.graph.outputs[0].shape) == ["batch", "time", 16]
     assert sum(node.op_type == "Attention" for node in model.graph) == 2
 
 
-def test_a_query_that_sees_nothing_gets_zeros():
-    class Blind(nn.Module):
+def test_fully_masked_query():
+    class Masked(nn.Module):
         def forward(self, q, mask):
             return F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
 
     mask = torch.rand(2, 1, 4, 4) > 0.5
     mask[0, 0, 1] = False
     q = torch.randn(2, 3, 4, 8)
-    agrees(Blind(), (q, mask))
-    agrees(Blind(), (q, torch.zeros(2, 1, 4, 4).masked_fill(~mask, float("-inf"))))
+    check_against_pytorch(Masked(), (q, mask))
+    check_against_pytorch(Masked(), (q, torch.zeros(2, 1, 4, 4).masked_fill(~mask, float("-inf"))))
 
 
-def test_pytorchs_own_transformer():
+def test_torch_nn_transformer():
     net = nn.Transformer(16, 4, 1, 1, 32, batch_first=True).eval()
-    agrees(net, (torch.randn(2, 5, 16), torch.randn(2, 6, 16)))
+    check_against_pytorch(net, (torch.randn(2, 5, 16), torch.randn(2, 6, 16)))
     layer = nn.TransformerEncoderLayer(16, 4, 32, activation="gelu", batch_first=True, norm_first=True).eval()
-    agrees(layer, (torch.randn(2, 5, 16),), {"src": {0: "n", 1: "t"}}, [(torch.randn(4, 3, 16),)])
+    check_against_pytorch(layer, (torch.randn(2, 5, 16),), {"src": {0: "n", 1: "t"}}, [(torch.randn(4, 3, 16),)])
 
 
 class Causal(nn.Module):
@@ -176,7 +186,7 @@ class Causal(nn.Module):
 
 
 def test_grouped_and_causal_attention():
-    agrees(Causal(), (torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)))
+    check_against_pytorch(Causal(), (torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)))
 
 
 class Recurrent(nn.Module):
@@ -194,16 +204,16 @@ class Recurrent(nn.Module):
 )
 def test_recurrent(kind, options):
     net = Recurrent(kind, **options).eval()
-    agrees(net, (torch.randn(3, 4, 6),), {"x": {0: "a", 1: "b"}}, [(torch.randn(2, 7, 6),)])
+    check_against_pytorch(net, (torch.randn(3, 4, 6),), {"x": {0: "a", 1: "b"}}, [(torch.randn(2, 7, 6),)])
 
 
-def test_recurrent_with_a_start_and_without_a_batch():
+def test_recurrent_with_initial_state_or_without_batch():
     h, c = torch.randn(2, 3, 5), torch.randn(2, 3, 5)
-    agrees(Recurrent("GRU", num_layers=2).eval(), (torch.randn(4, 3, 6), h))
-    agrees(Recurrent("LSTM", num_layers=2).eval(), (torch.randn(4, 3, 6), (h, c)))
-    agrees(Recurrent("LSTM", proj_size=2).eval(), (torch.randn(4, 3, 6),))
-    agrees(nn.RNN(6, 5, nonlinearity="relu", bidirectional=True).eval(), (torch.randn(4, 6),))
-    agrees(nn.LSTMCell(6, 5), (torch.randn(3, 6),))
+    check_against_pytorch(Recurrent("GRU", num_layers=2).eval(), (torch.randn(4, 3, 6), h))
+    check_against_pytorch(Recurrent("LSTM", num_layers=2).eval(), (torch.randn(4, 3, 6), (h, c)))
+    check_against_pytorch(Recurrent("LSTM", proj_size=2).eval(), (torch.randn(4, 3, 6),))
+    check_against_pytorch(nn.RNN(6, 5, nonlinearity="relu", bidirectional=True).eval(), (torch.randn(4, 6),))
+    check_against_pytorch(nn.LSTMCell(6, 5), (torch.randn(3, 6),))
 
 
 class InPlace(nn.Module):
@@ -217,8 +227,8 @@ class InPlace(nn.Module):
         return y, z, view
 
 
-def test_writes_in_place_are_seen_through_views():
-    agrees(InPlace(), (torch.randn(3, 4),), {"x": {0: "n"}}, [(torch.randn(5, 4),)])
+def test_in_place_writes_are_visible_through_views():
+    check_against_pytorch(InPlace(), (torch.randn(3, 4),), {"x": {0: "n"}}, [(torch.randn(5, 4),)])
 
 
 def test_branches_and_loops():
@@ -232,57 +242,59 @@ def test_branches_and_loops():
         def forward(self, x):
             return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), (torch.tensor(0), x))
 
-    agrees(Branch(), (torch.ones(3, 4),), None, [(-torch.ones(3, 4),)])
-    agrees(Loop(), (torch.randn(3, 4),))
+    check_against_pytorch(Branch(), (torch.ones(3, 4),), None, [(-torch.ones(3, 4),)])
+    check_against_pytorch(Loop(), (torch.randn(3, 4),))
 
 
-def test_numbers_made_of_sizes():
+def test_size_arithmetic():
     class Sizes(nn.Module):
         def forward(self, x):
             n, t = x.shape
             half = t // 2
-            places = torch.arange(t, dtype=x.dtype) / (t - 1)
-            return x[:, :half], x.reshape(n * t), (x + places).view(-1, t, 1), torch.full((n, half), 3), x.new_zeros(n + t)
+            positions = torch.arange(t, dtype=x.dtype) / (t - 1)
+            return x[:, :half], x.reshape(n * t), (x + positions).view(-1, t, 1), torch.full((n, half), 3), x.new_zeros(n + t)
 
-    agrees(Sizes(), (torch.randn(2, 6),), {"x": {0: "n", 1: "t"}}, [(torch.randn(5, 9),), (torch.randn(1, 4),)])
+    check_against_pytorch(Sizes(), (torch.randn(2, 6),), {"x": {0: "n", 1: "t"}}, [(torch.randn(5, 9),), (torch.randn(1, 4),)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_floating_point(dtype):
-    """Float64 to its own precision; ONNX Runtime has few kernels for the narrow ones, so these are converted and checked."""
+    """Float64 to double precision; ONNX Runtime has few kernels for narrow dtypes, so those are only converted and checked."""
     net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)).to(dtype).eval()
     x = torch.randn(3, 6, dtype=dtype)
     if dtype is torch.float64:
-        agrees(net, (x,), rtol=2.0**-45)
+        check_against_pytorch(net, (x,), rtol=2.0**-45)
     else:
-        model, _ = converted(net, (x,))
+        model, _ = convert_to_onnx(net, (x,))
         assert {v.dtype.name for v in [*model.graph.inputs, *model.graph.outputs]} == {str(dtype)[6:].upper()}
 
 
-def test_a_specification_instead_of_an_example():
+def test_input_specification_instead_of_example():
     net = Encoder().eval()
     spec = dict.fromkeys(("input_ids", "attention_mask"), (("batch", "time"), "int64"))
-    model, proto = converted(net, {**spec, "input_ids": (("batch", 8), "int64"), "attention_mask": (("batch", 8), "int64")})
+    model, proto = convert_to_onnx(net, {**spec, "input_ids": (("batch", 8), "int64"), "attention_mask": (("batch", 8), "int64")})
     feeds = {k: v.numpy() for k, v in tokens(3, 8).items()}
-    same(ran(judge(proto), feeds), frontend.runner(net)(feeds))
+    assert_equal_outputs(run_session(onnxruntime_session(proto), feeds), frontend.runner(net)(feeds))
     assert list(model.graph.inputs[0].shape) == ["batch", 8]
 
 
-def test_tails_keep_their_digits():
-    """erfc far out, and the logarithms near 0, to a relative error of some units in the last place."""
+def test_relative_precision():
+    """erfc at large arguments and logarithms near 0, to a relative error of a few units in the last place."""
 
     class Tails(nn.Module):
         def forward(self, x):
             return torch.special.erfc(x), torch.log1p(x * 1e-6), torch.expm1(x * 1e-6), torch.lgamma(x)
 
     x = torch.tensor([0.25, -0.75, 1.0, 2.5, 4.0, 7.0, 9.0, -3.5])
-    model, proto = converted(Tails(), (x,))
-    for (name, value), wanted in zip(ran(judge(proto), {"x": x.numpy()}).items(), Tails()(x), strict=True):
-        np.testing.assert_allclose(value, wanted.numpy(), rtol=2.0**-18, atol=1e-7 if name == "output_3" else 0)
+    model, proto = convert_to_onnx(Tails(), (x,))
+    for (name, value), expected in zip(
+        run_session(onnxruntime_session(proto), {"x": x.numpy()}).items(), Tails()(x), strict=True
+    ):
+        np.testing.assert_allclose(value, expected.numpy(), rtol=2.0**-18, atol=1e-7 if name == "output_3" else 0)
 
 
 class Writes(nn.Module):
-    """In-place writes through views of every kind that PyTorch programs use."""
+    """In-place writes through the views that PyTorch programs commonly use."""
 
     def forward(self, x):
         table = torch.zeros(4, 4)
@@ -293,22 +305,22 @@ class Writes(nn.Module):
         first[0] = 5.0
         column += 1
         first.mul_(3)
-        turned = y.permute(1, 0)
-        turned[1:, 2] = x[0, :3]
+        transposed = y.permute(1, 0)
+        transposed[1:, 2] = x[0, :3]
         lifted = y.unsqueeze(0)
         lifted.add_(table)
         halves = torch.empty_like(x)
         halves[0::2] = x[0::2].sin()
         halves[1::2] = lifted[0, :2].cos()
-        return y, first, column, turned, lifted, halves
+        return y, first, column, transposed, lifted, halves
 
 
 def test_writes_through_views():
-    model = agrees(Writes(), (torch.randn(4, 4),), None, [(torch.randn(4, 4),)])
+    model = check_against_pytorch(Writes(), (torch.randn(4, 4),), None, [(torch.randn(4, 4),)])
     assert not any(n.op_type in ("If", "Loop") for n in model.graph)
 
 
-def test_writes_that_cannot_be_followed_are_left_to_pytorch():
+def test_functionalization_by_pytorch():
     class Flat(nn.Module):
         def forward(self, x):
             y = x.clone()
@@ -317,11 +329,11 @@ def test_writes_that_cannot_be_followed_are_left_to_pytorch():
             x[0] = 3.0
             return y, flat, x * 2
 
-    agrees(Flat(), (torch.randn(4, 4),))
+    check_against_pytorch(Flat(), (torch.randn(4, 4),))
 
 
-def test_padding_before_a_convolution():
-    """ONNX's convolution pads each side by itself; what another operator reads stays."""
+def test_pad_before_convolution():
+    """Pad is fused into Conv, which has separate pads per side; a Pad with other consumers is not."""
 
     class Pads(nn.Module):
         def __init__(self):
@@ -332,5 +344,5 @@ def test_padding_before_a_convolution():
             y = F.pad(self.first(F.pad(x, (0, 1, 2, 1))), (1, 0, 0, 2))
             return self.second(y), F.max_pool2d(y, 2)
 
-    model = agrees(Pads().eval(), (torch.randn(2, 3, 6, 5),), {"x": {0: "n"}}, [(torch.randn(1, 3, 6, 5),)])
+    model = check_against_pytorch(Pads().eval(), (torch.randn(2, 3, 6, 5),), {"x": {0: "n"}}, [(torch.randn(1, 3, 6, 5),)])
     assert [n.op_type for n in model.graph] == ["Conv", "Pad", "Conv", "MaxPool"]

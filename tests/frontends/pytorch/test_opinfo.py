@@ -1,8 +1,8 @@
-"""A sample of PyTorch's own operator database: each operator converts and agrees with PyTorch, or is refused for a listed reason.
+"""A sample of PyTorch's OpInfo database: each operator agrees with PyTorch, or is unsupported for a listed reason.
 
-An operator that is refused must be in `expected_failures/pytorch_opinfo.toml`, and one that is there must be refused: a wrong
-answer is never expected. Those that the file lists as converted otherwise must be right in the way that it says. The listed
-operators are all tried, of the others every sixth.
+Unsupported operators must be listed in `expected_failures/pytorch_opinfo.toml`, and listed ones must be unsupported: a wrong
+result is never expected. Operators listed as "converted_otherwise" must be right in the way given there. All listed operators
+are tested, and every sixth of the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.frontends.pytorch.capture.runner import outputs_of
 from onnxbridge.runtime.devices import runner
-from tests.frontends.pytorch.compare import converted, feeds_of
+from tests.frontends.pytorch.compare import convert_to_onnx, feeds_of
 from tests.sampling import at_most, every
 
 with warnings.catch_warnings():
@@ -36,13 +36,13 @@ UNSTABLE = re.compile(
 )
 LISTED = tomllib.loads((Path(__file__).parents[2] / "expected_failures" / "pytorch_opinfo.toml").read_text())
 IN_DOUBLE = {"matrix_exp"}
-"""Operators whose float32 results in PyTorch are worse than a rounding apart: they are judged by its float64 ones."""
+"""Operators whose float32 results in PyTorch are imprecise: they are compared with its float64 results."""
 EXPECTED, OTHERWISE = LISTED["refused"], LISTED["converted_otherwise"]
 RTOL, ATOL = 1e-3, 1e-5
-"""As PyTorch's own exporter is judged: some samples lie where a function is steep, and the two sides use different series."""
+"""The tolerances of PyTorch's own exporter tests: some samples are at steep points, and the two runs use different series."""
 
 
-def chosen():
+def selected_operators():
     for i, op in enumerate(op_db):
         if i % EVERY and op.full_name not in EXPECTED | OTHERWISE:
             continue
@@ -54,19 +54,19 @@ def chosen():
 
 
 class Call(torch.nn.Module):
-    """One operator; the tensors among its arguments come in, the rest is fixed."""
+    """One operator; its tensor arguments are inputs, all others constants."""
 
     def __init__(self, op, sample):
         super().__init__()
         self.op = op.op
         self.leaves, self.spec = pytree.tree_flatten((sample.input, tuple(sample.args), dict(sample.kwargs)))
-        self.places = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor)]
-        self.tensors = tuple(self.leaves[i].detach().clone() for i in self.places)
+        self.tensor_indices = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor)]
+        self.tensors = tuple(self.leaves[i].detach().clone() for i in self.tensor_indices)
 
     def forward(self, *tensors):
         leaves = list(self.leaves)
-        for place, tensor in zip(self.places, tensors, strict=True):
-            leaves[place] = tensor
+        for index, tensor in zip(self.tensor_indices, tensors, strict=True):
+            leaves[index] = tensor
         x, args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         results = [t for t in pytree.tree_leaves(self.op(x, *args, **kwargs)) if isinstance(t, torch.Tensor)]
         return results[0] if len(results) == 1 else tuple(results)
@@ -77,7 +77,7 @@ def usable(*tensors):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("op", "dtype"), list(chosen()))
+@pytest.mark.parametrize(("op", "dtype"), list(selected_operators()))
 def test_operator(op, dtype):
     torch.manual_seed(1234)
     random.seed(1234)
@@ -87,39 +87,39 @@ def test_operator(op, dtype):
         for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), SAMPLES):
             call = Call(op, sample).eval()
             given = tuple(t.clone() for t in call.tensors)
-            wanted = call(*given)
-            results = pytree.tree_leaves(wanted)
+            expected = call(*given)
+            results = pytree.tree_leaves(expected)
             if not results or not usable(*call.tensors, *results):
                 continue
             try:
-                model, proto = converted(call, tuple(t.clone() for t in call.tensors))
-            except UsageError as refusal:
-                assert "torch.export cannot trace" in str(refusal)
+                model, proto = convert_to_onnx(call, tuple(t.clone() for t in call.tensors))
+            except UsageError as error:
+                assert "torch.export cannot trace" in str(error)
                 continue
-            except ConversionError as refusal:
-                assert op.full_name in EXPECTED, str(refusal)
+            except ConversionError as error:
+                assert op.full_name in EXPECTED, str(error)
                 return
             tried += 1
             feeds = feeds_of(model, call.tensors)
             got = runner(proto)(feeds)
-            left = {name: got.pop(name) for name in list(got) if name.endswith(".next")}  # what the operator leaves in inputs
+            mutated = {name: got.pop(name) for name in list(got) if name.endswith(".next")}  # mutated inputs
             if op.full_name in IN_DOUBLE:
-                wanted = call(*(t.double() for t in call.tensors)).float()
-            compare(got, outputs_of(wanted, feeds))
-            compare(left, {name: given[int(name.removesuffix(".next").rpartition("_")[2])].numpy() for name in left})
-    assert op.full_name not in EXPECTED, "it is no longer refused: take it from the list"
+                expected = call(*(t.double() for t in call.tensors)).float()
+            compare(got, outputs_of(expected, feeds))
+            compare(mutated, {name: given[int(name.removesuffix(".next").rpartition("_")[2])].numpy() for name in mutated})
+    assert op.full_name not in EXPECTED, "the operator is now supported: remove it from the list"
     if not tried:
         pytest.skip("its samples are sparse or bfloat16, or torch.export cannot trace it")
 
 
-def compare(got, wanted):
-    assert list(got) == list(wanted)
-    for name, value in wanted.items():
+def compare(got, expected):
+    assert list(got) == list(expected)
+    for name, value in expected.items():
         assert (got[name].dtype, got[name].shape) == (value.dtype, value.shape), name
         rtol = 2.0**-7 if value.dtype == ml_dtypes.bfloat16 else RTOL
         exact = (got[name], value) if value.dtype.kind != "V" else (got[name].astype(np.float32), value.astype(np.float32))
         np.testing.assert_allclose(*exact, rtol, ATOL, equal_nan=True, err_msg=name)
 
 
-def test_what_is_expected_to_fail_is_in_the_database():
+def test_listed_operators_exist():
     assert {op.full_name for op in op_db} >= set(EXPECTED | OTHERWISE)

@@ -1,4 +1,4 @@
-"""Packed sequences: how many elements they have is only known when the model runs; and recurrent layers with projections."""
+"""Packed sequences, whose number of elements depends on data; and recurrent layers with projections."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ import onnxbridge
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.pytorch import frontend
 from onnxbridge.frontends.pytorch.capture.runner import outputs_of
-from tests.frontends.pytorch.compare import agrees, converted, judge, ran, same
+from tests.frontends.pytorch.compare import (
+    assert_equal_outputs,
+    check_against_pytorch,
+    convert_to_onnx,
+    onnxruntime_session,
+    run_session,
+)
 
 
 class Packed(nn.Module):
-    """Packs, runs a layer, and pads again; `between` computes on the packed elements."""
+    """Packs, runs a layer, and pads; `between` applies operators to the packed elements."""
 
     def __init__(self, kind=nn.LSTM, batch_first=True, total=False, in_order=False, between=False, padding=0.0, **options):
         super().__init__()
@@ -45,7 +51,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("options", CASES, ids=str)
-def test_lengths_are_only_known_when_the_model_runs(options):
+def test_packed_sequences(options):
     torch.manual_seed(0)
     module = Packed(**options).eval()
     first = module.batch_first
@@ -57,19 +63,19 @@ def test_lengths_are_only_known_when_the_model_runs(options):
     dynamic = {"x": {0: "batch", 1: "time"} if first else {0: "time", 1: "batch"}, "lengths": {0: "batch"}}
     example, *others = [given([7, 4, 2], 7), given([5, 3, 3, 1], 5)]
     if not module.in_order:
-        others += [given([1, 6, 2, 6], 6), given([2, 1], 8)]  # the longest shorter than the time
-    model, proto = converted(module, example, dynamic)
-    session = judge(proto)
+        others += [given([1, 6, 2, 6], 6), given([2, 1], 8)]  # the longest sequence is shorter than the time axis
+    model, proto = convert_to_onnx(module, example, dynamic)
+    session = onnxruntime_session(proto)
     for x, lengths in (example, *others):
         feeds = {"x": x.numpy(), "lengths": lengths.numpy()}
         with torch.no_grad():
-            same(ran(session, feeds), outputs_of(module(x, lengths), feeds))
+            assert_equal_outputs(run_session(session, feeds), outputs_of(module(x, lengths), feeds))
     assert [n.op_type for n in model.graph if n.op_type in ("LSTM", "GRU", "RNN", "Loop", "Scan")] == [
         module.rnn.mode.partition("_")[0]
     ] * module.rnn.num_layers
 
 
-def test_projections_of_packed_sequences_are_refused():
+def test_projections_of_packed_sequences_are_unsupported():
     class Runs(nn.Module):
         def __init__(self):
             super().__init__()
@@ -95,13 +101,13 @@ def test_projections(options):
         def forward(self, x):
             return self.rnn(x)
 
-    agrees(Projected(), (torch.randn(3, 5, 4),), {"x": {0: "a", 1: "b"}}, [(torch.randn(4, 2, 4),)])
+    check_against_pytorch(Projected(), (torch.randn(3, 5, 4),), {"x": {0: "a", 1: "b"}}, [(torch.randn(4, 2, 4),)])
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_lengths_are_drawn_that_pytorch_takes(in_order):
-    """From 1 to the number of steps, the longest first where the program does not sort them."""
+def test_verification_uses_valid_lengths(in_order):
+    """From 1 to the number of steps, in descending order if the program requires it."""
     inputs = (torch.randn(3, 7, 4), torch.tensor([7, 5, 2]))
     dynamic = {"x": {0: "batch", 1: "time"}, "lengths": {0: "batch"}}
-    made = onnxbridge.convert(Packed(total=True, in_order=in_order).eval(), inputs=inputs, dynamic=dynamic)
-    assert made.report.passed
+    result = onnxbridge.convert(Packed(total=True, in_order=in_order).eval(), inputs=inputs, dynamic=dynamic)
+    assert result.report.passed

@@ -1,4 +1,4 @@
-"""Modules that torch.ao.quantization converted in eager mode: their packed weights and quantized operators as QDQ."""
+"""Modules converted by torch.ao.quantization in eager mode: packed weights and quantized operators as QDQ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def seeded():
 
 
 class Between(nn.Module):
-    """A part between the stubs that PyTorch's workflow asks for."""
+    """A module between the stubs of PyTorch's eager-mode workflow."""
 
     def __init__(self, inner):
         super().__init__()
@@ -36,8 +36,8 @@ class Between(nn.Module):
         return self.leave(self.inner(self.enter(x)))
 
 
-def halving(observer, **options):
-    """An observer of which each scale is a power of two: to multiply by its reciprocal is to divide by it."""
+def power_of_two_scales(observer, **options):
+    """An observer whose scales are powers of two: multiplying by the reciprocal equals dividing."""
 
     class Halving(observer):
         def calculate_qparams(self):
@@ -48,13 +48,13 @@ def halving(observer, **options):
 
 
 EXACT = quantization.QConfig(
-    halving(quantization.MinMaxObserver, dtype=torch.quint8, reduce_range=True),
-    halving(quantization.PerChannelMinMaxObserver, dtype=torch.qint8, qscheme=torch.per_channel_symmetric),
+    power_of_two_scales(quantization.MinMaxObserver, dtype=torch.quint8, reduce_range=True),
+    power_of_two_scales(quantization.PerChannelMinMaxObserver, dtype=torch.qint8, qscheme=torch.per_channel_symmetric),
 )
 
 
-def quantized(inner, x, fuse=()):
-    with torch.no_grad():  # PyTorch rounds a bias to a grid of sums of codes: one that lies on it stays what it is
+def quantize(inner, x, fuse=()):
+    with torch.no_grad():  # PyTorch rounds biases to multiples of the product of scales: multiples of 1/64 are exact
         for name, bias in inner.named_parameters():
             if name.rpartition(".")[2] == "bias":
                 bias.copy_(torch.round(bias * 64) / 64)
@@ -67,25 +67,25 @@ def quantized(inner, x, fuse=()):
     return quantization.convert(prepared)
 
 
-def kinds(made):
-    return [n.op_type for n in made.model.graph.node]
+def op_types(result):
+    return [n.op_type for n in result.model.graph.node]
 
 
-def same_codes(net, x, roundings=0, **options):
-    """The ONNX model, which gives the very numbers that PyTorch gives: products of codes add up exactly, and scales divide so.
+def assert_identical(net, x, roundings=0, **options):
+    """Compare the ONNX model with PyTorch exactly: sums of integer products are exact, and so are the scales.
 
-    `roundings` to float32 lie between the same codes and the results where scales are of another kind.
+    `roundings` to float32 are allowed for layers with other scales.
     """
     import onnxruntime
 
-    made = onnxbridge.convert(net, "onnx", inputs={"x": x}, verify=False, **options)
-    session = onnxruntime.InferenceSession(made.model.SerializeToString(), disabled_optimizers=["Pad_Fusion"])
+    result = onnxbridge.convert(net, "onnx", inputs={"x": x}, verify=False, **options)
+    session = onnxruntime.InferenceSession(result.model.SerializeToString(), disabled_optimizers=["Pad_Fusion"])
     for scale in (1.0, 0.3, 3.0):
         (got,) = session.run(None, {"x": (x * scale).numpy()})
-        wanted = net(x * scale).detach().numpy()
+        expected = net(x * scale).detach().numpy()
         bound = roundings * np.finfo(np.float32).eps
-        np.testing.assert_allclose(got, wanted, rtol=bound, atol=bound * np.abs(wanted).max())
-    return made
+        np.testing.assert_allclose(got, expected, rtol=bound, atol=bound * np.abs(expected).max())
+    return result
 
 
 torch.manual_seed(0)
@@ -111,12 +111,12 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer(name):
+def test_layer(name):
     layer, shape = LAYERS[name]
     x = torch.randn(shape)
-    net = quantized(layer, x)
-    made = same_codes(net, x)
-    assert {"QuantizeLinear", "DequantizeLinear"} <= set(kinds(made))
+    net = quantize(layer, x)
+    result = assert_identical(net, x)
+    assert {"QuantizeLinear", "DequantizeLinear"} <= set(op_types(result))
 
 
 @pytest.mark.parametrize("rank", [1, 2])
@@ -130,7 +130,7 @@ def test_transposed_convolutions(rank):
     prepared = quantization.prepare(net)
     prepared(x)
     net = quantization.convert(prepared)
-    same_codes(net, x)
+    assert_identical(net, x)
 
 
 class Residual(nn.Module):
@@ -145,20 +145,20 @@ class Residual(nn.Module):
         return self.linear(nn.functional.adaptive_avg_pool2d(y, 1).flatten(1))
 
 
-def test_a_network_of_any_batch():
+def test_network_with_dynamic_batch():
     x = torch.randn(3, 4, 6, 6)
-    net = quantized(Residual(), x, [("inner.conv", "inner.norm", "inner.relu")])
-    made = same_codes(net, x, dynamic={"x": {0: "batch"}})
-    assert made.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
-    weights = {i.name: i.data_type for i in made.model.graph.initializer}
-    assert weights["inner.conv.weight"] == 3  # int8, as it is packed
-    assert [kinds(made).count(kind) for kind in ("Conv", "Gemm", "Add", "Concat")] == [1, 1, 1, 1]
+    net = quantize(Residual(), x, [("inner.conv", "inner.norm", "inner.relu")])
+    result = assert_identical(net, x, dynamic={"x": {0: "batch"}})
+    assert result.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    weights = {i.name: i.data_type for i in result.model.graph.initializer}
+    assert weights["inner.conv.weight"] == 3  # int8, as packed
+    assert [op_types(result).count(kind) for kind in ("Conv", "Gemm", "Add", "Concat")] == [1, 1, 1, 1]
 
 
-def test_weights_quantized_and_activations_when_they_come():
+def test_dynamic_quantization():
     net = quantization.quantize_dynamic(Plain().eval(), {nn.Linear}, dtype=torch.qint8)
     x = torch.randn(5, 8)
-    assert kinds(same_codes(net, x, roundings=8)).count("QuantizeLinear") == 2
+    assert op_types(assert_identical(net, x, roundings=8)).count("QuantizeLinear") == 2
 
 
 class Plain(nn.Module):
@@ -179,17 +179,17 @@ class Numbers(nn.Module):
         return self.f.mul_scalar(self.f.add_scalar(x, 0.5), -2.0)
 
 
-def test_numbers_beside_quantized_tensors():
+def test_quantized_tensors_and_numbers():
     net = Between(nn.Identity()).eval()
     net.enter = torch.ao.nn.quantized.Quantize(0.02, 120, torch.quint8)
     net.inner, net.leave = Numbers(), torch.ao.nn.quantized.DeQuantize()
-    net.pack = torch.ao.nn.quantized.Linear(2, 2)  # packed weights of its own, not called
+    net.pack = torch.ao.nn.quantized.Linear(2, 2)  # unused packed weights
     x = torch.randn(4, 9)
-    made = onnxbridge.convert(net, "onnx", inputs=(x,))
-    assert made.report is not None and made.report.passed
+    result = onnxbridge.convert(net, "onnx", inputs=(x,))
+    assert result.report is not None and result.report.passed
 
 
-def test_what_has_no_counterpart_is_refused_by_name():
+def test_unsupported_operator():
     net = quantization.quantize_dynamic(nn.Sequential(nn.LSTM(4, 4)), {nn.LSTM}, dtype=torch.qint8).eval()
     with pytest.raises(ConversionError, match="quantized_lstm"):
         onnxbridge.convert(net, "onnx", inputs=(torch.randn(3, 1, 4),))

@@ -1,4 +1,4 @@
-"""Quantized programs: PT2E's operators, torchao's affine ones, and weights of four bits."""
+"""Quantized programs: PT2E operators, torchao's affine ones, and 4-bit weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.pytorch import frontend
-from tests.frontends.pytorch.compare import agrees
+from tests.frontends.pytorch.compare import check_against_pytorch
 
 decomposed = torch.ops.quantized_decomposed
 
@@ -21,7 +21,7 @@ def seeded():
 
 
 class Static(nn.Module):
-    """As convert_pt2e leaves a linear layer: quantized input, weights quantized by output channel."""
+    """The result of convert_pt2e for a linear layer: quantized input, weights quantized per output channel."""
 
     def __init__(self, low=-128, high=127):
         super().__init__()
@@ -38,12 +38,12 @@ class Static(nn.Module):
         return nn.functional.linear(x, w)
 
 
-@pytest.mark.parametrize("ends", [(-128, 127), (-64, 63)])
-def test_static(ends):
-    model = agrees(Static(*ends).eval(), (torch.randn(2, 48),), {"x": {0: "n"}}, [(torch.randn(5, 48) * 9,)])
+@pytest.mark.parametrize("limits", [(-128, 127), (-64, 63)])
+def test_static(limits):
+    model = check_against_pytorch(Static(*limits).eval(), (torch.randn(2, 48),), {"x": {0: "n"}}, [(torch.randn(5, 48) * 9,)])
     kinds = [n.op_type for n in model.graph]
     assert kinds.count("QuantizeLinear") == 1 and kinds.count("DequantizeLinear") == 2
-    assert ("Clip" in kinds) == (ends != (-128, 127))
+    assert ("Clip" in kinds) == (limits != (-128, 127))
     assert model.graph.initializers["weight"].dtype == ir.DataType.INT8
 
 
@@ -54,30 +54,32 @@ def test_dynamic():
             q = decomposed.quantize_per_tensor.tensor(x, scale, zero, 0, 255, torch.uint8)
             return decomposed.dequantize_per_tensor.tensor(q, scale, zero, 0, 255, torch.uint8)
 
-    agrees(Dynamic(), (torch.randn(3, 4),), {"x": {0: "n"}}, [(torch.rand(5, 4) + 1,), (torch.zeros(2, 4),)])
+    check_against_pytorch(Dynamic(), (torch.randn(3, 4),), {"x": {0: "n"}}, [(torch.rand(5, 4) + 1,), (torch.zeros(2, 4),)])
+
+    """Define torchao's operators with its schemas and documented arithmetic, if it is not installed."""
 
 
-def _declared():
+def _define_torchao_operators():
     """torchao's operators by the schemas that it gives them, with the arithmetic that it documents."""
     if hasattr(torch.ops.torchao, "dequantize_affine"):
         return
     front = "Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point"
-    ends = "Scalar? quant_min=None, Scalar? quant_max=None"
-    torch.library.define("torchao::quantize_affine", f"({front}, ScalarType output_dtype, {ends}) -> Tensor")
-    back = f"({front}, ScalarType input_dtype, {ends}, ScalarType output_dtype=6) -> Tensor"
+    limits = "Scalar? quant_min=None, Scalar? quant_max=None"
+    torch.library.define("torchao::quantize_affine", f"({front}, ScalarType output_dtype, {limits}) -> Tensor")
+    back = f"({front}, ScalarType input_dtype, {limits}, ScalarType output_dtype=6) -> Tensor"
     torch.library.define("torchao::dequantize_affine", back)
 
-    def parts(x, block, *others):
+    def blocks(x, block, *others):
         shape = [s for d, b in zip(x.shape, block, strict=True) for s in (d // b, b)]
-        few = [s if i % 2 == 0 else 1 for i, s in enumerate(shape)]
-        return x.view(shape), *(None if o is None else o.reshape(few) for o in others)
+        block_shape = [s if i % 2 == 0 else 1 for i, s in enumerate(shape)]
+        return x.view(shape), *(None if o is None else o.reshape(block_shape) for o in others)
 
     def quantize(x, block, scale, zero, dtype, low=None, high=None):
-        y, s, z = parts(x, block, scale, zero)
+        y, s, z = blocks(x, block, scale, zero)
         return (torch.round(y * (1.0 / s)) + (0 if z is None else z)).clamp(low, high).to(dtype).view(x.shape)
 
     def dequantize(x, block, scale, zero, dtype, low=None, high=None, output_dtype=torch.float32):
-        y, s, z = parts(x, block, scale, zero)
+        y, s, z = blocks(x, block, scale, zero)
         return ((y.to(torch.float32) - (0 if z is None else z.to(torch.float32))) * s).view(x.shape).to(output_dtype)
 
     torch.library.impl("torchao::quantize_affine", "CompositeExplicitAutograd")(quantize)
@@ -99,27 +101,27 @@ class Affine(nn.Module):
 
 
 @pytest.mark.parametrize("block", [[1, 4], [1, 48], [48, 48], [2, 1]], ids=["groups", "rows", "whole", "pairs"])
-def test_weights_of_four_bits(block):
-    _declared()
-    model = agrees(Affine(block).eval(), (torch.randn(2, 48),))
+def test_4_bit_weights(block):
+    _define_torchao_operators()
+    model = check_against_pytorch(Affine(block).eval(), (torch.randn(2, 48),))
     assert [v.dtype for v in model.graph.initializers.values() if v.name == "weight"] == [ir.DataType.INT4]
     assert [n.op_type for n in model.graph] == ["DequantizeLinear", "Gemm"]
 
 
-def test_weights_of_eight_bits_stay_as_they_are():
-    _declared()
-    model = agrees(Affine([1, 48], -128, 127).eval(), (torch.randn(2, 48),))
+def test_8_bit_weights():
+    _define_torchao_operators()
+    model = check_against_pytorch(Affine([1, 48], -128, 127).eval(), (torch.randn(2, 48),))
     assert model.graph.initializers["weight"].dtype == ir.DataType.INT8
 
 
-def test_blocks_that_onnx_does_not_have_are_refused():
-    _declared()
+def test_unsupported_block_shapes():
+    _define_torchao_operators()
     with pytest.raises(ConversionError, match=r"quantization in blocks of \[2, 4\]"):
         frontend.to_hub(Affine([2, 4]).eval(), (torch.randn(2, 48),))
 
 
-def test_tokens_of_their_own_scale():
-    _declared()
+def test_per_token_scales():
+    _define_torchao_operators()
 
     class Tokens(nn.Module):
         def forward(self, x):
@@ -127,22 +129,22 @@ def test_tokens_of_their_own_scale():
             q = torch.ops.torchao.quantize_affine(x, [1, 1, 8], scale, None, torch.int8, -128, 127)
             return torch.ops.torchao.dequantize_affine(q, [1, 1, 8], scale, None, torch.int8, -128, 127)
 
-    agrees(Tokens(), (torch.randn(2, 3, 8),), {"x": {0: "n", 1: "t"}}, [(torch.randn(4, 5, 8),)])
+    check_against_pytorch(Tokens(), (torch.randn(2, 3, 8),), {"x": {0: "n", 1: "t"}}, [(torch.randn(4, 5, 8),)])
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_the_largest_lies_between_two_integers(kept):
-    """A symmetric scale puts it at 127.5: torchao multiplies by the inverse there, and a division gives another integer."""
-    _declared()
+@pytest.mark.parametrize("keepdim", [True, False])
+def test_rounding_of_the_extreme(keepdim):
+    """A symmetric scale maps the extreme to 127.5: torchao multiplies by the reciprocal; a division rounds differently."""
+    _define_torchao_operators()
 
     class Tokens(nn.Module):
         def forward(self, x, zero):
-            scale = x.abs().amax(-1, keepdim=kept) / 127.5
-            plain = torch.ops.torchao.quantize_affine(x, [1, 64], scale, None, torch.int8, -128, 127)
-            return plain, torch.ops.torchao.quantize_affine(x, [1, 64], scale, zero.expand_as(scale), torch.int8, -100, 127)
+            scale = x.abs().amax(-1, keepdim=keepdim) / 127.5
+            symmetric = torch.ops.torchao.quantize_affine(x, [1, 64], scale, None, torch.int8, -128, 127)
+            return symmetric, torch.ops.torchao.quantize_affine(x, [1, 64], scale, zero.expand_as(scale), torch.int8, -100, 127)
 
     def given(rows):
         return -torch.randn(rows, 64).abs(), torch.tensor(3, dtype=torch.int8)
 
     torch.manual_seed(0)
-    agrees(Tokens(), given(50), {"x": {0: "n"}}, [given(300)])
+    check_against_pytorch(Tokens(), given(50), {"x": {0: "n"}}, [given(300)])

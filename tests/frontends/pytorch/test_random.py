@@ -1,4 +1,4 @@
-"""Random numbers in models of PyTorch: converted, drawn anew at every run, and of the same distribution as PyTorch's."""
+"""Random operators: new samples in every run, of the same distribution as PyTorch's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FUNCTIONS = {
 }
 
 
-class Drawn(nn.Module):
+class Samples(nn.Module):
     def __init__(self, function):
         super().__init__()
         self.function = function
@@ -38,23 +38,23 @@ class Drawn(nn.Module):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_drawn_numbers(name):
+def test_distributions(name):
     torch.manual_seed(0)
-    report = onnxbridge.convert(Drawn(FUNCTIONS[name]).eval(), inputs=(torch.randn(30, 40),), samples=1).report
+    report = onnxbridge.convert(Samples(FUNCTIONS[name]).eval(), inputs=(torch.randn(30, 40),), samples=1).report
     assert [o.tolerance.origin for o in report.outputs] == ["by chance", "derived"]
     assert "mean and spread are compared" in report.outputs[0].notes[0]
 
 
 def test_another_distribution_fails(monkeypatch):
     torch.manual_seed(0)
-    net = Drawn(lambda x: x + torch.randn_like(x)).eval()
-    told = compare_random.apart
+    net = Samples(lambda x: x + torch.randn_like(x)).eval()
+    original = compare_random.apart
 
-    def wider(runs, names):
+    def scaled(runs, names):
         reference, candidate = runs
-        return told([reference, lambda: {k: v * np.float32(1.2) for k, v in candidate().items()}], names)
+        return original([reference, lambda: {k: v * np.float32(1.2) for k, v in candidate().items()}], names)
 
-    monkeypatch.setattr("onnxbridge.runtime.verify.verification.apart", wider)
+    monkeypatch.setattr("onnxbridge.runtime.verify.verification.apart", scaled)
     with pytest.raises(VerificationError) as failed:
         onnxbridge.convert(net, inputs=(torch.randn(30, 40),), samples=1)
     assert "over 16 runs the mean magnitude is" in str(failed.value.report)

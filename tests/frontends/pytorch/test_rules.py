@@ -1,4 +1,4 @@
-"""Every rule's parameters against PyTorch's own schema of the operator."""
+"""Checks the parameters of every rule against PyTorch's schema of the operator."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_parameters_are_those_of_the_schema(name):
 
 
 @pytest.mark.parametrize("name", [n for n in ATEN if not n.startswith("torchvision")])
-def test_what_the_schema_leaves_open_the_rule_names(name):
-    """An argument without a default always comes: a rule that does not name it could never be used."""
+def test_rules_have_all_required_parameters(name):
+    """An argument without a default is always passed: a rule without this parameter could never be used."""
     found = rule[name]
     named = {p.name for p in found.params} | {p.name.rstrip("_") for p in found.params}
     if any(p.variadic for p in found.params) or found.takes_any:

@@ -1,4 +1,4 @@
-"""TorchScript: scripted, traced, frozen and saved modules, converted and compared with the script itself."""
+"""TorchScript: scripted, traced, frozen and saved modules, compared with the script itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from torch import nn
 from onnxbridge.cli import group
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frontends.pytorch import frontend
-from tests.frontends.pytorch.compare import agrees, converted, judge, ran, same
+from tests.frontends.pytorch.compare import (
+    assert_equal_outputs,
+    check_against_pytorch,
+    convert_to_onnx,
+    onnxruntime_session,
+    run_session,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -37,7 +43,7 @@ class Net(nn.Module):
 @pytest.mark.parametrize("make", [torch.jit.script, lambda m: torch.jit.freeze(torch.jit.script(m))], ids=["scripted", "frozen"])
 def test_scripted(make):
     images = torch.randn(2, 3, 8, 8), torch.randn(5, 3, 8, 8)
-    model = agrees(make(Net().eval()), (images[0],), {"image": {0: "n"}}, [(images[1],)])
+    model = check_against_pytorch(make(Net().eval()), (images[0],), {"image": {0: "n"}}, [(images[1],)])
     assert [list(v.shape) for v in model.graph.inputs] == [["n", 3, 8, 8]]
     assert [v.name for v in model.graph.outputs] == ["joined", "soft"]
 
@@ -57,12 +63,12 @@ def test_traced_and_saved(tmp_path):
     net = torch.jit.trace(Net().conv.eval(), image)
     torch.jit.save(net, tmp_path / "net.pt")
     for source in (net, tmp_path / "net.pt"):
-        model = agrees(source, (image,), {"input": {0: "n"}}, [(torch.randn(3, 3, 8, 8),)])
+        model = check_against_pytorch(source, (image,), {"input": {0: "n"}}, [(torch.randn(3, 3, 8, 8),)])
         assert [n.op_type for n in model.graph] == ["Conv", "Relu"]
 
 
-class Course(nn.Module):
-    """Loops and branches of every kind: known, of a dynamic size, dependent on data."""
+class ControlFlow(nn.Module):
+    """Loops and branches: static, over a dynamic size, and data-dependent."""
 
     def __init__(self):
         super().__init__()
@@ -77,43 +83,43 @@ class Course(nn.Module):
         else:
             h = h * 2.0
             h = h - x.sum()
-        turns = 0
-        while bool(h.abs().sum() < 100.0) and turns < 9:
+        iterations = 0
+        while bool(h.abs().sum() < 100.0) and iterations < 9:
             h = h * 2.0 + 0.5
-            turns += 1
+            iterations += 1
         if h.dim() == 3:
             raise ValueError("never")
-        return h, torch.tensor(turns)
+        return h, torch.tensor(iterations)
 
 
 def test_control_flow():
-    net = torch.jit.script(Course().eval())
+    net = torch.jit.script(ControlFlow().eval())
     others = [(torch.randn(t, n, 4) * s,) for t, n, s in ((3, 2, 1), (7, 5, -3), (1, 1, 10))]
-    model = agrees(net, (torch.randn(4, 2, 4),), {"x": {0: "time", 1: "n"}}, others)
+    model = check_against_pytorch(net, (torch.randn(4, 2, 4),), {"x": {0: "time", 1: "n"}}, others)
     assert [n.op_type for n in model.graph if n.op_type in ("If", "Loop")] == ["Loop", "If", "If", "Loop"]
 
 
 def test_numbers_and_containers():
     class Mixed(nn.Module):
         def forward(self, x, times: int, names: list[str], scale: float = 2.0):
-            kept: dict[str, torch.Tensor] = {}
+            results: dict[str, torch.Tensor] = {}
             for name in names:
-                kept[name] = x * (len(name) + times // 2) - scale
-            pair = (kept["ab"], [kept["c"]])
+                results[name] = x * (len(name) + times // 2) - scale
+            pair = (results["ab"], [results["c"]])
             first, rest = pair
-            if isinstance(first, torch.Tensor) and "c" in kept and not torch.jit.is_tracing():
+            if isinstance(first, torch.Tensor) and "c" in results and not torch.jit.is_tracing():
                 first = first.to(torch.float64).float()
             return first[..., 1:-1:2] if x.shape[-1] >= 4 else first, rest[0].view(-1, x.size(1))
 
     net = torch.jit.script(Mixed())
-    _, proto = converted(net, (torch.randn(2, 6), 5, ["ab", "c"]))
+    _, proto = convert_to_onnx(net, (torch.randn(2, 6), 5, ["ab", "c"]))
     x = torch.randn(2, 6)
-    wanted = {f"output_{i}": y.numpy() for i, y in enumerate(net(x, 5, ["ab", "c"]))}
-    same(ran(judge(proto), {"x": x.numpy()}), wanted)
+    expected = {f"output_{i}": y.numpy() for i, y in enumerate(net(x, 5, ["ab", "c"]))}
+    assert_equal_outputs(run_session(onnxruntime_session(proto), {"x": x.numpy()}), expected)
 
 
-class Remembers(nn.Module):
-    """State of no shape until it is first called, as streaming models have it."""
+class Stateful(nn.Module):
+    """State whose shape is set in the first call, as in streaming models."""
 
     def __init__(self):
         super().__init__()
@@ -127,21 +133,21 @@ class Remembers(nn.Module):
         return self.state.tanh()
 
 
-def test_state_comes_in_and_goes_out(tmp_path):
-    torch.jit.save(torch.jit.script(Remembers()), tmp_path / "net.pt")
-    model, proto = converted(tmp_path / "net.pt", (torch.randn(2, 3),))
+def test_state_becomes_inputs_and_outputs(tmp_path):
+    torch.jit.save(torch.jit.script(Stateful()), tmp_path / "net.pt")
+    model, proto = convert_to_onnx(tmp_path / "net.pt", (torch.randn(2, 3),))
     assert [v.name for v in model.graph.inputs] == ["x", "state"]
     assert [v.name for v in model.graph.outputs] == ["output", "state.next"]
-    real, session, state = torch.jit.load(tmp_path / "net.pt"), judge(proto), torch.zeros(2, 3).numpy()
+    real, session, state = torch.jit.load(tmp_path / "net.pt"), onnxruntime_session(proto), torch.zeros(2, 3).numpy()
     for _ in range(3):
         x = torch.randn(2, 3)
-        got = ran(session, {"x": x.numpy(), "state": state})
-        same({"output": got["output"]}, {"output": real(x).numpy()})
-        same(got, frontend.runner(tmp_path / "net.pt")({"x": x.numpy(), "state": state}))
+        got = run_session(session, {"x": x.numpy(), "state": state})
+        assert_equal_outputs({"output": got["output"]}, {"output": real(x).numpy()})
+        assert_equal_outputs(got, frontend.runner(tmp_path / "net.pt")({"x": x.numpy(), "state": state}))
         state = got["state.next"]
 
 
-def test_state_that_is_no_tensor_is_refused():
+def test_state_that_is_not_a_tensor_is_rejected():
     class Counts(nn.Module):
         def __init__(self):
             super().__init__()
@@ -151,11 +157,11 @@ def test_state_that_is_no_tensor_is_refused():
             self.calls += 1
             return x * self.calls
 
-    with pytest.raises(UsageError, match="keeps 'calls', which is no tensor, from call to call"):
+    with pytest.raises(UsageError, match="state 'calls' is not a tensor, and changes between calls"):
         frontend.to_hub(torch.jit.script(Counts()), (torch.randn(2),))
 
 
-def test_code_that_reaches_out_is_refused(tmp_path):
+def test_code_with_external_effects_is_rejected(tmp_path):
     class Reads(nn.Module):
         def forward(self, x):
             return x + torch.from_file("/etc/hostname", False, 1)
@@ -165,17 +171,17 @@ def test_code_that_reaches_out_is_refused(tmp_path):
         frontend.to_hub(tmp_path / "net.pt", (torch.randn(2),))
 
 
-def test_from_the_command_line(tmp_path):
+def test_command_line(tmp_path):
     class Rates(nn.Module):
         def forward(self, x, rate: int):
             return x[:, :: rate // 8000] * 2
 
     torch.jit.save(torch.jit.script(Rates()), tmp_path / "net.pt")
-    asked = ["convert", str(tmp_path / "net.pt"), "--inputs", "x:float32[n,32] rate=16000", "-o", str(tmp_path / "net.onnx")]
-    result = CliRunner().invoke(group, [*asked, "--to", "onnx"])
+    command = ["convert", str(tmp_path / "net.pt"), "--inputs", "x:float32[n,32] rate=16000", "-o", str(tmp_path / "net.onnx")]
+    result = CliRunner().invoke(group, [*command, "--to", "onnx"])
     assert result.exit_code == 0, result.output
     assert "PASSED" in result.output and (tmp_path / "net.onnx").exists()
-    result = CliRunner().invoke(group, [*asked[:2], "--to", "onnx", "--inputs", "x:float32[n,32]"])
+    result = CliRunner().invoke(group, [*command[:2], "--to", "onnx", "--inputs", "x:float32[n,32]"])
     assert isinstance(result.exception, UsageError) and "rate" in str(result.exception)
 
 
@@ -191,11 +197,11 @@ class ChoosesByPython(nn.Module):
         return {True: x + 1, False: x * 2}[bool(eval("x.sum() > 0"))]
 
 
-def test_scripting_is_advised_where_it_helps():
+def test_scripting_is_suggested_where_it_helps():
     x = torch.ones(3)
-    with pytest.raises(UsageError, match="cannot trace Chooses: .*give torch.jit.script of the module"):
-        converted(Chooses(), (x,))
-    agrees(torch.jit.script(Chooses()), (x,), None, [(-x,)])
-    with pytest.raises(UsageError, match="cannot trace ChoosesByPython") as refused:
-        converted(ChoosesByPython(), (x,))
-    assert "torch.jit.script" not in str(refused.value)
+    with pytest.raises(UsageError, match="cannot trace Chooses: .*pass torch.jit.script of the module"):
+        convert_to_onnx(Chooses(), (x,))
+    check_against_pytorch(torch.jit.script(Chooses()), (x,), None, [(-x,)])
+    with pytest.raises(UsageError, match="cannot trace ChoosesByPython") as raised:
+        convert_to_onnx(ChoosesByPython(), (x,))
+    assert "torch.jit.script" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""What PyTorch itself saves as TorchScript is opened: every kind of code and of packed weights."""
+"""Archives that PyTorch saves are accepted: many kinds of code and packed weights."""
 
 import enum
 from typing import Final, NamedTuple, Optional
@@ -24,7 +24,7 @@ class Limits(NamedTuple):
 
 
 class Differentiates(nn.Module):
-    """Defaults of every kind, and derivatives."""
+    """Default values of many types, and gradients."""
 
     def forward(
         self, x: torch.Tensor, limits: Limits = Limits(1, 2.5), device: torch.device = torch.device("cpu"),  # noqa: B008
@@ -43,14 +43,14 @@ class Pair(NamedTuple):
 
 @torch.jit.script
 class Box:
-    def __init__(self, held: int):
-        self.held = held
+    def __init__(self, value: int):
+        self.value = value
 
     def __add__(self, other: int) -> int:
-        return self.held + other
+        return self.value + other
 
     def get(self) -> int:
-        return self.held
+        return self.value
 
 
 @torch.jit.interface
@@ -104,7 +104,7 @@ class Everything(nn.Module):
 
 
 class Restores(nn.Module):
-    """Code of its own for reading the file."""
+    """Custom serialization code."""
 
     def __init__(self):
         super().__init__()
@@ -173,7 +173,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("which", MODULES)
-def test_what_pytorch_saves_is_read(tmp_path, which):
+def test_archives_saved_by_pytorch(tmp_path, which):
     torch.manual_seed(0)
     make, x = MODULES[which]
     saved = make()
@@ -183,13 +183,13 @@ def test_what_pytorch_saves_is_read(tmp_path, which):
     assert (tmp_path / "net.pt").read_bytes() == before
 
 
-def test_a_module_without_forward_is_named(tmp_path):
+def test_module_without_forward(tmp_path):
     torch.jit.save(torch.jit.script(nn.LSTM(3, 4)), tmp_path / "net.pt")
     with pytest.raises(UsageError, match="has no method 'forward'"):
         interpreter.load(tmp_path / "net.pt")
 
 
-def test_every_kind_of_attribute(tmp_path):
+def test_attribute_types(tmp_path):
     class Holds(nn.Module):
         def __init__(self):
             super().__init__()
@@ -208,12 +208,12 @@ def test_every_kind_of_attribute(tmp_path):
     torch.testing.assert_close(torch.jit.load(tmp_path / "net.pt")(x), interpreter.load(tmp_path / "net.pt").script(x))
 
 
-def test_large_archives_go_through_a_file(tmp_path, monkeypatch):
+def test_large_archives_use_a_temporary_file(tmp_path, monkeypatch):
     from onnxbridge.frontends.pytorch.torchscript import archive_checks
 
-    monkeypatch.setattr(archive_checks, "_MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(archive_checks, "_MAX_IN_MEMORY", 0)
     torch.jit.save(torch.jit.script(nn.Linear(2, 3)), tmp_path / "net.pt")
-    with archive_checks.checked(tmp_path / "net.pt") as path:
+    with archive_checks.validated_copy(tmp_path / "net.pt") as path:
         assert path.endswith("checked.pt")
         assert torch.jit.load(path).weight.shape == (3, 2)
     assert interpreter.load(tmp_path / "net.pt").script.weight.shape == (3, 2)

@@ -1,4 +1,4 @@
-"""Models in training mode: whatever form they come in, they are converted as for inference, with a note."""
+"""Models in training mode, in every form, are converted in evaluation mode, with a note."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxbridge.runtime import Executor
 
 
 class Net(nn.Module):
-    """Everything in torch.nn that asks whether it trains."""
+    """All modules of torch.nn whose behavior depends on `training`."""
 
     def __init__(self):
         super().__init__()
@@ -87,38 +87,38 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("kind", "shape", "form"), FORMS, ids=[f"{k.__name__}-{f.__name__}" for k, _, f in FORMS])
-def test_every_form_is_converted_as_for_inference(kind, shape, form, tmp_path):
+def test_every_form_is_converted_in_evaluation_mode(kind, shape, form, tmp_path):
     torch.manual_seed(0)
     module, x = kind().train(), torch.randn(shape)
-    module(x)  # statistics of its own
-    source = form(module, x, tmp_path)  # a trace runs a batch
+    module(x)  # updates the running statistics
+    source = form(module, x, tmp_path)  # tracing runs the module once
     with torch.no_grad():
-        wanted = module.eval()(x)
+        expected = module.eval()(x)
     module.train()
     statistics = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     given = {} if form in (exported, decomposed, saved) else {"inputs": (x,)}
-    made = onnxbridge.convert(source, **given)  # the source is run in the same way
-    assert made.report.passed and len(made.hub.graph.outputs) == 1
-    assert any("training mode" in note and "inference" in note for note in made.notes)
-    (got,) = Executor(made.model).run(None, {made.hub.graph.inputs[0].name: x.numpy()})
-    np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-4, atol=1e-5)
+    result = onnxbridge.convert(source, **given)  # the reference is run in evaluation mode, too
+    assert result.report.passed and len(result.hub.graph.outputs) == 1
+    assert any("training mode" in note and "inference" in note for note in result.notes)
+    (got,) = Executor(result.model).run(None, {result.hub.graph.inputs[0].name: x.numpy()})
+    np.testing.assert_allclose(got, expected.numpy(), rtol=1e-4, atol=1e-5)
     assert all(m.training for m in module.modules())
     assert all(torch.equal(tensor, statistics[name]) for name, tensor in module.state_dict().items())
 
 
 @pytest.mark.parametrize("form", [live, exported, scripted], ids=lambda f: f.__name__)
-def test_a_model_in_evaluation_mode_has_no_note(form, tmp_path):
+def test_no_note_in_evaluation_mode(form, tmp_path):
     module, x = Small().eval(), torch.randn(IMAGE)
-    made = onnxbridge.convert(form(module, x, tmp_path), inputs=None if form is exported else (x,))
-    assert made.notes == ()
+    result = onnxbridge.convert(form(module, x, tmp_path), inputs=None if form is exported else (x,))
+    assert result.notes == ()
 
 
-def test_a_fresh_module_that_does_not_ask_whether_it_trains_has_no_note():
+def test_no_note_if_training_has_no_effect():
     assert onnxbridge.convert(nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.0)), inputs=(torch.randn(2, 3),)).notes == ()
 
 
 class Sampled(nn.Module):
-    """Dropout that code switches on, beside dropout of the mode."""
+    """Dropout with training=True in the code, and dropout that depends on the mode."""
 
     def __init__(self):
         super().__init__()
@@ -129,16 +129,16 @@ class Sampled(nn.Module):
 
 
 @pytest.mark.parametrize("form", [live, exported, traced], ids=lambda f: f.__name__)
-def test_dropout_that_code_switches_on_in_evaluation_mode_stays(form, tmp_path):
+def test_explicit_dropout_is_preserved(form, tmp_path):
     module, x = Sampled().eval(), torch.randn(64, 8)
-    made = onnxbridge.convert(form(module, x, tmp_path), inputs=None if form is exported else (x,))
-    assert made.report.passed and made.notes == ()
-    executor = Executor(made.model)
-    name = made.hub.graph.inputs[0].name
+    result = onnxbridge.convert(form(module, x, tmp_path), inputs=None if form is exported else (x,))
+    assert result.report.passed and result.notes == ()
+    executor = Executor(result.model)
+    name = result.hub.graph.inputs[0].name
     assert not np.array_equal(executor.run(None, {name: x.numpy()})[0], executor.run(None, {name: x.numpy()})[0])
 
 
-def test_an_exported_program_is_left_as_it_is():
+def test_exported_program_is_not_modified():
     program = torch.export.export(Small().train(), (torch.randn(IMAGE),))
     before = str(program.graph), str(program.graph_signature)
     onnxbridge.convert(program)
@@ -146,14 +146,14 @@ def test_an_exported_program_is_left_as_it_is():
 
 
 class Given(nn.Module):
-    """A norm whose statistics are given and moved by code, whatever the mode."""
+    """A norm in training mode, with statistics passed as inputs, whatever the module's mode."""
 
     def forward(self, x, mean, var):
         return nn.functional.batch_norm(x, mean, var, training=True)
 
 
-def test_a_norm_that_code_trains_on_statistics_that_it_is_given_stays():
+def test_explicit_norm_training_is_preserved():
     x, mean, var = torch.randn(4, 3), torch.zeros(3), torch.ones(3)
     program = torch.export.export(Given().eval(), (x, mean, var))
-    made = onnxbridge.convert(program)
-    assert made.report.passed and made.notes == () and len(made.hub.graph.outputs) == 3
+    result = onnxbridge.convert(program)
+    assert result.report.passed and result.notes == () and len(result.hub.graph.outputs) == 3

@@ -1,4 +1,4 @@
-"""PyTorch as a source: modules, exported programs, `.pt2` files, and factories ("package.module:function")."""
+"""The PyTorch frontend: modules, exported programs, `.pt2` files, and factories ("package.module:function")."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Frontend:
 
     @staticmethod
     def _is_factory(source: Any) -> bool:
-        from onnxbridge.frontends.pytorch.capture.sources import FACTORY
+        from onnxbridge.frontends.pytorch.capture.load import FACTORY
 
         return isinstance(source, str) and bool(FACTORY.fullmatch(source)) and not os.path.exists(source)
 
@@ -63,10 +63,10 @@ class _Frontend:
         dynamic: Any = None,
         *,
         fold_batch_norm: Annotated[
-            bool, Setting("put batch normalizations into the weights before them. Without it the parameters stay as they are.")
+            bool, Setting("fold batch normalizations into the preceding weights. Without it the parameters are unchanged.")
         ] = True,
     ) -> ir.Model:
-        from onnxbridge.frontends.pytorch.capture.sources import capture
+        from onnxbridge.frontends.pytorch.capture.export import capture
         from onnxbridge.frontends.pytorch.fx.convert import to_hub
         from onnxbridge.hub.passes.fuse_pads import merge_pads
 

@@ -1,4 +1,4 @@
-"""PyTorch's dtypes as the hub's, and PyTorch's tensors as arrays that share their memory."""
+"""Conversion of PyTorch dtypes to hub dtypes, and of PyTorch tensors to NumPy arrays that share their memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = {
     "float8_e4m3fn": "FLOAT8E4M3FN", "float8_e4m3fnuz": "FLOAT8E4M3FNUZ", "float8_e5m2": "FLOAT8E5M2",
     "float8_e5m2fnuz": "FLOAT8E5M2FNUZ",
 }  # fmt: skip
-# dtypes that NumPy does not have: PyTorch hands out their bits as these integers
+# dtypes that NumPy lacks, and the integer dtypes through which their bits are exchanged
 _BITS = {
     "bfloat16": ("int16", ml_dtypes.bfloat16),
     "float8_e4m3fn": ("uint8", ml_dtypes.float8_e4m3fn),
@@ -29,7 +29,7 @@ _BITS = {
 }
 
 
-def has(dtype: Any) -> bool:
+def is_supported(dtype: Any) -> bool:
     """Whether the hub has a dtype for a torch.dtype."""
     return str(dtype).removeprefix("torch.") in _NAMES
 
@@ -45,14 +45,14 @@ def to_hub(dtype: Any) -> ir.DataType:
 
 @functools.cache
 def from_name(name: str) -> Any:
-    """The torch.dtype that a NumPy dtype's name stands for."""
+    """The torch.dtype with the given NumPy dtype name."""
     return getattr(frameworks.torch(), name)
 
 
 def array(tensor: Any) -> np.ndarray[Any, Any]:
-    """The tensor's own memory as an array, strides and all; only a tensor on another device is copied.
+    """A NumPy array over the tensor's memory, with the same strides. Only a tensor on another device is copied.
 
-    A complex tensor's parts are in a last axis of 2.
+    A complex tensor becomes a real array with a last axis of size 2 (real and imaginary part).
     """
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
@@ -62,29 +62,32 @@ def array(tensor: Any) -> np.ndarray[Any, Any]:
         tensor = frameworks.torch().view_as_real(tensor)
     name = str(tensor.dtype).removeprefix("torch.")
     if name in _BITS:
-        bits, kind = _BITS[name]
-        viewed: np.ndarray[Any, Any] = tensor.view(from_name(bits)).numpy().view(kind)
+        bits, np_dtype = _BITS[name]
+        viewed: np.ndarray[Any, Any] = tensor.view(from_name(bits)).numpy().view(np_dtype)
         return viewed
     plain: np.ndarray[Any, Any] = tensor.numpy()
     return plain
 
 
-def in_order(tensor: Any) -> bool:
-    """Whether a tensor's elements lie in memory one behind the other, from its storage's start."""
+def is_contiguous(tensor: Any) -> bool:
+    """Whether the tensor is contiguous and begins at the start of its storage."""
     known = all(isinstance(n, int) for n in (*tensor.shape, *tensor.stride(), tensor.storage_offset()))
     return known and bool(tensor.is_contiguous()) and tensor.storage_offset() == 0
 
 
 def tensor(value: Any, like: Any = None) -> Any:
-    """A NumPy array or scalar as a tensor; pairs as complex numbers where the dtype it is to be `like` is; other tensors pass."""
+    """Convert a NumPy array or scalar to a tensor; tensors pass through.
+
+    If `like` is a complex dtype, the last axis holds real and imaginary parts and the result is complex.
+    """
     torch = frameworks.torch()
     pairs = isinstance(like, torch.dtype) and like.is_complex
     if isinstance(value, torch.Tensor):
         return torch.view_as_complex(value) if pairs and not value.is_complex() else value
     if pairs:
         return torch.view_as_complex(torch.from_numpy(np.ascontiguousarray(value)))
-    made = np.asarray(value)
-    for name, (bits, kind) in _BITS.items():
-        if made.dtype == np.dtype(kind):
-            return torch.from_numpy(made.view(bits).copy()).view(from_name(name))
-    return torch.from_numpy(np.array(made))
+    array_value = np.asarray(value)
+    for name, (bits, np_dtype) in _BITS.items():
+        if array_value.dtype == np.dtype(np_dtype):
+            return torch.from_numpy(array_value.view(bits).copy()).view(from_name(name))
+    return torch.from_numpy(np.array(array_value))

@@ -1,6 +1,6 @@
-"""Functions that ONNX does not have, as piecewise polynomials whose coefficients are computed when first asked for.
+"""Piecewise polynomial approximations of functions that ONNX does not have; coefficients are computed on first use.
 
-The reference is mpmath, which PyTorch brings along: its values are exact beyond double precision, and the same on every machine.
+The reference is mpmath, a dependency of PyTorch: its values are exact beyond double precision and the same on every machine.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.frontends.pytorch.fx.promotion import cast, floating
+from onnxbridge.frontends.pytorch.fx.promotion import cast, promote_to_float
 
 DEGREE = 13
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A smooth function on [low, high], cut into equal pieces, a power of two a unit, so that places are found exactly.
+class PiecewisePolynomial:
+    """A smooth function on [low, high], approximated on `pieces` equal intervals.
 
-    The function takes and returns mpmath's numbers; it is only asked inside its interval, never at the ends.
+    The number of intervals per unit is a power of two, so that the interval of an element is computed exactly. `function` takes
+    and returns mpmath numbers; it is evaluated only inside the interval, never at its ends.
     """
 
     function: Callable[[Any], Any]
@@ -32,19 +33,19 @@ class Fit:
     pieces: int
 
     def __call__(self, op: Any, x: Any) -> Any:
-        """The function at x, float64; outside of the interval the nearest piece goes on, NaN stays NaN."""
+        """The function at x (float64). Outside the interval the nearest polynomial extrapolates; NaN stays NaN."""
         table = _coefficients(self)
-        place = op.Mul(op.Sub(x, self.low), self.pieces / (self.high - self.low))
-        inside = op.Clip(op.Where(op.IsNaN(place), 0.0, place), 0.0, float(self.pieces))
+        position = op.Mul(op.Sub(x, self.low), self.pieces / (self.high - self.low))
+        inside = op.Clip(op.Where(op.IsNaN(position), 0.0, position), 0.0, float(self.pieces))
         piece = op.Min(op.Floor(inside), float(self.pieces - 1))
         index = op.Cast(piece, to=ir.DataType.INT64)
-        u = op.Sub(op.Mul(op.Sub(place, piece), 2.0), 1.0)
+        u = op.Sub(op.Mul(op.Sub(position, piece), 2.0), 1.0)
         return horner(op, u, [op.Gather(row, index) for row in table])
 
 
 @functools.cache
-def _coefficients(fit: Fit) -> np.ndarray[Any, Any]:
-    """Row k: each piece's coefficient of u**k, u running from -1 to 1 along the piece."""
+def _coefficients(fit: PiecewisePolynomial) -> np.ndarray[Any, Any]:
+    """Row k holds the coefficient of u**k on each interval, where u runs from -1 to 1 along the interval."""
     import mpmath  # type: ignore[import-untyped]
 
     n = DEGREE + 1
@@ -64,20 +65,20 @@ def _coefficients(fit: Fit) -> np.ndarray[Any, Any]:
 
 
 def horner(op: Any, x: Any, coefficients: Sequence[Any]) -> Any:
-    """The polynomial with these coefficients, numbers or values, the constant one first."""
+    """Evaluate the polynomial with these coefficients (numbers or values, constant term first) at x by Horner's rule."""
     *rest, total = coefficients
     for c in reversed(rest):
         total = op.Add(op.Mul(x, total), c)
     return total
 
 
-def in_double(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """A rule with parameters of these names that computes `function` in float64 and returns to the operands' dtype."""
+def in_float64(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """A rule, with these parameter names, that computes `function` in float64 and casts the result to the operands' dtype."""
 
     def lower(op: Any, *operands: Any) -> Any:
-        values = floating(op, *operands)
+        values = promote_to_float(op, *operands)
         if any(0 in v.shape for v in values):
-            return values[0] if len(values) == 1 else op.Add(*values)  # nothing, in the shape that comes out
+            return values[0] if len(values) == 1 else op.Add(*values)  # empty tensors: only the shape matters
         return cast(op, function(op, *(cast(op, v, ir.DataType.DOUBLE) for v in values)), values[0].dtype)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

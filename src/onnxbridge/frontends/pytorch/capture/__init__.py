@@ -1,1 +1,1 @@
-"""From what users hand in to an exported program."""
+"""Capture: from a module, function or file to an exported program."""

@@ -1,4 +1,4 @@
-"""Functions and methods as sources: `model.encode`, or code that uses modules without being one."""
+"""Functions and bound methods as sources, for example `model.encode`."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from onnxbridge.errors import UsageError
 
 
 def is_method(source: Any) -> bool:
-    """Whether a source is a method of a module, which only PyTorch can mean; a plain function could be any framework's."""
+    """Whether a source is a bound method of an nn.Module. A plain function is ambiguous between frameworks."""
     torch = sys.modules.get("torch")
     return torch is not None and inspect.ismethod(source) and isinstance(source.__self__, torch.nn.Module)
 
 
-def called(function: Any) -> Any:
-    """A module whose forward is the function; a method's has the parameters of its own module, under their names.
+def as_module(function: Any) -> Any:
+    """An nn.Module whose forward is the function; for a method it has the parameters of the method's module, same names.
 
     Raises:
-        UsageError: for compiled code, which does not tell its parameters.
+        UsageError: for compiled code, which has no Python signature.
     """
     nn = frameworks.torch().nn
     try:
         inspect.signature(function)
     except (TypeError, ValueError) as error:
         name = getattr(function, "__name__", type(function).__name__)
-        raise UsageError(f"{name} does not tell its parameters; give a function that calls it: lambda x: {name}(x)") from error
+        raise UsageError(f"{name} has no Python signature; pass a function that calls it: lambda x: {name}(x)") from error
     if is_method(function):
-        made = copy.copy(function.__self__)
-        made.forward = types.MethodType(function.__func__, made)
-        made._forward_hooks, made._forward_pre_hooks = type(made._forward_hooks)(), type(made._forward_pre_hooks)()
+        wrapper = copy.copy(function.__self__)
+        wrapper.forward = types.MethodType(function.__func__, wrapper)
+        wrapper._forward_hooks, wrapper._forward_pre_hooks = type(wrapper._forward_hooks)(), type(wrapper._forward_pre_hooks)()
     else:
-        made = nn.Module()
-        made.forward = function
-        for name, module in _used(function).items():
-            made.add_module(name, module)
-    made.__dict__["stands_for"] = function.__self__ if is_method(function) else function
-    return made
+        wrapper = nn.Module()
+        wrapper.forward = function
+        for name, module in _referenced_modules(function).items():
+            wrapper.add_module(name, module)
+    wrapper.__dict__["source_object"] = function.__self__ if is_method(function) else function
+    return wrapper
 
 
-def _used(function: Any) -> dict[str, Any]:
-    """The modules that a function reaches by name, so that they are in evaluation mode while it is traced."""
+def _referenced_modules(function: Any) -> dict[str, Any]:
+    """The modules that a function refers to by name, so that they are in evaluation mode while it is traced."""
     plain = inspect.unwrap(getattr(function, "func", function))
     if not inspect.isfunction(plain):
         return {}

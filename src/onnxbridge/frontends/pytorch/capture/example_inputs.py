@@ -1,4 +1,4 @@
-"""Example inputs and dynamic dimensions as torch.export takes them, from what users give."""
+"""Example inputs and dynamic dimensions in the form of torch.export, from what users pass."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from onnxbridge.frontends.pytorch.capture import io_names, pytree_containers
 
 @dataclass(frozen=True)
 class Example:
-    """What torch.export is called with; `labels` names the inputs, `named` their dimensions by the input's name and axis.
+    """The arguments of torch.export.
 
-    `doubt` says what was taken for granted about the inputs, for where the code does not take them.
+    `labels` are the names of the inputs; `named` maps an input's name and axis to the name of a dynamic dimension.
+    `assumption` describes how the inputs were interpreted, for the error message if the trace fails.
     """
 
     args: tuple[Any, ...]
@@ -28,17 +29,17 @@ class Example:
     dynamic: Any = None
     named: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    doubt: str = ""
+    assumption: str = ""
 
     def inputs(self, program: Any) -> dict[str, str]:
-        """The inputs' names by those of the program's placeholders."""
+        """Map the names of the program's placeholders to the names of the inputs."""
         return dict(zip(program.graph_signature.user_inputs, self.labels, strict=False))
 
     def symbols(self, program: Any) -> dict[Any, str]:
-        """The user's names for the program's symbols.
+        """Map the program's symbols to the user's names.
 
         Raises:
-            UsageError: if a dimension that should be dynamic came out fixed.
+            UsageError: if a dimension that should be dynamic is static in the program.
         """
         torch = frameworks.torch()
         found: dict[Any, str] = {}
@@ -51,7 +52,7 @@ class Example:
                 size = value.shape[axis]
                 if isinstance(size, int) or size.node.expr.is_Integer:
                     raise UsageError(
-                        f"{label!r} (axis {axis} of {name}) cannot vary: the model's code fixes it to {size}; "
+                        f"{label!r} (axis {axis} of {name}) cannot vary: the model's code specializes it to {size}; "
                         "make the code independent of it, or leave it out of the dynamic dimensions"
                     )
                 if size.node.expr.is_Symbol:
@@ -59,54 +60,54 @@ class Example:
         return found
 
 
-def example(module: Any, inputs: Any, dynamic: Any) -> Example:
-    """The inputs bound to the parameters of the module's forward, with sizes at which nothing is fixed by accident."""
+def make_example(module: Any, inputs: Any, dynamic: Any) -> Example:
+    """Bind the inputs to the parameters of forward, with sizes that torch.export does not specialize."""
     pytree_containers.register()
     signature = inspect.signature(module.forward)
-    args, kwargs = _apart(module, *_bound(signature, inputs))
-    doubt = _doubt(signature, inputs)
+    args, kwargs = _without_aliases(module, *_bind(signature, inputs))
+    assumption = _assumption(signature, inputs)
     for value in (*args, *kwargs.values()):
-        pytree_containers.check(value)
-        pytree_containers.adopt(value)
+        pytree_containers.check_cache_positions(value)
+        pytree_containers.register_dataclasses(value)
     names = _leaf_names(signature, args, kwargs)
-    io_names.remember(module, names, args, kwargs)
+    io_names.store_structure(module, names, args, kwargs)
     own = _named_axes(dynamic)
     for name, axes in _spec_axes(inputs).items():
         own = {**(own or {}), name: {**axes, **(own or {}).get(name, {})}}
     if own is None:
-        return Example(args, kwargs, dynamic, _torch_names(signature, dynamic, names), tuple(names), doubt)
+        return Example(args, kwargs, dynamic, _torch_names(signature, dynamic, names), tuple(names), assumption)
     unknown = set(own) - set(names)
     if unknown:
-        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(names)}{doubt}")
-    return replace(_with_dynamic(signature, args, kwargs, names, {n: a for n, a in own.items() if a}), doubt=doubt)
+        raise UsageError(f"no input is named {', '.join(sorted(unknown))}; the inputs are {', '.join(names)}{assumption}")
+    return replace(_with_dynamic(signature, args, kwargs, names, {n: a for n, a in own.items() if a}), assumption=assumption)
 
 
-def _bound(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _bind(signature: inspect.Signature, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     torch = frameworks.torch()
     if inputs is None:
         return (), {}
     _refuse_bare_sizes(signature, inputs)
     if isinstance(inputs, Mapping):
-        given = {name: _tensors(v) for name, v in inputs.items()}
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-        strange = [name for name in given if name not in signature.parameters]
-        if strange and not takes_any:
-            if _in_one(signature, given):
-                return (given,), {}
-            takes = ", ".join(str(p).partition(":")[0] for p in signature.parameters.values()) or "nothing"
-            way = ": give a tuple" if any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()) else ""
-            raise UsageError(f"forward has no parameter {', '.join(strange)}; it takes {takes}{way}")
-        return _by_signature(signature, (), given)
+        named = {name: _tensors(v) for name, v in inputs.items()}
+        has_var_keyword = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        unknown = [name for name in named if name not in signature.parameters]
+        if unknown and not has_var_keyword:
+            if _is_one_dictionary(signature, named):
+                return (named,), {}
+            parameters = ", ".join(str(p).partition(":")[0] for p in signature.parameters.values()) or "nothing"
+            hint = ": pass a tuple" if any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()) else ""
+            raise UsageError(f"forward has no parameter {', '.join(unknown)}; it takes {parameters}{hint}")
+        return _bind_to_forward(signature, (), named)
     if isinstance(inputs, (torch.Tensor, np.ndarray)):
         inputs = (inputs,)
-    return _by_signature(signature, tuple(_tensors(v) for v in inputs), {})
+    return _bind_to_forward(signature, tuple(_tensors(v) for v in inputs), {})
 
 
 def _refuse_bare_sizes(signature: inspect.Signature, inputs: Any) -> None:
-    """Refuse sizes where tensors, or sizes with a type, are wanted: [(2, 64)] or (2, 64).
+    """Reject sizes in place of tensors or of sizes with a dtype: [(2, 64)] or (2, 64).
 
     Raises:
-        UsageError: with both forms written out.
+        UsageError: with both accepted forms written out.
     """
     values = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
     if not isinstance(values, (list, tuple)) or not values:
@@ -118,7 +119,7 @@ def _refuse_bare_sizes(signature: inspect.Signature, inputs: Any) -> None:
     name = next(iter(inputs), "x") if isinstance(inputs, Mapping) else next(iter(signature.parameters), "x")
     tensor = f"torch.randn({', '.join(map(str, shape))})"
     raise UsageError(
-        f"inputs={inputs!r} has sizes where tensors are wanted; give inputs=({tensor},), or sizes with a type, "
+        f"inputs={inputs!r} has sizes where tensors are expected; pass inputs=({tensor},), or sizes with a dtype, "
         f'inputs="{name}:float32[{",".join(map(str, shape))}]"'
     )
 
@@ -127,8 +128,8 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _in_one(signature: inspect.Signature, inputs: Mapping[str, Any]) -> bool:
-    """Whether inputs of other names than forward's only parameter may be a dictionary for that one."""
+def _is_one_dictionary(signature: inspect.Signature, inputs: Mapping[str, Any]) -> bool:
+    """Whether forward has a single parameter and these inputs, under other names, may be one dictionary for it."""
     only = next(iter(signature.parameters.values()), None)
     if only is None or len(signature.parameters) > 1 or only.name in inputs:
         return False
@@ -137,53 +138,53 @@ def _in_one(signature: inspect.Signature, inputs: Mapping[str, Any]) -> bool:
     return only.annotation not in (frameworks.torch().Tensor, "torch.Tensor", "Tensor")
 
 
-def _doubt(signature: inspect.Signature, inputs: Any) -> str:
-    """What to say of names that are no parameters, where a dictionary was made of them."""
-    if not isinstance(inputs, Mapping) or not _in_one(signature, inputs):
+def _assumption(signature: inspect.Signature, inputs: Any) -> str:
+    """A note for error messages where inputs were passed to forward's only parameter as one dictionary."""
+    if not isinstance(inputs, Mapping) or not _is_one_dictionary(signature, inputs):
         return ""
     [only] = signature.parameters
     return (
-        f" (forward has no parameter {', '.join(map(repr, inputs))}, so its only one, {only!r}, was given a dictionary of these; "
-        f"call the input {only!r} if it is to be a tensor)"
+        f" (forward has no parameter {', '.join(map(repr, inputs))}, so they were passed as one dictionary to {only!r}, its only "
+        f"parameter; name the input {only!r} if it should be a tensor)"
     )
 
 
-def _apart(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The inputs with a copy of each tensor that was given before or is the module's: torch.export takes the two for one."""
+def _without_aliases(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The inputs with a copy of every tensor that occurs twice or belongs to the module: torch.export would merge them."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
 
-    met = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
     def own(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or id(leaf) not in met:
-            met.add(id(leaf))
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
             return leaf
         return leaf.detach().clone()
 
-    kept: tuple[Any, Any] = pytree.tree_map(own, (args, kwargs))
-    return kept
+    copied: tuple[Any, Any] = pytree.tree_map(own, (args, kwargs))
+    return copied
 
 
-def _by_signature(signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _bind_to_forward(signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise UsageError(f"the inputs do not fit forward{signature}: {error}") from error
+        raise UsageError(f"the inputs do not match forward{signature}: {error}") from error
     return bound.args, bound.kwargs
 
 
 def _is_spec(value: Any) -> bool:
-    """(shape, dtype), the shape being a sequence of numbers, names and None."""
+    """Whether a value is (shape, dtype); a shape may hold numbers, names and None."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str) and isinstance(value[0], (tuple, list))
 
 
 def _tensors(value: Any) -> Any:
-    """An input with tensors in place of arrays, and a tensor in place of a spec."""
+    """Replace arrays and (shape, dtype) specifications by tensors."""
     torch = frameworks.torch()
     if _is_spec(value):
         shape, dtype = value
-        sizes = [s if isinstance(s, int) else 2 if axis == 0 else _VARYING for axis, s in enumerate(shape)]
+        sizes = [s if isinstance(s, int) else 2 if axis == 0 else _DYNAMIC_SIZE for axis, s in enumerate(shape)]
         return torch.zeros(sizes, dtype=dtypes.from_name(dtype))
     if isinstance(value, (np.ndarray, np.generic)):
         return dtypes.tensor(value)
@@ -194,8 +195,8 @@ def _tensors(value: Any) -> Any:
     return value
 
 
-# The size that stands for a named dimension while tracing: even and large enough for the strides of common networks.
-_VARYING = 64
+# The example size of a named dimension: even, and large enough for the strides of common networks.
+_DYNAMIC_SIZE = 64
 
 
 def _spec_axes(inputs: Any) -> dict[str, dict[int, str]]:
@@ -209,7 +210,7 @@ def _spec_axes(inputs: Any) -> dict[str, dict[int, str]]:
 
 
 def _leaf_names(signature: inspect.Signature, args: Any, kwargs: Any) -> list[str]:
-    """The names that torch.export gives to the inputs, in order: parameter names, with keys and indices of what is nested."""
+    """The names that torch.export gives the inputs, in order: parameter names, followed by keys and indices of nested values."""
     from torch.utils import _pytree as pytree
 
     bound = signature.bind(*args, **kwargs).arguments
@@ -217,37 +218,37 @@ def _leaf_names(signature: inspect.Signature, args: Any, kwargs: Any) -> list[st
     for name, value in bound.items():
         kind = signature.parameters[name].kind
         for path, _ in pytree.tree_flatten_with_path(value)[0]:
-            keys = io_names.keys_of(path)
-            names.append(io_names.label(keys if kind is inspect.Parameter.VAR_KEYWORD else [name, *keys]))
+            keys = io_names.path_keys(path)
+            names.append(io_names.leaf_name(keys if kind is inspect.Parameter.VAR_KEYWORD else [name, *keys]))
     return names
 
 
 def named_sizes(inputs: Any, dynamic: Any) -> dict[str, dict[int, str]] | None:
-    """The names of sizes in descriptions of inputs and in `dynamic`; None where that is of PyTorch's own form."""
+    """The dimension names in `inputs` and `dynamic`; None where `dynamic` has the form of torch.export."""
     own = _named_axes(dynamic)
     if own is None and dynamic:
         return None
-    written = {name: value[0] for name, value in inputs.items() if _is_spec(value)} if isinstance(inputs, Mapping) else {}
-    found = {name: {i: s for i, s in enumerate(shape) if isinstance(s, str)} for name, shape in written.items()}
+    specified = {name: value[0] for name, value in inputs.items() if _is_spec(value)} if isinstance(inputs, Mapping) else {}
+    found = {name: {i: s for i, s in enumerate(shape) if isinstance(s, str)} for name, shape in specified.items()}
     return {name: {**found.get(name, {}), **(own or {}).get(name, {})} for name in found | (own or {})}
 
 
 def _named_axes(dynamic: Any) -> dict[str, dict[int, str]] | None:
-    """`dynamic` where it is of our own form, {input: {axis: name}}; None where it is torch's, which passes through."""
+    """`dynamic` if it has the form {input: {axis: name}}; None if it has the form of torch.export, which passes through."""
     if not dynamic:
         return {} if dynamic is not None and not isinstance(dynamic, (tuple, list)) else None
     if not isinstance(dynamic, Mapping):
         return None
-    given = {str(name): {} if axes is None else axes for name, axes in dynamic.items()}
-    if not all(isinstance(axes, Mapping) for axes in given.values()):
+    named = {str(name): {} if axes is None else axes for name, axes in dynamic.items()}
+    if not all(isinstance(axes, Mapping) for axes in named.values()):
         return None
-    if not all(isinstance(k, int) and isinstance(v, str) for axes in given.values() for k, v in axes.items()):
+    if not all(isinstance(k, int) and isinstance(v, str) for axes in named.values() for k, v in axes.items()):
         return None
-    return {name: dict(axes) for name, axes in given.items()}
+    return {name: dict(axes) for name, axes in named.items()}
 
 
 def _torch_names(signature: inspect.Signature, dynamic: Any, names: list[str]) -> dict[str, dict[int, str]]:
-    """The names of the `Dim`s in torch's own form, for inputs that are plain tensors."""
+    """The names of the `Dim`s in dynamic_shapes of torch.export, for inputs that are plain tensors."""
     if not dynamic:
         return {}
     entries = dynamic.items() if isinstance(dynamic, Mapping) else zip(signature.parameters, dynamic, strict=False)
@@ -261,59 +262,62 @@ def _torch_names(signature: inspect.Signature, dynamic: Any, names: list[str]) -
     return found
 
 
-_SUM = re.compile(r"([A-Za-z_]\w*) \+ ([0-9]{1,9})")  # a size by another: "past + 1"
+_SUM = re.compile(r"([A-Za-z_]\w*) \+ ([0-9]{1,9})")  # a size as a sum: "past + 1"
 
 
 def _with_dynamic(
     signature: inspect.Signature, args: Any, kwargs: Any, names: list[str], named: dict[str, dict[int, str]]
 ) -> Example:
-    """Mark the named axes for torch.export, and give those of size 0 or 1, which it would fix, a size of 2."""
+    """Mark the named axes as dynamic for torch.export, and resize those of size 0 or 1, which it would specialize, to 2."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
 
     leaves, spec = pytree.tree_flatten((args, kwargs))
     if not named:
         return Example(args, kwargs, labels=tuple(names))
-    loose = [p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
-    if extra := [k for p in loose for k in signature.bind(*args, **kwargs).arguments.get(p, ())]:
+    var_keyword = [p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
+    if extra := [k for p in var_keyword for k in signature.bind(*args, **kwargs).arguments.get(p, ())]:
         raise UsageError(
-            f"torch.export lets no size vary where inputs come as **{loose[0]}: name {', '.join(extra)} in forward's signature"
+            f"torch.export cannot have dynamic sizes in inputs passed as **{var_keyword[0]}: "
+            f"declare {', '.join(extra)} as parameters of forward"
         )
     sizes: dict[str, int] = {}
     for name, leaf in zip(names, leaves, strict=True):
         for axis, label in named.get(name, {}).items():
             if not isinstance(leaf, torch.Tensor) or not -leaf.ndim <= axis < leaf.ndim:
-                raise UsageError(f"{name} has no axis {axis} that {label!r} could name")
+                raise UsageError(f"{name} has no axis {axis} to be named {label!r}")
             sizes[label] = max(sizes.get(label, 2), leaf.shape[axis])
     for label in sizes:
         found = _SUM.fullmatch(label)
         if found is not None:
             sizes[label] = sizes.get(found[1], 2) + int(found[2])
     shapes: list[Any] = []
-    normal: dict[str, dict[int, str]] = {}
+    axis_names: dict[str, dict[int, str]] = {}
     for i, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
         axes = {axis % leaf.ndim: label for axis, label in named.get(name, {}).items()}
         for axis, label in axes.items():
             if leaf.shape[axis] != sizes[label]:
-                picked = torch.zeros(sizes[label], dtype=torch.int64)
-                leaf = leaf.index_select(axis, picked) if leaf.shape[axis] else leaf.new_zeros(_resized(leaf, axis, sizes[label]))
+                repeated = torch.zeros(sizes[label], dtype=torch.int64)
+                leaf = (
+                    leaf.index_select(axis, repeated) if leaf.shape[axis] else leaf.new_zeros(_resized(leaf, axis, sizes[label]))
+                )
         leaves[i] = leaf
         if axes:
-            normal[name] = axes
+            axis_names[name] = axes
         shapes.append(dict.fromkeys(axes, torch.export.Dim.AUTO) if axes else None)
     args, kwargs = pytree.tree_unflatten(leaves, spec)
-    shape_args, shape_kwargs = _in_structure(spec, iter(shapes))
+    shape_args, shape_kwargs = _dynamic_shapes(spec, iter(shapes))
     dynamic = tuple(signature.bind(*shape_args, **shape_kwargs).arguments.values())  # one entry for all of *args or **kwargs
-    return Example(args, kwargs, dynamic, normal, tuple(names))
+    return Example(args, kwargs, dynamic, axis_names, tuple(names))
 
 
-def _in_structure(spec: Any, leaves: Iterator[Any]) -> Any:
-    """Leaves in the structure that torch.export wants of dynamic shapes: the inputs', lists for objects that hold tensors."""
+def _dynamic_shapes(spec: Any, leaves: Iterator[Any]) -> Any:
+    """Arrange leaves as dynamic_shapes requires: the structure of the inputs, with lists for custom containers."""
     from torch.utils import _pytree as pytree
 
     if spec.is_leaf():
         return next(leaves)
-    children = [_in_structure(child, leaves) for child in spec.children()]
+    children = [_dynamic_shapes(child, leaves) for child in spec.children()]
     if spec.type not in pytree.BUILTIN_TYPES:
         return children
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)

@@ -1,4 +1,4 @@
-"""Names of inputs and outputs: parameters of forward, and the keys and fields of what goes in and comes out."""
+"""Names of inputs and outputs: parameters of forward, and the keys and fields of nested inputs and results."""
 
 from __future__ import annotations
 
@@ -12,62 +12,63 @@ from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import dtypes
 
 
-def keys_of(path: Any) -> list[str]:
-    """A pytree's path as text: indices, keys and field names."""
+def path_keys(path: Any) -> list[str]:
+    """A pytree path as strings: indices, keys and field names."""
     return [str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in path]
 
 
-def label(keys: list[str]) -> str:
-    """A leaf's name: its path with underscores; in a cache as runtimes for decoders call it, "past_key_values.0.key"."""
+def leaf_name(keys: list[str]) -> str:
+    """The name of a leaf: its path joined by underscores. In caches, the name that decoder runtimes use:
+    "past_key_values.0.key"."""
     if "layers" not in keys[:-1]:
         return "_".join(keys)
-    place = keys.index("layers")
-    side = {"self_attention_cache": ["decoder"], "cross_attention_cache": ["encoder"]}.get(keys[place - 1])
-    front = keys[: place - 1] if side else keys[:place]
-    last = [{"keys": "key", "values": "value"}.get(k, k) for k in keys[place + 2 :]]
-    return ".".join([*front, keys[place + 1], *(side or []), *last])
+    layers_index = keys.index("layers")
+    stack = {"self_attention_cache": ["decoder"], "cross_attention_cache": ["encoder"]}.get(keys[layers_index - 1])
+    prefix = keys[: layers_index - 1] if stack else keys[:layers_index]
+    last = [{"keys": "key", "values": "value"}.get(k, k) for k in keys[layers_index + 2 :]]
+    return ".".join([*prefix, keys[layers_index + 1], *(stack or []), *last])
 
 
-def after(name: str) -> str:
-    """What the model leaves in a state that it keeps: the name of the output that is the next call's input `name`."""
+def next_state_name(name: str) -> str:
+    """The name of the output that is the next call's value of the state input `name`."""
     return f"{name}.next"
 
 
-def returned(name: str) -> str:
-    """What the output is called that has a cache's tensor `name` after the step, where the model returns its cache."""
+def present_name(name: str) -> str:
+    """The name of the output with the updated cache tensor `name`, where the model returns its cache; else empty."""
     return name.replace("past_key_values.", "present.", 1) if name.startswith("past_key_values.") else ""
 
 
-def _presented(keys: list[str]) -> list[str]:
-    """The path of an output with a cache called what it is after the step."""
+def _present_path(keys: list[str]) -> list[str]:
+    """The path of an output, with "past_key_values" replaced by "present"."""
     return ["present", *keys[1:]] if keys[0] == "past_key_values" and "layers" in keys[:-1] else keys
 
 
-def outputs(spec: Any, inputs: Iterable[str]) -> list[str]:
-    """The names of a result's leaves: "output" for a single one, keys and fields where there are, else positions.
+def output_names(spec: Any, inputs: Iterable[str]) -> list[str]:
+    """The names of a result's leaves: "output" for a single one, else keys and fields, else indices.
 
-    A graph has each name once, so one that an input has already gets a number.
+    Names are unique in a graph, so one that an input already has gets a numeric suffix.
     """
     from torch.utils import _pytree as pytree
 
     tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    paths = [keys_of(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
-    labels = [label(_presented(keys) if keys and not keys[0].isdigit() else ["output", *keys]) for keys in paths]
+    paths = [path_keys(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
+    labels = [leaf_name(_present_path(keys) if keys and not keys[0].isdigit() else ["output", *keys]) for keys in paths]
     if len(labels) == 1 and labels[0].startswith("output"):
         labels = ["output"]
-    taken = set(inputs)
-    for i, wanted in enumerate(labels):
+    used = set(inputs)
+    for i, name in enumerate(labels):
         n = 0
-        while labels[i] in taken:
+        while labels[i] in used:
             n += 1
-            labels[i] = f"{wanted}_{n}"
-        taken.add(labels[i])
+            labels[i] = f"{name}_{n}"
+        used.add(labels[i])
     return labels
 
 
 @dataclass(frozen=True)
-class Structure:
-    """How a module was called when it was traced: its leaves' names, and what they were for those that are no tensors."""
+class CallStructure:
+    """How a module was called when it was traced. `leaves` holds the arguments that are not tensors; `kinds` tensor dtypes."""
 
     names: tuple[str, ...]
     leaves: tuple[Any, ...]
@@ -75,7 +76,7 @@ class Structure:
     spec: Any
 
     def arguments(self, feeds: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with these feeds in place of the tensors."""
+        """The arguments, with the tensors replaced by these feeds."""
         from torch.utils import _pytree as pytree
 
         known = zip(self.names, self.leaves, self.kinds, strict=True)
@@ -84,33 +85,33 @@ class Structure:
         return args, kwargs
 
 
-_remembered: weakref.WeakKeyDictionary[Any, Structure] = weakref.WeakKeyDictionary()
-_by_path: dict[str, Structure] = {}
+_structures: weakref.WeakKeyDictionary[Any, CallStructure] = weakref.WeakKeyDictionary()
+_structures_by_path: dict[str, CallStructure] = {}
 
 
-def remember(module: Any, names: list[str], args: Any, kwargs: Any) -> None:
-    """Keep how the module was called, of tensors their dtypes only."""
+def store_structure(module: Any, names: list[str], args: Any, kwargs: Any) -> None:
+    """Store how the module was called; of tensors only their dtypes."""
     from torch.utils import _pytree as pytree
 
     torch = frameworks.torch()
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    kept = tuple(None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves)
+    constants = tuple(None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves)
     kinds = tuple(leaf.dtype if isinstance(leaf, torch.Tensor) else None for leaf in leaves)
-    _remembered[_source(module)] = Structure(tuple(names), kept, kinds, spec)
+    _structures[_source_object(module)] = CallStructure(tuple(names), constants, kinds, spec)
 
 
-def _source(module: Any) -> Any:
-    """What stays the same from one reading to the next: the script or function behind a stand-in, else the module."""
-    return module.__dict__.get("stands_for", module.__dict__.get("script", module))
+def _source_object(module: Any) -> Any:
+    """The object that is the same each time the source is loaded: the wrapped script or function, else the module."""
+    return module.__dict__.get("source_object", module.__dict__.get("script", module))
 
 
-def remember_path(source: Any, module: Any) -> None:
-    """Keep it for the file or factory too that the module came from."""
+def store_structure_by_path(source: Any, module: Any) -> None:
+    """Store it also under the file or factory from which the module was loaded."""
     if isinstance(source, (str, os.PathLike, tuple)):
-        _by_path[repr(source)] = _remembered[_source(module)]
+        _structures_by_path[repr(source)] = _structures[_source_object(module)]
 
 
-def remembered(module: Any, source: Any = None) -> Structure | None:
-    """How the module, or one from the same file or factory, was last called for tracing."""
-    found = _remembered.get(_source(module))
-    return found or (_by_path.get(repr(source)) if isinstance(source, (str, os.PathLike, tuple)) else None)
+def stored_structure(module: Any, source: Any = None) -> CallStructure | None:
+    """How the module, or another from the same file or factory, was last called for tracing; None if it was not."""
+    found = _structures.get(_source_object(module))
+    return found or (_structures_by_path.get(repr(source)) if isinstance(source, (str, os.PathLike, tuple)) else None)

@@ -1,4 +1,4 @@
-"""The source itself on given inputs, as PyTorch computes it."""
+"""Runs the source in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,109 +13,103 @@ import numpy as np
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import dtypes
-from onnxbridge.frontends.pytorch.capture import io_names, pytree_containers, sources, training_mode
+from onnxbridge.frontends.pytorch.capture import export, io_names, pytree_containers, training_mode
+from onnxbridge.frontends.pytorch.capture.load import load, quiet
+from onnxbridge.frontends.pytorch.torch_patches.attention_fast_path import without_attention_fast_path
 from onnxbridge.frontends.pytorch.torchscript import interpreter
 from onnxbridge.plugins import Arrays, Run
 
 
 def runner(source: Any) -> Run:
-    """The source, loaded once, as a function; in evaluation mode, the weights untouched.
+    """A function that runs the source, which is loaded once, in evaluation mode; parameters are not modified.
 
-    Buffers that the model writes are inputs and outputs, and inputs that it writes are outputs too, as in the hub model.
+    As in the hub model, buffers that the model mutates are inputs and outputs, and mutated inputs are outputs too.
     """
     torch = frameworks.torch()
     pytree_containers.register()
-    opened = sources.load(source)
-    exported = isinstance(opened, torch.export.ExportedProgram)
+    loaded = load(source)
+    exported = isinstance(loaded, torch.export.ExportedProgram)
     if exported:
-        opened, _ = training_mode.program_for_inference(opened)
-    module = opened.module() if exported else opened
+        loaded, _ = training_mode.program_for_inference(loaded)
+    module = loaded.module() if exported else loaded
     scripted = not exported and interpreter.is_scripted(module)
 
     def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-        with torch.no_grad(), sources.quiet():
-            state = _state_among(module, feeds, source)
-            given = {name: dtypes.tensor(value) for name, value in feeds.items() if name not in state}
-            before = {name: tensor._version for name, tensor in given.items()}
-            args, kwargs = _arguments(opened, given) if exported else _by_name(module, given, source)
+        with torch.no_grad(), quiet():
+            state = _state_feeds(module, feeds, source)
+            tensors = {name: dtypes.tensor(value) for name, value in feeds.items() if name not in state}
+            versions = {name: tensor._version for name, tensor in tensors.items()}
+            args, kwargs = _program_arguments(loaded, tensors) if exported else _module_arguments(module, tensors, source)
             if scripted:
-                with sources.evaluating(module):
-                    result, left = interpreter.called(module, args, kwargs, {n: dtypes.tensor(feeds[n]) for n in state})
+                with export.eval_mode(module):
+                    result, mutated = interpreter.run_script(module, args, kwargs, {n: dtypes.tensor(feeds[n]) for n in state})
             else:
-                mode = _evaluating(module, exported)
-                with _holding(module, {n: feeds[n] for n in state}), mode, _as_traced(), _without_code_dumps(exported):
+                mode = _eval_mode(module, exported)
+                with (
+                    _with_buffers(module, {n: feeds[n] for n in state}),
+                    mode,
+                    without_attention_fast_path(),
+                    _without_printed_code(exported),
+                ):
                     result = module(*args, **kwargs)
-                    left = {n: module.get_buffer(n) for n in state}
-            written = {n: t for n, t in given.items() if t._version != before[n] or _changed(t, feeds[n])}
-            left = written | left
+                    mutated = {n: module.get_buffer(n) for n in state}
+            written = {n: t for n, t in tensors.items() if t._version != versions[n] or _changed(t, feeds[n])}
+            mutated = written | mutated
         found = outputs_of(result, feeds)
-        arrays = {n: np.array(dtypes.array(t)) for n, t in left.items()}
-        returned = {name: found.get(io_names.returned(name)) for name in arrays}
-        again = {n for n, a in arrays.items() if (r := returned[n]) is not None and r.tobytes() == a.tobytes()}
-        return found | {io_names.after(n): a for n, a in arrays.items() if n not in again}
+        arrays = {n: np.array(dtypes.array(t)) for n, t in mutated.items()}
+        returned = {name: found.get(io_names.present_name(name)) for name in arrays}
+        duplicates = {n for n, a in arrays.items() if (r := returned[n]) is not None and r.tobytes() == a.tobytes()}
+        return found | {io_names.next_state_name(n): a for n, a in arrays.items() if n not in duplicates}
 
     return run
 
 
-def _without_code_dumps(exported: bool) -> contextlib.AbstractContextManager[Any]:
-    """Without the generated code that a program prints where a run of it fails; it has no prints of its own."""
+def _without_printed_code(exported: bool) -> contextlib.AbstractContextManager[Any]:
+    """Discard the generated code that a failing program prints to stderr; a program itself prints nothing."""
     return contextlib.redirect_stderr(io.StringIO()) if exported else contextlib.nullcontext()
 
 
-@contextlib.contextmanager
-def _as_traced() -> Iterator[None]:
-    """Without the kernels that take whole layers of attention at once, which no trace has: they answer NaN for rows that are
-    all padding, where the operators of the layers' own code answer 0."""
-    mha = frameworks.torch().backends.mha
-    before = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        mha.set_fastpath_enabled(before)
+def _changed(tensor: Any, versions: Any) -> bool:
+    """Whether a tensor differs from the array it was made from: batch norms write without incrementing the version."""
+    current, previous = (np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (dtypes.array(tensor), versions))
+    return not np.array_equal(current, previous)
 
 
-def _changed(tensor: Any, before: Any) -> bool:
-    """Whether a tensor is another than the array that it was made from: batch norms write without a new version."""
-    now, was = (np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (dtypes.array(tensor), before))
-    return not np.array_equal(now, was)
+def _eval_mode(module: Any, exported: bool) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if exported else export.eval_mode(module)
 
 
-def _evaluating(module: Any, exported: bool) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext() if exported else sources.evaluating(module)
-
-
-def _state_among(module: Any, feeds: Mapping[str, Any], source: Any) -> list[str]:
-    """The feeds that are buffers of the module and no arguments."""
-    given = io_names.remembered(module, source)
-    arguments = set(given.names) if given is not None else set(inspect.signature(module.forward).parameters)
+def _state_feeds(module: Any, feeds: Mapping[str, Any], source: Any) -> list[str]:
+    """The names of the feeds that are buffers of the module and not arguments."""
+    structure = io_names.stored_structure(module, source)
+    arguments = set(structure.names) if structure is not None else set(inspect.signature(module.forward).parameters)
     buffers = dict(module.named_buffers())
     return [name for name in feeds if name in buffers and name not in arguments]
 
 
 @contextlib.contextmanager
-def _holding(module: Any, state: Arrays) -> Iterator[None]:
-    """With these values in the module's buffers, its own put back afterwards."""
-    places = [(module.get_submodule(path), name) for path, _, name in (n.rpartition(".") for n in state)]
-    kept = [holder._buffers[name] for holder, name in places]
+def _with_buffers(module: Any, state: Arrays) -> Iterator[None]:
+    """Set buffers of the module to these values, and restore them on exit."""
+    slots = [(module.get_submodule(path), name) for path, _, name in (n.rpartition(".") for n in state)]
+    saved = [owner._buffers[name] for owner, name in slots]
     try:
-        for (holder, name), value in zip(places, state.values(), strict=True):
-            holder._buffers[name] = dtypes.tensor(value).clone()
+        for (owner, name), value in zip(slots, state.values(), strict=True):
+            owner._buffers[name] = dtypes.tensor(value).clone()
         yield
     finally:
-        for (holder, name), tensor in zip(places, kept, strict=True):
-            holder._buffers[name] = tensor
+        for (owner, name), tensor in zip(slots, saved, strict=True):
+            owner._buffers[name] = tensor
 
 
 def outputs_of(result: Any, inputs: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """What a forward returned, flat and under the names that the hub model gives."""
+    """The result of forward as arrays, under the output names of the hub model."""
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
 
-    pytree_containers.adopt(result)
+    pytree_containers.register_dataclasses(result)
     leaves, spec = pytree.tree_flatten(result)
     found = {}
-    for name, value in zip(io_names.outputs(spec, inputs), leaves, strict=True):
+    for name, value in zip(io_names.output_names(spec, inputs), leaves, strict=True):
         if isinstance(value, torch.Tensor):
             found[name] = np.asarray(dtypes.array(value))
         elif isinstance(value, (bool, int, float)):
@@ -123,8 +117,8 @@ def outputs_of(result: Any, inputs: Iterable[str]) -> dict[str, np.ndarray[Any, 
     return found
 
 
-def _arguments(program: Any, feeds: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The program's arguments, its constant ones as they were exported."""
+def _program_arguments(program: Any, feeds: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The arguments of an exported program; constant ones have the value they were exported with."""
     from torch.utils import _pytree as pytree
 
     values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
@@ -136,7 +130,7 @@ def _arguments(program: Any, feeds: Mapping[str, Any]) -> tuple[Any, Any]:
         if hasattr(spec.arg, "value"):
             leaves.append(spec.arg.value)
         elif name not in feeds:
-            raise UsageError(f"there is no value for the input {name!r}")
+            raise UsageError(f"no value for the input {name!r}")
         else:
             leaves.append(_leaf(spec.arg, feeds[name], getattr(values[name], "dtype", None)))
     args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
@@ -147,11 +141,11 @@ def _leaf(declared: Any, value: Any, dtype: Any) -> Any:
     return dtypes.tensor(value, like=dtype) if type(declared).__name__ == "TensorArgument" else np.asarray(value).item()
 
 
-def _by_name(module: Any, feeds: Mapping[str, Any], source: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The module's arguments: the structure of its last conversion, otherwise one input for each parameter of forward."""
-    given = io_names.remembered(module, source)
-    if given is not None and set(given.names) >= set(feeds):
-        return given.arguments(feeds)
+def _module_arguments(module: Any, feeds: Mapping[str, Any], source: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the module, in the structure of its last conversion, else one input per parameter of forward."""
+    structure = io_names.stored_structure(module, source)
+    if structure is not None and set(structure.names) >= set(feeds):
+        return structure.arguments(feeds)
     parameters = inspect.signature(module.forward).parameters
     unknown = [name for name in feeds if name not in parameters]
     if unknown and len(parameters) == 1 and all(p.kind is p.VAR_POSITIONAL for p in parameters.values()):

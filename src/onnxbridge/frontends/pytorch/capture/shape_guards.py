@@ -1,7 +1,7 @@
-"""What a traced program has asked of its sizes beside their bounds, such as whether one is even.
+"""Guards on sizes, beyond their ranges, under which a program was traced, such as "n % 2 == 0".
 
-At other sizes its code goes another way. torch.export tells bounds, and keeps to itself what else it has decided at the
-example's sizes.
+At other sizes the model's code takes a different branch. torch.export reports the ranges of sizes, but not the other guards
+that it evaluated at the example's sizes.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_MANY = 256
-"""How many combinations of sizes are looked at, to leave out what holds for all of them and what others say already."""
+_SAMPLES = 256
+"""The number of size combinations at which guards are evaluated, to drop those that always hold or that others imply."""
 
 
-def choices(program: Any, names: Mapping[Any, str]) -> list[str]:
-    """Conditions on the sizes with a name, "n % 2 == 0", the fewest that say it all."""
-    guards = [guard for guard in _guards(program) if not _about_one(guard)]
-    asked = [guard for guard in guards if guard.free_symbols and guard.free_symbols <= set(names)]
-    symbols = sorted({s for guard in asked for s in guard.free_symbols}, key=str)
+def guard_conditions(program: Any, names: Mapping[Any, str]) -> list[str]:
+    """Conditions on the named sizes, such as "n % 2 == 0": a small set that implies all guards."""
+    guards = [guard for guard in _guards(program) if not _excludes_zero_or_one(guard)]
+    named = [guard for guard in guards if guard.free_symbols and guard.free_symbols <= set(names)]
+    symbols = sorted({s for guard in named for s in guard.free_symbols}, key=str)
     points = _points([program.range_constraints.get(s) for s in symbols])
-    left: list[tuple[set[int], str]] = []
-    for guard in dict.fromkeys(asked):
+    remaining: list[tuple[set[int], str]] = []
+    for guard in dict.fromkeys(named):
         test = _compiled(guard, symbols)
-        against = {i for i, point in enumerate(points) if not _holds(test, point)}
-        text = _text(guard, names) if against else ""
-        if against and text not in ("True", "False"):  # two sizes of one name are the same size
-            left.append((against, text))
+        violated = {i for i, point in enumerate(points) if not _holds(test, point)}
+        text = _text(guard, names) if violated else ""
+        if violated and text not in ("True", "False"):  # dimensions of one name have the same size
+            remaining.append((violated, text))
     found: list[str] = []
-    while left:
-        most, text = min(left, key=lambda entry: (-len(entry[0]), len(entry[1]), entry[1]))
+    while remaining:
+        covered, text = min(remaining, key=lambda entry: (-len(entry[0]), len(entry[1]), entry[1]))
         found.append(text)
-        left = [(rest, other) for against, other in left if (rest := against - most)]
+        remaining = [(rest, other) for violated, other in remaining if (rest := violated - covered)]
     return found
 
 
@@ -42,45 +42,49 @@ def _guards(program: Any) -> list[Any]:
     return [] if env is None else [guard.expr for guard in env.guards]
 
 
-def _about_one(asked: Any) -> bool:
-    """Whether a condition only says that something is not 0 or 1, which torch.export asks of every size."""
+def _excludes_zero_or_one(guard: Any) -> bool:
+    """Whether a guard only says that something is not 0 or 1, which torch.export requires of every size."""
     inequalities = ("Unequality", "StrictGreaterThan", "GreaterThan", "StrictLessThan", "LessThan")
-    return asked.func.__name__ in inequalities and any(side.is_Integer and side <= 2 for side in asked.args)
+    return guard.func.__name__ in inequalities and any(operand.is_Integer and operand <= 2 for operand in guard.args)
 
 
 def _points(ranges: list[Any]) -> list[tuple[int, ...]]:
-    """Sizes to try, within their bounds; two and more, as torch.export takes all sizes to be."""
+    """Combinations of sizes within their ranges; from 2 on, as torch.export assumes of every dynamic size."""
     lows = [max(2, int(r.lower)) if r is not None and r.lower.is_Integer else 2 for r in ranges]
-    highs = [int(r.upper) if r is not None and r.upper.is_Integer else low + _MANY for r, low in zip(ranges, lows, strict=True)]
-    each = max(2, round(_MANY ** (1 / max(1, len(ranges)))))
-    axes = [range(low, min(high, low + each) + 1) for low, high in zip(lows, highs, strict=True)]
+    highs = [
+        int(r.upper) if r is not None and r.upper.is_Integer else low + _SAMPLES for r, low in zip(ranges, lows, strict=True)
+    ]
+    per_axis = max(2, round(_SAMPLES ** (1 / max(1, len(ranges)))))
+    axes = [range(low, min(high, low + per_axis) + 1) for low, high in zip(lows, highs, strict=True)]
     if len(ranges) <= 2:
         return list(itertools.product(*axes))
     rng = random.Random(0)
-    return [tuple(rng.randint(low, min(high, low + _MANY)) for low, high in zip(lows, highs, strict=True)) for _ in range(_MANY)]
+    return [
+        tuple(rng.randint(low, min(high, low + _SAMPLES)) for low, high in zip(lows, highs, strict=True)) for _ in range(_SAMPLES)
+    ]
 
 
-def _compiled(asked: Any, symbols: list[Any]) -> Callable[..., bool]:
-    """A condition as a function of its sizes, under names of our own."""
+def _compiled(guard: Any, symbols: list[Any]) -> Callable[..., bool]:
+    """Compile a guard to a Python function of the sizes, with parameter names that need no quoting."""
     import sympy  # type: ignore[import-untyped]
     from torch.utils._sympy.printers import PythonPrinter
 
     own = {s: sympy.Symbol(f"size_{i}", integer=True) for i, s in enumerate(symbols)}
-    text = PythonPrinter().doprint(asked.xreplace(own))
-    made: Callable[..., bool] = eval(f"lambda {', '.join(map(str, own.values()))}: {text}", {"min": min, "max": max})
-    return made
+    text = PythonPrinter().doprint(guard.xreplace(own))
+    compiled: Callable[..., bool] = eval(f"lambda {', '.join(map(str, own.values()))}: {text}", {"min": min, "max": max})
+    return compiled
 
 
 def _holds(test: Callable[..., bool], point: tuple[int, ...]) -> bool:
     try:
         return bool(test(*point))
-    except (ArithmeticError, NameError):  # of sizes that there are not, or in words that only PyTorch has
+    except (ArithmeticError, NameError):  # undefined at these sizes, or uses functions that only PyTorch defines
         return False
 
 
-def _text(asked: Any, names: Mapping[Any, str]) -> str:
+def _text(guard: Any, names: Mapping[Any, str]) -> str:
     import sympy
     from torch.utils._sympy.printers import PythonPrinter
 
-    text: str = PythonPrinter().doprint(asked.xreplace({s: sympy.Symbol(names[s], integer=True) for s in asked.free_symbols}))
+    text: str = PythonPrinter().doprint(guard.xreplace({s: sympy.Symbol(names[s], integer=True) for s in guard.free_symbols}))
     return text

@@ -1,4 +1,4 @@
-"""What went wrong in a trace, in a sentence that names the user's own line."""
+"""One-line descriptions of tracing errors, with the user's own source line."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from onnxbridge.frontends.pytorch.fx.graph_reader import location_of
+from onnxbridge.frontends.pytorch.fx.graph_reader import user_frame
 from onnxbridge.hub.ir.source_locations import relative
 
 _INTERNAL = re.compile(r"\s*\((?:unhinted|Size-like symbols):? .*")
-"""What torch says of its symbols, which are in no user's code."""
+"""Torch's remarks about its own symbols."""
 
 
-def described(error: BaseException) -> str:
-    """The first line of an error's text, and where the user's code raised it: "KeyError: 's', at net.py:9 in forward"."""
+def describe(error: BaseException) -> str:
+    """The first line of an error message, and the location in the user's code: "KeyError: 's', at net.py:9 in forward"."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     text = _INTERNAL.sub("", text)
     if type(error) is KeyError:
-        text = f"its code asks for the key {text}, which is not there"
+        text = f"KeyError: the code looks up the key {text}, which does not exist"
     elif getattr(builtins, type(error).__name__, None) is type(error) and not isinstance(error, RuntimeError):
         text = f"{type(error).__name__}: {text}"
     where = location(error)
@@ -27,10 +27,10 @@ def described(error: BaseException) -> str:
 
 
 def location(error: BaseException) -> str:
-    """The innermost line of the user's own code that an error went through, "net.py:9 in forward"; empty where there is none."""
-    for each in _chain(error):
-        frames = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(each.__traceback__)]
-        found = location_of(frames)
+    """The innermost location in the user's own code in a traceback, "net.py:9 in forward"; empty if there is none."""
+    for cause in _chain(error):
+        frames = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(cause.__traceback__)]
+        found = user_frame(frames)
         if found is not None:
             file, line, function = found
             return f"{relative(file)}:{line} in {function}"

@@ -1,1 +1,1 @@
-"""From an exported program's FX graph to the hub."""
+"""Conversion of an exported program's FX graph to a hub model."""

@@ -1,6 +1,7 @@
-"""Complex tensors, which ONNX has no operators for, as pairs of real ones; at the model's ends joined in a last axis of 2.
+"""Complex tensors, for which ONNX has no operators, as pairs of real tensors.
 
-Calls with a complex operand or result are named "complex::" instead of "aten::", and have rules of their own.
+Complex inputs and outputs of the model become real tensors with a last axis of size 2. Calls with a complex operand or result are
+named "complex::" instead of "aten::", and have separate rules.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.frontends.pytorch.fx.promotion import cast, common
+from onnxbridge.frontends.pytorch.fx.promotion import cast, result_type
 
 D = ir.DataType
-PART = {D.COMPLEX64: D.FLOAT, D.COMPLEX128: D.DOUBLE}
-"""The dtype of the parts of complex numbers."""
-_WHOLE = {part: whole for whole, part in PART.items()}
+PART_DTYPE = {D.COMPLEX64: D.FLOAT, D.COMPLEX128: D.DOUBLE}
+"""The dtype of the real and imaginary parts, by complex dtype."""
+_COMPLEX_DTYPE = {part: whole for whole, part in PART_DTYPE.items()}
 
 
 @dataclass(frozen=True)
 class Complex:
-    """A complex tensor's parts, of one shape and dtype."""
+    """The real and imaginary part of a complex tensor, of the same shape and dtype."""
 
     real: ir.Value
     imag: ir.Value
@@ -32,7 +33,7 @@ class Complex:
     @property
     def dtype(self) -> ir.DataType:
         assert self.real.dtype is not None
-        return _WHOLE[self.real.dtype]
+        return _COMPLEX_DTYPE[self.real.dtype]
 
     @property
     def shape(self) -> ir.Shape:
@@ -41,17 +42,17 @@ class Complex:
 
 
 def split(op: Any, pair: Any) -> Complex:
-    """A tensor whose last axis has the two parts."""
+    """Split a tensor whose last axis holds real and imaginary part."""
     return Complex(op.Gather(pair, np.int64(0), axis=-1), op.Gather(pair, np.int64(1), axis=-1))
 
 
-def joined(op: Any, x: Complex) -> Any:
-    """The parts in a new last axis."""
+def join(op: Any, x: Complex) -> Any:
+    """Stack real and imaginary part in a new last axis."""
     return op.Concat(op.Unsqueeze(x.real, [-1]), op.Unsqueeze(x.imag, [-1]), axis=-1)
 
 
-def of(op: Any, x: Any, part: ir.DataType) -> Complex:
-    """Anything as a complex tensor: complex, real, or a Python number."""
+def to_complex(op: Any, x: Any, part: ir.DataType) -> Complex:
+    """Convert a complex tensor, a real tensor or a Python number to a Complex with parts of this dtype."""
     if isinstance(x, Complex):
         return Complex(cast(op, x.real, part), cast(op, x.imag, part))
     if isinstance(x, ir.Value):
@@ -61,56 +62,56 @@ def of(op: Any, x: Any, part: ir.DataType) -> Complex:
 
 
 def zeros(op: Any, x: ir.Value, dtype: ir.DataType) -> Any:
-    """Zeros in the shape of x."""
+    """Zeros with the shape of x."""
     shape = op.dims([op.size(x, i) for i in range(len(x.shape or ()))])
     return op.ConstantOfShape(shape, value=ir.tensor(np.zeros(1, dtype.numpy())))
 
 
-def part_of(*operands: Any) -> ir.DataType:
-    """The dtype of the parts of what these operands make together."""
-    return PART[common(*(_stand_in(x) if isinstance(x, Complex) else x for x in operands), 0j)]
+def part_dtype(*operands: Any) -> ir.DataType:
+    """The dtype of the parts of the operands' common complex dtype."""
+    return PART_DTYPE[result_type(*(_placeholder(x) if isinstance(x, Complex) else x for x in operands), 0j)]
 
 
-def _stand_in(x: Complex) -> ir.Value:
+def _placeholder(x: Complex) -> ir.Value:
     return ir.Value(name=None, type=ir.TensorType(x.dtype), shape=x.shape)
 
 
-def together(op: Any, *operands: Any) -> list[Complex]:
-    """The operands as complex tensors of their common dtype."""
-    part = part_of(*operands)
-    return [of(op, x, part) for x in operands]
+def promote(op: Any, *operands: Any) -> list[Complex]:
+    """Convert the operands to complex tensors of their common dtype."""
+    part = part_dtype(*operands)
+    return [to_complex(op, x, part) for x in operands]
 
 
-def by_parts(lower: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule for real tensors that treats both parts of complex ones alike, as a rule for those."""
+def on_each_part(lower: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn a rule for real tensors into a rule for complex ones that applies it to each part."""
 
     @functools.wraps(lower)
-    def both(op: Any, *args: Any, **attrs: Any) -> Any:
-        part = part_of(*(x for x in _leaves((args, tuple(attrs.values()))) if isinstance(x, Complex)))
-        sides = []
+    def on_complex(op: Any, *args: Any, **attrs: Any) -> Any:
+        part = part_dtype(*(x for x in _leaves((args, tuple(attrs.values()))) if isinstance(x, Complex)))
+        parts = []
         for imaginary in (False, True):
-            chosen = functools.partial(_side, op, part=part, imaginary=imaginary)
-            sides.append(lower(op, *map(chosen, args), **{k: chosen(v) for k, v in attrs.items()}))
-        if isinstance(sides[0], tuple):
-            return tuple(map(Complex, *sides))
-        return Complex(*sides)
+            select = functools.partial(_part, op, part=part, imaginary=imaginary)
+            parts.append(lower(op, *map(select, args), **{k: select(v) for k, v in attrs.items()}))
+        if isinstance(parts[0], tuple):
+            return tuple(map(Complex, *parts))
+        return Complex(*parts)
 
-    both.__signature__ = inspect.signature(lower)  # type: ignore[attr-defined]
-    return both
+    on_complex.__signature__ = inspect.signature(lower)  # type: ignore[attr-defined]
+    return on_complex
 
 
 def _leaves(item: Any) -> list[Any]:
     return [leaf for i in item for leaf in _leaves(i)] if isinstance(item, (tuple, list)) else [item]
 
 
-def _side(op: Any, item: Any, *, part: ir.DataType, imaginary: bool) -> Any:
-    """One part of what is complex, and the rest as it is; beside complex tensors in a list, real ones have parts too."""
+def _part(op: Any, item: Any, *, part: ir.DataType, imaginary: bool) -> Any:
+    """The real or imaginary part of each complex tensor in an argument; in a mixed list, real tensors are converted."""
     if isinstance(item, Complex):
         return item.imag if imaginary else item.real
     if isinstance(item, (tuple, list)):
         if any(isinstance(i, Complex) for i in item):
-            item = [of(op, i, part) if isinstance(i, ir.Value) else i for i in item]
-        return type(item)(_side(op, i, part=part, imaginary=imaginary) for i in item)
+            item = [to_complex(op, i, part) if isinstance(i, ir.Value) else i for i in item]
+        return type(item)(_part(op, i, part=part, imaginary=imaginary) for i in item)
     if isinstance(item, ir.DataType):
-        return PART.get(item, item)
+        return PART_DTYPE.get(item, item)
     return item

@@ -1,4 +1,4 @@
-"""Writes into views of a program's own tensors, as scatters, without the second trace of PyTorch's functionalisation."""
+"""Rewrites in-place writes into views as scatters, without the second trace of PyTorch's functionalization."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.fx.aliasing import aliased, functional, sole
+from onnxbridge.frontends.pytorch.fx.aliasing import aliased_arguments, is_distinct_result, out_of_place_variant
 
-Put = Callable[[Any, Any, Any], Any]
+Inverse = Callable[[Any, Any, Any], Any]
 
 
 def _ops() -> Any:
     return frameworks.torch().ops.aten
 
 
-def _scattered(name: str) -> Put:
-    """The inverse of a view that takes a part: the whole with that part in it."""
+def _scatter(name: str) -> Inverse:
+    """The inverse of a view that selects a part: the base with that part replaced."""
     return lambda graph, view, pair: graph.call_function(getattr(_ops(), name).default, (*pair, *view.args[1:]))
 
 
-def _moved_back(name: str, overload: str) -> Put:
-    """The inverse of a view that only arranges: the same or the opposite arrangement of what was written."""
+def _rearrange_back(name: str, overload: str) -> Inverse:
+    """The inverse of a view that rearranges: the same or the opposite rearrangement of the new value."""
     return lambda graph, view, pair: graph.call_function(getattr(getattr(_ops(), name), overload), (pair[1], *view.args[1:]))
 
 
-def _permuted_back(graph: Any, view: Any, pair: Any) -> Any:
+def _permute_back(graph: Any, view: Any, pair: Any) -> Any:
     order = [d % len(view.args[1]) for d in view.args[1]]
     return graph.call_function(_ops().permute.default, (pair[1], [order.index(i) for i in range(len(order))]))
 
 
-# views, and how what was written into one comes back into what it looks at
-_INVERSE: dict[str, Put] = {
-    "aten::slice.Tensor": _scattered("slice_scatter"), "aten::select.int": _scattered("select_scatter"),
-    "aten::unsqueeze": _moved_back("squeeze", "dim"), "aten::transpose.int": _moved_back("transpose", "int"),
-    "aten::permute": _permuted_back,
+# the inverse of each view: how a value written into the view gets into its base
+_INVERSE: dict[str, Inverse] = {
+    "aten::slice.Tensor": _scatter("slice_scatter"), "aten::select.int": _scatter("select_scatter"),
+    "aten::unsqueeze": _rearrange_back("squeeze", "dim"), "aten::transpose.int": _rearrange_back("transpose", "int"),
+    "aten::permute": _permute_back,
 }  # fmt: skip
 
 
@@ -46,12 +46,15 @@ def _name(node: Any) -> str:
 
 
 class _Group:
-    """One tensor and the views of it: what each view looks at, and which node holds what each is now; None for not known."""
+    """A tensor and its views.
+
+    `parent` maps a view to its base, `current` a tensor to the node with its current value (None if stale).
+    """
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.parent: dict[Any, Any] = {root: None}
-        self.held: dict[Any, Any] = {root: root}
+        self.current: dict[Any, Any] = {root: root}
         self.written = False
 
 
@@ -65,94 +68,94 @@ def _mutates(node: Any) -> bool:
 
 
 def _groups(graph: Any) -> tuple[dict[Any, _Group], dict[Any, Any]] | None:
-    """The group of each tensor and view, and what each in-place operator writes; None where one cannot be followed."""
+    """The group of each tensor and view, and the tensor that each in-place operator mutates; None if not analyzable."""
     groups: dict[Any, _Group] = {}
-    wrote: dict[Any, Any] = {}
-    seen_otherwise: set[Any] = set()  # what shares memory with a result that no write is brought into
+    mutated: dict[Any, Any] = {}
+    aliased_elsewhere: set[Any] = set()  # tensors aliased by a result that writes cannot be propagated to
 
     def origin(node: Any) -> Any:
-        return wrote.get(node, node)
+        return mutated.get(node, node)
 
     for node in graph.nodes:
         mutates = _mutates(node)
-        if mutates and functional(node.target) is None or mutates and not _is_node(node.args[0]):
+        if mutates and out_of_place_variant(node.target) is None or mutates and not _is_node(node.args[0]):
             return None
         if not mutates and (_name(node) not in _INVERSE or node.kwargs):
             if node.op == "call_function":
-                seen_otherwise |= {origin(s) for s in _shared(node)}
+                aliased_elsewhere |= {origin(s) for s in _aliased_inputs(node)}
             continue
         source = origin(node.args[0])
         if source not in groups:
             groups[source] = _Group(source)
         group = groups[source]
         if mutates:
-            if seen_otherwise & group.parent.keys():
+            if aliased_elsewhere & group.parent.keys():
                 return None
-            wrote[node] = source
+            mutated[node] = source
             group.written = True
         else:
-            group.parent[node], group.held[node] = source, node
+            group.parent[node], group.current[node] = source, node
             groups[node] = group
     for group in groups.values():
-        if group.written and (group.root.op != "call_function" or _shared(group.root)):
+        if group.written and (group.root.op != "call_function" or _aliased_inputs(group.root)):
             return None
-    return groups, wrote
+    return groups, mutated
 
 
-def _shared(node: Any) -> list[Any]:
-    """The inputs whose memory a node's result may share."""
-    places = () if sole(node) else aliased(node.target)
-    if places is None:
+def _aliased_inputs(node: Any) -> list[Any]:
+    """The inputs that a node's result may alias."""
+    positions = () if is_distinct_result(node) else aliased_arguments(node.target)
+    if positions is None:
         return list(node.all_input_nodes)
-    inside = (node.args[i] for i in places if i < len(node.args))
+    inside = (node.args[i] for i in positions if i < len(node.args))
     return [n for item in inside for n in (item if isinstance(item, (list, tuple)) else [item]) if _is_node(n)]
 
 
 def rewrite(graph: Any) -> bool:
-    """Replace in-place writes by functional operators, in place; False, and nothing changed, where one cannot be followed."""
+    """Replace in-place writes by functional operators, in place. If one cannot be analyzed, change nothing and return False."""
     found = _groups(graph)
     if found is None:
         return False
-    groups, wrote = found
+    groups, mutated = found
     map_arg = frameworks.torch().fx.node.map_arg
 
-    def now(node: Any) -> Any:
-        """The node that holds at this point what `node` looks at."""
-        node = wrote.get(node, node)
+    def current_value(node: Any) -> Any:
+        """The node with the current value of `node`."""
+        node = mutated.get(node, node)
         group = groups.get(node)
         if group is None or not group.written:
             return node
-        if group.held[node] is None:  # written through another view since: looked at again
-            again = graph.call_function(node.target, (now(group.parent[node]), *map_arg(node.args[1:], now)))
-            again.meta = dict(node.meta)
-            group.held[node] = again
-        return group.held[node]
+        if group.current[node] is None:  # stale after a write through another view: recompute the view
+            view = graph.call_function(node.target, (current_value(group.parent[node]), *map_arg(node.args[1:], current_value)))
+            view.meta = dict(node.meta)
+            group.current[node] = view
+        return group.current[node]
 
     for node in list(graph.nodes):
         if node.op == "placeholder":
             continue
-        written = wrote.get(node)
+        written = mutated.get(node)
         with graph.inserting_before(node):
-            above = _above(groups[written], written) if written is not None else []
-            before = {parent: now(parent) for _, parent in above}
-            node.args, node.kwargs = map_arg(node.args, now), map_arg(node.kwargs, now)
+            ancestors = _ancestors(groups[written], written) if written is not None else []
+            before = {parent: current_value(parent) for _, parent in ancestors}
+            node.args, node.kwargs = map_arg(node.args, current_value), map_arg(node.kwargs, current_value)
         if written is None:
             continue
-        node.target = functional(node.target)
+        node.target = out_of_place_variant(node.target)
         group = groups[written]
-        group.held = dict.fromkeys(group.held)
-        group.held[written] = last = node
-        for view, parent in above:
+        group.current = dict.fromkeys(group.current)
+        group.current[written] = last = node
+        for view, parent in ancestors:
             with graph.inserting_after(last):
-                made = _INVERSE[_name(view)](graph, view, (before[parent], group.held[view]))
-            made.meta = {**node.meta, "val": parent.meta["val"]}
-            group.held[parent] = last = made
+                updated = _INVERSE[_name(view)](graph, view, (before[parent], group.current[view]))
+            updated.meta = {**node.meta, "val": parent.meta["val"]}
+            group.current[parent] = last = updated
     graph.lint()
     return True
 
 
-def _above(group: _Group, view: Any) -> list[tuple[Any, Any]]:
-    """From a view up to the whole tensor: each view with what it looks at."""
+def _ancestors(group: _Group, view: Any) -> list[tuple[Any, Any]]:
+    """The chain from a view up to its base tensor, as pairs of view and parent."""
     found = []
     while group.parent[view] is not None:
         found.append((view, group.parent[view]))

@@ -1,6 +1,6 @@
-"""vmap in bodies of loops and branches, which are traced again without it.
+"""Inlines vmap in bodies of loops and branches, by tracing them again.
 
-PyTorch's trace leaves out of a body where its batches begin and end; a run of it needs both.
+PyTorch's trace omits from a body where each vmap level begins and ends; running the body requires both.
 """
 
 from __future__ import annotations
@@ -12,76 +12,76 @@ from typing import Any
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch.fx import aliasing, functionalize_views
-from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import code_unread
+from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import lazy_code
 
 
-def _called(node: Any) -> str:
+def _target_name(node: Any) -> str:
     return getattr(node.target, "__name__", "") if node.op == "call_function" else ""
 
 
-def unbatched(program: Any) -> Any:
-    """The program with each body under vmap as one of operators on whole batches.
+def inline_vmap(program: Any) -> Any:
+    """The program with vmap inlined in every body: its operators work on whole batches.
 
     Raises:
-        UsageError: where PyTorch cannot run a body so.
+        UsageError: if PyTorch cannot run a body this way.
     """
-    whole = _without(program.graph_module)
-    if whole is not program.graph_module:
+    inlined = _inline(program.graph_module)
+    if inlined is not program.graph_module:
         program = copy.copy(program)
-        program._graph_module = whole
+        program._graph_module = inlined
     return program
 
 
-def _without(module: Any) -> Any:
-    """A graph whose bodies, and theirs, have no vmap: itself where none had."""
+def _inline(module: Any) -> Any:
+    """The graph without vmap in its bodies, recursively; the same object if there was none."""
     torch = frameworks.torch()
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, body in module.named_children():
         if isinstance(body, torch.fx.GraphModule):
-            inner = _without(body)
-            inner = _traced(inner) if any(_called(n) == "_add_batch_dim" for n in inner.graph.nodes) else inner
-            made |= {name: inner} if inner is not body else {}
-    if not made:
+            inner = _inline(body)
+            inner = _trace(inner) if any(_target_name(n) == "_add_batch_dim" for n in inner.graph.nodes) else inner
+            result |= {name: inner} if inner is not body else {}
+    if not result:
         return module
     module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    for name, body in made.items():
+    for name, body in result.items():
         setattr(module, name, body)
     return module
 
 
-def _traced(body: Any) -> Any:
+def _trace(body: Any) -> Any:
     torch = frameworks.torch()
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.traceback import preserve_node_meta
 
     body = torch.fx.GraphModule(body, copy.deepcopy(body.graph))
-    _bound(body.graph)
+    _insert_levels(body.graph)
     values = [n.meta["val"] for n in body.graph.nodes if n.op == "placeholder"]
     mode = torch._guards.detect_fake_mode(values)
     try:
-        with mode, code_unread(), torch.no_grad(), preserve_node_meta():
-            made = make_fx(torch.fx.Interpreter(body).run, tracing_mode="real")(*values)
+        with mode, lazy_code(), torch.no_grad(), preserve_node_meta():
+            result = make_fx(torch.fx.Interpreter(body).run, tracing_mode="real")(*values)
     except Exception as error:  # PyTorch's own code, in many ways
         text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(f"PyTorch cannot trace vmap in the body of a loop or a branch: {text}") from error
-    if aliasing.needs_functionalisation(made.graph) and not functionalize_views.rewrite(made.graph):
-        raise UsageError("vmap in the body of a loop or a branch writes into a tensor that is seen otherwise; write it without")
-    return made
+    if aliasing.needs_functionalization(result.graph) and not functionalize_views.rewrite(result.graph):
+        raise UsageError("vmap in the body of a loop or branch mutates an aliased tensor; use an out-of-place operator")
+    return result
 
 
-def _bound(graph: Any) -> None:
-    """Put the beginning of each batch in front of the first tensor that has it, and its end behind the last that loses it."""
+def _insert_levels(graph: Any) -> None:
+    """Insert the start of each vmap level before its first _add_batch_dim, and the end after its last _remove_batch_dim."""
     calls = importlib.import_module("torch._functorch.predispatch")
-    open_: dict[int, list[Any]] = {}  # by level: the first node that adds the batch and the last that removes it
+    levels: dict[int, list[Any]] = {}  # by level: the first node that adds the batch dimension, the last that removes it
     found: list[list[Any]] = []
     for node in graph.nodes:
-        if _called(node) == "_add_batch_dim":
+        if _target_name(node) == "_add_batch_dim":
             level = node.args[2]
-            if level not in open_ or len(open_[level]) == 2:  # none at this level yet, or that one has ended
-                open_[level] = [node]
-                found.append(open_[level])
-        elif _called(node) == "_remove_batch_dim" and node.args[1] in open_:
-            open_[node.args[1]][1:] = [node]
+            if level not in levels or len(levels[level]) == 2:  # no vmap at this level yet, or it has ended
+                levels[level] = [node]
+                found.append(levels[level])
+        elif _target_name(node) == "_remove_batch_dim" and node.args[1] in levels:
+            levels[node.args[1]][1:] = [node]
     for first, last in (each for each in found if len(each) == 2):
         with graph.inserting_before(first):
             graph.call_function(calls._vmap_increment_nesting, (last.args[2], "error"))

@@ -1,7 +1,7 @@
-"""PyTorch's type promotion, as its elementwise operators do it.
+"""PyTorch's type promotion for elementwise operators.
 
-A tensor with dimensions outranks one without, which outranks a Python number; within a rank the wider dtype wins, and a higher
-category (bool, integer, floating point, complex) always wins over a lower one.
+A tensor with dimensions has priority over a zero-dimensional one, which has priority over a Python number. Within a priority the
+wider dtype wins; a higher category (bool, integer, floating point, complex) always wins over a lower one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def category(dtype: ir.DataType | None) -> int:
 
 
 def is_float(value: Any) -> bool:
-    """Whether a value or number is floating point."""
+    """Whether a value or Python number is floating point."""
     return category(value.dtype) == 2 if isinstance(value, ir.Value) else isinstance(value, float)
 
 
-def wider(a: ir.DataType | None, b: ir.DataType | None) -> ir.DataType | None:
-    """torch.promote_types; None gives way.
+def promote_types(a: ir.DataType | None, b: ir.DataType | None) -> ir.DataType | None:
+    """torch.promote_types; None is neutral.
 
     Raises:
-        TypeError: for two dtypes that PyTorch does not mix.
+        TypeError: for dtypes that PyTorch does not promote.
     """
     if a is None or b is None or a == b:
         return a or b
@@ -54,8 +54,8 @@ def wider(a: ir.DataType | None, b: ir.DataType | None) -> ir.DataType | None:
     return D.INT16 if signed == D.INT8 else signed
 
 
-def common(*operands: Any) -> ir.DataType:
-    """torch.result_type of values and numbers."""
+def result_type(*operands: Any) -> ir.DataType:
+    """torch.result_type of any number of values and Python numbers."""
     ranked: list[ir.DataType | None] = [None, None, None]
     for x in operands:
         if isinstance(x, ir.Value):
@@ -68,25 +68,25 @@ def common(*operands: Any) -> ir.DataType:
         else:
             rank, dtype = 2, D.BOOL if isinstance(x, bool) else D.INT64 if isinstance(x, int) else DEFAULT
             dtype = D.COMPLEX64 if isinstance(x, complex) else dtype
-        ranked[rank] = wider(ranked[rank], dtype)
-    result = _over(ranked[0], _over(ranked[1], ranked[2]))
+        ranked[rank] = promote_types(ranked[rank], dtype)
+    result = _combine(ranked[0], _combine(ranked[1], ranked[2]))
     assert result is not None
     return result
 
 
-def _over(high: ir.DataType | None, low: ir.DataType | None) -> ir.DataType | None:
-    """The dtype of a higher rank unless the lower one is of a higher category."""
+def _combine(high: ir.DataType | None, low: ir.DataType | None) -> ir.DataType | None:
+    """Combine two priorities: the higher one's dtype unless the lower one has a higher category."""
     if high is None or low is None:
         return high or low
     if category(high) >= category(low):
         return high
     if category(low) == 3 and category(high) == 2:
         return D.COMPLEX128 if high == D.DOUBLE else D.COMPLEX64
-    return wider(high, low)
+    return promote_types(high, low)
 
 
 def cast(op: Any, x: Any, dtype: ir.DataType) -> Any:
-    """A value or number in the dtype, as PyTorch converts: the same value where it has it already."""
+    """Convert a value or number to the dtype with PyTorch's semantics; returns the same value if it has the dtype."""
     if isinstance(x, ir.Value):
         return x if x.dtype == dtype else op.Cast(x, to=dtype)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -94,18 +94,18 @@ def cast(op: Any, x: Any, dtype: ir.DataType) -> Any:
 
 
 def is_half(value: Any) -> bool:
-    """Whether a value is floating point of 16 bits, which runtimes have fewer operators for."""
+    """Whether a value is float16 or bfloat16, for which runtimes have fewer kernels."""
     return value.dtype in (D.FLOAT16, D.BFLOAT16)
 
 
-def together(op: Any, *operands: Any) -> list[Any]:
-    """The operands in their common dtype."""
-    dtype = common(*operands)
+def promote(op: Any, *operands: Any) -> list[Any]:
+    """Convert the operands to their common dtype."""
+    dtype = result_type(*operands)
     return [None if x is None else cast(op, x, dtype) for x in operands]
 
 
-def floating(op: Any, *operands: Any) -> list[Any]:
-    """The operands in their common dtype, integers as PyTorch's default floating point."""
-    dtype = common(*operands)
+def promote_to_float(op: Any, *operands: Any) -> list[Any]:
+    """Convert the operands to their common dtype; integers to PyTorch's default floating dtype."""
+    dtype = result_type(*operands)
     dtype = dtype if category(dtype) >= 2 else DEFAULT
     return [None if x is None else cast(op, x, dtype) for x in operands]

@@ -1,4 +1,4 @@
-"""The hub as this frontend writes it: what FakeTensors tell of every value, weights by reference, decompositions on demand."""
+"""The lowering target of this frontend: shapes and dtypes from FakeTensors, and PyTorch's decompositions on demand."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Dim = int | str | None
 
 
 class Shapes:
-    """Writes sizes: numbers, the user's names for symbols, and formulas of those."""
+    """Converts sizes to hub dimensions: integers, the user's dimension names, and expressions of them."""
 
     def __init__(self, names: Mapping[Any, str]) -> None:
         self.names = names
-        self._known: dict[Any, str] = {}
+        self._dims: dict[Any, str] = {}
 
     def dim(self, size: Any) -> Dim:
         if isinstance(size, int):
@@ -31,9 +31,9 @@ class Shapes:
         expression = size.node.expr
         if expression.is_Integer:
             return int(expression)
-        if expression not in self._known:
-            self._known[expression] = self._text(expression)
-        return self._known[expression]
+        if expression not in self._dims:
+            self._dims[expression] = self._text(expression)
+        return self._dims[expression]
 
     def _text(self, expression: Any) -> str:
         if expression.is_Symbol:
@@ -44,17 +44,17 @@ class Shapes:
 
 
 class PytorchTarget(HubTarget):
-    """The hub, with PyTorch's decompositions for operators that have no rule."""
+    """The hub target, with PyTorch's decompositions for operators that have no rule."""
 
-    def __init__(self, shapes: Shapes, names: graph_reader.Names) -> None:
+    def __init__(self, shapes: Shapes, names: graph_reader.NodeKeys) -> None:
         super().__init__("PyTorch to ONNX", self.declared)
         self._names = names
         self._shapes = shapes
-        self._busy: list[Any] = []
-        self._graphs: dict[Any, graph_reader.Names] = {}
+        self._expanding: list[Any] = []
+        self._graphs: dict[Any, graph_reader.NodeKeys] = {}
 
     def declared(self, key: Hashable) -> tuple[str, ir.DataType | None, list[Dim] | None]:
-        """Name, dtype and shape of an fx node's value, or of one of its several values."""
+        """Name, dtype and shape of an fx node's value, or of one of its several results."""
         node, index = key if isinstance(key, tuple) else (key, None)
         value = node.meta.get("val")
         name = node.name
@@ -63,7 +63,7 @@ class PytorchTarget(HubTarget):
         return name, *self.of(value)
 
     def of(self, value: Any) -> tuple[ir.DataType | None, list[Dim] | None]:
-        """The hub's dtype and shape of a FakeTensor or of a symbolic number."""
+        """The hub dtype and shape of a FakeTensor or a symbolic number."""
         torch = frameworks.torch()
         if isinstance(value, torch.Tensor):
             return dtypes.to_hub(value.dtype), [self._shapes.dim(d) for d in value.shape]
@@ -89,53 +89,53 @@ class PytorchTarget(HubTarget):
         return adopted
 
     def mark(self, key: Hashable, value: ir.Value) -> None:
-        """Note on a value what rules cannot see in the hub: that it is a number, that it lies in memory in another order."""
+        """Record on a value what the hub does not show: that it is a Python number, or that its memory is not contiguous."""
         node, index = key if isinstance(key, tuple) else (key, None)
         tensor = node.meta.get("val") if index is None else node.meta["val"][index]
         if is_number(key):
             value.meta["number"] = tensor
-        if isinstance(tensor, frameworks.torch().Tensor) and not dtypes.in_order(tensor):
+        if isinstance(tensor, frameworks.torch().Tensor) and not dtypes.is_contiguous(tensor):
             value.meta["strided"] = True
 
     def expand(self, call: Call) -> Body | None:
         key = next((k for k in call.outputs if k is not None), None)
-        if key is None or call.op == library_operators.FUNCTION:  # which is what an operator of a library's own was expanded to
+        if key is None or call.op == library_operators.FUNCTION:  # already the expansion of a third-party operator
             return None
         node: Any = key[0] if isinstance(key, tuple) else key
         operator = decompose.operator_of(node)
-        if operator in self._busy or not decompose.can_be(operator):
+        if operator in self._expanding or not decompose.may_decompose(operator):
             return None
-        found = decompose.traced(node, self._shapes.names)
+        found = decompose.trace_decomposition(node, self._shapes.names)
         library = decompose.is_library(operator)
         if found is None:
             if library:
                 raise library_operators.unknown(operator)
             return None
         graph, sources = found
-        around = self._graphs.get(node.graph, self._names)
+        outer_keys = self._graphs.get(node.graph, self._names)
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         if library and not call.op.startswith("complex::"):
-            names = graph_reader.Names()
+            names = graph_reader.NodeKeys()
             self._graphs[graph] = names
-            inner = list(graph_reader.of(graph, names, call.where))
+            inner = list(graph_reader.calls_of(graph, names, call.where))
             body = Body(tuple(placeholders), self._guarded(operator, inner), graph_reader.results_of(graph, names))
-            return library_operators.call_of(call, operator, body, tuple(map(around.ref, sources)))
-        names = graph_reader.Names(dict(zip(placeholders, map(around.ref, sources), strict=True)))
+            return library_operators.call_of(call, operator, body, tuple(map(outer_keys.ref, sources)))
+        names = graph_reader.NodeKeys(dict(zip(placeholders, map(outer_keys.ref, sources), strict=True)))
         self._graphs[graph] = names
-        inner = list(graph_reader.of(graph, names, call.where))
+        inner = list(graph_reader.calls_of(graph, names, call.where))
         return Body((), self._guarded(operator, inner), graph_reader.results_of(graph, names))
 
     def _guarded(self, target: Any, inner: list[Call]) -> Iterator[Call]:
-        """The calls of a decomposition; while they are lowered, the operator itself is not decomposed again."""
-        self._busy.append(target)
+        """The calls of a decomposition; while they are lowered, the operator itself is not decomposed (recursion)."""
+        self._expanding.append(target)
         try:
             yield from inner
         finally:
-            self._busy.remove(target)
+            self._expanding.remove(target)
 
 
-def least(value: ir.Value) -> float:
-    """The least that a whole number of the traced program may be, by what the trace tells of the sizes that it is made of."""
+def lower_bound(value: ir.Value) -> float:
+    """The lower bound of an integer of the traced program, from the ranges of the sizes in its expression."""
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
@@ -144,16 +144,16 @@ def least(value: ir.Value) -> float:
         return -math.inf
     expression, known = number.node.expr, number.node.shape_env.var_to_range
     ranges = {s: known.get(s) for s in expression.free_symbols}
-    # that a size is 2 at least is only how torch.export looks at it, where it found no reason for more
-    held = {s: ValueRanges(r.lower if r.lower > 2 else min(r.lower, 0), r.upper) for s, r in ranges.items() if r is not None}
-    if len(held) < len(ranges):
+    # a lower bound of 2 is only torch.export's default assumption
+    bounds = {s: ValueRanges(r.lower if r.lower > 2 else min(r.lower, 0), r.upper) for s, r in ranges.items() if r is not None}
+    if len(bounds) < len(ranges):
         return -math.inf
-    lowest = bound_sympy(expression, held).lower
+    lowest = bound_sympy(expression, bounds).lower
     return int(lowest) if lowest.is_Integer and lowest != -int_oo else -math.inf
 
 
 def is_number(key: Any) -> bool:
-    """Whether a key stands for a Python number of the traced program, which takes no part in type promotion."""
+    """Whether a key stands for a Python number of the traced program; in type promotion it does not count as a tensor."""
     torch = frameworks.torch()
     node, index = key if isinstance(key, tuple) else (key, None)
     value = node.meta.get("val")

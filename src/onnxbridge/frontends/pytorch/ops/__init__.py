@@ -1,4 +1,4 @@
-"""Rules from ATen, as torch.export writes it, to ONNX; names and parameters are those of the ATen schemas."""
+"""Rules from ATen operators, as torch.export emits them, to ONNX; names and parameters are those of the ATen schemas."""
 
 from __future__ import annotations
 

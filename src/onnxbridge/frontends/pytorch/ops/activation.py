@@ -1,11 +1,11 @@
-"""Activations."""
+"""Activation functions."""
 
 import math
 
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.pytorch.fx.promotion import cast, category, floating, is_float, together
+from onnxbridge.frontends.pytorch.fx.promotion import cast, category, is_float, promote, promote_to_float
 from onnxbridge.frontends.pytorch.ops import rule
 
 
@@ -46,14 +46,16 @@ def selu(op, self):
 
 @rule("aten::celu")
 def celu(op, self, alpha=1.0):
-    return op.Celu(self, alpha=alpha) if alpha > 0 else op.Where(
-        op.Greater(self, 0), self, op.Min(op.Mul(expm1(op, op.Div(self, alpha)), alpha), 0)
+    return (
+        op.Celu(self, alpha=alpha)
+        if alpha > 0
+        else op.Where(op.Greater(self, 0), self, op.Min(op.Mul(expm1(op, op.Div(self, alpha)), alpha), 0))
     )
 
 
 @rule("aten::gelu")
 def gelu(op, self, *, approximate="none"):
-    if approximate == "tanh" and self.dtype == ir.DataType.DOUBLE:  # ONNX Runtime knows its constants in float32 only
+    if approximate == "tanh" and self.dtype == ir.DataType.DOUBLE:  # ONNX Runtime has its constants in float32 only
         inner = op.Mul(op.Add(self, op.Mul(op.Mul(op.Mul(self, self), self), 0.044715)), math.sqrt(2 / math.pi))
         return op.Mul(op.Mul(self, 0.5), op.Add(op.Tanh(inner), 1.0))
     return op.Gelu(self, approximate=approximate)
@@ -71,7 +73,7 @@ def mish(op, self):
 
 @rule("aten::hardswish")
 def hardswish(op, self):
-    if self.dtype == ir.DataType.DOUBLE:  # ONNX Runtime knows its 1/6 in float32 only
+    if self.dtype == ir.DataType.DOUBLE:  # ONNX Runtime has 1/6 in float32 only
         return op.Mul(self, op.HardSigmoid(self, alpha=1 / 6, beta=0.5))
     return op.HardSwish(self)
 
@@ -101,13 +103,13 @@ def log_sigmoid(op, self):
 
 @rule("aten::hardshrink")
 def hardshrink(op, self, lambd=0.5):
-    inside = op.LessOrEqual(op.Abs(self), lambd)
-    return op.Where(inside, 0.0, self)
+    within_threshold = op.LessOrEqual(op.Abs(self), lambd)
+    return op.Where(within_threshold, 0.0, self)
 
 
 @rule("aten::softshrink")
 def softshrink(op, self, lambd=0.5):
-    # NaN passes: it is neither above nor below
+    # NaN is preserved: it is neither above nor below
     low = op.Where(op.Less(self, -lambd), op.Add(self, lambd), op.Mul(self, 0.0))
     return op.Where(op.Greater(self, lambd), op.Sub(self, lambd), low)
 
@@ -134,7 +136,7 @@ def glu(op, self, dim=-1):
 
 @rule("aten::softmax.int", "aten::special_softmax")
 def softmax(op, self, dim, dtype=None):
-    x = cast(op, self, dtype) if dtype is not None else floating(op, self)[0]
+    x = cast(op, self, dtype) if dtype is not None else promote_to_float(op, self)[0]
     return op.Softmax(x, axis=dim) if len(x.shape) else op.reshape(op.Softmax(op.reshape(x, [1])), [])
 
 
@@ -152,7 +154,7 @@ def safe_softmax(op, self, dim, dtype=None):
 
 @rule("aten::log_softmax.int", "aten::special_log_softmax")
 def log_softmax(op, self, dim, *, dtype=None):
-    x = cast(op, self, dtype) if dtype is not None else floating(op, self)[0]
+    x = cast(op, self, dtype) if dtype is not None else promote_to_float(op, self)[0]
     return op.LogSoftmax(x, axis=dim) if len(x.shape) else op.reshape(op.LogSoftmax(op.reshape(x, [1])), [])
 
 
@@ -164,40 +166,40 @@ def _log_softmax(op, self, dim, half_to_float):
 def expm1(op, x):
     """exp(x) - 1 without cancellation near 0."""
     t = op.Tanh(op.Mul(x, 0.5))
-    near = op.Div(op.Mul(t, 2.0), op.Sub(1.0, t))
-    return op.Where(op.Less(op.Abs(x), 1.0), near, op.Sub(op.Exp(x), 1.0))
+    near_zero = op.Div(op.Mul(t, 2.0), op.Sub(1.0, t))
+    return op.Where(op.Less(op.Abs(x), 1.0), near_zero, op.Sub(op.Exp(x), 1.0))
 
 
 def log1p(op, x):
-    """log(1 + x) without losing the small digits of x."""
+    """log(1 + x) without loss of precision for small x."""
     u = op.Add(x, 1.0)
-    rest = op.Sub(u, 1.0)
-    near = op.Where(op.Equal(rest, 0.0), x, op.Mul(op.Log(u), op.Div(x, rest)))
-    return op.Where(op.Less(op.Abs(x), 0.5), near, op.Log(u))
+    remainder = op.Sub(u, 1.0)
+    near_zero = op.Where(op.Equal(remainder, 0.0), x, op.Mul(op.Log(u), op.Div(x, remainder)))
+    return op.Where(op.Less(op.Abs(x), 0.5), near_zero, op.Log(u))
 
 
 @rule("aten::sigmoid", "aten::special_expit")
 def sigmoid(op, self):
-    return op.Sigmoid(*floating(op, self))
+    return op.Sigmoid(*promote_to_float(op, self))
 
 
 @rule("aten::tanh")
 def tanh(op, self):
-    return op.Tanh(*floating(op, self))
+    return op.Tanh(*promote_to_float(op, self))
 
 
 @rule("aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout")
 def dropout(op, input, p, train):
     if train and p > 0:
-        raise Unsupported("dropout of whole channels, or one that keeps means, is active", "export it with training=False")
+        raise Unsupported("feature dropout or alpha dropout is active", "export it with training=False")
     return input
 
 
 def clip(op, x, low, high):
-    """x between two bounds, each a number, a value or None; the upper bound wins where they cross."""
-    x, low, high = together(op, x, low, high)
+    """Clip x to bounds that are numbers, values or None; if they cross, the upper bound wins."""
+    x, low, high = promote(op, x, low, high)
     if category(x.dtype) == 0:
-        raise TypeError("clamp does not take bool")
+        raise TypeError("clamp does not support bool")
     if low is not None:
         x = op.Max(x, low)
     return x if high is None else op.Min(x, high)

@@ -1,11 +1,11 @@
-"""Arithmetic, element by element, with PyTorch's type promotion."""
+"""Elementwise arithmetic with PyTorch's type promotion."""
 
 import math
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.frontends.pytorch.fx.promotion import cast, common, floating, is_float, together
+from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, promote, promote_to_float, result_type
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.activation import clip, expm1, log1p
 from onnxbridge.hub.ir import fold
@@ -14,47 +14,47 @@ D = ir.DataType
 LN2, LN10 = math.log(2), math.log(10)
 
 
-def plus(op, a, b):
-    a, b = together(op, a, b)
+def add_promoted(op, a, b):
+    a, b = promote(op, a, b)
     return op.Or(a, b) if a.dtype == D.BOOL else op.Add(a, b)
 
 
-def times(op, a, b):
-    a, b = together(op, a, b)
+def multiply_promoted(op, a, b):
+    a, b = promote(op, a, b)
     return op.And(a, b) if a.dtype == D.BOOL else op.Mul(a, b)
 
 
-def scaled(op, self, other, alpha):
-    """alpha * other in the dtype of self and other together."""
+def times_alpha(op, self, other, alpha):
+    """alpha * other in the common dtype of self and other."""
     if isinstance(alpha, (int, float)) and alpha == 1:
         return other
-    return times(op, cast(op, other, common(self, other)), alpha)
+    return multiply_promoted(op, cast(op, other, result_type(self, other)), alpha)
 
 
 @rule("aten::add.Tensor", "aten::add.Scalar")
 def add(op, self, other, *, alpha=1):
-    return plus(op, self, scaled(op, self, other, alpha))
+    return add_promoted(op, self, times_alpha(op, self, other, alpha))
 
 
 @rule("aten::sub.Tensor", "aten::sub.Scalar", "aten::subtract.Tensor", "aten::subtract.Scalar")
 def sub(op, self, other, *, alpha=1):
-    return op.Sub(*together(op, self, scaled(op, self, other, alpha)))
+    return op.Sub(*promote(op, self, times_alpha(op, self, other, alpha)))
 
 
 @rule("aten::rsub.Tensor", "aten::rsub.Scalar")
 def rsub(op, self, other, alpha=1):
-    return op.Sub(*together(op, other, scaled(op, other, self, alpha)))
+    return op.Sub(*promote(op, other, times_alpha(op, other, self, alpha)))
 
 
 @rule("aten::mul.Tensor", "aten::mul.Scalar", "aten::multiply.Tensor", "aten::multiply.Scalar")
 def mul(op, self, other):
-    return times(op, self, other)
+    return multiply_promoted(op, self, other)
 
 
 @rule("aten::div.Tensor", "aten::div.Scalar", "aten::divide.Tensor", "aten::divide.Scalar", "aten::true_divide.Tensor",
       "aten::true_divide.Scalar")  # fmt: skip
 def div(op, self, other):
-    return op.Div(*floating(op, self, other))
+    return op.Div(*promote_to_float(op, self, other))
 
 
 @rule("aten::div.Tensor_mode", "aten::div.Scalar_mode", "aten::divide.Tensor_mode", "aten::divide.Scalar_mode")
@@ -63,18 +63,18 @@ def div_mode(op, self, other, *, rounding_mode):
         return div(op, self, other)
     if rounding_mode == "floor":
         return floor_divide(op, self, other)
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     return trunc(op, op.Div(a, b))
 
 
 @rule("aten::floor_divide", "aten::floor_divide.Scalar")
 def floor_divide(op, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     if is_float(a):
-        # the remainder decides: a/b may round up to a whole number that a does not reach
+        # uses the remainder, as a / b may round up to an integer greater than the exact quotient
         rest = remainder(op, a, b)
         exact = op.Div(op.Sub(a, rest), b)
-        return op.Where(op.Equal(b, 0.0), op.Div(a, b), _nearest(op, exact))
+        return op.Where(op.Equal(b, 0.0), op.Div(a, b), _round_half_down(op, exact))
     q = op.Div(a, b)
     uneven = op.Not(op.Equal(op.Mul(q, b), a))
     divisor = fold.static(b)
@@ -83,7 +83,7 @@ def floor_divide(op, self, other):
     return op.Sub(q, op.Cast(op.And(uneven, signs_differ), to=a.dtype)) if a.dtype not in UNSIGNED else q
 
 
-def _nearest(op, x):
+def _round_half_down(op, x):
     f = op.Floor(x)
     return op.Where(op.Greater(op.Sub(x, f), 0.5), op.Add(f, 1.0), f)
 
@@ -93,22 +93,22 @@ UNSIGNED = (D.UINT8, D.UINT16, D.UINT32, D.UINT64)
 
 @rule("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
 def remainder(op, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     if not is_float(a):
         return op.Mod(a, b)
     rest = op.Mod(a, b, fmod=1)
-    wrong = op.And(op.Not(op.Equal(rest, 0.0)), op.Xor(op.Less(rest, 0.0), op.Less(b, 0.0)))
-    return op.Where(wrong, op.Add(rest, b), rest)
+    opposite_sign = op.And(op.Not(op.Equal(rest, 0.0)), op.Xor(op.Less(rest, 0.0), op.Less(b, 0.0)))
+    return op.Where(opposite_sign, op.Add(rest, b), rest)
 
 
 @rule("aten::fmod.Tensor", "aten::fmod.Scalar")
 def fmod(op, self, other):
-    return op.Mod(*together(op, self, other), fmod=1)
+    return op.Mod(*promote(op, self, other), fmod=1)
 
 
 @rule("aten::neg", "aten::negative")
 def neg(op, self):
-    if self.dtype in UNSIGNED:  # it wraps
+    if self.dtype in UNSIGNED:  # wraps around
         return op.Add(op.BitwiseNot(self), 1)
     return op.Neg(self)
 
@@ -133,22 +133,22 @@ def signbit(op, self):
 
 @rule("aten::square")
 def square(op, self):
-    return times(op, self, self) if self.dtype != D.BOOL else op.Cast(self, to=D.INT64)
+    return multiply_promoted(op, self, self) if self.dtype != D.BOOL else op.Cast(self, to=D.INT64)
 
 
 @rule("aten::reciprocal")
 def reciprocal(op, self):
-    return op.Reciprocal(*floating(op, self))
+    return op.Reciprocal(*promote_to_float(op, self))
 
 
 @rule("aten::rsqrt")
 def rsqrt(op, self):
-    return op.Reciprocal(op.Sqrt(*floating(op, self)))
+    return op.Reciprocal(op.Sqrt(*promote_to_float(op, self)))
 
 
 def _unary(name):
     def lower(op, self):
-        return op.call(name, *floating(op, self))
+        return op.call(name, *promote_to_float(op, self))
 
     return lower
 
@@ -164,28 +164,28 @@ for _aten, _onnx in {
 
 @rule("aten::expm1", "aten::special_expm1")
 def expm1_(op, self):
-    return expm1(op, *floating(op, self))
+    return expm1(op, *promote_to_float(op, self))
 
 
 @rule("aten::log1p", "aten::special_log1p")
 def log1p_(op, self):
-    return log1p(op, *floating(op, self))
+    return log1p(op, *promote_to_float(op, self))
 
 
 @rule("aten::exp2", "aten::special_exp2")
 def exp2(op, self):
-    [x] = floating(op, self)
+    [x] = promote_to_float(op, self)
     return op.Pow(op.constant(np.asarray(2.0, x.dtype.numpy())), x)
 
 
 @rule("aten::log2")
 def log2(op, self):
-    return op.Div(op.Log(*floating(op, self)), LN2)
+    return op.Div(op.Log(*promote_to_float(op, self)), LN2)
 
 
 @rule("aten::log10")
 def log10(op, self):
-    return op.Div(op.Log(*floating(op, self)), LN10)
+    return op.Div(op.Log(*promote_to_float(op, self)), LN10)
 
 
 @rule("aten::floor")
@@ -245,41 +245,41 @@ def clamp_max(op, self, max):
 
 @rule("aten::maximum", "aten::max.other")
 def maximum(op, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     return op.Or(a, b) if a.dtype == D.BOOL else op.Max(a, b)
 
 
 @rule("aten::minimum", "aten::min.other")
 def minimum(op, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     return op.And(a, b) if a.dtype == D.BOOL else op.Min(a, b)
 
 
 @rule("aten::fmax")
 def fmax(op, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     return op.Where(op.IsNaN(a), b, op.Where(op.IsNaN(b), a, op.Max(a, b))) if is_float(a) else maximum(op, a, b)
 
 
 @rule("aten::fmin")
 def fmin(op, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     return op.Where(op.IsNaN(a), b, op.Where(op.IsNaN(b), a, op.Min(a, b))) if is_float(a) else minimum(op, a, b)
 
 
 @rule("aten::addcmul")
 def addcmul(op, self, tensor1, tensor2, *, value=1):
-    return plus(op, self, times(op, scaled(op, self, tensor1, value), tensor2))
+    return add_promoted(op, self, multiply_promoted(op, times_alpha(op, self, tensor1, value), tensor2))
 
 
 @rule("aten::addcdiv")
 def addcdiv(op, self, tensor1, tensor2, *, value=1):
-    return plus(op, self, op.Div(*floating(op, scaled(op, self, tensor1, value), tensor2)))
+    return add_promoted(op, self, op.Div(*promote_to_float(op, times_alpha(op, self, tensor1, value), tensor2)))
 
 
 @rule("aten::lerp.Scalar", "aten::lerp.Tensor")
 def lerp(op, self, end, weight):
-    # from the nearer end, as PyTorch does
+    # interpolates from the nearer end, as PyTorch does
     step = op.Sub(end, self)
     if isinstance(weight, ir.Value):
         near = op.Add(self, op.Mul(weight, step))
@@ -292,24 +292,24 @@ def lerp(op, self, end, weight):
 
 @rule("aten::atan2", "aten::arctan2")
 def atan2(op, self, other):
-    y, x = floating(op, self, other)
+    y, x = promote_to_float(op, self, other)
     pi, zero = np.asarray(math.pi, x.dtype.numpy()), np.asarray(0, x.dtype.numpy())
 
-    def signed(size):
-        return op.Where(below(y), op.Neg(size), size)
+    def with_sign_of_y(size):
+        return op.Where(is_negative(y), op.Neg(size), size)
 
-    def below(v):  # -0 counts
+    def is_negative(v):  # true for -0, too
         return op.Or(op.Less(v, zero), op.And(op.Equal(v, zero), op.Less(op.Reciprocal(v), zero)))
 
     size = op.Atan(op.Div(op.Abs(y), op.Abs(x)))
     size = op.Where(op.And(op.Equal(x, zero), op.Equal(y, zero)), zero, size)
     size = op.Where(op.And(op.IsInf(x), op.IsInf(y)), pi / 4, size)
-    return signed(op.Where(below(x), op.Sub(pi, size), size))
+    return with_sign_of_y(op.Where(is_negative(x), op.Sub(pi, size), size))
 
 
 @rule("aten::hypot")
 def hypot(op, self, other):
-    a, b = map(op.Abs, together(op, self, other))
+    a, b = map(op.Abs, promote(op, self, other))
     large, small = op.Max(a, b), op.Min(a, b)
     ratio = op.Div(small, op.Where(op.Equal(large, 0.0), 1.0, large))
     return op.Where(op.Equal(large, math.inf), large, op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0))))
@@ -318,6 +318,6 @@ def hypot(op, self, other):
 @rule("aten::xlogy.Tensor", "aten::xlogy.Scalar_Self", "aten::xlogy.Scalar_Other", "aten::special_xlogy",
       "aten::special_xlogy.self_scalar", "aten::special_xlogy.other_scalar")  # fmt: skip
 def xlogy(op, self, other):
-    a, b = floating(op, self, other)
+    a, b = promote_to_float(op, self, other)
     y = op.Where(op.Equal(a, 0.0), 0.0, op.Mul(a, op.Log(b)))
     return op.Where(op.IsNaN(b), b, y)

@@ -1,13 +1,13 @@
-"""Bessel functions of orders 0 and 1, and the Airy function: fits where they bend, expansions at infinity behind."""
+"""Bessel functions of orders 0 and 1 and the Airy function: piecewise polynomials near 0, asymptotic expansions beyond."""
 
 import functools
 import math
 
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.piecewise_polynomials import Fit, horner, in_double
+from onnxbridge.frontends.pytorch.piecewise_polynomials import PiecewisePolynomial, horner, in_float64
 
 FAR = 20.0
-"""Behind it, the expansions at infinity are exact to double precision."""
+"""Beyond it, the asymptotic expansions are exact to double precision."""
 
 
 def _mp():
@@ -18,53 +18,53 @@ def _mp():
 
 @functools.cache
 def _hankel(order, terms=14):
-    """Coefficients of P in 1 / x**2 and of Q * x in the same, of the Bessel functions' expansions at infinity."""
+    """Coefficients of P and x * Q as polynomials in 1 / x**2, in the asymptotic expansions of the Bessel functions."""
     a = [1.0]
     for k in range(1, 2 * terms):
         a.append(a[-1] * (4 * order * order - (2 * k - 1) ** 2) / (8 * k))
     return [(-1) ** k * a[2 * k] for k in range(terms)], [(-1) ** k * a[2 * k + 1] for k in range(terms)]
 
 
-_J = {n: Fit(lambda t, n=n: _mp().besselj(n, t) / t**n, 0, FAR, 20) for n in (0, 1)}
+_J = {n: PiecewisePolynomial(lambda t, n=n: _mp().besselj(n, t) / t**n, 0, FAR, 20) for n in (0, 1)}
 
 
 def _smooth_y(t, n):
-    """Y without its logarithm and its pole, an entire function."""
+    """Y without its logarithm and its pole: an entire function."""
     mp = _mp()
     return mp.bessely(n, t) - (mp.log(t) * mp.besselj(n, t) - (1 / t if n else 0)) * 2 / mp.pi
 
 
-_Y = {n: Fit(functools.partial(_smooth_y, n=n), 0, FAR, 20) for n in (0, 1)}
+_Y = {n: PiecewisePolynomial(functools.partial(_smooth_y, n=n), 0, FAR, 20) for n in (0, 1)}
 
 
-def _waves(op, x, order):
-    """What J and Y are far out: the amplitude, P and Q, and the cosine and sine of their phase."""
+def _asymptotic(op, x, order):
+    """The asymptotic form of J and Y: the amplitude, P and Q, and the cosine and sine of the phase."""
     p, q = _hankel(order)
     z = op.Reciprocal(op.Mul(x, x))
     cos, sin = op.Cos(x), op.Sin(x)
-    # cos(x - (2n + 1) pi / 4) without rounding a large x again
+    # cos(x - (2n + 1) pi / 4) without rounding a large x - phase
     first, second = (op.Add(cos, sin), op.Sub(sin, cos)) if order == 0 else (op.Sub(sin, cos), op.Neg(op.Add(cos, sin)))
     return op.Sqrt(op.Div(1 / math.pi, x)), horner(op, z, p), op.Div(horner(op, z, q), x), first, second
 
 
-def _far_apart(op, x):
-    """x where it is far out, a harmless number elsewhere; and whether it is."""
+def _clamp_to_far(op, x):
+    """x where it is beyond FAR and a safe value elsewhere; and the mask."""
     far = op.Greater(x, FAR)
     return op.Where(far, x, FAR), far
 
 
 def bessel_j(op, x, order):
     size = op.Abs(x)
-    away, far = _far_apart(op, size)
-    amplitude, p, q, cos, sin = _waves(op, away, order)
-    wave = op.Mul(amplitude, op.Sub(op.Mul(p, cos), op.Mul(q, sin)))
+    safe, far = _clamp_to_far(op, size)
+    amplitude, p, q, cos, sin = _asymptotic(op, safe, order)
+    asymptotic = op.Mul(amplitude, op.Sub(op.Mul(p, cos), op.Mul(q, sin)))
     near = _J[order](op, size)
-    return op.Where(far, op.Mul(op.Sign(x), wave), op.Mul(x, near)) if order else op.Where(far, wave, near)
+    return op.Where(far, op.Mul(op.Sign(x), asymptotic), op.Mul(x, near)) if order else op.Where(far, asymptotic, near)
 
 
 def bessel_y(op, x, order):
-    away, far = _far_apart(op, x)
-    amplitude, p, q, cos, sin = _waves(op, away, order)
+    safe, far = _clamp_to_far(op, x)
+    amplitude, p, q, cos, sin = _asymptotic(op, safe, order)
     near = op.Mul(op.Log(x), bessel_j(op, x, order))
     near = op.Sub(near, op.Reciprocal(x)) if order else near
     near = op.Add(op.Mul(near, 2 / math.pi), _Y[order](op, x))
@@ -79,7 +79,7 @@ def _scaled_i(t, n):
     return mp.besseli(n, x) * mp.exp(-x) * mp.sqrt(1 + x) * ((1 + x) / x if n else 1)
 
 
-_I = {n: Fit(functools.partial(_scaled_i, n=n), -1, 1, 64) for n in (0, 1)}
+_I = {n: PiecewisePolynomial(functools.partial(_scaled_i, n=n), -1, 1, 64) for n in (0, 1)}
 
 
 def bessel_ie(op, x, order):
@@ -93,7 +93,7 @@ def bessel_ie(op, x, order):
 
 
 def bessel_i(op, x, order):
-    half = op.Exp(op.Mul(op.Abs(x), 0.5))  # in two steps: the whole overflows before the product does
+    half = op.Exp(op.Mul(op.Abs(x), 0.5))  # applied twice: exp(x) overflows before the product does
     return op.Mul(op.Mul(half, bessel_ie(op, x, order)), half)
 
 
@@ -109,8 +109,8 @@ def _scaled_k(z, n):
     return mp.besselk(n, t) * mp.exp(t) * mp.sqrt(t)
 
 
-_K_NEAR = {n: Fit(functools.partial(_smooth_k, n=n), 0, 2, 4) for n in (0, 1)}
-_K_FAR = {n: Fit(functools.partial(_scaled_k, n=n), 0, 1, 16) for n in (0, 1)}
+_K_NEAR = {n: PiecewisePolynomial(functools.partial(_smooth_k, n=n), 0, 2, 4) for n in (0, 1)}
+_K_FAR = {n: PiecewisePolynomial(functools.partial(_scaled_k, n=n), 0, 1, 16) for n in (0, 1)}
 
 
 def bessel_k(op, x, order, scaled):
@@ -126,18 +126,18 @@ def bessel_k(op, x, order, scaled):
     return op.Where(op.Less(x, 0.0), math.nan, op.Where(op.Equal(x, 0.0), math.inf, y))
 
 
-def _of_order(function, *names, **given):
+def _register(function, *names, **options):
     for name in names:
-        rule(f"aten::{name}")(in_double(lambda op, x: function(op, x, **given), "x" if "scaled" in name else "self"))
+        rule(f"aten::{name}")(in_float64(lambda op, x: function(op, x, **options), "x" if "scaled" in name else "self"))
 
 
 for _n in (0, 1):
-    _of_order(bessel_j, f"special_bessel_j{_n}", order=_n)
-    _of_order(bessel_y, f"special_bessel_y{_n}", order=_n)
-    _of_order(bessel_i, f"special_modified_bessel_i{_n}", *(("i0", "special_i0") if _n == 0 else ("special_i1",)), order=_n)
-    _of_order(bessel_ie, f"special_i{_n}e", order=_n)
-    _of_order(bessel_k, f"special_modified_bessel_k{_n}", order=_n, scaled=False)
-    _of_order(bessel_k, f"special_scaled_modified_bessel_k{_n}", order=_n, scaled=True)
+    _register(bessel_j, f"special_bessel_j{_n}", order=_n)
+    _register(bessel_y, f"special_bessel_y{_n}", order=_n)
+    _register(bessel_i, f"special_modified_bessel_i{_n}", *(("i0", "special_i0") if _n == 0 else ("special_i1",)), order=_n)
+    _register(bessel_ie, f"special_i{_n}e", order=_n)
+    _register(bessel_k, f"special_modified_bessel_k{_n}", order=_n, scaled=False)
+    _register(bessel_k, f"special_scaled_modified_bessel_k{_n}", order=_n, scaled=True)
 
 
 def _spherical_j0(op, x):
@@ -145,9 +145,9 @@ def _spherical_j0(op, x):
     return op.Where(op.IsInf(x), 0.0, op.Where(op.Equal(x, 0.0), 1.0, y))
 
 
-rule("aten::special_spherical_bessel_j0")(in_double(_spherical_j0, "x"))
+rule("aten::special_spherical_bessel_j0")(in_float64(_spherical_j0, "x"))
 
-_AIRY_NEAR = Fit(lambda t: _mp().airyai(t), -12, 4, 32)
+_AIRY_NEAR = PiecewisePolynomial(lambda t: _mp().airyai(t), -12, 4, 32)
 
 
 def _airy_decay(z):
@@ -157,12 +157,12 @@ def _airy_decay(z):
     return mp.airyai(x) * mp.exp(x ** mp.mpf(1.5) * 2 / 3) * mp.root(x, 4)
 
 
-_AIRY_FAR = Fit(_airy_decay, 0, 1, 32)
+_AIRY_FAR = PiecewisePolynomial(_airy_decay, 0, 1, 32)
 
 
 @functools.cache
-def _airy_waves(terms=10):
-    """Coefficients of the two sums in 1 / zeta**2 that Ai is made of at minus infinity."""
+def _airy_coefficients(terms=10):
+    """Coefficients of the two sums in 1 / zeta**2 of the asymptotic expansion of Ai at minus infinity."""
     u = [1.0]
     for k in range(1, 2 * terms):
         u.append(u[-1] * (6 * k - 5) * (6 * k - 3) * (6 * k - 1) / (216 * k * (2 * k - 1)))
@@ -174,17 +174,17 @@ def _airy(op, x):
     high = op.Where(decaying, x, 4.0)
     zeta = op.Mul(op.Mul(high, op.Sqrt(high)), 2 / 3)
     tail = op.Mul(_AIRY_FAR(op, op.Div(4.0, high)), op.Div(op.Exp(op.Neg(zeta)), op.Sqrt(op.Sqrt(high))))
-    waving = op.Less(x, -12.0)
-    low = op.Where(waving, op.Neg(x), 12.0)
+    oscillating = op.Less(x, -12.0)
+    low = op.Where(oscillating, op.Neg(x), 12.0)
     zeta = op.Mul(op.Mul(low, op.Sqrt(low)), 2 / 3)
     z = op.Reciprocal(op.Mul(zeta, zeta))
-    even, odd = _airy_waves()
+    even, odd = _airy_coefficients()
     cos, sin = op.Cos(zeta), op.Sin(zeta)
-    wave = op.Mul(horner(op, z, even), op.Add(cos, sin))
-    wave = op.Add(wave, op.Mul(op.Div(horner(op, z, odd), zeta), op.Sub(sin, cos)))
-    wave = op.Div(wave, op.Mul(op.Sqrt(op.Sqrt(low)), math.sqrt(2 * math.pi)))
-    y = op.Where(decaying, tail, op.Where(waving, wave, _AIRY_NEAR(op, x)))
+    asymptotic = op.Mul(horner(op, z, even), op.Add(cos, sin))
+    asymptotic = op.Add(asymptotic, op.Mul(op.Div(horner(op, z, odd), zeta), op.Sub(sin, cos)))
+    asymptotic = op.Div(asymptotic, op.Mul(op.Sqrt(op.Sqrt(low)), math.sqrt(2 * math.pi)))
+    y = op.Where(decaying, tail, op.Where(oscillating, asymptotic, _AIRY_NEAR(op, x)))
     return op.Where(op.IsInf(x), math.nan, y)
 
 
-rule("aten::special_airy_ai")(in_double(_airy, "x"))
+rule("aten::special_airy_ai")(in_float64(_airy, "x"))

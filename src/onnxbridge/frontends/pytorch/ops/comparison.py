@@ -1,10 +1,10 @@
-"""Comparison, logic and bits, element by element."""
+"""Elementwise comparison, logical and bitwise operators."""
 
 import math
 
 import onnx_ir as ir
 
-from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, together
+from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, promote
 from onnxbridge.frontends.pytorch.ops import rule
 
 D = ir.DataType
@@ -12,7 +12,7 @@ D = ir.DataType
 
 def _comparison(name, *, negated=False):
     def lower(op, self, other):
-        a, b = together(op, self, other)
+        a, b = promote(op, self, other)
         if a.dtype == D.BOOL and name != "Equal":
             a, b = op.Cast(a, to=D.INT32), op.Cast(b, to=D.INT32)
         y = op.call(name, a, b)
@@ -29,34 +29,34 @@ for _names, _onnx, _negated in (
     rule(*(f"aten::{n}.{o}" for n in _names for o in ("Tensor", "Scalar")))(_comparison(_onnx, negated=_negated))
 
 
-def truth(op, x):
-    """A value as bool: whether it is not zero."""
+def to_bool(op, x):
+    """Convert a value to bool: whether it is not zero."""
     return cast(op, x, D.BOOL)
 
 
 @rule("aten::logical_and")
 def logical_and(op, self, other):
-    return op.And(truth(op, self), truth(op, other))
+    return op.And(to_bool(op, self), to_bool(op, other))
 
 
 @rule("aten::logical_or")
 def logical_or(op, self, other):
-    return op.Or(truth(op, self), truth(op, other))
+    return op.Or(to_bool(op, self), to_bool(op, other))
 
 
 @rule("aten::logical_xor")
 def logical_xor(op, self, other):
-    return op.Xor(truth(op, self), truth(op, other))
+    return op.Xor(to_bool(op, self), to_bool(op, other))
 
 
 @rule("aten::logical_not")
 def logical_not(op, self):
-    return op.Not(truth(op, self))
+    return op.Not(to_bool(op, self))
 
 
 def _bitwise(logical, bits):
     def lower(op, self, other):
-        a, b = together(op, self, other)
+        a, b = promote(op, self, other)
         return op.call(logical if a.dtype == D.BOOL else bits, a, b)
 
     return lower
@@ -74,30 +74,30 @@ def bitwise_not(op, self):
 
 @rule("aten::isnan")
 def isnan(op, self):
-    return op.IsNaN(self) if is_float(self) else _never(op, self)
+    return op.IsNaN(self) if is_float(self) else _all_false(op, self)
 
 
 @rule("aten::isinf")
 def isinf(op, self):
-    return op.Equal(op.Abs(self), math.inf) if is_float(self) else _never(op, self)
+    return op.Equal(op.Abs(self), math.inf) if is_float(self) else _all_false(op, self)
 
 
 @rule("aten::isfinite")
 def isfinite(op, self):
-    return op.Less(op.Abs(self), math.inf) if is_float(self) else op.Not(_never(op, self))
+    return op.Less(op.Abs(self), math.inf) if is_float(self) else op.Not(_all_false(op, self))
 
 
 @rule("aten::isposinf")
 def isposinf(op, self):
-    return op.Equal(self, math.inf) if is_float(self) else _never(op, self)
+    return op.Equal(self, math.inf) if is_float(self) else _all_false(op, self)
 
 
 @rule("aten::isneginf")
 def isneginf(op, self):
-    return op.Equal(self, -math.inf) if is_float(self) else _never(op, self)
+    return op.Equal(self, -math.inf) if is_float(self) else _all_false(op, self)
 
 
-def _never(op, x):
+def _all_false(op, x):
     """False in the shape of x."""
     x = cast(op, x, D.BOOL)
     return op.And(x, False)

@@ -1,15 +1,15 @@
-"""Complex numbers: arithmetic on pairs of real tensors."""
+"""Arithmetic of complex numbers, on pairs of real tensors."""
 
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.fx import complex_pairs as pairs
-from onnxbridge.frontends.pytorch.fx.complex_pairs import PART, Complex, by_parts, of, part_of, together
+from onnxbridge.frontends.pytorch.fx.complex_pairs import PART_DTYPE, Complex, on_each_part, part_dtype, promote, to_complex
 from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import arithmetic, creation, image, indexing, linalg, masking, reduction, rule, shape
 
 D = ir.DataType
-# operators that move elements, or are linear in them: both parts go the same way
-_ALIKE = {
+# operators that move elements or are linear: they apply to each part separately
+_APPLIED_TO_PARTS = {
     shape: (
         "view _unsafe_view view_copy reshape _reshape_copy flatten.using_ints unflatten.int permute transpose.int swapaxes "
         "swapdims t numpy_T mT movedim.intlist movedim.int moveaxis.intlist moveaxis.int expand broadcast_to repeat tile "
@@ -24,86 +24,88 @@ _ALIKE = {
     image: "unfold constant_pad_nd",
     linalg: "tril triu",
 }
-for _names in _ALIKE.values():
+for _names in _APPLIED_TO_PARTS.values():
     for _name in _names.split():
-        rule(f"complex::{_name}")(by_parts(rule[f"aten::{_name}"].lower))
+        rule(f"complex::{_name}")(on_each_part(rule[f"aten::{_name}"].lower))
 
 
-def plus(op, a, b):
+def add_pairs(op, a, b):
     return Complex(op.Add(a.real, b.real), op.Add(a.imag, b.imag))
 
 
-def minus(op, a, b):
+def subtract_pairs(op, a, b):
     return Complex(op.Sub(a.real, b.real), op.Sub(a.imag, b.imag))
 
 
-def times(op, a, b):
+def multiply_pairs(op, a, b):
     real = op.Sub(op.Mul(a.real, b.real), op.Mul(a.imag, b.imag))
     return Complex(real, op.Add(op.Mul(a.real, b.imag), op.Mul(a.imag, b.real)))
 
 
-def scaled(op, x, factor):
+def scale(op, x, factor):
     """x times a real number or tensor."""
     return Complex(op.Mul(x.real, factor), op.Mul(x.imag, factor))
 
 
-def over(op, a, b):
-    """a / b, the divisor scaled first so that its square neither overflows nor vanishes."""
+def divide(op, a, b):
+    """a / b; the divisor is scaled first so that its square neither overflows nor underflows."""
     size = op.Max(op.Abs(b.real), op.Abs(b.imag))
     size = op.Where(op.Equal(size, 0.0), 1.0, size)
     c, d = op.Div(b.real, size), op.Div(b.imag, size)
     square = op.Mul(op.Add(op.Mul(c, c), op.Mul(d, d)), size)
-    y = times(op, a, Complex(c, op.Neg(d)))
+    y = multiply_pairs(op, a, Complex(c, op.Neg(d)))
     return Complex(op.Div(y.real, square), op.Div(y.imag, square))
 
 
-def _given(op, alpha, other, self):
-    """alpha * other, both operands in their common dtype."""
-    a, b = together(op, self, other)
-    return a, b if isinstance(alpha, (int, float)) and alpha == 1 else times(op, b, of(op, alpha, part_of(self, other)))
+def _operands(op, alpha, other, self):
+    """The operands in their common dtype, the second times alpha."""
+    a, b = promote(op, self, other)
+    return a, b if isinstance(alpha, (int, float)) and alpha == 1 else multiply_pairs(
+        op, b, to_complex(op, alpha, part_dtype(self, other))
+    )
 
 
 @rule("complex::add.Tensor", "complex::add.Scalar")
 def add(op, self, other, *, alpha=1):
-    return plus(op, *_given(op, alpha, other, self))
+    return add_pairs(op, *_operands(op, alpha, other, self))
 
 
 @rule("complex::sub.Tensor", "complex::sub.Scalar")
 def sub(op, self, other, *, alpha=1):
-    return minus(op, *_given(op, alpha, other, self))
+    return subtract_pairs(op, *_operands(op, alpha, other, self))
 
 
 @rule("complex::rsub.Tensor", "complex::rsub.Scalar")
 def rsub(op, self, other, alpha=1):
-    return minus(op, *_given(op, alpha, self, other))
+    return subtract_pairs(op, *_operands(op, alpha, self, other))
 
 
 @rule("complex::mul.Tensor", "complex::mul.Scalar")
 def mul(op, self, other):
     for x, factor in ((self, other), (other, self)):
         if isinstance(x, Complex) and isinstance(factor, (int, float, ir.Value)):
-            part = part_of(self, other)
-            return scaled(op, of(op, x, part), cast(op, factor, part))
-    return times(op, *together(op, self, other))
+            part = part_dtype(self, other)
+            return scale(op, to_complex(op, x, part), cast(op, factor, part))
+    return multiply_pairs(op, *promote(op, self, other))
 
 
 @rule("complex::div.Tensor", "complex::div.Scalar", "complex::true_divide.Tensor")
 def div(op, self, other):
     if isinstance(other, (int, float, ir.Value)):
-        part = part_of(self, other)
-        x, divisor = of(op, self, part), cast(op, other, part)
+        part = part_dtype(self, other)
+        x, divisor = to_complex(op, self, part), cast(op, other, part)
         return Complex(op.Div(x.real, divisor), op.Div(x.imag, divisor))
-    return over(op, *together(op, self, other))
+    return divide(op, *promote(op, self, other))
 
 
 @rule("complex::reciprocal")
 def reciprocal(op, self):
-    return over(op, *together(op, 1, self))
+    return divide(op, *promote(op, 1, self))
 
 
 @rule("complex::square")
 def square(op, self):
-    return times(op, self, self)
+    return multiply_pairs(op, self, self)
 
 
 @rule("complex::sym_size.int")
@@ -155,8 +157,8 @@ def sgn(op, self):
 
 @rule("complex::complex")
 def complex_(op, real, imag):
-    whole = op.Shape(op.Add(real, imag))
-    return Complex(op.Expand(real, whole), op.Expand(imag, whole))
+    common_shape = op.Shape(op.Add(real, imag))
+    return Complex(op.Expand(real, common_shape), op.Expand(imag, common_shape))
 
 
 @rule("complex::polar")
@@ -171,25 +173,25 @@ def view_as_complex(op, self):
 
 @rule("complex::view_as_real", "complex::view_as_real_copy")
 def view_as_real(op, self):
-    return pairs.joined(op, self)
+    return pairs.join(op, self)
 
 
 def exponential(op, x):
-    return scaled(op, Complex(op.Cos(x.imag), op.Sin(x.imag)), op.Exp(x.real))
+    return scale(op, Complex(op.Cos(x.imag), op.Sin(x.imag)), op.Exp(x.real))
 
 
 def logarithm(op, x):
     return Complex(op.Log(abs_(op, x)), angle(op, x))
 
 
-def root(op, x):
-    """The square root with the larger part found first, so that nothing cancels."""
+def square_root(op, x):
+    """The square root; computes the larger part first to avoid cancellation."""
     size = abs_(op, x)
     large = op.Sqrt(op.Mul(op.Add(size, op.Abs(x.real)), 0.5))
     small = op.Div(op.Abs(x.imag), op.Mul(op.Where(op.Equal(large, 0.0), 1.0, large), 2.0))
-    left = op.Less(x.real, 0.0)
-    real, imag = op.Where(left, small, large), op.Where(left, large, small)
-    return Complex(real, op.Where(arithmetic.signbit(op, x.imag), op.Neg(imag), imag))  # of -0 too: there the branches meet
+    is_negative = op.Less(x.real, 0.0)
+    real, imag = op.Where(is_negative, small, large), op.Where(is_negative, large, small)
+    return Complex(real, op.Where(arithmetic.signbit(op, x.imag), op.Neg(imag), imag))  # also for -0, on the branch cut
 
 
 def sine(op, x, hyperbolic):
@@ -210,31 +212,31 @@ def cosine(op, x, hyperbolic):
 
 rule("complex::exp")(lambda op, self: exponential(op, self))
 rule("complex::log")(lambda op, self: logarithm(op, self))
-rule("complex::sqrt")(lambda op, self: root(op, self))
-rule("complex::rsqrt")(lambda op, self: over(op, of(op, 1, self.real.dtype), root(op, self)))
+rule("complex::sqrt")(lambda op, self: square_root(op, self))
+rule("complex::rsqrt")(lambda op, self: divide(op, to_complex(op, 1, self.real.dtype), square_root(op, self)))
 rule("complex::sin")(lambda op, self: sine(op, self, hyperbolic=False))
 rule("complex::sinh")(lambda op, self: sine(op, self, hyperbolic=True))
 rule("complex::cos")(lambda op, self: cosine(op, self, hyperbolic=False))
 rule("complex::cosh")(lambda op, self: cosine(op, self, hyperbolic=True))
-rule("complex::tan")(lambda op, self: over(op, sine(op, self, hyperbolic=False), cosine(op, self, hyperbolic=False)))
-rule("complex::tanh")(lambda op, self: over(op, sine(op, self, hyperbolic=True), cosine(op, self, hyperbolic=True)))
+rule("complex::tan")(lambda op, self: divide(op, sine(op, self, hyperbolic=False), cosine(op, self, hyperbolic=False)))
+rule("complex::tanh")(lambda op, self: divide(op, sine(op, self, hyperbolic=True), cosine(op, self, hyperbolic=True)))
 
 
 @rule("complex::pow.Tensor_Scalar", "complex::pow.Tensor_Tensor", "complex::pow.Scalar")
 def pow_(op, self, exponent):
     if isinstance(exponent, (int, float)) and exponent in (0.5, 1, 2):
-        return {0.5: root, 1: lambda op, x: x, 2: square}[exponent](op, self)
-    a, b = together(op, self, exponent)
-    nothing = op.And(op.Equal(a.real, 0.0), op.Equal(a.imag, 0.0))
-    y = exponential(op, times(op, b, logarithm(op, Complex(op.Where(nothing, 1.0, a.real), a.imag))))
-    none = op.And(op.Equal(b.real, 0.0), op.Equal(b.imag, 0.0))
-    at_zero = op.Where(none, op.CastLike(1.0, y.real), 0.0)
-    return Complex(op.Where(nothing, at_zero, y.real), op.Where(nothing, 0.0, y.imag))
+        return {0.5: square_root, 1: lambda op, x: x, 2: square}[exponent](op, self)
+    a, b = promote(op, self, exponent)
+    base_is_zero = op.And(op.Equal(a.real, 0.0), op.Equal(a.imag, 0.0))
+    y = exponential(op, multiply_pairs(op, b, logarithm(op, Complex(op.Where(base_is_zero, 1.0, a.real), a.imag))))
+    exponent_is_zero = op.And(op.Equal(b.real, 0.0), op.Equal(b.imag, 0.0))
+    at_zero = op.Where(exponent_is_zero, op.CastLike(1.0, y.real), 0.0)
+    return Complex(op.Where(base_is_zero, at_zero, y.real), op.Where(base_is_zero, 0.0, y.imag))
 
 
 @rule("complex::eq.Tensor", "complex::eq.Scalar")
 def eq(op, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     return op.And(op.Equal(a.real, b.real), op.Equal(a.imag, b.imag))
 
 
@@ -260,71 +262,71 @@ def isfinite(op, self):
 
 @rule("complex::where.self", "complex::where.ScalarSelf", "complex::where.ScalarOther")
 def where(op, condition, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     condition = cast(op, condition, D.BOOL)
     return Complex(op.Where(condition, a.real, b.real), op.Where(condition, a.imag, b.imag))
 
 
 @rule("complex::masked_fill.Scalar", "complex::masked_fill.Tensor")
 def masked_fill(op, self, mask, value):
-    v = of(op, value, self.real.dtype)
+    v = to_complex(op, value, self.real.dtype)
     return Complex(op.Where(mask, v.real, self.real), op.Where(mask, v.imag, self.imag))
 
 
-def products(op, a, b):
-    """a @ b: four products of matrices, two where one of them is real."""
+def matrix_product(op, a, b):
+    """a @ b with four real matrix products, or two if one operand is real."""
     if isinstance(a, ir.Value) or isinstance(b, ir.Value):
-        part = part_of(a, b)
+        part = part_dtype(a, b)
         if isinstance(a, ir.Value):
-            a, b = cast(op, a, part), of(op, b, part)
+            a, b = cast(op, a, part), to_complex(op, b, part)
             return Complex(op.MatMul(a, b.real), op.MatMul(a, b.imag))
-        a, b = of(op, a, part), cast(op, b, part)
+        a, b = to_complex(op, a, part), cast(op, b, part)
         return Complex(op.MatMul(a.real, b), op.MatMul(a.imag, b))
-    a, b = together(op, a, b)
+    a, b = promote(op, a, b)
     real = op.Sub(op.MatMul(a.real, b.real), op.MatMul(a.imag, b.imag))
     return Complex(real, op.Add(op.MatMul(a.real, b.imag), op.MatMul(a.imag, b.real)))
 
 
 @rule("complex::matmul", "complex::linalg_matmul")
 def matmul(op, self, other):
-    return products(op, self, other)
+    return matrix_product(op, self, other)
 
 
 @rule("complex::mm", "complex::bmm")
 def mm(op, self, mat2):
-    return products(op, self, mat2)
+    return matrix_product(op, self, mat2)
 
 
 @rule("complex::mv")
 def mv(op, self, vec):
-    return products(op, self, vec)
+    return matrix_product(op, self, vec)
 
 
 @rule("complex::dot")
 def dot(op, self, tensor):
-    return products(op, self, tensor)
+    return matrix_product(op, self, tensor)
 
 
 @rule("complex::vdot")
 def vdot(op, self, other):
-    return products(op, conj(op, self), other)
+    return matrix_product(op, conj(op, self), other)
 
 
 @rule("complex::to.dtype", "complex::_to_copy", "complex::to.dtype_layout")
 def to_dtype(op, self, dtype=None, *, copy=False):
     if dtype is None:
         return self
-    if dtype in PART:
-        return of(op, self, PART[dtype])
+    if dtype in PART_DTYPE:
+        return to_complex(op, self, PART_DTYPE[dtype])
     if isinstance(self, Complex) and dtype == D.BOOL:
         return op.Or(cast(op, self.real, D.BOOL), cast(op, self.imag, D.BOOL))
-    return cast(op, self.real, dtype)  # as PyTorch does, with a warning
+    return cast(op, self.real, dtype)  # drops the imaginary part, as PyTorch does with a warning
 
 
 @rule("complex::full")
 def full(op, size, fill_value, *, dtype=None):
-    part = PART[dtype] if dtype is not None else D.FLOAT
-    value = of(op, fill_value, part)
+    part = PART_DTYPE[dtype] if dtype is not None else D.FLOAT
+    value = to_complex(op, fill_value, part)
     return Complex(creation.fill(op, size, value.real, part), creation.fill(op, size, value.imag, part))
 
 
@@ -350,4 +352,4 @@ def ones_like(op, self, *, dtype=None):
 
 @rule("complex::scalar_tensor")
 def scalar_tensor(op, s, *, dtype=None):
-    return of(op, s, PART[dtype or D.COMPLEX64])
+    return to_complex(op, s, PART_DTYPE[dtype or D.COMPLEX64])

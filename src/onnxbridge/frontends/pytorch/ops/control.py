@@ -1,4 +1,4 @@
-"""Branches, regions, and Python's own arithmetic on sizes."""
+"""Control flow, and Python arithmetic on sizes."""
 
 import math
 import operator
@@ -6,7 +6,7 @@ import operator
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.fx.promotion import cast
-from onnxbridge.frontends.pytorch.fx.target import least
+from onnxbridge.frontends.pytorch.fx.target import lower_bound
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide, remainder
 from onnxbridge.hub.ir import fold
@@ -41,17 +41,17 @@ def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs, *, used:
     start = [op.constant(v) for v in carried_inputs]
 
     def body(iteration, condition, *states):
-        after = [op.constant(v) for v in body_fn(*states, *additional_inputs)]
-        return (_flag(op, cond_fn(*after, *additional_inputs)), *after)
+        next_states = [op.constant(v) for v in body_fn(*states, *additional_inputs)]
+        return (_to_condition(op, cond_fn(*next_states, *additional_inputs)), *next_states)
 
-    first = _flag(op, cond_fn(*start, *additional_inputs))
+    first = _to_condition(op, cond_fn(*start, *additional_inputs))
     return _tuple(op.Loop(None, first, *start, body=body, outputs=len(used)))
 
 
 @rule("higher_order::scan")
 def scan(op, combine_fn, init, xs, additional_inputs, *, used: Outputs):
-    def body(*given):
-        return tuple(op.constant(v) for v in combine_fn(*given, *additional_inputs))
+    def body(*values):
+        return tuple(op.constant(v) for v in combine_fn(*values, *additional_inputs))
 
     start = [op.constant(v) for v in (*init, *xs)]
     return _tuple(op.Scan(*start, body=body, num_scan_inputs=len(xs), outputs=len(used)))
@@ -62,24 +62,24 @@ def map_impl(op, f, xs, pos_args, *, used: Outputs):
     return scan(op, f, (), xs, pos_args, used=used)
 
 
-def _flag(op, results):
+def _to_condition(op, results):
     [condition] = results
     return op.reshape(cast(op, condition, D.BOOL), [])
 
 
 def number(op, x):
-    """A Python number or a scalar value of the traced program, as a value."""
+    """A Python number, or a scalar value of the traced program, as a value."""
     if isinstance(x, ir.Value):
         return x
     return cast(op, x, D.BOOL if isinstance(x, bool) else D.INT64 if isinstance(x, int) else D.DOUBLE)
 
 
-def _on_numbers(python, compute, to_float=False):
-    """The rule of an operator on numbers: Python's own where all are known, nodes where one is not."""
+def _number_rule(python_function, compute, to_float=False):
+    """A rule for an operator on numbers: computed in Python if all are constants, else by nodes."""
 
     def lower(op, *operands):
         if not any(isinstance(x, ir.Value) for x in operands):
-            return python(*operands)
+            return python_function(*operands)
         values = [number(op, x) for x in operands]
         if to_float or any(v.dtype == D.DOUBLE for v in values):
             values = [cast(op, v, D.DOUBLE) for v in values]
@@ -89,9 +89,9 @@ def _on_numbers(python, compute, to_float=False):
 
 
 def _floordiv(op, a, b):
-    """ONNX divides towards zero, which is the same for sizes."""
+    """ONNX division rounds toward zero, which is the same for non-negative sizes."""
     known = fold.static(b)
-    if a.dtype == b.dtype == D.INT64 and known is not None and known > 0 and least(a) >= 0:
+    if a.dtype == b.dtype == D.INT64 and known is not None and known > 0 and lower_bound(a) >= 0:
         return op.Div(a, b)
     return floor_divide(op, a, b)
 
@@ -102,16 +102,16 @@ def _node(name):
 
 for _name, _onnx in {"add": "Add", "sub": "Sub", "mul": "Mul", "neg": "Neg", "pow": "Pow", "lt": "Less", "gt": "Greater",
                      "le": "LessOrEqual", "ge": "GreaterOrEqual", "eq": "Equal", "abs": "Abs"}.items():  # fmt: skip
-    rule(f"operator::{_name}")(_on_numbers(getattr(operator, _name), _node(_onnx)))
-rule("operator::ne")(_on_numbers(operator.ne, lambda op, a, b: op.Not(op.Equal(a, b))))
-rule("operator::floordiv")(_on_numbers(operator.floordiv, _floordiv))
-rule("operator::mod")(_on_numbers(operator.mod, remainder))
-rule("operator::truediv")(_on_numbers(operator.truediv, _node("Div"), to_float=True))
-rule("operator::and_")(_on_numbers(operator.and_, _node("And")))
-rule("operator::or_")(_on_numbers(operator.or_, _node("Or")))
-rule("torch::sym_max")(_on_numbers(max, _node("Max")))
-rule("torch::sym_min")(_on_numbers(min, _node("Min")))
-rule("torch::sym_not")(_on_numbers(operator.not_, _node("Not")))
+    rule(f"operator::{_name}")(_number_rule(getattr(operator, _name), _node(_onnx)))
+rule("operator::ne")(_number_rule(operator.ne, lambda op, a, b: op.Not(op.Equal(a, b))))
+rule("operator::floordiv")(_number_rule(operator.floordiv, _floordiv))
+rule("operator::mod")(_number_rule(operator.mod, remainder))
+rule("operator::truediv")(_number_rule(operator.truediv, _node("Div"), to_float=True))
+rule("operator::and_")(_number_rule(operator.and_, _node("And")))
+rule("operator::or_")(_number_rule(operator.or_, _node("Or")))
+rule("torch::sym_max")(_number_rule(max, _node("Max")))
+rule("torch::sym_min")(_number_rule(min, _node("Min")))
+rule("torch::sym_not")(_number_rule(operator.not_, _node("Not")))
 
 
 @rule("torch::sym_float")

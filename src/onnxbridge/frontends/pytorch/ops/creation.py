@@ -1,4 +1,4 @@
-"""Tensors made from nothing, copies, and conversions of dtype."""
+"""Tensor creation, copies and dtype conversion."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.pytorch.fx.promotion import DEFAULT, cast, category, common
+from onnxbridge.frontends.pytorch.fx.promotion import DEFAULT, cast, category, result_type
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.shape import sizes
 
@@ -15,7 +15,7 @@ LARGEST_CONSTANT = 1 << 16
 
 
 def fill(op, size, value, dtype):
-    """A tensor of the given sizes, numbers or values, filled with one number or scalar value."""
+    """A tensor of the given sizes (numbers or values), filled with a number or scalar value."""
     if isinstance(value, ir.Value):
         return op.Expand(cast(op, op.reshape(value, []), dtype), op.dims(size))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -25,14 +25,14 @@ def fill(op, size, value, dtype):
     return op.ConstantOfShape(op.dims(size), value=ir.tensor(scalar.reshape(1), dtype=dtype))
 
 
-def natural(value):
-    """The dtype that PyTorch gives to a number."""
-    return common(value)
+def default_dtype(value):
+    """The default dtype of a Python number in PyTorch."""
+    return result_type(value)
 
 
 @rule("aten::full")
 def full(op, size, fill_value, *, dtype=None):
-    return fill(op, size, fill_value, dtype or natural(fill_value))
+    return fill(op, size, fill_value, dtype or default_dtype(fill_value))
 
 
 @rule("aten::zeros")
@@ -60,7 +60,7 @@ def new_full(op, self, size, fill_value, *, dtype=None):
     return fill(op, size, fill_value, dtype or self.dtype)
 
 
-# what is in memory that nobody has written yet is anything: zeros are
+# uninitialized memory may hold any value: zeros
 rule("aten::empty.memory_format")(zeros)
 rule("aten::new_empty")(new_zeros)
 
@@ -130,37 +130,39 @@ def arange_start(op, start, end, *, dtype=None):
 
 @rule("aten::arange.start_step")
 def arange_step(op, start, end, step=1, *, dtype=None):
-    dtype = dtype or common(start, end, step)
+    dtype = dtype or result_type(start, end, step)
     if not any(isinstance(v, ir.Value) for v in (start, end, step)):
         count = max(0, math.ceil((end - start) / step))
         if count <= LARGEST_CONSTANT:
-            kind = np.float64 if isinstance(start, float) or isinstance(step, float) else np.int64
-            return op.constant((start + np.arange(count).astype(kind) * step).astype(dtype.numpy()))
-    whole = all(not isinstance(v, float) and (not isinstance(v, ir.Value) or v.dtype == D.INT64) for v in (start, end, step))
-    if whole:
+            np_dtype = np.float64 if isinstance(start, float) or isinstance(step, float) else np.int64
+            return op.constant((start + np.arange(count).astype(np_dtype) * step).astype(dtype.numpy()))
+    all_integers = all(
+        not isinstance(v, float) and (not isinstance(v, ir.Value) or v.dtype == D.INT64) for v in (start, end, step)
+    )
+    if all_integers:
         return cast(op, op.Range(*(cast(op, v, D.INT64) for v in (start, end, step))), dtype)
-    # counted in double as PyTorch does, then placed
+    # the count is computed in double, as PyTorch does
     start, end, step = (cast(op, v, D.DOUBLE) for v in (start, end, step))
     count = op.Cast(op.Ceil(op.Div(op.Sub(end, start), step)), to=D.INT64)
-    places = op.Range(np.int64(0), op.Max(count, 0), np.int64(1))
-    return cast(op, op.Add(start, op.Mul(op.Cast(places, to=D.DOUBLE), step)), dtype)
+    positions = op.Range(np.int64(0), op.Max(count, 0), np.int64(1))
+    return cast(op, op.Add(start, op.Mul(op.Cast(positions, to=D.DOUBLE), step)), dtype)
 
 
 @rule("aten::linspace")
 def linspace(op, start, end, steps, *, dtype=None):
     dtype = dtype or DEFAULT
     if not any(isinstance(v, ir.Value) for v in (start, end, steps)):
-        return op.constant(_from_both_ends(float(start), float(end), steps, dtype))
+        return op.constant(_linspace(float(start), float(end), steps, dtype))
     exact = D.DOUBLE
     start, end = (cast(op, v, exact) for v in (start, end))
     count = cast(op, steps, D.INT64)
-    places = op.Cast(op.Range(np.int64(0), count, np.int64(1)), to=exact)
+    positions = op.Cast(op.Range(np.int64(0), count, np.int64(1)), to=exact)
     step = op.Div(op.Sub(end, start), op.Max(op.Cast(op.Sub(count, 1), to=exact), 1.0))
-    return cast(op, op.Add(start, op.Mul(places, step)), dtype)
+    return cast(op, op.Add(start, op.Mul(positions, step)), dtype)
 
 
-def _from_both_ends(start, end, steps, dtype):
-    """Points at equal distances, the second half counted from the end, as PyTorch does."""
+def _linspace(start, end, steps, dtype):
+    """Equidistant points; the second half is computed from the end, as PyTorch does."""
     if steps == 1:
         return np.asarray([start]).astype(dtype.numpy())
     step = (end - start) / max(steps - 1, 1)
@@ -170,7 +172,7 @@ def _from_both_ends(start, end, steps, dtype):
 
 @rule("aten::logspace")
 def logspace(op, start, end, steps, base=10.0, *, dtype=None):
-    points = _from_both_ends(float(start), float(end), steps, D.DOUBLE)
+    points = _linspace(float(start), float(end), steps, D.DOUBLE)
     return op.constant(np.power(float(base), points).astype((dtype or DEFAULT).numpy()))
 
 
@@ -186,7 +188,7 @@ def triu_indices(op, row, col, offset=0, *, dtype=None):
 
 @rule("aten::clone", "aten::contiguous", "aten::detach", "aten::alias", "aten::lift_fresh", "aten::lift_fresh_copy", "aten::lift",
       "aten::positive", "aten::resolve_neg", "aten::detach_copy", "aten::alias_copy")  # fmt: skip
-def same(op, self):
+def identity(op, self):
     return self
 
 

@@ -1,4 +1,4 @@
-"""torchvision's operators on boxes and regions of interest."""
+"""torchvision operators on boxes and regions of interest."""
 
 import onnx_ir as ir
 
@@ -11,14 +11,14 @@ D = ir.DataType
 
 @rule("torchvision::nms")
 def nms(op, dets, scores, iou_threshold):
-    every = cast(op, op.size(dets, 0), D.INT64)
+    all_boxes = cast(op, op.size(dets, 0), D.INT64)
     boxes, ranks = (op.Unsqueeze(cast(op, x, D.FLOAT), axes) for x, axes in ((dets, [0]), (scores, [0, 1])))
-    found = op.NonMaxSuppression(boxes, ranks, op.reshape(every, [1]), [float(iou_threshold)])
+    found = op.NonMaxSuppression(boxes, ranks, op.reshape(all_boxes, [1]), [float(iou_threshold)])
     return op.Squeeze(op.Slice(found, [2], [3], [1]), [1])
 
 
 def _regions(op, rois):
-    """The boxes of regions given as (image, x1, y1, x2, y2), and the images that they lie in."""
+    """Split regions given as (image, x1, y1, x2, y2) into boxes and image indices."""
     images, boxes = op.Split(rois, [1, 4], axis=1, outputs=2)
     return boxes, cast(op, op.Squeeze(images, [1]), D.INT64)
 

@@ -1,4 +1,4 @@
-"""Factorisations of matrices and what is solved with them."""
+"""Matrix factorizations, and linear systems solved with them."""
 
 import math
 
@@ -16,20 +16,20 @@ D = ir.DataType
 
 
 def _per_matrix(op, a, value, dtype):
-    """One number for each matrix of a batch of empty ones."""
+    """A constant for each matrix in a batch of empty matrices."""
     return fill(op, sizes(op, a)[:-2], value, dtype)
 
 
-def _flipped(op, x, flip):
-    return turned(op, x) if flip else x
+def _transpose_if(op, x, transpose):
+    return turned(op, x) if transpose else x
 
 
 @rule("aten::linalg_cholesky_ex")
 def linalg_cholesky_ex(op, self, *, upper=False, check_errors=False):
     if self.shape[-1] == 0:
         return self, _per_matrix(op, self, 0, D.INT32)
-    factor, info = factorizations.cholesky(op, _flipped(op, self, upper))
-    return _flipped(op, factor, upper), info
+    factor, info = factorizations.cholesky(op, _transpose_if(op, self, upper))
+    return _transpose_if(op, factor, upper), info
 
 
 @rule("aten::cholesky")
@@ -39,7 +39,7 @@ def cholesky(op, self, upper=False):
 
 @rule("aten::cholesky_solve")
 def cholesky_solve(op, self, input2, upper=False):
-    factor = _flipped(op, input2, upper)
+    factor = _transpose_if(op, input2, upper)
     y = factorizations.solve_triangular(op, factor, self, upper=False)
     return factorizations.solve_triangular(op, turned(op, factor), y, upper=True)
 
@@ -59,12 +59,12 @@ def linalg_solve_triangular(op, self, B, *, upper, left=True, unitriangular=Fals
 
 @rule("aten::triangular_solve")
 def triangular_solve(op, self, A, upper=True, transpose=False, unitriangular=False):
-    x = factorizations.solve_triangular(op, _flipped(op, A, transpose), self, upper=upper != transpose, unit=unitriangular)
+    x = factorizations.solve_triangular(op, _transpose_if(op, A, transpose), self, upper=upper != transpose, unit=unitriangular)
     return x, A
 
 
-def _counted(op, swaps):
-    """Row swaps as LAPACK counts them, from 1."""
+def _lapack_pivots(op, swaps):
+    """Row swaps with LAPACK's indices, which start at 1."""
     return op.Cast(op.Add(swaps, 1), to=D.INT32)
 
 
@@ -73,7 +73,7 @@ def linalg_lu_factor_ex(op, A, *, pivot=True, check_errors=False):
     if 0 in A.shape[-2:]:
         return A, fill(op, [*sizes(op, A)[:-2], 0], 0, D.INT32), _per_matrix(op, A, 0, D.INT32)
     packed, swaps, _, info = factorizations.lu(op, A, pivot=pivot)
-    return packed, _counted(op, swaps), info
+    return packed, _lapack_pivots(op, swaps), info
 
 
 @rule("aten::_lu_with_info")
@@ -82,7 +82,7 @@ def lu_with_info(op, self, pivot=True, check_errors=True):
 
 
 def _parts(op, packed):
-    """The lower factor with ones on its diagonal, and the upper one."""
+    """The unit lower factor, and the upper factor."""
     m, n = op.size(packed, -2), op.size(packed, -1)
     small = op.dims([min(m, n) if isinstance(m, int) and isinstance(n, int) else op.Min(m, n)])
     low = op.Slice(packed, [0], small, [-1])
@@ -92,24 +92,24 @@ def _parts(op, packed):
 
 
 def _permutation(op, order, like):
-    """The matrix that puts rows in this order back into their places."""
-    places = factorizations.count(op, op.size(order, -1))
-    return op.Cast(op.Equal(factorizations.upright(op, places), op.Unsqueeze(order, [-2])), to=like.dtype)
+    """The permutation matrix that restores the row order."""
+    positions = factorizations.count(op, op.size(order, -1))
+    return op.Cast(op.Equal(factorizations.upright(op, positions), op.Unsqueeze(order, [-2])), to=like.dtype)
 
 
 @rule("aten::linalg_lu")
 def linalg_lu(op, A, *, pivot=True):
     packed, _, order, _ = factorizations.lu(op, A, pivot=pivot)
-    nothing = op.constant(np.zeros(0, A.dtype.numpy()))
-    return _permutation(op, order, A) if pivot else nothing, *_parts(op, packed)
+    empty = op.constant(np.zeros(0, A.dtype.numpy()))
+    return _permutation(op, order, A) if pivot else empty, *_parts(op, packed)
 
 
 @rule("aten::lu_unpack")
 def lu_unpack(op, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
-    nothing = op.constant(np.zeros(0, LU_data.dtype.numpy()))
+    empty = op.constant(np.zeros(0, LU_data.dtype.numpy()))
     order = _order(op, LU_data, LU_pivots) if unpack_pivots else None
-    low, high = _parts(op, LU_data) if unpack_data else (nothing, nothing)
-    return nothing if order is None else _permutation(op, order, LU_data), low, high
+    low, high = _parts(op, LU_data) if unpack_data else (empty, empty)
+    return empty if order is None else _permutation(op, order, LU_data), low, high
 
 
 def _order(op, packed, pivots):
@@ -125,7 +125,7 @@ def linalg_lu_solve(op, LU, pivots, B, *, left=True, adjoint=False):
 
 
 def is_vector(a, b):
-    """Whether a right side is a batch of vectors, as torch.linalg.solve decides."""
+    """Whether the right-hand side is a batch of vectors, as torch.linalg.solve decides."""
     return len(b.shape) == 1 or (len(b.shape) == len(a.shape) - 1 and list(b.shape) == list(a.shape)[:-1])
 
 
@@ -136,8 +136,8 @@ def linalg_solve_ex(op, A, B, *, left=True, check_errors=False):
     b = b if left or vector else turned(op, b)
     packed, _, order, info = factorizations.lu(op, A if left else turned(op, A))
     x = factorizations.solve_factored(op, packed, order, b)
-    x = op.Squeeze(x, [-1]) if vector else _flipped(op, x, not left)
-    return x, None, None, info  # the factors are there for gradients only
+    x = op.Squeeze(x, [-1]) if vector else _transpose_if(op, x, not left)
+    return x, None, None, info  # the factors are only used for gradients
 
 
 @rule("aten::linalg_inv_ex")
@@ -157,7 +157,7 @@ def linalg_slogdet(op, A):
     moved = op.Not(op.Equal(swaps, factorizations.count(op, op.size(swaps, -1))))
     signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, A)))
     size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
-    return op.ReduceProd(signs, [-1], keepdims=0), size, packed, _counted(op, swaps)
+    return op.ReduceProd(signs, [-1], keepdims=0), size, packed, _lapack_pivots(op, swaps)
 
 
 @rule("aten::linalg_ldl_factor_ex")
@@ -182,8 +182,8 @@ def linalg_qr(op, A, mode="reduced"):
     if mode == "r":
         packed, _ = factorizations.householder(op, A)
         rows = min(A.shape[-2:]) if all(isinstance(d, int) for d in A.shape[-2:]) else op.Min(op.size(A, -2), op.size(A, -1))
-        nothing = op.constant(np.zeros(0, A.dtype.numpy()))
-        return nothing, op.Trilu(op.Slice(packed, [0], op.dims([rows]), [-2]), np.int64(0), upper=1)
+        empty = op.constant(np.zeros(0, A.dtype.numpy()))
+        return empty, op.Trilu(op.Slice(packed, [0], op.dims([rows]), [-2]), np.int64(0), upper=1)
     return factorizations.qr(op, A, complete=mode == "complete")
 
 
@@ -206,10 +206,10 @@ def ormqr(op, self, input2, input3, left=True, transpose=False):
     return turned(op, factorizations.reflected(op, self, input2, turned(op, input3), transposed=not transpose))
 
 
-def _vectors(op, x):
-    """Marks vectors of which a decomposition leaves the signs open, and more where values are equal."""
+def _mark_undetermined(op, x):
+    """Mark vectors whose signs (and more, for equal values) the factorization does not determine."""
     x = op.Identity(x)
-    x.meta["undetermined"] = "the signs of singular vectors and eigenvectors are not determined"
+    x.meta["undetermined"] = "the signs of singular vectors and eigenvectors are not unique"
     return x
 
 
@@ -218,33 +218,33 @@ def linalg_eigh(op, A, UPLO="L", compute_v=True):
     triangle = op.Trilu(A, np.int64(0), upper=int(UPLO == "U"))
     rest = op.Trilu(A, np.int64(1 if UPLO == "U" else -1), upper=int(UPLO == "U"))
     values, vectors = factorizations.eigh(op, op.Add(triangle, turned(op, rest)))
-    return values, _vectors(op, vectors) if compute_v else op.constant(np.zeros(0, A.dtype.numpy()))
+    return values, _mark_undetermined(op, vectors) if compute_v else op.constant(np.zeros(0, A.dtype.numpy()))
 
 
 @rule("aten::_linalg_svd", limits="signs of singular vectors are not LAPACK's: they cannot be outputs of the model")
 def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
-    wide = _wide(op, A)
-    values, left, right = factorizations.singular(op, _flipped(op, A, wide))
-    if not all(isinstance(d, int) for d in A.shape[-2:]):  # it may be wider than it was taken to be: zeros come last
-        least = op.dims([op.Min(op.size(A, -2), op.size(A, -1))])
-        values, left = (op.Slice(x, [0], least, [-1]) for x in (values, left))
-        right = right if full_matrices else op.Slice(right, [0], least, [-1])
+    is_wide = _is_wide(op, A)
+    values, left, right = factorizations.singular(op, _transpose_if(op, A, is_wide))
+    if not all(isinstance(d, int) for d in A.shape[-2:]):  # it may be wider than assumed: zeros come last
+        min_dim = op.dims([op.Min(op.size(A, -2), op.size(A, -1))])
+        values, left = (op.Slice(x, [0], min_dim, [-1]) for x in (values, left))
+        right = right if full_matrices else op.Slice(right, [0], min_dim, [-1])
     if not compute_uv:
-        nothing = op.constant(np.zeros(0, A.dtype.numpy()))
-        return nothing, values, nothing
-    # orthonormal also where singular values are zero; the factor's diagonal has the signs that the rotations gave
+        empty = op.constant(np.zeros(0, A.dtype.numpy()))
+        return empty, values, empty
+    # orthonormal even for zero singular values; the diagonal of r has the signs of the rotations
     q, r = factorizations.qr(op, left, complete=full_matrices)
     eye = factorizations.identity(op, op.size(r, -1), A)
     signs = op.ReduceSum(op.Mul(op.Slice(r, [0], op.dims([op.size(r, -1)]), [-2]), eye), [-1], keepdims=0)
     signs = op.Where(op.Less(signs, 0.0), -1.0, op.CastLike(1.0, A))
-    thin = op.Mul(op.Slice(q, [0], op.dims([op.size(r, -1)]), [-1]), op.Unsqueeze(signs, [-2]))
-    u = op.Concat(thin, op.Slice(q, op.dims([op.size(r, -1)]), [2**63 - 1], [-1]), axis=-1) if full_matrices else thin
-    u, v = (right, u) if wide else (u, right)
-    return _vectors(op, u), values, _vectors(op, turned(op, v))
+    reduced_u = op.Mul(op.Slice(q, [0], op.dims([op.size(r, -1)]), [-1]), op.Unsqueeze(signs, [-2]))
+    u = op.Concat(reduced_u, op.Slice(q, op.dims([op.size(r, -1)]), [2**63 - 1], [-1]), axis=-1) if full_matrices else reduced_u
+    u, v = (right, u) if is_wide else (u, right)
+    return _mark_undetermined(op, u), values, _mark_undetermined(op, turned(op, v))
 
 
-def _wide(op, a):
-    """Whether a matrix has more columns than rows; where that is not known, it is taken to be tall."""
+def _is_wide(op, a):
+    """Whether a matrix has more columns than rows; if not known, it is assumed to be tall."""
     m, n = a.shape[-2:]
     return isinstance(m, int) and (not isinstance(n, int) or m < n)
 
@@ -255,56 +255,56 @@ def linalg_pinv(op, self, *, atol=None, rtol=None, hermitian=False):
         values, vectors = linalg_eigh(op, self)
         size = op.Abs(values)
     else:
-        wide = _wide(op, self)
-        values, left, right = factorizations.singular(op, _flipped(op, self, wide))
+        is_wide = _is_wide(op, self)
+        values, left, right = factorizations.singular(op, _transpose_if(op, self, is_wide))
         size = values
-    least = _tolerance(op, self, size, atol, rtol)
-    kept = op.Greater(size, least)
-    inverse = op.Where(kept, op.Reciprocal(op.Where(kept, values, 1.0)), 0.0)
+    min_dim = _tolerance(op, self, size, atol, rtol)
+    is_nonzero = op.Greater(size, min_dim)
+    inverse = op.Where(is_nonzero, op.Reciprocal(op.Where(is_nonzero, values, 1.0)), 0.0)
     if hermitian:
         return op.MatMul(op.Mul(vectors, op.Unsqueeze(inverse, [-2])), turned(op, vectors))
     scaled = op.Mul(op.Mul(right, op.Unsqueeze(inverse, [-2])), op.Unsqueeze(inverse, [-2]))
-    return _flipped(op, op.MatMul(scaled, turned(op, left)), wide)
+    return _transpose_if(op, op.MatMul(scaled, turned(op, left)), is_wide)
 
 
 def _tolerance(op, a, sizes, atol, rtol):
-    """Below what a singular value counts as zero, upright beside them."""
+    """The singular value below which it counts as zero, broadcastable to the singular values."""
     largest = op.ReduceMax(sizes, [-1], keepdims=1)
     m, n = op.size(a, -2), op.size(a, -1)
-    longest = op.Cast(op.Max(m, n), to=a.dtype) if isinstance(m, ir.Value) or isinstance(n, ir.Value) else float(max(m, n))
-    own = op.Mul(largest, op.Mul(op.constant(np.finfo(a.dtype.numpy()).eps), longest))
+    largest_dim = op.Cast(op.Max(m, n), to=a.dtype) if isinstance(m, ir.Value) or isinstance(n, ir.Value) else float(max(m, n))
+    default = op.Mul(largest, op.Mul(op.constant(np.finfo(a.dtype.numpy()).eps), largest_dim))
     if rtol is None and atol is None:
-        return own
-    parts = [] if atol is None else [_beside(op, atol, a)]
+        return default
+    parts = [] if atol is None else [_broadcastable(op, atol, a)]
     if rtol is not None:
-        parts.append(op.Mul(largest, _beside(op, rtol, a)))
-    else:  # PyTorch's own relative tolerance goes where an absolute one above 0 is given
-        parts.append(op.Where(op.Greater(parts[0], 0.0), 0.0, own))
+        parts.append(op.Mul(largest, _broadcastable(op, rtol, a)))
+    else:  # PyTorch's default relative tolerance is 0 if an absolute one above 0 is given
+        parts.append(op.Where(op.Greater(parts[0], 0.0), 0.0, default))
     return op.Max(*parts)
 
 
-def _beside(op, tolerance, a):
+def _broadcastable(op, tolerance, a):
     x = cast(op, tolerance, a.dtype)
     return op.Unsqueeze(x, [-1]) if len(x.shape) else x
 
 
 @rule("aten::linalg_matrix_exp", "aten::matrix_exp")
 def matrix_exp(op, self):
-    """Taylor's series of the matrix over a power of two, squared as often; in double, since squaring loses digits."""
+    """Taylor series of the matrix scaled by a power of two, then repeated squaring; in double, as squaring loses precision."""
     if self.shape[-1] == 1:
         return op.Exp(self)
     x = cast(op, self, D.DOUBLE)
     norm = op.ReduceMax(op.ReduceSum(op.Abs(x), [-2], keepdims=0), [-1], keepdims=0)
-    times = op.Unsqueeze(op.Add(op.Ceil(op.Div(op.Log(op.Max(norm, 0.5)), math.log(2))), 1.0), [-2, -1])
-    x = op.Mul(x, op.Pow(op.constant(np.float64(2)), op.Neg(times)))
+    squarings = op.Unsqueeze(op.Add(op.Ceil(op.Div(op.Log(op.Max(norm, 0.5)), math.log(2))), 1.0), [-2, -1])
+    x = op.Mul(x, op.Pow(op.constant(np.float64(2)), op.Neg(squarings)))
     eye = factorizations.identity(op, op.size(x, -1), x)
     y = op.Add(op.Div(x, 16.0), eye)
     for k in range(15, 0, -1):
         y = op.Add(op.Div(op.MatMul(x, y), float(k)), eye)
-    most = op.Cast(op.ReduceMax(op.reshape(times, [-1]), keepdims=0), to=D.INT64)
+    trip_count = op.Cast(op.ReduceMax(op.reshape(squarings, [-1]), keepdims=0), to=D.INT64)
 
-    def turn(iteration, condition, y):
-        again = op.Less(op.Cast(iteration, to=D.DOUBLE), times)
-        return condition, op.Where(again, op.MatMul(y, y), y)
+    def body(iteration, condition, y):
+        continues = op.Less(op.Cast(iteration, to=D.DOUBLE), squarings)
+        return condition, op.Where(continues, op.MatMul(y, y), y)
 
-    return cast(op, op.Loop(most, True, y, body=turn), self.dtype)
+    return cast(op, op.Loop(trip_count, True, y, body=body), self.dtype)

@@ -1,13 +1,13 @@
-"""Parts of tensors by place: slices, indices, masks, and writing there."""
+"""Indexing: slices, indices and masks, for reading and writing."""
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.pytorch.fx.promotion import cast, category, is_half, together
+from onnxbridge.frontends.pytorch.fx.promotion import cast, category, is_half, promote
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
-from onnxbridge.frontends.pytorch.ops.reduction import whole_shape
+from onnxbridge.frontends.pytorch.ops.reduction import shape_value
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
 from onnxbridge.hub.ir.values import SORTED
 
@@ -78,7 +78,7 @@ def masked_fill(op, self, mask, value):
 
 @rule("aten::where.self", "aten::where.ScalarSelf", "aten::where.ScalarOther", "aten::where.Scalar")
 def where(op, condition, self, other):
-    a, b = together(op, self, other)
+    a, b = promote(op, self, other)
     return op.Where(cast(op, condition, D.BOOL), a, b)
 
 
@@ -103,31 +103,31 @@ def argwhere(op, self):
 
 @rule("aten::masked_select")
 def masked_select(op, self, mask):
-    shape = op.Shape(op.And(op.Expand(False, whole_shape(op, self)), mask))
+    shape = op.Shape(op.And(op.Expand(False, shape_value(op, self)), mask))
     data, mask = op.Expand(self, shape), op.Expand(mask, shape)
-    return kept(op, op.reshape(data, [-1]), op.reshape(mask, [-1]), 0)
+    return compress(op, op.reshape(data, [-1]), op.reshape(mask, [-1]), 0)
 
 
-def kept(op, x, mask, axis):
-    """What lies where a vector is true along an axis."""
-    if x.dtype == D.BFLOAT16:  # which Compress does not take
+def compress(op, x, mask, axis):
+    """The slices of x along an axis where a boolean vector is true."""
+    if x.dtype == D.BFLOAT16:  # not supported by Compress
         return op.Gather(x, op.reshape(op.NonZero(mask), [-1]), axis=axis)
     return op.Compress(x, mask, axis=axis)
 
 
 def integer_indices(op, x, indices):
-    """(axis, index) for each indexed axis; masks become the places where they are true."""
+    """(axis, index) for each indexed axis; masks are replaced by the indices where they are true."""
     found = []
     axis = 0
     for index in indices:
         if index is None:
             axis += 1
         elif index.dtype in (D.BOOL, D.UINT8):
-            places = op.NonZero(cast(op, index, D.BOOL))
+            positions = op.NonZero(cast(op, index, D.BOOL))
             if rank(index) == 0:
-                raise Unsupported("indexing with a mask without axes")
+                raise Unsupported("indexing with a zero-dimensional mask")
             for i in range(rank(index)):
-                found.append((axis, op.Gather(places, np.int64(i), axis=0)))
+                found.append((axis, op.Gather(positions, np.int64(i), axis=0)))
                 axis += 1
         else:
             found.append((axis, cast(op, index, D.INT64)))
@@ -135,8 +135,8 @@ def integer_indices(op, x, indices):
     return found
 
 
-def joined(op, indices):
-    """The indices, broadcast against each other, along a new last axis."""
+def stack_indices(op, indices):
+    """The indices, broadcast to a common shape, stacked along a new last axis."""
     if len(indices) == 1:
         return op.Unsqueeze(indices[0], [-1])
     shape = None
@@ -144,7 +144,7 @@ def joined(op, indices):
         total = indices[0]
         for i in indices[1:]:
             total = op.Add(total, i)
-        shape = whole_shape(op, total) if all(isinstance(d, int) for d in total.shape) else op.Shape(total)
+        shape = shape_value(op, total) if all(isinstance(d, int) for d in total.shape) else op.Shape(total)
     parts = [op.Unsqueeze(i if shape is None else op.Expand(i, shape), [-1]) for i in indices]
     return op.Concat(*parts, axis=-1)
 
@@ -159,13 +159,13 @@ def index(op, self, indices):
         return op.Gather(self, found[0][1], axis=axes[0])
     rest = [i for i in range(rank(self)) if i not in axes]
     front = op.Transpose(self, perm=axes + rest) if axes + rest != list(range(rank(self))) else self
-    places = joined(op, [i for _, i in found])
-    y = op.GatherND(front, places)
+    positions = stack_indices(op, [i for _, i in found])
+    y = op.GatherND(front, positions)
     width = max(rank(i) for _, i in found)
-    together_ = axes == list(range(axes[0], axes[0] + len(axes)))
-    if not together_ or axes[0] == 0:
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    if not adjacent or axes[0] == 0:
         return y
-    # neighbouring indices leave their axes where they were
+    # adjacent indices keep the position of their axes
     lead = axes[0]
     order = [*range(width, width + lead), *range(width), *range(width + lead, width + len(rest))]
     return op.Transpose(y, perm=order)
@@ -184,68 +184,70 @@ def index_put(op, self, indices, values, accumulate=False):
     order = axes + rest
     moved = order != list(range(rank(self)))
     front = op.Transpose(self, perm=order) if moved else self
-    places = joined(op, [i for _, i in found])
-    width = rank(places) - 1
-    beside = axes == list(range(axes[0], axes[0] + len(axes)))
-    if beside and axes[0] and rank(values) > len(rest) - axes[0]:
+    positions = stack_indices(op, [i for _, i in found])
+    width = rank(positions) - 1
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    if adjacent and axes[0] and rank(values) > len(rest) - axes[0]:
         values = _indexed_axes_first(op, values, axes[0], width, len(rest))
     tail = [op.size(front, i) for i in range(len(axes), rank(self))]
-    shape = op.dims([*(op.size(places, i) for i in range(width)), *tail])
+    shape = op.dims([*(op.size(positions, i) for i in range(width)), *tail])
     updates = op.Expand(values, shape)
     if self.dtype == D.BOOL and accumulate:
         raise Unsupported("accumulating into bool")
     if accumulate and is_half(self):
         front, updates = op.Cast(front, to=D.FLOAT), op.Cast(updates, to=D.FLOAT)
-    y = cast(op, op.ScatterND(front, places, updates, reduction="add" if accumulate else None), self.dtype)
+    y = cast(op, op.ScatterND(front, positions, updates, reduction="add" if accumulate else None), self.dtype)
     return op.Transpose(y, perm=[order.index(i) for i in range(rank(self))]) if moved else y
 
 
 def _indexed_axes_first(op, values, lead, width, rest):
-    """Values laid out as the indexed tensor is (leading axes, indices, trailing axes), with the indices first."""
+    """Transpose values from (leading axes, indices, trailing axes) to indices first."""
     missing = lead + width + (rest - lead) - rank(values)
     values = op.Unsqueeze(values, list(range(missing))) if missing else values
     return op.Transpose(values, perm=[*range(lead, lead + width), *range(lead), *range(lead + width, width + rest)])
 
 
-def scattered(op, x, dim, index, src, reduction=None):
-    """ScatterElements as PyTorch counts: of src only what index has places for is used."""
+def scatter_elements(op, x, dim, index, src, reduction=None):
+    """ScatterElements with PyTorch's semantics: src may be larger than index."""
     if rank(x) == 0:
-        return op.reshape(scattered(op, op.reshape(x, [1]), 0, op.reshape(index, [-1]), op.reshape(src, [-1]), reduction), [])
+        return op.reshape(
+            scatter_elements(op, op.reshape(x, [1]), 0, op.reshape(index, [-1]), op.reshape(src, [-1]), reduction), []
+        )
     if list(src.shape) != list(index.shape) or not all(isinstance(d, int) for d in src.shape):
-        ends = whole_shape(op, index)
+        ends = shape_value(op, index)
         src = op.Slice(src, [0] * rank(src), ends, list(range(rank(src)))) if rank(src) else op.Expand(src, ends)
     if x.dtype == D.BOOL and reduction:
         raise Unsupported("reducing into bool")
-    if reduction and is_half(x):  # which runtimes do not reduce in
-        wide = op.Cast(x, to=D.FLOAT), index, op.Cast(src, to=D.FLOAT)
-        return op.Cast(op.ScatterElements(*wide, axis=dim, reduction=reduction), to=x.dtype)
+    if reduction and is_half(x):  # not supported by runtimes
+        widened = op.Cast(x, to=D.FLOAT), index, op.Cast(src, to=D.FLOAT)
+        return op.Cast(op.ScatterElements(*widened, axis=dim, reduction=reduction), to=x.dtype)
     return op.ScatterElements(x, index, src, axis=dim, reduction=reduction)
 
 
 @rule("aten::scatter.src")
 def scatter(op, self, dim, index, src):
-    return scattered(op, self, dim, index, cast(op, src, self.dtype))
+    return scatter_elements(op, self, dim, index, cast(op, src, self.dtype))
 
 
 @rule("aten::scatter.value")
 def scatter_value(op, self, dim, index, value):
-    return scattered(op, self, dim, index, op.Expand(cast(op, value, self.dtype), whole_shape(op, index)))
+    return scatter_elements(op, self, dim, index, op.Expand(cast(op, value, self.dtype), shape_value(op, index)))
 
 
 @rule("aten::scatter.reduce")
 def scatter_with(op, self, dim, index, src, *, reduce):
-    return scattered(op, self, dim, index, src, {"add": "add", "multiply": "mul"}[reduce])
+    return scatter_elements(op, self, dim, index, src, {"add": "add", "multiply": "mul"}[reduce])
 
 
 @rule("aten::scatter.value_reduce")
 def scatter_value_with(op, self, dim, index, value, *, reduce):
-    src = op.Expand(cast(op, value, self.dtype), whole_shape(op, index))
-    return scattered(op, self, dim, index, src, {"add": "add", "multiply": "mul"}[reduce])
+    src = op.Expand(cast(op, value, self.dtype), shape_value(op, index))
+    return scatter_elements(op, self, dim, index, src, {"add": "add", "multiply": "mul"}[reduce])
 
 
 @rule("aten::scatter_add")
 def scatter_add(op, self, dim, index, src):
-    return scattered(op, self, dim, index, src, "add")
+    return scatter_elements(op, self, dim, index, src, "add")
 
 
 _NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
@@ -260,14 +262,14 @@ def scatter_reduce(op, self, dim, index, src, reduce, *, include_self=True):
     start = self
     if not include_self:
         neutral = _NEUTRAL.get(reduce, _lowest(self.dtype, highest=reduce == "amin"))
-        cleared = op.Expand(cast(op, neutral, self.dtype), whole_shape(op, index))
+        cleared = op.Expand(cast(op, neutral, self.dtype), shape_value(op, index))
         start = op.ScatterElements(self, index, cleared, axis=dim)
-    y = scattered(op, start, dim, index, src, how)
+    y = scatter_elements(op, start, dim, index, src, how)
     if reduce != "mean":
         return y
-    ones = op.Expand(cast(op, 1, self.dtype), whole_shape(op, index))
-    base = op.Expand(cast(op, 1 if include_self else 0, self.dtype), whole_shape(op, self))
-    count = op.Max(scattered(op, base, dim, index, ones, "add"), 1)
+    ones = op.Expand(cast(op, 1, self.dtype), shape_value(op, index))
+    base = op.Expand(cast(op, 1 if include_self else 0, self.dtype), shape_value(op, self))
+    count = op.Max(scatter_elements(op, base, dim, index, ones, "add"), 1)
     if self.dtype in (D.INT64, D.INT32):
         from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide
 
@@ -285,12 +287,18 @@ def _lowest(dtype, highest):
 @rule("aten::index_add")
 def index_add(op, self, dim, index, source, *, alpha=1):
     source = source if alpha == 1 else op.Mul(source, alpha)
-    return scattered(op, self, dim, _along(op, index, source, dim), source, "add") if rank(self) else op.Add(self, source)
+    return (
+        scatter_elements(op, self, dim, _expand_index(op, index, source, dim), source, "add")
+        if rank(self)
+        else op.Add(self, source)
+    )
 
 
 @rule("aten::index_copy")
 def index_copy(op, self, dim, index, source):
-    return scattered(op, self, dim, _along(op, index, source, dim), source) if rank(self) else op.reshape(source, [])
+    return (
+        scatter_elements(op, self, dim, _expand_index(op, index, source, dim), source) if rank(self) else op.reshape(source, [])
+    )
 
 
 @rule("aten::index_fill.int_Scalar", "aten::index_fill.int_Tensor")
@@ -299,58 +307,58 @@ def index_fill(op, self, dim, index, value):
         return op.reshape(cast(op, value, self.dtype), [])
     index = index if rank(index) else op.Unsqueeze(index, [0])
     shape = [op.size(index, 0) if i == axis_of(self, dim) else s for i, s in enumerate(sizes(op, self))]
-    places = op.Expand(_upright(op, index, rank(self), axis_of(self, dim)), op.dims(shape))
-    return op.ScatterElements(self, places, op.Expand(cast(op, value, self.dtype), op.dims(shape)), axis=dim)
+    positions = op.Expand(_along_axis(op, index, rank(self), axis_of(self, dim)), op.dims(shape))
+    return op.ScatterElements(self, positions, op.Expand(cast(op, value, self.dtype), op.dims(shape)), axis=dim)
 
 
-def _upright(op, index, width, axis):
-    """A 1-D index along one axis of `width`."""
+def _along_axis(op, index, width, axis):
+    """Reshape a 1-D index to lie along one of `width` axes."""
     return op.reshape(index, [-1 if i == axis else 1 for i in range(width)])
 
 
-def _along(op, index, source, dim):
-    """A 1-D index as ScatterElements wants it: in the shape of what is written."""
-    return op.Expand(_upright(op, index, rank(source), axis_of(source, dim)), whole_shape(op, source))
+def _expand_index(op, index, source, dim):
+    """Expand a 1-D index to the shape of the source, as ScatterElements requires."""
+    return op.Expand(_along_axis(op, index, rank(source), axis_of(source, dim)), shape_value(op, source))
 
 
 @rule("aten::select_scatter")
 def select_scatter(op, self, src, dim, index):
     size = op.size(self, dim)
-    places = op.Range(np.int64(0), size if isinstance(size, ir.Value) else np.int64(size), np.int64(1))
+    positions = op.Range(np.int64(0), size if isinstance(size, ir.Value) else np.int64(size), np.int64(1))
     index = index if isinstance(index, ir.Value) else np.int64(index)
-    wanted = op.Where(op.Less(index, 0), op.Add(index, size), index)
-    mask = _upright(op, op.Equal(places, wanted), rank(self), axis_of(self, dim))
+    target = op.Where(op.Less(index, 0), op.Add(index, size), index)
+    mask = _along_axis(op, op.Equal(positions, target), rank(self), axis_of(self, dim))
     return op.Where(mask, op.Unsqueeze(cast(op, src, self.dtype), [dim]), self)
 
 
 @rule("aten::slice_scatter")
 def slice_scatter(op, self, src, dim=0, start=None, end=None, step=1):
     size = op.size(self, dim)
-    places = op.Range(np.int64(0), size if isinstance(size, ir.Value) else np.int64(size), np.int64(1))
-    chosen = slice_(op, places, 0, start, end, step)
-    return op.ScatterElements(self, _along(op, chosen, src, dim), cast(op, src, self.dtype), axis=dim)
+    positions = op.Range(np.int64(0), size if isinstance(size, ir.Value) else np.int64(size), np.int64(1))
+    selected = slice_(op, positions, 0, start, end, step)
+    return op.ScatterElements(self, _expand_index(op, selected, src, dim), cast(op, src, self.dtype), axis=dim)
 
 
 @rule("aten::masked_scatter")
 def masked_scatter(op, self, mask, source):
-    shape = op.Shape(op.And(op.Expand(False, whole_shape(op, self)), mask))
+    shape = op.Shape(op.And(op.Expand(False, shape_value(op, self)), mask))
     mask = op.Expand(mask, shape)
     flat = op.reshape(mask, [-1])
     order = op.Sub(op.CumSum(op.Cast(flat, to=D.INT64), np.int64(0)), 1)
-    taken = op.Gather(op.reshape(source, [-1]), op.Max(order, 0))
-    return op.Where(mask, op.Reshape(taken, shape), self)
+    gathered = op.Gather(op.reshape(source, [-1]), op.Max(order, 0))
+    return op.Where(mask, op.Reshape(gathered, shape), self)
 
 
 @rule("aten::searchsorted.Tensor")
 def searchsorted(op, sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
-    if 0 in self.shape or 0 in sorted_sequence.shape:  # ONNX Runtime's sums keep the axis of an empty tensor
+    if 0 in self.shape or 0 in sorted_sequence.shape:  # ONNX Runtime's ReduceSum keeps the axis of an empty tensor
         return fill(op, sizes(op, self), 0, D.INT32 if out_int32 else D.INT64)
     if sorter is not None:
         sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
     else:
         sorted_sequence.meta[SORTED] = True
     right = side == "right" if side is not None else right
-    edges, x = together(op, sorted_sequence, self)
+    edges, x = promote(op, sorted_sequence, self)
     edges = op.Unsqueeze(edges, [-2])
     below = op.LessOrEqual(edges, op.Unsqueeze(x, [-1])) if right else op.Less(edges, op.Unsqueeze(x, [-1]))
     count = op.ReduceSum(op.Cast(below, to=D.INT64), [-1], keepdims=0)
@@ -369,12 +377,12 @@ def index_reduce(op, self, dim, index, source, reduce, *, include_self=True):
     if rank(self) == 0:
         one = [op.reshape(v, [1]) for v in (self, index, source)]
         return op.reshape(scatter_reduce(op, one[0], 0, one[1], one[2], how, include_self=include_self), [])
-    places = _along(op, index, source, dim)
-    return scatter_reduce(op, self, dim, places, source, how, include_self=include_self)
+    positions = _expand_index(op, index, source, dim)
+    return scatter_reduce(op, self, dim, positions, source, how, include_self=include_self)
 
 
 @rule("aten::put")
 def put(op, self, index, source, accumulate=False):
     flat = op.reshape(self, [-1])
-    y = scattered(op, flat, 0, op.reshape(index, [-1]), op.reshape(source, [-1]), "add" if accumulate else None)
+    y = scatter_elements(op, flat, 0, op.reshape(index, [-1]), op.reshape(source, [-1]), "add" if accumulate else None)
     return op.reshape(y, sizes(op, self))

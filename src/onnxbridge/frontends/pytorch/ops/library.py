@@ -1,4 +1,4 @@
-"""Operators of libraries' own that are kept as functions."""
+"""Third-party operators that are emitted as ONNX functions."""
 
 import onnx_ir as ir
 
@@ -8,7 +8,7 @@ from onnxbridge.hub.ir import model_functions
 
 @rule("library::function")
 def function(op, *operands, domain, name, body, form, labels):
-    """One call of an ONNX function; written out where something goes in or comes out that no function of ONNX takes."""
+    """Call an ONNX function; inlined if an argument is not a value, which ONNX functions cannot take."""
     if not operands or not all(isinstance(x, ir.Value) for x in operands):
         return body(*operands)
     return model_functions.call(op, domain, name, body, operands, form, labels)

@@ -1,18 +1,18 @@
-"""Products of matrices, and what is made of them."""
+"""Matrix products and what is computed from them."""
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.arithmetic import plus, times
+from onnxbridge.frontends.pytorch.ops.arithmetic import add_promoted, multiply_promoted
 from onnxbridge.frontends.pytorch.ops.creation import fill
 
 D = ir.DataType
 
 
-def product(op, a, b):
-    """a @ b for any dtype: ONNX Runtime has no integer narrower than 32 bits here."""
+def matrix_product(op, a, b):
+    """a @ b for any dtype: ONNX Runtime has no kernels for integers below 32 bits."""
     if is_float(a) or a.dtype in (D.INT32, D.INT64, D.UINT32, D.UINT64):
         return op.MatMul(a, b)
     return op.Cast(op.MatMul(op.Cast(a, to=D.INT32), op.Cast(b, to=D.INT32)), to=a.dtype)
@@ -20,27 +20,27 @@ def product(op, a, b):
 
 @rule("aten::matmul", "aten::linalg_matmul")
 def matmul(op, self, other):
-    return product(op, self, other)
+    return matrix_product(op, self, other)
 
 
 @rule("aten::mm", "aten::bmm")
 def mm(op, self, mat2):
-    return product(op, self, mat2)
+    return matrix_product(op, self, mat2)
 
 
 @rule("aten::mv")
 def mv(op, self, vec):
-    return product(op, self, vec)
+    return matrix_product(op, self, vec)
 
 
 @rule("aten::dot")
 def dot(op, self, tensor):
-    return product(op, self, tensor)
+    return matrix_product(op, self, tensor)
 
 
 @rule("aten::vdot")
 def vdot(op, self, other):
-    return product(op, self, other)
+    return matrix_product(op, self, other)
 
 
 @rule("aten::inner")
@@ -49,64 +49,64 @@ def inner(op, self, other):
         return op.Mul(self, other)
     last = list(range(len(other.shape)))
     if len(last) < 2:
-        return product(op, self, other)
+        return matrix_product(op, self, other)
     lead = [op.size(v, i) for v in (self, other) for i in range(len(v.shape) - 1)]
     rows = op.reshape(self, [-1, op.size(self, -1)])
     columns = op.Transpose(op.reshape(other, [-1, op.size(other, -1)]), perm=[1, 0])
-    return op.reshape(product(op, rows, columns), lead)
+    return op.reshape(matrix_product(op, rows, columns), lead)
 
 
 @rule("aten::outer", "aten::ger")
 def outer(op, self, vec2):
-    return times(op, op.Unsqueeze(self, [1]), vec2)
+    return multiply_promoted(op, op.Unsqueeze(self, [1]), vec2)
 
 
 @rule("aten::linear")
 def linear(op, input, weight, bias=None):
     if len(input.shape) == 2 and len(weight.shape) == 2 and is_float(input):
         return op.Gemm(input, weight, bias, transB=1)
-    y = product(op, input, op.Transpose(weight, perm=[1, 0]) if len(weight.shape) == 2 else weight)
+    y = matrix_product(op, input, op.Transpose(weight, perm=[1, 0]) if len(weight.shape) == 2 else weight)
     return y if bias is None else op.Add(y, bias)
 
 
 @rule("aten::addmm")
 def addmm(op, self, mat1, mat2, *, beta=1, alpha=1):
-    if mat1.shape[1] == 0:  # a sum of nothing
+    if mat1.shape[1] == 0:  # an empty sum
         zeros = fill(op, [op.size(mat1, 0), op.size(mat2, 1)], 0, mat1.dtype)
-        return zeros if beta == 0 else plus(op, zeros, times(op, self, beta))
+        return zeros if beta == 0 else add_promoted(op, zeros, multiply_promoted(op, self, beta))
     if is_float(mat1):
         return op.Gemm(mat1, mat2, self if beta != 0 else None, alpha=alpha, beta=beta)
-    return combine(op, self, product(op, mat1, mat2), beta, alpha)
+    return combine(op, self, matrix_product(op, mat1, mat2), beta, alpha)
 
 
 def combine(op, self, product, beta, alpha):
-    """beta * self + alpha * product; with beta 0 self is not looked at, NaN and all."""
-    product = product if alpha == 1 else times(op, product, alpha)
+    """beta * self + alpha * product; with beta 0, NaN in self is ignored."""
+    product = product if alpha == 1 else multiply_promoted(op, product, alpha)
     if beta == 0:
         return product
-    return plus(op, self if beta == 1 else times(op, self, beta), product)
+    return add_promoted(op, self if beta == 1 else multiply_promoted(op, self, beta), product)
 
 
 @rule("aten::baddbmm")
 def baddbmm(op, self, batch1, batch2, *, beta=1, alpha=1):
-    return combine(op, self, product(op, batch1, batch2), beta, alpha)
+    return combine(op, self, matrix_product(op, batch1, batch2), beta, alpha)
 
 
 @rule("aten::addbmm")
 def addbmm(op, self, batch1, batch2, *, beta=1, alpha=1):
-    products = product(op, batch1, batch2)
-    wide = products if is_float(products) or products.dtype.bitwidth > 16 else op.Cast(products, to=D.INT32)
-    return combine(op, self, cast(op, op.ReduceSum(wide, [0], keepdims=0), products.dtype), beta, alpha)
+    products = matrix_product(op, batch1, batch2)
+    widened = products if is_float(products) or products.dtype.bitwidth > 16 else op.Cast(products, to=D.INT32)
+    return combine(op, self, cast(op, op.ReduceSum(widened, [0], keepdims=0), products.dtype), beta, alpha)
 
 
 @rule("aten::addmv")
 def addmv(op, self, mat, vec, *, beta=1, alpha=1):
-    return combine(op, self, product(op, mat, vec), beta, alpha)
+    return combine(op, self, matrix_product(op, mat, vec), beta, alpha)
 
 
 @rule("aten::addr")
 def addr(op, self, vec1, vec2, *, beta=1, alpha=1):
-    return combine(op, self, times(op, op.Unsqueeze(vec1, [1]), vec2), beta, alpha)
+    return combine(op, self, multiply_promoted(op, op.Unsqueeze(vec1, [1]), vec2), beta, alpha)
 
 
 @rule("aten::einsum")

@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalization layers."""
 
 import numpy as np
 import onnx_ir as ir
@@ -10,10 +10,10 @@ from onnxbridge.frontends.pytorch.ops import rule
 D = ir.DataType
 
 
-def filled(op, value, size, like):
-    """A vector of one number, in the dtype of `like`."""
+def full_vector(op, value, size, like):
+    """A constant vector in the dtype of `like`."""
     if not isinstance(size, int):
-        raise Unsupported("the number of channels must be known")
+        raise Unsupported("the number of channels must be static")
     return op.constant(np.full(size, value, like.dtype.numpy()))
 
 
@@ -21,71 +21,73 @@ def filled(op, value, size, like):
 def batch_norm(op, input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True):
     if running_mean is not None and running_var is not None:
         if training:
-            raise Unsupported("batch normalisation updates its statistics", "call eval() before exporting")
-        return _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
+            raise Unsupported("batch normalization updates its statistics", "call eval() before exporting")
+        return _normalize(op, input, weight, bias, running_mean, running_var, eps)
     axes = [i for i in range(len(input.shape)) if i != 1]
-    return _scaled(op, _standard(op, input, axes, eps), weight, bias)
+    return _scale_and_shift(op, _standardize(op, input, axes, eps), weight, bias)
 
 
 @rule("aten::_native_batch_norm_legit_no_training")
 def batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps):
-    y = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
-    nothing = op.constant(np.zeros(0, input.dtype.numpy()))
-    return y, nothing, nothing
+    y = _normalize(op, input, weight, bias, running_mean, running_var, eps)
+    empty = op.constant(np.zeros(0, input.dtype.numpy()))
+    return y, empty, empty
 
 
 @rule("aten::native_batch_norm")
 def native_batch_norm(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
     if training:
-        raise Unsupported("batch normalisation updates its statistics", "call eval() before exporting")
+        raise Unsupported("batch normalization updates its statistics", "call eval() before exporting")
     return batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps)
 
 
 @rule("aten::_native_batch_norm_legit_functional")
 def batch_norm_functional(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
     if not training:
-        y, nothing, _ = batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps)
-        return y, nothing, nothing, running_mean, running_var
+        y, empty, _ = batch_norm_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps)
+        return y, empty, empty, running_mean, running_var
     dtype, axes = input.dtype, [i for i in range(len(input.shape)) if i != 1]
     if is_half(input):
         input, weight, bias = (None if v is None else cast(op, v, D.FLOAT) for v in (input, weight, bias))
     mean = op.ReduceMean(input, axes, keepdims=1)
-    centred = op.Sub(input, mean)
-    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    centered = op.Sub(input, mean)
+    variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1)
     scale = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
-    y = _scaled(op, op.Mul(centred, scale), weight, bias)
+    y = _scale_and_shift(op, op.Mul(centered, scale), weight, bias)
     mean, variance, scale = (op.Squeeze(v, axes) for v in (mean, variance, scale))
     count = op.Cast(op.Div(op.Size(input), op.size(input, 1)), to=variance.dtype)
     unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
-    moved = [
+    new_statistics = [
         op.Add(op.Mul(cast(op, old, new.dtype), 1 - momentum), op.Mul(new, momentum))
         for old, new in ((running_mean, mean), (running_var, unbiased))
     ]
-    return *(cast(op, v, dtype) for v in (y, mean, scale)), *moved
+    return *(cast(op, v, dtype) for v in (y, mean, scale)), *new_statistics
 
 
 @rule("aten::_batch_norm_with_update_functional")
 def batch_norm_with_update(op, input, weight, bias, running_mean, running_var, momentum, eps):
-    y, mean, scale, *moved = batch_norm_functional(op, input, weight, bias, running_mean, running_var, True, momentum, eps)
-    return y, mean, scale, op.constant(np.zeros(0, np.uint8)), *moved
+    y, mean, scale, *new_statistics = batch_norm_functional(
+        op, input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return y, mean, scale, op.constant(np.zeros(0, np.uint8)), *new_statistics
 
 
-def _with_statistics(op, input, weight, bias, mean, var, eps):
+def _normalize(op, input, weight, bias, mean, var, eps):
     channels = mean.shape[0]
-    weight = filled(op, 1, channels, mean) if weight is None else weight
-    bias = filled(op, 0, channels, mean) if bias is None else bias
+    weight = full_vector(op, 1, channels, mean) if weight is None else weight
+    bias = full_vector(op, 0, channels, mean) if bias is None else bias
     return op.BatchNormalization(input, weight, bias, mean, var, epsilon=eps)
 
 
-def _standard(op, x, axes, eps):
-    """x with mean 0 and variance 1 over the axes."""
-    centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
-    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
-    return op.Div(centred, op.Sqrt(op.Add(variance, eps)))
+def _standardize(op, x, axes, eps):
+    """Normalize x to mean 0 and variance 1 over the axes."""
+    centered = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
+    variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1)
+    return op.Div(centered, op.Sqrt(op.Add(variance, eps)))
 
 
-def _scaled(op, x, weight, bias):
-    """x times weight plus bias, given per channel (axis 1)."""
+def _scale_and_shift(op, x, weight, bias):
+    """x * weight + bias, per channel (axis 1)."""
     ones = [1] * (len(x.shape) - 2)
     for name, v in (("Mul", weight), ("Add", bias)):
         if v is not None:
@@ -97,7 +99,7 @@ def _scaled(op, x, weight, bias):
 def layer_norm(op, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     if weight is None:
         if not all(isinstance(n, int) for n in normalized_shape):
-            raise Unsupported("the normalised shape must be known")
+            raise Unsupported("the normalized shape must be static")
         weight = op.constant(np.ones(normalized_shape, input.dtype.numpy()))
     return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
 
@@ -106,28 +108,28 @@ def layer_norm(op, input, normalized_shape, weight=None, bias=None, eps=1e-5, cu
 def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
     axes = list(range(-len(normalized_shape), 0))
     mean = op.ReduceMean(input, axes, keepdims=1)
-    centred = op.Sub(input, mean)
-    scale = op.Reciprocal(op.Sqrt(op.Add(op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1), eps)))
+    centered = op.Sub(input, mean)
+    scale = op.Reciprocal(op.Sqrt(op.Add(op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1), eps)))
     return layer_norm(op, input, normalized_shape, weight, bias, eps), mean, scale
 
 
 @rule("aten::group_norm")
 def group_norm(op, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
     channels = input.shape[1]
-    weight = filled(op, 1, channels, input) if weight is None else weight
-    bias = filled(op, 0, channels, input) if bias is None else bias
+    weight = full_vector(op, 1, channels, input) if weight is None else weight
+    bias = full_vector(op, 0, channels, input) if bias is None else bias
     return op.GroupNormalization(input, weight, bias, num_groups=num_groups, epsilon=eps)
 
 
 @rule("aten::instance_norm")
 def instance_norm(op, input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True):
     if not use_input_stats:
-        return _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
+        return _normalize(op, input, weight, bias, running_mean, running_var, eps)
     if running_mean is not None:
-        raise Unsupported("instance normalisation updates its statistics", "call eval() before exporting")
+        raise Unsupported("instance normalization updates its statistics", "call eval() before exporting")
     channels = input.shape[1]
-    weight = filled(op, 1, channels, input) if weight is None else weight
-    bias = filled(op, 0, channels, input) if bias is None else bias
+    weight = full_vector(op, 1, channels, input) if weight is None else weight
+    bias = full_vector(op, 0, channels, input) if bias is None else bias
     return op.InstanceNormalization(input, weight, bias, epsilon=eps)
 
 

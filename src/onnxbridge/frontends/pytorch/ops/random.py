@@ -1,4 +1,4 @@
-"""Random numbers: of the same distributions as PyTorch's, drawn anew at every run, and never the same ones."""
+"""Random operators: the same distributions as PyTorch's, with new samples in every run."""
 
 import math
 
@@ -13,7 +13,7 @@ from onnxbridge.frontends.pytorch.ops.shape import sizes
 D = ir.DataType
 
 
-def _drawn(op, name, size, dtype, **attrs):
+def _sample(op, name, size, dtype, **attrs):
     if dtype not in (D.FLOAT, D.DOUBLE, D.FLOAT16):
         raise Unsupported(f"random numbers of {dtype.name}")
     if all(isinstance(n, int) for n in size):
@@ -24,7 +24,7 @@ def _drawn(op, name, size, dtype, **attrs):
 
 @rule("aten::rand")
 def rand(op, size, *, dtype=None):
-    return _drawn(op, "RandomUniform", size, dtype or DEFAULT)
+    return _sample(op, "RandomUniform", size, dtype or DEFAULT)
 
 
 @rule("aten::rand_like")
@@ -34,7 +34,7 @@ def rand_like(op, self, *, dtype=None):
 
 @rule("aten::randn")
 def randn(op, size, *, dtype=None):
-    return _drawn(op, "RandomNormal", size, dtype or DEFAULT)
+    return _sample(op, "RandomNormal", size, dtype or DEFAULT)
 
 
 @rule("aten::randn_like")
@@ -43,12 +43,12 @@ def randn_like(op, self, *, dtype=None):
 
 
 def _like(op, x, name="RandomUniform", **attrs):
-    """Numbers in the shape of a tensor, in float32 where it has none of its own."""
-    return _drawn(op, name, sizes(op, x), x.dtype if x.dtype in (D.FLOAT, D.DOUBLE, D.FLOAT16) else D.FLOAT, **attrs)
+    """Samples in the shape of a tensor; float32 if its dtype is not floating point."""
+    return _sample(op, name, sizes(op, x), x.dtype if x.dtype in (D.FLOAT, D.DOUBLE, D.FLOAT16) else D.FLOAT, **attrs)
 
 
 def _above_zero(op, x):
-    """Uniform in (0, 1], of which there are logarithms."""
+    """Uniform in (0, 1], where the logarithm is finite."""
     return op.Sub(1.0, _like(op, x))
 
 
@@ -64,7 +64,7 @@ def normal_functional(op, self, mean=0.0, std=1.0):
 
 @rule("aten::normal.float_float")
 def normal_of_size(op, mean, std, size, *, dtype=None):
-    return _drawn(op, "RandomNormal", size, dtype or DEFAULT, mean=float(mean), scale=float(std))
+    return _sample(op, "RandomNormal", size, dtype or DEFAULT, mean=float(mean), scale=float(std))
 
 
 @rule("aten::normal.Tensor_Tensor", "aten::normal.Tensor_float", "aten::normal.float_Tensor")
@@ -80,8 +80,8 @@ def exponential(op, self, lambd=1.0):
 
 @rule("aten::cauchy")
 def cauchy(op, self, median=0.0, sigma=1.0):
-    turned = op.Tan(op.Mul(op.Sub(_like(op, self), 0.5), math.pi))
-    return cast(op, op.Add(op.Mul(turned, float(sigma)), float(median)), self.dtype)
+    ratio = op.Tan(op.Mul(op.Sub(_like(op, self), 0.5), math.pi))
+    return cast(op, op.Add(op.Mul(ratio, float(sigma)), float(median)), self.dtype)
 
 
 @rule("aten::log_normal")
@@ -91,8 +91,8 @@ def log_normal(op, self, mean=1.0, std=2.0):
 
 @rule("aten::geometric")
 def geometric(op, self, p):
-    turns = op.Ceil(op.Div(op.Log(_above_zero(op, self)), math.log1p(-p)))
-    return cast(op, op.Max(turns, 1.0), self.dtype)
+    trials = op.Ceil(op.Div(op.Log(_above_zero(op, self)), math.log1p(-p)))
+    return cast(op, op.Max(trials, 1.0), self.dtype)
 
 
 @rule("aten::bernoulli")
@@ -107,17 +107,17 @@ def bernoulli_of(op, self, p):
 
 @rule("aten::bernoulli.Tensor")
 def bernoulli_by(op, self, p):
-    drawn = op.Less(_like(op, self), cast(op, p, self.dtype if is_float(self) else D.FLOAT))
-    return op.Cast(drawn, to=self.dtype)
+    sampled = op.Less(_like(op, self), cast(op, p, self.dtype if is_float(self) else D.FLOAT))
+    return op.Cast(sampled, to=self.dtype)
 
 
 @rule("aten::randint.low")
 def randint_low(op, low, high, size, *, dtype=None):
     if not (isinstance(low, int) and isinstance(high, int)):
-        raise Unsupported("random whole numbers between bounds that are not known")
+        raise Unsupported("random integers between dynamic bounds")
     if high - low > 1 << 53:
-        raise Unsupported("random whole numbers from more than 2^53")
-    return op.Cast(op.Floor(_drawn(op, "RandomUniform", size, D.DOUBLE, low=float(low), high=float(high))), to=dtype or D.INT64)
+        raise Unsupported("random integers from a range of more than 2^53")
+    return op.Cast(op.Floor(_sample(op, "RandomUniform", size, D.DOUBLE, low=float(low), high=float(high))), to=dtype or D.INT64)
 
 
 @rule("aten::randint")
@@ -137,40 +137,40 @@ def randint_like_low(op, self, low, high, *, dtype=None):
 
 @rule("aten::randperm")
 def randperm(op, n, *, dtype=None):
-    places = op.TopK(_drawn(op, "RandomUniform", [n], D.DOUBLE), op.dims([n]), outputs=2)[1]
-    return cast(op, places, dtype or D.INT64)
+    indices = op.TopK(_sample(op, "RandomUniform", [n], D.DOUBLE), op.dims([n]), outputs=2)[1]
+    return cast(op, indices, dtype or D.INT64)
 
 
 @rule("aten::multinomial")
 def multinomial(op, self, num_samples, replacement=False):
-    """The places of the largest of weights in logarithms, each with noise of Gumbel's distribution."""
+    """Sample with the Gumbel-max trick: the largest log weights with Gumbel noise."""
     weights = op.Log(op.Cast(self, to=D.DOUBLE))
     if not replacement:
         return op.TopK(op.Sub(weights, op.Log(op.Neg(op.Log(_above_zero(op, weights))))), op.dims([num_samples]), outputs=2)[1]
     weights = op.Unsqueeze(weights, [-2])
-    each = op.Expand(weights, op.dims([*[1] * (len(self.shape) - 1), num_samples, 1]))
-    return op.ArgMax(op.Sub(each, op.Log(op.Neg(op.Log(_above_zero(op, each))))), axis=-1, keepdims=0)
+    expanded = op.Expand(weights, op.dims([*[1] * (len(self.shape) - 1), num_samples, 1]))
+    return op.ArgMax(op.Sub(expanded, op.Log(op.Neg(op.Log(_above_zero(op, expanded))))), axis=-1, keepdims=0)
 
 
-def dropped(op, x, p):
-    """x with elements left out by chance and the others larger, and which are there; also in a model that is not trained.
+def apply_dropout(op, x, p):
+    """x with random elements set to 0 and the others scaled up, and the mask; also in evaluation mode.
 
-    Written out: ONNX Runtime 1.31 takes Dropout away from between other nodes whatever its training_mode says.
+    Expressed with Where: ONNX Runtime 1.31 removes Dropout between other nodes whatever its training_mode.
     """
     if p >= 1:
-        none = op.Mul(x, 0.0)
-        return none, op.Cast(none, to=D.BOOL)
-    there = op.GreaterOrEqual(_like(op, x), float(p))
-    return op.Where(there, op.Mul(x, 1 / (1 - p)), 0.0), there
+        zeros = op.Mul(x, 0.0)
+        return zeros, op.Cast(zeros, to=D.BOOL)
+    is_kept = op.GreaterOrEqual(_like(op, x), float(p))
+    return op.Where(is_kept, op.Mul(x, 1 / (1 - p)), 0.0), is_kept
 
 
 @rule("aten::dropout")
 def dropout(op, input, p, train):
-    return dropped(op, input, p)[0] if train and p else input
+    return apply_dropout(op, input, p)[0] if train and p else input
 
 
 @rule("aten::native_dropout")
 def native_dropout(op, input, p, train):
     if train is not False and p:
-        return dropped(op, input, p)
+        return apply_dropout(op, input, p)
     return input, op.Expand(op.constant(np.bool_(True)), op.Shape(input))

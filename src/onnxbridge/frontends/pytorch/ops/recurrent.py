@@ -1,4 +1,4 @@
-"""LSTM, GRU and plain recurrent layers, whole, with their weights in ONNX's gate order."""
+"""LSTM, GRU and RNN layers as ONNX operators, with the weights in ONNX's gate order."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.hub.ir.fold import static
 
-# ONNX's gates among PyTorch's: input output forget cell; update reset hidden
+# ONNX's gate order as indices into PyTorch's: input output forget cell; update reset hidden
 _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 
-def gates(op, weight, kind):
-    """A stacked weight or bias in ONNX's gate order, with the axis for directions."""
+def reorder_gates(op, weight, kind):
+    """A stacked weight or bias in ONNX's gate order, with a leading axis for directions."""
     order = _ORDER[kind]
     known = static(weight)
     if known is not None:
@@ -23,8 +23,8 @@ def gates(op, weight, kind):
     return op.Unsqueeze(op.Concat(*[parts[i] for i in order], axis=0), [0])
 
 
-def joined(op, parts, axis=0):
-    """Arrays or values one after the other."""
+def concat(op, parts, axis=0):
+    """Concatenate arrays or values."""
     if all(isinstance(p, np.ndarray) for p in parts):
         return np.concatenate(parts, axis)
     parts = [op.constant(p) for p in parts]
@@ -35,17 +35,17 @@ def weights_of(op, params, has_biases, kind):
     """W, R and B of one layer, from the parameters of its directions."""
     w, r, b = [], [], []
     for p in params:
-        w.append(gates(op, p[0], kind))
-        r.append(gates(op, p[1], kind))
+        w.append(reorder_gates(op, p[0], kind))
+        r.append(reorder_gates(op, p[1], kind))
         if has_biases:
-            b.append(joined(op, [gates(op, p[2], kind), gates(op, p[3], kind)], axis=1))
-    return joined(op, w), joined(op, r), joined(op, b) if b else None
+            b.append(concat(op, [reorder_gates(op, p[2], kind), reorder_gates(op, p[3], kind)], axis=1))
+    return concat(op, w), concat(op, r), concat(op, b) if b else None
 
 
-def layers(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first, lengths=None, **attrs):
-    """Run the layers; gives the output and the last states, stacked as PyTorch stacks them. `lengths` are the sequences'."""
+def recurrent_layers(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first, lengths=None, **attrs):
+    """The output and the final states of stacked layers, in PyTorch's layout. `lengths` are the sequence lengths."""
     directions = 2 if bidirectional else 1
-    each = 4 if has_biases else 2
+    per_direction = 4 if has_biases else 2
     single = len(input.shape) == 2
     x = op.Unsqueeze(input, [0 if batch_first else 1]) if single else input
     states = [op.Unsqueeze(s, [1]) if single else s for s in states]
@@ -53,9 +53,9 @@ def layers(op, kind, input, states, params, has_biases, num_layers, bidirectiona
     hidden = params[1].shape[-1]
     ends = [[] for _ in states]
     for layer in range(num_layers):
-        first = layer * directions * each
-        own = [params[first + d * each : first + (d + 1) * each] for d in range(directions)]
-        w, r, b = weights_of(op, own, has_biases, kind)
+        first = layer * directions * per_direction
+        direction_params = [params[first + d * per_direction : first + (d + 1) * per_direction] for d in range(directions)]
+        w, r, b = weights_of(op, direction_params, has_biases, kind)
         start = [_part(op, s, layer * directions, directions, num_layers) for s in states]
         y, *last = op.call(
             kind, x, w, r, b, lengths, *start, hidden_size=hidden, outputs=1 + len(states),
@@ -74,9 +74,9 @@ def layers(op, kind, input, states, params, has_biases, num_layers, bidirectiona
     return (x, *stacked)
 
 
-def projected(op, input, hx, params, has_biases, num_layers, bidirectional, batch_first):
-    """An LSTM whose state is projected after each step (proj_size), which ONNX has no layer for: a Scan over the time."""
-    directions, each = 2 if bidirectional else 1, 5 if has_biases else 3
+def projected_lstm(op, input, hx, params, has_biases, num_layers, bidirectional, batch_first):
+    """An LSTM with projected state (proj_size), which ONNX lacks, as a Scan over time."""
+    directions, per_direction = 2 if bidirectional else 1, 5 if has_biases else 3
     single = len(input.shape) == 2
     x = op.Unsqueeze(input, [0 if batch_first else 1]) if single else input
     states = [op.Unsqueeze(s, [1]) if single else s for s in hx]
@@ -84,10 +84,10 @@ def projected(op, input, hx, params, has_biases, num_layers, bidirectional, batc
     ends = [[], []]
     for layer in range(num_layers):
         found = []
-        for way in range(directions):
-            at = layer * directions + way
+        for direction in range(directions):
+            at = layer * directions + direction
             start = [op.Gather(s, np.int64(at), axis=0) for s in states]
-            y, *last = _projected_way(op, x, start, params[at * each : (at + 1) * each], way)
+            y, *last = _projected_direction(op, x, start, params[at * per_direction : (at + 1) * per_direction], direction)
             found.append(y)
             for end, value in zip(ends, last, strict=True):
                 end.append(op.Unsqueeze(value, [0]))
@@ -99,23 +99,23 @@ def projected(op, input, hx, params, has_biases, num_layers, bidirectional, batc
     return (x, *stacked)
 
 
-def _projected_way(op, x, start, weights, way):
-    """One direction of one layer: all outputs, and the state at the end."""
+def _projected_direction(op, x, start, weights, direction):
+    """One direction of one layer: all outputs, and the final state."""
     w_ih, w_hh, *biases, w_hr = weights
-    given = op.MatMul(x, op.Transpose(w_ih, perm=[1, 0]))
+    gate_inputs = op.MatMul(x, op.Transpose(w_ih, perm=[1, 0]))
     for b in biases:
-        given = op.Add(given, b)
-    back, shrink = (op.Transpose(w, perm=[1, 0]) for w in (w_hh, w_hr))
+        gate_inputs = op.Add(gate_inputs, b)
+    recurrent_weight, projection = (op.Transpose(w, perm=[1, 0]) for w in (w_hh, w_hr))
 
-    def step(h, c, now):
-        i, f, g, o = op.Split(op.Add(now, op.MatMul(h, back)), axis=-1, num_outputs=4, outputs=4)
+    def step(h, c, gate_input):
+        i, f, g, o = op.Split(op.Add(gate_input, op.MatMul(h, recurrent_weight)), axis=-1, num_outputs=4, outputs=4)
         c = op.Add(op.Mul(op.Sigmoid(f), c), op.Mul(op.Sigmoid(i), op.Tanh(g)))
-        h = op.MatMul(op.Mul(op.Sigmoid(o), op.Tanh(c)), shrink)
+        h = op.MatMul(op.Mul(op.Sigmoid(o), op.Tanh(c)), projection)
         return h, c, h
 
     h, c, y = op.Scan(
-        *start, given, body=step, num_scan_inputs=1, scan_input_directions=[way] if way else None,
-        scan_output_directions=[way] if way else None, outputs=3,
+        *start, gate_inputs, body=step, num_scan_inputs=1, scan_input_directions=[direction] if direction else None,
+        scan_output_directions=[direction] if direction else None, outputs=3,
     )  # fmt: skip
     return y, h, c
 
@@ -126,47 +126,49 @@ def _part(op, state, start, count, num_layers):
     return op.Slice(state, [start], [start + count], [0])
 
 
-def refuse_dropout(dropout, train, num_layers):
+def check_dropout(dropout, train, num_layers):
     if train and dropout and num_layers > 1:
         raise Unsupported("dropout is active", "call eval() before exporting")
 
 
 @rule("aten::lstm.input")
 def lstm(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    refuse_dropout(dropout, train, num_layers)
+    check_dropout(dropout, train, num_layers)
     if len(params) == (5 if has_biases else 3) * num_layers * (2 if bidirectional else 1):
-        return projected(op, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
-    return layers(op, "LSTM", input, hx, params, has_biases, num_layers, bidirectional, batch_first)
+        return projected_lstm(op, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
+    return recurrent_layers(op, "LSTM", input, hx, params, has_biases, num_layers, bidirectional, batch_first)
 
 
 @rule("aten::gru.input")
 def gru(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    refuse_dropout(dropout, train, num_layers)
+    check_dropout(dropout, train, num_layers)
     more = {"linear_before_reset": 1}
-    return layers(op, "GRU", input, [hx], params, has_biases, num_layers, bidirectional, batch_first, **more)
+    return recurrent_layers(op, "GRU", input, [hx], params, has_biases, num_layers, bidirectional, batch_first, **more)
 
 
-def _plain(activation):
+def _rnn_rule(activation):
     def lower(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-        refuse_dropout(dropout, train, num_layers)
+        check_dropout(dropout, train, num_layers)
         names = [activation] * (2 if bidirectional else 1)
-        return layers(op, "RNN", input, [hx], params, has_biases, num_layers, bidirectional, batch_first, activations=names)
+        return recurrent_layers(
+            op, "RNN", input, [hx], params, has_biases, num_layers, bidirectional, batch_first, activations=names
+        )
 
     return lower
 
 
-rule("aten::rnn_tanh.input")(_plain("Tanh"))
-rule("aten::rnn_relu.input")(_plain("Relu"))
+rule("aten::rnn_tanh.input")(_rnn_rule("Tanh"))
+rule("aten::rnn_relu.input")(_rnn_rule("Relu"))
 
 
-def _both(op, input, hidden, w_ih, w_hh, b_ih, b_hh):
-    """What a cell's weights make of its input and of its state."""
+def _gate_inputs(op, input, hidden, w_ih, w_hh, b_ih, b_hh):
+    """The products of a cell's weights with its input and with its state."""
     return op.Gemm(input, w_ih, b_ih, transB=1), op.Gemm(hidden, w_hh, b_hh, transB=1)
 
 
 @rule("aten::lstm_cell")
 def lstm_cell(op, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    both = op.Add(*_both(op, input, hx[0], w_ih, w_hh, b_ih, b_hh))
+    both = op.Add(*_gate_inputs(op, input, hx[0], w_ih, w_hh, b_ih, b_hh))
     i, f, g, o = op.Split(both, axis=1, num_outputs=4, outputs=4)
     c = op.Add(op.Mul(op.Sigmoid(f), hx[1]), op.Mul(op.Sigmoid(i), op.Tanh(g)))
     return op.Mul(op.Sigmoid(o), op.Tanh(c)), c
@@ -174,18 +176,20 @@ def lstm_cell(op, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
 @rule("aten::gru_cell")
 def gru_cell(op, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    given, kept = (op.Split(x, axis=1, num_outputs=3, outputs=3) for x in _both(op, input, hx, w_ih, w_hh, b_ih, b_hh))
-    reset, update = (op.Sigmoid(op.Add(a, b)) for a, b in zip(given[:2], kept[:2], strict=True))
-    new = op.Tanh(op.Add(given[2], op.Mul(reset, kept[2])))
+    gate_inputs, state_gates = (
+        op.Split(x, axis=1, num_outputs=3, outputs=3) for x in _gate_inputs(op, input, hx, w_ih, w_hh, b_ih, b_hh)
+    )
+    reset, update = (op.Sigmoid(op.Add(a, b)) for a, b in zip(gate_inputs[:2], state_gates[:2], strict=True))
+    new = op.Tanh(op.Add(gate_inputs[2], op.Mul(reset, state_gates[2])))
     return op.Add(new, op.Mul(update, op.Sub(hx, new)))
 
 
-def _plain_cell(activation):
+def _rnn_cell_rule(activation):
     def lower(op, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-        return op.call(activation, op.Add(*_both(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
+        return op.call(activation, op.Add(*_gate_inputs(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
 
     return lower
 
 
-rule("aten::rnn_tanh_cell")(_plain_cell("Tanh"))
-rule("aten::rnn_relu_cell")(_plain_cell("Relu"))
+rule("aten::rnn_tanh_cell")(_rnn_cell_rule("Tanh"))
+rule("aten::rnn_relu_cell")(_rnn_cell_rule("Relu"))

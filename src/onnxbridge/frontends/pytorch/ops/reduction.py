@@ -1,13 +1,13 @@
-"""Sums, means, extremes, norms and orders along axes."""
+"""Reductions along axes: sums, means, extremes, norms; and cumulative ones."""
 
 import math
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.frontends.pytorch.fx.promotion import cast, floating, is_float
+from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, promote_to_float
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.comparison import truth
+from onnxbridge.frontends.pytorch.ops.comparison import to_bool
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, sizes
 
@@ -15,91 +15,91 @@ D = ir.DataType
 
 
 def axes_of(x, dim):
-    """The axes to reduce: all for None and (); a tensor without axes has none."""
+    """The axes to reduce: all for None and (); none for a zero-dimensional tensor."""
     if dim is None or dim == ():
         return list(range(len(x.shape)))
     dims = [dim] if isinstance(dim, int) else list(dim)
     return sorted(d % len(x.shape) for d in dims) if len(x.shape) else []
 
 
-_OF_NOTHING = {"ReduceSum": 0, "ReduceProd": 1, "ReduceMean": math.nan, "ReduceL2": 0}
+_EMPTY_RESULT = {"ReduceSum": 0, "ReduceProd": 1, "ReduceMean": math.nan, "ReduceL2": 0}
 
 
-def reduced(op, name, x, dim, keepdim=False):
+def reduce(op, name, x, dim, keepdim=False):
     axes = axes_of(x, dim)
-    if name in _OF_NOTHING and any(x.shape[a] == 0 for a in axes):  # runtimes differ about empty axes
-        kept = [1 if i in axes else s for i, s in enumerate(sizes(op, x)) if keepdim or i not in axes]
-        return fill(op, kept, _OF_NOTHING[name], x.dtype)
+    if name in _EMPTY_RESULT and any(x.shape[a] == 0 for a in axes):  # runtimes disagree on empty axes
+        shape = [1 if i in axes else s for i, s in enumerate(sizes(op, x)) if keepdim or i not in axes]
+        return fill(op, shape, _EMPTY_RESULT[name], x.dtype)
     return op.call(name, x, axes, keepdims=int(keepdim)) if axes else x
 
 
-def summed(op, x, dtype):
-    """x as it is added up: integers and bool as int64."""
+def cast_for_sum(op, x, dtype):
+    """x in the dtype in which PyTorch sums it: int64 for integers and bool."""
     return cast(op, x, dtype or (x.dtype if is_float(x) or x.dtype in (D.COMPLEX64, D.COMPLEX128) else D.INT64))
 
 
 @rule("aten::sum")
 def sum_all(op, self, *, dtype=None):
-    return reduced(op, "ReduceSum", summed(op, self, dtype), None)
+    return reduce(op, "ReduceSum", cast_for_sum(op, self, dtype), None)
 
 
 @rule("aten::sum.dim_IntList")
 def sum_(op, self, dim, keepdim=False, *, dtype=None):
-    return reduced(op, "ReduceSum", summed(op, self, dtype), dim, keepdim)
+    return reduce(op, "ReduceSum", cast_for_sum(op, self, dtype), dim, keepdim)
 
 
 @rule("aten::mean")
 def mean_all(op, self, *, dtype=None):
-    return reduced(op, "ReduceMean", cast(op, self, dtype or self.dtype), None)
+    return reduce(op, "ReduceMean", cast(op, self, dtype or self.dtype), None)
 
 
 @rule("aten::mean.dim")
 def mean(op, self, dim, keepdim=False, *, dtype=None):
-    return reduced(op, "ReduceMean", cast(op, self, dtype or self.dtype), dim, keepdim)
+    return reduce(op, "ReduceMean", cast(op, self, dtype or self.dtype), dim, keepdim)
 
 
 @rule("aten::nansum")
 def nansum(op, self, dim=None, keepdim=False, *, dtype=None):
     x = op.Where(op.IsNaN(self), 0.0, self) if is_float(self) else self
-    return reduced(op, "ReduceSum", summed(op, x, dtype), dim, keepdim)
+    return reduce(op, "ReduceSum", cast_for_sum(op, x, dtype), dim, keepdim)
 
 
 @rule("aten::nanmean")
 def nanmean(op, self, dim=None, keepdim=False, *, dtype=None):
     x = cast(op, self, dtype or self.dtype)
     missing = op.IsNaN(x)
-    total = reduced(op, "ReduceSum", op.Where(missing, 0.0, x), dim, keepdim)
-    count = reduced(op, "ReduceSum", op.Cast(op.Not(missing), to=x.dtype), dim, keepdim)
+    total = reduce(op, "ReduceSum", op.Where(missing, 0.0, x), dim, keepdim)
+    count = reduce(op, "ReduceSum", op.Cast(op.Not(missing), to=x.dtype), dim, keepdim)
     return op.Div(total, count)
 
 
 @rule("aten::prod")
 def prod(op, self, *, dtype=None):
-    return reduced(op, "ReduceProd", summed(op, self, dtype), None)
+    return reduce(op, "ReduceProd", cast_for_sum(op, self, dtype), None)
 
 
 @rule("aten::prod.dim_int")
 def prod_dim(op, self, dim, keepdim=False, *, dtype=None):
-    return reduced(op, "ReduceProd", summed(op, self, dtype), dim, keepdim)
+    return reduce(op, "ReduceProd", cast_for_sum(op, self, dtype), dim, keepdim)
 
 
-def _truth_reduction(name):
-    """Whether any, or all, are true: the greatest, or least, of 0 and 1; where there may be none of them, by their number."""
+def _bool_reduction(name):
+    """any (all): the maximum (minimum) of 0 and 1; if the axes may be empty, via a count."""
 
     def over(op, x, dim, keepdim):
         axes = axes_of(x, dim)
         if all(isinstance(x.shape[a], int) and x.shape[a] for a in axes):
-            y = op.Cast(reduced(op, name, op.Cast(truth(op, x), to=D.INT32), dim, keepdim), to=D.BOOL)
+            y = op.Cast(reduce(op, name, op.Cast(to_bool(op, x), to=D.INT32), dim, keepdim), to=D.BOOL)
         else:
-            wanted = truth(op, x) if name == "ReduceMax" else op.Not(truth(op, x))
-            met = op.Cast(reduced(op, "ReduceSum", op.Cast(wanted, to=D.INT64), dim, keepdim), to=D.BOOL)
-            y = met if name == "ReduceMax" else op.Not(met)
+            counted = to_bool(op, x) if name == "ReduceMax" else op.Not(to_bool(op, x))
+            count = op.Cast(reduce(op, "ReduceSum", op.Cast(counted, to=D.INT64), dim, keepdim), to=D.BOOL)
+            y = count if name == "ReduceMax" else op.Not(count)
         return op.Cast(y, to=x.dtype) if x.dtype == D.UINT8 else y
 
     return over
 
 
-any_true, all_true = _truth_reduction("ReduceMax"), _truth_reduction("ReduceMin")
+any_true, all_true = _bool_reduction("ReduceMax"), _bool_reduction("ReduceMin")
 
 
 @rule("aten::any")
@@ -109,7 +109,7 @@ def any_(op, self):
 
 @rule("aten::any.dim", "aten::any.dims")
 def any_dim(op, self, dim, keepdim=False):
-    return any_true(op, self, dim, keepdim) if dim != () else truth(op, self)
+    return any_true(op, self, dim, keepdim) if dim != () else to_bool(op, self)
 
 
 @rule("aten::all")
@@ -119,53 +119,53 @@ def all_(op, self):
 
 @rule("aten::all.dim", "aten::all.dims")
 def all_dim(op, self, dim, keepdim=False):
-    return all_true(op, self, dim, keepdim) if dim != () else truth(op, self)
+    return all_true(op, self, dim, keepdim) if dim != () else to_bool(op, self)
 
 
-def extreme(op, name, x, dim, keepdim=False):
-    """The largest or smallest element; NaN where there is one, bool as integers."""
-    if x.dtype in (D.BOOL, D.INT16, D.UINT16):  # which ONNX does not reduce
-        return op.Cast(reduced(op, name, op.Cast(x, to=D.INT32), dim, keepdim), to=x.dtype)
-    return reduced(op, name, x, dim, keepdim)
+def reduce_extreme(op, name, x, dim, keepdim=False):
+    """The largest or smallest element; NaN propagates, bool is reduced as integers."""
+    if x.dtype in (D.BOOL, D.INT16, D.UINT16):  # not supported by ONNX reductions
+        return op.Cast(reduce(op, name, op.Cast(x, to=D.INT32), dim, keepdim), to=x.dtype)
+    return reduce(op, name, x, dim, keepdim)
 
 
 @rule("aten::max")
 def max_all(op, self):
-    return extreme(op, "ReduceMax", self, None)
+    return reduce_extreme(op, "ReduceMax", self, None)
 
 
 @rule("aten::min")
 def min_all(op, self):
-    return extreme(op, "ReduceMin", self, None)
+    return reduce_extreme(op, "ReduceMin", self, None)
 
 
 @rule("aten::amax")
 def amax(op, self, dim=(), keepdim=False):
-    return extreme(op, "ReduceMax", self, dim, keepdim)
+    return reduce_extreme(op, "ReduceMax", self, dim, keepdim)
 
 
 @rule("aten::amin")
 def amin(op, self, dim=(), keepdim=False):
-    return extreme(op, "ReduceMin", self, dim, keepdim)
+    return reduce_extreme(op, "ReduceMin", self, dim, keepdim)
 
 
 @rule("aten::aminmax")
 def aminmax(op, *, self, dim=None, keepdim=False):
-    return extreme(op, "ReduceMin", self, dim, keepdim), extreme(op, "ReduceMax", self, dim, keepdim)
+    return reduce_extreme(op, "ReduceMin", self, dim, keepdim), reduce_extreme(op, "ReduceMax", self, dim, keepdim)
 
 
 @rule("aten::max.dim")
 def max_dim(op, self, dim, keepdim=False):
-    return extreme(op, "ReduceMax", self, dim, keepdim), place_of(op, self, dim, keepdim, largest=True)
+    return reduce_extreme(op, "ReduceMax", self, dim, keepdim), index_of_extreme(op, self, dim, keepdim, largest=True)
 
 
 @rule("aten::min.dim")
 def min_dim(op, self, dim, keepdim=False):
-    return extreme(op, "ReduceMin", self, dim, keepdim), place_of(op, self, dim, keepdim, largest=False)
+    return reduce_extreme(op, "ReduceMin", self, dim, keepdim), index_of_extreme(op, self, dim, keepdim, largest=False)
 
 
-def place_of(op, x, dim, keepdim, largest):
-    """Where the first extreme element lies along an axis."""
+def index_of_extreme(op, x, dim, keepdim, largest):
+    """The index of the first extreme element along an axis."""
     if len(x.shape) == 0:
         return op.constant(np.int64(0))
     x = op.Cast(x, to=D.INT32) if x.dtype in (D.BOOL, D.INT8, D.UINT8, D.INT16, D.UINT16) else x
@@ -178,8 +178,8 @@ def place_of(op, x, dim, keepdim, largest):
 def _arg(largest):
     def lower(op, self, dim=None, keepdim=False):
         if dim is not None:
-            return place_of(op, self, dim, keepdim, largest)
-        index = place_of(op, op.reshape(self, [-1]), 0, False, largest)
+            return index_of_extreme(op, self, dim, keepdim, largest)
+        index = index_of_extreme(op, op.reshape(self, [-1]), 0, False, largest)
         return op.reshape(index, [1] * len(self.shape)) if keepdim else index
 
     return lower
@@ -191,31 +191,31 @@ rule("aten::argmin")(_arg(False))
 
 def variance(op, x, dim, correction, keepdim):
     axes = axes_of(x, dim)
-    mean = reduced(op, "ReduceMean", x, axes or None, True)
-    centred = op.Sub(x, mean)
-    total = reduced(op, "ReduceSum", op.Mul(centred, centred), axes or None, keepdim)
+    mean = reduce(op, "ReduceMean", x, axes or None, True)
+    centered = op.Sub(x, mean)
+    total = reduce(op, "ReduceSum", op.Mul(centered, centered), axes or None, keepdim)
     correction = 1 if correction is None else correction
     count = 1
     for axis in axes:
         size = op.size(x, axis)
         count = op.Mul(count, size) if isinstance(size, ir.Value) or isinstance(count, ir.Value) else count * size
     if isinstance(count, ir.Value):
-        free = op.Max(op.Sub(op.Cast(count, to=x.dtype), float(correction)), 0.0)
+        degrees_of_freedom = op.Max(op.Sub(op.Cast(count, to=x.dtype), float(correction)), 0.0)
     else:
-        free = np.asarray(max(0.0, count - correction), x.dtype.numpy())
-    return op.Div(total, free), mean
+        degrees_of_freedom = np.asarray(max(0.0, count - correction), x.dtype.numpy())
+    return op.Div(total, degrees_of_freedom), mean
 
 
-def _moments(take, with_mean):
+def _moments(transform, with_mean):
     def finish(op, x, dim, correction, keepdim):
-        spread, mean = variance(op, x, dim, correction, keepdim)
-        spread = take(op, spread)
+        result, mean = variance(op, x, dim, correction, keepdim)
+        result = transform(op, result)
         if not with_mean:
-            return spread
+            return result
         axes = axes_of(x, dim)
-        return spread, mean if keepdim or not axes else op.Squeeze(mean, axes)
+        return result, mean if keepdim or not axes else op.Squeeze(mean, axes)
 
-    name = f"{'std' if take is _root else 'var'}{'_mean' if with_mean else ''}"
+    name = f"{'std' if transform is _root else 'var'}{'_mean' if with_mean else ''}"
 
     @rule(f"aten::{name}")
     def whole(op, self, unbiased=True):
@@ -244,21 +244,21 @@ for _take in (_root, _itself):
 
 
 def norm_of(op, x, p, dim, keepdim):
-    """The vector norm of any order."""
+    """The vector norm of order p."""
     if not axes_of(x, dim):
         return op.Abs(x) if p != 0 else op.Cast(op.Not(op.Equal(x, 0.0)), to=x.dtype)
     if p == 2:
-        return reduced(op, "ReduceL2", x, dim, keepdim)
+        return reduce(op, "ReduceL2", x, dim, keepdim)
     size = op.Abs(x)
     if p == 1:
-        return reduced(op, "ReduceSum", size, dim, keepdim)
+        return reduce(op, "ReduceSum", size, dim, keepdim)
     if p == math.inf:
-        return reduced(op, "ReduceMax", size, dim, keepdim)
+        return reduce(op, "ReduceMax", size, dim, keepdim)
     if p == -math.inf:
-        return reduced(op, "ReduceMin", size, dim, keepdim)
+        return reduce(op, "ReduceMin", size, dim, keepdim)
     if p == 0:
-        return reduced(op, "ReduceSum", op.Cast(op.Not(op.Equal(x, 0.0)), to=x.dtype), dim, keepdim)
-    return op.Pow(reduced(op, "ReduceSum", op.Pow(size, float(p)), dim, keepdim), 1.0 / p)
+        return reduce(op, "ReduceSum", op.Cast(op.Not(op.Equal(x, 0.0)), to=x.dtype), dim, keepdim)
+    return op.Pow(reduce(op, "ReduceSum", op.Pow(size, float(p)), dim, keepdim), 1.0 / p)
 
 
 @rule("aten::linalg_vector_norm")
@@ -283,7 +283,7 @@ def norm_dtype(op, self, p, dim, keepdim=False, *, dtype=None):
 
 @rule("aten::logsumexp")
 def logsumexp(op, self, dim, keepdim=False):
-    [x] = floating(op, self)
+    [x] = promote_to_float(op, self)
     axes = axes_of(x, dim)
     if not axes:
         return x
@@ -295,7 +295,7 @@ def logsumexp(op, self, dim, keepdim=False):
 
 @rule("aten::cumsum")
 def cumsum(op, self, dim, *, dtype=None):
-    x = summed(op, self, dtype)
+    x = cast_for_sum(op, self, dtype)
     if len(x.shape) == 0:
         return x
     if x.dtype in (D.INT8, D.UINT8, D.INT16):
@@ -305,12 +305,12 @@ def cumsum(op, self, dim, *, dtype=None):
 
 @rule("aten::count_nonzero.dim_IntList")
 def count_nonzero_dims(op, self, dim):
-    return reduced(op, "ReduceSum", op.Cast(truth(op, self), to=D.INT64), dim)
+    return reduce(op, "ReduceSum", op.Cast(to_bool(op, self), to=D.INT64), dim)
 
 
 @rule("aten::count_nonzero")
 def count_nonzero(op, self, dim=None):
-    return reduced(op, "ReduceSum", op.Cast(truth(op, self), to=D.INT64), dim)
+    return reduce(op, "ReduceSum", op.Cast(to_bool(op, self), to=D.INT64), dim)
 
 
 @rule("aten::diff")
@@ -323,22 +323,22 @@ def diff(op, self, n=1, dim=-1, prepend=None, append=None):
     return x
 
 
-def whole_shape(op, x):
+def shape_value(op, x):
     """The shape as one value."""
     return op.dims(sizes(op, x))
 
 
 @rule("aten::cumprod")
 def cumprod(op, self, dim, *, dtype=None):
-    x = summed(op, self, dtype)
-    return _running(op, x, dim, op.Mul) if len(x.shape) else x
+    x = cast_for_sum(op, self, dtype)
+    return _scan(op, x, dim, op.Mul) if len(x.shape) else x
 
 
-def _running(op, x, dim, combine):
-    """combine over all elements up to each one: after log2(n) steps, each with what lies twice as far back."""
+def _scan(op, x, dim, combine):
+    """Inclusive scan with `combine` in log2(n) steps, each combining with the element twice as far back (Hillis-Steele)."""
     size = x.shape[dim]
     if not isinstance(size, int):
-        return _running_on(op, x, dim, combine)
+        return _dynamic_scan(op, x, dim, combine)
     step = 1
     while step < size:
         head = op.Slice(x, [0], [step], [dim])
@@ -348,28 +348,28 @@ def _running(op, x, dim, combine):
     return x
 
 
-def _running_on(op, x, dim, combine):
-    """The same over a size that is not known."""
+def _dynamic_scan(op, x, dim, combine):
+    """The same over a dynamic size."""
 
-    def joined(held, step, size):
-        head = op.Slice(held[0], [0], step, [dim])
-        rest = combine(op.Slice(held[0], step, [INT64_MAX], [dim]), op.Slice(held[0], [0], op.Sub(size, step), [dim]))
+    def step_function(values, step, size):
+        head = op.Slice(values[0], [0], step, [dim])
+        rest = combine(op.Slice(values[0], step, [INT64_MAX], [dim]), op.Slice(values[0], [0], op.Sub(size, step), [dim]))
         return (op.Concat(head, rest, axis=dim),)
 
-    return in_steps(op, op.reshape(op.size(x, dim), [1]), joined, x)
+    return doubling_loop(op, op.reshape(op.size(x, dim), [1]), step_function, x)
 
 
-def in_steps(op, size, joined, *start):
-    """What `joined` makes of the values with steps of 1, 2, 4 and so on below a size, which like the step is a list of one."""
+def doubling_loop(op, size, step_function, *start):
+    """Apply `step_function` with steps of 1, 2, 4 and so on below a size; size and step are 1-D values of one element."""
 
-    def turn(i, more, step, *held):
-        made = joined(held, step, size)
-        further = op.Mul(step, 2)
-        return op.Squeeze(op.Less(further, size), [0]), further, *made
+    def body(i, more, step, *values):
+        updated = step_function(values, step, size)
+        next_step = op.Mul(step, 2)
+        return op.Squeeze(op.Less(next_step, size), [0]), next_step, *updated
 
     one = op.constant(np.ones(1, np.int64))
     more = op.Squeeze(op.Less(one, size), [0])
-    _, *found = op.Loop(None, more, one, *start, body=turn, outputs=1 + len(start))
+    _, *found = op.Loop(None, more, one, *start, body=body, outputs=1 + len(start))
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -378,9 +378,9 @@ def logcumsumexp(op, self, dim):
     if len(self.shape) == 0:
         return self
 
-    def together(a, b):
+    def log_add_exp(a, b):
         top = op.Max(a, b)
         shift = op.Where(op.Equal(op.Abs(top), math.inf), 0.0, top)
         return op.Add(op.Log(op.Add(op.Exp(op.Sub(a, shift)), op.Exp(op.Sub(b, shift)))), shift)
 
-    return _running(op, self, dim, together)
+    return _scan(op, self, dim, log_add_exp)

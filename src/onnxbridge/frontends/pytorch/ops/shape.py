@@ -1,4 +1,4 @@
-"""Shapes: views, joins, cuts and orders of the same elements."""
+"""Operators that rearrange elements: views, concatenation, splitting, transposition."""
 
 import functools
 import math
@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.pytorch.fx.promotion import cast, common, together
+from onnxbridge.frontends.pytorch.fx.promotion import cast, promote, result_type
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.rules import Outputs
 
@@ -21,17 +21,17 @@ def rank(x):
 
 
 def axis_of(x, dim):
-    """A dimension counted from the front."""
+    """The axis as a non-negative number."""
     return dim % max(rank(x), 1)
 
 
 def sizes(op, x):
-    """The sizes of all axes, numbers where they are fixed."""
+    """The sizes of all axes: numbers where static, else values."""
     return [op.size(x, i) for i in range(rank(x))]
 
 
-def may_be_none(dim):
-    """Whether a size is one that data decides, which may be 0 in any run."""
+def may_be_empty(dim):
+    """Whether a size depends on data (an unbacked symbol), so that it may be 0."""
     return not isinstance(dim, int) and re.search(r"\bu\d+\b", str(dim)) is not None
 
 
@@ -45,7 +45,7 @@ def view_dtype(op, self, dtype):
     if dtype == self.dtype:
         return self
     if dtype.bitwidth != self.dtype.bitwidth or D.BOOL in (dtype, self.dtype):
-        raise Unsupported(f"the bits of {self.dtype.name} as {dtype.name}, which are of another width")
+        raise Unsupported(f"a view of {self.dtype.name} as {dtype.name}, which has another bit width")
     return op.BitCast(self, to=dtype)
 
 
@@ -78,21 +78,21 @@ def flatten(op, self, start_dim=0, end_dim=-1):
         return self
     shape = sizes(op, self)
     middle = shape[start : end + 1]
-    whole = math.prod(middle) if all(isinstance(m, int) for m in middle) else -1
-    if whole == -1 and any(may_be_none(d) for i, d in enumerate(self.shape) if not start <= i <= end):
-        whole = functools.reduce(op.Mul, middle)  # nothing tells ONNX what -1 is where there is no element
-    elif whole == -1 and any(isinstance(s, int) and s == 0 for s in shape):
+    total = math.prod(middle) if all(isinstance(m, int) for m in middle) else -1
+    if total == -1 and any(may_be_empty(d) for i, d in enumerate(self.shape) if not start <= i <= end):
+        total = functools.reduce(op.Mul, middle)  # ONNX cannot infer -1 if the tensor is empty
+    elif total == -1 and any(isinstance(s, int) and s == 0 for s in shape):
         raise Unsupported("flattening an empty tensor of dynamic shape")
-    return op.reshape(self, [*shape[:start], whole, *shape[end + 1 :]])
+    return op.reshape(self, [*shape[:start], total, *shape[end + 1 :]])
 
 
 @rule("aten::unflatten.int")
 def unflatten(op, self, dim, sizes):
     axis = axis_of(self, dim)
-    whole = self.shape[axis]
+    total = self.shape[axis]
     sizes_ = list(sizes)
-    if -1 in sizes_ and isinstance(whole, int) and all(isinstance(s, int) for s in sizes_):
-        sizes_[sizes_.index(-1)] = whole // max(1, math.prod(s for s in sizes_ if s != -1))
+    if -1 in sizes_ and isinstance(total, int) and all(isinstance(s, int) for s in sizes_):
+        sizes_[sizes_.index(-1)] = total // max(1, math.prod(s for s in sizes_ if s != -1))
     shape = [op.size(self, i) for i in range(rank(self))]
     return op.reshape(self, [*shape[:axis], *sizes_, *shape[axis + 1 :]])
 
@@ -102,7 +102,7 @@ def permute(op, self, dims):
     return op.Transpose(self, perm=[axis_of(self, d) for d in dims]) if dims else self
 
 
-def swapped(op, x, a, b):
+def swap_axes(op, x, a, b):
     order = list(range(rank(x)))
     if not order:
         return x
@@ -112,22 +112,22 @@ def swapped(op, x, a, b):
 
 @rule("aten::transpose.int", "aten::transpose_copy.int")
 def transpose(op, self, dim0, dim1):
-    return swapped(op, self, dim0, dim1)
+    return swap_axes(op, self, dim0, dim1)
 
 
 @rule("aten::swapaxes")
 def swapaxes(op, self, axis0, axis1):
-    return swapped(op, self, axis0, axis1)
+    return swap_axes(op, self, axis0, axis1)
 
 
 @rule("aten::swapdims")
 def swapdims(op, self, dim0, dim1):
-    return swapped(op, self, dim0, dim1)
+    return swap_axes(op, self, dim0, dim1)
 
 
 @rule("aten::t", "aten::t_copy")
 def t(op, self):
-    return swapped(op, self, 0, 1) if rank(self) == 2 else self
+    return swap_axes(op, self, 0, 1) if rank(self) == 2 else self
 
 
 @rule("aten::numpy_T")
@@ -137,7 +137,7 @@ def numpy_T(op, self):
 
 @rule("aten::mT", "aten::adjoint", "aten::matrix_H", "aten::mH")
 def mT(op, self):
-    return swapped(op, self, -2, -1) if rank(self) > 1 else self
+    return swap_axes(op, self, -2, -1) if rank(self) > 1 else self
 
 
 @rule("aten::movedim.intlist", "aten::moveaxis.intlist")
@@ -158,10 +158,10 @@ def expand(op, self, size, *, implicit=False):
     if [1 if isinstance(s, int) and s == -1 else s for s in size] == [1] * len(size) and len(size) == rank(self):
         return self
     lead = len(size) - rank(self)
-    kept = [1 if isinstance(s, int) and s == -1 else s for s in size]
-    if all(isinstance(s, int) for s in kept) and list(self.shape) == kept and lead == 0:
+    target = [1 if isinstance(s, int) and s == -1 else s for s in size]
+    if all(isinstance(s, int) for s in target) and list(self.shape) == target and lead == 0:
         return self
-    return op.Expand(self, op.dims(kept))
+    return op.Expand(self, op.dims(target))
 
 
 @rule("aten::expand_as")
@@ -223,18 +223,18 @@ def squeeze_dims(op, self, dim):
 @rule("aten::cat", "aten::concat", "aten::concatenate")
 def cat(op, tensors, dim=0):
     parts = [t for t in tensors if list(t.shape) != [0]] or tensors[:1]
-    dtype = common(*tensors)
+    dtype = result_type(*tensors)
     parts = [cast(op, t, dtype) for t in parts]
     return op.Concat(*parts, axis=dim) if len(parts) > 1 else parts[0]
 
 
 @rule("aten::stack")
 def stack(op, tensors, dim=0):
-    return op.Concat(*[op.Unsqueeze(t, [dim]) for t in together(op, *tensors)], axis=dim)
+    return op.Concat(*[op.Unsqueeze(t, [dim]) for t in promote(op, *tensors)], axis=dim)
 
 
-def pieces(op, x, lengths, dim):
-    """x cut along one axis into parts of the given lengths, as a tuple."""
+def split_into(op, x, lengths, dim):
+    """Split x along one axis into parts of the given lengths."""
     if len(lengths) == 1:
         return (x,)
     return tuple(op.Split(x, op.dims(lengths), axis=dim, outputs=len(lengths)))
@@ -242,69 +242,69 @@ def pieces(op, x, lengths, dim):
 
 @rule("aten::split.Tensor", "aten::split_copy.Tensor")
 def split(op, self, split_size, dim=0):
-    whole = known_size(self, dim)
+    total = static_size(self, dim)
     if not isinstance(split_size, int):
         raise Unsupported("splitting by a dynamic size")
-    if whole == 0 or split_size == 0:
+    if total == 0 or split_size == 0:
         return (self,)
-    lengths = [min(split_size, whole - i) for i in range(0, whole, split_size)]
-    return pieces(op, self, lengths, dim)
+    lengths = [min(split_size, total - i) for i in range(0, total, split_size)]
+    return split_into(op, self, lengths, dim)
 
 
-def known_size(x, dim):
+def static_size(x, dim):
     size = x.shape[dim]
     if not isinstance(size, int):
-        raise Unsupported("cutting an axis of dynamic size into equal parts", "fix that size")
+        raise Unsupported("splitting an axis of dynamic size into equal parts", "fix that size")
     return size
 
 
 @rule("aten::split_with_sizes", "aten::split_with_sizes_copy")
 def split_with_sizes(op, self, split_sizes, dim=0):
-    return pieces(op, self, split_sizes, dim)
+    return split_into(op, self, split_sizes, dim)
 
 
 @rule("aten::split.sizes")
 def split_sizes(op, self, split_size, dim=0):
-    return pieces(op, self, split_size, dim)
+    return split_into(op, self, split_size, dim)
 
 
 @rule("aten::chunk")
 def chunk(op, self, chunks, dim=0):
-    whole = known_size(self, dim)
-    return split(op, self, -(-whole // chunks) or 1, dim)
+    total = static_size(self, dim)
+    return split(op, self, -(-total // chunks) or 1, dim)
 
 
 @rule("aten::tensor_split.sections")
 def tensor_split(op, self, sections, dim=0):
-    whole = known_size(self, dim)
-    small, extra = divmod(whole, sections)
-    return pieces(op, self, [small + (i < extra) for i in range(sections)], dim)
+    total = static_size(self, dim)
+    small, extra = divmod(total, sections)
+    return split_into(op, self, [small + (i < extra) for i in range(sections)], dim)
 
 
 @rule("aten::tensor_split.indices")
 def tensor_split_indices(op, self, indices, dim=0):
-    whole = known_size(self, dim)
-    bounds = [min(max(i + whole if i < 0 else i, 0), whole) for i in indices]
-    ends = [*bounds, whole]
+    total = static_size(self, dim)
+    bounds = [min(max(i + total if i < 0 else i, 0), total) for i in indices]
+    ends = [*bounds, total]
     return tuple(op.Slice(self, [a], [max(a, b)], [dim]) for a, b in zip([0, *bounds], ends, strict=True))
 
 
 @rule("aten::tensor_split.tensor_indices_or_sections")
 def tensor_split_tensor(op, self, tensor_indices_or_sections, dim=0, *, outputs: Outputs):
     given = tensor_indices_or_sections
-    if rank(given) == 0:  # tracing has fixed their number
+    if rank(given) == 0:  # their number was fixed while tracing
         return tensor_split(op, self, len(outputs), dim)
-    whole = op.size(self, dim)
+    total = op.size(self, dim)
     bounds = [op.Gather(given, [i]) for i in range(len(outputs) - 1)]
-    bounds = [op.Where(op.Less(b, 0), op.Max(op.Add(b, whole), 0), b) for b in bounds]
+    bounds = [op.Where(op.Less(b, 0), op.Max(op.Add(b, total), 0), b) for b in bounds]
     ends = [*bounds, op.constant(np.array([INT64_MAX]))]
     return tuple(op.Slice(self, a, b, [dim]) for a, b in zip([op.constant(np.array([0])), *bounds], ends, strict=True))
 
 
 @rule("aten::unbind.int", "aten::unbind_copy.int")
 def unbind(op, self, dim=0):
-    count = known_size(self, dim)
-    return tuple(op.Squeeze(p, [dim]) for p in pieces(op, self, [1] * count, dim))
+    count = static_size(self, dim)
+    return tuple(op.Squeeze(p, [dim]) for p in split_into(op, self, [1] * count, dim))
 
 
 @rule("aten::roll")
@@ -369,37 +369,6 @@ def sym_numel(op, self):
     return op.Size(self)
 
 
-@rule("aten::pixel_shuffle")
-def pixel_shuffle(op, self, upscale_factor):
-    x = self if rank(self) == 4 else op.reshape(self, [1, *sizes(op, self)][-4:]) if rank(self) == 3 else None
-    if x is None:
-        raise Unsupported("pixel_shuffle of more than one batch axis")
-    y = op.DepthToSpace(x, blocksize=upscale_factor, mode="CRD")
-    return y if x is self else op.Squeeze(y, [0])
-
-
-@rule("aten::pixel_unshuffle")
-def pixel_unshuffle(op, self, downscale_factor):
-    r = downscale_factor
-    if rank(self) < 3:
-        raise Unsupported("pixel_unshuffle of fewer than 3 axes")
-    *lead, c, h, w = sizes(op, self)
-    channels = c * r * r if isinstance(c, int) else op.Mul(c, r * r)
-    down, across = (v // r if isinstance(v, int) else op.Div(v, r) for v in (h, w))
-    n = len(lead)
-    x = op.reshape(self, [*lead, c, down, r, across, r])
-    x = op.Transpose(x, perm=[*range(n), n, n + 2, n + 4, n + 1, n + 3])
-    return op.reshape(x, [*lead, channels, down, across])
-
-
-@rule("aten::channel_shuffle", "aten::native_channel_shuffle")
-def channel_shuffle(op, self, groups):
-    n, c, *rest = sizes(op, self)
-    x = op.reshape(self, [n, groups, c // groups if isinstance(c, int) else op.Div(c, groups), *rest])
-    order = [0, 2, 1, *range(3, 3 + len(rest))]
-    return op.reshape(op.Transpose(x, perm=order), [n, c, *rest])
-
-
 @rule("aten::meshgrid")
 def meshgrid(op, tensors):
     return meshgrid_indexing(op, tensors, indexing="ij")
@@ -409,11 +378,11 @@ def meshgrid(op, tensors):
 def meshgrid_indexing(op, tensors, *, indexing):
     n = len(tensors)
     swap = indexing == "xy" and n > 1
-    places = [1, 0, *range(2, n)] if swap else list(range(n))
+    axes = [1, 0, *range(2, n)] if swap else list(range(n))
     lengths = [op.size(t, 0) if rank(t) else 1 for t in tensors]
     grid = [0] * n
-    for place, length in zip(places, lengths, strict=True):
-        grid[place] = length
+    for axis, length in zip(axes, lengths, strict=True):
+        grid[axis] = length
     shape = op.dims(grid)
-    upright = [op.reshape(t, [-1 if i == p else 1 for i in range(n)]) for t, p in zip(tensors, places, strict=True)]
-    return tuple(op.Expand(t, shape) for t in upright)
+    reshaped = [op.reshape(t, [-1 if i == p else 1 for i in range(n)]) for t, p in zip(tensors, axes, strict=True)]
+    return tuple(op.Expand(t, shape) for t in reshaped)

@@ -1,4 +1,4 @@
-"""Fourier transforms, of which ONNX has the one along one axis."""
+"""Fourier transforms, from ONNX's DFT along one axis."""
 
 import math
 
@@ -8,17 +8,17 @@ import onnx_ir as ir
 from onnxbridge import frameworks
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.fx import complex_pairs as pairs
-from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex, by_parts
+from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex, on_each_part
 from onnxbridge.frontends.pytorch.fx.promotion import DEFAULT, cast
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.complex_numbers import scaled
-from onnxbridge.frontends.pytorch.ops.shape import swapped
+from onnxbridge.frontends.pytorch.ops.complex_numbers import scale
+from onnxbridge.frontends.pytorch.ops.shape import swap_axes
 
 D = ir.DataType
 
 
 def _size(op, x, axes):
-    """How many elements the axes have together, as a number of x's parts."""
+    """The number of elements along the axes, as a float or a double value."""
     found = [x.shape[a] for a in axes]
     if all(isinstance(n, int) for n in found):
         return float(math.prod(found))
@@ -29,8 +29,8 @@ def _size(op, x, axes):
     return total
 
 
-def _normal(op, x, count, normalization):
-    """x over nothing, the root of the count, or the count."""
+def _normalize(op, x, count, normalization):
+    """Normalize: by 1, the square root of the count, or the count."""
     if normalization == 0:
         return x
     part = x.real.dtype if isinstance(x, Complex) else x.dtype
@@ -38,20 +38,20 @@ def _normal(op, x, count, normalization):
         factor = op.constant(np.asarray(count ** (-0.5 if normalization == 1 else -1), part.numpy()))
     else:
         factor = cast(op, op.Reciprocal(op.Sqrt(count) if normalization == 1 else count), part)
-    return scaled(op, x, factor) if isinstance(x, Complex) else op.Mul(x, factor)
+    return scale(op, x, factor) if isinstance(x, Complex) else op.Mul(x, factor)
 
 
-def _transformed(op, x, axes, forward):
-    """The transform along axes, not normalised in either direction."""
-    pair = pairs.joined(op, x)
+def _transform(op, x, axes, forward):
+    """The transform along the axes, without normalization in either direction."""
+    pair = pairs.join(op, x)
     for axis in axes:
-        pair = _exactly(op, pair, x.shape[axis], lambda p, a=axis: op.DFT(p, None, np.int64(a), inverse=int(not forward)))
+        pair = _in_double(op, pair, x.shape[axis], lambda p, a=axis: op.DFT(p, None, np.int64(a), inverse=int(not forward)))
     y = pairs.split(op, pair)
-    return y if forward else _normal(op, y, _reciprocal(op, _size(op, x, axes)), 2)
+    return y if forward else _normalize(op, y, _reciprocal(op, _size(op, x, axes)), 2)
 
 
-def _exactly(op, x, size, function):
-    """A transform computed in double unless its size is a power of two: by any other, runtimes lose digits in float32."""
+def _in_double(op, x, size, function):
+    """Compute a transform in double unless its size is a power of two: for others, runtimes lose precision in float32."""
     if x.dtype == D.DOUBLE or isinstance(size, int) and size & (size - 1) == 0:
         return function(x)
     return op.Cast(function(op.Cast(x, to=D.DOUBLE)), to=x.dtype)
@@ -68,7 +68,7 @@ def _axes(x, dim):
 @rule("complex::_fft_c2c")
 def fft_c2c(op, self, dim, normalization, forward):
     axes = _axes(self, dim)
-    return _normal(op, _transformed(op, self, axes, forward), _size(op, self, axes), normalization)
+    return _normalize(op, _transform(op, self, axes, forward), _size(op, self, axes), normalization)
 
 
 @rule("complex::_fft_r2c")
@@ -77,15 +77,15 @@ def fft_r2c(op, self, dim, normalization, onesided):
     count = _size(op, self, axes)
     last = axes[-1]
     transform = lambda x: op.DFT(x, None, np.int64(last), onesided=int(onesided))  # noqa: E731
-    pair = _exactly(op, op.Unsqueeze(self, [-1]), self.shape[last], transform)
-    y = _with_real_ends(op, pairs.split(op, pair), self.shape[last], last, onesided)
-    y = _transformed(op, y, axes[:-1], forward=True) if axes[:-1] else y
-    return _normal(op, y, count, normalization)
+    pair = _in_double(op, op.Unsqueeze(self, [-1]), self.shape[last], transform)
+    y = _zero_real_frequencies(op, pairs.split(op, pair), self.shape[last], last, onesided)
+    y = _transform(op, y, axes[:-1], forward=True) if axes[:-1] else y
+    return _normalize(op, y, count, normalization)
 
 
-def _with_real_ends(op, y, size, axis, onesided):
-    """A real signal's transform with what is real in it exactly so, the mean and the fastest wave: of an imaginary part that is
-    only rounding, the sign would decide between the angles pi and -pi."""
+def _zero_real_frequencies(op, y, size, axis, onesided):
+    """Set the imaginary parts that are exactly 0 for a real signal (mean and Nyquist frequency): with rounding errors, their sign
+    would decide between the angles pi and -pi."""
     if not isinstance(size, int):
         return y
     real = np.zeros(size // 2 + 1 if onesided else size, bool)
@@ -99,15 +99,15 @@ def fft_c2r(op, self, dim, normalization, last_dim_size):
     last = axes[-1]
     known = isinstance(n, int)
     half, middle = (n // 2 + 1, (n - 1) // 2) if known else (op.Add(op.Div(n, 2), 1), op.Div(op.Sub(n, 1), 2))
-    x = _transformed(op, self, axes[:-1], forward=False) if axes[:-1] else self
-    x = by_parts(lambda op, x: op.Slice(x, [0], op.dims([half]), [last]))(op, x)
-    # the other half mirrors this one
-    mirrored = by_parts(lambda op, x: op.Slice(x, op.dims([middle]), [0], [last], [-1]))(op, x)
-    whole = x if known and n < 3 else Complex(
-        op.Concat(x.real, mirrored.real, axis=last), op.Concat(x.imag, op.Neg(mirrored.imag), axis=last)
+    x = _transform(op, self, axes[:-1], forward=False) if axes[:-1] else self
+    x = on_each_part(lambda op, x: op.Slice(x, [0], op.dims([half]), [last]))(op, x)
+    # the spectrum of a real signal is conjugate symmetric
+    mirrored_half = on_each_part(lambda op, x: op.Slice(x, op.dims([middle]), [0], [last], [-1]))(op, x)
+    full_spectrum = x if known and n < 3 else Complex(
+        op.Concat(x.real, mirrored_half.real, axis=last), op.Concat(x.imag, op.Neg(mirrored_half.imag), axis=last)
     )  # fmt: skip
-    y = _transformed(op, whole, [last], forward=False).real
-    return _normal(op, y, _size(op, whole, axes), normalization)
+    y = _transform(op, full_spectrum, [last], forward=False).real
+    return _normalize(op, y, _size(op, full_spectrum, axes), normalization)
 
 
 @rule("complex::fft_c2c")
@@ -138,8 +138,8 @@ def stft(op, self, n_fft, hop_length=None, win_length=None, window=None, normali
         starts = op.constant(np.arange((length - n_fft) // hop + 1, dtype=np.int64) * hop)
     else:
         starts = op.Range(np.int64(0), op.Add(op.Sub(length, n_fft), 1), np.int64(hop))
-    places = op.Add(op.Unsqueeze(starts, [1]), np.arange(n_fft, dtype=np.int64))
-    frames = op.Gather(self, places, axis=-1)
+    positions = op.Add(op.Unsqueeze(starts, [1]), np.arange(n_fft, dtype=np.int64))
+    frames = op.Gather(self, positions, axis=-1)
     if window is not None:
         before = (n_fft - width) // 2
         window = op.Pad(window, [before, n_fft - width - before]) if width < n_fft else window
@@ -150,20 +150,20 @@ def stft(op, self, n_fft, hop_length=None, win_length=None, window=None, normali
         ones[before : before + width] = 1
         frames = op.Mul(frames, ones)
     y = fft_r2c(op, frames, [-1], int(normalized), onesided is None or onesided)
-    y = by_parts(swapped)(op, y, -1, -2)
-    return y if return_complex else pairs.joined(op, y)
+    y = on_each_part(swap_axes)(op, y, -1, -2)
+    return y if return_complex else pairs.join(op, y)
 
 
 def _window(name, *parameters):
-    """The rule of a window of a known length: PyTorch makes it."""
+    """The rule of a window function of constant length, computed by PyTorch."""
 
-    def lower(op, window_length, **given):
+    def lower(op, window_length, **options):
         if not isinstance(window_length, int):
             raise Unsupported("a window of dynamic length", "fix that length")
         torch = frameworks.torch()
-        dtype = given.pop("dtype", None) or DEFAULT
-        made = getattr(torch, name)(window_length, *(given[p] for p in parameters), dtype=torch.float64)
-        return op.constant(made.numpy().astype(dtype.numpy()))
+        dtype = options.pop("dtype", None) or DEFAULT
+        window = getattr(torch, name)(window_length, *(options[p] for p in parameters), dtype=torch.float64)
+        return op.constant(window.numpy().astype(dtype.numpy()))
 
     return lower
 

@@ -1,1 +1,1 @@
-"""`.pt2` files, read without running anything from them."""
+"""Safe loading of `.pt2` files: nothing in them is executed."""

@@ -1,4 +1,4 @@
-"""Leaves graphs of PyTorch without their Python code, which it would write and compile again after each of its passes."""
+"""Patch: FX graphs without generated Python code, which PyTorch would write and compile after each of its passes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextlib
 import importlib
 
 
-def code_unread() -> contextlib.AbstractContextManager[None]:
-    """While inside, a traced graph's code is written when it is first run, not each time the graph has changed."""
+# Checked on PyTorch 2.13.0: `_use_lazy_graph_module` makes tracers create _LazyGraphModule, which recompiles when first called.
+def lazy_code() -> contextlib.AbstractContextManager[None]:
+    """Generate a traced graph's code when it first runs, not each time the graph changes."""
     try:
         lazy = importlib.import_module("torch.fx._lazy_graph_module")
-        waiting: contextlib.AbstractContextManager[None] = lazy._use_lazy_graph_module(True)
-    except (ImportError, AttributeError):  # a release of PyTorch that does not have it
+        patch: contextlib.AbstractContextManager[None] = lazy._use_lazy_graph_module(True)
+    except (ImportError, AttributeError):  # not in this release of PyTorch
         return contextlib.nullcontext()
-    return waiting
+    return patch

@@ -1,4 +1,4 @@
-"""Keeps packed sequences traceable: how many elements they have is only known when the model runs."""
+"""Patch: packed sequences, whose number of elements depends on data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from onnxbridge import frameworks
+from onnxbridge.frontends.pytorch.torch_patches.target import Target, replaced
 
 
-class _Shapes:
-    """What the operators on packed sequences give; `batch` is how many there are, by the symbol of the longest's length."""
+class _ShapeFunctions:
+    """Shape functions of operators on packed sequences; `batch` maps the symbol of the maximum length to the batch size."""
 
     def __init__(self) -> None:
         self.batch: dict[Any, Any] = {}
@@ -32,15 +33,15 @@ class _Shapes:
     def pad(
         self, mode: Any, func: Any, data: Any, batch_sizes: Any, batch_first: bool, padding_value: Any, total_length: Any
     ) -> Any:
-        batch = self.of(batch_sizes)
-        ends = [batch, total_length] if batch_first else [total_length, batch]
-        return data.new_empty([*ends, *data.shape[1:]]), batch_sizes.new_empty([batch])
+        batch = self.batch_size(batch_sizes)
+        sizes = [batch, total_length] if batch_first else [total_length, batch]
+        return data.new_empty([*sizes, *data.shape[1:]]), batch_sizes.new_empty([batch])
 
-    def of(self, batch_sizes: Any) -> Any:
+    def batch_size(self, batch_sizes: Any) -> Any:
         size = batch_sizes.shape[0]
         expression = None if isinstance(size, int) else size.node.expr
         if expression not in self.batch:
-            raise NotImplementedError("a packed sequence that comes from outside the model: pack it inside")
+            raise NotImplementedError("a packed sequence that is an input of the model: pack it inside the model")
         return self.batch[expression]
 
     def lstm(
@@ -50,7 +51,7 @@ class _Shapes:
         h, c = hx
         return self._output(data, h, bidirectional), self._state(h, batch_sizes), self._state(c, batch_sizes)
 
-    def plain(
+    def rnn(
         self, data: Any, batch_sizes: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
         bidirectional: bool,
     ) -> Any:  # fmt: skip
@@ -60,12 +61,12 @@ class _Shapes:
         return data.new_empty([data.shape[0], state.shape[-1] * (2 if bidirectional else 1)])
 
     def _state(self, state: Any, batch_sizes: Any) -> Any:
-        return state.new_empty([state.shape[0], self.of(batch_sizes), state.shape[-1]])
+        return state.new_empty([state.shape[0], self.batch_size(batch_sizes), state.shape[-1]])
 
 
 @functools.cache
 def _pad_operator() -> Any:
-    """The operator that pads, of PyTorch's arguments, but for the length, which need not be known."""
+    """A padding operator with PyTorch's parameters, but with a symbolic length."""
     torch = frameworks.torch()
     torch.library.define(
         "onnxbridge::pad_packed_sequence",
@@ -74,41 +75,67 @@ def _pad_operator() -> Any:
     return torch.ops.onnxbridge.pad_packed_sequence.default
 
 
+# Checked on PyTorch 2.13.0: these methods compare the size of the state with the number of sequences.
+TARGETS = tuple(
+    Target("torch.nn.modules.rnn", f"{name}.check_forward_args", ("self", "input", "hidden", "batch_sizes"))
+    for name in ("RNNBase", "LSTM")
+)
+
+
 @contextlib.contextmanager
 def packed_sequences() -> Iterator[None]:
-    """While inside, traced operators on packed sequences only tell the shapes of their results."""
-    torch = frameworks.torch()
-    from torch._subclasses import fake_impls
-    from torch.nn.modules import rnn
+    """Trace operators on packed sequences with shape functions only."""
+    with contextlib.ExitStack() as stack:
+        for target in TARGETS:
+            stack.enter_context(replaced(target, _skip_if_packed))
+        shapes = _ShapeFunctions()
+        stack.enter_context(_layer_kernels(shapes))
+        stack.enter_context(_packing(shapes))
+        yield
 
-    aten, shapes = torch.ops.aten, _Shapes()
-    layers = {aten.lstm.data: shapes.lstm, aten.gru.data: shapes.plain, aten.rnn_tanh.data: shapes.plain,
-              aten.rnn_relu.data: shapes.plain}  # fmt: skip
-    alone = {aten._pack_padded_sequence.default: shapes.pack, _pad_operator(): shapes.pad}
-    kept = {op: dict(op.py_kernels) for op in layers}
-    checks = {kind: kind.check_forward_args for kind in (rnn.RNNBase, rnn.LSTM)}
+
+# Checked on PyTorch 2.13.0: the Python kernels of recurrent operators unroll them over time; operators cache their dispatch.
+@contextlib.contextmanager
+def _layer_kernels(shapes: _ShapeFunctions) -> Iterator[None]:
+    """Replace the Python kernels of recurrent operators on packed sequences."""
+    aten = frameworks.torch().ops.aten
+    layers = {aten.lstm.data: shapes.lstm, aten.gru.data: shapes.rnn, aten.rnn_tanh.data: shapes.rnn,
+              aten.rnn_relu.data: shapes.rnn}  # fmt: skip
+    saved = {op: dict(op.py_kernels) for op in layers}
     try:
-        for kind, check in checks.items():
-            kind.check_forward_args = _unless_packed(check)  # which would ask how many sequences there are
         for op, function in layers.items():
-            for key in kept[op]:
+            for key in saved[op]:
                 op.py_kernels[key] = function
             op._dispatch_cache.clear()
-        fake_impls.op_implementations_dict.update(alone)
+        yield
+    finally:
+        for op, kernels in saved.items():
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
+
+
+# Checked on PyTorch 2.13.0: FakeTensor looks up shape functions in `op_implementations_dict`; pad_packed_sequence calls
+# `torch._VF._pad_packed_sequence`, whose kernel reads the lengths.
+@contextlib.contextmanager
+def _packing(shapes: _ShapeFunctions) -> Iterator[None]:
+    """Add shape functions for packing and padding, and replace the padding operator."""
+    torch = frameworks.torch()
+    from torch._subclasses import fake_impls
+
+    operators = {torch.ops.aten._pack_padded_sequence.default: shapes.pack, _pad_operator(): shapes.pad}
+    saved = {op: function for op, function in fake_impls.op_implementations_dict.items() if op in operators}
+    try:
+        fake_impls.op_implementations_dict.update(operators)
         torch._VF._pad_packed_sequence = _pad_operator()
         yield
     finally:
         torch._VF.__dict__.pop("_pad_packed_sequence", None)
-        for kind, check in checks.items():
-            kind.check_forward_args = check
-        for op, kernels in kept.items():
-            op.py_kernels.update(kernels)
-            op._dispatch_cache.clear()
-        for op in alone:
+        for op in operators:
             fake_impls.op_implementations_dict.pop(op, None)
+        fake_impls.op_implementations_dict.update(saved)  # PyTorch's own shape function of packing
 
 
-def _unless_packed(check: Any) -> Any:
+def _skip_if_packed(check: Any) -> Any:
     def checked(self: Any, input: Any, hidden: Any, batch_sizes: Any) -> None:
         if batch_sizes is None:
             check(self, input, hidden, batch_sizes)

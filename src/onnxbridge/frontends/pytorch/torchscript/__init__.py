@@ -1,1 +1,1 @@
-"""TorchScript: checks of archives, and an interpreter that torch.export can trace."""
+"""TorchScript: validation of archives, and an interpreter that torch.export can trace."""

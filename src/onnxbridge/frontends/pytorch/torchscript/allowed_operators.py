@@ -1,9 +1,9 @@
-"""Which operators the code of a TorchScript archive may name: those that compute from their arguments alone.
+"""The operators that code in TorchScript archives may call: those whose only effect is to compute from their arguments.
 
-An operator reaches out of the model by the arguments that it takes: the name of a file is a string; other threads,
-devices and processes are Streams, Futures and RRefs. So an operator on tensors is allowed by the types of its
-arguments, and one that takes a string only where it is listed here. `prim::` has operators on anything (calls of
-other processes, of Python): of these the listed ones are allowed.
+An operator needs certain argument types to have effects outside the model: file names are strings; other threads, devices and
+processes are Streams, Futures and RRefs. So an operator is allowed by the types of its arguments, and one with a string argument
+only if it is listed here. `prim::` operators accept any type (and call other processes, or Python): only the listed ones are
+allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 
-# Operators with strings that choose a mode, or that compute with strings.
+# Operators with string arguments that select a mode, or that operate on strings.
 _STRING_NAMES = """
 Delete Float Int __contains__ __getitem__ __interpolate __upsample _assert_async _assert_scalar _convolution_mode
 _functional_assert_async _functional_assert_scalar _linalg_check_errors _linalg_eigh _linalg_svd _mixed_dtypes_linear
@@ -36,11 +36,11 @@ is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu itemsize layout max
 requires_grad tolist type unchecked_cast unchecked_unwrap_optional
 """
 _PRIM = frozenset(_PRIM_NAMES.split())
-# Functions that the compiler defines in TorchScript itself, which have no schema.
-_DEFINED = frozenset({"aten::floordiv", "prim::ndim", "prim::T"})
-_TUPLES = re.compile(r"aten::_(?:single|pair|triple|quadruple)")
+# Functions that the TorchScript compiler defines in TorchScript, without a schema.
+_WITHOUT_SCHEMA = frozenset({"aten::floordiv", "prim::ndim", "prim::T"})
+_TUPLE_FUNCTIONS = re.compile(r"aten::_(?:single|pair|triple|quadruple)")
 NAMESPACES = ("aten", "prim", "quantized", "_quantized", "torchvision")
-_HARMLESS = re.compile(
+_ALLOWED_TYPES = re.compile(
     r"(?:Tensor|Storage|int|float|bool|complex|number|SymInt|Device|Generator|NoneType|AnyEnumType|Any|t[0-9]?|tVal|Optional|List|Dict|Tuple"
     r"|__torch__\.torch\.classes\.(?:quantized|rnn)\.\w+|[][, ()0-9])+"
 )
@@ -48,13 +48,13 @@ _HARMLESS = re.compile(
 
 @functools.cache
 def is_known(name: str) -> bool:
-    """Whether PyTorch has the operator `aten::mul`."""
-    return name in _DEFINED or bool(_TUPLES.fullmatch(name)) or bool(_schemas(name))
+    """Whether PyTorch has the operator, for example `aten::mul`."""
+    return name in _WITHOUT_SCHEMA or bool(_TUPLE_FUNCTIONS.fullmatch(name)) or bool(_schemas(name))
 
 
 @functools.cache
 def is_allowed(name: str) -> bool:
-    """Whether every overload of the operator `aten::mul` computes from its arguments alone."""
+    """Whether every overload of the operator, for example `aten::mul`, only computes from its arguments."""
     namespace, _, short = name.partition("::")
     if namespace == "prim":
         return short in _PRIM
@@ -64,14 +64,14 @@ def is_allowed(name: str) -> bool:
     for schema in _schemas(name):
         for argument in schema.arguments:
             kind = re.sub(r"\bstr\b", "int", str(argument.type)) if strings else str(argument.type)
-            if not _HARMLESS.fullmatch(kind):
+            if not _ALLOWED_TYPES.fullmatch(kind):
                 return False
     return True
 
 
 @functools.cache
 def is_forbidden_method(name: str) -> bool:
-    """Whether `x.name(...)` can be an operator that is not allowed; what makes RRefs and Futures is refused itself."""
+    """Whether `x.name(...)` may call an operator that is not allowed; objects like RRefs and Futures cannot occur."""
     if is_allowed(f"aten::{name}"):
         return False
     found = (a for s in _schemas(f"aten::{name}") for a in s.arguments if a.name == "self")

@@ -1,4 +1,4 @@
-"""TorchScript's control flow on traced values: what is known is decided, what depends on data becomes cond and while_loop."""
+"""TorchScript control flow on traced values: static conditions are evaluated, data-dependent ones become cond and while_loop."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from onnxbridge.frontends.pytorch.torchscript.allowed_operators import is_allowe
 from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 from onnxbridge.frontends.pytorch.torchscript.python_values import Instance
 
-_MOST_TURNS = 4096  # of a loop whose count is known: it is unrolled
+_MAX_ITERATIONS = 4096  # a loop with a static trip count is unrolled
 _NUMBERS = {"aten::Float": float, "aten::FloatImplicit": float, "aten::Int": int, "aten::IntImplicit": int}
 
 
 def run(block: Any, values: dict[str, Any], attributes: Any) -> None:
-    """Run every node of a graph or block, adding the results to `values`."""
+    """Run every node of a graph or block, and add the results to `values`."""
     for node in block.nodes():
         kind = node.kind()
         args = [values[v.debugName()] for v in node.inputs()]
         if kind == "prim::If":
-            results = _branch(node, args[0], values, attributes)
+            results = _if(node, args[0], values, attributes)
         elif kind == "prim::Loop":
             results = _loop(node, args, values, attributes)
         else:
-            results = _plain(node, kind, args, attributes)
+            results = _run_operator(node, kind, args, attributes)
         for output, result in zip(node.outputs(), results, strict=True):
             values[output.debugName()] = result
 
 
-def _plain(node: Any, kind: str, args: list[Any], attributes: Any) -> Any:
+def _run_operator(node: Any, kind: str, args: list[Any], attributes: Any) -> Any:
     """The results of a node without blocks."""
     if kind == "prim::Constant":
         return [_constant(node)]
@@ -53,24 +53,26 @@ def _plain(node: Any, kind: str, args: list[Any], attributes: Any) -> Any:
         raise NotTraceable(f"the script raises: {args[0]}")
     if kind == "prim::TupleSlice":
         return [args[0][node.i("beg") : node.i("end")]]
-    if quantized_tensors.takes(kind, args):
-        return _results(node, quantized_tensors.call(kind, args, lambda real: _plain(node, kind, real, attributes)[0]))
+    if quantized_tensors.is_quantized_operator(kind, args):
+        return _results(
+            node, quantized_tensors.call_operator(kind, args, lambda real: _run_operator(node, kind, real, attributes)[0])
+        )
     if kind == "aten::to":
-        return [python_values.moved(node.schema(), args)]
+        return [python_values.to_dtype(node.schema(), args)]
     if kind in _NUMBERS and (number := attributes.number(args[0])) is not None:
         return [_NUMBERS[kind](number)]
-    if kind in python_values.ANY:
-        return _results(node, python_values.ANY[kind](*args))
-    if kind in python_values.PLAIN and _is_plain(args):
-        return _results(node, python_values.PLAIN[kind](*args))
+    if kind in python_values.OPERATORS:
+        return _results(node, python_values.OPERATORS[kind](*args))
+    if kind in python_values.PYTHON_OPERATORS and _is_on_python_values(args):
+        return _results(node, python_values.PYTHON_OPERATORS[kind](*args))
     schema = node.schema()
     if schema == "(no schema)" or kind.startswith(("prim::", "quantized::")) or not is_allowed(kind):
-        raise NotTraceable(f"{kind} has no counterpart in a traced program")
-    return _results(node, python_values.aten(schema, args))
+        raise NotTraceable(f"{kind} has no equivalent in a traced program")
+    return _results(node, python_values.call_aten(schema, args))
 
 
-def _is_plain(args: list[Any]) -> bool:
-    """Whether Python's own operator is meant: on a list, text or dictionary, or on numbers alone."""
+def _is_on_python_values(args: list[Any]) -> bool:
+    """Whether the Python operator is meant: on a list, string or dictionary, or on numbers only."""
     tensor = frameworks.torch().Tensor
     return isinstance(args[0], (list, tuple, dict, str)) or not any(isinstance(a, tensor) for a in args)
 
@@ -90,8 +92,8 @@ def _is_instance(node: Any, value: Any) -> bool:
     torch = frameworks.torch()
     kinds = {"Tensor": torch.Tensor, "int": int, "float": float, "bool": bool, "str": str, "NoneType": type(None)}
     text = str(node)
-    wanted = re.search(r"types=\[([^\]]*(?:\[\][^\]]*)*)\]", text)
-    names = [t.strip() for t in wanted.group(1).split(",")] if wanted else []
+    match = re.search(r"types=\[([^\]]*(?:\[\][^\]]*)*)\]", text)
+    names = [t.strip() for t in match.group(1).split(",")] if match else []
     return any(
         isinstance(value, list) if n.startswith(("List", "t[")) or n.endswith("[]") else isinstance(value, kinds.get(n, ()))
         for n in names
@@ -102,14 +104,14 @@ def _raises(block: Any) -> bool:
     return any(node.kind() == "prim::RaiseException" for node in block.nodes())
 
 
-def _returns(block: Any) -> list[str]:
+def _output_names(block: Any) -> list[str]:
     return [v.debugName() for v in block.outputs()]
 
 
-def _known(condition: Any) -> bool | None:
-    """What a condition is already known to be."""
+def _static_value(condition: Any) -> bool | None:
+    """The value of a condition if it is static, else None."""
     torch = frameworks.torch()
-    condition = python_values.truth(condition)
+    condition = python_values.truth_value(condition)
     if isinstance(condition, torch.SymBool):
         from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -126,46 +128,46 @@ def _is_fake(x: Any) -> bool:
     return isinstance(x, (FakeTensor, FunctionalTensor))
 
 
-def _branch(node: Any, condition: Any, values: dict[str, Any], attributes: Any) -> list[Any]:
+def _if(node: Any, condition: Any, values: dict[str, Any], attributes: Any) -> list[Any]:
     blocks = list(node.blocks())
-    taken = _known(condition)
-    if taken is None and sum(map(_raises, blocks)) == 1:
-        taken = _raises(blocks[1])
-    if taken is not None:
-        block = blocks[0 if taken else 1]
+    decision = _static_value(condition)
+    if decision is None and sum(map(_raises, blocks)) == 1:
+        decision = _raises(blocks[1])
+    if decision is not None:
+        block = blocks[0 if decision else 1]
         run(block, values, attributes)
-        return [values[name] for name in _returns(block)]
+        return [values[name] for name in _output_names(block)]
     try:
-        return data_dependent_flow.branches(blocks, python_values.truth(condition), values, attributes)
+        return data_dependent_flow.branches(blocks, python_values.truth_value(condition), values, attributes)
     except NotTraceable:
         if isinstance(condition, frameworks.torch().Tensor):
             raise
-    # about a dynamic size, and no branch of a model: the size is fixed to what decides it
+    # a condition on a dynamic size, with branches that cannot be traced: the size is specialized
     block = blocks[0 if bool(condition) else 1]
     run(block, values, attributes)
-    return [values[name] for name in _returns(block)]
+    return [values[name] for name in _output_names(block)]
 
 
 def _loop(node: Any, args: list[Any], values: dict[str, Any], attributes: Any) -> list[Any]:
-    most, going, *carried = args
+    max_trip_count, condition, *carried = args
     [block] = node.blocks()
     names = [v.debugName() for v in block.inputs()]
     torch = frameworks.torch()
-    if isinstance(most, torch.SymInt):
-        most = data_dependent_flow.loop_or_turns(block, most, going, carried, values, attributes)
-        if isinstance(most, list):
-            return most
-    turn = 0
-    while turn < most:
-        known = _known(going)
-        if known is None:
-            return data_dependent_flow.loop(block, most, going, carried, values, attributes, turn)
-        if not known:
+    if isinstance(max_trip_count, torch.SymInt):
+        max_trip_count = data_dependent_flow.loop_or_trip_count(block, max_trip_count, condition, carried, values, attributes)
+        if isinstance(max_trip_count, list):
+            return max_trip_count
+    iteration = 0
+    while iteration < max_trip_count:
+        static = _static_value(condition)
+        if static is None:
+            return data_dependent_flow.loop(block, max_trip_count, condition, carried, values, attributes, iteration)
+        if not static:
             break
-        if turn >= _MOST_TURNS:
-            raise NotTraceable(f"a loop of more than {_MOST_TURNS} turns whose count is fixed")
-        values.update(zip(names, (turn, *carried), strict=True))
+        if iteration >= _MAX_ITERATIONS:
+            raise NotTraceable(f"a loop with a static trip count of more than {_MAX_ITERATIONS} iterations")
+        values.update(zip(names, (iteration, *carried), strict=True))
         run(block, values, attributes)
-        going, *carried = (values[name] for name in _returns(block))
-        turn += 1
+        condition, *carried = (values[name] for name in _output_names(block))
+        iteration += 1
     return carried

@@ -1,4 +1,4 @@
-"""The nodes of TorchScript graphs."""
+"""Iteration over the nodes of TorchScript graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def every_node(block: Any) -> Iterator[Any]:
-    """The nodes of a graph, those in its blocks too."""
+    """The nodes of a graph, including those in nested blocks."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():

@@ -1,4 +1,4 @@
-"""TorchScript in training mode, converted as for inference."""
+"""Conversion of TorchScript from training to evaluation mode."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from onnxbridge.frontends.pytorch.torchscript.graph_nodes import every_node
 
 
 def scripts_in_training(script: Any) -> list[str]:
-    """The classes of a script's modules that ask whether they train, of those that are in training mode."""
+    """The classes of a script's modules in training mode whose code reads `training`."""
     found: dict[str, None] = {}
     for m in script.modules():
         nodes = [n for name in m._c._method_names() for n in every_node(m._c._get_method(name).graph)]
-        asks = any(n.kind() == "prim::GetAttr" and n.s("name") == "training" for n in nodes)
-        if asks and getattr(m, "training", False) and getattr(m, "p", None) != 0:
+        reads_training = any(n.kind() == "prim::GetAttr" and n.s("name") == "training" for n in nodes)
+        if reads_training and getattr(m, "training", False) and getattr(m, "p", None) != 0:
             found[m.original_name] = None
     return list(found)
 
 
 def script_for_inference(script: Any) -> tuple[Any, list[str]]:
-    """TorchScript that was recorded in training mode as it is in evaluation mode, and the operators that trained.
+    """A script that was traced in training mode, converted to evaluation mode, and the operators that were in training mode.
 
-    A script asks its modules; a recording has constants in place of their answers. The one given is left as it is.
+    Scripted code reads the modules' `training`; traced code has constants instead. The argument is not modified.
     """
-    kinds = training_kinds((FLAGS[n.kind()][2], on) for _, n, _, on in _recorded(script))
+    kinds = training_kinds((FLAGS[n.kind()][2], on) for _, n, _, on in _constant_training_flags(script))
     if not kinds:
         return script, []
     torch = frameworks.torch()
     stored = io.BytesIO()
-    torch.jit.save(script, stored)  # a deep copy shares its code
+    torch.jit.save(script, stored)  # a deep copy would share the graphs
     stored.seek(0)
-    made = torch.jit.load(stored, map_location="cpu")
+    converted = torch.jit.load(stored, map_location="cpu")
     names = set()
-    for graph, node, at, on in _recorded(made):
+    for graph, node, at, on in _constant_training_flags(converted):
         _, off, kind = FLAGS[node.kind()]
         if on and kind in kinds:
             graph.setInsertPoint(node)
             node.replaceInput(at, graph.insertConstant(off))
             names.add(node.kind())
-    for _, node in _script_nodes(made) if NORM in kinds else ():
-        counted = node.inputsAt(0).node() if node.kind() == "aten::add_" and not node.hasUses() else None
-        if counted is not None and counted.kind() == "prim::GetAttr" and counted.s("name") == "num_batches_tracked":
+    for _, node in _script_nodes(converted) if NORM in kinds else ():
+        counter = node.inputsAt(0).node() if node.kind() == "aten::add_" and not node.hasUses() else None
+        if counter is not None and counter.kind() == "prim::GetAttr" and counter.s("name") == "num_batches_tracked":
             node.destroy()
-    return made, sorted(names)
+    return converted, sorted(names)
 
 
 def _script_nodes(script: Any) -> list[tuple[Any, Any]]:
@@ -54,8 +54,8 @@ def _script_nodes(script: Any) -> list[tuple[Any, Any]]:
     return [(graph, node) for graph in graphs for node in every_node(graph)]
 
 
-def _recorded(script: Any) -> list[tuple[Any, Any, int, bool]]:
-    """The operators that a recording says train or do not: graph, node, the position of the flag, and whether it is on."""
+def _constant_training_flags(script: Any) -> list[tuple[Any, Any, int, bool]]:
+    """Operators with a constant training flag: graph, node, the index of the flag, and whether it is on."""
     torch = frameworks.torch()
     found = []
     for graph, node in _script_nodes(script):

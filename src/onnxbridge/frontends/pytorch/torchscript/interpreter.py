@@ -1,7 +1,7 @@
-"""TorchScript modules: their graphs, run operator by operator, so that torch.export traces them as it traces any module.
+"""Interprets the graphs of TorchScript modules operator by operator, so that torch.export can trace them like any module.
 
-What a graph decides while it is traced (types, ranks, numbers) is decided; what depends on data becomes cond and while_loop.
-Attributes that the code assigns are state: the tensors among them become buffers, written when the call ends.
+Static decisions (types, ranks, numbers) are evaluated during tracing; data-dependent ones become cond and while_loop. Attributes
+that the code assigns are state: tensors among them become buffers, written when the call ends.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from onnxbridge.frontends.pytorch.torchscript.graph_nodes import every_node
 from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 
 
-class Objects:
-    """What the modules of one script share: attributes written during a call, stand-ins for tensors inside a subgraph, the names
-    of attributes that hold packed weights and of those that code assigns, and the numbers of tensors that stay what they are."""
+class SharedState:
+    """State shared by the modules of one script.
+
+    `written` holds attributes assigned during a call, `replacements` the operands that stand for tensors inside a subgraph,
+    `packed` and `assigned` the names of attributes with packed weights and of attributes that code assigns, `numbers` the values
+    of constant one-element tensors.
+    """
 
     def __init__(self) -> None:
         self.written: dict[tuple[Any, str], Any] = {}
-        self.instead: dict[int, Any] = {}
+        self.replacements: dict[int, Any] = {}
         self.read: list[Any] | None = None
-        self.inside = 0
+        self.depth = 0
         self.packed: frozenset[str] = frozenset()
         self.assigned: frozenset[str] = frozenset()
         self.numbers: dict[int, tuple[Any, Any]] = {}
@@ -36,40 +40,40 @@ class Objects:
 
 @functools.cache
 def _module_class() -> type[Any]:
-    """The class of traced stand-ins, made when PyTorch is first needed."""
+    """The module class, created when PyTorch is first needed."""
     nn = frameworks.torch().nn
 
     class Scripted(nn.Module):  # type: ignore[misc, name-defined]
-        """A script module with ordinary submodules, parameters and buffers; `script` is the original."""
+        """A script module with ordinary submodules, parameters and buffers; `script` is the original module."""
 
-        def __init__(self, script: Any, objects: Objects, known: dict[int, Any]) -> None:
+        def __init__(self, script: Any, shared: SharedState, wrapped: dict[int, Any]) -> None:
             super().__init__()
             torch = frameworks.torch()
             object.__setattr__(self, "script", script)
-            object.__setattr__(self, "objects", objects)
+            object.__setattr__(self, "shared", shared)
             object.__setattr__(self, "packed", {})
             object.__setattr__(self, "numbers", {})
-            outermost = not known
-            known[id(script)] = self
+            outermost = not wrapped
+            wrapped[id(script)] = self
             self.training = bool(getattr(script, "training", False))
             for name, parameter in script.named_parameters(recurse=False):
                 own = isinstance(parameter, nn.Parameter)
                 self.register_parameter(name, parameter if own else nn.Parameter(parameter, requires_grad=False))
             for name, buffer in script.named_buffers(recurse=False):
                 self.register_buffer(name, buffer)
-                if buffer.numel() == 1 and name not in objects.assigned:
+                if buffer.numel() == 1 and name not in shared.assigned:
                     self.numbers[name] = buffer.item()
             for name, child in script.named_children():
-                found = known.get(id(child))
-                self.add_module(name, found if found is not None else Scripted(child, objects, known))
+                found = wrapped.get(id(child))
+                self.add_module(name, found if found is not None else Scripted(child, shared, wrapped))
             for name in _assigned(script):
                 value = getattr(script, name, None)
                 if isinstance(value, torch.Tensor) and name not in self._parameters and name not in self._buffers:
                     self.register_buffer(name, value)
-            for name in sorted(objects.packed):
+            for name in sorted(shared.packed):
                 if script._c.hasattr(name):
-                    self.packed[name] = quantized_tensors.unpacked(self, name, script._c.getattr(name))
-            self.forward = _entry(self) if outermost else functools.partial(call, self, "forward")
+                    self.packed[name] = quantized_tensors.unpack(self, name, script._c.getattr(name))
+            self.forward = _forward_function(self) if outermost else functools.partial(call, self, "forward")
 
     return Scripted
 
@@ -82,27 +86,27 @@ def is_scripted(module: Any) -> bool:
     return isinstance(module, _module_class())
 
 
-def traceable(script: Any) -> Any:
-    """A script module as one that torch.export can trace."""
-    asked = inference_mode.scripts_in_training(script)
-    script, recorded = inference_mode.script_for_inference(script)
-    objects = Objects()
+def make_traceable(script: Any) -> Any:
+    """Wrap a script module in a module that torch.export can trace."""
+    in_training = inference_mode.scripts_in_training(script)
+    script, traced_operators = inference_mode.script_for_inference(script)
+    shared = SharedState()
     graphs = [m._c._get_method(name).graph for m in script.modules() for name in m._c._method_names()]
     nodes = [node for graph in graphs for node in every_node(graph)]
-    objects.packed = frozenset(quantized_tensors.packed_attributes(nodes))
-    objects.assigned = frozenset(node.s("name") for node in nodes if node.kind() == "prim::SetAttr")
-    made = _module_class()(script, objects, {})
-    made.recorded_training = (*asked, *recorded)
-    return made
+    shared.packed = frozenset(quantized_tensors.packed_attributes(nodes))
+    shared.assigned = frozenset(node.s("name") for node in nodes if node.kind() == "prim::SetAttr")
+    module = _module_class()(script, shared, {})
+    module.training_names = (*in_training, *traced_operators)
+    return module
 
 
-def recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """A module with packed weights as one that torch.export can trace: scripted, or recorded where its code is no TorchScript.
+def script_or_trace(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Wrap a module with packed weights in a traceable one: scripted, or traced by torch.jit where it is not valid TorchScript.
 
-    Code that asks whether it is scripted may give other results then: such a module is recorded too.
+    Code that checks torch.jit.is_scripting may return other results when scripted: such a module is traced by torch.jit, too.
 
-    Raises:
-        UsageError: where it is neither.
+        Raises:
+            UsageError: if torch.jit can neither script nor trace it.
     """
     torch = frameworks.torch()
     from torch.utils import _pytree as pytree
@@ -119,11 +123,11 @@ def recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A
             except Exception as error:
                 text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
                 raise UsageError(f"torch.jit can neither script nor trace {type(module).__name__}: {text}") from error
-    return traceable(script)
+    return make_traceable(script)
 
 
 def _assigned(script: Any) -> list[str]:
-    """The attributes of this module that any of its own methods assigns."""
+    """The attributes of this module that its own methods assign."""
     found: dict[str, None] = {}
     for method in script._c._method_names():
         graph = script._c._get_method(method).graph
@@ -134,43 +138,45 @@ def _assigned(script: Any) -> list[str]:
     return list(found)
 
 
-def keeps_state(module: Any) -> bool:
-    """Whether a call of the script leaves something behind for the next."""
+def has_state(module: Any) -> bool:
+    """Whether calling the script changes its state."""
     return any(_assigned(m.script) for m in module.modules())
 
 
-def settled(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """A stand-in for the script as its first call leaves it, with state of lasting shapes; the script stays as it was."""
+def after_first_call(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Wrap the script with the state after its first call, when shapes are final; the script itself is not modified."""
     torch = frameworks.torch()
     copied = copy.deepcopy(module.script)
     with torch.no_grad():
         copied(*args, **kwargs)
-    return traceable(copied)
+    return make_traceable(copied)
 
 
-def called(module: Any, args: Any, kwargs: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """What the script itself returns, and what it leaves behind where it keeps state; the script stays as it was."""
+def run_script(module: Any, args: Any, kwargs: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The results of the original script, and its new state if there is any; the script itself is not modified."""
     if not state:
         return module.script(*args, **kwargs), {}
     copied = copy.deepcopy(module.script)
-    copied(*args, **kwargs)  # what is no tensor settles in the first call
+    copied(*args, **kwargs)  # attributes that are not tensors get their final values in the first call
     for name, value in state.items():
-        holder, last = _holder(copied, name)
-        holder._c.setattr(last, value)
+        owner, last = _owner(copied, name)
+        owner._c.setattr(last, value)
     result = copied(*args, **kwargs)
-    return result, {name: _holder(copied, name)[0]._c.getattr(_holder(copied, name)[1]) for name in state}
+    return result, {name: _owner(copied, name)[0]._c.getattr(_owner(copied, name)[1]) for name in state}
 
 
-def _holder(script: Any, path: str) -> tuple[Any, str]:
+def _owner(script: Any, path: str) -> tuple[Any, str]:
     *parts, last = path.split(".")
     return functools.reduce(getattr, parts, script), last
 
 
-def _entry(module: Any) -> Callable[..., Any]:
-    """The forward of the outermost module, with the parameters that its schema names."""
+def _forward_function(module: Any) -> Callable[..., Any]:
+    """The forward of the root module, with the parameters of its schema."""
     if not module.script._c._has_method("forward"):
         own = ", ".join(module.script._c._method_names())
-        raise UsageError(f"the script has no method 'forward' (it has {own}); save a module whose forward calls what you need")
+        raise UsageError(
+            f"the script has no method 'forward' (it has {own}); save a module whose forward calls the method that you need"
+        )
     schema = module.script._c._get_method("forward").schema
     empty = inspect.Parameter.empty
     parameters = [
@@ -185,34 +191,34 @@ def _entry(module: Any) -> Callable[..., Any]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = [
-            python_values.as_declared(value, a.type) for value, a in zip(bound.args, schema.arguments[1:], strict=True)
+            python_values.convert_to_declared(value, a.type) for value, a in zip(bound.args, schema.arguments[1:], strict=True)
         ]
-        objects = module.objects
-        objects.written.clear()
+        shared = module.shared
+        shared.written.clear()
         result = call(module, "forward", *given)
-        for (holder, name), value in list(objects.written.items()):
-            _keep(holder, name, value)
-        objects.written.clear()
+        for (owner, name), value in list(shared.written.items()):
+            _write_back(owner, name, value)
+        shared.written.clear()
         return result
 
     forward.__signature__ = signature  # type: ignore[attr-defined]
     return forward
 
 
-def _keep(holder: Any, name: str, value: Any) -> None:
-    """Write an assigned attribute back when the call ends."""
+def _write_back(owner: Any, name: str, value: Any) -> None:
+    """Write an assigned attribute to its buffer when the call ends."""
     torch = frameworks.torch()
-    buffer = holder._buffers.get(name)
+    buffer = owner._buffers.get(name)
     if isinstance(value, torch.Tensor) and buffer is not None and buffer.shape == value.shape and buffer.dtype == value.dtype:
         if buffer is not value:
             buffer.copy_(value)
         return
-    before = buffer if buffer is not None else getattr(holder.script, name, None)
+    before = buffer if buffer is not None else getattr(owner.script, name, None)
     if isinstance(value, torch.Tensor) or isinstance(before, torch.Tensor):
         shapes = " to ".join(str(list(t.shape)) if isinstance(t, torch.Tensor) else str(t) for t in (before, value))
-        raise NotTraceable(f"the script's state {name!r} changes its shape from call to call ({shapes})")
+        raise NotTraceable(f"the script's state {name!r} changes its shape between calls ({shapes})")
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) or value != before:
-        raise NotTraceable(f"the script keeps {name!r}, which is no tensor, from call to call ({before} becomes {value})")
+        raise NotTraceable(f"the script's state {name!r} is not a tensor, and changes between calls ({before} becomes {value})")
 
 
 def call(module: Any, method: str, *args: Any) -> Any:
@@ -220,13 +226,13 @@ def call(module: Any, method: str, *args: Any) -> Any:
     graph = _graph(module.script, method)
     names = [v.debugName() for v in graph.inputs()]
     values = dict(zip(names, (module, *args), strict=True))
-    control_flow.run(graph, values, _Attributes(module.objects))
+    control_flow.run(graph, values, _Attributes(module.shared))
     results = [values[v.debugName()] for v in graph.outputs()]
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def _graph(script: Any, method: str) -> Any:
-    """The method's graph; inlined only where it calls plain functions or makes objects, so that submodules keep their names."""
+    """The method's graph; inlined only if it calls plain functions or creates objects, so that submodules keep their names."""
     found = script._c._get_method(method)
     kinds = {node.kind() for node in every_node(found.graph)}
     if not kinds & {"prim::CallFunction", "prim::CreateObject"}:
@@ -235,75 +241,75 @@ def _graph(script: Any, method: str) -> Any:
 
 
 class _Attributes:
-    """Reads and writes attributes of modules and objects for the interpreter, and calls methods."""
+    """Reads and writes attributes of modules and objects, and calls methods, for the interpreter."""
 
-    def __init__(self, objects: Objects) -> None:
-        self.objects = objects
+    def __init__(self, shared: SharedState) -> None:
+        self.shared = shared
 
-    def get(self, holder: Any, name: str) -> Any:
+    def get(self, owner: Any, name: str) -> Any:
         torch = frameworks.torch()
-        if isinstance(holder, python_values.Instance):
-            return holder.fields[name]
-        if (holder, name) in self.objects.written:
-            return self._met(self.objects.written[holder, name])
-        for table in (holder._parameters, holder._buffers, holder._modules):
+        if isinstance(owner, python_values.Instance):
+            return owner.fields[name]
+        if (owner, name) in self.shared.written:
+            return self._read(self.shared.written[owner, name])
+        for table in (owner._parameters, owner._buffers, owner._modules):
             if name in table:
-                met = self._met(table[name])
-                if name in holder.numbers:
-                    self.objects.numbers[id(met)] = met, holder.numbers[name]
-                return met
-        if holder.packed.get(name) is not None:
-            return holder.packed[name]
-        value = holder.script._c.getattr(name)
+                tensor = self._read(table[name])
+                if name in owner.numbers:
+                    self.shared.numbers[id(tensor)] = tensor, owner.numbers[name]
+                return tensor
+        if owner.packed.get(name) is not None:
+            return owner.packed[name]
+        value = owner.script._c.getattr(name)
         if isinstance(value, torch.Tensor):
-            holder.register_buffer(name, value, persistent=False)
-            return self._met(value)
+            owner.register_buffer(name, value, persistent=False)
+            return self._read(value)
         return value
 
-    def _met(self, value: Any) -> Any:
+    def _read(self, value: Any) -> Any:
         if isinstance(value, frameworks.torch().Tensor):
-            if self.objects.read is not None:
-                self.objects.read.append(value)
-            return self.objects.instead.get(id(value), value)
+            if self.shared.read is not None:
+                self.shared.read.append(value)
+            return self.shared.replacements.get(id(value), value)
         return value
 
     def number(self, x: Any) -> Any:
-        """The number in a buffer of one element that no code assigns; None for any other tensor."""
-        tensor, found = self.objects.numbers.get(id(x), (None, None))
+        """The value of a one-element buffer that no code assigns; None for any other tensor."""
+        tensor, found = self.shared.numbers.get(id(x), (None, None))
         return found if tensor is x else None
 
-    def set(self, holder: Any, name: str, value: Any) -> None:
-        if self.objects.inside:
-            raise NotTraceable(f"{name!r} is assigned inside a branch or loop that depends on data")
-        if isinstance(holder, python_values.Instance):
-            holder.fields[name] = value
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        if self.shared.depth:
+            raise NotTraceable(f"{name!r} is assigned inside a data-dependent branch or loop")
+        if isinstance(owner, python_values.Instance):
+            owner.fields[name] = value
         else:
-            self.objects.written[holder, name] = value
+            self.shared.written[owner, name] = value
 
     def run(self, block: Any, values: dict[str, Any]) -> None:
-        """Run every node of a block, adding the results to `values`."""
+        """Run every node of a block, and add the results to `values`."""
         control_flow.run(block, values, self)
 
-    def call(self, holder: Any, method: str, args: tuple[Any, ...]) -> Any:
-        if not is_scripted(holder):
-            raise NotTraceable(f"calls the method {method!r} of a {type(holder).__name__}")
-        return holder(*args) if method == "forward" else call(holder, method, *args)
+    def call(self, owner: Any, method: str, args: tuple[Any, ...]) -> Any:
+        if not is_scripted(owner):
+            raise NotTraceable(f"calls the method {method!r} of a {type(owner).__name__}")
+        return owner(*args) if method == "forward" else call(owner, method, *args)
 
 
 def load(path: Any) -> Any:
-    """A TorchScript archive, as a module that torch.export can trace.
+    """Load a TorchScript archive as a module that torch.export can trace.
 
     Raises:
         UsageError: for an archive that PyTorch cannot read.
-        UnsafeFileError: for code that would reach out of the model.
+        UnsafeFileError: for code with effects outside the model.
     """
     from onnxbridge.frontends.pytorch.torchscript import archive_checks
 
     torch = frameworks.torch()
-    with archive_checks.checked(path) as copied:
+    with archive_checks.validated_copy(path) as copied:
         try:
             found = torch.jit.load(copied, map_location="cpu")
         except Exception as error:  # PyTorch's parser raises any kind
             text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise UsageError(f"{path}: PyTorch {torch.__version__} cannot read this TorchScript archive: {text}") from error
-    return traceable(found)
+    return make_traceable(found)

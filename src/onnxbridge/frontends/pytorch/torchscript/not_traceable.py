@@ -1,5 +1,5 @@
-"""What TorchScript may hold that a traced program cannot."""
+"""The error for constructs of TorchScript that cannot be traced."""
 
 
 class NotTraceable(Exception):
-    """A construct of TorchScript has no counterpart in a traced program."""
+    """A construct of TorchScript has no equivalent in a traced program."""

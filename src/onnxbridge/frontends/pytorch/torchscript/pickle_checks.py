@@ -1,7 +1,7 @@
-"""The pickles in TorchScript archives, walked before PyTorch's own unpickler reads them.
+"""Validates the pickles in TorchScript archives before PyTorch's own unpickler reads them.
 
-PyTorch's unpickler runs no Python, but it trusts what it reads: it gives a tensor as much memory as the pickle says,
-however little of it the archive has, counts on the order in which PyTorch writes, and recurses over what is nested.
+PyTorch's unpickler runs no Python, but it trusts its input: it allocates the memory that a pickle declares for a tensor, even if
+the archive has less data, relies on the order in which PyTorch writes, and recurses into nested values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxbridge.frontends.pytorch.torchscript.tokenizer import Refused
 
-_MOST_NESTING = 500
+_MAX_NESTING = 500
 _CLASS = re.compile(r"__torch__(?:\.[A-Za-z_]\w*)* [A-Za-z_]\w*", re.ASCII)
 _BOUND_CLASS = re.compile(r"__torch__\.torch\.classes(?:$|[. ])(?!quantized\b|rnn\b)")
 _STORAGES = {
@@ -22,11 +22,11 @@ _STORAGES = {
     "Float": 4, "QInt32": 4, "UInt32": 4, "ComplexHalf": 4, "Long": 8, "Double": 8, "UInt64": 8, "ComplexFloat": 8,
     "ComplexDouble": 16,
 }  # fmt: skip
-_VALUES = {f"torch {name}Storage": size for name, size in _STORAGES.items()} | dict.fromkeys(
+_GLOBALS = {f"torch {name}Storage": size for name, size in _STORAGES.items()} | dict.fromkeys(
     (f"torch {s}" for s in ("per_tensor_affine", "per_channel_affine", "per_channel_affine_float_qparams", "per_tensor_symmetric",
                             "per_channel_symmetric")), 0,
 )  # fmt: skip
-_CALLED = {
+_ALLOWED_CALLS = {
     "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_qtensor", "builtins complex", "torch device",
     "collections OrderedDict",
     "torch.jit._pickle restore_type_tag", "torch.jit._pickle build_intlist", "torch.jit._pickle build_tensorlist",
@@ -34,8 +34,8 @@ _CALLED = {
 }  # fmt: skip
 
 
-class _Made:
-    """A value that is more than a number or a string; `items` are a tuple's."""
+class _Value:
+    """A value other than a number or a string; `items` are the elements of a tuple."""
 
     def __init__(self, kind: str, depth: int = 1, items: tuple[Any, ...] = ()) -> None:
         self.kind = kind
@@ -45,10 +45,10 @@ class _Made:
 
 
 def check(data: bytes, sizes: dict[str, int], check_type: Callable[[str], None]) -> None:
-    """Walk a pickle; `sizes` are the bytes of the storages that the archive has, by key.
+    """Check a pickle; `sizes` maps the keys of the archive's storages to their sizes in bytes.
 
     Raises:
-        Refused: for what PyTorch's pickler does not write.
+        Refused: for anything that PyTorch's pickler does not write.
     """
     stack: list[Any] = []
     marks: list[int] = []
@@ -56,17 +56,17 @@ def check(data: bytes, sizes: dict[str, int], check_type: Callable[[str], None])
     try:
         for count, (name, argument) in enumerate(_opcodes(data)):
             if count == 0 and (name, argument) != ("PROTO", 2):
-                raise Refused("has a pickle of another protocol than 2")
+                raise Refused("has a pickle with a protocol other than 2")
             if name == "STOP":
                 if len(stack) != 1 or marks:
-                    raise Refused("has a pickle that breaks off")
+                    raise Refused("has a truncated pickle")
                 return
             _step(name, argument, count, stack, marks, memo, sizes, check_type)
-            if stack and isinstance(stack[-1], _Made) and stack[-1].depth > _MOST_NESTING:
-                raise Refused(f"has a pickle that is nested more than {_MOST_NESTING} deep")
+            if stack and isinstance(stack[-1], _Value) and stack[-1].depth > _MAX_NESTING:
+                raise Refused(f"has a pickle that is nested more than {_MAX_NESTING} deep")
     except (ValueError, IndexError, KeyError) as error:
         raise Refused(f"has a damaged pickle ({type(error).__name__})") from error
-    raise Refused("has a pickle that breaks off")
+    raise Refused("has a truncated pickle")
 
 
 def _opcodes(data: bytes) -> Iterator[tuple[str, Any]]:
@@ -78,13 +78,13 @@ def _step(
     name: str, argument: Any, count: int, stack: list[Any], marks: list[int], memo: dict[int, Any], sizes: dict[str, int],
     check_type: Callable[[str], None],
 ) -> None:  # fmt: skip
-    """One opcode, done as PyTorch does it, on stand-ins."""
+    """Execute one opcode as PyTorch does, on placeholder values."""
 
-    def popped(many: int) -> list[Any]:
-        if len(stack) - many < (marks[-1] if marks else 0):
-            raise Refused("has a pickle that takes more than it holds")
-        found = stack[len(stack) - many :]
-        del stack[len(stack) - many :]
+    def pop(size: int) -> list[Any]:
+        if len(stack) - size < (marks[-1] if marks else 0):
+            raise Refused("has a pickle that pops from an empty stack")
+        found = stack[len(stack) - size :]
+        del stack[len(stack) - size :]
         return found
 
     match name:
@@ -95,96 +95,96 @@ def _step(
         case "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINUNICODE" | "BINFLOAT":
             stack.append(argument)
         case "EMPTY_TUPLE":
-            stack.append(_Made("tuple"))
+            stack.append(_Value("tuple"))
         case "EMPTY_LIST" | "EMPTY_DICT":
-            stack.append(_Made("list" if name == "EMPTY_LIST" else "dict"))
+            stack.append(_Value("list" if name == "EMPTY_LIST" else "dict"))
         case "MARK":
             marks.append(len(stack))
         case "TUPLE":
             start = marks.pop()
-            stack.append(_tuple(popped(len(stack) - start)))
+            stack.append(_tuple(pop(len(stack) - start)))
         case "TUPLE1" | "TUPLE2" | "TUPLE3":
-            stack.append(_tuple(popped(int(name[-1]))))
+            stack.append(_tuple(pop(int(name[-1]))))
         case "APPEND" | "APPENDS":
-            items = popped(len(stack) - marks.pop() if name == "APPENDS" else 1)
-            _put(stack[-1], "list", items)
+            items = pop(len(stack) - marks.pop() if name == "APPENDS" else 1)
+            _extend(stack[-1], "list", items)
         case "SETITEM" | "SETITEMS":
-            items = popped(len(stack) - marks.pop() if name == "SETITEMS" else 2)
+            items = pop(len(stack) - marks.pop() if name == "SETITEMS" else 2)
             if len(items) % 2:
-                raise Refused("has a pickle with a key that has no value")
-            _put(stack[-1], "dict", items)
+                raise Refused("has a pickle with a key without a value")
+            _extend(stack[-1], "dict", items)
         case "BINPUT" | "LONG_BINPUT":
             if argument > count:
-                raise Refused("has a pickle that numbers its values in an unusual way")
+                raise Refused("has a pickle with unusual memo indices")
             memo[argument] = stack[-1]
         case "BINGET" | "LONG_BINGET":
             stack.append(_use(memo[argument]))
         case "GLOBAL":
             stack.append(_global(argument))
         case "NEWOBJ":
-            if _depth(popped(1)) != 1 or not isinstance(stack[-1], _Made) or not stack[-1].kind.startswith("__torch__"):
-                raise Refused("has a pickle that makes an object in an unusual way")
+            if _depth(pop(1)) != 1 or not isinstance(stack[-1], _Value) or not stack[-1].kind.startswith("__torch__"):
+                raise Refused("has a pickle that creates an object in an unusual way")
         case "REDUCE" | "BUILD":
-            function, given = popped(2)
-            stack.append(_call(function, given, name, check_type))
+            function, argument = pop(2)
+            stack.append(_call(function, argument, name, check_type))
         case "BINPERSID":
-            stack.append(_storage(popped(1)[0], sizes))
+            stack.append(_storage(pop(1)[0], sizes))
         case _:
             raise Refused(f"has {name} in a pickle, which PyTorch does not write")
 
 
 def _depth(values: list[Any]) -> int:
-    return max((v.depth for v in values if isinstance(v, _Made)), default=0)
+    return max((v.depth for v in values if isinstance(v, _Value)), default=0)
 
 
 def _use(value: Any) -> Any:
-    if isinstance(value, _Made):
+    if isinstance(value, _Value):
         value.used = True
     return value
 
 
-def _tuple(items: list[Any]) -> _Made:
-    return _Made("tuple", 1 + _depth(items), tuple(_use(v) for v in items) if len(items) <= 8 else ())
+def _tuple(items: list[Any]) -> _Value:
+    return _Value("tuple", 1 + _depth(items), tuple(_use(v) for v in items) if len(items) <= 8 else ())
 
 
-def _put(target: Any, kind: str, items: list[Any]) -> None:
-    """Put values into a list or dict that nothing else holds yet: it cannot come to hold itself."""
-    if not isinstance(target, _Made) or target.kind != kind or target.used:
-        raise Refused("has a pickle that fills what is in use already")
+def _extend(target: Any, kind: str, items: list[Any]) -> None:
+    """Add values to a list or dict that nothing refers to yet, so that it cannot contain itself."""
+    if not isinstance(target, _Value) or target.kind != kind or target.used:
+        raise Refused("has a pickle that modifies a value after its use")
     for item in items:
         _use(item)
     target.depth = max(target.depth, 1 + _depth(items))
 
 
-def _global(name: str) -> _Made:
-    if name not in _CALLED and name not in _VALUES and (not _CLASS.fullmatch(name) or _BOUND_CLASS.match(name)):
-        raise Refused(f"has {name!r} in a pickle, which no model needs")
-    return _Made(name)
+def _global(name: str) -> _Value:
+    if name not in _ALLOWED_CALLS and name not in _GLOBALS and (not _CLASS.fullmatch(name) or _BOUND_CLASS.match(name)):
+        raise Refused(f"has {name!r} in a pickle, which is not allowed in a model")
+    return _Value(name)
 
 
-def _call(function: Any, given: Any, opcode: str, check_type: Callable[[str], None]) -> _Made:
-    name = function.kind if isinstance(function, _Made) else ""
-    if (name not in _CALLED or opcode != "REDUCE") and not name.startswith("__torch__"):
-        raise Refused("has a pickle that calls what cannot be called")
+def _call(function: Any, argument: Any, opcode: str, check_type: Callable[[str], None]) -> _Value:
+    name = function.kind if isinstance(function, _Value) else ""
+    if (name not in _ALLOWED_CALLS or opcode != "REDUCE") and not name.startswith("__torch__"):
+        raise Refused("has a pickle that calls an object that is not callable")
     if name.startswith("__torch__"):
-        return _Made("object", 1 + _depth([given]))
-    if not isinstance(given, _Made) or given.kind != "tuple":
+        return _Value("object", 1 + _depth([argument]))
+    if not isinstance(argument, _Value) or argument.kind != "tuple":
         raise Refused("has a pickle that calls without arguments")
     if name.endswith("restore_type_tag"):
-        if len(given.items) != 2 or not isinstance(given.items[1], str):
-            raise Refused("has a pickle with a type that is no text")
-        check_type(given.items[1])
-    return _Made("value", given.depth)
+        if len(argument.items) != 2 or not isinstance(argument.items[1], str):
+            raise Refused("has a pickle with a type that is not a string")
+        check_type(argument.items[1])
+    return _Value("value", argument.depth)
 
 
-def _storage(given: Any, sizes: dict[str, int]) -> _Made:
-    """A storage, which must not be larger than what the archive has of it."""
-    items = given.items if isinstance(given, _Made) and given.kind == "tuple" else ()
-    if len(items) != 5 or items[0] != "storage" or not isinstance(items[1], _Made) or not items[1].kind.endswith("Storage"):
-        raise Refused("has a tensor that is described in an unusual way")
+def _storage(argument: Any, sizes: dict[str, int]) -> _Value:
+    """A storage, which must not be larger than its data in the archive."""
+    items = argument.items if isinstance(argument, _Value) and argument.kind == "tuple" else ()
+    if len(items) != 5 or items[0] != "storage" or not isinstance(items[1], _Value) or not items[1].kind.endswith("Storage"):
+        raise Refused("has a tensor with an unusual description")
     key, elements = items[2], items[4]
     if not isinstance(key, str) or not isinstance(elements, int) or elements < 0:
-        raise Refused("has a tensor that is described in an unusual way")
-    if elements and elements * _VALUES[items[1].kind] > sizes.get(key, 0):
-        raise Refused(f"has {sizes.get(key, 0)} bytes of the tensor {key[:40]!r} with {elements} elements")
-    return _Made("storage")
+        raise Refused("has a tensor with an unusual description")
+    if elements and elements * _GLOBALS[items[1].kind] > sizes.get(key, 0):
+        raise Refused(f"has {sizes.get(key, 0)} bytes for the tensor {key[:40]!r} with {elements} elements")
+    return _Value("storage")

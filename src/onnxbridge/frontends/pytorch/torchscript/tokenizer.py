@@ -1,7 +1,7 @@
-"""Tokens of the code in TorchScript archives, in the one form in which PyTorch writes it.
+"""Tokenizes the code in TorchScript archives, in exactly the form in which PyTorch writes it.
 
-PyTorch's own lexer takes more (tabs, comments, continued lines, strings with single or three quotes). What it takes
-and PyTorch does not write is refused, so that both lexers find the same tokens in the same code.
+PyTorch's own lexer accepts more (tabs, comments, continuation lines, strings with single or triple quotes). What PyTorch accepts
+but does not write is rejected, so that both lexers produce the same tokens.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# PyTorch's parser and compiler recurse: from about 4,000 levels on they overflow the stack
-_MOST_NESTING = 500
+# PyTorch's parser and compiler are recursive: about 4,000 levels overflow the stack
+_MAX_NESTING = 500
 _TOKEN = re.compile(
     r"(?P<space> +)|(?P<newline>\n)"
     r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?j?(?![A-Za-z0-9_]))"
@@ -20,13 +20,13 @@ _TOKEN = re.compile(
     r"|(?P<operator>\.\.\.|->|\*\*=?|//=?|<<=?|>>=?|[-+*/%@&|^=!<>]=|[-+*/%@&|^~<>=()\[\]{},:.])"
 )
 _PRINTABLE = re.compile(rb"[\x20-\x7e\n]*")
-_PAIRS = {")": "(", "]": "[", "}": "{"}
-_FLAT = {",", ":", "=", "->"}
-_DEEPER = {"not", "and", "or", "if", "else", "in", "is", "lambda"}
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
+_SEPARATORS = {",", ":", "=", "->"}
+_NESTING_KEYWORDS = {"not", "and", "or", "if", "else", "in", "is", "lambda"}
 
 
 class Refused(Exception):
-    """Why code is not given to PyTorch."""
+    """The reason why code is not passed to PyTorch."""
 
 
 class Token(NamedTuple):
@@ -37,7 +37,7 @@ class Token(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A logical line, which goes on as long as brackets are open."""
+    """A logical line, which continues while brackets are open."""
 
     indent: int
     tokens: list[Token]
@@ -47,27 +47,27 @@ def lines(code: bytes) -> Iterator[Line]:
     """The logical lines of code.
 
     Raises:
-        Refused: for text that PyTorch does not write, and where it is nested too deeply to be compiled.
+        Refused: for text in a form that PyTorch does not write, and for code nested too deeply to compile.
     """
     if not _PRINTABLE.fullmatch(code):
-        raise Refused("its code has characters that PyTorch does not write into code")
+        raise Refused("its code has characters that PyTorch does not write in code")
     text = code.decode("ascii")
     blocks = [0]
     branches = 0
-    for line in _logical(text):
+    for line in _logical_lines(text):
         if line.indent > blocks[-1]:
             blocks.append(line.indent)
         while line.indent < blocks[-1]:
             blocks.pop()
         if line.indent != blocks[-1]:
-            raise Refused("its code has an indentation that fits no block")
+            raise Refused("its code has inconsistent indentation")
         branches += line.tokens[0].text == "elif"
-        if len(blocks) > _MOST_NESTING or branches > _MOST_NESTING or _nesting(line.tokens) > _MOST_NESTING:
-            raise Refused(f"its code is nested more than {_MOST_NESTING} deep")
+        if len(blocks) > _MAX_NESTING or branches > _MAX_NESTING or _expression_depth(line.tokens) > _MAX_NESTING:
+            raise Refused(f"its code is nested more than {_MAX_NESTING} deep")
         yield line
 
 
-def _logical(text: str) -> Iterator[Line]:
+def _logical_lines(text: str) -> Iterator[Line]:
     indent = at = spaces = 0
     tokens: list[Token] = []
     opened: list[str] = []
@@ -87,28 +87,28 @@ def _logical(text: str) -> Iterator[Line]:
             continue
         if word in ("(", "[", "{"):
             opened.append(word)
-        elif word in _PAIRS and kind == "operator" and (not opened or opened.pop() != _PAIRS[word]):
-            raise Refused("its code has brackets that do not match")
+        elif word in _BRACKETS and kind == "operator" and (not opened or opened.pop() != _BRACKETS[word]):
+            raise Refused("its code has unbalanced brackets")
         if not tokens:
             indent = spaces
-        elif kind == "name" and _glued(tokens[-1], word):
-            raise Refused(f"its code has {tokens[-1].text + ' ' + word!r}, which can be read in two ways")
+        elif kind == "name" and _is_ambiguous(tokens[-1], word):
+            raise Refused(f"its code has {tokens[-1].text + ' ' + word!r}, which is ambiguous")
         tokens.append(Token(kind, word))
         spaces = 0
     if opened:
-        raise Refused("its code has brackets that do not match")
+        raise Refused("its code has unbalanced brackets")
     if tokens:
         yield Line(indent, tokens)
 
 
-def _glued(before: Token, word: str) -> bool:
-    """Whether PyTorch's lexer takes the first letters of `word` into an operator: it finds `not in`, then `x`, in `not inx`."""
+def _is_ambiguous(before: Token, word: str) -> bool:
+    """Whether PyTorch's lexer splits `word` into an operator and a name: it reads `not inx` as `not in`, `x`."""
     start = {"not": "in", "is": "not"}.get(before.text)
     return before.kind == "name" and start is not None and word.startswith(start) and word != start
 
 
-def _nesting(tokens: list[Token]) -> int:
-    """The most levels that an expression of this line can have as a tree."""
+def _expression_depth(tokens: list[Token]) -> int:
+    """The maximum depth of the syntax tree of an expression in this line."""
     chains = [0]
     total = deepest = 0
     for kind, word in tokens:
@@ -116,14 +116,14 @@ def _nesting(tokens: list[Token]) -> int:
         if kind == "operator" and word in ("(", "[", "{"):
             chains.append(0)
             step = 1
-        elif kind == "operator" and word in _PAIRS:
+        elif kind == "operator" and word in _BRACKETS:
             total -= chains.pop() + 1
-            step = 1  # what was called or indexed is one level below
+            step = 1  # the called or indexed expression is one level deeper
             chains[-1] += 1
-        elif kind == "operator" and word in _FLAT:
+        elif kind == "operator" and word in _SEPARATORS:
             total -= chains[-1]
             chains[-1] = 0
-        elif kind == "operator" or word in _DEEPER:
+        elif kind == "operator" or word in _NESTING_KEYWORDS:
             chains[-1] += 1
             step = 1
         total += step

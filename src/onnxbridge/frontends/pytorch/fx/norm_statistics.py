@@ -1,4 +1,4 @@
-"""Norms that write their running statistics while they train, of which their schemas say nothing."""
+"""Norms in training mode, which update their running statistics although their schemas do not declare it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _TRAINING = {
     "aten::batch_norm": "training", "aten::native_batch_norm": "training", "aten::cudnn_batch_norm": "training",
     "aten::instance_norm": "use_input_stats",
 }  # fmt: skip
-"""The parameter that makes each of them train."""
+"""The training-mode parameter of each norm."""
 
 
 def _trains(node: Any) -> bool:
     schema = getattr(node.target, "_schema", None)
     if schema is None or schema.name not in _TRAINING:
         return False
-    given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | node.kwargs
-    return bool(given.get(_TRAINING[schema.name])) and given.get("running_mean") is not None
+    arguments = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | node.kwargs
+    return bool(arguments.get(_TRAINING[schema.name])) and arguments.get("running_mean") is not None
 
 
 def trains(graph: Any) -> bool:
-    """Whether any norm of the graph writes its running statistics."""
+    """Whether any norm of the graph updates its running statistics."""
     return any(map(_trains, graph.nodes))
 
 
 def decompositions(graph: Any) -> dict[Any, Callable[..., Any]]:
-    """What PyTorch's functionalisation has to be told to see the writes of the graph's norms: those of batches it knows."""
+    """Decompositions with which functionalization sees the graph's norm updates; PyTorch knows those of batch norms."""
     found = {n.target for n in graph.nodes if _trains(n) and n.target._schema.name == "aten::instance_norm"}
     return dict.fromkeys(found, _instance_norm)
 
@@ -36,11 +36,11 @@ def decompositions(graph: Any) -> dict[Any, Callable[..., Any]]:
 def _instance_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool, *rest: Any
 ) -> Any:
-    """As PyTorch's kernel: a norm of one batch with a channel for each instance's, and the mean of what these come to."""
+    """As PyTorch's kernel: a batch norm with the instances as channels; the statistics are averaged over the instances."""
     ops = frameworks.torch().ops.aten
     count = input.shape[0]
-    given: tuple[Any, ...] = running_mean, running_var, weight, bias
-    mean, var, scale, shift = (None if t is None else t.repeat(count) for t in given)
+    arguments: tuple[Any, ...] = running_mean, running_var, weight, bias
+    mean, var, scale, shift = (None if t is None else t.repeat(count) for t in arguments)
     flat = input.reshape(1, count * input.shape[1], *input.shape[2:])
     y = ops.batch_norm(flat, scale, shift, mean, var, use_input_stats, *rest)
     pairs: list[Any] = [(running_mean, mean), (running_var, var)]

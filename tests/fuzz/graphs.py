@@ -10,6 +10,7 @@ import onnx
 from onnx import helper
 
 from onnxbridge.runtime import Executor
+from tests.fuzz import layers, nested, rare_operators  # noqa: F401  register how their operators are drawn
 from tests.fuzz.draw import Draw
 from tests.fuzz.operators import SPECS, Held
 from tests.fuzz.versions_and_types import Node, array_of, code, older, retyped

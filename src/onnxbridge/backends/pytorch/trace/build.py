@@ -15,13 +15,18 @@ from torch import fx
 
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.codegen import inline_constants
-from onnxbridge.backends.pytorch.modules import build_submodules, embeddings, module_paths
+from onnxbridge.backends.pytorch.modules import (
+    build_submodules,
+    embeddings,
+    layer_patterns,  # noqa: F401  registers the patterns of layers
+    module_paths,
+)
 from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.backends.pytorch.modules.lift_modules import LayerLifter
 from onnxbridge.backends.pytorch.modules.lift_recurrent import lift_recurrent
 from onnxbridge.backends.pytorch.modules.peephole import simplify_shapes
 from onnxbridge.backends.pytorch.ops import rule
-from onnxbridge.backends.pytorch.trace import size_arithmetic  # noqa: F401
+from onnxbridge.backends.pytorch.trace import size_arithmetic
 from onnxbridge.backends.pytorch.trace.tracer import Deferred, Tracer, Unknown, Value, opaque_call
 from onnxbridge.backends.pytorch.weights import Weights, untransposed
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported

@@ -132,7 +132,7 @@ def test_every_problem_is_reported_once_with_all_its_places(rules):
 
 def test_too_few_results_are_a_problem(rules):
     rules("One")(lambda x: x)
-    with pytest.raises(ConversionError, match="output 2 is used, and the rule gives 1"):
+    with pytest.raises(ConversionError, match="output 2 is used, but the rule returns 1"):
         run(rules, [call("One", "x", out=("a", "b"))], ["a"], x=1)
 
 
@@ -154,7 +154,7 @@ def _refuse(x):
 
 def test_an_expansion_that_fails_names_what_it_needs(rules):
     target = Direct({"Rare": Body(("a",), [call("Rarer", "a", out="t")], (Ref("t"),))})
-    with pytest.raises(ConversionError, match=r"Rare x1: no rule, and its expansion needs Rarer \(no rule\)"):
+    with pytest.raises(ConversionError, match=r"Rare x1: no rule, and its decomposition needs Rarer \(no rule\)"):
         run(rules, [call("Rare", "x")], ["y"], target, x=5)
 
 

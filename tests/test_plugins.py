@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxbridge import plugins
+from onnxbridge import plugin_options, plugins
 from onnxbridge.errors import UsageError
+from onnxbridge.rules import Rules
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "plugin"
 
@@ -22,25 +24,98 @@ def test_the_bundled_plugins_register_like_anybodys():
     assert list(plugins.installed("backend"))[:5] == ["coreml", "mxnet", "onnx", "pytorch", "tensorflow"]
 
 
-@pytest.mark.parametrize("kind", list(plugins.GROUPS))
-def test_every_plugin_keeps_the_protocol(kind):
-    protocol = {"frontend": plugins.Frontend, "backend": plugins.Backend}[kind]
-    wanted = {n for n in (*vars(protocol), *protocol.__annotations__) if not n.startswith("_")}
+@pytest.mark.parametrize(("kind", "base"), [("frontend", plugins.Frontend), ("backend", plugins.Backend)])
+def test_every_plugin_inherits_the_optional_capabilities(kind, base):
     for name, plugin in plugins.installed(kind).items():
         if plugin.value.startswith("onnxbridge."):
-            found = plugins._load(kind, name)
-            assert found.name == name and wanted <= set(dir(found)), f"{name} lacks {wanted - set(dir(found))}"
+            found = getattr(plugins, kind)(name)
+            assert isinstance(found, base) and found.name == name and found.title
+
+
+class Plain:
+    """A backend that inherits from nothing and has only what is obligatory."""
+
+    name = "plain"
+    title = "Plain"
+
+    def __init__(self):
+        self.looked_up = 0
+
+    @property
+    def rules(self):
+        self.looked_up += 1
+        return Rules("backends.plain")
+
+    def from_hub(self, model, *, digits=3):
+        return digits
+
+    def native(self, artifact):
+        return artifact
+
+    def save(self, artifact, path):
+        return [path]
+
+    def runner(self, artifact, device="auto"):
+        return lambda feeds: {}
+
+    def filename(self, stem):
+        return stem
+
+
+def test_a_plugin_that_does_not_inherit_gets_the_defaults():
+    plain = Plain()
+    found = plugins.complete(plain, plugins.Backend, "acme:plain")
+    assert isinstance(found, plugins.Backend) and not plain.looked_up  # its rules may need a framework
+    assert found.from_hub(None, digits=4) == 4 and plugin_options.takes(found, "digits")
+    assert found.suffixes is None and found.info(4) == plugins.ArtifactInfo() and found.reopen(Path("net")) is None
+    assert not found.is_native("Relu") and plain.looked_up
+    assert found.written(Path("net"), digits=4) == [Path("net")]
+    found.require()
+    found.check_options(digits=4)
+
+
+def test_a_plugin_without_an_obligatory_member_is_refused():
+    class Incomplete:
+        name = "incomplete"
+        rules = None
+
+        def accepts(self, source):
+            return False
+
+    with pytest.raises(UsageError, match="the frontend 'acme:incomplete' lacks title, runner, runs_here, to_hub, which docs"):
+        plugins.complete(Incomplete(), plugins.Frontend, "acme:incomplete")
+
+
+def test_aliases_and_hints_are_the_plugins_own(monkeypatch):
+    assert plugins.backend_name("tf") == "tensorflow" and plugins.frontend("Torch").name == "pytorch"
+    with pytest.raises(UsageError, match="no backend 'tflite'; .*; convert to tensorflow, and the SavedModel with tf"):
+        plugins.backend("tflite")
+    monkeypatch.setattr(type(plugins.backend("onnx")), "aliases", ("onyx",))
+    assert plugins.backend_name("onyx") == "onnx"
+
+
+def test_no_plugins_name_is_compared_in_the_core():
+    root = Path(plugins.__file__).parent
+    core = [*root.glob("*.py"), *(p for folder in ("_convert", "cli", "runtime/verify") for p in (root / folder).glob("*.py"))]
+    names = {name for kind in plugins.GROUPS for name in plugins.installed(kind)}
+    found = []
+    for path in core:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            literals = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+            if isinstance(node, ast.Compare) and literals & names:
+                found.append(f"{path.name}:{node.lineno}")
+    assert not found
 
 
 def test_an_unknown_name_lists_what_there_is():
-    with pytest.raises(UsageError, match="no backend called 'caffe'; installed: coreml, mxnet, onnx"):
+    with pytest.raises(UsageError, match="no backend 'caffe'; installed: coreml, mxnet, onnx"):
         plugins.backend("caffe")
 
 
 def test_a_source_that_nobody_takes(tmp_path):
-    with pytest.raises(UsageError, match="takes net.pth with module:factory: a second file holds the weights .* comes after it"):
+    with pytest.raises(UsageError, match="reads net.pth with module:factory: a second file holds the weights .* comes after it"):
         plugins.frontend_for(("net.pth", "module:factory"))
-    with pytest.raises(UsageError, match="no frontend takes a builtins.dict"):
+    with pytest.raises(UsageError, match="no frontend reads a builtins.dict"):
         plugins.frontend_for({})
 
 
@@ -65,7 +140,7 @@ def test_a_third_partys_plugins_are_used(site, tmp_path):
     listed = run(site, "-m", "onnxbridge", "plugins").stdout
     assert "frontend  polynomial   acme-onnxbridge 1.0" in listed and "backend   numpy-source" in listed
     paths = str(tmp_path / "curve.poly"), str(tmp_path / "curve.py")
-    ran = run(site, "-m", "onnxbridge", "convert", paths[0], "--to", "numpy-source", "-o", paths[1])
+    ran = run(site, "-m", "onnxbridge", "convert", paths[0], "--from", "poly", "--to", "numpy-source", "-o", paths[1])
     assert ran.returncode == 0 and ran.stdout.startswith("PASSED  Polynomial against NumPy source"), ran.stderr
     scope = {}
     exec((tmp_path / "curve.py").read_text(), scope)

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxbridge import plugin_options, plugins
 from onnxbridge._convert.conversion import Conversion
-from onnxbridge._convert.early_checks import check_before, check_names, require, source_files, target_of
+from onnxbridge._convert.early_checks import check_before, check_names, source_files, target_of
 from onnxbridge._convert.example_inputs import example_feeds, parsed_dynamic, parsed_inputs, specs_of
 from onnxbridge.errors import (
     ConversionError,
@@ -24,9 +24,9 @@ from onnxbridge.errors import (
     VerificationError,
 )
 from onnxbridge.runtime.verify.report import Report
-from onnxbridge.runtime.verify.runners import completed, made_side, paired, runnable, settled, started
+from onnxbridge.runtime.verify.runners import artifact_runner, fixed_sizes, paired, runnable, started_runner, with_constants
 from onnxbridge.runtime.verify.time_limit import SECONDS
-from onnxbridge.runtime.verify.verification import Side, Tolerances, verify_sides
+from onnxbridge.runtime.verify.verification import Runner, Tolerances, verify_runners
 
 Progress = Callable[[str], None]
 
@@ -102,10 +102,10 @@ def convert(
     dims, bounds = parsed_dynamic(dynamic)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     suffix = "" if output is None else os.path.splitext(output)[1]
-    implied = getattr(writer, "by_suffix", {}).get(suffix, {})
+    implied = writer.by_suffix.get(suffix, {})
     backend_options = {**implied, **backend_options}
     backend_options = plugin_options.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
-    backend_options = _bounded(writer, backend_options, bounds)
+    backend_options = _with_bounds(writer, backend_options, bounds)
     check_before(
         reader, writer, backend_options, source=source, output=output, force=force, verify=verify, device=device
     )  # fmt: skip
@@ -114,33 +114,34 @@ def convert(
     check_names(hub, rtol, atol, bounds)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
-    artifact = writer.from_hub(_for(writer, hub, backend_options), **backend_options)
+    artifact = writer.from_hub(_prepared(writer, hub, backend_options), **backend_options)
     conversion = Conversion(hub, artifact, reader.name, writer.name, source_files=source_files(source, hub))
     failure: OnnxbridgeError | None = None
     if verify:
+        info = writer.info(artifact)
         try:
-            conversion.report = verify_sides(
-                hub, _reference(reader, source, hub, device), made_side(writer, artifact, device),
+            conversion.report = verify_runners(
+                hub, _reference(reader, source, hub, device), artifact_runner(writer, artifact, device),
                 first=example_feeds(inputs, hub), samples=samples, seed=seed,
-                bounds=provenance.within_sizes(hub, bounds), sizes=getattr(artifact, "sizes", ()),
-                ends=getattr(artifact, "ends", ()), rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
+                bounds=provenance.within_sizes(hub, bounds), sizes=info.sizes,
+                extremes=info.extremes, rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
                 progress=progress,
             )  # fmt: skip
         except (VerificationError, LimitError) as e:  # one of the two cannot be run, or not in time
             failure = e
         else:
             failure = None if conversion.report.agrees else VerificationError(_reason(conversion))
-    kept = ""
+    saved = ""
     if output is not None and failure is None:
         progress("saving")
         conversion.save(output, force=force)
     elif output is not None:
         progress("saving")
-        kept = _keep(conversion, f"{os.fspath(output)}.failed", force)
+        saved = _save_failed(conversion, f"{os.fspath(output)}.failed", force)
     if isinstance(failure, VerificationError):
-        raise VerificationError(f"{failure}{kept}", conversion.report, conversion) from failure
+        raise VerificationError(f"{failure}{saved}", conversion.report, conversion) from failure
     if failure is not None:
-        raise type(failure)(f"{failure}{kept}") from failure
+        raise type(failure)(f"{failure}{saved}") from failure
     return conversion
 
 
@@ -153,12 +154,12 @@ def _reason(conversion: Conversion) -> str:
         moved = ", ".join(f"{o.name} by {o.drift:.0%} of its range" for o in report.outputs if o.name in report.drifted)
         most = max(o.drift or 0.0 for o in report.outputs)
         return f"compression moves {moved}; --max-drift {most * 1.1:.2g} (max_drift=) allows it"
-    advice = getattr(conversion.artifact, "advice", "")
+    advice = plugins.backend(conversion.target).info(conversion.artifact).advice
     return "the converted model does not compute the same" + (f"; {advice}" if advice else "")
 
 
-def _keep(conversion: Conversion, path: str, force: bool) -> str:
-    """Save an artifact that failed its verification, unless the path exists. Returns the end of the error message."""
+def _save_failed(conversion: Conversion, path: str, force: bool) -> str:
+    """Save an artifact that failed its verification, unless the path exists; returns a sentence for the message."""
     try:
         conversion.save(path, force=force)
     except OnnxbridgeError as e:
@@ -174,7 +175,7 @@ def _to_hub(
     from onnxbridge.hub.passes.bind_inputs import fix, is_number
 
     numbers = {}
-    if isinstance(inputs, Mapping) and reader.name != "pytorch":  # PyTorch programs take numbers as inputs themselves
+    if isinstance(inputs, Mapping) and not reader.accepts_numbers:
         numbers = {name: given for name, given in inputs.items() if is_number(given)}
     if numbers:
         inputs = {name: given for name, given in inputs.items() if name not in numbers} or None
@@ -184,17 +185,16 @@ def _to_hub(
     return passes.clean(model)
 
 
-def _for(writer: plugins.Backend, hub: ir.Model, options: Mapping[str, Any]) -> ir.Model:
-    """The hub model as the backend reads it: functions are inlined unless it has `keeps_functions`, and patterns are replaced by
-    the operators that it has rules for."""
+def _prepared(writer: plugins.Backend, hub: ir.Model, options: Mapping[str, Any]) -> ir.Model:
+    """The hub model for a backend: functions inlined, unless it `keeps_functions`, and patterns of simpler operators replaced by
+    its native operators."""
     from onnxbridge.hub import passes
     from onnxbridge.hub.patterns import canonicalize
 
-    model = passes.inline(hub.clone()) if hub.functions and not getattr(writer, "keeps_functions", False) else hub
-    rules, native = writer.rules, getattr(writer, "is_native", None)
-    if rules is not None:
+    model = passes.inline(hub.clone()) if hub.functions and not writer.keeps_functions else hub
+    if writer.rules is not None:
         model = hub.clone() if model is hub else model
-        canonicalize(model, rules.__contains__ if native is None else lambda op_type: native(op_type, **options))
+        canonicalize(model, lambda op_type: writer.is_native(op_type, **options))
     return model
 
 
@@ -210,18 +210,16 @@ def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike)) and os.path.exists(source)
 
 
-def _bounded(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
-    """The backend's options, with the bounds of dynamic sizes if it has the option `bounds`."""
+def _with_bounds(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
+    """The backend's options, with the bounds of dynamic sizes where it has such an option."""
     return {"bounds": bounds, **options} if bounds and plugin_options.takes(writer, "bounds") else options
 
 
-def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Side:
-    """The reference of the verification: the source framework if it is installed, else ONNX Runtime on the hub model.
-
-    The second is weak: an error in reading the source is in both models.
-    """
+def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Runner:
+    """What the converted model is compared with: the source framework where it runs here, else ONNX Runtime on the hub model, a
+    weak reference: an error in reading the source is in both."""
     if reader.runs_here():
-        return completed(started(reader.title, lambda: reader.runner(source, device)), hub)
+        return with_constants(started_runner(reader, lambda: reader.runner(source, device)), hub)
     from onnxbridge.runtime import devices
 
     run, how = devices.runner(hub, device), ""
@@ -229,7 +227,8 @@ def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str
         reader.runner(source, device)
     except MissingFrameworkError as e:
         how = f": {e}"
-    return Side(getattr(run, "by", "ONNX Runtime"), run, weak=f"not compared with {reader.title}, which does not run here{how}")
+    title = run.engine if isinstance(run, plugins.NamedRun) else "ONNX Runtime"
+    return Runner(title, run, weak=f"not compared with {reader.title}, which does not run here{how}")
 
 
 def verify(
@@ -277,7 +276,7 @@ def verify(
         feeds, specs = inputs, inputs[0]
     dims, bounds = parsed_dynamic(dynamic)
     for reader in (plugins.frontend(frontend) if frontend else plugins.frontend_for(reference), plugins.frontend_for(candidate)):
-        require(reader)  # before the first of them is read
+        reader.require()  # before the first of them is read
     progress("reading the reference")
     first = runnable(reference, lambda reader, source: _to_hub(reader, source, specs, dims), frontend, device)
 
@@ -285,11 +284,11 @@ def verify(
         try:
             return _to_hub(reader, source, specs, dims)
         except UsageError:
-            settled = fixed(first.hub)  # inputs that the conversion made constant
-            left = {name: s for name, s in specs.items() if name not in settled} if isinstance(specs, Mapping) else specs
+            constants = fixed(first.hub)  # inputs that the conversion made constants
+            left = {name: s for name, s in specs.items() if name not in constants} if isinstance(specs, Mapping) else specs
             if first.hub is None or (left == specs and specs is not None):
                 raise
-            return _to_hub(reader, source, left or specs_of(first.hub), dims)  # without sizes of its own: use the reference's
+            return _to_hub(reader, source, left or specs_of(first.hub), dims)  # a source without sizes uses the reference's
 
     progress("reading the candidate")
     second = runnable(candidate, read, device=device)
@@ -297,9 +296,9 @@ def verify(
     if hub is None:
         raise UsageError("cannot determine the inputs: pass the source model first, or give --inputs (inputs=)")
     check_names(hub, rtol, atol, bounds)
-    return verify_sides(
-        hub, first.side, paired(first, second), feeds=feeds, samples=samples, seed=seed,
-        bounds=provenance.within_sizes(hub, settled(first, second) | bounds), rtol=rtol, atol=atol, max_drift=max_drift,
+    return verify_runners(
+        hub, first.runner, paired(first, second), feeds=feeds, samples=samples, seed=seed,
+        bounds=provenance.within_sizes(hub, fixed_sizes(first, second) | bounds), rtol=rtol, atol=atol, max_drift=max_drift,
         time_limit=time_limit, progress=progress,
     )  # fmt: skip
 
@@ -359,8 +358,8 @@ def check(
     for name, given in plugin_options.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
             writer = plugins.backend(name)
-            given = _bounded(writer, given, bounds)
-            writer.from_hub(_for(writer, hub, given), **given)
+            given = _with_bounds(writer, given, bounds)
+            writer.from_hub(_prepared(writer, hub, given), **given)
         except ConversionError as e:
             found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.places) for p in e.problems]
         except MissingFrameworkError as e:
@@ -388,10 +387,10 @@ def explain(
     """
     plugins.import_modules(imports)
     writer = plugins.backend(to)
-    if not isinstance(writer, plugins.Explainer):
+    if not writer.explains:
         return []
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
-    given = _bounded(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
-    return list(writer.explain(_for(writer, hub, given), **given))
+    given = _with_bounds(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
+    return list(writer.explain(_prepared(writer, hub, given), **given))

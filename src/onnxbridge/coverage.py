@@ -1,7 +1,7 @@
-"""What goes where: read off the rule tables, never written by hand.
+"""Coverage of operators, generated from the rule tables.
 
-Each ONNX operator is, for each backend, "native" (a rule), "expanded" (through simpler operators) or "no" with the reason; each
-frontend has the source operators that it has rules for.
+For each backend, each ONNX operator is "native" (it has a rule), "expanded" (decomposed into simpler operators) or "no"; for each
+frontend, the source operators are those that it has rules for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NATIVE, EXPANDED, NO = "native", "expanded", "no"
 
 @dataclass(frozen=True)
 class Cell:
-    """One operator in one target: its state, and what there is to say about it."""
+    """One operator in one backend: `limits` and `needs` are those of its rule."""
 
     state: str
     limits: str = ""
@@ -44,18 +44,18 @@ def operators() -> tuple[str, ...]:
 
 
 def backend_cell(rules: Rules, op: str) -> Cell:
-    """How a backend with these rules does an operator."""
+    """The cell of an operator in a backend with these rules."""
     if op in rules:
         rule = rules[op]
         return Cell(NATIVE, rule.limits, rule.needs)
     if not covers(op):
         return Cell(NO)
     lacking = sorted(_lacking(rules, op))
-    return Cell(EXPANDED, f"where that does not take {', '.join(lacking)}" if lacking else "")
+    return Cell(EXPANDED, f"unless that needs {', '.join(lacking)}" if lacking else "")
 
 
 def _lacking(rules: Rules, op: str) -> frozenset[str]:
-    """The operators of the core that a backend has no rule for, and to which an expansion may lead."""
+    """The primitive operators without a rule to which the operator's decomposition may lead."""
     if op in rules:
         return frozenset()
     if not covers(op):
@@ -64,7 +64,7 @@ def _lacking(rules: Rules, op: str) -> frozenset[str]:
 
 
 def backends() -> dict[str, dict[str, Cell]]:
-    """For each backend that has rules of its own, every operator's cell; the executor counts as one."""
+    """The cells of every operator for each backend that has rules, and for the executor."""
     from onnxbridge.runtime.executor.numpy.ops import rule as executor
 
     tables = {name: plugins.backend(name).rules for name in plugins.installed("backend")} | {"executor": executor}
@@ -72,17 +72,19 @@ def backends() -> dict[str, dict[str, Cell]]:
 
 
 def frontends() -> dict[str, tuple[str, ...]]:
-    """For each frontend that has rules of its own, the source operators it converts."""
+    """The source operators for each frontend that has rules."""
     tables = {name: plugins.frontend(name).rules for name in plugins.installed("frontend")}
     return {name: tuple(rules) for name, rules in tables.items() if rules is not None}
 
 
 def summary() -> str:
-    """A Markdown table: sources down, targets across, the number of operators in each."""
+    """A Markdown table with the number of operators of each source and target."""
     back = backends()
-    lines = ["| | operators it reads, or of ONNX's it writes |", "|---|---|", "| **from** ONNX | every one, as it is |"]
+    lines = ["| | operators it reads, or of ONNX's it writes |", "|---|---|"]
+    sources, targets = map(plugins.frontend, plugins.installed("frontend")), map(plugins.backend, plugins.installed("backend"))
+    lines += [f"| **from** {p.title} | every one, as it is |" for p in sources if p.rules is None]
     lines += [f"| **from** {plugins.frontend(n).title} | {len(ops)} |" for n, ops in frontends().items()]
-    lines.append("| **to** ONNX | every one, as it is |")
+    lines += [f"| **to** {p.title} | every one, as it is |" for p in targets if p.rules is None]
     for name, cells in back.items():
         title = "the bundled executor (verification)" if name == "executor" else plugins.backend(name).title
         native, expanded = (sum(c.state == s for c in cells.values()) for s in (NATIVE, EXPANDED))
@@ -91,12 +93,12 @@ def summary() -> str:
 
 
 def page() -> str:
-    """docs/coverage.md: every operator in every target, and every source operator."""
+    """The text of docs/coverage.md: every operator in every target, and every source operator."""
     back = backends()
     lines = [
-        "# Coverage", "", "Generated from the rule tables by `onnxbridge coverage --markdown`; a test keeps it in step.", "",
-        "*native*: a rule of the target's own. *expanded*: through simpler operators, with the same numbers. Empty: not yet;",
-        "the conversion says so before it starts, with every place in the model.", "", "## ONNX operators by target", "",
+        "# Coverage", "", "Generated from the rule tables by `onnxbridge coverage --markdown`; a test compares it.", "",
+        "*native*: the target has a rule. *expanded*: decomposed into simpler operators, with the same results. Empty: not",
+        "supported; the conversion reports every such node.", "", "## ONNX operators by target", "",
         "| operator | " + " | ".join(back) + " |", "|---" * (len(back) + 1) + "|",
     ]  # fmt: skip
     lines += [f"| {op} | " + " | ".join(_text(cells[op]) for cells in back.values()) + " |" for op in operators()]

@@ -1,4 +1,4 @@
-"""Where an operator comes from, and why it cannot be converted."""
+"""Diagnostics: source locations of operators, and problems that prevent their conversion."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 def one_line(text: str) -> str:
-    """Text that may hold names from a model, on one line: control characters, newlines too, are written as escapes."""
+    """The text on one line: control characters, newlines too, are escaped. It may contain names from a model."""
     return "".join(c if c.isprintable() else "\\n" if c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where an operator comes from, in the user's terms: `file:line in scope`, or the framework's own node name."""
+    """The source location of an operator: `file:line in scope`, or the framework's node name."""
 
     file: str = ""
     line: int = 0
@@ -22,8 +22,8 @@ class Source:
     node: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.file else f"node {self.node!r}" if self.node else ""
-        return " in ".join(part for part in (place, self.scope) if part) or "an unknown place"
+        location = f"{self.file}:{self.line}" if self.file else f"node {self.node!r}" if self.node else ""
+        return " in ".join(part for part in (location, self.scope) if part) or "an unknown location"
 
     def as_dict(self) -> dict[str, Any]:
         return {"file": self.file, "line": self.line, "scope": self.scope, "node": self.node}
@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason why an operator cannot be converted, with every place where it occurs."""
+    """One reason why an operator cannot be converted, with the location of every occurrence."""
 
     op: str
     reason: str
@@ -58,7 +58,7 @@ class Problem:
 
 
 def merge(problems: Iterable[Problem]) -> list[Problem]:
-    """Join the problems that differ only in their places, in the order in which they were first met."""
+    """Join problems that differ only in their locations, in the order of their first occurrence."""
     merged: dict[tuple[str, str, str], tuple[Source, ...]] = {}
     for p in problems:
         key = (p.op, p.reason, p.hint)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def entry_points(group: str) -> list[metadata.EntryPoint]:
-    """The entry points of a group, the bundled ones first; ONNXBRIDGE_PLUGINS=builtin leaves out those of other packages."""
+    """The entry points of a group, bundled ones first; ONNXBRIDGE_PLUGINS=builtin ignores those of other packages."""
     found = list(metadata.entry_points(group=group))
     if os.environ.get("ONNXBRIDGE_PLUGINS") == "builtin":
         found = [e for e in found if e.value.startswith("onnxbridge.")]
@@ -17,7 +17,7 @@ def entry_points(group: str) -> list[metadata.EntryPoint]:
 
 
 def load_extra_rules(table: str) -> None:
-    """Import the modules with which installed packages add rules to one of our tables ("frontends.pytorch")."""
+    """Import the modules of installed packages that add rules to a table of ours ("frontends.pytorch")."""
     for e in entry_points("onnxbridge.rules"):
         if e.name.startswith(table + "."):
             import_module(e.value)
@@ -25,6 +25,6 @@ def load_extra_rules(table: str) -> None:
 
 @functools.cache
 def evaluator_rules() -> Any:
-    """The rules with which nodes on constants are evaluated: those of the first entry point in "onnxbridge.evaluators"."""
+    """The rules that evaluate nodes on constants: those of the first entry point in "onnxbridge.evaluators"."""
     module, _, attribute = entry_points("onnxbridge.evaluators")[0].value.partition(":")
     return getattr(import_module(module), attribute)

@@ -13,7 +13,6 @@ A rule raises `Unsupported` for a case that it does not cover; the walker turns 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,35 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConversionError", "LimitError", "LossyStep", "MissingFrameworkError", "OnnxbridgeError", "Problem", "Source",
-    "UnsafeFileError", "Unsupported", "UsageError", "VerificationError", "main_line", "merge",
+    "UnsafeFileError", "Unsupported", "UsageError", "VerificationError", "first_line", "merge",
 ]  # fmt: skip
 
-# What TensorFlow and Keras write before the reason: titles, and stack frames with a line of code below each.
-_TITLE = re.compile(r"Graph execution error:?|in user code:?|Exception encountered when calling .*|\d+ root error\(s\) found\.?")
-_ASIDE = re.compile(
-    r"\s*(Detected at node .*|\[\[\{\{node .*|\d+ successful operations\.|\d+ derived errors ignored\..*|"
-    r"Original stack trace for .*|\^+)?\s*"
-)
-_FRAME = re.compile(r"(\s*)File \".*\", line \d+")
-_STYLE = re.compile(r"\x1b\[[0-9;]*m|^\s*\{\{function_node [^}]*\}\} ?| \[Op:\w+\]")
 
-
-def main_line(error: BaseException | str) -> str:
-    """The line of a framework's message that says what went wrong: the first, or after a title the last that is no frame."""
-    lines = _STYLE.sub("", str(error)).strip().splitlines() or ["no message"]
-    if not _TITLE.fullmatch(lines[0].strip()):
-        return lines[0]
-    kept: list[str] = []
-    indent = None
-    for line in lines[1:]:
-        frame = _FRAME.match(line)
-        code = indent is not None and len(line) - len(line.lstrip()) > indent
-        indent = len(frame[1]) if frame else None if line.strip() and not code else indent
-        if line.startswith("Arguments received by"):
-            break
-        if not frame and not code and not _ASIDE.fullmatch(line) and not _TITLE.fullmatch(line.strip()):
-            kept.append(line.strip())
-    return kept[-1] if kept else lines[0]
+def first_line(error: BaseException | str) -> str:
+    """The first line of an error's message."""
+    return next(iter(str(error).strip().splitlines()), "no message")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""The walker: takes the calls of any framework's graph through a table of rules into a target.
+"""The walker: lowers the calls of any framework's graph into a target by a table of rules.
 
-It binds arguments against the source's schema, folds the inputs that a rule needs to know, expands what the target has no rule
-for, lets the target name and type the results, and collects every problem before it raises. There is no other walker.
+It binds arguments by the source's schema, folds inputs that a rule needs as constants, decomposes operators without a rule, lets
+the target name and type the results, and collects all problems before it raises.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, main_line, merge
+from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, first_line, merge
 from onnxbridge.rules import REQUIRED, Param, Rule
 
 Values = MutableMapping[Hashable, Any]
@@ -26,17 +26,14 @@ Resolve = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Ref:
-    """An input that is the result of another call, or an input or weight of the graph; `key` finds it among the values."""
+    """A reference to the result of another call, or to an input or weight of the graph, by its key among the values."""
 
     key: Hashable
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What the source's documentation says of an operator: its parameters in order, and the defaults of those that have one.
-
-    `attributes` names those among `params` that are configuration: where one is not given, its default is.
-    """
+    """The signature of a source operator: its parameters in order, and defaults by name."""
 
     params: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -46,8 +43,8 @@ class Schema:
 class Call:
     """One operator of any framework's graph.
 
-    `inputs` are positional: `Ref`s, literals, None where omitted, and tuples of these. `attrs` are given by name; a subgraph
-    among them is a `Body`. `outputs` are keys for the results, None where nothing uses one.
+    `inputs` are positional: `Ref`s, literals, None where omitted, and tuples of these. `attrs` are named; a subgraph among them
+    is a `Body`. `outputs` are the keys of the results, None for an unused one.
     """
 
     op: str
@@ -60,7 +57,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Body:
-    """A graph inside a graph: control flow's branches and bodies, called functions, expansions. Rules get it as a callable."""
+    """A subgraph: a branch or body of control flow, a function, or a decomposition. Rules get it as a callable."""
 
     inputs: tuple[Hashable | None, ...]
     calls: Iterable[Call]
@@ -69,7 +66,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Deferred:
-    """A static input that is known only when the model runs: the target brings its value to the rule's form then."""
+    """A static input that is known only when the model runs; the target converts it to `form` then."""
 
     value: Any
     form: str = ""
@@ -77,23 +74,23 @@ class Deferred:
 
 
 class Target(Protocol):
-    """What the walker writes into. A class that inherits from it overrides what it does differently."""
+    """What the walker writes to. A subclass overrides what it does differently."""
 
     direction: str
-    """As in a report's headline: "PyTorch to ONNX"."""
+    """The direction in the headline of error messages: "PyTorch to ONNX"."""
     writer: Any = None
-    """What rules that write a file take first."""
+    """The first argument of rules that write a file."""
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | Deferred | None:
-        """The constant behind a value, None where the value is only known when the model runs."""
+        """The constant that a value holds, None where it is known only when the model runs."""
         return None
 
     def scope(self, call: Call) -> AbstractContextManager[Any]:
-        """Entered around a rule, so that whatever it writes carries the call's name and place."""
+        """A context around a rule, in which everything written gets the call's name and source location."""
         return nullcontext()
 
     def apply(self, rule: Rule, call: Call, args: list[Any], attrs: dict[str, Any]) -> Any:
-        """The results of a rule on its bound arguments: by default, of calling it."""
+        """The results of a rule on its bound arguments; by default, the rule is called."""
         return rule.lower(self.writer, *args, **attrs) if rule.writer else rule.lower(*args, **attrs)
 
     def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -101,36 +98,38 @@ class Target(Protocol):
         return results
 
     def body(self, body: Body, rules: Rules, values: Values) -> Any:
-        """What a rule gets for a subgraph, which sees `values`: by default, a callable that lowers it each time."""
+        """The argument that a rule gets for a subgraph, whose calls may use `values`; by default, a callable that lowers it."""
         return as_function(body, rules, values, self)
 
     def expand(self, call: Call) -> Body | None:
-        """The same operator in simpler operators, None where there is no such expansion.
+        """The decomposition of an operator without a rule, None where there is none.
 
         Raises:
-            Unsupported: where there is more to say than that there is no rule.
+            Unsupported: with a more specific reason than that there is no rule.
         """
         return None
 
+    def main_line(self, error: Exception) -> str:
+        """The line of an error's message that gives the reason: by default, the first."""
+        return first_line(error)
+
 
 class _Failed:
-    """Stands for the results of a call that could not be lowered; calls that consume it are passed over quietly."""
+    """Marks the results of a call that could not be lowered; its consumers are skipped without a report."""
 
 
 FAILED = _Failed()
 
 
 class _Skip(Exception):
-    """A call depends on one that failed."""
+    """Raised for a call that depends on a failed one."""
 
 
 def lower(calls: Iterable[Call], rules: Rules, values: Values, target: Target) -> None:
-    """Lower every call into the target, adding the results to `values`.
-
-    All calls are looked at, also behind a failed one.
+    """Lower all calls into the target and add their results to `values`. It goes on after a call that fails.
 
     Raises:
-        ConversionError: with every problem that was met.
+        ConversionError: with the problems of all calls.
     """
 
     def resolve(item: Any) -> Any:
@@ -151,7 +150,7 @@ def lower(calls: Iterable[Call], rules: Rules, values: Values, target: Target) -
 
 
 class Problems:
-    """Collects what is in the way: as a context manager it takes the ConversionError of what is done inside; `report` raises."""
+    """Collects problems: as a context manager it catches ConversionError; `report` raises one with all problems."""
 
     def __init__(self, direction: str) -> None:
         self.direction = direction
@@ -169,7 +168,7 @@ class Problems:
         return True
 
     def report(self) -> None:
-        """Raise a ConversionError with everything that was found, if anything was."""
+        """Raise a ConversionError with all problems, if there are any."""
         if self.found:
             raise ConversionError(self.direction, merge(self.found)) from self._cause
 
@@ -178,67 +177,67 @@ def _lower_one(
     call: Call, rules: Rules, values: Values, target: Target, resolve: Resolve, static: Callable[[Ref], Any]
 ) -> tuple[Any, ...]:
     rule = rules.get(call.op)
-    refusal: Exception | None = None
+    reason: Exception | None = None
     if rule is not None:
         try:
             with target.scope(call):
                 args, attrs = bind(rule, call, resolve, static)
                 return target.adopt(call, _as_results(target.apply(rule, call, args, attrs), call))
         except Unsupported as e:
-            refusal = e
+            reason = e
         except (OnnxbridgeError, _Skip):
             raise
         except Exception as e:
             if os.environ.get("ONNXBRIDGE_DEBUG"):
                 raise
-            refusal = e
+            reason = e
     body: Body | None = None
     try:
         body = target.expand(call)
     except Unsupported as e:
-        refusal = refusal or e
+        reason = reason or e
     if body is not None:
         try:
             with target.scope(call):
                 results = as_function(body, rules, values, target)(*_resolve(call.inputs, values))
                 return target.adopt(call, _as_results(results, call))
         except ConversionError as e:
-            if refusal is None:
+            if reason is None:
                 needs = ", ".join(sorted({f"{p.op} ({p.reason})" for p in e.problems}))
                 hint = next((p.hint for p in e.problems if p.hint), "")
-                refusal = Unsupported(f"no rule, and its expansion needs {needs}", hint)
+                reason = Unsupported(f"no rule, and its decomposition needs {needs}", hint)
         except Unsupported as e:  # the target cannot name or type the results
-            refusal = refusal or e
-    if refusal is None:
-        refusal = Unsupported("no rule", _near(call.op, rules))
-    raise ConversionError(target.direction, [_problem(call, refusal)]) from refusal
+            reason = reason or e
+    if reason is None:
+        reason = Unsupported("no rule", _similar_rules(call.op, rules))
+    raise ConversionError(target.direction, [_problem(call, reason, target)]) from reason
 
 
-def _problem(call: Call, error: Exception) -> Problem:
+def _problem(call: Call, error: Exception, target: Target) -> Problem:
     if isinstance(error, Unsupported):
         return Problem(call.op, error.reason, error.hint, (call.where,))
-    text = main_line(error)
-    return Problem(call.op, f"its rule failed: {type(error).__name__}: {text}", "", (call.where,))
+    reason = f"its rule failed: {type(error).__name__}: {target.main_line(error)}"
+    return Problem(call.op, reason, "", (call.where,))
 
 
-def _near(op: str, rules: Rules) -> str:
+def _similar_rules(op: str, rules: Rules) -> str:
     names = list(rules)
     base = op.split(".")[0]
-    near = [n for n in names if n.split(".")[0] == base] or difflib.get_close_matches(op, names, n=3, cutoff=0.75)
-    return f"there are rules for {', '.join(near[:4])}" if near else ""
+    similar = [n for n in names if n.split(".")[0] == base] or difflib.get_close_matches(op, names, n=3, cutoff=0.75)
+    return f"there are rules for {', '.join(similar[:4])}" if similar else ""
 
 
 def _as_results(result: Any, call: Call) -> tuple[Any, ...]:
-    """A tuple is several outputs; anything else, a sequence's list included, is one."""
+    """The outputs of a rule: a tuple is several, anything else is one, the list of a sequence included."""
     results = result if isinstance(result, tuple) else (result,)
     wanted = max((i + 1 for i, key in enumerate(call.outputs) if key is not None), default=0)
     if len(results) < wanted:
-        raise Unsupported(f"output {wanted} is used, and the rule gives {len(results)}")
+        raise Unsupported(f"output {wanted} is used, but the rule returns {len(results)}")
     return results[: len(call.outputs)]
 
 
 def as_function(body: Body, rules: Rules, values: Values, target: Target) -> Callable[..., tuple[Any, ...]]:
-    """The body as a callable on the target's values; it sees the values around it."""
+    """The body as a callable on the target's values; its calls may also use `values`."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         inner: Values = ChainMap({k: v for k, v in zip(body.inputs, inputs, strict=False) if k is not None}, values)
@@ -249,7 +248,7 @@ def as_function(body: Body, rules: Rules, values: Values, target: Target) -> Cal
 
 
 def _resolve(item: Any, values: Values) -> Any:
-    """Put the target's values where `item` has `Ref`s, through tuples and lists."""
+    """Replace each `Ref` in `item` by the target's value, in nested tuples and lists too."""
     if isinstance(item, Ref):
         value = values[item.key]
         if value is FAILED:
@@ -263,11 +262,11 @@ def _resolve(item: Any, values: Values) -> Any:
 def bind(rule: Rule, call: Call, resolve: Resolve, static: Callable[[Ref], Any]) -> tuple[list[Any], dict[str, Any]]:
     """The positional and keyword arguments with which the rule is called.
 
-    `resolve` gives what stands for an input or a `Body` in the target; `static` the constant behind a value, None where there
-    is none, or a `Deferred`, which then is the argument.
+    `resolve` returns the target's value of an input or a `Body`; `static` returns the constant that a value holds, None where it
+    is not constant, or a `Deferred`, which becomes the argument.
 
     Raises:
-        Unsupported: if an argument that the rule does not name is away from its default, or a static one is not known.
+        Unsupported: if an argument that the rule does not have differs from its default, or a static input is not constant.
     """
     names = call.schema.params if call.schema else ()
     defaults = call.schema.defaults if call.schema else {}
@@ -284,7 +283,7 @@ def bind(rule: Rule, call: Call, resolve: Resolve, static: Callable[[Ref], Any])
             given[positional[i].name] = item
         elif item is not None:
             raise Unsupported(f"input {i} is not supported")
-    # All names before any value: what is wrong with a call is found where one of its inputs could not be lowered, too.
+    # All names before any value: problems of a call are found even if one of its inputs could not be lowered.
     matched = [(p, *_take(p, given, defaults)) for p in rule.params if not p.variadic]
     for name, value in given.items():
         if not rule.takes_any and value is not None and not (name in defaults and same(value, defaults[name])):
@@ -307,7 +306,7 @@ def bind(rule: Rule, call: Call, resolve: Resolve, static: Callable[[Ref], Any])
 
 
 def _take(p: Param, given: dict[str, Any], defaults: Mapping[str, Any]) -> tuple[Any, bool]:
-    """What is given for a parameter, or its default; and whether it is given."""
+    """The value of a parameter or its default, and whether it was passed."""
     name = p.name if p.name in given else p.name.rstrip("_")
     value = given.pop(name, None)
     if value is not None:
@@ -320,7 +319,7 @@ def _take(p: Param, given: dict[str, Any], defaults: Mapping[str, Any]) -> tuple
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two attribute values are equal, lists and tuples alike."""
+    """Whether two attribute values are equal; a list equals a tuple with the same elements."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -334,7 +333,7 @@ def _short(value: Any) -> str:
 
 
 def _like_default(value: Any, default: Any) -> Any:
-    """An attribute's value in the type of the rule's default: frameworks write True as 1, (3,) as 3, 1.0 as 1."""
+    """An attribute's value converted to the type of the rule's default: frameworks write True as 1, (3,) as 3, 1.0 as 1."""
     if isinstance(default, bool) and isinstance(value, (int, np.integer)):
         return bool(value)
     if isinstance(default, float) and isinstance(value, int):
@@ -350,7 +349,7 @@ _MUST_BE_KNOWN = "make it a constant, or give the input a fixed shape"
 
 
 def _static(p: Param, item: Any, static: Callable[[Ref], Any]) -> Any:
-    """The value of a parameter that the rule must know when converting."""
+    """The value of a parameter that must be constant when converting."""
 
     def known(item: Any) -> Any:
         if isinstance(item, (tuple, list)):
@@ -367,7 +366,7 @@ def _static(p: Param, item: Any, static: Callable[[Ref], Any]) -> Any:
 
 
 def to_form(value: Any, form: str, name: str) -> Any:
-    """A known value in the form that a rule's annotation asks for; None stays None."""
+    """A constant in the form of a rule's annotation; None stays None."""
     if value is None or form == "array":
         return None if value is None else np.asarray(value)
     if form == "str":
@@ -375,12 +374,12 @@ def to_form(value: Any, form: str, name: str) -> Any:
     array = np.asarray(value)
     if form in ("int", "float", "bool"):
         if array.size != 1:
-            raise Unsupported(f"{name!r} must hold one element, it holds {array.size}")
+            raise Unsupported(f"{name!r} must have one element, it has {array.size}")
         return {"int": int, "float": float, "bool": bool}[form](array.reshape(()).item())
     each = int if form == "ints" else float
     return tuple(each(v) for v in array.reshape(-1).tolist())
 
 
 def resolve(items: Sequence[Any], values: Values) -> list[Any]:
-    """The target's values behind the outputs of a graph, after `lower` has succeeded."""
+    """The target's values of a graph's outputs, after `lower` has succeeded."""
     return [_resolve(item, values) for item in items]

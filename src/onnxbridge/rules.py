@@ -1,20 +1,19 @@
-"""Rules: how one operator of a source is written in a target, and the tables that hold them.
+"""Rules, each of which converts one source operator to a target, and tables of rules.
 
 A rule is a plain function with the source operator's own parameters: inputs positional, attributes keyword-only. Where the
-target is a file being written, its writer comes first. What a rule needs beyond values it says by a type:
+target is a file being written, its writer comes first. Annotations mark parameters that are not ordinary values:
 
-    Ints Floats Int Float Bool Str Array    an input that must be known when converting; the walker folds it or reports it
+    Ints Floats Int Float Bool Str Array    an input that must be constant when converting; the walker folds or reports it
     Outputs                                 which of the outputs are used, as a tuple of bools (keyword-only)
 
-What whoever runs a rule must know of its operator is the rule's `kind`, given where it is registered, as in
-`@rule("Reshape", kind="view")`; one for all operators of the registration:
+A rule's `kind` is given where it is registered, as in `@rule("Reshape", kind="view")`:
 
-    view    the first result may be the memory of the first input, seen in another way
-    shape   the results follow from the shapes of the inputs, whatever their values
+    view    the first result may be a view of the first input's memory
+    shape   the results depend on the shapes of the inputs only, not on their values
     random  two runs on the same inputs give different results
-    bits    the result follows from the bits of the first input, so from its declared element type
+    bits    the result depends on the bits of the first input, and so on its declared element type
     move    Core ML: values are moved and not changed, so they keep their element type
-    mixed   Core ML: a constant factor may be of another element type than the result
+    mixed   Core ML: a constant factor may have another element type than the result
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from onnxbridge.entry_points import load_extra_rules
 
 @dataclass(frozen=True)
 class Static:
-    """Marks a parameter whose value the walker must know when converting, and says in which form the rule wants it."""
+    """Marks a parameter that must be constant when converting; `form` is the Python type that the rule gets."""
 
     form: str
 
@@ -66,11 +65,14 @@ class Param:
 
 @dataclass(frozen=True)
 class Rule:
-    """How one source operator is lowered.
+    """The rule of one source operator.
 
-    `limits` says what it does not cover, `needs` the least target ("iOS17"). `writer`: the target's writer comes first.
-    `plain`: `lower` is a library's own function, which takes the inputs positionally and no attributes. `kind` is one of those
-    that stand at the head of this file, "" for most.
+    Attributes:
+        limits: what it does not cover.
+        needs: the least version of the target: "iOS17".
+        writer: whether `lower` takes the target's writer first.
+        plain: whether `lower` is a library function that takes the inputs positionally and no attributes.
+        kind: one of the kinds in this module's docstring, "" for most rules.
     """
 
     op: str
@@ -94,26 +96,25 @@ class Rule:
 
     @cached_property
     def takes_any(self) -> bool:
-        """Whether the rule takes every attribute there is (it ends in `**attrs`)."""
+        """Whether the rule takes all attributes (it ends in `**attrs`)."""
         kinds = [] if self.plain else [p.kind for p in inspect.signature(self.lower).parameters.values()]
         return inspect.Parameter.VAR_KEYWORD in kinds
 
 
 def _form(annotation: Any) -> str:
-    """The static form that an annotation asks for, "" for none; `Ints | None` counts as `Ints`."""
+    """The form of a `Static` annotation, "" for others; `Ints | None` counts as `Ints`."""
     for part in (annotation, *typing.get_args(annotation)):
-        for mark in getattr(part, "__metadata__", ()):
-            if isinstance(mark, Static):
-                return mark.form
+        for marker in getattr(part, "__metadata__", ()):
+            if isinstance(marker, Static):
+                return marker.form
     return ""
 
 
 class Rules(Mapping[str, Rule]):
     """The table of one plugin's rules; calling it is the decorator that registers a rule.
 
-    `name` is the plugin's ("frontends.pytorch"), by which third-party packages add rules to it. With `package`, the
-    package's modules are imported at the first look-up, so that a new file in `ops/` is found by being there.
-    `writer` tells that every rule takes the target's writer first.
+    `name` is the plugin's ("frontends.pytorch"), by which third-party packages add rules to it. With `package`, all modules of
+    that package are imported at the first look-up. With `writer`, every rule takes the target's writer first.
     """
 
     def __init__(self, name: str, *, package: str = "", writer: bool = False) -> None:
@@ -128,7 +129,7 @@ class Rules(Mapping[str, Rule]):
 
         def register(function: F) -> F:
             if not function.__module__.startswith("onnxbridge."):
-                self.load()  # a rule that is there already is reported at the line that adds the second one
+                self.load()  # so that a duplicate is reported where the second rule is registered
             for op in ops:
                 self._add(Rule(op, function, limits, needs, self._writer, kind=kind))
             return function
@@ -136,15 +137,15 @@ class Rules(Mapping[str, Rule]):
         return register
 
     def table(self, **ops: Callable[..., Any]) -> None:
-        """Register operators without attributes that are one library call as it stands: inputs go in positionally."""
+        """Register operators without attributes that are one library call each, with the inputs as positional arguments."""
         for op, function in ops.items():
             self._add(Rule(op, function, plain=True))
 
     def _add(self, rule: Rule) -> None:
-        there = self._rules.get(rule.op)
-        if there is not None and there.lower is not rule.lower:
+        known = self._rules.get(rule.op)
+        if known is not None and known.lower is not rule.lower:
             raise ValueError(
-                f"{self.name}: two rules for {rule.op}: {_place(there.lower)} and {_place(rule.lower)}"
+                f"{self.name}: two rules for {rule.op}: {_qualified_name(known.lower)} and {_qualified_name(rule.lower)}"
             )
         self._rules[rule.op] = rule
 
@@ -168,5 +169,5 @@ class Rules(Mapping[str, Rule]):
         return len(self.load()._rules)
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _qualified_name(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"

@@ -65,7 +65,7 @@ def test_a_folder_that_is_no_model_is_never_replaced(cli, network_file, tmp_path
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("chapter 1")
     ran = cli("convert", network_file, "-o", tmp_path / "home", "--force")
-    assert ran.code == 2 and "holds no model" in ran.err and (tmp_path / "home" / "thesis.tex").exists()
+    assert ran.code == 2 and "not a model" in ran.err and (tmp_path / "home" / "thesis.tex").exists()
 
 
 def test_a_failed_artifact_of_before_is_kept(cli, network_file, tmp_path, monkeypatch):

@@ -198,7 +198,7 @@ def test_what_onnx_runtime_cannot_run_is_run_by_our_executor():
     ]  # fmt: skip
     model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     run = devices.runner(model)
-    assert run.by == "onnxbridge's executor, since ONNX Runtime has no kernel here for Mul in its dtypes"
+    assert run.engine == "onnxbridge's executor, since ONNX Runtime has no kernel here for Mul in its dtypes"
     given = np.array([1.5, -3.0], np.float32)
     np.testing.assert_array_equal(run({"x": given, "more": given})["y"], given * given)
     with pytest.raises(Exception, match="Could not find an implementation for Mul"):

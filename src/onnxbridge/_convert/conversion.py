@@ -48,7 +48,7 @@ class Conversion:
         own = [f"valid only for {sizes}: the traced code branches on size"] if sizes else []
         if training := self.hub.metadata_props.get(provenance.TRAINING):
             own.append(f"the source is in training mode ({training}); converted for inference, as after eval()")
-        return (*own, *bind_inputs.notes(self.hub), *getattr(self.artifact, "notes", ()))
+        return (*own, *bind_inputs.notes(self.hub), *plugins.backend(self.target).info(self.artifact).notes)
 
     @cached_property
     def model(self) -> Any:
@@ -60,10 +60,10 @@ class Conversion:
 
         Nothing is overwritten without `force`; the source never is.
         """
-        from onnxbridge.atomic_write import placed
+        from onnxbridge.atomic_write import write_atomically
 
         backend = plugins.backend(self.target)
-        self.paths = placed(Path(path), force, lambda free: backend.save(self.artifact, free), self.source_files)
+        self.paths = write_atomically(Path(path), force, lambda free: backend.save(self.artifact, free), self.source_files)
         return self.paths
 
     def __repr__(self) -> str:

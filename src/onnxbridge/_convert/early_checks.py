@@ -1,12 +1,11 @@
-"""What can be told to be wrong before a model is read: wrong targets and names, and files that cannot be written."""
+"""Checks before a model is read: targets, options, names, and files that cannot be written."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,46 +16,29 @@ from onnxbridge.errors import UsageError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_FOREIGN = {
-    ".tflite": "convert to tensorflow, and the SavedModel with tf.lite.TFLiteConverter",
-    ".keras": "TensorFlow models are written as a SavedModel, a folder; name one without a suffix",
-    ".h5": "TensorFlow models are written as a SavedModel, a folder; name one without a suffix",
-    ".pb": "TensorFlow models are written as a SavedModel, a folder; name one without a suffix",
-    ".pt": "PyTorch models are written as .pt2 (torch.export) or .py (source)",
-    ".pth": "PyTorch models are written as .pt2 (torch.export) or .py (source)",
-    ".safetensors": "PyTorch models are written as .pt2 (torch.export), or as .py (source) with a .safetensors file beside it",
-    ".engine": "convert to onnx, and the file with TensorRT",
-    ".mlmodelc": "Core ML models are written as .mlpackage, which Xcode compiles",
-}
-"""Suffixes of formats that no backend writes, with the way to them."""
-
 
 def target_of(to: str | None, output: str | os.PathLike[str] | None) -> str:
-    """The backend's name: what was given, else what the output's suffix belongs to, else "onnx".
+    """The backend's name: `to` where given, else the backend that writes the output's suffix, else "onnx".
 
     Raises:
-        UsageError: for a suffix of another backend's, or of a format that none writes.
+        UsageError: for a suffix that another backend writes, or none.
     """
     suffix = "" if output is None else Path(output).suffix.lower()
     backends = {name: plugins.backend(name) for name in plugins.installed("backend")}
-    owner = next((name for name, backend in backends.items() if suffix in (suffixes(backend) or ())), None)
+    owner = next((name for name, backend in backends.items() if suffix in (backend.suffixes or ())), None)
     if to is None and owner is not None:
         return owner
     name = plugins.backend_name(to or "onnx")
-    own = suffixes(backends[name])
+    own = backends[name].suffixes
     if own is None or suffix in own or not suffix:
         return name
-    if suffix in _FOREIGN:
-        raise UsageError(f"{Path(str(output)).name!r} cannot be written: {_FOREIGN[suffix]}")
+    hint = next((backend.hints[suffix] for backend in backends.values() if suffix in backend.hints), "")
+    if hint:
+        raise UsageError(f"{Path(str(output)).name!r} cannot be written: {hint}")
     if owner is not None:
         usual = f"name it {' or '.join('*' + s for s in own)}" if own else "name it without a suffix"
         raise UsageError(f"{Path(str(output)).name!r} is a name for --to {owner}; for --to {name} {usual}")
     return name
-
-
-def suffixes(backend: plugins.Backend) -> Sequence[str] | None:
-    """The suffixes of what a backend writes, none where it writes names without one, None where it does not say."""
-    return getattr(backend, "suffixes", None)
 
 
 def source_files(source: Any, hub: ir.Model | None = None) -> list[Path]:
@@ -77,7 +59,7 @@ def source_files(source: Any, hub: ir.Model | None = None) -> list[Path]:
 
 
 def _module_file(name: str) -> list[Path]:
-    """The file of a module, which is looked up and not imported."""
+    """The file of a module, found without importing it."""
     module = sys.modules.get(name)
     if module is not None:
         file = getattr(module, "__file__", None)
@@ -97,21 +79,18 @@ def check_before(
     verify: bool,
     device: str,
 ) -> None:
-    """Everything that can be told without the model.
+    """All checks that do not need the model.
 
     Raises:
-        UsageError: with all that is wrong.
-        MissingFrameworkError: if only that is.
+        UsageError: with all wrong arguments.
+        MissingFrameworkError: if the arguments are right and a framework is missing.
     """
     found: list[str] = []
     if output is not None:
-        written = getattr(writer, "written", lambda path, **options: [path])
-        reasons = [obstacle(path, force, source_files(source)) for path in written(Path(output), **options)]
+        reasons = [obstacle(path, force, source_files(source)) for path in writer.written(Path(output), **options)]
         found += list(dict.fromkeys(filter(None, reasons)))[:1]
-    check = getattr(writer, "check_options", None)
     try:
-        if check is not None:
-            check(**options)
+        writer.check_options(**options)
         if verify and device != "auto":
             from onnxbridge.runtime import devices
 
@@ -120,30 +99,15 @@ def check_before(
         found.append(str(e))
     if found:
         raise UsageError("; ".join(found))
-    require(reader)
-    require(writer, verify)
-
-
-def require(plugin: plugins.Frontend | plugins.Backend, verify: bool = True) -> None:
-    """Look whether what a plugin works with is installed, without importing it.
-
-    Raises:
-        MissingFrameworkError: if a framework is missing that the plugin cannot work without, or cannot `verify` without.
-    """
-    from onnxbridge import frameworks
-
-    own = getattr(plugin, "require", None)
-    if own is not None:
-        own(verify)
-    elif plugin.package and plugin.package not in sys.modules and importlib.util.find_spec(plugin.package) is None:
-        frameworks.missing(plugin.package)
+    reader.require()
+    writer.require(verify)
 
 
 def check_names(hub: ir.Model, rtol: Any, atol: Any, bounds: Mapping[str, Any]) -> None:
-    """Whether tolerances and bounds are of outputs and sizes that the model has.
+    """Check that tolerances and bounds name outputs and dynamic sizes of the model.
 
     Raises:
-        UsageError: with those that it has.
+        UsageError: for an unknown name, with those of the model.
     """
     outputs = [str(v.name) for v in hub.graph.outputs]
     for option, given in (("rtol", rtol), ("atol", atol)):

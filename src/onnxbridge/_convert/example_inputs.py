@@ -1,4 +1,4 @@
-"""What users give as inputs and as dynamic sizes, in every form that `convert` takes."""
+"""Inputs and dynamic sizes as users pass them to `convert`, in all their forms."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from onnxbridge.runtime.verify.sample_inputs import parse_dynamic, parse_specs
 
 
 def parsed_inputs(inputs: Any) -> Any:
-    """What the frontend gets as inputs: texts are parsed, everything else goes through."""
+    """The `inputs` for the frontend: strings are parsed, everything else is passed on."""
     if isinstance(inputs, str) or (isinstance(inputs, (list, tuple)) and inputs and all(isinstance(i, str) for i in inputs)):
         return parse_specs(inputs)
     return inputs
 
 
 def parsed_dynamic(dynamic: Any) -> tuple[Any, dict[str, tuple[int, int | None]]]:
-    """What the frontend gets as dynamic dimensions, and the bounds of the named ones."""
+    """The `dynamic` argument for the frontend, and the bounds of named sizes."""
     if isinstance(dynamic, str) or (isinstance(dynamic, (list, tuple)) and dynamic and all(isinstance(d, str) for d in dynamic)):
         return None, parse_dynamic(dynamic)
     return dynamic, {}
 
 
 def example_feeds(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
-    """The user's own example inputs as feeds, None where there are only shapes or they do not map onto the inputs one by one."""
+    """The user's example inputs by the hub's names, None for shapes or values that do not match the hub's inputs one by one."""
     names = [str(v.name) for v in hub.graph.inputs]
     if isinstance(inputs, (tuple, list)):
         inputs = dict(zip(names, inputs, strict=False))
@@ -37,7 +37,7 @@ def example_feeds(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
 
 
 def _in_parts(array: Any, value: ir.Value) -> Any:
-    """An array as the hub's input takes it: complex numbers in a last axis of 2 where it is of real ones."""
+    """An array for a hub input: complex numbers become a last axis of 2 where the input is real."""
     if array.dtype.kind != "c" or value.dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         return array
     return np.stack([array.real, array.imag], -1)
@@ -53,14 +53,14 @@ def _as_array(value: Any) -> Any:
         read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
         try:
             value = read() if callable(read) else None
-        except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a view that PyTorch resolves only when it is asked to
+        except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or an unresolved view of PyTorch
             return None
     given_as_strings = isinstance(value, bytes) or (isinstance(value, np.ndarray) and strings.is_strings(value))
     return strings.decoded(value) if given_as_strings else value
 
 
 def specs_of(hub: ir.Model) -> dict[str, Any]:
-    """A hub model's inputs as `convert` takes them."""
+    """A hub model's inputs in the form of `convert`'s `inputs`."""
     return {
         str(v.name): (tuple(d if isinstance(d, int) else d.value for d in v.shape), str(v.dtype.numpy()))
         for v in hub.graph.inputs

@@ -16,22 +16,25 @@ from onnxbridge.hub.opset.runtime_versions import limits
 from onnxbridge.hub.passes.float64_attributes import write_out_inexact
 from onnxbridge.hub.patterns import canonicalize
 from onnxbridge.plugin_options import Setting
-from onnxbridge.plugins import Run
-from onnxbridge.rules import Rules
+from onnxbridge.plugin_protocols import Backend, Run
 
 _IMPLEMENTED = 23
 """The opset whose operators ONNX Runtime implements: of 24 it has no Swish, and no Attention with a mask for all queries."""
 
 
-class OnnxBackend:
+class OnnxBackend(Backend):
     """Writes ONNX."""
 
     name = "onnx"
     title = "ONNX"
-    package = ""
-    rules: Rules | None = None
     keeps_functions = True
     suffixes = (".onnx",)
+    hints = {
+        "tensorrt": "convert to onnx, which TensorRT reads",
+        "openvino": "convert to onnx, which OpenVINO reads",
+        "jax": "convert to onnx or tensorflow, which JAX's own tools read",
+        ".engine": "convert to onnx, and the file with TensorRT",
+    }
 
     def from_hub(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -41,6 +41,6 @@ def command(source: str, weights: str | None, to: tuple[str, ...], as_json: bool
         clear = f"no problems: {source} to {', '.join(targets)}"
         shell.say("\n".join(map(str, found)) or clear)
     if lines and not as_json:
-        shell.say("\n" + cast(plugins.Explainer, plugins.backend(targets[0])).table(lines))
+        shell.say("\n" + plugins.backend(targets[0]).table(lines))
     if found:
         raise click.exceptions.Exit(ConversionError.exit_code)

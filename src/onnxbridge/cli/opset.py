@@ -37,7 +37,7 @@ def command(
       onnxbridge opset net.onnx --for-runtime onnxruntime==1.17
     """
     from onnxbridge._convert.early_checks import source_files
-    from onnxbridge.atomic_write import obstacle, placed
+    from onnxbridge.atomic_write import obstacle, write_atomically
     from onnxbridge.errors import Problem
     from onnxbridge.hub.io import onnx_files
     from onnxbridge.hub.opset import opset_conversion
@@ -68,7 +68,7 @@ def command(
         stem = os.path.basename(model).removesuffix(".onnx")
         progress("writing")
         target = Path(output or f"{stem}.opset{after}.onnx")
-        paths = placed(target, force, lambda free: onnx_files.write(made, free), source_files(model, read))
+        paths = write_atomically(target, force, lambda free: onnx_files.write(made, free), source_files(model, read))
     lossy = [loss.reason for loss in merge(losses or [])]
     told = {
         "from": before, "to": after, "domains": dict(made.opset_imports), "ir_version": lowest_ir_version(made),

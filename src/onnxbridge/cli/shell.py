@@ -18,7 +18,7 @@ import click
 
 from onnxbridge import frameworks
 from onnxbridge.cli.outcome import Outcome
-from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, main_line
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, first_line
 
 Item = TypeVar("Item")
 FIRST_LINE = 15.0
@@ -92,7 +92,7 @@ def _reported(e: BaseException) -> int:
         return _error(": ".join(str(part) for part in (e.filename, e.strerror) if part), code)
     if not isinstance(e, Exception) or os.environ.get("ONNXBRIDGE_DEBUG"):
         raise e
-    click.echo(_plain(f"internal error: {type(e).__name__}: {main_line(e)}"), err=True)
+    click.echo(_plain(f"internal error: {type(e).__name__}: {first_line(e)}"), err=True)
     click.echo("this is a bug in onnxbridge; ONNXBRIDGE_DEBUG=1 shows where it happens", err=True)
     return OnnxbridgeError.exit_code
 

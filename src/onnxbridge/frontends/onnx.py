@@ -16,8 +16,7 @@ from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.io.detect_format import recognise
 from onnxbridge.hub.ir import inference, provenance
 from onnxbridge.hub.opset import opset_conversion
-from onnxbridge.plugins import Run
-from onnxbridge.rules import Rules
+from onnxbridge.plugin_protocols import Frontend, Run
 from onnxbridge.runtime.verify.sample_inputs import dtype_named
 
 _PLACEHOLDERS = frozenset({"?", "None", "none", "-1", "unk", "unknown", ""})
@@ -25,13 +24,11 @@ _EXPORTED = "pkg.torch.export.graph_signature.InputSpec."
 KINDS = frozenset({"onnx", "onnx-text", "onnx-json"})
 
 
-class OnnxFrontend:
+class OnnxFrontend(Frontend):
     """Reads ONNX through the opset adapters into the hub."""
 
     name = "onnx"
     title = "ONNX"
-    package = ""
-    rules: Rules | None = None
 
     def accepts(self, source: Any) -> bool:
         if isinstance(source, (str, os.PathLike)):

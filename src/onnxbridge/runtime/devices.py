@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxbridge.errors import ConversionError, Problem, UsageError
+from onnxbridge.plugin_protocols import NamedRun, Run
 
 PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
@@ -124,21 +125,20 @@ def session(
     return started
 
 
-class Own:
-    """Runs a model on onnxbridge's executor in ONNX Runtime's place; `by` says so in reports, with the reason."""
+def _executor(model: ir.Model | onnx.ModelProto, reason: str) -> NamedRun:
+    """Runs a model on onnxbridge's executor in place of ONNX Runtime, which reports say with the reason."""
+    from onnxbridge.runtime.executor.executor import Executor
 
-    def __init__(self, model: ir.Model | onnx.ModelProto, reason: str) -> None:
-        from onnxbridge.runtime.executor.executor import Executor
+    executor = Executor(model)
 
-        self.by = f"onnxbridge's executor, since {reason}"
-        self._executor = Executor(model)
+    def run(feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        supplied = {name: feeds[name] for name in executor.input_names if name in feeds}
+        return dict(zip(executor.output_names, executor.run(None, supplied), strict=True))
 
-    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        taken = {name: feeds[name] for name in self._executor.input_names if name in feeds}
-        return dict(zip(self._executor.output_names, self._executor.run(None, taken), strict=True))
+    return NamedRun(run, f"onnxbridge's executor, since {reason}")
 
 
-def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], dict[str, np.ndarray[Any, Any]]]:
+def runner(model: Any, device: str = "auto") -> Run:
     """What runs a model that `session` takes: ONNX Runtime, or where it lacks a kernel, a way to take or give a dtype, or the
     model's opset, onnxbridge's executor."""
     from onnxbridge.hub.io import onnx_files
@@ -149,10 +149,10 @@ def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], di
     elif isinstance(model, onnx.ModelProto) and model.ir_version > _NEWEST_IR:
         model = onnx_files.from_proto(model, keep_maps=True)  # which is written in the IR version that it needs
     if isinstance(model, ir.Model) and model.opset_imports.get("", OPSET) > OPSET and device == "auto":
-        return Own(model, f"ONNX Runtime loads no opset {model.opset_imports['']}")
+        return _executor(model, f"ONNX Runtime loads no opset {model.opset_imports['']}")
     foreign = sorted({d.name.lower() for d in _ends(model) if d != ir.DataType.STRING and d.numpy().kind == "V"})
     if foreign and device == "auto":
-        return Own(model, f"ONNX Runtime's Python interface has no {', '.join(foreign)}")
+        return _executor(model, f"ONNX Runtime's Python interface has no {', '.join(foreign)}")
     try:
         started = session(model, device, as_written=True)
     except _Fail as e:
@@ -164,7 +164,7 @@ def runner(model: Any, device: str = "auto") -> Callable[[Mapping[str, Any]], di
         found = _KERNEL.search(str(e))
         if found is None or device != "auto":
             raise
-        return Own(model, f"ONNX Runtime has no kernel here for {found[1]} in its dtypes")
+        return _executor(model, f"ONNX Runtime has no kernel here for {found[1]} in its dtypes")
     return lambda feeds: run(started, feeds)
 
 
@@ -186,14 +186,14 @@ def _in_double(model: Any) -> bool:
     return False
 
 
-def _decomposed(model: ir.Model | onnx.ModelProto, name: str) -> Own:
+def _decomposed(model: ir.Model | onnx.ModelProto, name: str) -> NamedRun:
     """A model with an operator that ONNX Runtime does not know, by onnxbridge's executor.
 
     Raises:
         ConversionError: where nothing here can run it.
     """
     try:
-        return Own(model, f"ONNX Runtime does not know {name}")
+        return _executor(model, f"ONNX Runtime does not know {name}")
     except ConversionError as e:
         hint = (
             "a decomposition into standard operators makes it known: --import MODULE that registers it with "

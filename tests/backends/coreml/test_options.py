@@ -464,7 +464,7 @@ def test_explain_with_unsupported_inputs():
 def test_declared_options():
     found = plugin_options.options(backend)
     assert found["compute_precision"].choices == ("fp32", "fp16", "mixed") and found["image"].many
-    with pytest.raises(UsageError, match="has no option colour; its options are minimum_deployment_target"):
+    with pytest.raises(UsageError, match="has no option 'colour'; its options are minimum_deployment_target"):
         onnxbridge.convert(classifier(1, 3, 16, 16), "coreml", colour="red")
-    with pytest.raises(UsageError, match="compute_precision='int8' is none of fp32, fp16, mixed"):
+    with pytest.raises(UsageError, match="compute_precision='int8' is not one of fp32, fp16, mixed"):
         onnxbridge.convert(classifier(1, 3, 16, 16), "coreml", compute_precision="int8")

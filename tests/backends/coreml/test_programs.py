@@ -332,9 +332,9 @@ def test_squares_before_a_root_stay_in_float32():
 
 def test_invalid_options_raise():
     made = model(lambda op, x: op.Relu(x), ("x", FLOAT, [1]))
-    with pytest.raises(UsageError, match="minimum_deployment_target='iOS12' is none of iOS15"):
+    with pytest.raises(UsageError, match="minimum_deployment_target='iOS12' is not one of iOS15"):
         backend.from_hub(made, minimum_deployment_target="iOS12")
-    with pytest.raises(UsageError, match="compute_precision='int8' is none of fp32, fp16, mixed"):
+    with pytest.raises(UsageError, match="compute_precision='int8' is not one of fp32, fp16, mixed"):
         backend.from_hub(made, compute_precision="int8")
 
 

@@ -41,20 +41,20 @@ class Samples(nn.Module):
 def test_distributions(name):
     torch.manual_seed(0)
     report = onnxbridge.convert(Samples(FUNCTIONS[name]).eval(), inputs=(torch.randn(30, 40),), samples=1).report
-    assert [o.tolerance.origin for o in report.outputs] == ["by chance", "derived"]
-    assert "mean and spread are compared" in report.outputs[0].notes[0]
+    assert [o.tolerance.origin for o in report.outputs] == ["statistical", "derived"]
+    assert "mean and deviation over 16 runs" in report.outputs[0].notes[0]
 
 
 def test_another_distribution_fails(monkeypatch):
     torch.manual_seed(0)
     net = Samples(lambda x: x + torch.randn_like(x)).eval()
-    original = compare_random.apart
+    original = compare_random.statistical_differences
 
     def scaled(runs, names):
         reference, candidate = runs
         return original([reference, lambda: {k: v * np.float32(1.2) for k, v in candidate().items()}], names)
 
-    monkeypatch.setattr("onnxbridge.runtime.verify.verification.apart", scaled)
+    monkeypatch.setattr("onnxbridge.runtime.verify.verification.statistical_differences", scaled)
     with pytest.raises(VerificationError) as failed:
         onnxbridge.convert(net, inputs=(torch.randn(30, 40),), samples=1)
     assert "over 16 runs the mean magnitude is" in str(failed.value.report)

@@ -9,7 +9,7 @@ import pytest
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.verify.simulate_precision import HALF, Coarse
+from onnxbridge.runtime.verify.simulate_precision import HALF, SimulatedPrecision
 from tests.hub.decompositions.test_microsoft import Fixed, codes, judged, model
 from tests.hub.decompositions.test_microsoft_attention import agree
 
@@ -118,7 +118,7 @@ def test_half_precision_is_that_of_float32():
     m, feeds = model("MoE", half, 1, {})
     plain, wide = model("MoE", single, 1, {})
     (expected,) = judged(plain, wide)
-    noise, executor = Coarse(HALF), Executor(plain)
+    noise, executor = SimulatedPrecision(HALF), Executor(plain)
     moved = [np.abs(executor.run(None, wide, coarse=noise)[0] - expected).max() for _ in range(4)]
     (got,) = Executor(m).run(None, feeds)
     assert got.dtype == np.float16 and 0 < max(moved) < np.abs(expected).max() / 200

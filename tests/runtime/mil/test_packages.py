@@ -88,8 +88,7 @@ def written_package(tmp_path_factory):
 
 def test_opening_a_written_package_does_not_change_it(written_package):
     before = folder_state(written_package)
-    assert backend.made(written_package)
-    model = backend.open(written_package).model
+    model = backend.reopen(written_package).artifact.model
     assert folder_state(written_package) == before
     x = np.ones((1, 64), np.float32)
     for name, value in Interpreter(written_package).run({"x": x}).items():

@@ -1,4 +1,4 @@
-"""Dynamic quantization: a number half way between two codes may go either way, and a fault is found all the same."""
+"""Dynamic quantization: a number halfway between two quantized values may be rounded either way, and faults are still found."""
 
 import numpy as np
 import onnx
@@ -21,13 +21,13 @@ def test_a_dynamically_quantized_network_passes(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ties_in_the_numbers_of_a_user_are_no_fault(seed):
+def test_ties_in_the_users_inputs_pass(seed):
     given = torch.tensor(np.resize([6.0, -6.0, 1.0, 0.0, -3.0, 2.0, 5.0], (4, 16)), dtype=torch.float32)
     assert onnxbridge.convert(quantized(seed), to="onnx", inputs=(given,)).report.passed
 
 
 @pytest.mark.parametrize("name", ["2._packed_params.bias", "0._packed_params.weight", "2._packed_params.weight"])
-def test_a_planted_fault_in_a_quantized_network_is_found(tmp_path, name):
+def test_a_changed_weight_in_a_quantized_network_is_found(tmp_path, name):
     right = onnxbridge.convert(quantized(0), to="onnx", inputs=(torch.randn(4, 16),)).model
     wrong = onnx.ModelProto.FromString(right.SerializeToString())
     tensor = next(t for t in wrong.graph.initializer if t.name == name)

@@ -1,4 +1,4 @@
-"""Two models as the sides of a verification: names paired, models that nothing takes."""
+"""Runners of a verification: pairing of names, dtypes of inputs, models that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxbridge import api
+from onnxbridge import api, plugins
 from onnxbridge.errors import VerificationError
-from onnxbridge.runtime.verify.runners import Runnable, paired, started
-from onnxbridge.runtime.verify.verification import Side
+from onnxbridge.runtime.verify.runners import Runnable, paired, started_runner
+from onnxbridge.runtime.verify.verification import Runner
 
 NAMES = {"int32": "int32", "int64": "int64", "float16": "float16", "float32": "float"}
 
 
-def test_names_that_differ_in_forbidden_characters_are_paired():
+def test_names_that_differ_in_disallowed_characters_are_paired():
     given = {"out_0": np.zeros(1), "out_1": np.ones(1)}
-    candidate = Runnable(Side("b", lambda feeds: given), ("x_0",), ("out_0", "out_1"), None)
-    reference = Runnable(Side("a", lambda feeds: {}), ("x:0",), ("out:1", "out:0"), None)
+    candidate = Runnable(Runner("b", lambda feeds: given), ("x_0",), ("out_0", "out_1"), None)
+    reference = Runnable(Runner("a", lambda feeds: {}), ("x:0",), ("out:1", "out:0"), None)
     found = paired(reference, candidate).run({"x:0": np.zeros(1)})
     assert found["out:1"] == 1 and found["out:0"] == 0
 
 
-def test_names_that_count_are_paired_by_their_numbers():
+def test_numbered_names_are_paired_by_their_numbers():
     given = {"call:2": np.full(1, 2), "call:1": np.ones(1), "call:0": np.zeros(1)}
-    candidate = Runnable(Side("b", lambda feeds: given), ("x",), tuple(given), None)
-    reference = Runnable(Side("a", lambda feeds: {}), ("input",), ("Identity", "Identity_1", "Identity_2"), None)
+    candidate = Runnable(Runner("b", lambda feeds: given), ("x",), tuple(given), None)
+    reference = Runnable(Runner("a", lambda feeds: {}), ("input",), ("Identity", "Identity_1", "Identity_2"), None)
     found = paired(reference, candidate).run({"input": np.zeros(1)})
     assert [int(found[n][0]) for n in reference.outputs] == [0, 1, 2]
 
@@ -33,7 +33,7 @@ def test_names_that_count_are_paired_by_their_numbers():
 @pytest.mark.parametrize(("given", "taken", "numbers"), [
     ("int64", "int32", [1, -7]), ("int32", "int64", [3]), ("float32", "float16", [0.1, 2.5]), ("float16", "float32", [0.1]),
 ])  # fmt: skip
-def test_inputs_come_in_the_types_that_the_candidate_takes(given, taken, numbers):
+def test_inputs_are_cast_to_the_candidates_dtypes(given, taken, numbers):
     def model(dtype):
         return onnx.parser.parse_model(
             f'<ir_version: 10, opset_import: ["" : 18]> g ({dtype}[n] x) => (float16[n] y) {{ y = Cast<to = 10>(x) }}'
@@ -43,7 +43,7 @@ def test_inputs_come_in_the_types_that_the_candidate_takes(given, taken, numbers
     assert report.passed, report
 
 
-def test_numbers_that_the_candidates_type_does_not_hold_are_not_wrapped():
+def test_integers_outside_the_candidates_dtype_are_not_wrapped():
     def model(dtype):
         return onnx.parser.parse_model(
             f'<ir_version: 10, opset_import: ["" : 18]> g ({dtype}[n] x) => (float[n] y) {{ y = Cast<to = 1>(x) }}'
@@ -53,12 +53,12 @@ def test_numbers_that_the_candidates_type_does_not_hold_are_not_wrapped():
         api.verify(model("int64"), model("int32"), inputs={"x": np.array([2**40])})
 
 
-def test_a_model_that_the_framework_does_not_take_fails_the_verification():
-    with pytest.raises(VerificationError, match="ONNX does not take the model: ZeroDivisionError"):
-        started("ONNX", lambda: 1 / 0)
+def test_a_model_that_the_framework_cannot_load_fails_the_verification():
+    with pytest.raises(VerificationError, match="ONNX failed to load the model: ZeroDivisionError"):
+        started_runner(plugins.backend("onnx"), lambda: 1 / 0)
 
 
-def test_a_symbol_takes_its_sizes_from_the_reference(network_file, tmp_path):
+def test_a_symbol_without_sizes_uses_those_of_the_reference(network_file, tmp_path):
     converted = api.convert(network_file, to="mxnet", verify=False)
     symbol, weights = converted.save(tmp_path / "net")
     assert api.verify(network_file, (symbol, weights)).passed

@@ -1,4 +1,4 @@
-"""Texts that describe inputs, and the samples that verification draws."""
+"""Input specifications, and the samples that verification draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.verify.sample_inputs import parse_dynamic, parse_specs, samples_for
-from onnxbridge.runtime.verify.sample_sizes import drawn, never_varied
+from onnxbridge.runtime.verify.sample_sizes import draw_samples, never_varied
 
 
 def test_specs():
@@ -24,7 +24,7 @@ def test_specs():
 
 
 @pytest.mark.parametrize("text", ["x", "x:float33[1]", "x:float32[1", "x:float32[1.5]", "x:float32[1] x:int8[1]", ""])
-def test_wrong_specs_say_how_it_is_written(text):
+def test_the_message_for_a_malformed_spec_shows_the_syntax(text):
     with pytest.raises(UsageError, match="x:float32|twice|neither"):
         parse_specs(text)
 
@@ -42,7 +42,7 @@ def graph_of(*inputs, build=lambda op, *xs: xs[0]):
     return op.model(values, [op.output(build(op, *values), "y")]).graph
 
 
-def test_samples_are_seeded_and_take_two_sizes():
+def test_samples_are_seeded_and_have_two_sizes():
     graph = graph_of((ir.DataType.FLOAT, ["N", 3]), (ir.DataType.FLOAT, ["N", "M"]))
     a, b = samples_for(graph, 4, seed=1), samples_for(graph, 4, seed=1)
     assert all(np.array_equal(x[k], y[k]) for x, y in zip(a, b, strict=True) for k in x)
@@ -60,7 +60,7 @@ def test_sizes_stay_inside_the_bounds(bounds, sizes):
     assert {s["x0"].shape[0] for s in samples_for(graph, 4, bounds={"N": bounds})} == sizes
 
 
-def test_integers_stay_inside_what_they_index():
+def test_integers_stay_within_what_they_index():
     def embed(op, ids):
         table = op.constant(np.zeros((7, 4), np.float32), "table")
         return op.Gather(table, op.Cast(op.Unsqueeze(ids, [0]), to=ir.DataType.INT64))
@@ -76,7 +76,7 @@ def test_a_batch_of_one_stays_one():
     assert [s["x0"].shape for s in samples_for(graph, 2, least=32, batch=1)] == [(1, 32), (1, 64)]
 
 
-def test_numbers_that_the_graph_compares_with_are_drawn():
+def test_constants_of_comparisons_are_drawn():
     def known(op, rate):
         return op.Equal(op.Identity(rate), op.constant(np.array(16000), "rate"))
 
@@ -89,7 +89,7 @@ def test_numbers_that_the_graph_compares_with_are_drawn():
 
 
 def fitting(graph):
-    """How the executor takes a sample."""
+    """How a sample suits the executor."""
     executor = Executor(ir.Model(graph, ir_version=10))
 
     def fit(feed):
@@ -101,9 +101,9 @@ def fitting(graph):
     return fit
 
 
-def test_a_model_that_takes_one_height_only_is_given_that():
+def test_a_model_that_accepts_one_height_gets_that():
     graph = graph_of((ir.DataType.FLOAT, ["N", 1, "H", 8]), build=lambda op, x: op.Reshape(x, [0, 64, 8]))
-    samples, notes = drawn(graph, 3, 0, None, fitting(graph))
+    samples, notes = draw_samples(graph, 3, 0, None, fitting(graph))
     assert [s["x0"].shape for s in samples] == [(3, 1, 64, 8), (4, 1, 64, 8), (3, 1, 64, 8)]
     assert notes == ["H was 64 in every sample, since the model fails at the other sizes that were tried"]
     assert never_varied(graph, samples) == {"H": 64}
@@ -115,6 +115,6 @@ def test_a_dimension_without_a_name_may_be_the_batch():
         return op.Concat(op.Gather(x, np.array([40]), axis=1), summed, axis=1)
 
     graph = graph_of((ir.DataType.FLOAT, [None, None]), (ir.DataType.FLOAT, [2, None, 4]), build=build)
-    samples, notes = drawn(graph, 3, 0, None, fitting(graph))
+    samples, notes = draw_samples(graph, 3, 0, None, fitting(graph))
     assert [(s["x0"].shape, s["x1"].shape) for s in samples][:2] == [((2, 48), (2, 2, 4)), ((3, 80), (2, 3, 4))]
     assert not notes

@@ -25,7 +25,7 @@ def elements(model, name="x", count=3):
 
 
 @pytest.mark.parametrize("path", ["", "h = Unsqueeze(x, a) ", "h = Identity(x) ", "h = Reshape(x, r) "])
-def test_words_that_are_compared_are_drawn(path):
+def test_strings_that_are_compared_are_drawn(path):
     weights = [("a", np.array([0])), ("r", np.array([4, 1])), ("w", np.array(["yes"], object))]
     text = f"g (string[4] x) => (bool[n] y) {{ {path} y = Equal({'h' if path else 'x'}, w) }}"
     found = elements(model_of(text, 24, *weights))
@@ -41,7 +41,7 @@ def test_words_that_are_compared_are_drawn(path):
         ('RegexFullMatch<pattern="^word$">(x)', {"word"}),
     ],
 )
-def test_words_of_attributes_are_drawn(node, words):
+def test_strings_of_attributes_are_drawn(node, words):
     assert words <= set(elements(model_of(f"g (string[8] x) => (float[n] y) {{ y = {node} }}")))
 
 
@@ -58,14 +58,14 @@ def test_integers_next_to_a_threshold_are_drawn():
     assert {99, 100, 101} <= set(elements(model_of(text, 24, ("t", np.float32(100)))).tolist())
 
 
-def test_a_compared_index_stays_inside_what_it_indexes():
+def test_a_compared_index_stays_within_what_it_indexes():
     text = """g (int64[40] x) => (float[n] y) {
         low = Less(x, z)  moved = Add(x, n)  i = Where(low, moved, x)  h = Unsqueeze(i, z1)  y = Gather(t, h) }"""
     weights = [("z", 0), ("n", 7), ("z1", np.array([0])), ("t", np.zeros(7, np.float32))]
     assert set(elements(model_of(text, 24, *weights)).tolist()) <= set(range(7))
 
 
-def test_the_splits_of_a_tree_are_drawn_in_the_columns_that_they_are_of():
+def test_the_splits_of_a_tree_are_drawn_in_their_columns():
     node = helper.make_node(
         "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, nodes_falsenodeids=[2, 0, 0],
         nodes_featureids=[1, 0, 0], nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_nodeids=[0, 1, 2], nodes_treeids=[0, 0, 0],
@@ -81,7 +81,7 @@ def test_the_splits_of_a_tree_are_drawn_in_the_columns_that_they_are_of():
     assert (abs(sample[:, 2]) < 9).all()
 
 
-def test_a_planted_fault_at_a_word_is_found(tmp_path):
+def test_an_error_at_a_compared_string_is_found(tmp_path):
     text = "g (string[4] x) => (bool[4] y) { y = Equal(x, w) }"
     for name, word in (("right", "yes"), ("wrong", "b'yes'")):
         onnx.save(model_of(text, 24, ("w", np.array([word], object))), tmp_path / f"{name}.onnx")
@@ -90,7 +90,7 @@ def test_a_planted_fault_at_a_word_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["GreaterOrEqual(x, t)", "Greater(x, u)"])
-def test_a_planted_fault_at_a_threshold_is_found(tmp_path, wrong):
+def test_an_error_at_a_threshold_is_found(tmp_path, wrong):
     weights = [("t", np.float32(100)), ("u", np.float32(101))]
     for name, node in (("right", "Greater(x, t)"), ("wrong", wrong)):
         onnx.save(model_of(f"g (float[40] x) => (bool[40] y) {{ y = {node} }}", 24, *weights), tmp_path / f"{name}.onnx")
@@ -119,14 +119,14 @@ def test_integers_that_must_not_be_zero_are_not(tmp_path, node):
     assert onnxbridge.verify(tmp_path / "m.onnx", tmp_path / "m.onnx").agrees
 
 
-def test_what_nothing_in_the_graph_shows_is_tried(tmp_path):
-    """ONNX Runtime divides in a node whose result nobody wants, which the hub's graph does not have."""
+def test_conditions_without_a_trace_in_the_graph_are_tried(tmp_path):
+    """ONNX Runtime divides in a node with an unused result, which the hub model does not have."""
     onnx.save(model_of("g (int8[4] a, int8[4] x) => (int8[4] y) { dead = Mod(a, x)  y = Abs(a) }"), tmp_path / "m.onnx")
     report = onnxbridge.verify(tmp_path / "m.onnx", tmp_path / "m.onnx")
     assert report.agrees
 
 
-def test_a_marked_input_ascends():
+def test_an_input_marked_as_sorted_is_sorted():
     model = model_of("g (int64[30] x, float[30] b) => (int64[30] y) { y = Identity(x)  z = Identity(b) }")
     graph = onnx_files.from_proto(model).graph
     for value in graph.inputs:
@@ -135,10 +135,10 @@ def test_a_marked_input_ascends():
         assert all((np.diff(v) >= 0).all() for v in sample.values())
 
 
-def test_a_model_that_no_sample_suits_says_what_to_give(tmp_path):
+def test_a_model_that_accepts_no_sample_asks_for_inputs(tmp_path):
     text = "g (float[2,3] x, int64[n] s) => (float[m] y) { y = Reshape(x, s) }"
     onnx.save(model_of(text), tmp_path / "m.onnx")
-    with pytest.raises(VerificationError, match="describe inputs that it takes"):
+    with pytest.raises(VerificationError, match="describe inputs that it accepts"):
         onnxbridge.verify(tmp_path / "m.onnx", tmp_path / "m.onnx")
 
 

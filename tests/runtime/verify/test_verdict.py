@@ -1,4 +1,4 @@
-"""PASSED, WEAK and FAILED: agreement that proves little is not PASSED, and no run goes on for ever."""
+"""The verdicts PASSED, WEAK and FAILED, and the time limit."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def model_of(build, shape=("N", 4)):
         (lambda op, x: op.Greater(op.Mul(x, x), np.float32(-1)), "constant (True)"),
     ],
 )
-def test_outputs_that_tell_nothing_are_weak(build, reason):
+def test_constant_and_nan_outputs_are_weak(build, reason):
     report = onnxbridge.convert(onnx_files.to_proto(model_of(build))).report
     assert report.verdict == "WEAK" and not report.passed and report.agrees
     assert reason in report.weaknesses[0] and reason in str(report) and str(report).startswith("WEAK")
 
 
-def test_one_output_that_tells_something_is_enough():
+def test_one_output_that_varies_is_enough():
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["N", 4])
     y, z = op.output(op.Exp(x), "y"), op.output(op.Mul(x, np.float32(0)), "z")
@@ -45,7 +45,7 @@ def test_one_output_that_tells_something_is_enough():
     assert report.passed and "agreement proves little" in str(report.outputs[1].notes)
 
 
-def test_a_dynamic_size_that_was_never_varied_is_in_the_verdict():
+def test_a_dynamic_size_that_was_never_varied_is_weak():
     proto = onnx_files.to_proto(model_of(lambda op, x: op.Exp(x)))
     assert onnxbridge.convert(proto).report.passed
     report = onnxbridge.convert(proto, samples=1).report
@@ -113,7 +113,7 @@ def ended():
 
 
 @pytest.mark.usefixtures("ended")
-def test_a_run_that_does_not_end_is_given_up(tmp_path, monkeypatch):
+def test_a_run_that_does_not_end_is_abandoned(tmp_path, monkeypatch):
     from onnxbridge.backends.onnx import OnnxBackend
 
     monkeypatch.setattr(OnnxBackend, "runner", lambda *given: lambda feeds: time.sleep(6))  # as in native code
@@ -124,7 +124,7 @@ def test_a_run_that_does_not_end_is_given_up(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("ended")
-def test_an_endless_loop_ends_with_a_limit():
+def test_an_endless_loop_reaches_a_limit():
     start = time.monotonic()
     with pytest.raises(LimitError):
         onnxbridge.convert(endless(), time_limit=2)
@@ -132,7 +132,7 @@ def test_an_endless_loop_ends_with_a_limit():
 
 
 @pytest.mark.usefixtures("ended")
-def test_saving_a_module_that_does_not_end_is_given_up(tmp_path, monkeypatch):
+def test_saving_a_module_that_does_not_end_is_abandoned(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     from onnxbridge.backends.pytorch import export
 

@@ -1,4 +1,4 @@
-"""Verification: what passes, what fails, where the tolerance comes from, and what is said beside the numbers."""
+"""Verification: what passes and fails, how the tolerance is derived, and what the notes say."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.verify.compare import Tolerance, compare, worst
-from onnxbridge.runtime.verify.simulate_precision import Coarse
+from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.tolerance import Rounding, _noise
-from onnxbridge.runtime.verify.verification import Side, verify_sides
+from onnxbridge.runtime.verify.verification import Runner, verify_runners
 
 FLOAT = ir.DataType.FLOAT
 
 
 def network(depth=4, width=32, scale=1.0):
-    """A chain of matrix products, deeper or wider to lose more to rounding."""
+    """A chain of matrix products; a deeper or wider one has larger rounding errors."""
     op = Builder()
     rng = np.random.default_rng(0)
     x = h = op.input("x", FLOAT, ["N", width])
@@ -29,20 +29,20 @@ def network(depth=4, width=32, scale=1.0):
     return op.model([x], [op.output(h, "y"), op.output(op.ArgMax(h, axis=1), "best")])
 
 
-def side(model, title="executor", change=lambda name, value: value, precision=None):
+def runner(model, title="executor", change=lambda name, value: value, precision=None):
     executor = Executor(model, precision=precision)
 
     def run(feeds):
         results = dict(zip(executor.output_names, executor.run(None, feeds), strict=True))
         return {k: change(k, np.asarray(v)) for k, v in results.items()}
 
-    return Side(title, run)
+    return Runner(title, run)
 
 
 def test_another_order_of_summation_passes():
     model = network()
-    wide = side(model, "float64", lambda name, v: v.astype(np.float32) if v.dtype == np.float64 else v, precision="float64")
-    report = verify_sides(model, side(model), wide)
+    wide = runner(model, "float64", lambda name, v: v.astype(np.float32) if v.dtype == np.float64 else v, precision="float64")
+    report = verify_runners(model, runner(model), wide)
     assert report.passed and report.samples == 3 and report.seed == 0
     y = report.outputs[0]
     assert 0 < y.max_abs <= y.tolerance.atol < 1e-5 and y.tolerance.origin == "derived"
@@ -53,26 +53,26 @@ def test_another_order_of_summation_passes():
 @pytest.mark.parametrize("error", [1e-4, 1e-5])
 def test_small_errors_fail(error):
     model = network()
-    report = verify_sides(model, side(model), side(model, change=lambda n, v: v + np.float32(error) if n == "y" else v))
+    report = verify_runners(model, runner(model), runner(model, change=lambda n, v: v + np.float32(error) if n == "y" else v))
     assert not report.passed and [o.passed for o in report.outputs] == [False, True]
     assert "FAILED" in str(report) and "FAIL y" in str(report)
 
 
-def test_what_was_run_to_find_the_sizes_is_not_run_again():
+def test_runs_that_find_the_sizes_are_cached():
     model = network()
-    candidate, inner = side(model), side(model)
+    candidate, inner = runner(model), runner(model)
     seen = []
 
     def run(feeds):
         seen.append(id(feeds))
         return inner.run(feeds)
 
-    report = verify_sides(model, Side("counted", run), candidate)
+    report = verify_runners(model, Runner("counted", run), candidate)
     assert report.passed and report.samples == 3
     assert len(seen) == len(set(seen)) == 3
 
 
-def test_rounding_of_further_samples_is_measured_while_there_is_time(monkeypatch):
+def test_rounding_of_further_samples_is_measured_within_the_budget(monkeypatch):
     model = network()
     feeds = [{"x": np.full((n, 32), 0.5, np.float32)} for n in (1, 2, 3)]
     for work, many in ((60e9, 3), (0, 1)):
@@ -100,7 +100,7 @@ def test_the_tolerance_grows_with_what_rounding_explains():
 
 
 def attention_scores(masked, added):
-    """Scores of which some stand for minus infinity, put in their places or added to them."""
+    """Scores of which some are replaced by, or added to, a value that represents minus infinity."""
     op = Builder()
     x = op.input("x", FLOAT, [8, 16])
     weight = (np.random.default_rng(0).standard_normal((16, 8)) / 4).astype(np.float32)
@@ -112,17 +112,17 @@ def attention_scores(masked, added):
 
 @pytest.mark.parametrize("masked", [-1e9, float(np.finfo(np.float32).min)])
 @pytest.mark.parametrize("added", [False, True])
-def test_what_stands_for_infinity_does_not_hide_errors_elsewhere(masked, added):
+def test_elements_that_represent_infinity_do_not_hide_errors_in_others(masked, added):
     model = attention_scores(masked, added)
-    wide = side(model, "float64", lambda name, v: v.astype(np.float32), precision="float64")
-    report = verify_sides(model, side(model), wide)
+    wide = runner(model, "float64", lambda name, v: v.astype(np.float32), precision="float64")
+    report = verify_runners(model, runner(model), wide)
     assert report.passed and 0 < report.outputs[0].tolerance.atol < 1e-4
-    wrong = side(model, change=lambda name, v: v + np.float32(1e-3) * (v > -100))
-    assert not verify_sides(model, side(model), wrong).passed
-    assert not verify_sides(model, side(model), side(model, change=lambda name, v: np.where(v < -100, v / 2, v))).passed
+    wrong = runner(model, change=lambda name, v: v + np.float32(1e-3) * (v > -100))
+    assert not verify_runners(model, runner(model), wrong).passed
+    assert not verify_runners(model, runner(model), runner(model, change=lambda name, v: np.where(v < -100, v / 2, v))).passed
 
 
-def test_what_is_masked_by_choice_is_counted():
+def test_elements_masked_in_some_runs_only_are_counted():
     exact = np.array([1.0, 2.0, -1e9, -1e9])
     exact = np.append(exact, -np.inf)
     noise = _noise(exact, [np.array([1.0, 2.0, -1e9, 0.5, -np.inf], np.float32)])
@@ -130,7 +130,7 @@ def test_what_is_masked_by_choice_is_counted():
 
 
 def close_scores(gap):
-    """The four best of forty rows by scores of which the first two lie `gap` apart, the others far."""
+    """The four best of forty rows; the two best scores differ by `gap`, the others by much."""
     op = Builder()
     x = op.input("x", FLOAT, [64])
     rng = np.random.default_rng(0)
@@ -141,53 +141,54 @@ def close_scores(gap):
     return op.model([x], [op.output(op.Gather(table, best), "y")])
 
 
-def test_of_two_scores_as_near_as_rounding_either_comes_first():
+def test_of_two_scores_within_rounding_either_may_come_first():
     feeds = [{"x": np.random.default_rng(n).standard_normal(64).astype(np.float32)} for n in range(2)]
     near, far = close_scores(2e-6), close_scores(1e-2)
     swapped = {"change": lambda name, v: v[[1, 0, 2, 3]]}
-    assert not verify_sides(far, side(far), side(far, **swapped), feeds=feeds).passed
-    report = verify_sides(near, side(near), side(near, **swapped), feeds=feeds)
+    assert not verify_runners(far, runner(far), runner(far, **swapped), feeds=feeds).passed
+    report = verify_runners(near, runner(near), runner(near, **swapped), feeds=feeds)
     assert report.verdict == "WEAK" and any("own choices" in note for note in report.outputs[0].notes)
-    assert verify_sides(near, side(near), side(near), feeds=feeds).outputs[0].tolerance.mismatches == 0, "as long as they agree"
-    far_off = side(near, change=lambda name, v: v + np.float32(1))
-    assert not verify_sides(near, side(near), far_off, feeds=feeds).passed
+    same = verify_runners(near, runner(near), runner(near), feeds=feeds)
+    assert same.outputs[0].tolerance.mismatches == 0, "as long as they agree"
+    far_off = runner(near, change=lambda name, v: v + np.float32(1))
+    assert not verify_runners(near, runner(near), far_off, feeds=feeds).passed
 
 
-def test_what_there_was_no_time_to_measure_is_measured_before_it_fails(monkeypatch):
+def test_samples_beyond_the_budget_are_measured_before_they_fail(monkeypatch):
     monkeypatch.setattr("onnxbridge.runtime.verify.tolerance.WORK", 0)
     model = network(30, scale=2.0)
     rng = np.random.default_rng(0)
     feeds = [{"x": np.zeros((1, 32), np.float32)}, {"x": rng.standard_normal((64, 32)).astype(np.float32)}]
-    wide = side(model, "float64", lambda name, v: v.astype(np.float32) if name == "y" else v, precision="float64")
+    wide = runner(model, "float64", lambda name, v: v.astype(np.float32) if name == "y" else v, precision="float64")
     rounding = Rounding(model)
     rounding.measure(feeds[0])
     assert rounding.tolerances({"y": np.zeros((1, 32), np.float32)})["y"].atol == 0, "zeros stay zeros"
-    assert verify_sides(model, side(model), wide, feeds=feeds).passed
-    wrong = side(model, change=lambda name, v: v + np.float32(1e-2) if name == "y" else v)
-    assert not verify_sides(model, side(model), wrong, feeds=feeds).passed
+    assert verify_runners(model, runner(model), wide, feeds=feeds).passed
+    wrong = runner(model, change=lambda name, v: v + np.float32(1e-2) if name == "y" else v)
+    assert not verify_runners(model, runner(model), wrong, feeds=feeds).passed
 
 
-def test_given_tolerances_win():
+def test_given_tolerances_override_the_derived_one():
     model = network()
-    off = side(model, change=lambda n, v: v + np.float32(1e-3) if n == "y" else v)
-    assert verify_sides(model, side(model), off, atol=1e-2, rtol=0.0).passed
-    assert verify_sides(model, side(model), off, atol={"y": 1e-2}).passed
-    assert not verify_sides(model, side(model), off, atol={"y": 1e-5}).passed
+    off = runner(model, change=lambda n, v: v + np.float32(1e-3) if n == "y" else v)
+    assert verify_runners(model, runner(model), off, atol=1e-2, rtol=0.0).passed
+    assert verify_runners(model, runner(model), off, atol={"y": 1e-2}).passed
+    assert not verify_runners(model, runner(model), off, atol={"y": 1e-5}).passed
 
 
 def test_a_missing_output_and_a_crash_fail():
     model = network()
-    report = verify_sides(model, side(model), Side("half", lambda f: {"y": side(model).run(f)["y"]}))
+    report = verify_runners(model, runner(model), Runner("half", lambda f: {"y": runner(model).run(f)["y"]}))
     assert not report.passed and "no output 'best'" in str(report)
 
     def crash(feeds):
         raise RuntimeError("kernel died\nlong log")
 
     with pytest.raises(VerificationError, match=r"broken cannot run the model on x\[2, 32\]: RuntimeError: kernel died"):
-        verify_sides(model, side(model), Side("broken", crash))
+        verify_runners(model, runner(model), Runner("broken", crash))
 
 
-def test_the_budget_comes_before_the_frameworks():
+def test_the_budget_is_checked_before_the_frameworks_run():
     op = Builder()
     x = op.input("x", ir.DataType.INT64, [1])
     model = op.model([x], [op.output(op.ConstantOfShape(op.Add(x, 1 << 36)), "y")])
@@ -196,14 +197,14 @@ def test_the_budget_comes_before_the_frameworks():
         raise AssertionError("ran before the budget was checked")
 
     with pytest.raises(LimitError, match="ConstantOfShape"):
-        verify_sides(model, Side("a", never), Side("b", never))
+        verify_runners(model, Runner("a", never), Runner("b", never))
 
 
 def one(reference, candidate, atol=1e-6, rtol=0.0, mismatches=0.0):
     return compare("y", np.asarray(reference), np.asarray(candidate), Tolerance(atol, rtol, mismatches))
 
 
-def test_figures():
+def test_largest_differences():
     found = one(np.array([1.0, 100.0]), np.array([1.0, 101.0]))
     assert (found.max_abs, round(found.max_rel, 6), found.passed) == (1.0, 0.01, False)
     assert one(np.array([1.0, 100.0]), np.array([1.0, 101.0]), rtol=0.011).passed
@@ -217,14 +218,14 @@ def test_nan_and_infinity():
     assert not one([1.0, np.inf], [1.0, 3e38]).passed
 
 
-def test_constant_and_empty_outputs_are_said():
+def test_constant_and_empty_outputs_are_noted():
     same, other = one([2.0, 2.0], [2.0, 2.0]), one([3.0, 3.0], [3.0, 3.0])
     assert worst([same, same]).weak == "it is constant (2.0)" and not worst([same, other]).weak
     assert "it is constant (2.0): agreement proves little" in worst([same, same]).notes
     assert "empty output: nothing is compared" in one(np.zeros((0, 2)), np.zeros((0, 2))).notes
 
 
-def test_a_tolerance_wider_than_the_output_is_said():
+def test_a_tolerance_wider_than_the_output_is_noted():
     def notes(atol, origin="derived"):
         return worst([compare("y", np.float32([0.1, -0.4]), np.float32([0.3, 0.2]), Tolerance(atol, 0.0, origin=origin))]).notes
 
@@ -232,14 +233,14 @@ def test_a_tolerance_wider_than_the_output_is_said():
     assert not notes(0.3) and not notes(1.8, "given")
 
 
-def test_a_wide_tolerance_passes_nothing_that_has_nothing_of_the_reference():
+def test_a_wide_tolerance_fails_outputs_that_do_not_correlate_with_the_reference():
     tolerance = Tolerance(4.0, 0.0, 1.0, origin="derived")
     reference = np.random.default_rng(0).standard_normal(100).astype(np.float32)
     near = compare("y", reference, reference + np.float32(0.3), tolerance)
     assert near.passed and "agreement proves little" in str(worst([near]).notes)
     for other in (np.zeros_like(reference), -reference, reference[::-1].copy()):
         lost = compare("y", reference, other, tolerance)
-        assert not lost.passed and lost.excess > 0 and "nothing of it is left" in str(lost.notes)
+        assert not lost.passed and lost.excess > 0 and "a constant would be as close" in str(lost.notes)
 
 
 def test_shapes_dtypes_and_exact_outputs():
@@ -252,7 +253,7 @@ def test_shapes_dtypes_and_exact_outputs():
 
 
 def halving(times):
-    """A network that halves an image and fails, or computes nothing, where there is nothing left to halve."""
+    """A network that halves an image, and fails or computes nothing where that is impossible."""
     op = Builder()
     x = h = op.input("x", FLOAT, ["N", 1, "H", "W"])
     for _ in range(times):
@@ -260,56 +261,56 @@ def halving(times):
     return op.model([x], [op.output(op.ReduceMean(h, np.array([2, 3]), keepdims=0), "y")])
 
 
-def test_samples_are_as_large_as_the_model_needs(recwarn):
+def test_samples_are_as_large_as_the_model_requires(recwarn):
     model = halving(5)
-    report = verify_sides(model, side(model), side(model))
+    report = verify_runners(model, runner(model), runner(model))
     assert report.passed and not recwarn.list
     assert [s["x"] for s in report.sizes] == [(2, 1, 32, 32), (3, 1, 64, 64), (2, 1, 32, 32)]
 
 
-def test_where_the_executor_fails_the_two_sides_decide(monkeypatch):
+def test_where_the_executor_fails_the_default_tolerance_is_used(monkeypatch):
     model = network()
-    told = verify_sides(model, side(model), side(model))
+    told = verify_runners(model, runner(model), runner(model))
     monkeypatch.setattr(Executor, "run", lambda self, names, feeds: 1 / 0)
     run = {"y": np.arange(64, dtype=np.float32).reshape(2, 32)}
-    report = verify_sides(model, Side("a", lambda feeds: run), Side("b", lambda feeds: run))
+    report = verify_runners(model, Runner("a", lambda feeds: run), Runner("b", lambda feeds: run))
     assert told.passed and report.passed and "ZeroDivisionError" in report.notes[0]
 
 
-def test_a_reference_that_takes_no_drawn_inputs_asks_for_some():
+def test_a_reference_that_accepts_no_random_inputs_asks_for_inputs():
     def refuses(feeds):
         raise OnnxbridgeError("wants a sample rate")
 
     with pytest.raises(VerificationError, match=r"a cannot run the model on .*wants a sample rate; describe inputs"):
-        verify_sides(network(), Side("a", refuses), side(network()))
+        verify_runners(network(), Runner("a", refuses), runner(network()))
 
 
-def test_a_saturated_sigmoid_may_be_off_by_what_is_lost_beside_one_half():
+def test_a_saturated_sigmoid_has_the_error_of_one_half():
     op = Builder()
     x = op.input("x", FLOAT, [8])
     model = op.model([x], [op.output(op.Unsqueeze(op.Sigmoid(op.Sub(x, 15.0)), np.array([0])), "y")])
     step = np.float32(2**-24)
-    rounded = side(model, change=lambda name, v: np.round(v / step) * step)
-    assert verify_sides(model, side(model), rounded).passed
-    assert not verify_sides(model, side(model), side(model, change=lambda name, v: v + np.float32(1e-5))).passed
+    rounded = runner(model, change=lambda name, v: np.round(v / step) * step)
+    assert verify_runners(model, runner(model), rounded).passed
+    assert not verify_runners(model, runner(model), runner(model, change=lambda name, v: v + np.float32(1e-5))).passed
 
 
-def test_so_may_its_mean_that_a_branch_gives():
+def test_the_mean_of_a_sigmoid_in_a_branch_has_the_error_of_one_half():
     text = """<ir_version: 10, opset_import: ["" : 21]> agraph (float[8] x, bool some) => (float[1] y) {
         s = Constant<value = float {15.0}>() d = Sub(x, s)
         y = If(some) <then_branch = a () => (float[1] u) { p = Sigmoid(d) u = ReduceMean(p) },
                       else_branch = b () => (float[1] v) { q = Sigmoid(d) v = ReduceMax(q) }> }"""
     model = ir.serde.deserialize_model(onnx.parser.parse_model(text))
     step = np.float32(2**-24)
-    rounded = side(model, change=lambda name, v: np.round(v / step) * step)
+    rounded = runner(model, change=lambda name, v: np.round(v / step) * step)
     feeds = [{"x": np.linspace(-1, 1, 8, dtype=np.float32), "some": np.array(some)} for some in (True, False)]
-    assert verify_sides(model, side(model), rounded, feeds=feeds).passed
-    wrong = side(model, change=lambda name, v: v + np.float32(1e-5))
-    assert not verify_sides(model, side(model), wrong, feeds=feeds).passed
+    assert verify_runners(model, runner(model), rounded, feeds=feeds).passed
+    wrong = runner(model, change=lambda name, v: v + np.float32(1e-5))
+    assert not verify_runners(model, runner(model), wrong, feeds=feeds).passed
 
 
-def test_coarse_numbers_are_neighbours_drawn_without_bias():
-    coarse = Coarse(2.0**-11)
+def test_simulated_precision_rounds_to_neighbors_without_bias():
+    coarse = SimulatedPrecision(2.0**-11)
     x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
     for dtype in (np.float32, np.float64):
         y = coarse(x.astype(dtype))
@@ -325,22 +326,22 @@ def test_coarse_numbers_are_neighbours_drawn_without_bias():
 
 
 @pytest.mark.parametrize(("error", "passes"), [(0.0, True), (0.05, False)])
-def test_half_precision_is_allowed_its_own_noise_and_no_more(error, passes):
+def test_half_precision_is_allowed_its_own_error_and_no_more(error, passes):
     model = network(depth=12)
     executor = Executor(model)
 
     def half(feeds):
-        results = executor.run(None, feeds, coarse=Coarse(2.0**-11, seed=5))
+        results = executor.run(None, feeds, coarse=SimulatedPrecision(2.0**-11, seed=5))
         found = dict(zip(executor.output_names, results, strict=True))
         return found | {"y": found["y"] + np.float32(error)}
 
-    report = verify_sides(model, side(model), Side("half", half, unit=2.0**-11))
+    report = verify_runners(model, runner(model), Runner("half", half, unit=2.0**-11))
     y = report.outputs[0]
     assert y.passed == passes and 1e-3 < y.tolerance.atol < 0.04
 
 
 def chooser():
-    """Rows in the order of their scores: where two scores tie nearly, rounding puts one row in the other's place."""
+    """Rows in the order of their scores; rounding swaps rows with nearly equal scores."""
     op = Builder()
     x = op.input("x", FLOAT, [64])
     rows = op.constant(np.random.default_rng(0).standard_normal((64, 50)).astype(np.float32), "rows")
@@ -348,7 +349,7 @@ def chooser():
     return op.model([x], [op.output(op.Gather(rows, order, axis=0), "y")])
 
 
-def test_what_is_chosen_otherwise_is_counted_and_the_rest_is_compared_closely():
+def test_other_choices_are_counted_and_other_elements_compared_closely():
     x = np.random.default_rng(3).standard_normal(64).astype(np.float32)
     order = np.argsort(-x)
     x[order[11]] = x[order[10]] * (1 - np.float32(2e-5))  # the same in float16
@@ -360,7 +361,8 @@ def test_what_is_chosen_otherwise_is_counted_and_the_rest_is_compared_closely():
         return swapped
 
     def report(change):
-        return verify_sides(model, side(model), Side("half", side(model, change=change).run, unit=2.0**-11), feeds=[{"x": x}])
+        half = Runner("half", runner(model, change=change).run, unit=2.0**-11)
+        return verify_runners(model, runner(model), half, feeds=[{"x": x}])
 
     swap = report(lambda n, v: changed(v))
     assert swap.passed and 0 < swap.outputs[0].tolerance.mismatches < 0.2 and swap.outputs[0].max_abs > 1
@@ -369,8 +371,8 @@ def test_what_is_chosen_otherwise_is_counted_and_the_rest_is_compared_closely():
     assert not report(lambda n, v: v[::-1].copy()).passed
 
 
-def coded(width=96):
-    """Products whose results are rounded to codes, whichever of two a number that lies between them gets."""
+def quantizing(width=96):
+    """Products whose results are quantized dynamically."""
     op = Builder()
     rng = np.random.default_rng(0)
     weights = [op.constant((rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32), f"w{i}") for i in range(3)]
@@ -381,13 +383,13 @@ def coded(width=96):
     return op.model([x], [op.output(h, "y")])
 
 
-def test_codes_that_rounding_changes_pass_and_other_codes_do_not():
-    model = coded()
-    wide = side(model, "float64", lambda name, v: v.astype(np.float32), precision="float64")
-    reports = [verify_sides(model, side(model), wide, samples=1, seed=seed) for seed in range(8)]
+def test_quantized_values_that_rounding_changes_pass_and_others_fail():
+    model = quantizing()
+    wide = runner(model, "float64", lambda name, v: v.astype(np.float32), precision="float64")
+    reports = [verify_runners(model, runner(model), wide, samples=1, seed=seed) for seed in range(8)]
     assert all(r.passed for r in reports)
     largest = [r.outputs[0].max_abs for r in reports]
-    assert max(largest) > 100 * min(largest), "some changed a code, others none"
-    assert all(r.outputs[0].tolerance.atol < 0.3 for r in reports), "numbers up to 4, two or three codes of 1/40"
-    wrong = side(model, change=lambda name, v: v * np.float32(1.1))
-    assert not any(verify_sides(model, side(model), wrong, samples=1, seed=seed).passed for seed in range(8))
+    assert max(largest) > 100 * min(largest), "some changed a quantized value, others none"
+    assert all(r.outputs[0].tolerance.atol < 0.3 for r in reports), "numbers up to 4, two or three steps of 1/40"
+    wrong = runner(model, change=lambda name, v: v * np.float32(1.1))
+    assert not any(verify_runners(model, runner(model), wrong, samples=1, seed=seed).passed for seed in range(8))

@@ -10,6 +10,7 @@ from onnxbridge import lowering
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import Ref, lower, resolve
+from onnxbridge.plugins import Backend
 from onnxbridge.rules import Rules
 
 rule = Rules("backends.numpy-source", writer=True)
@@ -55,12 +56,11 @@ def _constant(value):
     return f"np.array({array.tolist()!r}, {str(array.dtype)!r})"
 
 
-class NumpySourceBackend:
+class NumpySourceBackend(Backend):
     """Writes Python source."""
 
     name = "numpy-source"
     title = "NumPy source"
-    package = ""
     rules = rule
 
     def from_hub(self, model):

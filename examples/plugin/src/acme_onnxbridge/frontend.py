@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Source, UnsafeFileError
 from onnxbridge.hub.ir.target import HubTarget
 from onnxbridge.lowering import Call, Ref, lower, resolve
+from onnxbridge.plugins import Frontend
 from onnxbridge.rules import Rules
 
 rule = Rules("frontends.polynomial", writer=True)
@@ -37,12 +38,12 @@ def coefficients(source):
         raise UnsafeFileError(f"{source}: is not a polynomial; write its coefficients, highest power first") from None
 
 
-class PolynomialFrontend:
+class PolynomialFrontend(Frontend):
     """Reads polynomials."""
 
     name = "polynomial"
     title = "Polynomial"
-    package = ""
+    aliases = ("poly",)
     rules = rule
 
     def accepts(self, source):

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.frameworks import coremltools
 from onnxbridge.plugin_options import Setting, checked
-from onnxbridge.plugins import Run
+from onnxbridge.plugin_protocols import ArtifactInfo, Backend, Reopened, Run
 from onnxbridge.rules import Rules
 
 if TYPE_CHECKING:
@@ -26,13 +26,16 @@ TARGETS: Mapping[str, int] = {"iOS15": 6, "iOS16": 7, "iOS17": 8, "iOS18": 9}
 """Core ML specification version of each deployment target."""
 
 
-class CoreMLBackend:
+class CoreMLBackend(Backend):
     """Converts hub models to Core ML."""
 
     name = "coreml"
     title = "Core ML"
     package = "coremltools"
+    aliases = ("mlprogram", "mlpackage")
     suffixes = (".mlpackage", ".mlmodel")
+    hints = {".mlmodelc": "Core ML models are written as .mlpackage, which Xcode compiles"}
+    explains = True
 
     @property
     def rules(self) -> Rules:
@@ -158,13 +161,24 @@ class CoreMLBackend:
         """A runner with the compressed weights, None for a model that is not compressed."""
         return artifact.run if artifact.compress else None
 
-    def made(self, path: Path) -> bool:
-        """Whether this backend wrote the model, according to its metadata."""
-        coremltools()  # imported here without its warnings, before the modules below import it
+    def info(self, artifact: CoreMLModel) -> ArtifactInfo:
+        return ArtifactInfo(artifact.notes, artifact.advice, artifact.unit_roundoff, artifact.sizes, artifact.ends)
+
+    def reopen(self, path: Path) -> Reopened | None:
+        """A model whose metadata say that this backend wrote it."""
+        from onnxbridge.hub.io.detect_format import recognise
+
+        if recognise(path) not in ("mlpackage", "mlmodel"):
+            return None
+        coremltools()  # without its remarks, before the modules below import it
         from onnxbridge.backends.coreml.artifact import INTERFACE
         from onnxbridge.formats.coreml import package_files
 
-        return INTERFACE in package_files.load(path)[0].description.metadata.userDefined
+        if INTERFACE not in package_files.load(path)[0].description.metadata.userDefined:
+            return None
+        artifact = self.open(path)
+        shapes = {p.hub: [d if isinstance(d, int) else None for d in p.shape] for p in artifact.inputs}
+        return Reopened(artifact, shapes, [p.hub for p in artifact.outputs])
 
     def open(self, path: Path) -> CoreMLModel:
         """Open a package that this backend wrote."""
@@ -178,7 +192,7 @@ class CoreMLBackend:
             model = ct.models.MLModel(spec, weights_dir=folder if weights.folder else None, skip_model_load=True)
         return CoreMLModel.from_mlmodel(model)
 
-    def against(self, artifact: CoreMLModel, hub: ir.Model) -> CoreMLModel:
+    def with_source(self, artifact: CoreMLModel, model: ir.Model) -> CoreMLModel:
         """Attach the source's weights to an artifact that was read from a file.
 
         The source is converted again without compression, and the compressed or float16 weights are compared with the result.
@@ -194,7 +208,7 @@ class CoreMLBackend:
         version = artifact.model.get_spec().specificationVersion
         target: Any = next((name for name, number in TARGETS.items() if number >= version), None)
         try:
-            plain = self.from_hub(hub, minimum_deployment_target=target)
+            plain = self.from_hub(model, minimum_deployment_target=target)
         except (ConversionError, UsageError):  # it was made from another source, or with other options
             return artifact
         if artifact.is_fp16:

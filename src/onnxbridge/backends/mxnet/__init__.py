@@ -12,24 +12,24 @@ import onnx_ir as ir
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.program import MXNetModel, convert
 from onnxbridge.errors import MissingFrameworkError
-from onnxbridge.plugins import Arrays, Run
+from onnxbridge.plugin_protocols import Arrays, Backend, Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.mxnet import python, service
 
 
-class MXNetBackend:
+class MXNetBackend(Backend):
     """Writes MXNet 1.9 symbols."""
 
     name = "mxnet"
     title = "MXNet"
-    package = ""
+    aliases = ("mx",)
     suffixes = ()
 
     @property
     def rules(self) -> Rules:
         return rule
 
-    def require(self, verify: bool) -> None:
+    def require(self, verify: bool = True) -> None:
         """Check that MXNet is available if it is needed.
 
         Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,18 +9,24 @@ import onnx_ir as ir
 
 from onnxbridge import frameworks
 from onnxbridge.plugin_options import Setting
-from onnxbridge.plugins import Run
+from onnxbridge.plugin_protocols import Backend, Run
 from onnxbridge.rules import Rules
 
 
-class PytorchBackend:
+class PytorchBackend(Backend):
     """Builds a `Network`, an `fx.GraphModule`, and saves it as a `.pt2` program with torch.export or as Python source."""
 
     name = "pytorch"
     title = "PyTorch"
     package = "torch"
+    aliases = ("torch",)
     suffixes = (".pt2", ".py")
-    by_suffix: Mapping[str, Mapping[str, str]] = {".py": {"emit": "source"}}
+    by_suffix = {".py": {"emit": "source"}}
+    hints = {
+        ".pt": "PyTorch models are written as .pt2 (torch.export) or .py (source)",
+        ".pth": "PyTorch models are written as .pt2 (torch.export) or .py (source)",
+        ".safetensors": "PyTorch models are written as .pt2 (torch.export), or as .py (source) with .safetensors beside it",
+    }
 
     @property
     def rules(self) -> Rules:

@@ -22,7 +22,7 @@ from onnxbridge.errors import ConversionError, LimitError, Problem, Source
 from onnxbridge.frameworks import quiet
 from onnxbridge.frameworks.torch_rnn_kernels import whole_layers
 from onnxbridge.runtime.verify.sample_inputs import LEAST
-from onnxbridge.runtime.verify.sample_sizes import BATCHES, shorts
+from onnxbridge.runtime.verify.sample_sizes import BATCHES, small_dimensions
 from onnxbridge.runtime.verify.time_limit import within
 
 
@@ -142,7 +142,7 @@ def _example_inputs(artifact: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any,
     empty, found = [], False
     inputs = {name: dims or () for name, (_, dims) in zip(artifact.input_names, artifact.input_types, strict=True)}
     for number in (0, 1):
-        for short, batch in itertools.product(shorts(inputs), BATCHES):
+        for short, batch in itertools.product(small_dimensions(inputs), BATCHES):
             for min_size in LEAST if grows else LEAST[:1]:
                 examples, dynamic = _constant_inputs(artifact, min_size, batch, short, number)
                 made = _has_output(artifact, examples)

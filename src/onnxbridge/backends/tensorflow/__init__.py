@@ -8,17 +8,25 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import frameworks
-from onnxbridge.plugins import Run
+from onnxbridge.frameworks import tensorflow_errors
+from onnxbridge.plugin_protocols import Backend, Run
 from onnxbridge.rules import Rules
 
 
-class TensorflowBackend:
+class TensorflowBackend(Backend):
     """Builds a `tf.Module` with one traced function, and saves it as a SavedModel with the signature `serving_default`."""
 
     name = "tensorflow"
     title = "TensorFlow"
     package = "tensorflow"
+    aliases = ("keras", "tf", "savedmodel")
     suffixes = ()
+    hints = {
+        **dict.fromkeys(("tflite", ".tflite"), "convert to tensorflow, and the SavedModel with tf.lite.TFLiteConverter"),
+        **dict.fromkeys(
+            (".keras", ".h5", ".pb"), "TensorFlow models are written as a SavedModel, a folder; name one without a suffix"
+        ),
+    }
 
     @property
     def rules(self) -> Rules:
@@ -32,6 +40,9 @@ class TensorflowBackend:
         from onnxbridge.backends.tensorflow import build
 
         return build.build(model)
+
+    def main_line(self, error: BaseException | str) -> str:
+        return tensorflow_errors.main_line(error)
 
     def native(self, artifact: Any) -> Any:
         return artifact

@@ -14,6 +14,7 @@ import tensorflow as tf
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.ops import rule
 from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
+from onnxbridge.frameworks import tensorflow_errors
 from onnxbridge.hub.decompositions.lookup import body_of
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.hub.ir.trainable import is_trained
@@ -121,6 +122,9 @@ class _TraceTarget(Target):
         if found is None and isinstance(value, tf.Tensor) and value.dtype != tf.string:
             found = tf.get_static_value(value)
         return found
+
+    def main_line(self, error: Exception) -> str:
+        return tensorflow_errors.main_line(error)
 
     def scope(self, call: Call) -> AbstractContextManager[Any]:
         scope: AbstractContextManager[Any] = tf.name_scope(_scope(call.where.node or call.op))

@@ -14,19 +14,20 @@ from onnxbridge.errors import UsageError
 from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.io.detect_format import recognise
-from onnxbridge.plugins import Arrays, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"mlpackage", "mlmodel"})
 
 
-class CoreML:
+class CoreML(Frontend):
     """The frontend. A source is the path of an `.mlpackage` or `.mlmodel`, an `MLModel`, its specification, or a MIL program;
     (source, function) selects one of the model's functions."""
 
     name = "coreml"
     title = "Core ML"
     package = "coremltools"
+    aliases = ("mlprogram", "mlpackage")
 
     @property
     def rules(self) -> Rules:

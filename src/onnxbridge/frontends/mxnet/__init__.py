@@ -18,7 +18,7 @@ from onnxbridge.formats.mxnet import read_symbol
 from onnxbridge.frontends.mxnet import graph_reader, live_blocks
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.hub.io.detect_format import recognise
-from onnxbridge.plugins import Arrays, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.mxnet import python, service
 
@@ -26,14 +26,14 @@ Files = tuple[Path, Path | None]
 _SUFFIX = "-symbol.json"
 
 
-class MXNet:
+class MXNet(Frontend):
     """The frontend. A source is the path of a symbol, a pair of paths (symbol, params), a live block, or a live symbol, alone
     or in a tuple with its parameters.
     """
 
     name = "mxnet"
     title = "MXNet"
-    package = ""
+    aliases = ("mx",)
 
     @property
     def rules(self) -> Rules:

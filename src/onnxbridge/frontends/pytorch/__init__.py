@@ -11,14 +11,16 @@ import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError
 from onnxbridge.plugin_options import Setting
-from onnxbridge.plugins import Run
+from onnxbridge.plugin_protocols import Frontend, Run
 from onnxbridge.rules import Rules
 
 
-class _Frontend:
+class PytorchFrontend(Frontend):
     name = "pytorch"
     title = "PyTorch"
     package = "torch"
+    aliases = ("torch",)
+    accepts_numbers = True  # a module's inputs may be Python numbers, which torch.export takes as they are
 
     @property
     def rules(self) -> Rules:
@@ -87,4 +89,4 @@ class _Frontend:
         return runner(source)
 
 
-frontend = _Frontend()
+frontend = PytorchFrontend()

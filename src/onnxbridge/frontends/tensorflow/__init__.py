@@ -8,16 +8,17 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxbridge.frameworks import tensorflow_errors
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.io.detect_format import recognise
-from onnxbridge.plugins import Run
+from onnxbridge.plugin_protocols import Frontend, Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"keras", "keras-h5", "savedmodel"})
 _ROOTS = frozenset({"tensorflow", "keras", "tf_keras"})
 
 
-class TensorFlow:
+class TensorFlow(Frontend):
     """The frontend. A source is a Keras model or layer, a tf.function, a ConcreteFunction, a tf.Module, a loaded SavedModel, or
     the path of a `.keras` or `.h5` file or a SavedModel folder.
 
@@ -27,6 +28,7 @@ class TensorFlow:
     name = "tensorflow"
     title = "TensorFlow"
     package = "tensorflow"
+    aliases = ("keras", "tf", "savedmodel")
 
     @property
     def rules(self) -> Rules:
@@ -68,6 +70,9 @@ class TensorFlow:
         common.RemoveUnusedNodesPass()(model)
         merge_pads(model)
         return model
+
+    def main_line(self, error: BaseException | str) -> str:
+        return tensorflow_errors.main_line(error)
 
     def runs_here(self) -> bool:
         return importlib.util.find_spec("tensorflow") is not None

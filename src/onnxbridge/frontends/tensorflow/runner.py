@@ -16,7 +16,7 @@ from onnxbridge.frontends.tensorflow import sources
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph import op_schemas
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
-from onnxbridge.plugins import Arrays, Run
+from onnxbridge.plugin_protocols import Arrays, Run
 
 
 def runner(source: Any, signature: str | None) -> Run:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UnsafeFileError, UsageError, main_line
+from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.frameworks.tensorflow_errors import main_line
 from onnxbridge.frontends.tensorflow import input_specs
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph.graph_reader import plain_name

@@ -30,7 +30,7 @@ from onnxbridge.runtime.executor.widening import ROUNDED, widen_step, widened
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.executor.explain import Planned
-    from onnxbridge.runtime.verify.simulate_precision import Coarse
+    from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 
 Array = np.ndarray[Any, Any]
 
@@ -62,7 +62,7 @@ class Compiled:
         self._recorded: Any = None
         self._last: Any = None
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], coarse: Coarse | None = None) -> list[Any]:
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], coarse: SimulatedPrecision | None = None) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
 
         Raises:
@@ -113,7 +113,7 @@ class Compiled:
             self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
-    def _coarsely(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: Coarse) -> list[Any]:
+    def _coarsely(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: SimulatedPrecision) -> list[Any]:
         """The outputs, where each input, each constant and each result of an operator is rounded by `coarse`."""
         adapt = self._settings.adapt_result
         inputs = {slot: coarse(value) for slot, value in self._fed(feeds, True).items()}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxbridge.runtime.executor.explain import Planned
-    from onnxbridge.runtime.verify.simulate_precision import Coarse
+    from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 
 
 class Executor:
@@ -43,7 +43,9 @@ class Executor:
         self._compiled = Compiled(model, precision == "float64", limits or Limits(), frozenset(expanded), native)
         self.input_names, self.output_names = self._compiled.input_names, self._compiled.output_names
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, coarse: Coarse | None = None) -> list[Any]:
+    def run(
+        self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, coarse: SimulatedPrecision | None = None
+    ) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
 
         With `coarse`, inputs, constants and every operator's results are rounded by it: as a machine of coarser numbers computes.

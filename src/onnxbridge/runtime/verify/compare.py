@@ -1,4 +1,4 @@
-"""Comparison of one output with its reference: largest differences, the tolerance, and what a number alone would hide."""
+"""Comparison of one output with its reference: the largest differences, the tolerance, and notes on what the figures hide."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
-MANY = 0.5
-"""The share of elements that may differ from which on a comparison says little."""
-LITTLE = "agreement proves little"
+MANY_MISMATCHES = 0.5
+"""From this share of elements that may differ on, agreement proves little."""
+PROVES_LITTLE = "agreement proves little"
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|candidate - reference| <= atol + rtol * |reference|; `mismatches` is the share of elements allowed to be beyond that or,
-    in outputs that are not floating point, to differ at all. `origin` says where the numbers come from.
+    """|candidate - reference| <= atol + rtol * |reference|.
 
-    As large a share as `choices` may be beyond it too where the candidate has one of the values `seen`, in order, instead.
+    Attributes:
+        mismatches: the share of elements that may exceed it or, in outputs that are not floating point, may differ at all.
+        origin: where the numbers come from: "given", "derived", or "default" with the reason.
+        choices: the share of elements that may also exceed it if the candidate's value is one of `seen`, which is sorted.
     """
 
     atol: float
@@ -28,7 +30,7 @@ class Tolerance:
     seen: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
 
     def unexplained(self, beyond: Any, candidate: Any) -> float:
-        """The share of elements that are beyond the tolerance for another reason than the model's own choices."""
+        """The share of elements beyond the tolerance, without those that the model's own choices (TopK, NMS) explain."""
         share = float(np.mean(beyond))
         if not self.seen.size or share > self.choices:
             return share
@@ -57,10 +59,10 @@ class Comparison:
     """One output, over all samples seen so far.
 
     Attributes:
-        worst: the element that exceeds its tolerance by most, or comes closest to it; None where no elements were compared.
-        weak: why agreement of this output proves little, "" where it does not.
-        elements, span: how many elements of the reference were compared, and their least and largest finite value.
-        drift: how far lossy compression moves the output, as a share of its range; None where nothing is compressed.
+        worst: the element that exceeds its tolerance most or comes closest to it; None where no elements were compared.
+        weak: why agreement of this output proves little, "" otherwise.
+        elements, span: the number of elements compared, and the smallest and largest finite value of the reference.
+        drift: how far lossy compression moves the output, as a share of its range; None without compression.
     """
 
     name: str
@@ -91,8 +93,8 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
     """Compare one output of one sample."""
     r, c = np.asarray(reference), np.asarray(candidate)
     notes: list[str] = []
-    made = Comparison(name, r.shape, str(r.dtype), 0.0, 0.0, tolerance, True, 0.0, elements=r.size, span=span_of(r))
-    wrong = replace(made, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf)
+    comparison = Comparison(name, r.shape, str(r.dtype), 0.0, 0.0, tolerance, True, 0.0, elements=r.size, span=span_of(r))
+    wrong = replace(comparison, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf)
     if r.shape != c.shape:
         return replace(wrong, notes=(f"shape {list(c.shape)} instead of {list(r.shape)}",))
     if r.dtype != c.dtype:
@@ -100,35 +102,36 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
         if _family(r) != _family(c):
             return replace(wrong, notes=tuple(notes))
     if r.size == 0:
-        return replace(made, notes=(*notes, "empty output: nothing is compared"))
+        return replace(comparison, notes=(*notes, "empty output: nothing is compared"))
     if r.dtype == object or r.dtype.kind in "USb":
-        found = _compare_exact(made, r, c)
+        found = _compare_exact(comparison, r, c)
         return replace(found, notes=(*notes, *found.notes))
-    found = _compare_integers(made, r, c) if _family(r) == "i" else _compare_floats(made, r, c)
+    found = _compare_integers(comparison, r, c) if _family(r) == "i" else _compare_floats(comparison, r, c)
     decided, weak = max(tolerance.mismatches, tolerance.choices), found.weak
-    if tolerance.origin == "derived" and decided >= MANY:
+    if tolerance.origin == "derived" and decided >= MANY_MISMATCHES:
         weak = f"rounding alone decides about {decided / 2:.0%} of the elements"
     return replace(found, notes=(*notes, *found.notes), weak=weak)
 
 
-def _compare_exact(made: Comparison, r: Any, c: Any) -> Comparison:
+def _compare_exact(comparison: Comparison, r: Any, c: Any) -> Comparison:
     """Strings and booleans."""
     different = np.asarray(r != c)
     share = float(np.count_nonzero(different)) / r.size
-    passed = share <= max(made.tolerance.mismatches, made.tolerance.choices)
+    passed = share <= max(comparison.tolerance.mismatches, comparison.tolerance.choices)
     notes = (f"{share:.2%} of the elements differ",) if share else ()
     at = _element(different, r, c)
-    return replace(made, passed=passed, max_abs=float(share > 0), max_rel=float(share > 0), excess=share, notes=notes, worst=at)
+    differs = float(share > 0)
+    return replace(comparison, passed=passed, max_abs=differs, max_rel=differs, excess=share, notes=notes, worst=at)
 
 
-def _compare_integers(made: Comparison, r: Any, c: Any) -> Comparison:
-    tolerance = made.tolerance
+def _compare_integers(comparison: Comparison, r: Any, c: Any) -> Comparison:
+    tolerance = comparison.tolerance
     a, b = r.astype(np.float64), c.astype(np.float64)
-    difference = np.maximum(np.abs(a - b), r != c)  # large ones of 64 bits differ by less than float64 tells
+    difference = np.maximum(np.abs(a - b), r != c)  # large 64-bit integers may differ and be equal in float64
     share = float(np.count_nonzero(difference)) / difference.size
     given = tolerance.origin == "given" and bool(np.all(difference <= tolerance.atol + tolerance.rtol * np.abs(a)))
     return replace(
-        made,
+        comparison,
         passed=given or tolerance.unexplained(difference > 0, b) <= tolerance.mismatches,
         max_abs=float(difference.max()),
         max_rel=_relative(difference, a),
@@ -138,21 +141,21 @@ def _compare_integers(made: Comparison, r: Any, c: Any) -> Comparison:
     )
 
 
-def _compare_floats(made: Comparison, r: Any, c: Any) -> Comparison:
-    tolerance = made.tolerance
+def _compare_floats(comparison: Comparison, r: Any, c: Any) -> Comparison:
+    tolerance = comparison.tolerance
     wide = np.complex128 if r.dtype.kind == "c" else np.float64
     a, b = r.astype(wide), c.astype(wide)
     notes: list[str] = []
     if np.any(np.isnan(a)):
         notes.append(f"NaN in {int(np.isnan(a).sum())} elements of the reference")
-    same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities of one sign, and NaN in the same places
+    same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities of the same sign, and NaN in both
     with np.errstate(invalid="ignore"):
         difference = np.where(same, 0.0, np.abs(a - b))
-    odd = ~np.isfinite(difference)
-    if np.any(odd):
-        notes.append(f"{int(np.sum(odd))} elements are NaN or infinite on one side only")
-        at = _element(odd, r, c)
-        return replace(made, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf, notes=tuple(notes), worst=at)
+    not_finite = ~np.isfinite(difference)
+    if np.any(not_finite):
+        notes.append(f"{int(np.sum(not_finite))} elements are NaN or infinite in one of the two only")
+        at = _element(not_finite, r, c)
+        return replace(comparison, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf, notes=tuple(notes), worst=at)
     finite = np.where(np.isfinite(a), np.abs(a), 0.0)
     wide_as_output = tolerance.origin == "derived" and 0 < finite.max() <= tolerance.atol
     weak = f"the tolerance is wider than the output, which is {finite.max():.2g} at most" if wide_as_output else ""
@@ -162,11 +165,11 @@ def _compare_floats(made: Comparison, r: Any, c: Any) -> Comparison:
     if share and (tolerance.mismatches or tolerance.choices):
         notes.append(f"{share:.2%} of the elements exceed the tolerance, within the variation from the model's own choices")
     passed = tolerance.unexplained(difference > allowed, b) <= tolerance.mismatches
-    if wide_as_output and _explains_nothing(np.where(np.isfinite(a), a, 0.0), difference):
-        notes.append("the error is as large as all that varies in the reference: nothing of it is left")
+    if wide_as_output and _constant_is_as_close(np.where(np.isfinite(a), a, 0.0), difference):
+        notes.append("the error is as large as the variation of the reference: a constant would be as close")
         passed, excess = False, float(difference.max())
     return replace(
-        made,
+        comparison,
         passed=passed,
         max_abs=float(difference.max()),
         max_rel=_relative(difference, finite),
@@ -178,13 +181,13 @@ def _compare_floats(made: Comparison, r: Any, c: Any) -> Comparison:
 
 
 def _element(measure: np.ndarray[Any, Any], r: Any, c: Any) -> Element:
-    """The element of which `measure` is largest."""
+    """The element at the maximum of `measure`."""
     index = np.unravel_index(int(np.argmax(measure)), r.shape)
     return Element(tuple(int(i) for i in index), _plain(r[index]), _plain(c[index]))
 
 
 def _plain(value: Any) -> Any:
-    """An element as JSON has it: a number, a boolean or a string."""
+    """An element as a JSON value: a number, a boolean or a string."""
     value = np.asarray(value)
     if value.dtype.kind in "biu":
         return value.item()
@@ -192,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 
 def span_of(r: np.ndarray[Any, Any]) -> tuple[Any, Any] | None:
-    """The least and the largest value that is finite, None where there is none."""
+    """The smallest and the largest finite value, None where there is none."""
     flat = r.reshape(-1)
     if flat.dtype == object or flat.dtype.kind in "USb":
         return (min(flat.tolist(), key=str), max(flat.tolist(), key=str)) if flat.size else None
@@ -209,23 +212,22 @@ def _family(a: np.ndarray[Any, Any]) -> str:
 
 
 def _relative(difference: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> float:
-    """The largest relative difference, among elements that are not tiny beside the output's own scale: near zero a relative
-    difference says nothing."""
+    """The largest relative difference among elements above a thousandth of the largest: near zero it means nothing."""
     scale = np.abs(reference)
-    kept = scale > 1e-3 * scale.max() if scale.size else scale > 0
-    return float(np.max(difference[kept] / scale[kept])) if np.any(kept) else 0.0
+    significant = scale > 1e-3 * scale.max() if scale.size else scale > 0
+    return float(np.max(difference[significant] / scale[significant])) if np.any(significant) else 0.0
 
 
-def _explains_nothing(reference: np.ndarray[Any, Any], difference: np.ndarray[Any, Any]) -> bool:
-    """Whether a constant would have been as near to the reference as what is compared with it (R^2 <= 0)."""
+def _constant_is_as_close(reference: np.ndarray[Any, Any], difference: np.ndarray[Any, Any]) -> bool:
+    """Whether a constant would be as close to the reference as the candidate (R^2 <= 0)."""
     spread = float(np.mean(np.abs(reference - reference.mean()) ** 2))
     return spread > 0 and float(np.mean(difference**2)) >= spread
 
 
 def worst(comparisons: list[Comparison]) -> Comparison:
-    """One output over several samples: the largest figures, every note once, passed if all passed.
+    """One output over several samples: the largest figures, each note once, passed if all passed.
 
-    Whether it proves little is seen over all samples: an output that is constant in each may differ between them.
+    `weak` is judged over all samples: an output that is constant in each may differ between them.
     """
     most = max(comparisons, key=lambda c: (not c.passed, c.excess, c.max_abs))
     elements = sum(c.elements for c in comparisons)
@@ -242,7 +244,7 @@ def worst(comparisons: list[Comparison]) -> Comparison:
         weak = most.weak
     notes = dict.fromkeys(n for c in comparisons for n in c.notes)
     if weak:
-        notes[f"{weak}: {LITTLE}"] = None
+        notes[f"{weak}: {PROVES_LITTLE}"] = None
     return replace(
         most,
         max_abs=max(c.max_abs for c in comparisons),

@@ -1,4 +1,4 @@
-"""What a graph does with an input, also after operators that only move, cast or select its elements."""
+"""How a graph uses an input, also through operators that only move, cast or select its elements."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir.values import SORTED
 
-# By operator, the inputs whose elements come out as they are; None for all of them.
-_PASSING: Mapping[str, tuple[int, ...] | None] = {
+# By operator, the inputs whose elements it passes on unchanged; None for all inputs.
+_PASSING_INPUTS: Mapping[str, tuple[int, ...] | None] = {
     **dict.fromkeys([
         "Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Expand", "Slice", "Split",
         "TopK", "Gather", "GatherElements", "GatherND", "Tile", "Pad", "Trilu", "DepthToSpace", "SpaceToDepth",
@@ -22,7 +22,7 @@ Sizes = Mapping[str, int]
 
 
 def uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """The nodes that read an input and as which of their inputs, those inside loops included."""
+    """The nodes that read an input, inside loops too, each with the index of its input."""
     todo, seen = [value], set()
     while todo:
         v = todo.pop()
@@ -30,39 +30,39 @@ def uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
             continue
         seen.add(id(v))
         for node, i in v.uses():
-            todo += _passed_on(node, i)
+            todo += _passed_on_to(node, i)
             yield node, i
 
 
-def must_ascend(value: ir.Value) -> bool:
-    """Whether what reads an input needs it sorted."""
+def must_be_sorted(value: ir.Value) -> bool:
+    """Whether the graph needs the input sorted in ascending order."""
     if value.meta.get(SORTED):
         return True
-    return any(v.meta.get(SORTED) for node, i in uses(value) for v in _passed_on(node, i))
+    return any(v.meta.get(SORTED) for node, i in uses(value) for v in _passed_on_to(node, i))
 
 
-def _passed_on(node: ir.Node, i: int) -> list[ir.Value]:
-    """The values that have elements of the node's input `i` as they are."""
+def _passed_on_to(node: ir.Node, i: int) -> list[ir.Value]:
+    """The values that contain elements of the node's input `i` unchanged."""
     if node.op_type in ("Loop", "Scan"):
         body = node.attributes["body"].as_graph()
         return list(body.inputs[i : i + 1]) if node.op_type == "Scan" or i >= 2 else []
-    places = _PASSING.get(node.op_type, ())
-    if node.domain not in ("", "ai.onnx") or (places is not None and i not in places):
+    passing = _PASSING_INPUTS.get(node.op_type, ())
+    if node.domain not in ("", "ai.onnx") or (passing is not None and i not in passing):
         return []
     return list(node.outputs[: 1 if node.op_type == "TopK" else None])
 
 
 def integer_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool]:
-    """The integers that an input may hold, the upper end excluded, and whether it is used as an index.
+    """The range of integers that an input may hold, upper end excluded, and whether it is used as an index.
 
-    They are within what the graph indexes with it, lengths from 1 on of what it measures, not 0 where it divides by them or
-    takes them for sizes, else 0 and 1, which suit masks and counts.
+    Indices stay within what they index, and sequence lengths within their axis, from 1 on. Divisors and sizes are 1 or 2, all
+    others 0 or 1, which suits masks and counts.
     """
     found = list(uses(value))
     ends = [size for node, i in found if (size := _indexed(node, i, sizes)) is not None]
     if ends:
         return 0, max(1, min(ends)), True
-    lengths = [d for node, i in found if (d := _measured(node, i)) is not None]
+    lengths = [d for node, i in found if (d := _measured_axis(node, i)) is not None]
     if lengths:
         known = [n for d in lengths if (n := _size(d, sizes)) is not None]
         return 1, min(known, default=1) + 1, False
@@ -71,7 +71,7 @@ def integer_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool]:
 
 
 def positive(value: ir.Value) -> bool:
-    """Whether the graph takes a floating-point input for a scale, a variance or a probability."""
+    """Whether the graph uses a floating-point input as a scale, a variance or a probability."""
     return any(i in _POSITIVE.get(node.op_type, ()) for node, i in uses(value))
 
 
@@ -85,8 +85,8 @@ _POSITIVE = {
     "Dropout": (1,), "NonMaxSuppression": (3,), "Bernoulli": (0,), "QLinearMatMul": (1, 4, 6), "QLinearConv": (1, 4, 6),
     "Range": (2,),
 }  # fmt: skip
-# Which input an index points into, and along which axis.
-_INTO = {
+# By operator: its input with indices, the input that they index, and along which axis.
+_INDEXED_INPUTS = {
     "ScatterND": (1, 0, 0), "NegativeLogLikelihoodLoss": (1, 0, 1), "SoftmaxCrossEntropyLoss": (1, 0, 1), "RoiAlign": (2, 0, 0),
     "GatherND": (1, 0, 0), "ArrayFeatureExtractor": (1, 0, -1),
 }  # fmt: skip
@@ -94,17 +94,17 @@ _ALONG_AXIS = ("Gather", "GatherElements", "ScatterElements", "Scatter")
 
 
 def _indexed(node: ir.Node, i: int, sizes: Sizes) -> int | None:
-    """How far the node's input `i` may index; None where it is not an index or the size is not known."""
+    """The size that the node's input `i` indexes; None where it is not an index or the size is unknown."""
     if node.op_type in _ALONG_AXIS and i == 1:
         return _size_at(node.inputs[0], _attribute(node, "axis", 0), sizes)
-    if node.op_type in _INTO and i == _INTO[node.op_type][0]:
-        _, data, axis = _INTO[node.op_type]
-        if node.op_type in ("ScatterND", "GatherND"):  # one element after the other indexes another axis
+    if node.op_type in _INDEXED_INPUTS and i == _INDEXED_INPUTS[node.op_type][0]:
+        _, data, axis = _INDEXED_INPUTS[node.op_type]
+        if node.op_type in ("ScatterND", "GatherND"):  # each element of the last axis indexes an axis of its own
             first = _attribute(node, "batch_dims", 0)
             dims = [_size_at(node.inputs[data], first + k, sizes) for k in range(_indexed_axes(node))]
             return min((d for d in dims if d is not None), default=None)
         return _size_at(node.inputs[data], axis, sizes)
-    if node.op_type == "OneHot" and i == 0 and (depth := constant_behind(node.inputs[1])) is not None:
+    if node.op_type == "OneHot" and i == 0 and (depth := constant_of(node.inputs[1])) is not None:
         return int(depth.reshape(-1)[0])
     if node.op_type in ("CumSum", "CumProd") and i == 1 and node.inputs[0] is not None and node.inputs[0].shape is not None:
         return len(node.inputs[0].shape)
@@ -117,8 +117,8 @@ def _indexed_axes(node: ir.Node) -> int:
     return last if isinstance(last, int) else 1
 
 
-def _measured(node: ir.Node, i: int) -> int | ir.SymbolicDim | None:
-    """The size of the axis along which the node's input `i` says how long each sequence is; None where it says no length."""
+def _measured_axis(node: ir.Node, i: int) -> int | ir.SymbolicDim | None:
+    """The size of the axis along which the node's input `i` gives sequence lengths; None for other inputs."""
     if node.inputs[0] is None or node.inputs[0].shape is None:
         return None
     if node.op_type in ("LSTM", "GRU", "RNN") and i == 4:
@@ -145,8 +145,8 @@ def _size(dim: int | ir.SymbolicDim, sizes: Sizes) -> int | None:
 _SAME_ELEMENTS = frozenset(["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Expand", "Transpose", "Flatten", "Tile"])
 
 
-def constant_behind(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
-    """The constant that a value holds, perhaps in another shape or dtype; None where it is none."""
+def constant_of(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
+    """The constant that a value holds, perhaps with another shape or dtype; None where it is not constant."""
     while value is not None:
         if value.const_value is not None:
             return None if value.is_graph_input() else value.const_value.numpy()

@@ -10,8 +10,8 @@ from onnxbridge.diagnostics import one_line
 from onnxbridge.runtime.verify.compare import Comparison
 
 MAX_DRIFT = 0.1
-"""How far lossy compression may move an output unless told otherwise, as a share of the output's range."""
-_SHOWN = 6
+"""How far lossy compression may move an output by default, as a share of the output's range."""
+_MOST_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Report:
 
     Attributes:
         outputs: one comparison for each output, over all samples.
-        sizes: the shapes of each sample's inputs.
-        weak: why the verification as a whole proves little, whatever the outputs are.
+        sizes: the input shapes of each sample.
+        weak: why the verification as a whole proves little, whatever its outputs.
         max_drift: how far lossy compression may move an output, as a share of its range.
     """
 
@@ -48,7 +48,7 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether every output agrees on every sample, and compression moves none too far."""
+        """Whether every output agrees on every sample and compression moves none by more than `max_drift`."""
         return bool(self.outputs) and all(o.passed for o in self.outputs) and not self.drifted
 
     @property
@@ -58,10 +58,10 @@ class Report:
 
     @property
     def weaknesses(self) -> tuple[str, ...]:
-        """Why agreement proves little: for the verification as a whole, and for its outputs where each proves little."""
+        """Why agreement proves little: the reasons of the whole verification, and of its outputs where all are weak."""
         if not all(o.weak for o in self.outputs):
             return self.weak
-        return (*self.weak, *(f"output {o.name}: {o.weak}" for o in self.outputs[:_SHOWN]))
+        return (*self.weak, *(f"output {o.name}: {o.weak}" for o in self.outputs[:_MOST_SHOWN]))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -72,9 +72,9 @@ class Report:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        drawn = "given inputs" if self.seed is None else f"seed {self.seed}"
-        sides = one_line(f"{self.reference} against {self.candidate}")
-        lines = [f"{self.verdict:6}  {sides}: {self.samples} samples, {drawn}, {self.seconds:.1f} s"]
+        inputs = "given inputs" if self.seed is None else f"seed {self.seed}"
+        models = one_line(f"{self.reference} against {self.candidate}")
+        lines = [f"{self.verdict:6}  {models}: {self.samples} samples, {inputs}, {self.seconds:.1f} s"]
         lines += [f"  weak: {one_line(reason)}" for reason in self.weaknesses]
         for o in self.outputs:
             mark = "ok  " if o.passed and o.name not in self.drifted else "FAIL"

@@ -1,4 +1,4 @@
-"""Who runs a model that is given as an object or a path, and how two models' inputs and outputs are paired."""
+"""Runners of models given as objects or paths, and the pairing of two models' inputs and outputs."""
 
 from __future__ import annotations
 
@@ -7,151 +7,157 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import plugins
-from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError, main_line
-from onnxbridge.plugins import Run
-from onnxbridge.runtime.verify.verification import Side
-
-# The kinds of artifact that a backend opens again where it made them: it knows their names and their arithmetic.
-_OPENED_BY = {"mlpackage": "coreml", "mlmodel": "coreml"}
+from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.plugin_protocols import Run
+from onnxbridge.runtime.verify.verification import Runner
 
 
 @dataclass(frozen=True)
 class Runnable:
-    """A model that can be run here: its side, its names, and its hub model where a frontend reads it. `against` prepares the
-    side anew where its maker can tell more of it beside the hub model of its source. `shapes` are those of its inputs, None for a
-    size that is open."""
+    """A model that can be run here.
 
-    side: Side
+    Attributes:
+        inputs, outputs: their names, in order.
+        hub: its hub model, None where no frontend reads it.
+        against: for a file that a backend wrote: the runner to compare with a reference, given the reference's hub model.
+        shapes: of its inputs, with None for dynamic sizes.
+    """
+
+    runner: Runner
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     hub: ir.Model | None
-    against: Callable[[ir.Model], Side] | None = None
+    against: Callable[[ir.Model], Runner] | None = None
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
 
 
 def runnable(
     source: Any, load: Callable[[plugins.Frontend, Any], ir.Model], frontend: str | None = None, device: str = "auto"
 ) -> Runnable:
-    """The model behind a live object or a path.
+    """The model that a live object or a path stands for.
 
     Raises:
-        UsageError: if no plugin takes it.
+        UsageError: if no plugin reads it.
     """
     if frontend is None and isinstance(source, (str, os.PathLike)):
-        from onnxbridge.hub.io.detect_format import recognise
-
-        opener = _OPENED_BY.get(recognise(source))
-        backend: Any = plugins.backend(opener) if opener in plugins.installed("backend") else None
-        if backend is not None and cast(plugins.Opener, backend).made(Path(source)):
-            artifact = backend.open(Path(source))
-            names = tuple(p.hub for p in artifact.inputs), tuple(p.hub for p in artifact.outputs)
-
-            against = getattr(backend, "against", None)
-            anew = None if against is None else (lambda hub: made_side(backend, against(artifact, hub), device))
-            shapes = {p.hub: [d if isinstance(d, int) else None for d in p.shape] for p in artifact.inputs}
-            return Runnable(made_side(backend, artifact, device), *names, _hub(source, load), anew, shapes)
+        for backend in map(plugins.backend, plugins.installed("backend")):
+            found = backend.reopen(Path(source))
+            if found is not None:
+                return _reopened(backend, found, _hub(source, load), device)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
     shapes = {str(v.name): [d if isinstance(d, int) else None for d in v.shape] for v in hub.graph.inputs if v.shape is not None}
-    return Runnable(completed(started(reader.title, lambda: reader.runner(source, device)), hub), *names, hub, shapes=shapes)
+    runner = with_constants(started_runner(reader, lambda: reader.runner(source, device)), hub)
+    return Runnable(runner, *names, hub, shapes=shapes)
+
+
+def _reopened(backend: plugins.Backend, found: plugins.Reopened, hub: ir.Model | None, device: str) -> Runnable:
+    runner = artifact_runner(backend, found.artifact, device)
+
+    def against(source: ir.Model) -> Runner:
+        artifact = backend.with_source(found.artifact, source)
+        return runner if artifact is found.artifact else artifact_runner(backend, artifact, device)
+
+    return Runnable(runner, tuple(found.inputs), tuple(found.outputs), hub, against, found.inputs)
 
 
 def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.Model | None:
-    """What a frontend reads, None where none can."""
+    """The hub model of a source, None where no frontend can read it."""
     try:
         return load(plugins.frontend_for(source), source)
     except (ConversionError, UsageError):
         return None
 
 
-def started(title: str, start: Callable[[], Run], unit: float | None = None) -> Side:
-    """The side that `start` prepares.
+def started_runner(plugin: plugins.Frontend | plugins.Backend, start: Callable[[], Run], unit: float | None = None) -> Runner:
+    """The runner of a plugin's model, from the function that `start` prepares.
 
     Raises:
-        VerificationError: if the framework does not take the model.
+        VerificationError: if the framework fails to load the model.
     """
     try:
         run = start()
     except Exception as e:
         if isinstance(e, OnnxbridgeError) and e.exit_code != OnnxbridgeError.exit_code:
             raise
-        raise VerificationError(f"{title} does not take the model: {type(e).__name__}: {main_line(e)}") from e
-    by = getattr(run, "by", "")
-    return Side(f"{title} ({by})" if by else title, run, unit)
+        raise VerificationError(f"{plugin.title} failed to load the model: {type(e).__name__}: {plugin.main_line(e)}") from e
+    title = f"{plugin.title} ({run.engine})" if isinstance(run, plugins.NamedRun) else plugin.title
+    return Runner(title, run, unit, main_line=plugin.main_line)
 
 
-def made_side(backend: Any, artifact: Any, device: str) -> Side:
-    """An artifact of a backend, as it computes and, where it can tell, without the rounding of its half precision.
+def artifact_runner(backend: plugins.Backend, artifact: Any, device: str) -> Runner:
+    """The runner of a backend's artifact, with those of its other precisions where the backend has them.
 
     Raises:
-        VerificationError: if the framework does not take the model.
+        VerificationError: if the framework fails to load the model.
     """
-    side = started(backend.title, lambda: backend.runner(artifact, device), getattr(artifact, "unit_roundoff", None))
-    run = backend.in_float32(artifact) if hasattr(backend, "in_float32") else None
-    stored = backend.as_stored(artifact) if hasattr(backend, "as_stored") else None
-    return replace(side, finer=None if run is None else Side("computed in float32", run), stored=stored)
+    runner = started_runner(backend, lambda: backend.runner(artifact, device), backend.info(artifact).unit_roundoff)
+    run = backend.in_float32(artifact)
+    finer = None if run is None else Runner("computed in float32", run, main_line=backend.main_line)
+    return replace(runner, finer=finer, stored=backend.as_stored(artifact))
 
 
-def completed(side: Side, hub: ir.Model | None) -> Side:
-    """The source's side with the inputs that are constants of the hub model."""
+def with_constants(runner: Runner, hub: ir.Model | None) -> Runner:
+    """The source's runner, with the inputs supplied that are constants of the hub model."""
     from onnxbridge.hub.passes.bind_inputs import fixed
 
     constants = fixed(hub)
-    return replace(side, run=lambda feeds: side.run({**feeds, **constants})) if constants else side
+    return replace(runner, run=lambda feeds: runner.run({**feeds, **constants})) if constants else runner
 
 
-def paired(reference: Runnable, candidate: Runnable) -> Side:
-    """The candidate's side, taking and giving the reference's names: the same names where both have them, else those that
-    differ only in characters that a framework does not take, else by the numbers with which both sides count theirs, else by
-    position. Inputs are given in the types that the candidate takes.
+def paired(reference: Runnable, candidate: Runnable) -> Runner:
+    """The candidate's runner with the reference's names of inputs and outputs.
+
+    They are paired by equal names, else by names that differ only in characters that a framework does not allow, else by the
+    numbers at the ends of names, else by position. Inputs are cast to the candidate's dtypes where no value changes.
 
     Raises:
         UsageError: if the two have different numbers of inputs or outputs.
     """
     inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
     outputs = _pairs(candidate.outputs, reference.outputs, "outputs")
-    side = candidate.side if candidate.against is None or reference.hub is None else candidate.against(reference.hub)
-    taken = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
+    runner = candidate.runner if candidate.against is None or reference.hub is None else candidate.against(reference.hub)
+    dtypes = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
 
     def named(run: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         def renamed(feeds: Mapping[str, Any]) -> dict[str, Any]:
-            results = run({inputs[k]: _as_taken(v, taken.get(inputs[k])) for k, v in feeds.items()})
+            results = run({inputs[k]: _cast(v, dtypes.get(inputs[k])) for k, v in feeds.items()})
             return {outputs[k]: v for k, v in results.items()}
 
         return renamed
 
-    finer = side.finer and replace(side.finer, run=named(side.finer.run))
-    return replace(side, run=named(side.run), finer=finer, stored=side.stored and named(side.stored))
+    finer = runner.finer and replace(runner.finer, run=named(runner.finer.run))
+    return replace(runner, run=named(runner.run), finer=finer, stored=runner.stored and named(runner.stored))
 
 
-def settled(reference: Runnable, candidate: Runnable) -> dict[str, tuple[int, int]]:
-    """Bounds of the reference's open sizes that are numbers in the candidate: a batch of 1, where there are pictures."""
+def fixed_sizes(reference: Runnable, candidate: Runnable) -> dict[str, tuple[int, int]]:
+    """Bounds of the reference's dynamic sizes that are fixed in the candidate, such as a batch of 1 for image inputs."""
     inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
     found = {}
     for value in reference.hub.graph.inputs if reference.hub is not None else ():
-        taken = candidate.shapes.get(inputs.get(value.name or "", ""), ())
-        for axis, (dim, size) in enumerate(zip(value.shape or (), taken, strict=False)):
+        shape = candidate.shapes.get(inputs.get(value.name or "", ""), ())
+        for axis, (dim, size) in enumerate(zip(value.shape or (), shape, strict=False)):
             if not isinstance(dim, int) and size is not None:
                 found[dim.value or f"{value.name}.{axis}"] = (size, size)
     return found
 
 
-def _as_taken(value: Any, dtype: ir.DataType | None) -> Any:
-    """Numbers in the type that a model takes: whole ones where it holds them, as int32 for int64, floats rounded to it."""
+def _cast(value: Any, dtype: ir.DataType | None) -> Any:
+    """An array in a model's dtype: integers are cast if all values fit, floating-point numbers are rounded."""
     if not isinstance(value, np.ndarray) or dtype is None or value.dtype == (wanted := dtype.numpy()):
         return value
     floats = [np.issubdtype(t, np.floating) or t == ml_dtypes.bfloat16 for t in (value.dtype, wanted)]
-    whole = [t.kind in "iu" for t in (value.dtype, wanted)]
+    integers = [t.kind in "iu" for t in (value.dtype, wanted)]
     with np.errstate(all="ignore"):
-        cast = value.astype(wanted) if all(floats) or all(whole) else value
+        cast = value.astype(wanted) if all(floats) or all(integers) else value
     return cast if all(floats) or np.array_equal(cast, value) else value
 
 
@@ -160,21 +166,21 @@ def _pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
         raise UsageError(f"the two models have {len(a)} and {len(b)} {what}: {', '.join(a)}; {', '.join(b)}")
     if set(a) == set(b):
         return dict(zip(a, a, strict=True))
-    plain = {_plain(name): name for name in b}
-    if len(plain) == len(b) and {_plain(name) for name in a} == set(plain):
-        return {name: plain[_plain(name)] for name in a}
-    counted = {_number(name): name for name in b}
-    if set(counted) == {_number(name) for name in a} == set(range(len(b))):
-        return {name: counted[_number(name)] for name in a}
+    by_plain_name = {_plain(name): name for name in b}
+    if len(by_plain_name) == len(b) and {_plain(name) for name in a} == set(by_plain_name):
+        return {name: by_plain_name[_plain(name)] for name in a}
+    by_number = {_number(name): name for name in b}
+    if set(by_number) == {_number(name) for name in a} == set(range(len(b))):
+        return {name: by_number[_number(name)] for name in a}
     return dict(zip(a, b, strict=True))
 
 
 def _plain(name: str) -> str:
-    """A name as frameworks write it that take letters, digits and underscores only: "Identity:0" is "identity_0"."""
+    """A name in letters, digits and underscores only, as some frameworks require: "Identity:0" becomes "identity_0"."""
     return re.sub(r"\W", "_", name).lower()
 
 
 def _number(name: str) -> int:
-    """The number at a name's end, by which TensorFlow and those who take its names count: 0 for "Identity", 2 for "call:2"."""
+    """The number at a name's end, as TensorFlow counts outputs: 0 for "Identity", 2 for "call:2"."""
     found = re.search(r"\d+$", name)
     return int(found[0]) if found else 0

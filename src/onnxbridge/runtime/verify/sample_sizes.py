@@ -1,7 +1,7 @@
-"""Which samples a verification draws: those of sizes that the model computes something of.
+"""Chooses sample sizes at which the model produces output.
 
-Nothing in a model says which sizes it takes: a network that halves images needs large ones, one that reads lines of text takes a
-single height, and a dimension without a name may have to be as large as another one. So sizes are tried.
+Nothing in a model says which sizes it accepts: a network that halves images needs large ones, a text recognizer accepts a single
+height, and a dimension without a name may have to be as large as another. So sizes are tried.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from onnxbridge.runtime.verify.sample_inputs import LEAST, Bounds, elements, sam
 
 Feeds = dict[str, Any]
 BOTH, ONE, NOTHING, FAILS = 3, 2, 1, 0
-"""How well samples do: of both sizes the model computes something, of one, of none, or it fails."""
+"""At how many of the two sizes the model produces output, or that it fails."""
 BATCHES = (2, 1)
-"""What to try as the size of a batch; that of 1 is for models that take no other."""
+"""Batch sizes to try; 1 is for models that accept no other."""
 _MANY = 3
 _MOST_ELEMENTS = 1 << 24
-"""Larger inputs than these are not tried where smaller ones fail."""
-_LARGER, _WORK = 8, 1 << 32
-"""Inputs of the largest sizes are run where they are at most so much larger, or where a product with every weight is so few."""
+"""Inputs with more elements are not tried where smaller ones fail."""
+_TIMES_LARGER, _WORK = 8, 1 << 32
+"""The largest sizes are verified if inputs grow at most `_TIMES_LARGER` times, or inputs times weights are at most `_WORK`."""
 
 
-def drawn(
+def draw_samples(
     graph: ir.Graph, samples: int, seed: int, bounds: Bounds | None, fit: Callable[[Feeds], int], special: bool = True
 ) -> tuple[list[Feeds], list[str]]:
-    """Seeded samples at the least sizes of which the model computes something, and what is to be noted of them.
+    """Seeded samples at the smallest sizes at which the model produces output, and notes for the report.
 
-    `fit` tells how the model takes a sample: 2 if it computes something, 1 if nothing, 0 if it fails.
+    `fit` returns how a sample suits the model: 2 if it produces output, 1 if empty output or NaN, 0 if it fails.
     """
     best, found = -1, samples_for(graph, samples, seed, bounds, special=special)
-    for short in shorts({v.name or "": [d if isinstance(d, int) else d.value for d in v.shape or ()] for v in graph.inputs}):
+    shapes = {v.name or "": [d if isinstance(d, int) else d.value for d in v.shape or ()] for v in graph.inputs}
+    for short in small_dimensions(shapes):
         for batch, least in itertools.product(BATCHES, LEAST):
             if least > LEAST[0] and elements(graph, bounds, least, batch, short) > _MOST_ELEMENTS:
                 continue
@@ -46,26 +47,26 @@ def drawn(
             except LimitError:
                 if least == LEAST[0]:
                     raise
-                break  # smaller ones fail, and these ask for too much
-            how = BOTH if min(fits) == 2 else ONE if max(fits) == 2 else max(fits)
-            if how > best:
-                turn = fits.index(2) if how == ONE else None
-                best, found = how, feeds
-                if turn is not None:
-                    found = samples_for(graph, samples, seed, bounds, least, batch, short, turn, special)
+                break  # smaller sizes fail, and these exceed the budget
+            fit_of_both = BOTH if min(fits) == 2 else ONE if max(fits) == 2 else max(fits)
+            if fit_of_both > best:
+                parity = fits.index(2) if fit_of_both == ONE else None
+                best, found = fit_of_both, feeds
+                if parity is not None:
+                    found = samples_for(graph, samples, seed, bounds, least, batch, short, parity, special)
             elif best == ONE:
-                break  # larger ones do no better
+                break  # larger sizes are no better
             if best == BOTH:
                 return found, []
         if best == ONE:
-            found = _varied(graph, found, seed, bounds, fit, special)
+            found = _with_varied_sizes(graph, found, seed, bounds, fit, special)
             fixed = [f"{name} was {size} in every sample" for name, size in never_varied(graph, found).items()]
             return found, [f"{', '.join(fixed)}, since the model fails at the other sizes that were tried"] if fixed else []
     return found, []
 
 
 def sizes_of(graph: ir.Graph, feed: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of the dynamic dimensions in a sample; those without a name are called as in "state.1"."""
+    """The sizes of the dynamic dimensions in a sample; one without a name is called by input and axis, as "state.1"."""
     found: dict[str, int] = {}
     for value in graph.inputs:
         shape = np.shape(feed[value.name or ""]) if value.shape is not None and value.name in feed else ()
@@ -76,67 +77,68 @@ def sizes_of(graph: ir.Graph, feed: Mapping[str, Any]) -> dict[str, int]:
 
 
 def never_varied(graph: ir.Graph, feeds: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The dynamic dimensions that have the same size in all samples, with that size."""
+    """The dynamic dimensions of equal size in all samples, with that size."""
     first, *others = [sizes_of(graph, feed) for feed in feeds] or [{}]
     return {name: size for name, size in first.items() if all(other.get(name) == size for other in others)}
 
 
-_OTHERS = (48, 32, 224, 128, 96, 16)
-"""Sizes that models of one size are often made for."""
+_COMMON_SIZES = (48, 32, 224, 128, 96, 16)
+"""Common sizes, to try on models that fail at all but one."""
 
 
-def _varied(
+def _with_varied_sizes(
     graph: ir.Graph, feeds: list[Feeds], seed: int, bounds: Bounds | None, fit: Callable[[Feeds], int], special: bool
 ) -> list[Feeds]:
-    """Samples of a model that runs at one combination of sizes, with every second one at other sizes of the dimensions that do
-    not depend on each other."""
+    """Samples of a model that runs at one combination of sizes, where every second one varies the dimensions that can be
+    varied."""
     base = sizes_of(graph, feeds[0])
 
-    def drawn_at(sizes: Mapping[str, int]) -> list[Feeds]:
+    def samples_at(sizes: Mapping[str, int]) -> list[Feeds]:
         exactly = {name: (size, size) for name, size in sizes.items()}
         return samples_for(graph, len(feeds), seed, exactly, special=special)
 
     changes: dict[str, int] = {}
     for name, size in list(base.items())[:_MOST_VARIED]:
         low, high = (bounds or {}).get(name, (1, None))
-        for other in dict.fromkeys((size + 1, 2 * size, size + 32, *_OTHERS)):
+        for other in dict.fromkeys((size + 1, 2 * size, size + 32, *_COMMON_SIZES)):
             if other == size or other < low or (high is not None and other > high):
                 continue
-            if fit(drawn_at({**base, name: other})[0]) == 2:
+            if fit(samples_at({**base, name: other})[0]) == 2:
                 changes[name] = other
                 break
     if not changes:
         return feeds
-    together = drawn_at({**base, **changes})
-    alone = fit(together[0]) != 2
-    others = [drawn_at({**base, name: size}) for name, size in changes.items()] if alone else [together]
-    return [feed if i % 2 == 0 else others[i // 2 % len(others)][i] for i, feed in enumerate(drawn_at(base))]
+    together = samples_at({**base, **changes})
+    one_at_a_time = fit(together[0]) != 2
+    others = [samples_at({**base, name: size}) for name, size in changes.items()] if one_at_a_time else [together]
+    return [feed if i % 2 == 0 else others[i // 2 % len(others)][i] for i, feed in enumerate(samples_at(base))]
 
 
 _MOST_VARIED = 6
-"""Dimensions of which other sizes are tried one by one."""
+"""The number of dimensions whose sizes are varied one by one."""
 
 
-def at_ends(
-    graph: ir.Graph, usual: Sequence[Feeds], seed: int, bounds: Bounds, ends: Sequence[Bounds], runs: Callable[[Feeds], bool]
+def extreme_samples(
+    graph: ir.Graph, typical: Sequence[Feeds], seed: int, bounds: Bounds, extremes: Sequence[Bounds],
+    runs: Callable[[Feeds], bool],
 ) -> tuple[list[Feeds], list[str]]:
-    """A sample of the least and of the largest sizes, where they are not much larger than the usual, and what is to be noted.
+    """A sample of the smallest and of the largest sizes, unless it is too large to run, and notes for the report.
 
-    A size may be one that the model itself does not take, which `runs` tells: its bounds are wider than the model then.
+    `runs` returns whether the source runs on a sample: the bounds may be wider than what it accepts.
     """
     weights = sum(v.const_value.size for v in graph.initializers.values() if v.const_value is not None)
-    most = max(map(_elements, usual), default=0)
+    most = max(map(_elements, typical), default=0)
     found: list[Feeds] = []
     notes = []
-    for end in ends:
-        told = ", ".join(f"{name}={low}" for name, (low, _) in end.items())
-        (feed,) = samples_for(graph, 1, seed, {**bounds, **end})
-        if any(_shapes(feed) == _shapes(other) for other in (*usual, *found)):
+    for sizes in extremes:
+        named = ", ".join(f"{name}={low}" for name, (low, _) in sizes.items())
+        (feed,) = samples_for(graph, 1, seed, {**bounds, **sizes})
+        if any(_shapes(feed) == _shapes(other) for other in (*typical, *found)):
             continue
-        if _elements(feed) > _LARGER * most and _elements(feed) * weights > _WORK:
-            notes.append(f"not verified at {told}, where the inputs are {_elements(feed) / max(most, 1):.0f} times as large")
+        if _elements(feed) > _TIMES_LARGER * most and _elements(feed) * weights > _WORK:
+            notes.append(f"not verified at {named}, where the inputs are {_elements(feed) / max(most, 1):.0f} times as large")
         elif not runs(feed):
-            notes.append(f"not verified at {told}, where the source itself does not run")
+            notes.append(f"not verified at {named}, where the source itself does not run")
         else:
             found.append(feed)
     return found, notes
@@ -155,10 +157,10 @@ def dynamic(graph: ir.Graph) -> bool:
     return any(not isinstance(d, int) for v in graph.inputs for d in v.shape or ())
 
 
-def shorts(inputs: Mapping[str, Sequence[int | str | None]]) -> Iterator[frozenset[str]]:
-    """Dynamic dimensions past the first that may be as short as a batch is: at first none, then some, then all.
+def small_dimensions(inputs: Mapping[str, Sequence[int | str | None]]) -> Iterator[frozenset[str]]:
+    """Sets of dynamic dimensions after the first that may be as small as a batch: the empty set, then larger ones.
 
-    Those without a name are called by their input and axis, as in "state.1".
+    A dimension without a name is called by input and axis, as "state.1".
     """
     firsts = {d for dims in inputs.values() for d in dims[:1] if isinstance(d, str)}
     keys: Sequence[str] = list(dict.fromkeys(

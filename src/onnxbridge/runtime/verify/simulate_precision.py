@@ -1,4 +1,4 @@
-"""Computing with coarser numbers than the machine's: what is kept of each number is drawn between its two neighbours."""
+"""Simulated low precision with stochastic rounding."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# The bits of each type that are looked at, and how many of them are a number's fraction.
+# For each dtype, the unsigned integer of its width and the number of bits in the fraction.
 _LAYOUTS: dict[np.dtype[Any], tuple[Any, int]] = {
     np.dtype(np.float32): (np.uint32, 23),
     np.dtype(np.float64): (np.uint64, 52),
 }
 HALF = 2.0**-11
 """The unit roundoff of float16."""
-_LEAST_NORMAL = 2.0**-14
-_LEAST = 2.0**-24
+_SMALLEST_NORMAL = 2.0**-14
+_SMALLEST = 2.0**-24
 _PIECE = 1 << 16
 
 
-class Coarse:
-    """Rounds float32 and float64 arrays to numbers of unit roundoff `unit` (a power of two), up or down by chance.
+class SimulatedPrecision:
+    """Rounds float32 and float64 arrays stochastically to numbers of unit roundoff `unit`, a power of two.
 
-    The nearer neighbour is the likelier one, so that nothing is lost on average and a number that needs no rounding stays what it
-    is: 0 and 1 of a mask, sizes, everything that was only moved. Each run draws anew. Of float16 there are the smallest numbers
-    too, but not the largest: what overflows is no rounding. With `single`, float64 arrays stay as they are: next to float32 they
-    are sizes and places.
+    A number becomes one of its two neighbors, with a probability that makes the mean error 0; a number that needs no rounding
+    (0 and 1 of a mask, sizes, everything that was only moved) stays. For float16, subnormal numbers are simulated but not
+    overflow, which is not rounding. With `single`, float64 arrays are not rounded: beside float32 they hold sizes and indices.
     """
 
     def __init__(self, unit: float, seed: int = 0, single: bool = False) -> None:
@@ -34,7 +33,7 @@ class Coarse:
         self._bits = -round(np.log2(unit))
         self._half = unit == HALF
         self._rng = np.random.default_rng(seed)
-        self._drawn: dict[int, Array] = {}
+        self._bits_by_count: dict[int, Array] = {}
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -44,8 +43,8 @@ class Coarse:
         return self._rounded(value)
 
     def constant(self, value: Any) -> Any:
-        """A constant, which stays as it is where all of it is below what float16 tells from 0: no converter lets that vanish."""
-        if self._half and isinstance(value, np.ndarray) and value.dtype in _LAYOUTS and np.all(np.abs(value) < _LEAST):
+        """A rounded constant; one that float16 would turn into 0 throughout stays as it is, as in every converter."""
+        if self._half and isinstance(value, np.ndarray) and value.dtype in _LAYOUTS and np.all(np.abs(value) < _SMALLEST):
             return value
         return self(value)
 
@@ -55,33 +54,33 @@ class Coarse:
         if dropped <= 0:
             return array
         bits = np.array(array, order="C", copy=True).view(kind).reshape(-1)
-        drawn = self._chances(dropped, kind)
-        kept = kind(-(1 << dropped) % (1 << 8 * bits.itemsize))
+        random_bits = self._random_bits(dropped, kind)
+        mask = kind(-(1 << dropped) % (1 << 8 * bits.itemsize))
         sign = kind((1 << 8 * bits.itemsize - 1) - 1)
-        least = np.asarray(_LEAST_NORMAL, array.dtype).view(kind)
-        for start in range(0, bits.size, _PIECE):  # a piece stays in the processor's cache
+        smallest_normal = np.asarray(_SMALLEST_NORMAL, array.dtype).view(kind)
+        for start in range(0, bits.size, _PIECE):  # a piece fits the processor's cache
             piece = bits[start : start + _PIECE]
             small = None
             if self._half:
-                small = np.flatnonzero(((piece & sign) - kind(1)) < least - kind(1))  # 0 wraps around
-                few = piece[small].view(array.dtype)
+                small = np.flatnonzero(((piece & sign) - kind(1)) < smallest_normal - kind(1))  # 0 wraps around
+                subnormals = piece[small].view(array.dtype)
             offset = int(self._rng.integers(_PIECE))
-            # Carries go from the fraction into the exponent, as they should; infinity and NaN stay what they are.
-            piece += drawn[offset : offset + piece.size]
-            piece &= kept
+            # A carry from the fraction into the exponent is right; infinity and NaN stay what they are.
+            piece += random_bits[offset : offset + piece.size]
+            piece &= mask
             if small is not None and small.size:
-                piece[small] = self._subnormal(few).view(kind)
+                piece[small] = self._subnormal(subnormals).view(kind)
         found: Array = bits.view(array.dtype).reshape(array.shape)
         return found
 
-    def _chances(self, dropped: int, kind: Any) -> Array:
-        """Random numbers for what is dropped, drawn once; each piece of an array takes them from another place on."""
-        if dropped not in self._drawn:
-            self._drawn[dropped] = self._rng.integers(0, 1 << dropped, 2 * _PIECE, kind)
-        return self._drawn[dropped]
+    def _random_bits(self, dropped: int, kind: Any) -> Array:
+        """Random numbers for the dropped bits, drawn once; each piece of an array uses them from a random offset on."""
+        if dropped not in self._bits_by_count:
+            self._bits_by_count[dropped] = self._rng.integers(0, 1 << dropped, 2 * _PIECE, kind)
+        return self._bits_by_count[dropped]
 
-    def _subnormal(self, few: Array) -> Array:
-        """The smallest numbers of float16 are equally far apart. None becomes 0 here, whose logarithm would say nothing."""
-        steps = np.floor(np.abs(few) / _LEAST + self._rng.random(few.shape, np.float32))
-        found: Array = np.copysign(np.maximum(steps, 1) * _LEAST, few).astype(few.dtype)
+    def _subnormal(self, subnormals: Array) -> Array:
+        """Rounds subnormal numbers of float16, which are evenly spaced. None becomes 0, whose logarithm would be infinite."""
+        multiples = np.floor(np.abs(subnormals) / _SMALLEST + self._rng.random(subnormals.shape, np.float32))
+        found: Array = np.copysign(np.maximum(multiples, 1) * _SMALLEST, subnormals).astype(subnormals.dtype)
         return found

@@ -1,4 +1,4 @@
-"""A limit on the time that models may take to run, which no framework has of its own."""
+"""A limit on the time that a verification may take: frameworks have none."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from onnxbridge.errors import LimitError
 
 Result = TypeVar("Result")
 SECONDS = 600.0
-"""How long a verification may take unless told otherwise."""
+"""How long a verification may take by default."""
 
 _abandoned: list[threading.Thread] = []
 
 
 class _Abandoned(BaseException):
-    """Raised inside work that took too long, which ends it where Python code comes by."""
+    """Raised in the thread of work that took too long, which ends at its next line of Python."""
 
 
 def within(seconds: float | None, work: Callable[[], Result], describe: Callable[[], str], way_out: str) -> Result:
     """The result of `work`, which runs in a thread of its own.
 
-    `describe` says what it was doing when the time was over, `way_out` what the user can do then.
+    Work that takes too long is abandoned: it ends at its next line of Python. Native code of a framework cannot be interrupted
+    and runs until it returns or the process ends.
 
-    Work that takes too long is abandoned: it ends at its next line of Python. A framework's native code cannot be interrupted,
-    and goes on until it returns or the process ends.
+    Args:
+        describe: what the work was doing when the time was over, for the message.
+        way_out: what the user can do, for the message.
 
     Raises:
-        LimitError: if it has not finished after so many seconds.
+        LimitError: if the work has not finished after `seconds`.
     """
     if seconds is None:
         return work()
     results: list[Result] = []
     errors: list[BaseException] = []
-    context = contextvars.copy_context()  # NumPy's error state, for one, is kept there
+    context = contextvars.copy_context()  # NumPy's error state, for example, is a context variable
 
     def run() -> None:
         try:
@@ -51,7 +53,7 @@ def within(seconds: float | None, work: Callable[[], Result], describe: Callable
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        # what is silenced while a framework works is silenced for all threads
+        # the abandoned work may have silenced these for all threads
         (sys.stdout, sys.stderr), logging.root.manager.disable = streams, level
         _abandoned.append(thread)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(_Abandoned))
@@ -62,5 +64,5 @@ def within(seconds: float | None, work: Callable[[], Result], describe: Callable
 
 
 def still_running() -> bool:
-    """Whether work that was abandoned goes on, so that this process cannot end in the usual way."""
+    """Whether abandoned work still runs, so that the process cannot exit normally."""
     return any(thread.is_alive() for thread in _abandoned)

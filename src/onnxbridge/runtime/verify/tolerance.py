@@ -1,19 +1,18 @@
 """The tolerance of a verification, derived from the model: how far rounding alone can move each output.
 
-The hub model is run three times on the same inputs: in its own precision, in float64, and in float64 on inputs moved by one unit
-in the last place. How far the runs lie apart is what rounding explains, at that output, for those inputs. Where one side computes
-in coarser numbers, the model is run in such numbers too, a few times: float16's noise is that of its own rounding, step by step,
-and not a multiple of what float32 lost. Source and target are never asked, so an error in a conversion cannot widen its own
-tolerance.
+The executor runs the hub model three times on the same inputs: in its own precision, in float64, and in float64 on inputs moved
+by one unit in the last place. The distance between the runs is what rounding explains at each output for these inputs. If one of
+the two models computes in lower precision, the hub model is also run a few times in simulated low precision: float16's error
+accumulates over its own operators and is no multiple of float32's. Source and target take no part in this, so an error of a
+conversion cannot widen its own tolerance.
 
-Where the model rounds to codes, what rounding moved a little before a code moves it by the whole of one, or by nothing: no run
-shows what another one has lost. Such a model is run with all the noise that is granted, so that codes change as they may, and
-what comes of it is taken as it is.
+Quantizing models: a rounding error before a quantization moves its result by a whole step or not at all, so one run says little
+about another. Such a model is run with simulated noise of the full size that is allowed, and the distance is used unscaled.
 
-Where the model chooses (the largest, the boxes that are kept), rounding moves most elements a little and some by as much as there
-is. Those that jump are no measure for the others: they are counted, and as large a share may be beyond the tolerance. Before
-such a model fails, it is run with all the noise that is granted: of two scores next to each other, either may come first, and
-what the candidate has in the place of an element must be what some run had.
+Models that choose (TopK, NMS): rounding moves most elements a little and a few by any amount. Those that jump say nothing about
+the others: they are counted, and as large a share may exceed the tolerance. Before such a model fails, it is run with noise of
+the full size that is allowed: of two nearly equal scores either may come first, and where an element exceeds the tolerance, the
+candidate must have a value that some run had.
 """
 
 from __future__ import annotations
@@ -30,48 +29,48 @@ from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance
-from onnxbridge.runtime.verify.simulate_precision import Coarse
+from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.values_of_interest import values_of_interest
 
-# Two correct implementations add in other orders (blocked, fused, Winograd) than our executor, and each has its own error:
-# the fastest convolution algorithms lose up to 15 times what direct summation loses.
+# Correct implementations sum in other orders (blocked, fused, Winograd) than our executor, each with its own error: the fastest
+# convolution algorithms lose up to 15 times what direct summation loses.
 ORDERS = 16
-# The coarse runs round as the coarse side does, but at other places: an operator there is a few here.
-PLACES = 6
-RUNS = 3
-"""How often the model is run in coarser numbers on each sample; fewer times if that takes long."""
-TIES = 12
-"""How often, at most, a model that rounds to codes is run before it fails: a tie may go the same way several times."""
-CHOICES = 8
-"""How often, at most, it is looked at how a model chooses: of two scores that are equal, half of the runs take the other."""
-# An element jumps if it moves this many times as far as a tenth of those that move, in the run that moved them least, and by such
-# parts of itself and of the largest.
+# Simulated low precision rounds after each ONNX operator; the real implementation may have several operators for one.
+OPERATORS = 6
+PRECISION_RUNS = 3
+"""The number of runs in simulated low precision for each sample; fewer if they exceed `WORK`."""
+QUANTIZED_RUNS = 12
+"""The most runs of a quantizing model before it fails: a tie may be rounded the same way several times."""
+CHOICE_RUNS = 8
+"""The most runs of a choosing model before it fails: of two equal scores, half of the runs choose the other."""
+# An element jumps if it moves JUMP times as far as the lowest decile of the elements that move, in the run that moves them least,
+# and by more than these shares of itself and of the largest element.
 JUMP, OF_ITSELF, OF_LARGEST = 32, 1 / 32, 1 / 256
-# Elements this many times as large as 1 and as all others stand for infinity, as those of an attention mask do: float32 has 24
-# bits, so in a sum with them next to nothing of the others would be left. Each kind has a tolerance of its own.
+# Elements MASKED times as large as 1 and as all others represent infinity, as in attention masks: float32 has 24 bits, so a sum
+# with them leaves almost nothing of the others. They have a tolerance of their own.
 MASKED = 2.0**20
-# Where one in a hundred hangs on rounding, more than this share is not rounding, unless twice as many as were measured are.
+# The share of elements that may differ is scaled up by ORDERS to at most this one, unless twice the measured share is larger.
 FEW = 0.1
-# What a chain of exact operators may lose, such as one last division rounded another way.
+# Units in the last place that any output may differ by: a last division rounded otherwise, for example.
 ULPS = 4
-# Libraries compute it as 1/2 plus a polynomial: near 0 its error is that of 1/2, however small the result.
-_OF_ONE = frozenset({"Sigmoid"})
-_CARRIERS = frozenset({
+# Libraries compute Sigmoid as 1/2 plus a polynomial: near 0 its error is that of 1/2, however small the result.
+_ERRORS_OF_ONE = frozenset({"Sigmoid"})
+_ERROR_PRESERVING = frozenset({
     "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat", "Split", "Gather", "Expand",
     "ReduceMean", "ReduceMax", "ReduceMin", "AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool",
 })  # fmt: skip
-"""What gives its inputs on with no more than their errors."""
-# Where the noise that is granted was put in, each of the two sides may be as far off as the runs were.
-SIDES = 2
-_TO_CODES = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Round"})
-_INSIDE = frozenset({"com.microsoft::DynamicQuantizeLSTM", "QLinearConv", "QLinearMatMul"})
-"""Operators that make codes inside, where noise is put in as it is between others."""
+"""Operators that pass on their inputs without increasing the error."""
+# With noise of the full allowed size, each of the two models may be as far off as the runs were.
+MODELS = 2
+_QUANTIZING = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Round"})
+_QUANTIZING_INSIDE = frozenset({"com.microsoft::DynamicQuantizeLSTM", "QLinearConv", "QLinearMatMul"})
+"""Operators that quantize internally; they are decomposed so that noise is added inside."""
 WORK = 12 * PER_SECOND
-"""The operations in which the rounding of further samples is measured, as many as are expected to end within them; for the others
-the largest so far stands. Operations and no seconds: how fast a machine is must not decide what passes."""
+"""The budget in operations for measuring further samples; those beyond it use the largest distance so far. It is not in seconds:
+the speed of a machine must not decide what passes."""
 
 _CHOOSING = frozenset({"Ceil", "Floor", "Hardmax", "Sign"})
-"""Operators that give numbers for numbers and jump from one to another."""
+"""Operators with floating-point results that jump."""
 _OF_SIZES = frozenset({"Shape", "Size"})
 
 _FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
@@ -79,59 +78,65 @@ _FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
 
 @dataclass(frozen=True)
 class _Noise:
-    """What was measured of one output: how far its elements moved, its largest magnitude, and the share that jumped or, of whole
-    numbers, that moved at all; of those that stand for infinity, how far they moved for their size. `resized` says that the
-    output's size hangs on rounding."""
+    """What was measured of one output.
 
-    apart: float = 0.0
+    Attributes:
+        distance: the largest distance of an element, without those that jump.
+        scale: the largest magnitude.
+        share: the share of elements that jump or, in an integer output, that differ.
+        masked: the largest relative distance of the elements that represent infinity.
+        resized: whether the output's size depends on rounding.
+    """
+
+    distance: float = 0.0
     scale: float = 0.0
     share: float = 0.0
     masked: float = 0.0
     resized: bool = False
 
-    def joined(self, other: _Noise) -> _Noise:
+    def combined(self, other: _Noise) -> _Noise:
         return _Noise(*map(max, astuple(self), astuple(other)))
 
 
 class Rounding:
     """Measures what rounding explains at each output of a hub model, sample by sample.
 
-    `unit` is the unit roundoff of the coarser of the two sides: 2^-24 for float32, 2^-11 for a target that computes in float16.
+    `unit` is the unit roundoff of a lower precision in which one of the two models computes (2^-11 for float16), else None.
     """
 
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
         self._unit = unit
-        self._coded = unit is None and any(map(_makes_codes, model.graph.all_nodes()))
-        self._chooses = unit is None and not self._coded and any(map(_chooses, model.graph.all_nodes()))
-        self._coarse = Coarse(unit) if unit else Coarse(ORDERS * 2.0**-24) if self._coded else None
-        self._spent = self._largest = 0
-        self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=4)  # the last inputs that `fit` looked at
-        self._of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
-        self._fine: dict[str, _Noise] = {}
-        self._rough: dict[str, _Noise] = {}
+        self._quantizes = unit is None and any(map(_is_quantizing, model.graph.all_nodes()))
+        self._has_choices = unit is None and not self._quantizes and any(map(_is_choice, model.graph.all_nodes()))
+        self._simulated = SimulatedPrecision(unit) if unit else SimulatedPrecision(ORDERS * 2.0**-24) if self._quantizes else None
+        self._work_spent = self._largest_work = 0
+        self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=4)  # the last runs of `fit`
+        self._errors_of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
+        self._rounding: dict[str, _Noise] = {}
+        self._low_precision: dict[str, _Noise] = {}
         self._choices: dict[str, _Noise] = {}
         self._seen: dict[str, list[np.ndarray[Any, Any]]] = {}
         self._measured: list[Mapping[str, Any]] = []
-        # a number that the graph compares with a constant, as it is, is not rounded before
+        # an input that equals a constant of a comparison is not rounded, so it is not moved
         self._exact_inputs = {v.name or "": values_of_interest(v) for v in model.graph.inputs}
         self.reason = ""
         try:
-            # without kernels, so that whether there are any does not change a tolerance
+            # without compiled kernels, so that their absence does not change a tolerance
             self._own = Executor(model, native=False)
             self._exact = Executor(model, precision="float64")
-            self._rougher = Executor(model, expanded=_INSIDE, native=False) if self._coded else self._own
+            self._noisy = Executor(model, expanded=_QUANTIZING_INSIDE, native=False) if self._quantizes else self._own
         except ConversionError as e:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])
             self.reason = f"the executor has no rule for {names}"
 
     def fit(self, feeds: Mapping[str, Any]) -> int:
-        """How the model takes inputs of these sizes: 2 if it computes numbers, 1 if nothing or NaN, 0 if it fails.
+        """How inputs of these sizes suit the model: 2 if it computes numbers, 1 if nothing or NaN, 0 if it fails.
 
         Raises:
             LimitError: if the run would take more than the executor's budget.
         """
         try:
-            found = self._own.run(None, self._taken(feeds))
+            found = self._own.run(None, self._supplied(feeds))
         except OnnxbridgeError:
             raise
         except Exception:
@@ -142,17 +147,18 @@ class Rounding:
         return 1 if empty else 2
 
     def measure(self, feeds: Mapping[str, Any]) -> None:
-        """Run the model on these inputs as often as it takes.
+        """Run the model on these inputs and measure the distances.
 
         Raises:
             LimitError: if a run would take more than the executor's budget.
         """
-        if not self.reason and not (self._fine and self._spent + self._largest > WORK):
+        if not self.reason and not (self._rounding and self._work_spent + self._largest_work > WORK):
             self._measure(feeds)
 
-    def closer(self, feeds: Mapping[str, Any]) -> bool:
-        """Measure these inputs if there was no time to, and where the model chooses, how it does with all the noise that is
-        granted; whether that was something new. For inputs on which the two sides differ by more than was thought to be rounding.
+    def remeasure(self, feeds: Mapping[str, Any]) -> bool:
+        """Measure these inputs if the budget did not allow it before and, if the model chooses or quantizes, with noise of the
+        full allowed size. For inputs on which the two models differ by more than the tolerance. Returns whether anything was
+        measured.
         """
         if self.reason:
             return False
@@ -160,77 +166,79 @@ class Rounding:
         try:
             if new:
                 self._measure(feeds)
-            if self._chooses and not self.reason:
-                self._choose(feeds)
-            if self._coded and not self.reason:
-                self._round_more(feeds)
+            if self._has_choices and not self.reason:
+                self._rerun_choices(feeds)
+            if self._quantizes and not self.reason:
+                self._rerun_quantized(feeds)
         except LimitError:
             return False
-        told, self.reason = not self.reason and (new or self._chooses or self._coded), ""
-        return told
+        measured, self.reason = not self.reason and (new or self._has_choices or self._quantizes), ""
+        return measured
 
-    def _round_more(self, feeds: Mapping[str, Any]) -> None:
-        """Run a model that rounds to codes more often: of two codes that a number lies between, a few runs may all take one."""
-        taken, noisy = self._taken(feeds), Coarse(ORDERS * 2.0**-24, seed=1)
-        exact = self._exact.run(None, taken)
+    def _rerun_quantized(self, feeds: Mapping[str, Any]) -> None:
+        """Run a quantizing model more often: of two quantized values next to a number, a few runs may all choose one."""
+        supplied, noisy = self._supplied(feeds), SimulatedPrecision(ORDERS * 2.0**-24, seed=1)
+        exact = self._exact.run(None, supplied)
         start = self._work()
-        for count in range(TIES):
+        for count in range(QUANTIZED_RUNS):
             if count and self._work() - start > WORK / 2:
                 break
-            run = self._rougher.run(None, taken, coarse=noisy)
+            run = self._noisy.run(None, supplied, coarse=noisy)
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
-                self._rough[name] = _noise(a, [b], True).joined(self._rough.get(name, _Noise()))
+                self._low_precision[name] = _noise(a, [b], True).combined(self._low_precision.get(name, _Noise()))
 
-    def _choose(self, feeds: Mapping[str, Any]) -> None:
-        taken, noisy = self._taken(feeds), Coarse(ORDERS * 2.0**-24, single=True)
-        exact = self._exact.run(None, taken)
+    def _rerun_choices(self, feeds: Mapping[str, Any]) -> None:
+        supplied, noisy = self._supplied(feeds), SimulatedPrecision(ORDERS * 2.0**-24, single=True)
+        exact = self._exact.run(None, supplied)
         self._choices, self._seen = {}, {}
         start = self._work()
-        for turn in range(CHOICES):
-            if turn and self._work() - start > WORK / 2:
+        for count in range(CHOICE_RUNS):
+            if count and self._work() - start > WORK / 2:
                 break
             try:
-                run = self._own.run(None, taken, coarse=noisy)
+                run = self._own.run(None, supplied, coarse=noisy)
             except OnnxbridgeError:
                 raise
-            except Exception:  # a choice that leaves nothing to go on with
+            except Exception:  # a choice with an empty result, for example
                 break
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
-                self._choices[name] = _noise(a, [b]).joined(self._choices.get(name, _Noise()))
+                self._choices[name] = _noise(a, [b]).combined(self._choices.get(name, _Noise()))
                 self._seen.setdefault(name, []).extend(np.asarray(v).reshape(-1) for v in (a, b))
 
     def _measure(self, feeds: Mapping[str, Any]) -> None:
         start = self._work()
         rng = np.random.default_rng(0)
-        taken = self._taken(feeds)
-        moved = {k: _moved(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in taken.items()}
+        supplied = self._supplied(feeds)
+        moved = {k: _moved(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in supplied.items()}
         try:
             known = next((results for ran, results in self._ran if ran is feeds), None)
-            runs = [known or self._own.run(None, taken), self._exact.run(None, taken)]
-            if self._coarse is None:
+            runs = [known or self._own.run(None, supplied), self._exact.run(None, supplied)]
+            if self._simulated is None:
                 runs.append(self._exact.run(None, moved))
-            rough: list[Any] = []
-            while self._coarse and len(rough) < RUNS and (not rough or self._work() - start < WORK / 2):
-                rough.append(self._rougher.run(None, taken, coarse=self._coarse))
+            low_precision_runs: list[Any] = []
+            for count in range(PRECISION_RUNS if self._simulated else 0):
+                if count and self._work() - start >= WORK / 2:
+                    break
+                low_precision_runs.append(self._noisy.run(None, supplied, coarse=self._simulated))
         except OnnxbridgeError:
             raise
-        except Exception as e:  # the two sides are to say whether the inputs are at fault
+        except Exception as e:  # the two models will show whether the inputs are wrong
             self.reason = f"the executor fails with {type(e).__name__}: {(str(e).strip() or 'no message').splitlines()[0]}"
             return
         for i, name in enumerate(self._own.output_names):
             own, exact, *near = (run[i] for run in runs)
-            self._fine[name] = _noise(exact, [own, *near], self._coded).joined(self._fine.get(name, _Noise()))
-            rougher = _noise(exact, [run[i] for run in rough], self._coded)
-            self._rough[name] = rougher.joined(self._rough.get(name, _Noise()))
+            self._rounding[name] = _noise(exact, [own, *near], self._quantizes).combined(self._rounding.get(name, _Noise()))
+            low_precision = _noise(exact, [run[i] for run in low_precision_runs], self._quantizes)
+            self._low_precision[name] = low_precision.combined(self._low_precision.get(name, _Noise()))
         self._measured.append(feeds)
-        took = self._work() - start
-        self._spent, self._largest = self._spent + took, max(self._largest, took)
+        work = self._work() - start
+        self._work_spent, self._largest_work = self._work_spent + work, max(self._largest_work, work)
 
     def _work(self) -> int:
-        """The operations so far."""
-        return sum(executor.work for executor in {self._own, self._exact, self._rougher})
+        """The number of operations so far."""
+        return sum(executor.work for executor in {self._own, self._exact, self._noisy})
 
-    def _taken(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def _supplied(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in feeds.items() if k in self._own.input_names}
 
     def tolerances(self, references: Mapping[str, Any]) -> dict[str, Tolerance]:
@@ -238,43 +246,43 @@ class Rounding:
         return {name: self._tolerance(name, np.asarray(r)) for name, r in references.items()}
 
     def notes(self) -> list[str]:
-        """What a user should know of outputs that rounding decides about."""
-        sized = [name for found in (self._fine, self._rough, self._choices) for name, n in found.items() if n.resized]
-        sized = list(dict.fromkeys(sized))
-        if not sized:
+        """Notes on outputs whose size depends on rounding."""
+        measured = (self._rounding, self._low_precision, self._choices)
+        resized = list(dict.fromkeys(name for found in measured for name, noise in found.items() if noise.resized))
+        if not resized:
             return []
-        return [f"how many elements {', '.join(sized)} has hangs on rounding; other inputs may tell more"]
+        return [f"the size of {', '.join(resized)} depends on rounding; try other inputs"]
 
     def _tolerance(self, name: str, reference: np.ndarray[Any, Any]) -> Tolerance:
         eps = _epsilon(reference.dtype)
-        if self.reason or name not in self._fine:
+        if self.reason or name not in self._rounding:
             atol, rtol = _FALLBACK.get(reference.dtype.itemsize, _FALLBACK[4]) if eps else (0.0, 0.0)
             return Tolerance(atol, rtol, origin=f"default, since {self.reason or 'the output is not one of the hub model'}")
-        fine, rough = self._fine[name], self._rough.get(name, _Noise())
-        choices = min(SIDES * self._choices.get(name, _Noise()).share, 1.0)
+        rounding, low_precision = self._rounding[name], self._low_precision.get(name, _Noise())
+        choices = min(MODELS * self._choices.get(name, _Noise()).share, 1.0)
         seen = np.unique(np.concatenate(self._seen[name]).astype(np.float64)) if choices else np.zeros(0)
-        share = min(max(2 * fine.share, 2 * rough.share, min(ORDERS * fine.share, FEW)), 1.0)
+        share = min(max(2 * rounding.share, 2 * low_precision.share, min(ORDERS * rounding.share, FEW)), 1.0)
         if not eps:
             return Tolerance(0.0, 0.0, mismatches=share, origin="derived", choices=choices, seen=seen)
-        scale = max(fine.scale, 1.0) if name in self._of_one else fine.scale
-        # a coarser side rounds by that much more at every step
-        last = ULPS * max(eps, 2 * self._unit if self._unit else 0.0)
-        apart = max(ORDERS * fine.apart, PLACES * rough.apart)
-        if self._coded:
-            apart = SIDES * max(fine.apart, rough.apart)
-        rtol = max(last, ORDERS * fine.masked, PLACES * rough.masked)
-        return Tolerance(apart + last * scale, rtol, share, "derived", choices, seen)
+        scale = max(rounding.scale, 1.0) if name in self._errors_of_one else rounding.scale
+        # a model of lower precision rounds its last operator by more, too
+        last_operator = ULPS * max(eps, 2 * self._unit if self._unit else 0.0)
+        distance = max(ORDERS * rounding.distance, OPERATORS * low_precision.distance)
+        if self._quantizes:
+            distance = MODELS * max(rounding.distance, low_precision.distance)
+        rtol = max(last_operator, ORDERS * rounding.masked, OPERATORS * low_precision.masked)
+        return Tolerance(distance + last_operator * scale, rtol, share, "derived", choices, seen)
 
 
-def _makes_codes(node: ir.Node) -> bool:
-    """Whether a node rounds to whole numbers that stand for others."""
+def _is_quantizing(node: ir.Node) -> bool:
+    """Whether a node quantizes or rounds to integers."""
     kind = node.op_type
-    return kind in _TO_CODES or kind.startswith(("QLinear", "QGemm", "QAttention", "DynamicQuantize"))
+    return kind in _QUANTIZING or kind.startswith(("QLinear", "QGemm", "QAttention", "DynamicQuantize"))
 
 
-def _chooses(node: ir.Node) -> bool:
-    """Whether a node asks which numbers are larger or rounds them to whole ones, so that a little decides about all."""
-    if node.op_type in _CHOOSING or node.op_type in _TO_CODES:
+def _is_choice(node: ir.Node) -> bool:
+    """Whether a node compares numbers or rounds them to integers, so that a small error can change the result entirely."""
+    if node.op_type in _CHOOSING or node.op_type in _QUANTIZING:
         return True
     floating = any(v is not None and v.dtype is not None and v.dtype.is_floating_point() for v in node.inputs)
     others = [v for v in node.outputs if v.dtype is not None and not v.dtype.is_floating_point()]
@@ -282,17 +290,17 @@ def _chooses(node: ir.Node) -> bool:
 
 
 def _has_errors_of_one(value: ir.Value) -> bool:
-    """Whether the value comes, unchanged or as a mean, from an operator whose error does not shrink with its result."""
+    """Whether the value is the result of Sigmoid, or a mean or selection of such results: its error does not shrink with it."""
     todo, seen = [value], {value}
     while todo:
         found = todo.pop()
         node = found.producer()
         if node is None:
             continue
-        if node.op_type in _OF_ONE:
+        if node.op_type in _ERRORS_OF_ONE:
             return True
         before: list[ir.Value | None] = []
-        if node.op_type in _CARRIERS:
+        if node.op_type in _ERROR_PRESERVING:
             before = list(node.inputs)
         elif node.op_type == "If":
             before = [a.as_graph().outputs[found.index()] for a in node.attributes.values()]  # type: ignore[index]
@@ -302,7 +310,7 @@ def _has_errors_of_one(value: ir.Value) -> bool:
 
 
 def _epsilon(dtype: np.dtype[Any]) -> float:
-    """The distance from 1 to the next number of the dtype, 0 for dtypes that are exact."""
+    """The distance from 1 to the next number of the dtype, 0 for exact dtypes."""
     if dtype.kind in "biuUSO":
         return 0.0
     import ml_dtypes
@@ -311,7 +319,7 @@ def _epsilon(dtype: np.dtype[Any]) -> float:
 
 
 def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator, exact: Sequence[Any] = ()) -> np.ndarray[Any, Any]:
-    """Floating inputs moved up or down by one unit in the last place, in float64, but for numbers that are `exact`."""
+    """Floating-point inputs moved up or down by half of eps, as float64, except numbers in `exact`."""
     eps = _epsilon(array.dtype)
     if not eps:
         return array
@@ -321,7 +329,7 @@ def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator, exact: Sequenc
 
 
 def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:
-    """How far other runs lie from the exact one, those elements included that jump where `whole` says so."""
+    """The distance of other runs from the exact one; with `whole`, elements that jump count as others do."""
     a = np.asarray(exact)
     runs = [np.asarray(other) for other in others]
     found = _Noise(resized=any(run.shape != a.shape for run in runs))
@@ -329,31 +337,31 @@ def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:
     if not a.size or not runs:
         return found
     if a.dtype == bool or a.dtype.kind in "USOiu":
-        return found.joined(_Noise(share=max(float(np.mean(a != run)) for run in runs)))
+        return found.combined(_Noise(share=max(float(np.mean(a != run)) for run in runs)))
     a = a.astype(np.float64).reshape(-1)
     with np.errstate(invalid="ignore"):
-        apart = [np.abs(a - run.astype(np.float64).reshape(-1)) for run in runs]
+        distances = [np.abs(a - run.astype(np.float64).reshape(-1)) for run in runs]
     masked = _masked(np.abs(a))
-    for d in apart:
+    for d in distances:
         with np.errstate(invalid="ignore"):
             relative = d[masked] / np.abs(a[masked])
-        chosen = (relative > OF_ITSELF) & (not whole)  # whether it is one hangs on rounding
+        chosen = (relative > OF_ITSELF) & (not whole)  # whether it is masked depends on rounding
         still = relative[~chosen & np.isfinite(relative)].max(initial=0.0)
-        found = found.joined(_Noise(share=float(chosen.sum()) / masked.size, masked=float(still)))
-    a, apart = a[~masked], [d[~masked] for d in apart]
+        found = found.combined(_Noise(share=float(chosen.sum()) / masked.size, masked=float(still)))
+    a, distances = a[~masked], [d[~masked] for d in distances]
     scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
-    found = found.joined(_Noise(scale=scale))
-    places = [np.flatnonzero(np.isfinite(d) & (d > 0)) for d in apart]
-    usual = min((float(np.quantile(d[at], 0.1)) for d, at in zip(apart, places, strict=True) if at.size), default=0.0)
-    for d, at in zip(apart, places, strict=True):
+    found = found.combined(_Noise(scale=scale))
+    moved_at = [np.flatnonzero(np.isfinite(d) & (d > 0)) for d in distances]
+    usual = min((float(np.quantile(d[at], 0.1)) for d, at in zip(distances, moved_at, strict=True) if at.size), default=0.0)
+    for d, at in zip(distances, moved_at, strict=True):
         moved = d[at]
         jumps = (moved > JUMP * usual) & (moved > OF_ITSELF * np.abs(a[at])) & (moved > OF_LARGEST * scale) & (not whole)
-        found = found.joined(_Noise(float(moved[~jumps].max(initial=0.0)), scale, float(jumps.sum()) / masked.size))
+        found = found.combined(_Noise(float(moved[~jumps].max(initial=0.0)), scale, float(jumps.sum()) / masked.size))
     return found
 
 
 def _masked(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which elements stand for infinity."""
+    """Which elements represent infinity."""
     ordered = np.unique(sizes[np.isfinite(sizes)])
     beyond = np.flatnonzero(ordered[1:] >= MASKED * np.maximum(ordered[:-1], 1.0))
     return sizes >= ordered[beyond[0] + 1] if beyond.size else np.zeros(sizes.shape, bool)

@@ -1,6 +1,6 @@
-"""Values of interest: constants of a graph that decide what it does with an input, such as thresholds and known words.
+"""Values of interest: constants that the graph compares an input with, such as thresholds and vocabulary words.
 
-Random elements never equal a word, and seldom lie close to a threshold: what the graph does with those would stay untested.
+Random elements never equal a word and are seldom close to a threshold, so these branches would stay untested.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.input_uses import constant_behind, uses
+from onnxbridge.runtime.verify.input_uses import constant_of, uses
 
-MOST = 64
-"""So many constants of one operator are looked at, spread over all that it has."""
+MOST_CONSTANTS = 64
+"""The number of constants used of one operator, spread evenly over all of its constants."""
 _ORDERED = frozenset({"Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Clip", "Max", "Min"})
-_OF_ATTRIBUTES = {
+_COMPARED_ATTRIBUTES = {
     "StringNormalizer": ("stopwords",), "TfIdfVectorizer": ("pool_strings", "pool_int64s"),
     "LabelEncoder": ("keys_strings", "keys_int64s", "keys_floats", "keys_tensor", "classes_strings"),
     "CategoryMapper": ("cats_strings", "cats_int64s"), "OneHotEncoder": ("cats_strings", "cats_int64s"),
@@ -28,37 +28,37 @@ _TREES = {"TreeEnsembleRegressor": "nodes_values", "TreeEnsembleClassifier": "no
 
 
 def values_of_interest(value: ir.Value) -> list[Any]:
-    """Elements to be drawn for an input beside random ones: its constants, and for thresholds numbers on both sides too."""
+    """Elements to include in an input: the constants that it is compared with, and numbers on both sides of thresholds."""
     exact: list[Any] = []
     thresholds: list[Any] = []
     for node, i in uses(value):
         if node.op_type == "Equal":
-            exact += _elements(constant_behind(node.inputs[1 - i]))
+            exact += _elements(constant_of(node.inputs[1 - i]))
         elif node.op_type in _ORDERED:
             for k, other in enumerate(node.inputs):
-                thresholds += _elements(constant_behind(other)) if k != i else []
+                thresholds += _elements(constant_of(other)) if k != i else []
         elif i == 0:
-            exact += [v for name in _OF_ATTRIBUTES.get(node.op_type, ()) for v in _attribute(node, name)]
+            exact += [v for name in _COMPARED_ATTRIBUTES.get(node.op_type, ()) for v in _attribute(node, name)]
             thresholds += _attribute(node, _THRESHOLDS.get(node.op_type, ""))
     dtype = value.dtype
     if dtype is None:
         return []
     if dtype == ir.DataType.STRING:
-        return list(dict.fromkeys(text for v in exact for text in _words(v)))
+        return list(dict.fromkeys(text for v in exact for text in _spellings(v)))
     if dtype.is_integer():
         return _integers(dtype, exact, thresholds)
     return _numbers(dtype, [*exact, *thresholds]) if dtype.is_floating_point() else []
 
 
 def thresholds_by_column(value: ir.Value) -> dict[int, list[Any]]:
-    """The values of interest for each column of what trees decide about."""
+    """The values of interest of each column (feature) of an input of tree ensembles."""
     found: dict[int, list[Any]] = {}
     if value.dtype is None or not value.dtype.is_floating_point():
         return found
     for node, i in uses(value):
         if i or node.op_type not in _TREES:
             continue
-        values, columns = _all(node, _TREES[node.op_type]), _all(node, "nodes_featureids")
+        values, columns = _attribute_values(node, _TREES[node.op_type]), _attribute_values(node, "nodes_featureids")
         for column in dict.fromkeys(columns):
             splits = [v for v, c in zip(values, columns, strict=False) if c == column]
             found[int(column)] = _numbers(value.dtype, _spread(splits))
@@ -70,10 +70,10 @@ def _elements(array: np.ndarray[Any, Any] | None) -> list[Any]:
 
 
 def _attribute(node: ir.Node, name: str) -> list[Any]:
-    return _spread(_all(node, name))
+    return _spread(_attribute_values(node, name))
 
 
-def _all(node: ir.Node, name: str) -> list[Any]:
+def _attribute_values(node: ir.Node, name: str) -> list[Any]:
     attribute = node.attributes.get(name)
     if attribute is None or attribute.is_ref():
         return []
@@ -85,12 +85,12 @@ def _all(node: ir.Node, name: str) -> list[Any]:
 
 def _spread(values: Iterable[Any]) -> list[Any]:
     different = list(dict.fromkeys(values))
-    step = -(-len(different) // MOST) or 1
+    step = -(-len(different) // MOST_CONSTANTS) or 1
     return different[::step]
 
 
-def _words(text: Any) -> Iterator[str]:
-    """A text, as the constant has it and written another way."""
+def _spellings(text: Any) -> Iterator[str]:
+    """A string as the constant has it, and with its case swapped."""
     word = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
     yield word
     literal = word.strip("^$")
@@ -109,7 +109,7 @@ def _integers(dtype: ir.DataType, exact: Iterable[Any], thresholds: Iterable[Any
 
 
 def _numbers(dtype: ir.DataType, thresholds: Iterable[Any]) -> list[Any]:
-    """Each number, and numbers on both sides of it, near ones too, that float16 still tells from it."""
+    """Each number, and numbers on both sides of it; the nearest still differ from it in float16."""
     found: list[float] = []
     for v in thresholds:
         if _finite(v):

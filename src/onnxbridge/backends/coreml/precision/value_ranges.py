@@ -14,7 +14,7 @@ from onnxbridge.backends.coreml.interface.features import Interface
 from onnxbridge.errors import UsageError
 from onnxbridge.runtime.mil import Interpreter
 from onnxbridge.runtime.verify.sample_inputs import samples_for
-from onnxbridge.runtime.verify.sample_sizes import drawn, dynamic
+from onnxbridge.runtime.verify.sample_sizes import draw_samples, dynamic
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
 
 
@@ -87,7 +87,7 @@ def _random_samples(
     bounds = {**interface.options.bounds, **default}
     if not dynamic(model.graph):
         return samples_for(model.graph, bounds=bounds)
-    found, _ = drawn(model.graph, 3, 0, bounds, score)
+    found, _ = draw_samples(model.graph, 3, 0, bounds, score)
     return found + [samples_for(model.graph, 1, bounds={**bounds, **other})[0] for other in others]
 
 

@@ -17,7 +17,7 @@ from onnxbridge.frontends.pytorch.capture import export, io_names, pytree_contai
 from onnxbridge.frontends.pytorch.capture.load import load, quiet
 from onnxbridge.frontends.pytorch.torch_patches.attention_fast_path import without_attention_fast_path
 from onnxbridge.frontends.pytorch.torchscript import interpreter
-from onnxbridge.plugins import Arrays, Run
+from onnxbridge.plugin_protocols import Arrays, Run
 
 
 def runner(source: Any) -> Run:

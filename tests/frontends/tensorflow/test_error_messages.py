@@ -1,10 +1,12 @@
-"""Which line of a framework's message is shown: the one that says what went wrong."""
+"""Which line of TensorFlow's and Keras's messages is shown: the one that gives the reason."""
 
 from __future__ import annotations
 
 import pytest
 
-from onnxbridge.errors import main_line
+from onnxbridge import plugins
+from onnxbridge.frameworks.tensorflow_errors import main_line
+from onnxbridge.lowering import Target
 
 GRAPH = """Graph execution error:
 
@@ -66,3 +68,14 @@ Arguments received by Net.call():
 ])  # fmt: skip
 def test_main_line(text, wanted):
     assert main_line(RuntimeError(text)) == wanted
+
+
+def test_plugins_and_the_walker_show_that_line():
+    error = RuntimeError(KERAS)
+    wanted = main_line(error)
+    assert plugins.frontend("tensorflow").main_line(error) == plugins.backend("tensorflow").main_line(error) == wanted
+    from onnxbridge.backends.tensorflow.build import _TraceTarget
+
+    assert _TraceTarget.main_line(None, error) == wanted != Target.main_line(None, error)
+    assert plugins.backend("onnx").main_line(RuntimeError("first\nsecond")) == "first"
+    assert plugins.backend("onnx").main_line(RuntimeError()) == "no message"

@@ -1,10 +1,9 @@
-"""What a conversion from ONNX to Core ML costs: CPU seconds beside coremltools' own passes, and memory beside the weights.
+"""The cost of a conversion from ONNX to Core ML: CPU time without coremltools' own passes, and memory relative to the weights.
 
     python benchmarks/coreml.py [fp32|fp16] [NAME ...]
 
-A network is written as ONNX first, then read from its file and converted in a process of its own, as the command line does it
-without its verification. `ours` is what is spent outside of coremltools' passes and writer (`coremltools.convert`); `first` of it
-is what the process's first conversion pays once, for schemas and rules. The peak is of resident memory, while converting.
+Each network is written to an ONNX file, which is converted in a new process without verification. `ours` is the time outside of
+`coremltools.convert`, which runs coremltools' passes and writer. The peak is of resident memory during the conversion.
 """
 
 from __future__ import annotations
@@ -15,43 +14,44 @@ import tempfile
 import time
 from pathlib import Path
 
-from cost import forget_peak, resident
+from cost import reset_peak, resident
 
 
 def one(path: str, precision: str) -> None:
-    """Convert one file and print what it cost."""
+    """Convert one file and print the cost."""
     import onnx_ir as ir
 
     import onnxbridge
     from onnxbridge.frameworks import coremltools
 
     ct = coremltools()
-    inside = [0.0]
-    own = ct.convert
+    coremltools_seconds = [0.0]
+    original_convert = ct.convert
 
     def timed(*args: object, **keywords: object) -> object:
         start = time.process_time()
         try:
-            return own(*args, **keywords)
+            return original_convert(*args, **keywords)
         finally:
-            inside[0] += time.process_time() - start
+            coremltools_seconds[0] += time.process_time() - start
 
     ct.convert = timed
-    from onnxbridge.backends.coreml import program  # noqa: F401 - importing is not converting
+    from onnxbridge.backends.coreml import program  # noqa: F401 - excludes the import from the measurement
 
     model = ir.load(path)
     weights = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None) / 2**20
     del model
-    before = forget_peak()
+    before = reset_peak()
     start = time.process_time()
-    made = onnxbridge.convert(path, "coreml", verify=False, compute_precision=precision)
-    whole = time.process_time() - start
+    conversion = onnxbridge.convert(path, "coreml", verify=False, compute_precision=precision)
+    total = time.process_time() - start
     peak = resident("VmHWM") - before
     with tempfile.TemporaryDirectory() as folder:
-        (saved,) = made.save(Path(folder, "net.mlpackage"))
+        (saved,) = conversion.save(Path(folder, "net.mlpackage"))
         size = sum(f.stat().st_size for f in Path(saved).rglob("*") if f.is_file()) / 2**20
     print(
-        f"{Path(path).stem:10} {precision}: {whole:.1f} CPU s, coremltools {inside[0]:.1f} s, ours {whole - inside[0]:.1f} s; "
+        f"{Path(path).stem:10} {precision}: {total:.1f} CPU s, coremltools {coremltools_seconds[0]:.1f} s, "
+        f"ours {total - coremltools_seconds[0]:.1f} s; "
         f"peak {peak:.0f} MiB for {weights:.0f} MiB of weights = {peak / weights:.2f}x; package {size:.0f} MiB"
     )
 

@@ -1,10 +1,10 @@
-"""What a conversion costs: CPU seconds and memory of reading a model into ONNX, beside the framework's own work.
+"""The cost of a conversion to ONNX: CPU time and memory, compared with the framework's own export.
 
-    python benchmarks/cost.py pytorch [NAME ...]   PyTorch to ONNX, beside torch.export.export alone: the usual three networks,
-                                                   or those of architectures.py whose names hold one of these
-    python benchmarks/cost.py keras                Keras ResNet50 to ONNX, with the memory it takes beside its weights
+    python benchmarks/cost.py pytorch [NAME ...]   PyTorch to ONNX, compared with torch.export.export: three networks, or those
+                                                   of architectures.py whose names contain one of these
+    python benchmarks/cost.py keras                Keras ResNet50 to ONNX, with memory relative to its weights
 
-Each figure is the median of five runs after one warm-up, of process CPU time; conversions end with the ModelProto in memory.
+Times are the median process CPU time of five runs after a warm-up.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ import onnxbridge
 from onnxbridge import frameworks
 
 
-def seconds(work: Callable[[], object], runs: int = 5) -> float:
+def seconds(function: Callable[[], object], runs: int = 5) -> float:
     """The median CPU time."""
-    work()
-    found = []
+    function()
+    times = []
     for _ in range(runs):
         gc.collect()
         start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return statistics.median(found)
+        function()
+        times.append(time.process_time() - start)
+    return statistics.median(times)
 
 
-def resident(what: str) -> float:
-    """Resident memory in MB, as Linux counts it: "VmRSS" now, "VmHWM" at its largest since `forget_peak`."""
+def resident(field: str) -> float:
+    """Resident memory in MB from /proc: "VmRSS" for the current, "VmHWM" for the peak since `reset_peak`."""
     status = Path("/proc/self/status").read_text()
-    return int(status.partition(f"{what}:")[2].split()[0]) / 1024
+    return int(status.partition(f"{field}:")[2].split()[0]) / 1024
 
 
-def forget_peak() -> float:
-    """Let the largest resident memory be today's, which is returned."""
+def reset_peak() -> float:
+    """Resets the peak of resident memory to the current value, which is returned."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
     return resident("VmRSS")
@@ -57,16 +57,17 @@ def pytorch(*names: str) -> None:
     def convert(module: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> onnxbridge.Conversion:
         return onnxbridge.convert(module, "onnx", inputs=inputs, verify=False)
 
-    wanted = [name.lower() for name in names or ("ResNet-50", "ViT-B/16", "MiniLM")]
+    selected = [name.lower() for name in names or ("ResNet-50", "ViT-B/16", "MiniLM")]
     for family in families():
-        if not any(name in family.name.lower() for name in wanted):
+        if not any(name in family.name.lower() for name in selected):
             continue
         module, inputs = family.build()
         with torch.no_grad():
-            alone = seconds(partial(torch.export.export, module, (), inputs, strict=False))
-            ours = seconds(partial(convert, module, inputs))
-            whole = seconds(lambda module=module, inputs=inputs: convert(module, inputs).model)
-        cost = f"torch.export {alone:.2f} s, convert {ours:.2f} s = {ours / alone:.2f}x, with the message {whole:.2f} s"
+            export_seconds = seconds(partial(torch.export.export, module, (), inputs, strict=False))
+            convert_seconds = seconds(partial(convert, module, inputs))
+            model_seconds = seconds(lambda module=module, inputs=inputs: convert(module, inputs).model)
+        ratio = f"{convert_seconds:.2f} s = {convert_seconds / export_seconds:.2f}x"
+        cost = f"torch.export {export_seconds:.2f} s, convert {ratio}, with serialization to ModelProto {model_seconds:.2f} s"
         print(f"{family.name:10} {cost}", flush=True)
 
 
@@ -77,15 +78,15 @@ def keras() -> None:
     model = keras.applications.ResNet50(weights=None)
     model(keras.ops.zeros((1, 224, 224, 3)))
     weights = sum(w.numpy().nbytes for w in model.weights) / 1e6
-    before = forget_peak()
+    before = reset_peak()
     start = time.process_time()
-    made = onnxbridge.convert(model, "onnx", verify=False)
+    conversion = onnxbridge.convert(model, "onnx", verify=False)
     first = time.process_time() - start
-    more = resident("VmHWM") - before
-    print(f"Keras ResNet50: {first:.2f} s the first time, {more:.0f} MB more at the peak, for {weights:.0f} MB of weights")
-    before = forget_peak()
+    additional = resident("VmHWM") - before
+    print(f"Keras ResNet50: {first:.2f} s the first time, {additional:.0f} MB more at the peak, for {weights:.0f} MB of weights")
+    before = reset_peak()
     with tempfile.TemporaryDirectory() as folder:
-        made.save(f"{folder}/resnet50.onnx")
+        conversion.save(f"{folder}/resnet50.onnx")
         print(f"saving it: {resident('VmHWM') - before:.0f} MB more at the peak")
     print(f"Keras ResNet50: {seconds(lambda: onnxbridge.convert(model, 'onnx', verify=False)):.2f} s after that")
 

@@ -1,12 +1,11 @@
-"""The bundled executor side by side with other engines: CPU time of a run, the first answer, and what it holds in memory.
+"""Compares the executor with other engines: CPU time of a run and of the first run, and memory.
 
     python benchmarks/executor.py [MODEL ...] [--engines ort,onnxbridge,reference,torch] [--threads 1] [--runs 7] [--markdown]
 
-A MODEL is a file, or the name of one of the networks that come with the onnx package ("resnet50"); without any it is all of
-those. Inputs are drawn from a normal distribution (whole numbers are 0 or 1; sizes that are not fixed count as 1). Every
-engine gets a process of its own, and their runs take turns, so that a busy machine slows them alike. With one thread a
-run's figure is the median of its CPU times, with more the best of its times on the clock. Beside it stands the ratio to the
-first engine. `torch` (eager) needs onnxbridge's PyTorch backend and what that needs.
+A MODEL is a file, or the name of one of the networks in the onnx package ("resnet50"); the default is all of those. Inputs are
+normally distributed (integers are 0 or 1; dynamic sizes are 1). Each engine has its own process, and runs alternate, so that load
+on the machine affects all. With one thread the time of a run is the median CPU time, else the minimum wall-clock time; the ratio
+is relative to the first engine. `torch` (eager) needs PyTorch.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ Run = Callable[[dict[str, Any]], Any]
 
 
 def feeds_of(path: str) -> dict[str, Any]:
-    """Inputs for a model, the same ones every time."""
+    """Deterministic inputs for a model."""
     rng = np.random.default_rng(7)
     graph = onnx.load(path, load_external_data=False).graph
-    given = {i.name for i in graph.initializer}
+    initializers = {i.name for i in graph.initializer}
     feeds: dict[str, Any] = {}
     for value in graph.input:
-        if value.name in given:
+        if value.name in initializers:
             continue
         kind = value.type.tensor_type
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
         shape = [d.dim_value or 1 for d in kind.shape.dim]
-        whole = dtype.kind in "iub"
-        feeds[value.name] = (rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)).astype(dtype)
+        integer = dtype.kind in "iub"
+        feeds[value.name] = (rng.integers(0, 2, shape) if integer else rng.standard_normal(shape)).astype(dtype)
     return feeds
 
 
@@ -86,14 +85,14 @@ def torch(path: str, threads: int) -> Run:
 ENGINES = {"ort": ort, "onnxbridge": onnxbridge, "reference": reference, "torch": torch}
 
 
-def bundled() -> dict[str, str]:
-    """The networks that come with the onnx package, by name."""
+def bundled_models() -> dict[str, str]:
+    """The networks in the onnx package, by name."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
     return {p.stem.removeprefix("light_"): str(p) for p in sorted(folder.glob("light_*.onnx"))}
 
 
-def held() -> float:
-    """The memory that this process holds, in MiB; NaN where the system does not tell."""
+def resident_memory() -> float:
+    """The resident memory of this process in MiB; NaN if unavailable."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
@@ -103,11 +102,11 @@ def held() -> float:
 
 def worker(engine: str, path: str, threads: int, pipe: Connection) -> None:
     try:
-        before, begin = held(), time.process_time()
+        before, begin = resident_memory(), time.process_time()
         run, feeds = ENGINES[engine](path, threads), feeds_of(path)
         run(feeds)
-        pipe.send((time.process_time() - begin, held() - before))
-    except Exception as e:  # whatever an engine fails with is its line of the table
+        pipe.send((time.process_time() - begin, resident_memory() - before))
+    except Exception as e:  # an engine's error is reported in its row
         pipe.send(f"{type(e).__name__}: {e}")
         return
     clock = time.process_time if threads == 1 else time.perf_counter
@@ -117,27 +116,27 @@ def worker(engine: str, path: str, threads: int, pipe: Connection) -> None:
         pipe.send(clock() - begin)
 
 
-def measured(engines: list[str], path: str, threads: int, runs: int) -> dict[str, Any]:
-    """For each engine (CPU time of the first answer, memory, time of a run), or the text of what it failed with."""
+def measure(engines: list[str], path: str, threads: int, runs: int) -> dict[str, Any]:
+    """For each engine (CPU time of the first run, memory, time of a run), or its error message."""
     context = multiprocessing.get_context("spawn")
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     pipes = {}
     for engine in engines:
-        here, there = context.Pipe()
-        process = context.Process(target=worker, args=(engine, path, threads, there), daemon=True)
+        parent_end, child_end = context.Pipe()
+        process = context.Process(target=worker, args=(engine, path, threads, child_end), daemon=True)
         process.start()
-        found[engine] = here.recv()
-        if not isinstance(found[engine], str):
-            pipes[engine] = (here, process, [])
+        results[engine] = parent_end.recv()
+        if not isinstance(results[engine], str):
+            pipes[engine] = (parent_end, process, [])
     for _ in range(runs):
-        for here, _, times in pipes.values():
-            here.send(True)
-            times.append(here.recv())
-    for engine, (here, process, times) in pipes.items():
-        here.send(False)
+        for parent_end, _, times in pipes.values():
+            parent_end.send(True)
+            times.append(parent_end.recv())
+    for engine, (parent_end, process, times) in pipes.items():
+        parent_end.send(False)
         process.join()
-        found[engine] = (*found[engine], statistics.median(times) if threads == 1 else min(times))
-    return found
+        results[engine] = (*results[engine], statistics.median(times) if threads == 1 else min(times))
+    return results
 
 
 def main() -> None:
@@ -151,24 +150,24 @@ def main() -> None:
     engines = options.engines.split(",")
     unknown = set(engines) - set(ENGINES)
     if unknown:
-        sys.exit(f"no engine {min(unknown)!r}; there are {', '.join(ENGINES)}")
+        sys.exit(f"unknown engine {min(unknown)!r}; choose from {', '.join(ENGINES)}")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ONNXBRIDGE_THREADS"):
         os.environ[name] = str(options.threads)
-    there = bundled()
-    paths = {name: there.get(name, name) for name in options.models} or there
-    show = as_markdown if options.markdown else as_lines
-    rows = (measured(engines, path, options.threads, options.runs) for path in paths.values())
-    show(engines, zip(map(os.path.basename, paths), rows, strict=True))
+    bundled = bundled_models()
+    paths = {name: bundled.get(name, name) for name in options.models} or bundled
+    print_rows = as_markdown if options.markdown else as_lines
+    rows = (measure(engines, path, options.threads, options.runs) for path in paths.values())
+    print_rows(engines, zip(map(os.path.basename, paths), rows, strict=True))
 
 
-def ratio(found: dict[str, Any], engine: str, first: str) -> float:
-    """An engine's time as a multiple of the first one's."""
-    whole = not isinstance(found[engine], str) and not isinstance(found[first], str)
-    return float(found[engine][2] / found[first][2]) if whole else float("nan")
+def ratio(results: dict[str, Any], engine: str, first: str) -> float:
+    """An engine's time relative to the first engine; NaN if one of them failed."""
+    both_ran = not isinstance(results[engine], str) and not isinstance(results[first], str)
+    return float(results[engine][2] / results[first][2]) if both_ran else float("nan")
 
 
 def mean(ratios: list[float]) -> float:
-    """The geometric mean of those that there are."""
+    """The geometric mean of the ratios that are not NaN."""
     known = np.array([r for r in ratios if r == r])
     return float(np.exp(np.log(known).mean())) if known.size else float("nan")
 
@@ -176,15 +175,15 @@ def mean(ratios: list[float]) -> float:
 def as_lines(engines: list[str], rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
     ratios: dict[str, list[float]] = {engine: [] for engine in engines}
     print(f"{'model':<28}{'engine':<12}{'first ms':>10}{'run ms':>10}{'ratio':>8}{'MiB':>8}")
-    for name, found in rows:
-        for engine, row in found.items():
+    for name, results in rows:
+        for engine, row in results.items():
             if isinstance(row, str):
                 print(f"{name:<28}{engine:<12}{row.splitlines()[0][:80]}")
                 continue
-            ratios[engine].append(ratio(found, engine, engines[0]))
+            ratios[engine].append(ratio(results, engine, engines[0]))
             first, memory, run = row
-            by = ratios[engine][-1]
-            print(f"{name:<28}{engine:<12}{first * 1e3:>10.1f}{run * 1e3:>10.2f}{by:>8.2f}{memory:>8.0f}", flush=True)
+            ratio_to_first = ratios[engine][-1]
+            print(f"{name:<28}{engine:<12}{first * 1e3:>10.1f}{run * 1e3:>10.2f}{ratio_to_first:>8.2f}{memory:>8.0f}", flush=True)
     for engine, values in ratios.items():
         if values:
             print(f"{engine}: geometric mean {mean(values):.2f} of {engines[0]}, worst {max(values):.2f}")
@@ -193,12 +192,12 @@ def as_lines(engines: list[str], rows: Iterable[tuple[str, dict[str, Any]]]) -> 
 def as_markdown(engines: list[str], rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
     ratios: dict[str, list[float]] = {engine: [] for engine in engines}
     print("| model | " + " | ".join(f"{engine} ms" for engine in engines) + " |\n|---" + "|---:" * len(engines) + "|")
-    for name, found in rows:
+    for name, results in rows:
         cells = []
         for engine in engines:
-            ratios[engine].append(ratio(found, engine, engines[0]))
-            row, by = found[engine], f" ({ratios[engine][-1]:.2f})" if engine != engines[0] else ""
-            cells.append("not run" if isinstance(row, str) else f"{row[2] * 1e3:.1f}{by}")
+            ratios[engine].append(ratio(results, engine, engines[0]))
+            row, ratio_to_first = results[engine], f" ({ratios[engine][-1]:.2f})" if engine != engines[0] else ""
+            cells.append("failed" if isinstance(row, str) else f"{row[2] * 1e3:.1f}{ratio_to_first}")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     print("| geometric mean | | " + " | ".join(f"{mean(ratios[engine]):.2f}" for engine in engines[1:]) + " |")
 

@@ -1,4 +1,4 @@
-"""What `architectures.py` converts: one network of each family at a small size, with random weights and example inputs."""
+"""The networks that `architectures.py` converts, at a small size with random weights, and example inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def families() -> Iterator[Family]:
     yield from families_torchvision.detectors()
     yield from families_transformers.encoders()
     yield from families_transformers.decoders()
-    yield from families_transformers.several()
+    yield from families_transformers.encoder_decoder_and_vision()
     yield from _recurrent()
     yield from families_programs.control()
     yield from families_programs.quantized()
@@ -39,7 +39,7 @@ class Recurrent(nn.Module):
 
 
 class Packed(nn.Module):
-    """Sequences of several lengths, packed as for training."""
+    """Packed sequences of different lengths."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,11 +54,11 @@ class Packed(nn.Module):
 class UNet(nn.Module):
     def __init__(self, widths: tuple[int, ...] = (8, 16, 32)) -> None:
         super().__init__()
-        self.down, self.up, self.rise = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.down, self.up, self.upsample = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         for i, o in zip((3, *widths), widths, strict=False):
             self.down.append(self.block(i, o))
         for i, o in zip(widths[:0:-1], widths[-2::-1], strict=True):
-            self.rise.append(nn.ConvTranspose2d(i, o, 2, 2))
+            self.upsample.append(nn.ConvTranspose2d(i, o, 2, 2))
             self.up.append(self.block(2 * o, o))
         self.head = nn.Conv2d(widths[0], 2, 1)
 
@@ -68,14 +68,14 @@ class UNet(nn.Module):
         return nn.Sequential(*first, nn.Conv2d(o, o, 3, padding=1), nn.SiLU())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        kept = []
+        skips = []
         for i, block in enumerate(self.down):
             x = block(x)
             if i < len(self.down) - 1:
-                kept.append(x)
+                skips.append(x)
                 x = nn.functional.max_pool2d(x, 2)
-        for rise, block in zip(self.rise, self.up, strict=True):
-            x = block(torch.cat([kept.pop(), rise(x)], 1))
+        for upsample, block in zip(self.upsample, self.up, strict=True):
+            x = block(torch.cat([skips.pop(), upsample(x)], 1))
         return self.head(x)
 
 
@@ -83,7 +83,7 @@ def _recurrent() -> Iterator[Family]:
     yield Family("UNet", lambda: (settled(UNet()), {"x": torch.randn(2, 3, 32, 32)}), {"x": {0: "batch"}})
     for kind in (nn.LSTM, nn.GRU, nn.RNN):
         yield Family(
-            f"{kind.__name__}, two layers, both ways",
+            f"{kind.__name__}, two layers, bidirectional",
             lambda k=kind: (Recurrent(k, bidirectional=True).eval(), {"x": torch.randn(2, 7, 8)}),
             {"x": {0: "batch", 1: "time"}},
         )

@@ -1,4 +1,4 @@
-"""Programs that are no plain stack of layers: control flow, and quantized networks as PyTorch's own tools leave them."""
+"""Programs with control flow, and networks quantized with PyTorch's tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from family import Family
 from torch import nn
-from torch._higher_order_ops.map import map as mapped
+from torch._higher_order_ops.map import map as map_
 from torch._higher_order_ops.scan import scan
 
 
@@ -29,10 +29,10 @@ def _cond(net: Function, x: torch.Tensor) -> torch.Tensor:
 
 
 def _while_loop(net: Function, x: torch.Tensor) -> Any:
-    def body(turn: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return turn + 1, net.a(y) + y * 2
+    def body(iteration: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return iteration + 1, net.a(y) + y * 2
 
-    return torch.while_loop(lambda turn, y: (turn < 9) & (y.abs().sum() < 99), body, (torch.tensor(0), x))
+    return torch.while_loop(lambda iteration, y: (iteration < 9) & (y.abs().sum() < 99), body, (torch.tensor(0), x))
 
 
 def _scan(net: Function, x: torch.Tensor) -> Any:
@@ -44,7 +44,7 @@ def _scan(net: Function, x: torch.Tensor) -> Any:
 
 
 def _map(net: Function, x: torch.Tensor) -> torch.Tensor:
-    return mapped(lambda item, scale: net.a(item) * scale, x, torch.arange(8.0))
+    return map_(lambda item, scale: net.a(item) * scale, x, torch.arange(8.0))
 
 
 def control() -> Iterator[Family]:
@@ -78,7 +78,7 @@ class Layers(nn.Module):
 
 
 def _pt2e(dynamic: bool = False) -> tuple[nn.Module, dict[str, Any]]:
-    """A program that PT2E has quantized for x86, calibrated on random images."""
+    """A program quantized by PT2E for x86, calibrated on random images."""
     pt2e = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
     kinds = importlib.import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
     module: nn.Module = Layers().eval() if dynamic else Small().eval()
@@ -114,12 +114,12 @@ def quantized() -> Iterator[Family]:
     batch = {"x": {0: "batch"}}
     yield Family("PT2E, static", _pt2e, None, "torchao")
     yield Family("PT2E, dynamic", lambda: _pt2e(True), None, "torchao")
-    yield Family("torchao, weights in 8 bits", lambda: _torchao("Int8WeightOnlyConfig"), batch, "torchao")
+    yield Family("torchao, int8 weights", lambda: _torchao("Int8WeightOnlyConfig"), batch, "torchao")
     yield Family(
-        "torchao, 8 bits", lambda: _torchao("Int8DynamicActivationInt8WeightConfig"), batch, "torchao"
+        "torchao, int8 weights and activations", lambda: _torchao("Int8DynamicActivationInt8WeightConfig"), batch, "torchao"
     )  # fmt: skip
     yield Family(
-        "torchao, weights in 4 bits",
+        "torchao, int4 weights",
         lambda: _torchao("IntxWeightOnlyConfig", weight_dtype=torch.int4),
         batch, "torchao",
     )  # fmt: skip

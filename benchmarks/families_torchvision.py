@@ -39,15 +39,15 @@ def vision() -> Iterator[Family]:
 
 
 def _torchvision(path: str, size: int, **options: Any) -> tuple[nn.Module, dict[str, Any]]:
-    found: Any = importlib.import_module("torchvision")
+    builder: Any = importlib.import_module("torchvision")
     for part in path.split("."):
-        found = getattr(found, part)
+        builder = getattr(builder, part)
     if path.endswith(("googlenet", "inception_v3")):
         options |= {"init_weights": False, "aux_logits": False}
-    module = settled(found(weights=None, **options))
+    module = settled(builder(weights=None, **options))
     head = list(module.modules())[-1]
     if isinstance(head, nn.Linear):
-        nn.init.normal_(head.weight, std=0.1)  # a vision transformer's is zero before it is trained
+        nn.init.normal_(head.weight, std=0.1)  # the head of a vision transformer is initialized to zero
     return module, {parameters(module)[0]: torch.randn(2, 3, size, size)}
 
 
@@ -69,19 +69,19 @@ def _raft() -> tuple[nn.Module, dict[str, Any]]:
 
 
 class Detector(nn.Module):
-    """A detector of one image, its results as a dictionary.
+    """A detector of one image that returns a dictionary.
 
-    A grain lies over the image: where that is all of one colour, as among the samples of a verification, the scores of random
-    weights would be the same everywhere, and the best of them chance.
+    Constant noise is added to the image. For a uniform image, which is among the samples of a verification, the scores of random
+    weights would otherwise be equal everywhere, and the best ones arbitrary.
     """
 
-    def __init__(self, net: nn.Module, grain: torch.Tensor) -> None:
+    def __init__(self, net: nn.Module, noise: torch.Tensor) -> None:
         super().__init__()
         self.net = net
-        self.register_buffer("grain", grain)
+        self.register_buffer("noise", noise)
 
     def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
-        return self.net([image + self.grain])[0]
+        return self.net([image + self.noise])[0]
 
 
 _DETECTORS = (
@@ -100,33 +100,39 @@ def _detector(name: str) -> tuple[nn.Module, dict[str, Any]]:
     make = getattr(importlib.import_module("torchvision").models.detection, name)
     torch.manual_seed(0)
     options = {} if "320" in name or "300" in name else {"min_size": 128, "max_size": 160}
-    # few results: the best scores of random weights lie apart from each other, so that rounding does not change their order
+    # few results: the best scores of random weights are distinct, so that rounding does not change their order
     options["box_detections_per_img" if "rcnn" in name else "detections_per_img"] = 6
     net = Detector(make(weights=None, weights_backbone=None, num_classes=5, **options), torch.rand(3, 120, 160))
-    hooks = _spread(net)
-    images = [torch.randn(3, 120, 160), torch.randn(3, 120, 160), 2 * torch.randn(3, 120, 160)]  # as a verification draws them
-    calibrated(net.net.eval(), [image + net.grain for image in images])
+    hooks = _register_scaling(net)
+    images = [
+        torch.randn(3, 120, 160),
+        torch.randn(3, 120, 160),
+        2 * torch.randn(3, 120, 160),
+    ]  # like the samples of a verification
+    calibrated(net.net.eval(), [image + net.noise for image in images])
     assert not hooks, "every layer was called"
     return net.eval(), {"image": torch.randn(3, 120, 160)}
 
 
-def _spread(net: nn.Module) -> dict[nn.Module, Any]:
-    """Make heads find something: when a layer is next called, it is scaled until each channel has mean 0 and deviation 1.
+def _register_scaling(net: nn.Module) -> dict[nn.Module, Any]:
+    """Register hooks that scale head layers at their next call so that each output channel has mean 0 and deviation 1.
 
-    As they are made, all scores are about the same, and below every threshold, or one class has all of the best.
+    With default initialization all scores are similar and below every threshold, or one class has all of the best scores.
     """
 
     def scaled(layer: Any, _: Any, result: torch.Tensor, by: float = 1.0) -> torch.Tensor:
         channel = 1 if result.ndim == 4 else result.ndim - 1
         mean = result.movedim(channel, -1).flatten(0, -2).mean(0)
         factor = by / result.movedim(channel, -1).flatten(0, -2).std(0).clamp(min=1e-3)
-        over = [-1 if axis == (1 if isinstance(layer, nn.ConvTranspose2d) else 0) else 1 for axis in range(layer.weight.ndim)]
-        layer.weight.data *= factor.view(over)
+        weight_shape = [
+            -1 if axis == (1 if isinstance(layer, nn.ConvTranspose2d) else 0) else 1 for axis in range(layer.weight.ndim)
+        ]
+        layer.weight.data *= factor.view(weight_shape)
         if layer.bias is not None:
             layer.bias.data = (layer.bias.data - mean) * factor
         hooks.pop(layer).remove()
-        along = [-1 if axis == channel else 1 for axis in range(result.ndim)]
-        return (result - (mean.view(along) if layer.bias is not None else 0)) * factor.view(along)
+        channel_shape = [-1 if axis == channel else 1 for axis in range(result.ndim)]
+        return (result - (mean.view(channel_shape) if layer.bias is not None else 0)) * factor.view(channel_shape)
 
     hooks: dict[nn.Module, Any] = {}
     for path, layer in net.named_modules():

@@ -1,4 +1,4 @@
-"""Architectures of transformers in a tiny configuration, with random weights and example inputs."""
+"""Architectures of transformers in tiny configurations, with random weights and example inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 _SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 99}
 
 
-def _made(kind: str, config: str, **options: Any) -> nn.Module:
+def _build(kind: str, config: str, **options: Any) -> nn.Module:
     library = importlib.import_module("transformers")
     torch.manual_seed(0)
     return getattr(library, kind)(getattr(library, config)(**options)).eval()
@@ -39,7 +39,7 @@ def encoders() -> Iterator[Family]:
         yield Family(
             name,
             lambda k=kind, c=config, o=options: (
-                _made(k, c, **o),
+                _build(k, c, **o),
                 {"input_ids": _ids(), "attention_mask": torch.tensor([[1] * 8, [1] * 6 + [0] * 2])},
             ),
             both,
@@ -71,17 +71,17 @@ def decoders() -> Iterator[Family]:
     for name, kind, config, options in rows:
         yield Family(
             name,
-            lambda k=kind, c=config, o=options: (_made(k, c, **o), {"input_ids": _ids(), "use_cache": False}),
+            lambda k=kind, c=config, o=options: (_build(k, c, **o), {"input_ids": _ids(), "use_cache": False}),
             ids,
             "transformers",
         )
         if name in ("GPT-2", "Llama", "Mistral", "Qwen3", "Gemma2"):
             yield Family(
-                f"{name} with a cache", lambda k=kind, c=config, o=options: _cached(_made(k, c, **o)), _CACHED, "transformers"
+                f"{name} with a cache", lambda k=kind, c=config, o=options: _cached(_build(k, c, **o)), _CACHED, "transformers"
             )
     mamba = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "vocab_size": 99, "use_cache": False}
     yield Family(
-        "Mamba", lambda: (_made("MambaForCausalLM", "MambaConfig", **mamba), {"input_ids": _ids()}),
+        "Mamba", lambda: (_build("MambaForCausalLM", "MambaConfig", **mamba), {"input_ids": _ids()}),
         {"input_ids": {0: "batch"}}, "transformers",
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ _CACHED: Dynamic = {
 
 
 def _cached(module: nn.Module) -> tuple[nn.Module, dict[str, Any]]:
-    """One step of a decoder behind five tokens that it has seen."""
+    """One step of a decoder with a past of five tokens."""
     cache = importlib.import_module("transformers").DynamicCache(config=module.config)
     with torch.no_grad():
         module(input_ids=_ids(2, 5), past_key_values=cache, use_cache=True)
@@ -101,7 +101,7 @@ def _cached(module: nn.Module) -> tuple[nn.Module, dict[str, Any]]:
     return module, inputs
 
 
-def several() -> Iterator[Family]:
+def encoder_decoder_and_vision() -> Iterator[Family]:
     t5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 99}
     both = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
             "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "d_model": 32, "vocab_size": 99, "pad_token_id": 0, "bos_token_id": 1,
@@ -109,7 +109,7 @@ def several() -> Iterator[Family]:
     pair = {"input_ids": {0: "batch", 1: "source"}, "decoder_input_ids": {0: "batch", 1: "target"}}
 
     def translation(kind: str, config: str, options: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
-        return _made(kind, config, **options), {"input_ids": _ids(2, 8), "decoder_input_ids": _ids(2, 6), "use_cache": False}
+        return _build(kind, config, **options), {"input_ids": _ids(2, 8), "decoder_input_ids": _ids(2, 6), "use_cache": False}
 
     yield Family("T5", lambda: translation("T5ForConditionalGeneration", "T5Config", t5), pair, "transformers")
     yield Family(
@@ -120,7 +120,7 @@ def several() -> Iterator[Family]:
     yield Family(
         "Whisper",
         lambda: (
-            _made("WhisperForConditionalGeneration", "WhisperConfig", **whisper),
+            _build("WhisperForConditionalGeneration", "WhisperConfig", **whisper),
             {"input_features": torch.randn(2, 16, 40), "decoder_input_ids": _ids(2, 6), "use_cache": False},
         ),
         {"input_features": {0: "batch"}, "decoder_input_ids": {0: "batch", 1: "target"}}, "transformers",
@@ -128,15 +128,15 @@ def several() -> Iterator[Family]:
     audio = {**_SMALL, "conv_dim": (16, 16), "conv_stride": (5, 2), "conv_kernel": (10, 3), "num_feat_extract_layers": 2,
              "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}  # fmt: skip
     yield Family(
-        "Wav2Vec2", lambda: (_made("Wav2Vec2ForCTC", "Wav2Vec2Config", **audio), {"input_values": torch.randn(2, 400)}),
+        "Wav2Vec2", lambda: (_build("Wav2Vec2ForCTC", "Wav2Vec2Config", **audio), {"input_values": torch.randn(2, 400)}),
         {"input_values": {0: "batch", 1: "samples"}}, "transformers",
     )  # fmt: skip
-    picture = {"image_size": 32, "patch_size": 8, "num_channels": 3}
+    image = {"image_size": 32, "patch_size": 8, "num_channels": 3}
     vit = {k: v for k, v in _SMALL.items() if k != "vocab_size"}
     pixels = {"pixel_values": {0: "batch"}}
     images: list[tuple[str, str, str, dict[str, Any], int]] = [
-        ("ViT", "ViTForImageClassification", "ViTConfig", {**vit, **picture}, 32),
-        ("DINOv2", "Dinov2Model", "Dinov2Config", {**vit, **picture}, 32),
+        ("ViT", "ViTForImageClassification", "ViTConfig", {**vit, **image}, 32),
+        ("DINOv2", "Dinov2Model", "Dinov2Config", {**vit, **image}, 32),
         ("Swin", "SwinModel", "SwinConfig", {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 2, 1],
                                              "num_heads": [2, 2, 4], "window_size": 4}, 32),
         ("SegFormer", "SegformerForSemanticSegmentation", "SegformerConfig", {"hidden_sizes": [8, 16, 16, 32],
@@ -149,7 +149,7 @@ def several() -> Iterator[Family]:
     for name, kind, config, options, size in images:
         yield Family(
             name,
-            lambda k=kind, c=config, o=options, s=size: (_made(k, c, **o), {"pixel_values": torch.randn(2, 3, s, s)}),
+            lambda k=kind, c=config, o=options, s=size: (_build(k, c, **o), {"pixel_values": torch.randn(2, 3, s, s)}),
             pixels, "transformers",
         )  # fmt: skip
     yield Family("CLIP", _clip_pair, {"input_ids": {0: "texts"}, "pixel_values": {0: "images"}}, "transformers")
@@ -160,7 +160,7 @@ def _clip_pair() -> tuple[nn.Module, dict[str, Any]]:
     text = {**_SMALL, "max_position_embeddings": 16, "eos_token_id": 98, "pad_token_id": 0, "bos_token_id": 1,
             "projection_dim": 16}  # fmt: skip
     vision = {**{k: v for k, v in _SMALL.items() if k != "vocab_size"}, "image_size": 32, "patch_size": 8, "projection_dim": 16}
-    module = _made("CLIPModel", "CLIPConfig", text_config=text, vision_config=vision, projection_dim=16)
+    module = _build("CLIPModel", "CLIPConfig", text_config=text, vision_config=vision, projection_dim=16)
     return module, {"input_ids": _ids(2, 8), "pixel_values": torch.randn(3, 3, 32, 32)}
 
 
@@ -170,5 +170,5 @@ def _sam() -> tuple[nn.Module, dict[str, Any]]:
               "num_pos_feats": 8}  # fmt: skip
     prompt = {"hidden_size": 16, "image_size": 64, "patch_size": 8, "image_embedding_size": 8, "mask_input_channels": 4}
     decoder = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "mlp_dim": 32, "iou_head_hidden_dim": 16}
-    module = _made("SamModel", "SamConfig", vision_config=vision, prompt_encoder_config=prompt, mask_decoder_config=decoder)
+    module = _build("SamModel", "SamConfig", vision_config=vision, prompt_encoder_config=prompt, mask_decoder_config=decoder)
     return module, {"pixel_values": torch.randn(1, 3, 64, 64), "input_points": torch.tensor([[[[20.0, 30.0]]]])}

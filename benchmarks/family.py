@@ -1,4 +1,4 @@
-"""One architecture of a benchmark's table, and how its random weights are put in order."""
+"""An architecture in a benchmark's table, and initialization of its batch normalization statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Dynamic = dict[str, dict[int, str]]
 
 @dataclass(frozen=True)
 class Family:
-    """`build` gives a module in evaluation mode and its inputs by name; `dynamic` names the sizes that may vary."""
+    """`build` returns a module in evaluation mode and its inputs by name; `dynamic` names the dynamic sizes."""
 
     name: str
     build: Callable[[], tuple[nn.Module, dict[str, Any]]]
@@ -24,12 +24,12 @@ class Family:
 
 
 def parameters(module: nn.Module) -> list[str]:
-    """The names of what a module's forward takes."""
+    """The parameter names of a module's forward."""
     return list(inspect.signature(module.forward).parameters)
 
 
 def calibrated(module: nn.Module, *inputs: Any) -> nn.Module:
-    """In evaluation mode, batch normalisations with the statistics of these inputs: deep layers do not vanish."""
+    """Sets evaluation mode and batch norm statistics from these inputs, so that activations of deep layers do not vanish."""
     for m in module.modules():
         if isinstance(m, nn.modules.batchnorm._BatchNorm):
             m.momentum = 1.0
@@ -40,7 +40,7 @@ def calibrated(module: nn.Module, *inputs: Any) -> nn.Module:
 
 
 def settled(module: nn.Module) -> nn.Module:
-    """In evaluation mode, batch normalisations with statistics away from 0 and 1."""
+    """Sets evaluation mode and random batch norm statistics different from 0 and 1."""
     for m in module.modules():
         if isinstance(m, nn.modules.batchnorm._BatchNorm):
             m.running_mean.uniform_(-0.5, 0.5)

@@ -1,4 +1,4 @@
-"""Well-known architectures in plain PyTorch, with random weights: what the cost of converting is measured on."""
+"""Well-known architectures in plain PyTorch with random weights, for measuring the cost of conversion."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class BertLayer(nn.Module):
 
 
 class MiniLM(nn.Module):
-    """The sentence encoder all-MiniLM-L6 by default: BERT of 6 layers, then the mean over what the mask keeps."""
+    """The sentence encoder all-MiniLM-L6 by default: BERT with 6 layers and masked mean pooling."""
 
     def __init__(self, vocabulary: int = 30522, width: int = 384, depth: int = 6, heads: int = 12, positions: int = 512) -> None:
         super().__init__()
@@ -111,8 +111,8 @@ class MiniLM(nn.Module):
         self.layers = nn.ModuleList([BertLayer(width, heads, 4 * width) for _ in range(depth)])
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        places = torch.arange(input_ids.shape[1], device=input_ids.device)[None]
-        x = self.norm(self.words(input_ids) + self.positions(places) + self.types(torch.zeros_like(input_ids)))
+        position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)[None]
+        x = self.norm(self.words(input_ids) + self.positions(position_ids) + self.types(torch.zeros_like(input_ids)))
         keep = attention_mask[:, None, None, :].to(x.dtype)
         mask = (1.0 - keep) * torch.finfo(x.dtype).min
         for layer in self.layers:

@@ -1,10 +1,10 @@
-"""Convert ONNX files to other opsets and compare what ONNX Runtime computes of them with what it computes of the originals.
+"""Converts ONNX files to other opsets and compares their outputs in ONNX Runtime with those of the originals.
 
     python benchmarks/opsets.py MODEL.onnx ... --to 11,13,15,17,21,26 [--size frames=200] [--value sr=16000]
 
-Prints a Markdown table: the largest absolute difference of any output on noise and on a smooth signal, or the refusal, with the
-largest magnitude of the outputs behind the model's name. Dynamic sizes are tried until the original runs; `--size` fixes them by
-name, `--value` whole inputs.
+Prints a Markdown table: the largest absolute difference of any output on noise and on a smooth signal, or the conversion error;
+the largest magnitude of the outputs follows the model's name. Several dynamic sizes are tried until the original runs; `--size`
+sets them by name, `--value` sets an input to a constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Feeds = list[dict[str, np.ndarray[Any, Any]]]
 
 
 def smooth(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """Values between 0 and 1 that change slowly along the last axes, as those of a picture or of a sound do."""
+    """Values between 0 and 1 that vary slowly along each axis, as in images and sounds."""
     waves = [np.sin(np.arange(n) * (0.11 + 0.05 * axis) + axis) for axis, n in enumerate(shape)]
     total = np.zeros(shape)
     for axis, wave in enumerate(waves):
@@ -37,11 +37,11 @@ def smooth(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def candidates(model: onnx.ModelProto, sizes: dict[str, int], fixed: dict[str, float]) -> Iterator[Feeds]:
-    """Noise and smooth feeds, in one choice of the sizes left open after another."""
+    """Noise and smooth feeds for several choices of the dynamic sizes."""
     hub = onnx_files.from_proto(model)
     bounds = {name: (n, n) for name, n in sizes.items()}
-    for least in (64, 32, 224, 512, 576, 2):
-        feeds = samples_for(hub.graph, 1, 0, bounds, least, batch=1)
+    for size in (64, 32, 224, 512, 576, 2):
+        feeds = samples_for(hub.graph, 1, 0, bounds, size, batch=1)
         feeds[0] = {k: v for k, v in feeds[0].items() if k not in hub.graph.initializers}
         feeds.append({k: smooth(v.shape, v.dtype) if v.dtype.kind == "f" else v for k, v in feeds[0].items()})
         yield [f | {k: np.full_like(f[k], v) for k, v in fixed.items() if k in f} for f in feeds]
@@ -52,47 +52,49 @@ def run(model: onnx.ModelProto, feeds: Feeds) -> list[list[Any]]:
     return [session.run(None, f) for f in feeds]
 
 
-def difference(found: list[list[Any]], wanted: list[list[Any]]) -> float:
-    """The largest absolute difference; infinite where shapes, dtypes or the places of NaN differ."""
-    most = 0.0
-    for f, w in zip((v for run in found for v in run), (v for run in wanted for v in run), strict=True):
+def difference(actual: list[list[Any]], expected: list[list[Any]]) -> float:
+    """The largest absolute difference; infinite if shapes, dtypes or positions of NaN differ."""
+    largest = 0.0
+    for f, w in zip((v for run in actual for v in run), (v for run in expected for v in run), strict=True):
         if f.shape != w.shape or f.dtype != w.dtype or not np.array_equal(np.isnan(f), np.isnan(w)):
             return np.inf
-        apart = np.abs(f.astype(np.float64) - w.astype(np.float64))[f != w]
-        most = max(most, np.nanmax(apart, initial=0.0))
-    return most
+        errors = np.abs(f.astype(np.float64) - w.astype(np.float64))[f != w]
+        largest = max(largest, np.nanmax(errors, initial=0.0))
+    return largest
 
 
 def row(path: Path, targets: list[int], sizes: dict[str, int], fixed: dict[str, float]) -> list[str]:
-    """One line of the table."""
+    """One row of the table."""
     model = onnx.load(path)
     for feeds in candidates(model, sizes, fixed):
         try:
-            wanted = run(model, feeds)
+            expected = run(model, feeds)
             break
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
     else:
         return [f"{path.parent.name}/{path.name}", *[f"the original does not run: {reason}"] * len(targets)]
-    largest = max(np.nanmax(np.abs(v.astype(np.float64)), initial=0.0) for run in wanted for v in run)
+    largest = max(np.nanmax(np.abs(v.astype(np.float64)), initial=0.0) for run in expected for v in run)
     cells = [f"{path.parent.name}/{path.name} ({largest:.2g})"]
     for target in targets:
         start = time.process_time()
         try:
-            made = opset.convert(model, to=target)
+            converted = opset.convert(model, to=target)
         except OnnxbridgeError as error:
-            cells.append("refused: " + "; ".join(p.reason for p in getattr(error, "problems", [])) if error else str(error))
+            cells.append("unsupported: " + "; ".join(p.reason for p in getattr(error, "problems", [])) if error else str(error))
             continue
         seconds = time.process_time() - start
         try:
-            cells.append(f"{difference(run(made, feeds), wanted):.1e} ({len(made.graph.node)} nodes, {seconds:.1f} s)")
+            cells.append(
+                f"{difference(run(converted, feeds), expected):.1e} ({len(converted.graph.node)} nodes, {seconds:.1f} s)"
+            )
         except Exception as error:
             cells.append(f"FAILED: {str(error).strip().splitlines()[0]}")
     return cells
 
 
-def pairs(texts: list[str], kind: Any) -> dict[str, Any]:
-    return {name: kind(number) for name, _, number in (t.rpartition("=") for t in texts)}
+def pairs(assignments: list[str], type_: Any) -> dict[str, Any]:
+    return {name: type_(number) for name, _, number in (t.rpartition("=") for t in assignments)}
 
 
 if __name__ == "__main__":

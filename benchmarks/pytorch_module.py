@@ -1,9 +1,9 @@
-"""Speed of the module that comes back from ONNX, beside the PyTorch module that went there.
+"""Speed of a PyTorch module converted to ONNX and back, relative to the original module.
 
     python benchmarks/pytorch_module.py [NAME ...]
 
-CPU time of one thread, the least of seven runs of each, taken in turns; the target is 1.1x at most. Those that need torchvision
-or transformers are measured by name: MobileNetV3, Swin-T, GPT-2.
+CPU time with one thread, the minimum of seven alternating runs of each; the target is at most 1.1x. Networks that need
+torchvision or transformers are run only when named: MobileNetV3, Swin-T, GPT-2.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Tagger(nn.Module):
 
 
 class Step(nn.Module):
-    """One step of a decoder of six layers behind 64 others."""
+    """One step of a decoder of six layers with a past of 64 tokens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,15 +57,15 @@ def _torchvision(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return getattr(importlib.import_module("torchvision").models, name)(), (torch.randn(1, 3, 224, 224),)
 
 
-NAMED: dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] = {
+OPTIONAL: dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] = {
     "MobileNetV3": lambda: _torchvision("mobilenet_v3_large"), "Swin-T": lambda: _torchvision("swin_t"),
     "GPT-2": lambda: (Step(), (torch.randint(0, 5000, (1, 1)), *(torch.randn(1, 6, 64, 64) for _ in range(12)))),
 }  # fmt: skip
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(function: Callable[[], object]) -> float:
     start = time.process_time()
-    work()
+    function()
     return time.process_time() - start
 
 
@@ -76,17 +76,19 @@ def main() -> None:
         "UNet": (UNet((32, 64, 128)), (torch.randn(1, 3, 128, 128),)),
     }  # fmt: skip
     for name in sys.argv[1:] or cases:
-        module, inputs = NAMED[name]() if name in NAMED else cases[name]
+        module, inputs = OPTIONAL[name]() if name in OPTIONAL else cases[name]
         module.eval()
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             path = Path(folder) / "net.onnx"
             onnxbridge.convert(module, inputs=inputs, verify=False, output=path)
-            back = onnxbridge.convert(path, "pytorch", verify=False).model
-            pairs = [(seconds(lambda m=module, i=inputs: m(*i)), seconds(lambda b=back, i=inputs: b(*i))) for _ in range(8)][1:]
+            converted = onnxbridge.convert(path, "pytorch", verify=False).model
+            pairs = [(seconds(lambda m=module, i=inputs: m(*i)), seconds(lambda b=converted, i=inputs: b(*i))) for _ in range(8)][
+                1:
+            ]
         before, after = (min(p) for p in zip(*pairs, strict=True))
-        same = "the same" if set(back.state_dict()) == set(module.state_dict()) else "other"
-        times = f"{before * 1e3:6.1f} ms, back from ONNX {after * 1e3:6.1f} ms = {after / before:.2f}x"
-        print(f"{name:12} {times}, {same} state_dict keys")
+        keys = "same" if set(converted.state_dict()) == set(module.state_dict()) else "different"
+        times = f"{before * 1e3:6.1f} ms, from ONNX {after * 1e3:6.1f} ms = {after / before:.2f}x"
+        print(f"{name:12} {times}, {keys} state_dict keys")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""torchvision's operators that detectors call, for where its own do not load: its wheel is compiled for PyTorch with CUDA.
+"""torchvision's detection operators in Python, for when its compiled ones do not load (its wheel is built for CUDA).
 
-They are written from the operators' definitions, apart from the rules that they judge. Call `ensure()` before torchvision is
-imported.
+They follow the operators' definitions and are independent of the conversion rules. Call `ensure()` before importing torchvision.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ _SCHEMAS = (
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, int sampling_ratio, "
     "bool aligned) -> Tensor",
-    "box_iou_rotated(Tensor boxes1, Tensor boxes2) -> Tensor",  # torch.jit.script looks for it, nothing here calls it
+    "box_iou_rotated(Tensor boxes1, Tensor boxes2) -> Tensor",  # torch.jit.script needs the schema
 )
-_made: list[Any] = []
+_libraries: list[Any] = []
 
 
 def ensure() -> None:
-    """Make torchvision importable, and its detectors runnable; does nothing where its own operators load."""
-    if _made or importlib.util.find_spec("torchvision") is None or _loads():
+    """Make torchvision and its detectors usable; does nothing if its own operators load."""
+    if _libraries or importlib.util.find_spec("torchvision") is None or _loads():
         return
-    declared = torch.library.Library("torchvision", "FRAGMENT")
+    definitions = torch.library.Library("torchvision", "FRAGMENT")
     for schema in _SCHEMAS:
         if not hasattr(torch.ops.torchvision, schema.partition("(")[0]):
-            declared.define(schema)
+            definitions.define(schema)
     extension = importlib.import_module("torchvision.extension")
     kernels = torch.library.Library("torchvision", "IMPL")
     kernels.impl("nms", nms, "CPU")
     kernels.impl("roi_align", roi_align, "CPU")
-    torch.library.register_fake("torchvision::roi_align", _roi_align_shape, lib=declared)
+    torch.library.register_fake("torchvision::roi_align", _roi_align_shape, lib=definitions)
     importlib.import_module("torchvision.ops")
     for module in (extension, sys.modules["torchvision.ops.roi_align"]):
         setattr(module, "_has_ops", _has_ops)  # noqa: B010  # mypy reads the module's own definition
-    _made.extend((declared, kernels))
+    _libraries.extend((definitions, kernels))
 
 
 def _has_ops() -> bool:
@@ -47,7 +46,7 @@ def _has_ops() -> bool:
 
 
 def _loads() -> bool:
-    """Whether torchvision's own operators load here."""
+    """Whether torchvision's own operators load."""
     folder = Path(importlib.util.find_spec("torchvision").submodule_search_locations[0])
     for library in (*folder.glob("_C*.so"), *folder.glob("_C*.pyd")):
         try:
@@ -59,19 +58,19 @@ def _loads() -> bool:
 
 
 def nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
-    """The boxes that no better one covers by more than the threshold, the best first."""
+    """The indices of the boxes that non-maximum suppression keeps, by descending score."""
     left, top, right, bottom = dets.unbind(1)
     area = (right - left) * (bottom - top)
-    gone = torch.zeros(len(dets), dtype=torch.bool)
+    suppressed = torch.zeros(len(dets), dtype=torch.bool)
     kept = []
     for i in scores.argsort(descending=True, stable=True).tolist():
-        if gone[i]:
+        if suppressed[i]:
             continue
         kept.append(i)
         width = (torch.minimum(right, right[i]) - torch.maximum(left, left[i])).clamp(min=0)
         height = (torch.minimum(bottom, bottom[i]) - torch.maximum(top, top[i])).clamp(min=0)
-        shared = width * height
-        gone |= shared / (area + area[i] - shared) > iou_threshold
+        intersection = width * height
+        suppressed |= intersection / (area + area[i] - intersection) > iou_threshold
     return torch.tensor(kept, dtype=torch.int64)
 
 
@@ -79,7 +78,7 @@ def roi_align(
     input: torch.Tensor, rois: torch.Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int,
     aligned: bool,
 ) -> torch.Tensor:  # fmt: skip
-    """The mean, in each cell of a grid over each region, of the picture between its points."""
+    """The mean of bilinear samples in each cell of a grid over each region."""
     out = input.new_zeros(len(rois), input.shape[1], pooled_height, pooled_width)
     for n, (image, *edges) in enumerate(rois.tolist()):
         left, top, right, bottom = (edge * spatial_scale - 0.5 * aligned for edge in edges)
@@ -89,20 +88,20 @@ def roi_align(
         ys = _points(top, height, pooled_height, sampling_ratio, input)
         xs = _points(left, width, pooled_width, sampling_ratio, input)
         rows, columns = _weights(ys, input.shape[2]), _weights(xs, input.shape[3])
-        # bilinear sampling is a product with a matrix along each axis; the mean over a cell's points one more
+        # bilinear sampling is a matrix product along each axis; averaging the points of a cell is another
         rows, columns = (w.view(p, -1, w.shape[1]).mean(1) for w, p in ((rows, pooled_height), (columns, pooled_width)))
         out[n] = rows @ input[int(image)] @ columns.T
     return out
 
 
 def _points(start: float, size: float, cells: int, ratio: int, like: torch.Tensor) -> torch.Tensor:
-    """Where the picture is looked at along an axis: as many points in each cell."""
-    each = ratio if ratio > 0 else max(-int(-size // cells), 1)
-    return start + (torch.arange(cells * each, dtype=like.dtype) + 0.5) * (size / cells / each)
+    """The sampling coordinates along an axis, equally many in each cell."""
+    points_per_cell = ratio if ratio > 0 else max(-int(-size // cells), 1)
+    return start + (torch.arange(cells * points_per_cell, dtype=like.dtype) + 0.5) * (size / cells / points_per_cell)
 
 
 def _weights(points: torch.Tensor, size: int) -> torch.Tensor:
-    """For each point the weights of the pixels about it; none for a point outside by more than one."""
+    """Interpolation weights (points, pixels); zero for points more than one pixel outside."""
     inside = (points >= -1) & (points <= size)
     at = points.clamp(0, size - 1)
     distance = (at[:, None] - torch.arange(size, dtype=points.dtype)).abs()

@@ -1,4 +1,4 @@
-"""Frameworks are imported once, quietly, and their absence is reported with the command that installs them."""
+"""Frameworks are imported lazily and quietly; a missing one is reported with the command that installs it."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from onnxbridge import frameworks
 from onnxbridge.errors import MissingFrameworkError
 
 
-def test_a_framework_is_imported_once():
+def test_framework_is_imported_once():
     assert frameworks.torch() is sys.modules["torch"]
     assert frameworks.torch() is frameworks.torch()
 
@@ -18,35 +18,35 @@ def test_a_framework_is_imported_once():
 def test_coremltools_and_tensorflow_are_quiet():
     script = (
         "import sys; from onnxbridge import frameworks\n"
-        "frameworks.coremltools(); frameworks.tensorflow(); print('heard', file=sys.stderr)"
+        "frameworks.coremltools(); frameworks.tensorflow(); print('done', file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == ""
-    assert done.stderr == "heard\n"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout == ""
+    assert result.stderr == "done\n"
 
 
-def test_importing_us_imports_no_framework():
+def test_importing_onnxbridge_imports_no_framework():
     script = "import onnxbridge.frameworks, sys; print([m for m in ('torch', 'tensorflow', 'coremltools') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
-def test_a_missing_framework_names_the_command(monkeypatch):
+def test_missing_framework_reports_the_install_command(monkeypatch):
     monkeypatch.setattr(frameworks.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingFrameworkError, match="torch is not installed: pip install torch"):
         frameworks._load("torch")
 
 
-def test_one_that_is_broken_says_why(tmp_path, monkeypatch):
+def test_broken_framework_reports_the_import_error(tmp_path, monkeypatch):
     (tmp_path / "broken_framework.py").write_text("raise ImportError('no libfoo')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(MissingFrameworkError, match="does not import: no libfoo"):
         frameworks._load("broken_framework")
 
 
-def test_real_messages_on_the_standard_error_are_kept(tmp_path):
+def test_other_messages_on_stderr_are_not_suppressed(tmp_path):
     (tmp_path / "loud.py").write_text("import os; os.write(2, b'I0000 noise\\nthe disk is full\\n')")
     script = "from onnxbridge import frameworks; frameworks._load('loud', '', 'tensorflow')"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert done.stderr == "the disk is full\n"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert result.stderr == "the disk is full\n"

@@ -1,6 +1,6 @@
-"""The story in one minute: train a small network on real data, move it to every target, verify each, compare the accuracies.
+"""Trains a small network, converts it to every target with verification, and compares the accuracies. Run by `make demo`.
 
-Run by `make demo`. Each conversion is the command a user would type; each artifact is then loaded by its own framework.
+Each conversion is a command line; each artifact is then loaded by its own framework.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def by_tensorflow(path: Path) -> Predict:
 
 
 def by_mxnet(path: Path) -> Predict:
-    """MXNet lives in an environment of its own, where onnxbridge runs it."""
+    """MXNet is installed in its own environment, where onnxbridge runs it."""
     from onnxbridge.plugins import frontend
 
     run = frontend("mxnet").runner((f"{path}-symbol.json", f"{path}-0000.params"))
@@ -66,10 +66,10 @@ def by_mxnet(path: Path) -> Predict:
 def command(*args: str, cwd: Path) -> None:
     """Show a command and its output; stop if it fails."""
     print("$ " + " ".join(["onnxbridge", *args]))
-    done = subprocess.run([sys.executable, "-m", "onnxbridge", *args], cwd=cwd)
+    result = subprocess.run([sys.executable, "-m", "onnxbridge", *args], cwd=cwd)
     print(flush=True)
-    if done.returncode:
-        sys.exit(done.returncode)
+    if result.returncode:
+        sys.exit(result.returncode)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The digits network in Keras: `python keras_net.py DIGITS.npz OUT.keras` trains and saves it.
 
-Images are NHWC, as Keras has them.
+Images are NHWC.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from keras import layers
 
 
 def build() -> keras.Model:
-    """The network, not trained."""
+    """The untrained network."""
     image = keras.Input((8, 8, 1), name="image")
     x = layers.Conv2D(16, 3, padding="same", use_bias=False)(image)
     x = layers.ReLU()(layers.BatchNormalization()(x))

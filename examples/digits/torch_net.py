@@ -1,6 +1,6 @@
 """The digits network in PyTorch: `python torch_net.py DIGITS.npz OUT.pt2` trains it and saves the exported program.
 
-The state dict goes beside it, so that `onnxbridge convert torch_net:build OUT.pth` is the same network from its code.
+It also saves the state dict, for `onnxbridge convert torch_net:build OUT.pth`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Net(nn.Module):
 
 
 def build() -> nn.Module:
-    """The network, not trained."""
+    """The untrained network."""
     torch.manual_seed(0)
     return Net()
 
 
 def train(x: np.ndarray, y: np.ndarray, epochs: int = 20) -> nn.Module:
-    """The network, trained in a few seconds."""
+    """Trains the network in a few seconds."""
     net = build()
     images, labels = torch.from_numpy(x), torch.from_numpy(y)
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)

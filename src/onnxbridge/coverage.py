@@ -60,7 +60,7 @@ def _lacking(rules: Rules, op: str) -> frozenset[str]:
         return frozenset()
     if not covers(op):
         return frozenset([op])
-    return frozenset().union(*(_lacking(rules, part) for part in primitive_ops.written_in(op)))
+    return frozenset().union(*(_lacking(rules, part) for part in primitive_ops.decomposed_into(op)))
 
 
 def backends() -> dict[str, dict[str, Cell]]:

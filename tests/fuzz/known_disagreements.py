@@ -1,7 +1,4 @@
-"""Where ONNX Runtime, or an expansion, and our executor part, and why: the table in docs/disagreements.md, as predicates.
-
-So a run reports what is new by itself.
-"""
+"""The known disagreements of docs/disagreements.md as predicates, so that a run of the fuzzer reports only new ones."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from onnx import helper
 from tests.fuzz.compare import Disagreement
 from tests.fuzz.graphs import Graph
 
-Reads = Callable[[dict[str, Any], list[Any], list[Any]], bool]  # attributes, inputs, our results
+Predicate = Callable[[dict[str, Any], list[Any], list[Any]], bool]  # attributes, inputs, our results
 
 
-def _not_a_number(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _nan(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return any(_floating(x) and np.isnan(x).any() for x in inputs)
 
 
@@ -27,11 +24,12 @@ def _floating(x: Any) -> bool:
 
 
 def _extreme(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """A number so large that its products, powers or sums leave the type."""
-    def beyond(x: Any) -> bool:
+    """An element so large that products, powers or sums overflow."""
+
+    def overflows(x: Any) -> bool:
         return bool((~np.isfinite(x) | (np.abs(x.astype(float)) > np.sqrt(float(ml_dtypes.finfo(x.dtype).max)))).any())
 
-    return any(_floating(x) and beyond(x) for x in inputs)
+    return any(_floating(x) and overflows(x) for x in inputs)
 
 
 def _empty(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
@@ -50,63 +48,63 @@ def _nearest(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bo
     return attrs.get("mode", b"nearest" if "nearest_mode" in attrs or "axes" in attrs else b"linear") == b"nearest"
 
 
-def _of_bool(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _bool_input(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return inputs[0].dtype == np.bool_
 
 
-def _large_whole(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """Whole numbers whose sum or product may leave the type, or that float64 does not hold."""
+def _large_integers(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """Integers whose sum or product may overflow, or that float64 cannot represent."""
     return inputs[0].dtype.kind in "iu" and float(np.prod(np.abs(inputs[0].astype(float)) + 1)) >= 2**31
 
 
-def _overflowing(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """A product that leaves the type on the way, in one order or another."""
+def _overflowing_product(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A product whose partial products overflow in some order of evaluation."""
     return _floating(inputs[0]) and float(np.abs(np.log2(np.abs(inputs[0].astype(float)) + 1e-300)).sum()) > 120
 
 
 def _subnormal(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """A number below the least that has all its digits."""
+    """A subnormal element."""
     return any(_floating(x) and ((x != 0) & (np.abs(x) < ml_dtypes.finfo(x.dtype).tiny)).any() for x in inputs)
 
 
-def _at_the_end(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """Whole numbers of which float32 holds not every digit."""
+def _beyond_float32_integers(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """Integers that float32 cannot represent exactly."""
     return inputs[0].dtype.kind in "iu" and bool((np.abs(inputs[0].astype(float)) > 2**24).any())
 
 
-def _sums_of_texts(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _string_reductions(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return inputs[0].dtype == object and attrs.get("reduction", b"none") != b"none"
 
 
-def _floors(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """A step inside, which what was computed before it may stand next to."""
-    return any(n.op_type == "Floor" for g in attrs.values() if hasattr(g, "node") for n in _every_node(g))
+def _floor_in_subgraph(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A subgraph with Floor, which amplifies rounding errors of its input."""
+    return any(n.op_type == "Floor" for g in attrs.values() if hasattr(g, "node") for n in _all_nodes(g))
 
 
-def _every_node(graph: Any) -> Any:
+def _all_nodes(graph: Any) -> Any:
     for node in graph.node:
         yield node
         for attribute in node.attribute:
-            yield from _every_node(attribute.g)
+            yield from _all_nodes(attribute.g)
 
 
-def _of_whole_numbers(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _integer_input(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return isinstance(inputs[0], np.ndarray) and inputs[0].dtype.kind in "iu"
 
 
-def _of_texts(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _string_matrix(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return bool(inputs[0].dtype == object and inputs[0].ndim > 1)
 
 
-def _policy_from_the_end(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _policy_with_negative_axes(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return "keep_aspect_ratio_policy" in attrs and any(a < 0 for a in attrs.get("axes", ()))
 
 
-def _same_size(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _crop_of_same_size(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return attrs.get("coordinate_transformation_mode") == b"tf_crop_and_resize" and inputs[0].shape == outputs[0].shape
 
 
-def _one_place(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _axis_of_size_one(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return attrs.get("align_corners") == 1 and 1 in inputs[1][2:]
 
 
@@ -115,12 +113,12 @@ def _clipped(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bo
 
 
 def _unbounded(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    grown = any(isinstance(o, np.ndarray) and not np.isfinite(o.astype(float)).all() for o in outputs)
-    return grown or b"Softplus" in attrs.get("activations", ())
+    overflowed = any(isinstance(o, np.ndarray) and not np.isfinite(o.astype(float)).all() for o in outputs)
+    return overflowed or b"Softplus" in attrs.get("activations", ())
 
 
-def _in_few_digits(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """States that are rounded after each step of each turn."""
+def _half_precision(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """16-bit states, which are rounded in every iteration."""
     return inputs[0].dtype.itemsize == 2
 
 
@@ -129,16 +127,16 @@ def _one_causal_query(attrs: dict[str, Any], inputs: list[Any], outputs: list[An
 
 
 def _cancelling(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """Terms that leave nothing or nearly nothing of each other."""
+    """Terms that cancel each other."""
     return bool(np.abs(inputs[0].astype(float)).max(initial=0) > 0 and any((o < -8).any() for o in outputs))
 
 
-def _far_below_zero(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+def _large_negative(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return bool((inputs[0].astype(float) < -4).any())
 
 
-def _on_the_border(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
-    """A region that has a point on the first or the last element, to within float32's rounding."""
+def _point_on_border(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A region with a point on the first or last element up to the rounding of float32."""
     if attrs.get("coordinate_transformation_mode") != b"tf_crop_and_resize" or not outputs:
         return False
     roi = next(np.asarray(v, np.float64) for v in inputs[1:] if v is not None and v.size == 2 * inputs[0].ndim)
@@ -155,67 +153,67 @@ def _always(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> boo
 
 REDUCTIONS = {f"Reduce{n}" for n in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")}
 
-# (with whom, operators, when, the number of the table's row)
-ROWS: list[tuple[str, set[str], Reads, str]] = [
-    ("ort", {"Resize"}, _policy_from_the_end, "Resize: a policy and axes from the end"),
+# (checker, operators, predicate, row of the table)
+ROWS: list[tuple[str, set[str], Predicate, str]] = [
+    ("ort", {"Resize"}, _policy_with_negative_axes, "Resize: a policy and axes from the end"),
     ("ort", {"Resize"}, _align_corners, "Resize: a fraction of a length"),
     ("ort", {"Resize"}, _nearest, "Resize: a point between two"),
-    ("ort", {"Resize", "GridSample"}, _of_whole_numbers, "Resize, GridSample: whole numbers"),
-    ("expansion", {"Resize", "GridSample"}, _of_whole_numbers, "Resize, GridSample: whole numbers"),
-    ("ort", {"Resize"}, _same_size, "Resize: a region of the same size"),
-    ("ort", {"Resize"}, _on_the_border, "Resize: a point on the border"),
-    ("ort", {"AffineGrid"}, _one_place, "AffineGrid: an axis of one place"),
-    ("expansion", {"Resize"}, _nearest, "Resize: a point between two"),
-    ("ort", {"LogSoftmax", "Softmax", *REDUCTIONS}, _not_a_number, "Reductions of NaN"),
-    ("ort", {"ScatterElements", "ScatterND", "Clip", "Unique"}, _not_a_number, "The order of NaN"),
-    ("ort", {"MaxPool", "GlobalMaxPool"}, _not_a_number, "The largest of a window with NaN"),
-    ("ort", {"Hardmax", "ArgMax", "ArgMin", "TopK", "Sign"}, _not_a_number, "The order of NaN"),
+    ("ort", {"Resize", "GridSample"}, _integer_input, "Resize, GridSample: whole numbers"),
+    ("decomposition", {"Resize", "GridSample"}, _integer_input, "Resize, GridSample: whole numbers"),
+    ("ort", {"Resize"}, _crop_of_same_size, "Resize: a region of the same size"),
+    ("ort", {"Resize"}, _point_on_border, "Resize: a point on the border"),
+    ("ort", {"AffineGrid"}, _axis_of_size_one, "AffineGrid: an axis of one place"),
+    ("decomposition", {"Resize"}, _nearest, "Resize: a point between two"),
+    ("ort", {"LogSoftmax", "Softmax", *REDUCTIONS}, _nan, "Reductions of NaN"),
+    ("ort", {"ScatterElements", "ScatterND", "Clip", "Unique"}, _nan, "The order of NaN"),
+    ("ort", {"MaxPool", "GlobalMaxPool"}, _nan, "The largest of a window with NaN"),
+    ("ort", {"Hardmax", "ArgMax", "ArgMin", "TopK", "Sign"}, _nan, "The order of NaN"),
     ("ort", {"LogSoftmax", "Softmax"}, _extreme, "Reductions of NaN"),
-    ("expansion", {"Sign", "Hardmax", "Unique"}, _not_a_number, "The order of NaN"),
-    ("expansion", {"Hardmax"}, _empty, "Reductions of nothing"),
+    ("decomposition", {"Sign", "Hardmax", "Unique"}, _nan, "The order of NaN"),
+    ("decomposition", {"Hardmax"}, _empty, "Reductions of nothing"),
     ("ort", {"DynamicQuantizeLinear", "QuantizeLinear"}, _extreme, "Whole numbers of NaN"),
     ("ort", {"DynamicQuantizeLinear"}, _subnormal, "Subnormal numbers"),
     ("ort", {"Clip"}, _extreme, "Clip: an end that is not given"),
     ("ort", {"StringSplit"}, _always, "StringSplit: the empty text"),
-    ("ort", {"Cast"}, _of_bool, "Cast: truth as text"),
-    ("ort", {"Mod"}, _large_whole, "Whole numbers out of range"),
-    ("ort", REDUCTIONS, _large_whole, "Whole numbers out of range"),
+    ("ort", {"Cast"}, _bool_input, "Cast: truth as text"),
+    ("ort", {"Mod"}, _large_integers, "Whole numbers out of range"),
+    ("ort", REDUCTIONS, _large_integers, "Whole numbers out of range"),
     ("ort", REDUCTIONS, _empty, "Reductions of nothing"),
     ("ort", {"ReduceProd", "ReduceL2", "ReduceSumSquare"}, _extreme, "Squares and products out of range"),
     ("ort", {"Normalizer", "LpNormalization"}, _extreme, "Squares and products out of range"),
-    ("ort", {"ReduceLogSum", "ReduceLogSumExp", "Normalizer"}, _of_whole_numbers, "Whole numbers out of range"),
-    ("ort", {"Gather"}, _of_texts, "Gather: rows of texts"),
-    ("expansion", {"CumProd"}, _extreme, "Squares and products out of range"),
-    ("ort", {"ReduceProd"}, _overflowing, "Squares and products out of range"),
+    ("ort", {"ReduceLogSum", "ReduceLogSumExp", "Normalizer"}, _integer_input, "Whole numbers out of range"),
+    ("ort", {"Gather"}, _string_matrix, "Gather: rows of texts"),
+    ("decomposition", {"CumProd"}, _extreme, "Squares and products out of range"),
+    ("ort", {"ReduceProd"}, _overflowing_product, "Squares and products out of range"),
     ("ort", {"MatMul", "Gemm"}, _empty, "Products of nothing"),
     ("ort", {"MaxPool", "LpPool", "AveragePool", "ConvTranspose"}, _same_pads, "Auto pads: the size of the result"),
     ("ort", {"GridSample"}, _nearest, "GridSample: rounding and folding"),
     ("ort", {"Elu", "Celu", "Selu"}, _subnormal, "Subnormal numbers"),
     ("ort", {"LSTM"}, _clipped, "LSTM: a clip of the cell"),
-    ("ort", {"Shrink"}, _at_the_end, "Whole numbers out of range"),
-    ("ort", {"ScatterElements", "ScatterND"}, _sums_of_texts, "Sums of texts"),
+    ("ort", {"Shrink"}, _beyond_float32_integers, "Whole numbers out of range"),
+    ("ort", {"ScatterElements", "ScatterND"}, _string_reductions, "Sums of texts"),
     ("float64", {"LSTM", "GRU", "RNN"}, _unbounded, "Squares and products out of range"),
     ("ort", {"LSTM", "GRU", "RNN"}, _unbounded, "Squares and products out of range"),
-    ("expansion", {"LSTM", "GRU", "RNN"}, _in_few_digits, "A step behind a rounding"),
+    ("decomposition", {"LSTM", "GRU", "RNN"}, _half_precision, "A step behind a rounding"),
     ("ort", {"ReduceL2"}, _subnormal, "Subnormal numbers"),
     ("ort", {"Attention"}, _one_causal_query, "Attention: one query"),
     ("ort", {"Dropout"}, _always, "Dropout: the mask"),
-    *((whom, {"ReduceLogSum"}, _cancelling, "A step behind a rounding") for whom in ("ort", "float64", "expansion")),
-    *((whom, {"Gelu"}, _far_below_zero, "A step behind a rounding") for whom in ("ort", "float64", "expansion")),
-    ("expansion", REDUCTIONS, _large_whole, "Whole numbers out of range"),
-    ("float64", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
-    ("expansion", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
-    ("ort", {"Loop", "Scan", "If"}, _floors, "A step behind a rounding"),
-    ("expansion", {"Acosh", "Asinh", "Cosh", "Sinh", "Celu", "Softplus"}, _extreme, "Squares and products out of range"),
+    *((checker, {"ReduceLogSum"}, _cancelling, "A step behind a rounding") for checker in ("ort", "float64", "decomposition")),
+    *((checker, {"Gelu"}, _large_negative, "A step behind a rounding") for checker in ("ort", "float64", "decomposition")),
+    ("decomposition", REDUCTIONS, _large_integers, "Whole numbers out of range"),
+    ("float64", {"Loop", "Scan", "If"}, _floor_in_subgraph, "A step behind a rounding"),
+    ("decomposition", {"Loop", "Scan", "If"}, _floor_in_subgraph, "A step behind a rounding"),
+    ("ort", {"Loop", "Scan", "If"}, _floor_in_subgraph, "A step behind a rounding"),
+    ("decomposition", {"Acosh", "Asinh", "Cosh", "Sinh", "Celu", "Softplus"}, _extreme, "Squares and products out of range"),
 ]
 
 
-def reason(found: Disagreement, graph: Graph) -> str:
-    """The row that explains a disagreement, "" where none does."""
-    attrs = {a.name: helper.get_attribute_value(a) for a in found.node.attribute}
-    inputs = [graph.values[i] for i in found.node.input if i]
-    outputs = [graph.values[o] for o in found.node.output if o in graph.values]
-    for whom, operators, when, row in ROWS:
-        if whom == found.whom and found.node.op_type in operators and when(attrs, inputs, outputs):
+def reason(disagreement: Disagreement, graph: Graph) -> str:
+    """The row of the table that explains a disagreement, "" if none does."""
+    attrs = {a.name: helper.get_attribute_value(a) for a in disagreement.node.attribute}
+    inputs = [graph.values[i] for i in disagreement.node.input if i]
+    outputs = [graph.values[o] for o in disagreement.node.output if o in graph.values]
+    for checker, operators, predicate, row in ROWS:
+        if checker == disagreement.checker and disagreement.node.op_type in operators and predicate(attrs, inputs, outputs):
             return row
     return ""

@@ -1,4 +1,4 @@
-"""The small network of examples/digits, trained once in each framework on scikit-learn's digits."""
+"""Fixtures: the small network of examples/digits, trained once per framework on scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "digits"
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model: what to convert, and the specs without which it cannot be read."""
+    """A trained model: the source to convert, and the input specs that reading it requires."""
 
     source: Any
     inputs: Any = None
 
 
 def run(*command: Any) -> None:
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """The file with the digits' training and test split, as the examples write it."""
+    """The file with the training and test split of the digits that the examples write."""
     path = tmp_path_factory.mktemp("digits") / "digits.npz"
     run(sys.executable, EXAMPLES / "data.py", path)
     return path
@@ -44,9 +44,9 @@ def test_split(digits):
 
 @pytest.fixture(scope="session")
 def trained(digits, tmp_path_factory):
-    """The trained network by framework, each trained when first asked for."""
+    """A function that returns the trained network of a framework, trained at the first call."""
     folder = tmp_path_factory.mktemp("trained")
-    made: dict[str, Trained] = {}
+    trained_models: dict[str, Trained] = {}
 
     def train(framework: str) -> Trained:
         if framework == "pytorch":
@@ -68,8 +68,8 @@ def trained(digits, tmp_path_factory):
         return Trained(path)
 
     def get(framework: str) -> Trained:
-        if framework not in made:
-            made[framework] = train(framework)
-        return made[framework]
+        if framework not in trained_models:
+            trained_models[framework] = train(framework)
+        return trained_models[framework]
 
     return get

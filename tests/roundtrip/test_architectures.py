@@ -32,7 +32,7 @@ class Tagger(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down, up through a transposed convolution, and a concatenation across."""
+    """A U-Net of one level: down, a transposed convolution up, and a skip connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,12 +64,12 @@ def cases():
     }
 
 
-def test_an_lstm_is_saved_as_a_program_and_verified_from_its_file(tmp_path):
+def test_lstm_is_saved_as_a_program_and_verified_from_the_file(tmp_path):
     torch.manual_seed(0)
     module = Tagger().eval()
     ids = torch.arange(14).reshape(2, 7) * 3
-    made = onnxbridge.convert(module, "pytorch", inputs=(ids,), dynamic={"ids": {0: "N"}}, output=tmp_path / "net.pt2")
-    assert any("lstm" in str(n.target) for n in made.model.graph.nodes), "PyTorch's own kernel, not a loop"
+    conversion = onnxbridge.convert(module, "pytorch", inputs=(ids,), dynamic={"ids": {0: "N"}}, output=tmp_path / "net.pt2")
+    assert any("lstm" in str(n.target) for n in conversion.model.graph.nodes), "PyTorch's own kernel, not a loop"
     report = onnxbridge.verify(tmp_path / "net.pt2", module, inputs={"ids": ids.numpy()})
     assert report.passed, str(report)
 
@@ -80,10 +80,10 @@ def test_architecture(name, target):
     torch.manual_seed(0)
     build, inputs, dynamic = cases()[name]
     module = build().eval()
-    for m in module.modules():  # as after training: no mean at 0 and variance at 1
+    for m in module.modules():  # as after training, not mean 0 and variance 1
         if isinstance(m, nn.BatchNorm2d):
             m.running_mean.uniform_(-0.5, 0.5)
             m.running_var.uniform_(0.5, 1.5)
-    made = onnxbridge.convert(module, target, inputs=inputs, dynamic=dynamic)
-    assert made.report.passed, str(made.report)
-    assert not any("default" in o.tolerance.origin for o in made.report.outputs)
+    conversion = onnxbridge.convert(module, target, inputs=inputs, dynamic=dynamic)
+    assert conversion.report.passed, str(conversion.report)
+    assert not any("default" in o.tolerance.origin for o in conversion.report.outputs)

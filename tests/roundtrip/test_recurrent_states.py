@@ -1,4 +1,4 @@
-"""Recurrent layers with any optional inputs left out: every backend and the executor compute what ONNX Runtime does."""
+"""Recurrent layers with any optional inputs omitted: every backend and the executor match ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ BACKENDS = ["pytorch", "tensorflow", "mxnet", "coreml"]
 @pytest.mark.parametrize(("op", "name"), states.CASES)
 @pytest.mark.parametrize("to", BACKENDS)
 def test_backend(to, op, name):
-    proto, feeds, wanted = states.case(op, name)
+    proto, feeds, expected = states.case(op, name)
     options = {"compute_precision": "fp32"} if to == "coreml" else {}
     try:
-        made = onnxbridge.convert(proto, to=to, verify=False, **options)
+        conversion = onnxbridge.convert(proto, to=to, verify=False, **options)
     except ConversionError:
-        refused = {"lengths", "clip", "peepholes", "coupled"} | (set(states.VARIANTS) if op == "GRU" else set())
-        assert to == "mxnet" and name in refused | {"reset after, lengths"}  # it has no loops, and one kind of each layer
+        unsupported = {"lengths", "clip", "peepholes", "coupled"} | (set(states.VARIANTS) if op == "GRU" else set())
+        assert to == "mxnet" and name in unsupported | {
+            "reset after, lengths"
+        }  # MXNet has no loops, and only one variant of each layer
         return
     backend = plugins.backend(to)
-    states.assert_same(backend.runner(made.artifact)(feeds), wanted)
+    states.assert_same(backend.runner(conversion.artifact)(feeds), expected)
 
 
 @pytest.mark.parametrize(("op", "name"), states.CASES)
-@pytest.mark.parametrize("decomposed", [False, True], ids=["whole", "decomposed"])
+@pytest.mark.parametrize("decomposed", [False, True], ids=["native", "decomposed"])
 @pytest.mark.parametrize("precision", [None, "float64"], ids=["fused", "float64"])
 def test_executor(precision, decomposed, op, name):
-    proto, feeds, wanted = states.case(op, name)
+    proto, feeds, expected = states.case(op, name)
     executor = Executor(proto, precision=precision, expanded=[op] if decomposed else [])
-    states.assert_same(executor.run(None, feeds), wanted)
+    states.assert_same(executor.run(None, feeds), expected)
 
 
 class OneState(torch.nn.Module):
-    """Two layers in both directions that start from a given hidden state and cells of zeros, or the other way round."""
+    """A bidirectional LSTM of two layers of which one initial state is an input and the other zeros."""
 
     def __init__(self, given):
         super().__init__()
@@ -55,13 +57,13 @@ class OneState(torch.nn.Module):
 
 @pytest.mark.parametrize("given", ["h", "c"])
 @pytest.mark.parametrize("emit", ["program", "source"])
-def test_stack_of_a_dynamic_batch_that_is_saved(given, emit, tmp_path):
+def test_saved_stack_with_dynamic_batch(given, emit, tmp_path):
     torch.manual_seed(0)
     module, dynamic = OneState(given).eval(), {"x": {0: "N"}, "state": {1: "N"}}
     inputs = torch.randn(2, 5, 3), torch.randn(4, 2, 4)
     hub = onnxbridge.load(module, inputs=inputs, dynamic=dynamic)
-    made = onnxbridge.convert(hub, to="pytorch", emit=emit)  # verified against ONNX Runtime
-    (path, *_) = made.save(tmp_path / "net.pt2")
+    conversion = onnxbridge.convert(hub, to="pytorch", emit=emit)  # verifies against ONNX Runtime
+    (path, *_) = conversion.save(tmp_path / "net.pt2")
     if emit == "program":
         saved = torch.export.load(path).module()
     else:
@@ -71,5 +73,5 @@ def test_stack_of_a_dynamic_batch_that_is_saved(given, emit, tmp_path):
         saved = net.load()
     larger = torch.randn(3, 5, 3), torch.randn(4, 3, 4)
     with torch.no_grad():
-        for got, wanted in zip(saved(*larger), module(*larger), strict=True):
-            torch.testing.assert_close(got, wanted)
+        for got, expected in zip(saved(*larger), module(*larger), strict=True):
+            torch.testing.assert_close(got, expected)

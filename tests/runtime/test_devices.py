@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions: which providers a device gets, and that weights come from memory."""
+"""ONNX Runtime sessions: execution providers by device, weights in memory, and the fallback to the executor."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ALL = {
 
 
 @pytest.fixture
-def there(monkeypatch):
-    """Sets which providers this onnxruntime is built with."""
+def available(monkeypatch):
+    """A function that sets the available execution providers."""
 
     def build(*names: str) -> None:
         monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [*(ALL[d] for d in names), CPU])
@@ -36,12 +36,12 @@ def there(monkeypatch):
 
 
 @pytest.mark.parametrize("device", ALL)
-def test_a_device_by_name_gets_its_provider_and_the_cpu_behind_it(there, device):
-    there(*ALL)
+def test_named_device_selects_its_provider_then_the_cpu(available, device):
+    available(*ALL)
     assert devices.providers(device) == [ALL[device], CPU]
     assert set(devices.devices()) == {*ALL, "cpu"}
-    there()
-    with pytest.raises(UsageError, match=f"no provider for '{device}', only for cpu"):
+    available()
+    with pytest.raises(UsageError, match=f"no execution provider for '{device}', only for cpu"):
         devices.providers(device)
 
 
@@ -52,43 +52,43 @@ def test_a_device_by_name_gets_its_provider_and_the_cpu_behind_it(there, device)
         (("coreml",), []), (("openvino",), []), (("tensorrt",), []), (("directml", "cuda"), ["cuda"]),
     ],
 )  # fmt: skip
-def test_auto_takes_the_fastest_that_keeps_float32(there, built, chosen):
-    there(*built)
+def test_auto_selects_the_fastest_float32_provider(available, built, chosen):
+    available(*built)
     assert devices.providers("auto") == [*(ALL[d] for d in chosen), CPU]
     assert devices.providers("cpu") == [CPU]
 
 
-def test_an_unknown_device_is_a_usage_error():
-    with pytest.raises(UsageError, match="there is no device 'abacus'"):
+def test_unknown_device_raises():
+    with pytest.raises(UsageError, match="unknown device 'abacus'"):
         devices.providers("abacus")
 
 
-class Started:
-    """What a session is asked for; `works` are the providers that start."""
+class FakeSession:
+    """A session that records its arguments; `works` are the providers that start."""
 
     works: tuple[str, ...] = (CPU,)
 
     def __init__(self, message, options, *, providers, provider_options, disabled_optimizers):
-        self.asked = providers, provider_options
+        self.arguments = providers, provider_options
 
     def get_providers(self):
-        return [p for p in self.asked[0] if p in self.works]
+        return [p for p in self.arguments[0] if p in self.works]
 
 
 @pytest.mark.parametrize("device", ALL)
-def test_a_device_that_does_not_start_is_told(there, model, monkeypatch, device):
-    """ONNX Runtime itself goes on with the CPU in silence."""
-    there(*ALL)
-    monkeypatch.setattr(devices, "Session", Started)
-    with pytest.raises(UsageError, match=f"does not start on this machine, so '{device}' is not there"):
+def test_provider_that_fails_to_start_raises(available, model, monkeypatch, device):
+    """ONNX Runtime itself falls back to the CPU silently."""
+    available(*ALL)
+    monkeypatch.setattr(devices, "Session", FakeSession)
+    with pytest.raises(UsageError, match=f"failed to start, so device '{device}' is not available"):
         devices.session(model(), device)
     assert devices.session(model(), "auto").get_providers() == [CPU]
-    monkeypatch.setattr(Started, "works", (ALL[device], CPU))
+    monkeypatch.setattr(FakeSession, "works", (ALL[device], CPU))
     started = devices.session(model(), device, provider_options={"device_id": 1})
-    assert started.asked == ([ALL[device], CPU], [{"device_id": "1"}, {}])
+    assert started.arguments == ([ALL[device], CPU], [{"device_id": "1"}, {}])
 
 
-def test_the_cpu_takes_its_options(model):
+def test_cpu_accepts_provider_options(model):
     assert devices.session(model(), "cpu", provider_options={}).get_providers() == [CPU]
 
 
@@ -96,17 +96,17 @@ def test_the_cpu_takes_its_options(model):
 def model():
     def build(kind=np.float32) -> onnx.ModelProto:
         w = np.arange(120 * 300).reshape(120, 300).astype(kind)
-        held = numpy_helper.from_array(w, "w")
+        weights = numpy_helper.from_array(w, "w")
         nodes = [helper.make_node("Cast", ["w"], ["v"], to=1), helper.make_node("MatMul", ["x", "v"], ["y"])]
         value = helper.make_tensor_value_info
-        graph = helper.make_graph(nodes, "g", [value("x", 1, [None, 120])], [value("y", 1, [None, 300])], [held])
+        graph = helper.make_graph(nodes, "g", [value("x", 1, [None, 120])], [value("y", 1, [None, 300])], [weights])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
     return build
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, np.int8, ml_dtypes.bfloat16])
-def test_every_source_gives_the_same_session(model, tmp_path, kind):
+def test_every_kind_of_source_gives_the_same_results(model, tmp_path, kind):
     proto = model(kind)
     onnx.save(proto, tmp_path / "m.onnx")
     onnx.save(model(kind), tmp_path / "e.onnx", save_as_external_data=True, location="e.data", size_threshold=0)
@@ -117,18 +117,18 @@ def test_every_source_gives_the_same_session(model, tmp_path, kind):
         np.testing.assert_allclose(devices.run(started, {"x": x, "unused": x})["y"], expected, rtol=1e-4, atol=1e-2)
 
 
-def test_large_weights_are_not_copied_and_outlive_their_model(model):
+def test_large_weights_are_not_copied_and_outlive_the_model(model):
     hub = ir.from_proto(model())
-    held = hub.graph.initializers["w"].const_value.numpy()
-    hub.graph.initializers["w"].const_value = ir.tensor(held, name="w")
+    weights = hub.graph.initializers["w"].const_value.numpy()
+    hub.graph.initializers["w"].const_value = ir.tensor(weights, name="w")
     started = devices.session(hub, "cpu")
-    assert [np.shares_memory(a, held) for a in started.weights] == [True]
-    del hub, held
+    assert [np.shares_memory(a, weights) for a in started.weights] == [True]
+    del hub, weights
     x = np.ones((1, 120), np.float32)
     assert devices.run(started, {"x": x})["y"][0, 0] == pytest.approx(sum(range(0, 120 * 300, 300)))
 
 
-def test_a_file_that_reaches_outside_its_folder_is_refused(model, tmp_path):
+def test_external_data_outside_of_the_folder_is_rejected(model, tmp_path):
     proto = model()
     (tmp_path / "inside").mkdir()
     (tmp_path / "secret.data").write_bytes(bytes(4 * 120 * 300))
@@ -140,8 +140,8 @@ def test_a_file_that_reaches_outside_its_folder_is_refused(model, tmp_path):
         devices.session(tmp_path / "inside" / "m.onnx")
 
 
-def test_the_fusion_that_is_wrong_is_off():
-    """It joins a Pad of zeros with a MaxPool, whose own pads are of minus infinity."""
+def test_pad_fusion_is_disabled():
+    """It fuses a Pad of zeros into a MaxPool, which pads with minus infinity."""
     value = helper.make_tensor_value_info
     pads = numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64), "p")
     nodes = [helper.make_node("Pad", ["x", "p"], ["h"]), helper.make_node("MaxPool", ["h"], ["y"], kernel_shape=[3, 3])]
@@ -153,20 +153,20 @@ def test_the_fusion_that_is_wrong_is_off():
 
 
 @pytest.mark.parametrize("kind", ["proto", "ir"])
-def test_products_of_doubles_are_of_doubles(kind):
-    """Another takes the 1/3 that a product is scaled by for a float32."""
+def test_mat_mul_scale_fusion_is_disabled_for_float64(kind):
+    """It stores the scale 1/3 in float32."""
     value = helper.make_tensor_value_info
-    third = numpy_helper.from_array(np.array(3.0), "three")
+    divisor = numpy_helper.from_array(np.array(3.0), "three")
     nodes = [helper.make_node("Div", ["x", "three"], ["h"]), helper.make_node("MatMul", ["h", "h"], ["y"])]
-    graph = helper.make_graph(nodes, "g", [value("x", 11, [2, 2])], [value("y", 11, [2, 2])], [third])
+    graph = helper.make_graph(nodes, "g", [value("x", 11, [2, 2])], [value("y", 11, [2, 2])], [divisor])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
     y = devices.run(devices.session(proto if kind == "proto" else ir.serde.deserialize_model(proto), "cpu"), {"x": x})["y"]
     np.testing.assert_allclose(y, (x / 3) @ (x / 3), 1e-14)
 
 
-def test_a_model_whose_results_hang_on_threads_is_run_by_one():
-    """ONNX Runtime shares the rows of a batch among its threads, and each quantizes its own."""
+def test_models_that_depend_on_the_number_of_threads_use_one():
+    """ONNX Runtime splits the batch among threads, each of which computes its own quantization parameters."""
     rng = np.random.default_rng(0)
     sizes = {"W": (1, 4, 32), "R": (1, 8, 32)}
     weights = [numpy_helper.from_array(rng.integers(-128, 128, s).astype(np.int8), n) for n, s in sizes.items()]
@@ -182,42 +182,42 @@ def test_a_model_whose_results_hang_on_threads_is_run_by_one():
     started = devices.session(model, "cpu")
     assert started.get_session_options().intra_op_num_threads == 1
     assert devices.session(model, "cpu", threads=2).get_session_options().intra_op_num_threads == 2
-    given = rng.standard_normal((3, 8, 4)).astype(np.float32)
-    given[:, 4:] *= 100  # rows of other sizes, whose codes are coarse for the others
-    whole = devices.run(started, {"x": given})["y"]
-    assert not np.allclose(whole[:, :, :4], devices.run(started, {"x": given[:, :4]})["y"], atol=1e-3)
+    inputs = rng.standard_normal((3, 8, 4)).astype(np.float32)
+    inputs[:, 4:] *= 100  # rows of larger magnitude, whose scale quantizes the others coarsely
+    output = devices.run(started, {"x": inputs})["y"]
+    assert not np.allclose(output[:, :, :4], devices.run(started, {"x": inputs[:, :4]})["y"], atol=1e-3)
 
 
-def test_what_onnx_runtime_cannot_run_is_run_by_our_executor():
+def test_runner_falls_back_to_the_executor():
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])
-    narrow = onnx.TensorProto.BFLOAT16
+    bfloat16 = onnx.TensorProto.BFLOAT16
     nodes = [
-        helper.make_node("Cast", ["x"], ["a"], to=narrow), helper.make_node("Mul", ["a", "a"], ["b"]),
+        helper.make_node("Cast", ["x"], ["a"], to=bfloat16), helper.make_node("Mul", ["a", "a"], ["b"]),
         helper.make_node("Cast", ["b"], ["y"], to=onnx.TensorProto.FLOAT),
     ]  # fmt: skip
     model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     run = devices.runner(model)
-    assert run.engine == "onnxbridge's executor, since ONNX Runtime has no kernel here for Mul in its dtypes"
-    given = np.array([1.5, -3.0], np.float32)
-    np.testing.assert_array_equal(run({"x": given, "more": given})["y"], given * given)
+    assert run.engine == "onnxbridge's executor, since ONNX Runtime has no kernel for Mul with these dtypes"
+    inputs = np.array([1.5, -3.0], np.float32)
+    np.testing.assert_array_equal(run({"x": inputs, "unused": inputs})["y"], inputs * inputs)
     with pytest.raises(Exception, match="Could not find an implementation for Mul"):
         devices.runner(model, "cpu")
 
 
-def test_dropout_that_trains_is_kept():
-    """An optimizer of ONNX Runtime takes it away where it is not the first node, whatever its training_mode says."""
+def test_dropout_in_training_mode_is_not_eliminated():
+    """EliminateDropout removes it if it is not the first node, whatever its training_mode is."""
     drop = [numpy_helper.from_array(np.array(v), n) for v, n in ((np.float32(0.5), "ratio"), (True, "train"))]
     nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Dropout", ["h", "ratio", "train"], ["d"]),
              helper.make_node("Relu", ["d"], ["y"])]  # fmt: skip
-    ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1000]) for n in "xy"]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], drop)
+    values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1000]) for n in "xy"]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], drop)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     y = devices.run(devices.session(model, "cpu"), {"x": np.ones(1000, np.float32)})["y"]
     assert 300 < np.count_nonzero(y) < 700
 
 
-def test_a_runner_computes_what_stands_between_quantized_values_as_the_model_says():
+def test_runner_computes_between_qdq_nodes_in_floating_point():
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
         g (float[N,5] x) => (float[N,5] y) <float s = {0.02}, uint8 z = {128}, float t = {0.00392157}, uint8 w = {0}> {
             q = QuantizeLinear(x, s, z)
@@ -227,15 +227,15 @@ def test_a_runner_computes_what_stands_between_quantized_values_as_the_model_say
             y = DequantizeLinear(r, t, w)
         }""")
     x = np.random.default_rng(0).standard_normal((64, 5)).astype(np.float32)
-    seen = np.clip(np.rint(x / np.float32(0.02)) + 128, 0, 255).astype(np.float64) - 128
-    e = np.exp(seen * np.float32(0.02))
-    wanted = np.rint(e / e.sum(-1, keepdims=True) / np.float32(0.00392157))
-    np.testing.assert_array_equal(np.rint(devices.runner(model)({"x": x})["y"] / np.float32(0.00392157)), wanted)
+    dequantized = np.clip(np.rint(x / np.float32(0.02)) + 128, 0, 255).astype(np.float64) - 128
+    e = np.exp(dequantized * np.float32(0.02))
+    expected = np.rint(e / e.sum(-1, keepdims=True) / np.float32(0.00392157))
+    np.testing.assert_array_equal(np.rint(devices.runner(model)({"x": x})["y"] / np.float32(0.00392157)), expected)
 
 
 @pytest.mark.parametrize("opset", [26, onnx.defs.onnx_opset_version()])
-def test_what_onnx_s_own_helper_writes_is_verified(opset, tmp_path):
-    """By default in an IR version and an opset that this ONNX Runtime may not load."""
+def test_models_of_onnx_helper_are_verified(opset, tmp_path):
+    """By default these have an IR version and an opset that this ONNX Runtime may not support."""
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 4]) for n in "xy")
     graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])

@@ -1,7 +1,7 @@
-"""The frameworks, each imported when first asked for, once, and without the noise that it makes on import.
+"""Lazy imports of the frameworks, without the messages that they print on import.
 
-A framework that is not installed raises `MissingFrameworkError` with the command that installs it. Only what is printed
-while importing is kept from the user; warnings and errors of later work are not touched.
+A framework that is not installed raises `MissingFrameworkError` with the command that installs it. Only output during the import
+is suppressed; later warnings and errors are not affected.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import NoReturn
 
 from onnxbridge.errors import MissingFrameworkError
 
-# TensorFlow's C++ runtime reads this when it is loaded, and never again: 2 keeps errors and drops information and warnings.
+# TensorFlow's C++ runtime reads this variable only when it is loaded. 2 drops INFO and WARNING messages.
 TENSORFLOW_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "2")
-# On the command line errors are left out too: those that matter are raised, and reported in our words.
+# The command line also drops ERROR messages: relevant errors are raised, and reported by onnxbridge.
 COMMAND_LINE_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "3")
-# What TensorFlow's C++ part writes to the standard error before it has read that level: information, and a line about it.
-EARLY_INFORMATION = re.compile(rb"(I0000 |WARNING: All log messages before absl::InitializeLog\(\))")
+# INFO lines that TensorFlow's C++ runtime writes to stderr before it has read that variable.
+EARLY_INFO = re.compile(rb"(I0000 |WARNING: All log messages before absl::InitializeLog\(\))")
 
 
 INSTALL = {
@@ -58,22 +58,22 @@ def torch() -> ModuleType:
 
 @functools.cache
 def tensorflow() -> ModuleType:
-    """TensorFlow, with its start-up messages (oneDNN, CPU features) switched off unless the user chose a log level."""
+    """TensorFlow; its start-up messages (oneDNN, CPU features) are disabled unless the user has set a log level."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
     return _load("tensorflow", "tensorflow", "absl")
 
 
 @functools.cache
 def coremltools() -> ModuleType:
-    """coremltools. On import it tries macOS-only proxies and remarks on the versions of its neighbours; it also imports
-    TensorFlow where that is installed."""
+    """coremltools. On import it warns about missing macOS libraries and untested versions of other packages, and it imports
+    TensorFlow if that is installed."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
     return _load("coremltools", "coremltools", "tensorflow", "absl")
 
 
 @functools.cache
 def mxnet() -> ModuleType:
-    """MXNet 1.9.1, which is retired and needs an environment with numpy below 1.24."""
+    """MXNet 1.9.1, which is no longer maintained and needs numpy below 1.24."""
     return _load("mxnet")
 
 
@@ -86,31 +86,31 @@ def pillow() -> ModuleType:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what a framework logs, warns of and prints while it works; what goes wrong is raised, and reported in our words."""
-    before = logging.root.manager.disable
+    """Suppress everything that a framework logs, warns of and prints; errors are raised, and reported by onnxbridge."""
+    previous = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    unread = io.StringIO()
+    discarded = io.StringIO()
     try:
-        with warnings.catch_warnings(), redirect_stdout(unread), redirect_stderr(unread):
+        with warnings.catch_warnings(), redirect_stdout(discarded), redirect_stderr(discarded):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
+        logging.disable(previous)
 
 
 def _load(name: str, *loggers: str) -> ModuleType:
     if importlib.util.find_spec(name) is None:
         missing(name)
     try:
-        with _quiet(*loggers), _without_early_information() if "tensorflow" in loggers else nullcontext():
+        with _quiet_loggers(*loggers), _without_early_info() if "tensorflow" in loggers else nullcontext():
             return importlib.import_module(name)
     except ImportError as error:
         raise MissingFrameworkError(f"{name} is installed but does not import: {error}") from error
 
 
 @contextmanager
-def _quiet(*names: str) -> Iterator[None]:
-    """Drop Python warnings, and what these loggers say below an error."""
+def _quiet_loggers(*names: str) -> Iterator[None]:
+    """Ignore Python warnings, and log messages of these loggers below ERROR."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:
@@ -125,25 +125,25 @@ def _quiet(*names: str) -> Iterator[None]:
 
 
 @contextmanager
-def _without_early_information() -> Iterator[None]:
-    """Hold back what is written to the process's standard error, then write it, except for the lines of EARLY_INFORMATION."""
+def _without_early_info() -> Iterator[None]:
+    """Buffer what is written to file descriptor 2, then write it without the lines that match EARLY_INFO."""
     try:
         sys.stderr.flush()
-        kept = os.dup(2)
-    except (AttributeError, OSError):  # there is no standard error to keep clean
+        stderr = os.dup(2)
+    except (AttributeError, OSError):  # there is no stderr
         yield
         return
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            held.seek(0)
-            for line in held:
-                if not EARLY_INFORMATION.match(line):
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            buffer.seek(0)
+            for line in buffer:
+                if not EARLY_INFO.match(line):
                     os.write(2, line)
 
 

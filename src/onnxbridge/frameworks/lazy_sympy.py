@@ -1,7 +1,7 @@
-"""sympy is imported by onnx_ir for arithmetic on symbolic sizes, which hardly any model needs; it takes longer than all the rest.
+"""Lazy import of sympy, which onnx_ir imports for arithmetic on symbolic sizes.
 
-A finder puts off running those two modules until something in them is asked for. It acts only while onnx_ir is being
-imported: whoever imports sympy by himself gets it as always.
+Few models need it, and it takes longer to import than everything else. A meta path finder defers executing the modules until the
+first access to one of their attributes. It is active only during the import of onnx_ir; other imports of sympy are not affected.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-_POSTPONED = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
+_LAZY_MODULES = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
 
 
-class _Finder:
+class _LazyFinder:
+    """A meta path finder that loads the modules in `_LAZY_MODULES` lazily."""
+
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname not in _POSTPONED or not _importing("onnx_ir._core"):
+        if fullname not in _LAZY_MODULES or not _is_importing("onnx_ir._core"):
             return None
         from importlib.machinery import PathFinder
         from importlib.util import LazyLoader
@@ -28,12 +30,12 @@ class _Finder:
         return spec
 
 
-def _importing(name: str) -> bool:
+def _is_importing(name: str) -> bool:
     module = sys.modules.get(name)
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def install() -> None:
-    """Put the finder first, once."""
-    if "onnx_ir" not in sys.modules and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    """Insert the finder at the front of `sys.meta_path`, once."""
+    if "onnx_ir" not in sys.modules and not any(isinstance(finder, _LazyFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _LazyFinder())

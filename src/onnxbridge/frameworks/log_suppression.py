@@ -1,4 +1,4 @@
-"""Others' loggers, silent while they work for us: what goes wrong is raised, and reported in our words."""
+"""Disables loggers of other libraries temporarily; errors are raised, and reported by onnxbridge."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_found: dict[str, tuple[int, list[logging.Logger]]] = {}
+_cache: dict[str, tuple[int, list[logging.Logger]]] = {}
 
 
-def _below(name: str) -> list[logging.Logger]:
-    """The loggers of this name and below it, looked for again when there are new ones of any name."""
+def _descendants(name: str) -> list[logging.Logger]:
+    """The logger of this name and its descendants; cached until any logger is created."""
     known = logging.root.manager.loggerDict
-    count, found = _found.get(name, (0, []))
+    count, loggers = _cache.get(name, (0, []))
     if count != len(known):
-        below = f"{name}."
-        found = [
-            log for key, log in list(known.items()) if (key == name or key.startswith(below)) and isinstance(log, logging.Logger)
+        prefix = f"{name}."
+        loggers = [
+            log for key, log in list(known.items()) if (key == name or key.startswith(prefix)) and isinstance(log, logging.Logger)
         ]
-        _found[name] = len(known), found
-    return found
+        _cache[name] = len(known), loggers
+    return loggers
 
 
 @contextmanager
 def hushed(name: str) -> Iterator[None]:
-    """Nothing is logged by the logger of this name and those below it.
+    """Disable the logger of this name and its descendants.
 
-    Each is disabled by itself: to change a level empties the caches of every logger of the process.
+    Sets `disabled` on each logger, because changing a level clears the caches of every logger of the process.
     """
-    speaking = [log for log in _below(name) if not log.disabled]
-    for log in speaking:
+    enabled = [log for log in _descendants(name) if not log.disabled]
+    for log in enabled:
         log.disabled = True
-    top = logging.getLogger(name)  # what is made below it meanwhile is not disabled, and hands its records up
-    handlers, propagates = top.handlers, top.propagate
-    top.handlers, top.propagate = [logging.NullHandler()], False
+    parent = logging.getLogger(name)  # descendants created meanwhile are not disabled, and propagate to it
+    handlers, propagates = parent.handlers, parent.propagate
+    parent.handlers, parent.propagate = [logging.NullHandler()], False
     try:
         yield
     finally:
-        top.handlers, top.propagate = handlers, propagates
-        for log in speaking:
+        parent.handlers, parent.propagate = handlers, propagates
+        for log in enabled:
             log.disabled = False

@@ -1,4 +1,7 @@
-"""Keeps recurrent layers whole while torch.export traces: PyTorch would unroll them over time, and fix the time in doing so."""
+"""Meta kernels that keep recurrent operators as single nodes while torch.export traces.
+
+PyTorch would otherwise unroll them over time, which also fixes the sequence length.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def _lstm(
     return _output(input, h, bidirectional), h.new_empty(h.shape), c.new_empty(c.shape)
 
 
-def _plain(
+def _rnn(
     input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
     batch_first: bool,
 ) -> Any:  # fmt: skip
@@ -30,17 +33,17 @@ def _plain(
 
 @contextlib.contextmanager
 def whole_layers() -> Iterator[None]:
-    """While inside, traced recurrent operators only tell the shapes of their results."""
+    """Replace the Python kernels of the recurrent operators by ones that only compute output shapes."""
     aten = frameworks.torch().ops.aten
-    shapes = {aten.lstm.input: _lstm, aten.gru.input: _plain, aten.rnn_tanh.input: _plain, aten.rnn_relu.input: _plain}
-    kept = {op: dict(op.py_kernels) for op in shapes}
+    meta_kernels = {aten.lstm.input: _lstm, aten.gru.input: _rnn, aten.rnn_tanh.input: _rnn, aten.rnn_relu.input: _rnn}
+    original_kernels = {op: dict(op.py_kernels) for op in meta_kernels}
     try:
-        for op, function in shapes.items():
-            for key in kept[op]:
+        for op, function in meta_kernels.items():
+            for key in original_kernels[op]:
                 op.py_kernels[key] = function
             op._dispatch_cache.clear()
         yield
     finally:
-        for op, kernels in kept.items():
+        for op, kernels in original_kernels.items():
             op.py_kernels.update(kernels)
             op._dispatch_cache.clear()

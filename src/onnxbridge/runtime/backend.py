@@ -1,4 +1,6 @@
-"""The bundled executor behind onnx's own backend interface, so that whatever drives an ONNX backend drives it too.
+"""The executor as an `onnx.backend.base.Backend`.
+
+Example::
 
     import onnxbridge.runtime.backend as backend
     y, = backend.prepare(model).run([x])
@@ -24,21 +26,21 @@ class ExecutorRep(BackendRep):
         self._executor = executor
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs, as a tuple that also has them by name. Inputs are a sequence in the graph's order, or go by name."""
+        """Run the model. Inputs are a sequence in the order of the graph inputs, or a mapping by name. Returns a namedtuple."""
         if not isinstance(inputs, Mapping):
-            given = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-            inputs = dict(zip(self._executor.input_names, given, strict=False))
+            values = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+            inputs = dict(zip(self._executor.input_names, values, strict=False))
         names = self._executor.output_names
         outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(*self._executor.run(None, inputs))
         return outputs
 
 
 class ExecutorBackend(Backend):
-    """onnx.backend.base.Backend by the executor, on the CPU."""
+    """Runs models with onnxbridge's executor, on the CPU."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether every operator of the model can be run."""
+        """Whether the executor supports every operator of the model."""
         if not cls.supports_device(device):
             return False
         try:
@@ -49,20 +51,20 @@ class ExecutorBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> ExecutorRep:
-        """The model, checked and compiled; keywords are those of `Executor`.
+        """Check and compile a model. Keywords are passed to `Executor`.
 
         Raises:
-            UsageError: for another device than the CPU.
-            ConversionError: with every operator that cannot be run.
+            UsageError: for a device other than the CPU.
+            ConversionError: naming every unsupported operator.
         """
         if not cls.supports_device(device):
-            raise UsageError(f"the executor runs on the CPU, not on {device!r}")
+            raise UsageError(f"the executor supports only the CPU, not device {device!r}")
         super().prepare(model, device)
         return ExecutorRep(Executor(model, **kwargs))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """The model's outputs for these inputs."""
+        """Run a model once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -74,15 +76,15 @@ class ExecutorBackend(Backend):
         outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """One operator's outputs, at `opset_version` or the newest opset; `inputs` has no entry for an omitted one."""
+        """Run a single node at `opset_version`, by default the newest opset. `inputs` has no entries for omitted inputs."""
         if not cls.supports_device(device):
-            raise UsageError(f"the executor runs on the CPU, not on {device!r}")
+            raise UsageError(f"the executor supports only the CPU, not device {device!r}")
         names = [name for name in node.input if name]
-        given = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
+        values = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
         graph = onnx.helper.make_graph(
             [node],
             node.op_type,
-            [onnx.helper.make_value_info(name, _type(given[name])) for name in names],
+            [onnx.helper.make_value_info(name, _type_of(values[name])) for name in names],
             [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name],
         )
         version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
@@ -90,24 +92,24 @@ class ExecutorBackend(Backend):
         if node.domain not in ("", "ai.onnx"):
             domains.append(onnx.helper.make_opsetid(node.domain, 1 if node.domain != "ai.onnx.ml" else 5))
         model = onnx.helper.make_model(graph, opset_imports=domains)
-        return ExecutorRep(Executor(model)).run(given)
+        return ExecutorRep(Executor(model)).run(values)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device string of onnx's, as "CPU" or "CUDA:1", names the CPU."""
+        """Whether a device string such as "CPU" or "CUDA:1" names the CPU."""
         try:
             return bool(Device(device).type == DeviceType.CPU)
         except (AttributeError, ValueError):
             return False
 
 
-def _type(value: Any) -> onnx.TypeProto:
-    """The type of an input as the model of a single node declares it."""
+def _type_of(value: Any) -> onnx.TypeProto:
+    """The ONNX type of an input value."""
     if isinstance(value, list):
-        return onnx.helper.make_sequence_type_proto(_type(value[0])) if value else onnx.TypeProto()
+        return onnx.helper.make_sequence_type_proto(_type_of(value[0])) if value else onnx.TypeProto()
     array = np.asarray(value)
-    kind = onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return onnx.helper.make_tensor_type_proto(kind, array.shape)
+    elem_type = onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_type_proto(elem_type, array.shape)
 
 
 prepare = ExecutorBackend.prepare

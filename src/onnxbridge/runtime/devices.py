@@ -1,4 +1,4 @@
-"""ONNX Runtime, with the provider picked for a device, always fed with bytes that we have read and checked ourselves."""
+"""ONNX Runtime sessions by device; model files are read and checked by onnxbridge, never by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -23,88 +23,90 @@ PROVIDERS = {
     "directml": "DmlExecutionProvider",
     "cpu": "CPUExecutionProvider",
 }
-# In the order in which `auto` takes them: the fastest that gives float32 results first. TensorRT and Core ML compile for
-# minutes or compute in lower precision, so they are taken only when named.
+# The order of preference for `auto`: fastest first, float32 only. TensorRT and Core ML are used only when named, because they
+# take minutes to compile or compute in lower precision.
 _AUTO = ("cuda", "rocm", "directml", "cpu")
-# This fusion folds a zero Pad into a MaxPool, which pads with -inf: wrong values (onnxruntime 1.31).
-# Another takes Dropout away from between two nodes also where its training_mode is true.
-_WRONG = ["Pad_Fusion", "EliminateDropout"]
-# And one keeps the factor of a product in float32, also between matrices of float64.
-_WRONG_IN_DOUBLE = ["MatMulScaleFusion"]
-# What onnx's helpers write by default may be newer than what this ONNX Runtime loads.
-_NEWEST_IR = 13
-# Their rows are shared among the threads, and each thread quantizes its own.
-_BY_THREAD = frozenset({"DynamicQuantizeLSTM"})
+# Pad_Fusion folds a zero Pad into a MaxPool, which pads with -inf; EliminateDropout removes Dropout also if its training_mode is
+# true (onnxruntime 1.31).
+_DISABLED_OPTIMIZERS = ["Pad_Fusion", "EliminateDropout"]
+# MatMulScaleFusion stores the scale in float32 also for float64 matrices.
+_DISABLED_FOR_FLOAT64 = ["MatMulScaleFusion"]
+# The newest IR version that this ONNX Runtime loads; onnx's helpers may write newer ones by default.
+_MAX_IR_VERSION = 13
+# The batch is split among threads, and each thread computes quantization parameters of its own.
+_THREAD_DEPENDENT = frozenset({"DynamicQuantizeLSTM"})
 
 
 def devices() -> list[str]:
-    """The devices that this onnxruntime has a provider for."""
-    there = onnxruntime.get_available_providers()
-    return [device for device, provider in PROVIDERS.items() if provider in there]
+    """The devices for which this onnxruntime has an execution provider."""
+    available = onnxruntime.get_available_providers()
+    return [device for device, provider in PROVIDERS.items() if provider in available]
 
 
 def providers(device: str = "auto") -> list[str]:
-    """The execution providers for a device, the CPU's last, since it has every operator.
+    """The execution providers for a device; the CPU provider, which supports every operator, is last.
 
     Raises:
-        UsageError: for a device that this onnxruntime has no provider for.
+        UsageError: if the device is unknown or this onnxruntime has no provider for it.
     """
-    there = onnxruntime.get_available_providers()
+    available = onnxruntime.get_available_providers()
     if device == "auto":
-        device = next(d for d in _AUTO if PROVIDERS[d] in there)
+        device = next(d for d in _AUTO if PROVIDERS[d] in available)
     if device not in PROVIDERS:
-        raise UsageError(f"there is no device {device!r}; known are auto, {', '.join(PROVIDERS)}")
-    if PROVIDERS[device] not in there:
-        raise UsageError(f"this onnxruntime has no provider for {device!r}, only for {', '.join(devices())}")
+        raise UsageError(f"unknown device {device!r}; choose from auto, {', '.join(PROVIDERS)}")
+    if PROVIDERS[device] not in available:
+        raise UsageError(f"this onnxruntime has no execution provider for {device!r}, only for {', '.join(devices())}")
     return list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """A session that keeps the arrays that it computes with."""
+    """A session that keeps a reference to the arrays of its weights."""
 
     weights: tuple[np.ndarray[Any, Any], ...] = ()
 
 
 def session(
     model: Any, device: str = "auto", threads: int | None = None, provider_options: Mapping[str, Any] | None = None, *,
-    as_written: bool = False,
+    exact_qdq: bool = False,
 ) -> Session:  # fmt: skip
-    """An ONNX Runtime session of a path, an `onnx.ModelProto`, bytes or an `onnx_ir.Model`.
+    """Create an ONNX Runtime session for a path, an `onnx.ModelProto`, bytes or an `onnx_ir.Model`.
 
-    A path is read by onnxbridge first, so a file that reaches outside its folder is refused; the session never opens one. Large
-    weights are handed over where they lie in memory, so they are not copied, and may be of any size.
+    Paths are read and checked by onnxbridge, so that files with external data outside of their folder are rejected. Large weights
+    are passed to the session by reference, without a copy or a size limit.
 
-    A model whose results hang on the number of threads is run by one, unless told. `provider_options` are the device's own,
-    as {"device_id": 1}. `as_written` computes between quantizing and dequantizing nodes in floating point, as the model says:
-    the integer kernels that ONNX Runtime puts in their place, which are faster, are a step off now and then.
+    Args:
+        threads: number of intra-op threads. The default is 1 for models whose results depend on it, else ONNX Runtime's.
+        provider_options: options of the device's provider, for example {"device_id": 1}.
+        exact_qdq: compute between DequantizeLinear and QuantizeLinear in floating point, as the model specifies. The faster
+            integer kernels that ONNX Runtime would use may differ by one quantization step.
 
     Raises:
-        UsageError: for a device without a provider here, or one that was asked for by its name and does not start.
+        UsageError: if there is no provider for the device, or the provider of a device that is not "auto" fails to start.
     """
     from onnxbridge.hub.io import onnx_files
 
     if not isinstance(model, (bytes, onnx.ModelProto, ir.Model)):
         model = onnx_files.read(model)
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised; the log would only repeat them
-    # Products with weights in few bits are computed in float32 as the model says, not in 8 bits as it does by default.
+    options.log_severity_level = 4  # errors are raised, the log would repeat them
+    # Compute MatMulNBits in float32, as the model specifies, instead of int8, ONNX Runtime's default.
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-    if as_written:
+    if exact_qdq:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
-    if threads is None and _hangs_on_threads(model):
+    if threads is None and _depends_on_threads(model):
         threads = 1
     if threads is not None:
         options.intra_op_num_threads = threads
     chosen = providers(device)
-    wrong = _WRONG + (_WRONG_IN_DOUBLE if _in_double(model) else [])
-    own = [{k: str(v) for k, v in (provider_options or {}).items()}, {}][: len(chosen)]
+    disabled = _DISABLED_OPTIMIZERS + (_DISABLED_FOR_FLOAT64 if _has_float64(model) else [])
+    options_per_provider = [{k: str(v) for k, v in (provider_options or {}).items()}, {}][: len(chosen)]
 
     def start(message: bytes) -> Session:
-        started = Session(message, options, providers=chosen, provider_options=own, disabled_optimizers=wrong)
-        if device != "auto" and chosen[0] not in started.get_providers():  # it goes on with the CPU and says nothing
+        started = Session(message, options, providers=chosen, provider_options=options_per_provider, disabled_optimizers=disabled)
+        if device != "auto" and chosen[0] not in started.get_providers():  # ONNX Runtime falls back to the CPU silently
             raise UsageError(
-                f"{chosen[0]} does not start on this machine, so {device!r} is not there; its libraries and its driver must fit "
-                "this onnxruntime. The device 'cpu' is"
+                f"{chosen[0]} failed to start, so device {device!r} is not available; check that its driver and libraries match "
+                "this onnxruntime, or use device 'cpu'"
             )
         return started
 
@@ -115,10 +117,10 @@ def session(
     if isinstance(model, onnx.ModelProto):
         model = onnx_files.from_proto(model, keep_maps=True)
     message, large = onnx_files.detached(model)
-    native = {name: t for name, t in large.items() if t.dtype.numpy().kind in "biuf"}
-    if len(native) < len(large):  # bfloat16 and its like have no array of their own that ONNX Runtime takes
+    numpy_weights = {name: t for name, t in large.items() if t.dtype.numpy().kind in "biuf"}
+    if len(numpy_weights) < len(large):  # ONNX Runtime takes no NumPy arrays of bfloat16 and other extension dtypes
         return start(onnx_files.to_proto(model).SerializeToString())
-    arrays = {name: np.ascontiguousarray(t.numpy()) for name, t in native.items()}
+    arrays = {name: np.ascontiguousarray(t.numpy()) for name, t in numpy_weights.items()}
     options.add_external_initializers(list(arrays), [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()])
     started = start(message)
     started.weights = tuple(arrays.values())
@@ -139,85 +141,92 @@ def _executor(model: ir.Model | onnx.ModelProto, reason: str) -> NamedRun:
 
 
 def runner(model: Any, device: str = "auto") -> Run:
-    """What runs a model that `session` takes: ONNX Runtime, or where it lacks a kernel, a way to take or give a dtype, or the
-    model's opset, onnxbridge's executor."""
+    """A function from feeds to outputs that runs a model, as `session` accepts it, on ONNX Runtime.
+
+    If ONNX Runtime does not support an operator, a dtype or the opset of the model, it runs on onnxbridge's executor.
+    """
     from onnxbridge.hub.io import onnx_files
     from onnxbridge.hub.ir.opset_version import OPSET
 
     if not isinstance(model, (ir.Model, onnx.ModelProto)):
         model = onnx_files.read(model)
-    elif isinstance(model, onnx.ModelProto) and model.ir_version > _NEWEST_IR:
-        model = onnx_files.from_proto(model, keep_maps=True)  # which is written in the IR version that it needs
+    elif isinstance(model, onnx.ModelProto) and model.ir_version > _MAX_IR_VERSION:
+        model = onnx_files.from_proto(model, keep_maps=True)  # is serialized at the IR version that it needs
     if isinstance(model, ir.Model) and model.opset_imports.get("", OPSET) > OPSET and device == "auto":
-        return _executor(model, f"ONNX Runtime loads no opset {model.opset_imports['']}")
-    foreign = sorted({d.name.lower() for d in _ends(model) if d != ir.DataType.STRING and d.numpy().kind == "V"})
-    if foreign and device == "auto":
-        return _executor(model, f"ONNX Runtime's Python interface has no {', '.join(foreign)}")
+        return _executor(model, f"ONNX Runtime does not support opset {model.opset_imports['']}")
+    unsupported_dtypes = sorted(
+        {d.name.lower() for d in _input_output_dtypes(model) if d != ir.DataType.STRING and d.numpy().kind == "V"}
+    )
+    if unsupported_dtypes and device == "auto":
+        return _executor(model, f"ONNX Runtime's Python API does not support {', '.join(unsupported_dtypes)}")
     try:
-        started = session(model, device, as_written=True)
-    except _Fail as e:
-        unknown = _UNKNOWN.search(str(e))
-        if unknown is None:
+        started = session(model, device, exact_qdq=True)
+    except _FailError as e:
+        match = _UNKNOWN_OPERATOR.search(str(e))
+        if match is None:
             raise
-        return _decomposed(model, f"{unknown[1]}::{unknown[2]}")
-    except _Missing as e:
-        found = _KERNEL.search(str(e))
-        if found is None or device != "auto":
+        return _decomposed(model, f"{match[1]}::{match[2]}")
+    except _NotImplementedError as e:
+        match = _NO_KERNEL.search(str(e))
+        if match is None or device != "auto":
             raise
-        return _executor(model, f"ONNX Runtime has no kernel here for {found[1]} in its dtypes")
+        return _executor(model, f"ONNX Runtime has no kernel for {match[1]} with these dtypes")
     return lambda feeds: run(started, feeds)
 
 
-def _ends(model: ir.Model | onnx.ModelProto) -> list[ir.DataType]:
-    """The dtypes of what goes into a model and comes out."""
+def _input_output_dtypes(model: ir.Model | onnx.ModelProto) -> list[ir.DataType]:
+    """The dtypes of the inputs and outputs of a model."""
     if isinstance(model, ir.Model):
         return [v.dtype for v in (*model.graph.inputs, *model.graph.outputs) if v.dtype is not None]
     types = [v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)]
     return [ir.DataType(t) for t in types if t]
 
 
-def _in_double(model: Any) -> bool:
-    """Whether a model takes or holds numbers of float64; of bytes, which are given on as they are, that is not asked."""
+def _has_float64(model: Any) -> bool:
+    """Whether a model has float64 inputs, outputs or initializers; False for a model as bytes."""
     if isinstance(model, onnx.ModelProto):
-        return any(t.data_type == onnx.TensorProto.DOUBLE for t in model.graph.initializer) or ir.DataType.DOUBLE in _ends(model)
+        return any(
+            t.data_type == onnx.TensorProto.DOUBLE for t in model.graph.initializer
+        ) or ir.DataType.DOUBLE in _input_output_dtypes(model)
     if isinstance(model, ir.Model):
-        held = [v.dtype for v in model.graph.initializers.values()]
-        return ir.DataType.DOUBLE in (*held, *_ends(model))
+        initializers = [v.dtype for v in model.graph.initializers.values()]
+        return ir.DataType.DOUBLE in (*initializers, *_input_output_dtypes(model))
     return False
 
 
 def _decomposed(model: ir.Model | onnx.ModelProto, name: str) -> NamedRun:
-    """A model with an operator that ONNX Runtime does not know, by onnxbridge's executor.
+    """Runs a model with an operator unknown to ONNX Runtime on onnxbridge's executor, by decomposition.
 
     Raises:
-        ConversionError: where nothing here can run it.
+        ConversionError: if the executor does not support it either.
     """
     try:
-        return _executor(model, f"ONNX Runtime does not know {name}")
+        return _executor(model, f"ONNX Runtime does not support {name}")
     except ConversionError as e:
         hint = (
-            "a decomposition into standard operators makes it known: --import MODULE that registers it with "
-            f'@expand("{name}"); --no-verify writes ONNX without running it'
+            "define a decomposition into standard operators in a module for --import MODULE, registered with "
+            '@expand("{}"); or write ONNX without running it: --no-verify'
         )
-        problems = [Problem(p.op, "neither ONNX Runtime nor onnxbridge can run it", hint, p.places) for p in e.problems]
+        reason = "not supported by ONNX Runtime or onnxbridge's executor"
+        problems = [Problem(p.op, reason, hint.format(p.op), p.places) for p in e.problems]
         raise ConversionError("ONNX", problems) from e
 
 
-_Fail = onnxruntime.capi.onnxruntime_pybind11_state.Fail
-_UNKNOWN = re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op")
-_Missing = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
-_KERNEL = re.compile(r"Could not find an implementation for (\w+)")
+_FailError = onnxruntime.capi.onnxruntime_pybind11_state.Fail
+_UNKNOWN_OPERATOR = re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op")
+_NotImplementedError = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
+_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)")
 
 
-def _hangs_on_threads(model: Any) -> bool:
-    """Whether ONNX Runtime quantizes what each of its threads computes by a scale of its own."""
+def _depends_on_threads(model: Any) -> bool:
+    """Whether the model has an operator for which each thread of ONNX Runtime computes its own quantization parameters."""
     if isinstance(model, onnx.ModelProto):
-        return any(node.op_type in _BY_THREAD for node in model.graph.node)
-    return isinstance(model, ir.Model) and any(node.op_type in _BY_THREAD for node in model.graph)
+        return any(node.op_type in _THREAD_DEPENDENT for node in model.graph.node)
+    return isinstance(model, ir.Model) and any(node.op_type in _THREAD_DEPENDENT for node in model.graph)
 
 
 def run(started: onnxruntime.InferenceSession, feeds: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The session's outputs by name, in order; feeds that the session does not take are left out."""
+    """Run a session. Returns the outputs by name, in order; feeds that are not inputs of the session are ignored."""
     names = [o.name for o in started.get_outputs()]
-    taken = {i.name for i in started.get_inputs()}
-    return dict(zip(names, started.run(None, {k: v for k, v in feeds.items() if k in taken}), strict=True))
+    selected = {i.name for i in started.get_inputs()}
+    return dict(zip(names, started.run(None, {k: v for k, v in feeds.items() if k in selected}), strict=True))

@@ -129,7 +129,7 @@ def test_kraken_network_matches_pytorch():
     assert layer.className == "groupnorm"
     add_rows(builder, across, "b", "across")
     add_rows(builder, down, "across", "down")
-    source = layers.prepared(builder.spec)
+    source = layers.prepare(builder.spec)
     x = torch.randn(1, 3, 16, 20)
     expected = down(across(norm(conv(x)))).detach().numpy()
     found = Interpreter(source).run({"x": x.numpy()})["output"]

@@ -31,7 +31,7 @@ def test_integer_inputs_are_taken_from_the_example():
     bag = nn.EmbeddingBag(10, 4)
     report = onnxbridge.convert(bag, inputs=(torch.randint(0, 10, (7,)), torch.tensor([0, 2, 2, 5]))).report
     assert report.passed and report.samples == 4
-    assert report.notes == ("whole numbers are the example's (input, offsets), since PyTorch fails on others",)
+    assert report.notes == ("integers are the example's (input, offsets), since PyTorch fails on others",)
 
 
 @dataclasses.dataclass

@@ -1,10 +1,10 @@
-"""Cases of images: convolution's kin, pooling, sampling and regions."""
+"""Cases of convolution, pooling, resampling and regions of interest."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tests.hub.decompositions.compare import Fixed, Kept, case
+from tests.hub.decompositions.compare import Constant, StaticAxes, case
 
 R = np.random.default_rng(3)
 
@@ -25,7 +25,7 @@ def _deformed(group, offset_group, mask, bias):
     return case(
         "DeformConv",
         f(2, 4, 7, 8),
-        Fixed(f(4, 4 // group, 3, 3)),
+        Constant(f(4, 4 // group, 3, 3)),
         f(2, 18 * offset_group, 5, 6),
         *extra,
         group=group,
@@ -46,22 +46,22 @@ CASES = [
         "MaxUnpool",
         f(1, 1, 2, 2),
         np.array([[[[5, 7], [13, 15]]]]),
-        Fixed(np.array([1, 1, 5, 5])),
+        Constant(np.array([1, 1, 5, 5])),
         kernel_shape=[2, 2],
         strides=[2, 2],
-        judge="executor",
+        reference="executor",
     ),
-    *(case("Col2Im", f(1, 8, 20), *(kind(v) for v in SIZED)) for kind in (Fixed, Kept)),
+    *(case("Col2Im", f(1, 8, 20), *(kind(v) for v in SIZED)) for kind in (Constant, StaticAxes)),
     case(
         "Col2Im",
         f(2, 8, 9),
-        Fixed(np.array([5, 6])),
-        Fixed(np.array([2, 2])),
+        Constant(np.array([5, 6])),
+        Constant(np.array([2, 2])),
         pads=[1, 0, 1, 2],
         dilations=[2, 1],
         strides=[2, 3],
     ),
-    case("Col2Im", f(1, 8, 36), Fixed(np.array([3, 4, 5])), Fixed(np.array([1, 2, 2]))),
+    case("Col2Im", f(1, 8, 36), Constant(np.array([3, 4, 5])), Constant(np.array([1, 2, 2]))),
     *(
         case(
             "GridSample",
@@ -103,9 +103,9 @@ CASES = [
             "NonMaxSuppression",
             CORNERS,
             SCORES,
-            Fixed(np.int64(4)),
-            Fixed(np.float32(0.3)),
-            *([Fixed(np.float32(0.2))] if t else []),
+            Constant(np.int64(4)),
+            Constant(np.float32(0.3)),
+            *([Constant(np.float32(0.2))] if t else []),
             center_point_box=c,
         )
         for t in (0, 1)
@@ -116,7 +116,7 @@ CASES = [
             "Resize",
             f(1, 2, 4, 5),
             None,
-            Fixed(np.float32([1, 1, 1.5, 2.0])),
+            Constant(np.float32([1, 1, 1.5, 2.0])),
             mode=m,
             coordinate_transformation_mode=c,
             rtol=1e-4,
@@ -126,5 +126,5 @@ CASES = [
         for c in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
     ),
     case("Resize", f(1, 2, 4, 5), None, None, np.array([1, 2, 7, 3]), mode="linear", rtol=1e-4, atol=1e-4),
-    case("Resize", f(1, 2, 8, 9), None, Fixed(np.float32([1, 1, 0.5, 0.4])), mode="linear", antialias=1, rtol=1e-4, atol=1e-4),
+    case("Resize", f(1, 2, 8, 9), None, Constant(np.float32([1, 1, 0.5, 0.4])), mode="linear", antialias=1, rtol=1e-4, atol=1e-4),
 ]

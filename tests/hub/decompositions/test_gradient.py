@@ -1,4 +1,4 @@
-"""Gradient nodes against differences of the function itself in float64."""
+"""Gradient nodes compared with finite differences in float64."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def gradients(body: str, shapes: dict[str, tuple[int, ...]], out: str) -> tuple[
     return parser.parse_model(text), results
 
 
-def by_differences(executor: Executor, feeds: dict[str, np.ndarray], name: str) -> np.ndarray:
-    slope = np.zeros_like(feeds[name])
-    for i in np.ndindex(slope.shape):
-        sides = []
+def finite_differences(executor: Executor, feeds: dict[str, np.ndarray], name: str) -> np.ndarray:
+    gradient = np.zeros_like(feeds[name])
+    for i in np.ndindex(gradient.shape):
+        values = []
         for sign in (1, -1):
-            moved = feeds[name].copy()
-            moved[i] += sign * STEP
-            sides.append(float(executor.run(["y"], {**feeds, name: moved})[0]))
-        slope[i] = (sides[0] - sides[1]) / (2 * STEP)
-    return slope
+            shifted = feeds[name].copy()
+            shifted[i] += sign * STEP
+            values.append(float(executor.run(["y"], {**feeds, name: shifted})[0]))
+        gradient[i] = (values[0] - values[1]) / (2 * STEP)
+    return gradient
 
 
-ONE = [
+UNARY = [
     "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Abs", "Sin", "Cos", "Tanh", "Sigmoid", "Softplus", "Erf", "Relu",
     "LeakyRelu", "Identity",
 ]  # fmt: skip
-TWO = ["Add", "Sub", "Mul", "Div", "Pow", "Sum"]
+BINARY = ["Add", "Sub", "Mul", "Div", "Pow", "Sum"]
 A34 = {"a": (3, 4)}
 BODIES = (
-    [(op, f"t = {op}(a)", A34, "3,4") for op in ONE]
-    + [(op, f"t = {op}(a, b)", {"a": (2, 3, 1), "b": (4,)}, "2,3,4") for op in TWO]
+    [(op, f"t = {op}(a)", A34, "3,4") for op in UNARY]
+    + [(op, f"t = {op}(a, b)", {"a": (2, 3, 1), "b": (4,)}, "2,3,4") for op in BINARY]
     + [(f"{op} {axis}", f"t = {op}<axis={axis}>(a)", A34, "3,4") for op in ("Softmax", "LogSoftmax") for axis in (0, 1)]
     + [
         (f"Gemm {ta}{tb}", f"t = Gemm<alpha=0.5, beta=2.0, transA={ta}, transB={tb}>(a, b, c)",
@@ -75,18 +75,18 @@ BODIES = (
 
 
 @pytest.mark.parametrize(("body", "shapes", "out"), [b[1:] for b in BODIES], ids=[b[0] for b in BODIES])
-def test_gradient_is_the_slope(body, shapes, out):
+def test_gradient_matches_finite_differences(body, shapes, out):
     model, results = gradients(body, shapes, out)
     executor = Executor(model)
     rng = np.random.default_rng(0)
     feeds = {n: rng.uniform(0.5, 1.5, s) for n, s in shapes.items()}
     feeds["w"] = rng.standard_normal([int(d) for d in out.split(",") if d])
     for name, got in zip(shapes, executor.run(results, feeds), strict=True):
-        # the differences lose half of float64's digits
-        np.testing.assert_allclose(got, by_differences(executor, feeds, name), rtol=1e-6, atol=1e-8)
+        # finite differences lose half of float64's digits
+        np.testing.assert_allclose(got, finite_differences(executor, feeds, name), rtol=1e-6, atol=1e-8)
 
 
-def test_a_gradient_has_a_gradient():
+def test_second_order_gradient():
     body = """t = Sin(a) p = Mul(t, a) y = ReduceSum<keepdims=0>(p)
     da = ai.onnx.preview.training.Gradient<xs = ["a"], y = "y">(a)
     dda = ai.onnx.preview.training.Gradient<xs = ["a"], y = "da">(a)"""
@@ -97,7 +97,7 @@ def test_a_gradient_has_a_gradient():
     np.testing.assert_allclose(second, 2 * np.cos(a) - a * np.sin(a), rtol=1e-14)
 
 
-def test_the_values_may_be_others_than_the_tensors_named():
+def test_inputs_may_differ_from_the_tensors_in_xs():
     text = f"""{HEAD} agraph (float[2] a, float[2] b, float[2] at) => (float[2] da, float[2] dh, float[2] none)
     {{ h = Mul(a, a) y = Mul(h, b)
        da, none = ai.onnx.preview.training.Gradient<xs = ["a", "at"], zs = ["b"], y = "y">(at, at, b)
@@ -108,18 +108,18 @@ def test_the_values_may_be_others_than_the_tensors_named():
     np.testing.assert_array_equal(da, 2 * at * b)
     np.testing.assert_array_equal(dh, b)
     np.testing.assert_array_equal(none, [0, 0])
-    assert any(n.op_type == "Gradient" for n in source.graph)  # what was handed in is left as it was
+    assert any(n.op_type == "Gradient" for n in source.graph)  # the source model is not modified
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ('y = Round(a) d = ai.onnx.preview.training.Gradient<xs = ["a"], y = "y">(a)', "Round has no derivative"),
+        ('y = Round(a) d = ai.onnx.preview.training.Gradient<xs = ["a"], y = "y">(a)', "Round cannot be differentiated"),
         ('y = Neg(a) d = ai.onnx.preview.training.Gradient<xs = ["z"], y = "y">(a)', "no tensor 'z'"),
-        ('y = Mul(a, b) d = ai.onnx.preview.training.Gradient<xs = ["a"], y = "y">(a)', "only a run tells"),
+        ('y = Mul(a, b) d = ai.onnx.preview.training.Gradient<xs = ["a"], y = "y">(a)', "cannot tell whether the dynamic sizes"),
     ],
 )
-def test_what_cannot_be_differentiated_is_refused(body, reason):
+def test_unsupported_gradients_raise(body, reason):
     model = parser.parse_model(f"{HEAD} agraph (float[n] a, float[m] b) => (float[n] y, float[n] d) {{ {body} }}")
     with pytest.raises(ConversionError, match=reason):
         Executor(model)

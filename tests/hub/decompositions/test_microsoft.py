@@ -1,4 +1,4 @@
-"""ONNX Runtime's own operators, written in ONNX's, against ONNX Runtime itself."""
+"""Decompositions of ONNX Runtime's contrib operators, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def codes(*shape: int, dtype: Any = np.uint8) -> np.ndarray:
+def randint(*shape: int, dtype: Any = np.uint8) -> np.ndarray:
     info = np.iinfo(dtype)
     return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
 
 
-class Fixed:
-    """An input that is a weight in the file."""
+class Constant:
+    """An input that is an initializer of the model."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -46,34 +46,36 @@ def model(op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any]) -> tu
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     node = helper.make_node(op, names, [f"y{i}" for i in range(outputs)], domain=DOMAIN, **attrs)
     given = [(n, x) for n, x in zip(names, inputs, strict=True) if x is not None]
-    feeds = {n: x for n, x in given if not isinstance(x, Fixed)}
+    feeds = {n: x for n, x in given if not isinstance(x, Constant)}
     declared = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feeds.items()]
-    held = [onnx.numpy_helper.from_array(x.array, n) for n, x in given if isinstance(x, Fixed)]
-    graph = helper.make_graph([node], "g", declared, [helper.make_value_info(n, onnx.TypeProto()) for n in node.output], held)
+    initializers = [onnx.numpy_helper.from_array(x.array, n) for n, x in given if isinstance(x, Constant)]
+    graph = helper.make_graph(
+        [node], "g", declared, [helper.make_value_info(n, onnx.TypeProto()) for n in node.output], initializers
+    )
     imports = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10), feeds
 
 
-def judged(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndarray]:
+def run_onnxruntime(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndarray]:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = 1  # with more, DynamicQuantizeLSTM quantizes parts of a batch by themselves
+    options.intra_op_num_threads = 1  # with more, DynamicQuantizeLSTM quantizes parts of a batch separately
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ort.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
-S, Z = Fixed(np.array(0.0517, np.float32)), Fixed(np.array(120, np.uint8))
-T, ZT = Fixed(np.array(0.0331, np.float32)), Fixed(np.array(3, np.uint8))
-SHARES = Fixed(np.array(1 / 256, np.float32)), Fixed(np.array(0, np.uint8))
-I8, SCALES = codes(4, 5, dtype=np.int8), [np.float32([0.1]), np.float32([0.2])]
-ZI = Fixed(np.array(-7, np.int8))
+S, Z = Constant(np.array(0.0517, np.float32)), Constant(np.array(120, np.uint8))
+T, ZT = Constant(np.array(0.0331, np.float32)), Constant(np.array(3, np.uint8))
+SOFTMAX_OUTPUT = Constant(np.array(1 / 256, np.float32)), Constant(np.array(0, np.uint8))
+I8, SCALES = randint(4, 5, dtype=np.int8), [np.float32([0.1]), np.float32([0.2])]
+ZI = Constant(np.array(-7, np.int8))
 X34, LN = normal(2, 3, 4), normal(4)
 QKV, MASK = normal(2, 5, 8), np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
 WEIGHTS, BIAS, PAST = normal(8, 24), normal(24), normal(2, 2, 2, 3, 4)
 IMAGE, KERNEL = normal(1, 3, 6, 6), normal(4, 3, 3, 3)
 FLAT = np.arange(5, dtype=np.int64)
 
-REAL: list[tuple[str, list[Any], int, dict[str, Any]]] = [
+FLOAT_CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("FusedMatMul", [normal(2, 4, 3), normal(2, 5, 4)], 1, {"alpha": 0.5, "transA": 1, "transB": 1}),
     ("FusedMatMul", [normal(3, 4), normal(4, 5)], 1, {}),
     ("TransposeMatMul", [normal(4, 3), normal(4, 5)], 1, {"transA": 1, "alpha": 2.0}),
@@ -110,123 +112,136 @@ REAL: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("MultiHeadAttention", [QKV, QKV, QKV, None, None, normal(2, 2, 5, 8), PAST[0], PAST[1]], 3, {"num_heads": 2}),
     ("RotaryEmbedding", [QKV, np.stack([FLAT, FLAT + 1]), normal(9, 2), normal(9, 2)], 1, {}),
     ("RotaryEmbedding", [QKV, np.stack([FLAT, FLAT + 1]), normal(9, 2), normal(9, 2)], 1, {"interleaved": 1, "num_heads": 2}),
-    ("MatMulIntegerToFloat", [codes(3, 4), codes(4, 5), *SCALES, np.uint8([3]), np.uint8([5])], 1, {}),
-    ("MatMulIntegerToFloat", [codes(3, 4), I8, SCALES[0], normal(5), np.uint8([3]), np.zeros(5, np.int8), normal(5)], 1, {}),
-    ("DynamicQuantizeMatMul", [normal(3, 4), codes(4, 5), np.float32([0.2]), np.uint8([5])], 1, {}),
+    ("MatMulIntegerToFloat", [randint(3, 4), randint(4, 5), *SCALES, np.uint8([3]), np.uint8([5])], 1, {}),
+    ("MatMulIntegerToFloat", [randint(3, 4), I8, SCALES[0], normal(5), np.uint8([3]), np.zeros(5, np.int8), normal(5)], 1, {}),
+    ("DynamicQuantizeMatMul", [normal(3, 4), randint(4, 5), np.float32([0.2]), np.uint8([5])], 1, {}),
     ("DynamicQuantizeMatMul", [normal(3, 4), I8, normal(5), np.zeros(5, np.int8), normal(5)], 1, {}),
-    ("DequantizeLinear", [codes(2, 3), np.array(0.1, np.float32), np.array(9, np.uint8)], 1, {}),
+    ("DequantizeLinear", [randint(2, 3), np.array(0.1, np.float32), np.array(9, np.uint8)], 1, {}),
 ] + [
-    ("MatMulNBits", [normal(3, k), Fixed(codes(6, -(-k // 16), 16 * bits // 8)), Fixed(normal(6 * -(-k // 16))), zeros], 1,
+    ("MatMulNBits", [normal(3, k), Constant(randint(6, -(-k // 16), 16 * bits // 8)), Constant(normal(6 * -(-k // 16))),
+      zeros], 1,
      {"K": k, "N": 6, "bits": bits, "block_size": 16})
     for k, bits, zeros in (
-        (32, 4, None), (32, 4, Fixed(codes(6))), (40, 4, Fixed(codes(6 * 2))), (32, 8, None), (32, 8, Fixed(codes(12))),
+        (32, 4, None), (32, 4, Constant(randint(6))), (40, 4, Constant(randint(6 * 2))), (32, 8, None),
+        (32, 8, Constant(randint(12))),
     )
 ]  # fmt: skip
 
 
-def largest(expected: np.ndarray) -> float:
-    """The largest magnitude of what is finite, by which rounding is allowed for."""
+def largest_magnitude(expected: np.ndarray) -> float:
+    """The largest finite magnitude, to which the absolute tolerance is relative."""
     finite = expected[np.isfinite(expected)]
     return float(np.abs(finite).max(initial=0))
 
 
-@pytest.mark.parametrize(("op", "inputs", "outputs", "attrs"), REAL, ids=[f"{i}-{c[0]}" for i, c in enumerate(REAL)])
-def test_real_results_are_the_same(op, inputs, outputs, attrs):
+@pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "attrs"), FLOAT_CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(FLOAT_CASES)]
+)
+def test_floating_point_outputs_match_onnxruntime(op, inputs, outputs, attrs):
     m, feeds = model(op, inputs, outputs, attrs)
-    for got, expected in zip(Executor(m).run(None, feeds), judged(m, feeds), strict=True):
+    for got, expected in zip(Executor(m).run(None, feeds), run_onnxruntime(m, feeds), strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5 * (1 + largest(expected)))
+        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5 * (1 + largest_magnitude(expected)))
 
 
-def test_the_sum_that_is_normalized_is_an_output():
+def test_skip_layer_normalization_outputs_the_residual_sum():
     node = helper.make_node("SkipLayerNormalization", ["x", "s", "g"], ["y", "", "", "sum"], domain=DOMAIN)
     declared = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [2, 3, 4]), ("s", [2, 3, 4]), ("g", [4]))]
     outputs = [helper.make_value_info(n, onnx.TypeProto()) for n in ("y", "sum")]
     graph = helper.make_graph([node], "g", declared, outputs)
     m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)], ir_version=10)
     feeds = {"x": X34, "s": normal(2, 3, 4), "g": LN}
-    for got, expected in zip(Executor(m).run(None, feeds), judged(m, feeds), strict=True):
+    for got, expected in zip(Executor(m).run(None, feeds), run_onnxruntime(m, feeds), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-QUANTIZED: list[tuple[str, list[Any], dict[str, Any]]] = [
-    ("QLinearAdd", [codes(2, 3, 4), S, Z, codes(3, 1), T, ZT, S, Z], {}),
-    ("QLinearAdd", [codes(2, 4, dtype=np.int8), S, ZI, codes(2, 4, dtype=np.int8), T, ZI, S, ZI], {}),
-    ("QLinearSigmoid", [codes(5, 50), S, None, T, None], {}),
-    ("QLinearMul", [codes(2, 3, 4), T, Z, codes(4), T, Z, S, Z], {}),
-    ("QLinearSigmoid", [codes(5, 50), S, Z, T, ZT], {}),
-    ("QLinearSigmoid", [codes(5, 50, dtype=np.int8), S, ZI, T, ZI], {}),
-    ("QLinearLeakyRelu", [codes(5, 50), S, Z, S, Z], {"alpha": 0.3}),
-    ("QLinearLeakyRelu", [codes(5, 50), S, Z, S, Z], {}),
-    ("QLinearConcat", [S, Z, codes(2, 3), S, Z, codes(2, 5), T, ZT], {"axis": 1}),
-    ("QLinearSoftmax", [codes(4, 6), S, Z, *SHARES], {"axis": 1, "opset": 13}),
-    ("QLinearSoftmax", [codes(4, 2, 3), S, Z, *SHARES], {"axis": 1, "opset": 12}),
-    ("QLinearWhere", [RNG.random((3, 4)) > 0.5, codes(3, 4), S, Z, codes(4), T, ZT, S, Z], {}),
-    ("QLinearAveragePool", [codes(1, 3, 6, 6), S, Z, T, Z], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
-    ("QLinearAveragePool", [codes(1, 6, 6, 3), S, Z, T, ZT], {"kernel_shape": [2, 3], "channels_last": 1}),
-    ("QLinearGlobalAveragePool", [codes(2, 3, 4, 5), S, Z, T, ZT], {}),
-    ("QLinearGlobalAveragePool", [codes(2, 4, 5, 3), S, Z, S, Z], {"channels_last": 1}),
-    ("NhwcMaxPool", [codes(1, 6, 7, 3)], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}),
+QUANTIZED_CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("QLinearAdd", [randint(2, 3, 4), S, Z, randint(3, 1), T, ZT, S, Z], {}),
+    ("QLinearAdd", [randint(2, 4, dtype=np.int8), S, ZI, randint(2, 4, dtype=np.int8), T, ZI, S, ZI], {}),
+    ("QLinearSigmoid", [randint(5, 50), S, None, T, None], {}),
+    ("QLinearMul", [randint(2, 3, 4), T, Z, randint(4), T, Z, S, Z], {}),
+    ("QLinearSigmoid", [randint(5, 50), S, Z, T, ZT], {}),
+    ("QLinearSigmoid", [randint(5, 50, dtype=np.int8), S, ZI, T, ZI], {}),
+    ("QLinearLeakyRelu", [randint(5, 50), S, Z, S, Z], {"alpha": 0.3}),
+    ("QLinearLeakyRelu", [randint(5, 50), S, Z, S, Z], {}),
+    ("QLinearConcat", [S, Z, randint(2, 3), S, Z, randint(2, 5), T, ZT], {"axis": 1}),
+    ("QLinearSoftmax", [randint(4, 6), S, Z, *SOFTMAX_OUTPUT], {"axis": 1, "opset": 13}),
+    ("QLinearSoftmax", [randint(4, 2, 3), S, Z, *SOFTMAX_OUTPUT], {"axis": 1, "opset": 12}),
+    ("QLinearWhere", [RNG.random((3, 4)) > 0.5, randint(3, 4), S, Z, randint(4), T, ZT, S, Z], {}),
+    ("QLinearAveragePool", [randint(1, 3, 6, 6), S, Z, T, Z], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    ("QLinearAveragePool", [randint(1, 6, 6, 3), S, Z, T, ZT], {"kernel_shape": [2, 3], "channels_last": 1}),
+    ("QLinearGlobalAveragePool", [randint(2, 3, 4, 5), S, Z, T, ZT], {}),
+    ("QLinearGlobalAveragePool", [randint(2, 4, 5, 3), S, Z, S, Z], {"channels_last": 1}),
+    ("NhwcMaxPool", [randint(1, 6, 7, 3)], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}),
     ("QLinearConv",
-     [codes(1, 6, 7, 3), S, Z, Fixed(codes(4, 3, 3, 3)), T, ZT, Fixed(np.array(2.0, np.float32)), Z], {"channels_last": 1}),
+     [randint(1, 6, 7, 3), S, Z, Constant(randint(4, 3, 3, 3)), T, ZT, Constant(np.array(2.0, np.float32)), Z],
+     {"channels_last": 1}),
     ("QuantizeLinear", [normal(3, 4), np.array(0.02, np.float32), np.array(100, np.uint8)], {}),
-    ("QGemm", [codes(3, 4), S, Z, codes(4, 5), T, ZT, None, S, Z], {}),
-    ("QGemm", [codes(3, 4), S, Z, Fixed(RNG.integers(-99, 99, (5, 4)).astype(np.int8)),
-               Fixed(np.float32([0.01, 0.02, 0.03, 0.04, 0.05])), Fixed(np.zeros(5, np.int8)), None, S, Z], {"transB": 1}),
+    ("QGemm", [randint(3, 4), S, Z, randint(4, 5), T, ZT, None, S, Z], {}),
+    ("QGemm", [randint(3, 4), S, Z, Constant(RNG.integers(-99, 99, (5, 4)).astype(np.int8)),
+               Constant(np.float32([0.01, 0.02, 0.03, 0.04, 0.05])), Constant(np.zeros(5, np.int8)), None, S, Z], {"transB": 1}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "inputs", "attrs"), QUANTIZED, ids=[f"{i}-{c[0]}" for i, c in enumerate(QUANTIZED)])
-def test_quantized_results_are_the_same_but_for_ties(op, inputs, attrs):
-    """ONNX Runtime joins the scales before it rounds, so a number that lies halfway may go the other way."""
+@pytest.mark.parametrize(("op", "inputs", "attrs"), QUANTIZED_CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(QUANTIZED_CASES)])
+def test_quantized_outputs_match_onnxruntime_up_to_rounding_of_ties(op, inputs, attrs):
+    """ONNX Runtime multiplies the scales before it rounds, so that values halfway may round differently."""
     m, feeds = model(op, inputs, 1, attrs)
-    (got,), (expected,) = Executor(m).run(None, feeds), judged(m, feeds)
+    (got,), (expected,) = Executor(m).run(None, feeds), run_onnxruntime(m, feeds)
     assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-    apart = np.abs(got.astype(int) - expected.astype(int))
-    assert apart.max(initial=0) <= 1
-    assert np.count_nonzero(apart) <= max(1, 0.02 * apart.size)
+    difference = np.abs(got.astype(int) - expected.astype(int))
+    assert difference.max(initial=0) <= 1
+    assert np.count_nonzero(difference) <= max(1, 0.02 * difference.size)
 
 
-def test_qgemm_with_a_bias_and_real_results():
+def test_qgemm_with_bias_and_float_output():
     bias = RNG.integers(-99, 99, (1, 5)).astype(np.int32)
-    m, feeds = model("QGemm", [codes(3, 4), S, Z, codes(4, 5), T, ZT, bias], 1, {"alpha": 0.5})
-    np.testing.assert_allclose(Executor(m).run(None, feeds)[0], judged(m, feeds)[0], rtol=1e-5)
+    m, feeds = model("QGemm", [randint(3, 4), S, Z, randint(4, 5), T, ZT, bias], 1, {"alpha": 0.5})
+    np.testing.assert_allclose(Executor(m).run(None, feeds)[0], run_onnxruntime(m, feeds)[0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8])
 @pytest.mark.parametrize(
     ("direction", "batch", "columns"), [("forward", 1, False), ("reverse", 3, True), ("bidirectional", 2, True)]
 )
-def test_an_lstm_that_quantizes_what_it_multiplies(kind, direction, batch, columns):
-    ways, hidden, size = 1 + (direction == "bidirectional"), 5, 4
-    scales = (ways, 4 * hidden) if columns else (ways,)
-    zero = np.full(scales, 0 if kind == np.int8 else 120, kind)  # of a column ONNX Runtime takes no other
-    zero = zero if columns else codes(ways, dtype=kind) // 8
-    numbers = [Fixed((RNG.random(scales) / 50 + 0.005).astype(np.float32)), Fixed(zero)]
-    weights = [Fixed(codes(ways, rows, 4 * hidden, dtype=kind)) for rows in (size, hidden)]
-    inputs = [normal(6, batch, size), *weights, Fixed(normal(ways, 8 * hidden)), None, normal(ways, batch, hidden), None, None]
+def test_dynamic_quantize_lstm_matches_onnxruntime(kind, direction, batch, columns):
+    num_directions, hidden, size = 1 + (direction == "bidirectional"), 5, 4
+    scales = (num_directions, 4 * hidden) if columns else (num_directions,)
+    zero = np.full(scales, 0 if kind == np.int8 else 120, kind)  # ONNX Runtime supports no other zero point per column
+    zero = zero if columns else randint(num_directions, dtype=kind) // 8
+    quantization = [Constant((RNG.random(scales) / 50 + 0.005).astype(np.float32)), Constant(zero)]
+    weights = [Constant(randint(num_directions, rows, 4 * hidden, dtype=kind)) for rows in (size, hidden)]
+    inputs = [
+        normal(6, batch, size),
+        *weights,
+        Constant(normal(num_directions, 8 * hidden)),
+        None,
+        normal(num_directions, batch, hidden),
+        None,
+        None,
+    ]
     attrs = {"direction": direction, "hidden_size": hidden}
-    m, feeds = model("DynamicQuantizeLSTM", [*inputs, *numbers, *numbers], 3, attrs)
-    for results in (Executor(m).run(None, feeds), expanded(m, feeds)):
-        for got, expected in zip(results, judged(m, feeds), strict=True):
+    m, feeds = model("DynamicQuantizeLSTM", [*inputs, *quantization, *quantization], 3, attrs)
+    for results in (Executor(m).run(None, feeds), run_decomposition(m, feeds)):
+        for got, expected in zip(results, run_onnxruntime(m, feeds), strict=True):
             assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
             np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-def expanded(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndarray]:
-    """What the expansion of the one node computes, in the hub's own operators."""
+def run_decomposition(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndarray]:
+    """The outputs of the decomposition of the model's only node."""
     hub = opset_conversion.to_hub(onnx_files.from_proto(m))
     (node,) = hub.graph
-    rest = {op: r for op, r in rule.items() if not op.startswith(MICROSOFT)}
+    rules = {op: r for op, r in rule.items() if not op.startswith(MICROSOFT)}
     body = body_of(graph_reader.call_of(node))
     assert body is not None
     given = [None if v is None else feeds[v.name] if v.name in feeds else v.const_value.numpy() for v in node.inputs]
     values = graph_reader.HubValues(lambda v: array_of(v.const_value))
-    return list(as_function(body, rest, values, Arrays())(*given))
+    return list(as_function(body, rules, values, Arrays())(*given))
 
 
-def test_types_go_through_one_operator_to_the_next():
-    """Such files declare no types between their nodes."""
+def test_types_are_inferred_through_contrib_operators():
+    """Models of ONNX Runtime's optimizer declare no types of intermediate values."""
     nodes = [
         helper.make_node("BiasGelu", ["x", "b"], ["h"], domain=DOMAIN),
         helper.make_node("SkipLayerNormalization", ["h", "x", "b"], ["n"], domain=DOMAIN),
@@ -238,7 +253,7 @@ def test_types_go_through_one_operator_to_the_next():
     m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)], ir_version=8)
     for c in (True, False):
         feeds = {"x": X34, "b": LN, "c": np.array(c)}
-        np.testing.assert_allclose(Executor(m).run(None, feeds)[0], judged(m, feeds)[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(Executor(m).run(None, feeds)[0], run_onnxruntime(m, feeds)[0], rtol=1e-5, atol=1e-5)
 
 
 def branch(op: str) -> onnx.GraphProto:
@@ -246,7 +261,7 @@ def branch(op: str) -> onnx.GraphProto:
     return helper.make_graph([node], op, [], [helper.make_tensor_value_info(f"{op}_y", 1, None)])
 
 
-def test_what_is_not_covered_is_refused_with_its_reason():
+def test_unsupported_inputs_raise_with_the_reason():
     m, _ = model("MultiHeadAttention", [QKV, QKV, QKV, None, None, None, PAST[0], PAST[1], FLAT], 1, {"num_heads": 2})
-    with pytest.raises(ConversionError, match="shared buffers for the past"):
+    with pytest.raises(ConversionError, match="past_sequence_length"):
         Executor(m)

@@ -1,4 +1,4 @@
-"""Every operator that this ONNX Runtime has and ONNX has not: written in ONNX's, run by the executor, or refused and why."""
+"""Every contrib operator of ONNX Runtime is decomposed, run by the executor, or listed as unsupported with a reason."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub.decompositions.microsoft import MICROSOFT, contrib
-from onnxbridge.hub.decompositions.microsoft.unsupported import REFUSED
+from onnxbridge.hub.decompositions.microsoft.unsupported import UNSUPPORTED
 from onnxbridge.hub.ir.schemas import name_of
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.numpy.ops import rule
-from tests.hub.decompositions.test_microsoft import QUANTIZED, REAL
+from tests.hub.decompositions.test_microsoft import FLOAT_CASES, QUANTIZED_CASES
 from tests.hub.decompositions.test_microsoft_arrays import CASES as ARRAYS
-from tests.hub.decompositions.test_microsoft_arrays import EARLY
+from tests.hub.decompositions.test_microsoft_arrays import EXPERIMENTAL_CASES
 from tests.hub.decompositions.test_microsoft_attention import CASES as ATTENTION
 
-INSIDE = {"com.microsoft.nchwc", "com.ms.internal.nhwc"}  # what a session makes for itself and never writes
-OURS = {name_of(s.name, s.domain): s for s in get_all_operator_schema() if not onnx.defs.has(s.name, s.domain)}
-SCHEMAS = {name: s for name, s in OURS.items() if s.domain not in INSIDE}
+SESSION_DOMAINS = {"com.microsoft.nchwc", "com.ms.internal.nhwc"}  # only created inside of sessions
+CONTRIB_SCHEMAS = {name_of(s.name, s.domain): s for s in get_all_operator_schema() if not onnx.defs.has(s.name, s.domain)}
+SCHEMAS = {name: s for name, s in CONTRIB_SCHEMAS.items() if s.domain not in SESSION_DOMAINS}
 RULES = {**contrib, **{op: r for op, r in rule.items() if op.startswith(MICROSOFT)}}
-# of ai.onnx there: for one device, or without a kernel and a definition
+# ONNX Runtime's additions to ai.onnx for one device, or without a kernel and a function body
 NOT_ONNX = {"GRUUnit", "GivenTensorFill", "MemcpyFromHost", "MemcpyToHost"} | {op for op in SCHEMAS if op.endswith("_TRT")}
 
 
 @pytest.mark.parametrize("op", sorted(set(SCHEMAS) - NOT_ONNX))
-def test_it_is_written_or_refused(op):
-    assert (op in RULES) != (op in REFUSED)
+def test_operator_is_either_decomposed_or_unsupported(op):
+    assert (op in RULES) != (op in UNSUPPORTED)
 
 
 @pytest.mark.parametrize("op", sorted(RULES))
-def test_signature_is_onnx_runtimes(op):
+def test_signature_matches_the_schema(op):
     schema = SCHEMAS[op]
     params = [p for p in RULES[op].params if p.form != "outputs"]
     assert [p.name for p in params if not p.keyword] == [i.name for i in schema.inputs]
@@ -42,9 +42,9 @@ def test_signature_is_onnx_runtimes(op):
         assert declared.required == (attributes[name].default is REQUIRED) or op in NO_DEFAULT, name
 
 
-NO_DEFAULT = {"ParametricSoftplus", "ScaledTanh"}  # the schema tells none, and ONNX Runtime wants the attribute
-# in files of their own, or no kernel of the CPU provider, or one that takes less than the operator says
-ELSEWHERE = (
+NO_DEFAULT = {"ParametricSoftplus", "ScaledTanh"}  # the schema has no default, but ONNX Runtime requires the attribute
+# tested in other files, or without a complete kernel in ONNX Runtime's CPU provider
+TESTED_ELSEWHERE = (
     "BiasAdd BiasDropout BiasSoftmax BiasSplitGelu BitmaskDropout ComplexMul ComplexMulConj FusedMatMulActivation GemmFastGelu "
     "GroupNorm IsAllFinite NhwcConv NhwcFusedConv SkipGroupNorm TorchEmbedding MatMulNBitsMlp MatMulNBitsQkv MatMulBnb4 "
     "QLinearReduceMean ReduceSumInteger MulInteger GatherBlockQuantized GroupQueryAttention "
@@ -54,17 +54,19 @@ ELSEWHERE = (
 
 
 def test_every_operator_has_a_case():
-    tested = {c[0] for c in (*REAL, *QUANTIZED, *ATTENTION, *ARRAYS, *EARLY)} | set(ELSEWHERE.split())
+    tested = {c[0] for c in (*FLOAT_CASES, *QUANTIZED_CASES, *ATTENTION, *ARRAYS, *EXPERIMENTAL_CASES)} | set(
+        TESTED_ELSEWHERE.split()
+    )
     assert tested == {op.removeprefix(MICROSOFT) for op in contrib}
 
 
 @pytest.mark.parametrize("op", ["BeamSearch", "PackedAttention", "Snpe"])
-def test_what_is_refused_says_why(op):
+def test_unsupported_operators_report_reason_and_hint(op):
     node = onnx.helper.make_node(op, ["x"], ["y"], domain="com.microsoft")
     values = [onnx.helper.make_tensor_value_info(n, 1, [2]) for n in "xy"]
     graph = onnx.helper.make_graph([node], "g", values[:1], values[1:])
     imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("com.microsoft", 1)]
-    reason, hint = REFUSED[MICROSOFT + op]
+    reason, hint = UNSUPPORTED[MICROSOFT + op]
     with pytest.raises(ConversionError) as caught:
         Executor(onnx.helper.make_model(graph, opset_imports=imports, ir_version=10))
     assert [(p.reason, p.hint) for p in caught.value.problems] == [(reason, hint)]

@@ -1,51 +1,51 @@
-"""Expansions whose numbers are drawn: their dtype, their shape, their distribution."""
+"""Decompositions of random operators: dtype, shape and distribution."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.hub.decompositions.compare import Fixed, case, run, written_out
+from tests.hub.decompositions.compare import Constant, case, decomposed_model, run
 
-WIDE = np.zeros((40, 500), np.float32)
-ODDS = np.log(np.float32([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]))
+ZEROS = np.zeros((40, 500), np.float32)
+LOG_PROBABILITIES = np.log(np.float32([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]))
 
-# Operator: its node, and the mean and variance of what it draws.
-DRAWN = {
+# Operator: its case, and the mean and variance of its output.
+RANDOM_CASES = {
     "RandomNormal": (case("RandomNormal", shape=[40, 500], mean=2.0, scale=3.0, seed=1.0), 2.0, 9.0),
-    "RandomNormalLike": (case("RandomNormalLike", WIDE, mean=-1.0, scale=0.5, seed=2.0), -1.0, 0.25),
+    "RandomNormalLike": (case("RandomNormalLike", ZEROS, mean=-1.0, scale=0.5, seed=2.0), -1.0, 0.25),
     "RandomUniform": (case("RandomUniform", shape=[40, 500], low=-1.0, high=3.0, seed=3.0), 1.0, 16 / 12),
-    "Dropout": (case("Dropout", WIDE + 1, Fixed(np.float32(0.25)), Fixed(np.bool_(True)), seed=4), 1.0, 1 / 3),
+    "Dropout": (case("Dropout", ZEROS + 1, Constant(np.float32(0.25)), Constant(np.bool_(True)), seed=4), 1.0, 1 / 3),
 }
 
 
-@pytest.mark.parametrize("op", DRAWN)
+@pytest.mark.parametrize("op", RANDOM_CASES)
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_moments(op, dynamic):
-    made, mean, variance = DRAWN[op]
-    (found,) = run(made, written_out(made, dynamic), "executor")
-    assert found.shape == WIDE.shape
-    assert found.dtype == np.float32
-    # five standard errors of 20,000 draws, whose fourth moment is below six times the squared variance
-    assert abs(found.mean() - mean) < 5 * np.sqrt(variance / found.size)
-    assert abs(found.var() - variance) < 5 * variance * np.sqrt(5 / found.size)
+def test_mean_and_variance(op, dynamic):
+    random_case, mean, variance = RANDOM_CASES[op]
+    (output,) = run(random_case, decomposed_model(random_case, dynamic), "executor")
+    assert output.shape == ZEROS.shape
+    assert output.dtype == np.float32
+    # five standard errors of 20,000 samples, whose fourth moment is below six times the squared variance
+    assert abs(output.mean() - mean) < 5 * np.sqrt(variance / output.size)
+    assert abs(output.var() - variance) < 5 * variance * np.sqrt(5 / output.size)
 
 
-OPERATORS = {*DRAWN, "Multinomial"}
+OPERATORS = {*RANDOM_CASES, "Multinomial"}
 
 
-def test_classes_come_as_often_as_they_are_likely():
-    made = case("Multinomial", ODDS, sample_size=4000, seed=5.0)
-    (found,) = run(made, written_out(made, dynamic=True), "executor")
-    assert found.shape == (2, 4000)
-    assert found.dtype == np.int32
-    for row, odds in zip(found, np.exp(ODDS), strict=True):
-        often = np.bincount(row, minlength=3) / 4000
-        assert np.abs(often - odds).max() < 5 * np.sqrt(0.25 / 4000)
+def test_multinomial_frequencies_match_probabilities():
+    random_case = case("Multinomial", LOG_PROBABILITIES, sample_size=4000, seed=5.0)
+    (output,) = run(random_case, decomposed_model(random_case, dynamic=True), "executor")
+    assert output.shape == (2, 4000)
+    assert output.dtype == np.int32
+    for row, probabilities in zip(output, np.exp(LOG_PROBABILITIES), strict=True):
+        frequencies = np.bincount(row, minlength=3) / 4000
+        assert np.abs(frequencies - probabilities).max() < 5 * np.sqrt(0.25 / 4000)
 
 
-def test_dropout_is_left_out_where_nothing_is_trained():
-    made = case("Dropout", WIDE + 1, outputs=2)
-    y, mask = run(made, written_out(made, dynamic=True), "executor")
+def test_dropout_is_identity_in_inference_mode():
+    random_case = case("Dropout", ZEROS + 1, outputs=2)
+    y, mask = run(random_case, decomposed_model(random_case, dynamic=True), "executor")
     assert (y == 1).all()
     assert mask.all()

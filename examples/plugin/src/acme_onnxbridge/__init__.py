@@ -1,1 +1,1 @@
-"""A frontend, a backend and a rule for onnxbridge, in a package of their own."""
+"""A third-party package with a frontend, a backend and a rule for onnxbridge."""

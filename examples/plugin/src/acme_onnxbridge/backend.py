@@ -1,4 +1,4 @@
-"""A backend that writes Python source with NumPy calls, for the few operators that polynomials need."""
+"""A backend that writes Python source code with NumPy, for the few operators that polynomials need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ rule = Rules("backends.numpy-source", writer=True)
 
 
 class Source:
-    """Collects lines; its values are names of variables."""
+    """Collects lines of code; values are variable names."""
 
     def __init__(self):
         self.lines = []

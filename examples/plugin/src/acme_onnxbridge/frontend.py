@@ -1,4 +1,4 @@
-"""A frontend for polynomials: the text "3 0 -1" (or a `.poly` file of it) is 3x² - 1, evaluated at every element of x."""
+"""A frontend for polynomials: the string "3 0 -1", or a `.poly` file with it, is 3x² - 1, evaluated elementwise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def coefficients(source):
     try:
         return [float(c) for c in text.split()]
     except ValueError:
-        raise UnsafeFileError(f"{source}: is not a polynomial; write its coefficients, highest power first") from None
+        raise UnsafeFileError(f"{source} is not a polynomial: expected its coefficients, highest power first") from None
 
 
 class PolynomialFrontend(Frontend):

@@ -1,4 +1,4 @@
-"""One more rule for onnxbridge's own PyTorch frontend: a custom operator that is registered with torch.library."""
+"""An additional rule for onnxbridge's PyTorch frontend: a custom operator registered with torch.library."""
 
 from onnxbridge.frontends.pytorch.ops import rule
 

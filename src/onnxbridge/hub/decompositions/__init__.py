@@ -1,1 +1,1 @@
-"""Operators written in simpler operators: ONNX's, ONNX Runtime's (com.microsoft), linear algebra and gradients."""
+"""Decompositions into simpler ONNX operators: of ONNX's own, of ONNX Runtime's (com.microsoft), factorizations and gradients."""

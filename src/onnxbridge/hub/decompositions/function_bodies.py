@@ -1,4 +1,4 @@
-"""The standard's own definitions of operators in others, for those that no expansion here is better for."""
+"""Decompositions from the function bodies of the ONNX standard, for operators without one of onnxbridge's own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from onnxbridge.lowering import Body, Call, Ref
 
 
 def body_of(call: Call) -> Body | None:
-    """The function body of a call whose keys are hub values, at the hub's opset; None where the standard defines none.
+    """The function body of a call whose input keys are hub values, at the hub's opset; None if the standard has none.
 
-    Of an operator with a graph of its own (SequenceMap) a call holds no graph that the definition could take over.
+    Operators with a subgraph attribute (SequenceMap) return None: the subgraph of a call cannot be copied into a body.
+
+    Raises:
+        Unsupported: if the function body is not valid for the types of the inputs.
     """
     version = schema_versions.since(call.op, OPSET)
     if version is None:
@@ -29,33 +32,40 @@ def body_of(call: Call) -> Body | None:
     if any(isinstance(v, Body) for v in call.attrs.values()):
         return None
     names = [None if item is None else f"input_{i}" for i, item in enumerate(call.inputs)]
-    copies = [_copy(item.key, name) if name else None for item, name in zip(call.inputs, names, strict=True)]
-    node = ir.Node("", call.op, copies, _attributes(schema, call.attrs), num_outputs=len(call.outputs))
+    input_copies = [_copy(item.key, name) if name else None for item, name in zip(call.inputs, names, strict=True)]
+    node = ir.Node("", call.op, input_copies, _attributes(schema, call.attrs), num_outputs=len(call.outputs))
     for i, output in enumerate(node.outputs):
         output.name = f"output_{i}"
     try:
-        nodes, results, at = decompose_for_opset.expansion(node, version, {n for n in names if n})
+        nodes, results, opset = decompose_for_opset.expansion(node, version, {n for n in names if n})
     except Unsupported:
         return None
     used = [r for r, key in zip(results, call.outputs, strict=False) if key is not None]
     if any(r is None for r in used):
         return None
-    given = [c for c in copies if c is not None and c.const_value is None]
-    held = [c for c in copies if c is not None and c.const_value is not None]
-    for value in copies:
+    graph_inputs = [c for c in input_copies if c is not None and c.const_value is None]
+    constant_inputs = [c for c in input_copies if c is not None and c.const_value is not None]
+    for value in input_copies:
         for user, index in list(value.uses()) if value is not None else []:
             if user is node:
                 user.replace_input_with(index, None)
-    graph = ir.Graph(given, list(dict.fromkeys(used)), nodes=nodes, initializers=held, name=call.op, opset_imports={"": at})
+    graph = ir.Graph(
+        graph_inputs,
+        list(dict.fromkeys(used)),
+        nodes=nodes,
+        initializers=constant_inputs,
+        name=call.op,
+        opset_imports={"": opset},
+    )
     model = opset_conversion.to_hub(ir.Model(graph, ir_version=10))
     try:
         passes.infer(model)
     except inference.Contradiction as e:
-        raise Unsupported(f"the standard's definition does not hold for these types: {e}") from e
-    inside = iter(model.graph.inputs)
-    inputs = tuple(None if c is None else next(inside) if c.const_value is None else None for c in copies)
-    outside = dict(zip(dict.fromkeys(used), model.graph.outputs, strict=True))
-    outputs = tuple(None if key is None else Ref(outside[r]) for r, key in zip(results, call.outputs, strict=False))
+        raise Unsupported(f"the function body of the ONNX standard is not valid for these types: {e}") from e
+    body_inputs = iter(model.graph.inputs)
+    inputs = tuple(None if c is None else next(body_inputs) if c.const_value is None else None for c in input_copies)
+    body_outputs = dict(zip(dict.fromkeys(used), model.graph.outputs, strict=True))
+    outputs = tuple(None if key is None else Ref(body_outputs[r]) for r, key in zip(results, call.outputs, strict=False))
     return Body(inputs, list(graph_reader.of(model.graph)), outputs)
 
 
@@ -64,8 +74,8 @@ def _copy(value: ir.Value, name: str) -> ir.Value:
 
 
 def _attributes(schema: Any, attrs: Any) -> list[ir.Attr]:
-    made = []
+    converted = []
     for name, value in attrs.items():
         kind = ir.AttributeType(int(schema.attributes[name].type))
-        made.append(ir.Attr(name, kind, inference.attribute_value(kind, name, value)))
-    return made
+        converted.append(ir.Attr(name, kind, inference.attribute_value(kind, name, value)))
+    return converted

@@ -1,4 +1,4 @@
-"""The decomposition of a call: ours where there is one, else the function body of the ONNX standard."""
+"""Looks up the decomposition of a call: onnxbridge's own if there is one, else the function body in the ONNX standard."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.hub.decompositions import function_bodies
-from onnxbridge.hub.decompositions.microsoft import check, contrib
-from onnxbridge.hub.decompositions.microsoft.unsupported import refuse
+from onnxbridge.hub.decompositions.microsoft import check_supported, contrib
+from onnxbridge.hub.decompositions.microsoft.unsupported import raise_if_unsupported
 from onnxbridge.hub.decompositions.standard import expand
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
@@ -17,17 +17,18 @@ from onnxbridge.lowering import Body, Call, Ref
 
 
 def body_of(call: Call) -> Body | None:
-    """The expansion of a call whose keys are hub values, None where there is none.
+    """The decomposition of a call whose input keys are hub values; None if the operator has none.
 
     Raises:
-        ConversionError: if the expansion does not cover this case.
+        ConversionError: if the decomposition does not support these inputs or attributes, or the operator is known to be
+            unsupported.
     """
-    if call.op in contrib:  # what could be written out where the file was read has been
-        check(call)
-    refuse(call)
+    if call.op in contrib:  # decomposed when the model was read, unless unsupported
+        check_supported(call)
+    raise_if_unsupported(call)
     if call.op not in expand:
         return function_bodies.body_of(call)
-    target = Scratch(f"the expansion of {call.op}", Builder())
+    target = Scratch(f"decomposition of {call.op}", Builder())
     values: dict[Any, Any] = {}
     inputs: list[ir.Value | None] = []
     for item in call.inputs:

@@ -45,7 +45,8 @@ KINDS = {
     "safetensors": ("weights without a model (safetensors)", "load them into the model's own code and export that"),
     "python": ("Python source, which is not run by itself", "name the function that builds the module (net:load of net.py)"),
     "unknown": (
-        "no model in a format that onnxbridge knows, or not a whole one", "get the file again or export the model again",
+        "no model in a format that onnxbridge knows, or not a whole one",
+        "get the file again or export the model again",
     ),  # fmt: skip
 }
 

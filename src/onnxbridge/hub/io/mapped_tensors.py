@@ -225,4 +225,3 @@ class _NoArray:
 
 def is_large(tensor: ir.TensorProtocol | None) -> bool:
     return tensor is not None and tensor.dtype != ir.DataType.STRING and tensor.nbytes >= LARGE
-

@@ -132,9 +132,7 @@ class Builder:
 
     def input(self, name: str, dtype: ir.DataType, shape: Sequence[int | str | None] | None) -> ir.Value:
         """A new value that no node writes: an input of the graph, or of a body."""
-        return ir.Value(
-            name=self.unique(name), type=ir.TensorType(dtype), shape=None if shape is None else ir.Shape(list(shape))
-        )
+        return ir.Value(name=self.unique(name), type=ir.TensorType(dtype), shape=None if shape is None else ir.Shape(list(shape)))
 
     def _attribute(
         self, schema: onnx.defs.OpSchema, name: str, value: Any, inputs: Sequence[ir.Value | None], attrs: Mapping[str, Any]

@@ -34,7 +34,7 @@ def type_str(value: ir.Value) -> str | None:
     if value.dtype is None or not isinstance(value.type, ir.TensorType):
         return None
     name = value.dtype.name.lower()
-    return f"tensor({ {'float': 'float', 'double': 'double'}.get(name, name)})"
+    return f"tensor({ {'float': 'float', 'double': 'double'}.get(name, name) })"
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,7 @@ def _formals(schema: onnx.defs.OpSchema, count: int) -> list[Formal]:
     return [*known, *[known[-1]] * (count - len(known))]
 
 
-def promote(
-    schema: onnx.defs.OpSchema, inputs: Sequence[Any], constant: Callable[..., ir.Value]
-) -> list[ir.Value | None]:
+def promote(schema: onnx.defs.OpSchema, inputs: Sequence[Any], constant: Callable[..., ir.Value]) -> list[ir.Value | None]:
     """The inputs as values: Python numbers and lists take the dtype of the operand that shares their type variable.
 
     Raises:

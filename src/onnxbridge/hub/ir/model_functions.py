@@ -17,6 +17,7 @@ from onnxbridge.hub.ir.schemas import version_of
 
 _KEPT = "onnxbridge.kept"  # in a function's meta: which of its results are outputs
 
+
 def call(
     op: Builder, domain: str, name: str, body: Callable[..., Any], inputs: Sequence[ir.Value], form: Hashable,
     labels: Sequence[str],

@@ -1,14 +1,14 @@
 """Where a model comes from, in its own metadata: hashes and versions, never a machine's paths. Nodes' places are in `places`.
 
-    model.metadata_props   onnxbridge.version           the version that wrote the model
-                           onnxbridge.source            the sources' base names, joined by ", "
-                           onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
-                           onnxbridge.framework.NAME    the version of a framework that took part
-                           onnxbridge.sizes             the sizes that it holds for, "n=4..64", where it does not for all
-                           onnxbridge.training          what was in training mode in the source, "Dropout, BatchNorm2d"
-    initializer's          onnxbridge.state             what it is in its source: a "parameter", which is trained, a "buffer",
-                                                        or a "constant" that no state_dict has
-                           onnxbridge.view              the weight that it is in another shape, as "gamma[96]"
+model.metadata_props   onnxbridge.version           the version that wrote the model
+                       onnxbridge.source            the sources' base names, joined by ", "
+                       onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
+                       onnxbridge.framework.NAME    the version of a framework that took part
+                       onnxbridge.sizes             the sizes that it holds for, "n=4..64", where it does not for all
+                       onnxbridge.training          what was in training mode in the source, "Dropout, BatchNorm2d"
+initializer's          onnxbridge.state             what it is in its source: a "parameter", which is trained, a "buffer",
+                                                    or a "constant" that no state_dict has
+                       onnxbridge.view              the weight that it is in another shape, as "gamma[96]"
 """
 
 from __future__ import annotations

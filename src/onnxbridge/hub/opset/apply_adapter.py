@@ -37,4 +37,3 @@ def _attribute(attr: ir.Attr) -> Any:
     if attr.is_ref():
         raise Unsupported(f"the attribute {attr.name!r} is set by the function's caller", "inline the model's functions first")
     return attr.as_graph() if attr.type == ir.AttributeType.GRAPH else plain(attr)
-

@@ -45,6 +45,7 @@ _NEAREST = {
     "DOUBLE": ["FLOAT"],
 }  # fmt: skip
 
+
 def cast_around(op: Builder, node: ir.Node, version: int, lossy: bool = False) -> Any:
     """The node between Casts to a dtype that its operator takes at an older version, where that is exact or nearer to the truth.
 

@@ -158,9 +158,7 @@ def downward(node: ir.Node, new: int, old: int) -> tuple[str, list[str]]:
     return "", drop
 
 
-def _same_when_absent(
-    name: str, declared: Any, newer: onnx.defs.OpSchema, x: Mapping[str, Any], y: Mapping[str, Any]
-) -> bool:
+def _same_when_absent(name: str, declared: Any, newer: onnx.defs.OpSchema, x: Mapping[str, Any], y: Mapping[str, Any]) -> bool:
     """Whether leaving an attribute out says the same at both versions."""
     if declared.required:
         return False

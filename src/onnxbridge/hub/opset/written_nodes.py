@@ -18,9 +18,7 @@ def namer(
     return lambda written: _name(node, written, writer, node_names, there)
 
 
-def _name(
-    node: ir.Node, written: list[ir.Node], writer: Builder, node_names: set[str], there: Collection[ir.Graph]
-) -> None:
+def _name(node: ir.Node, written: list[ir.Node], writer: Builder, node_names: set[str], there: Collection[ir.Graph]) -> None:
     stem = next((v.name for v in node.outputs if v.name), node.name or node.op_type)
     for new in written:
         for i, value in enumerate(new.outputs):

@@ -1,6 +1,7 @@
-"""Derivatives of operators, in operators: what reaches an operator's inputs of the gradient `g` that has reached its output.
+"""Vector-Jacobian products (VJPs) of operators, written in ONNX operators.
 
-A rule has the shape of every rule, with `g` after the writer; it gives one gradient for each input, None where there is none.
+The parameters of a rule are the builder, the gradient `g` of the operator's output, and the operator's inputs and attributes. It
+returns the gradient of each input, None for inputs without one.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from onnxbridge.rules import Rules
 derivative = Rules("hub.derivatives", writer=True)
 
 
-def _summed(op: Any, g: Any, x: Any) -> Any:
-    """A gradient summed over what x was broadcast along, in x's shape."""
+def _sum_to_shape(op: Any, g: Any, x: Any) -> Any:
+    """Sums a gradient over the axes along which x was broadcast, to x's shape."""
     if g.shape is None or x.shape is None:
-        raise Unsupported("a value of unknown rank in what is differentiated")
+        raise Unsupported("cannot differentiate with respect to a value of unknown rank")
     missing = len(g.shape) - len(x.shape)
     axes = list(range(missing))
-    for i, (there, here) in enumerate(zip(g.shape[missing:], x.shape, strict=True), missing):
-        if here == 1 and there != 1:
+    for i, (g_size, x_size) in enumerate(zip(g.shape[missing:], x.shape, strict=True), missing):
+        if x_size == 1 and g_size != 1:
             axes.append(i)
-        elif there != here:
-            raise Unsupported(f"sizes {here} and {there}, of which only a run tells whether they are equal")
+        elif g_size != x_size:
+            raise Unsupported(f"cannot tell whether the dynamic sizes {x_size} and {g_size} are equal")
     if not axes:
         return g
     return op.Reshape(op.ReduceSum(g, np.array(axes, np.int64), keepdims=1), op.Shape(x), allowzero=1)
 
 
-def _swapped(op: Any, x: Any) -> Any:
-    """The matrix transposed, in the last two axes."""
+def _transpose(op: Any, x: Any) -> Any:
+    """Transposes the last two axes."""
     rank = len(x.shape)
     return op.Transpose(x, perm=[*range(rank - 2), rank - 1, rank - 2])
 
@@ -60,34 +61,34 @@ def neg(op: Any, g: Any, X: Any) -> Any:
 
 @derivative("Add")
 def add(op: Any, g: Any, A: Any, B: Any) -> Any:
-    return _summed(op, g, A), _summed(op, g, B)
+    return _sum_to_shape(op, g, A), _sum_to_shape(op, g, B)
 
 
 @derivative("Sub")
 def sub(op: Any, g: Any, A: Any, B: Any) -> Any:
-    return _summed(op, g, A), _summed(op, op.Neg(g), B)
+    return _sum_to_shape(op, g, A), _sum_to_shape(op, op.Neg(g), B)
 
 
 @derivative("Mul")
 def mul(op: Any, g: Any, A: Any, B: Any) -> Any:
-    return _summed(op, op.Mul(g, B), A), _summed(op, op.Mul(g, A), B)
+    return _sum_to_shape(op, op.Mul(g, B), A), _sum_to_shape(op, op.Mul(g, A), B)
 
 
 @derivative("Div")
 def div(op: Any, g: Any, A: Any, B: Any) -> Any:
-    return _summed(op, op.Div(g, B), A), _summed(op, op.Neg(op.Mul(g, op.Div(A, op.Mul(B, B)))), B)
+    return _sum_to_shape(op, op.Div(g, B), A), _sum_to_shape(op, op.Neg(op.Mul(g, op.Div(A, op.Mul(B, B)))), B)
 
 
 @derivative("Pow")
 def pow(op: Any, g: Any, X: Any, Y: Any) -> Any:
     slope = op.Mul(op.CastLike(Y, X), op.Pow(X, op.Sub(Y, op.CastLike(1, Y))))
-    exponent = _summed(op, op.Mul(g, op.Mul(op.Pow(X, Y), op.Log(X))), Y) if Y.dtype.is_floating_point() else None
-    return _summed(op, op.Mul(g, slope), X), exponent
+    exponent = _sum_to_shape(op, op.Mul(g, op.Mul(op.Pow(X, Y), op.Log(X))), Y) if Y.dtype.is_floating_point() else None
+    return _sum_to_shape(op, op.Mul(g, slope), X), exponent
 
 
 @derivative("Sum")
 def sum(op: Any, g: Any, *data_0: Any) -> Any:
-    return tuple(_summed(op, g, x) for x in data_0)
+    return tuple(_sum_to_shape(op, g, x) for x in data_0)
 
 
 @derivative("Exp")
@@ -160,7 +161,7 @@ def leaky_relu(op: Any, g: Any, X: Any, *, alpha: Any = 0.01) -> Any:
 @derivative("Where")
 def where(op: Any, g: Any, condition: Any, X: Any, Y: Any) -> Any:
     zero = op.CastLike(0.0, g)
-    return None, _summed(op, op.Where(condition, g, zero), X), _summed(op, op.Where(condition, zero, g), Y)
+    return None, _sum_to_shape(op, op.Where(condition, g, zero), X), _sum_to_shape(op, op.Where(condition, zero, g), Y)
 
 
 @derivative("Softmax")
@@ -177,8 +178,8 @@ def log_softmax(op: Any, g: Any, input: Any, *, axis: Any = -1) -> Any:
 @derivative("MatMul")
 def matmul(op: Any, g: Any, A: Any, B: Any) -> Any:
     if A.shape is None or B.shape is None or min(len(A.shape), len(B.shape)) < 2:
-        raise Unsupported("a product with a vector, or of unknown rank")
-    return _summed(op, op.MatMul(g, _swapped(op, B)), A), _summed(op, op.MatMul(_swapped(op, A), g), B)
+        raise Unsupported("the gradient of MatMul with a vector or with an operand of unknown rank is not supported")
+    return _sum_to_shape(op, op.MatMul(g, _transpose(op, B)), A), _sum_to_shape(op, op.MatMul(_transpose(op, A), g), B)
 
 
 @derivative("Gemm")
@@ -187,7 +188,7 @@ def gemm(
 ) -> Any:  # fmt: skip
     dA = op.Gemm(B, g, alpha=alpha, transA=transB, transB=1) if transA else op.Gemm(g, B, alpha=alpha, transB=1 - transB)
     dB = op.Gemm(g, A, alpha=alpha, transA=1, transB=transA) if transB else op.Gemm(A, g, alpha=alpha, transA=1 - transA)
-    return dA, dB, None if C is None else _summed(op, op.Mul(g, beta), C)
+    return dA, dB, None if C is None else _sum_to_shape(op, op.Mul(g, beta), C)
 
 
 @derivative("Conv")
@@ -195,29 +196,38 @@ def conv(
     op: Any, g: Any, X: Any, W: Any, B: Any = None, *, auto_pad: Any = "NOTSET", dilations: Any = None, group: Any = 1,
     kernel_shape: Any = None, pads: Any = None, strides: Any = None,
 ) -> Any:  # fmt: skip
-    """For the weights the data is convolved with the gradient, examples in the place of channels and strides of dilations."""
-    fixed = all(v.shape is not None and all(isinstance(d, int) for d in v.shape) for v in (X, W, g))
-    if group != 1 or auto_pad != "NOTSET" or not fixed:
-        raise Unsupported("a convolution in groups, with auto_pad or of unknown sizes")
+    """The gradient of the weights convolves data and gradient with batch and channels, and strides and dilations, exchanged."""
+    static = all(v.shape is not None and all(isinstance(d, int) for d in v.shape) for v in (X, W, g))
+    if group != 1 or auto_pad != "NOTSET" or not static:
+        raise Unsupported("the gradient of Conv is not supported with groups, auto_pad or dynamic sizes")
     space = len(X.shape) - 2
     strides, dilations, pads = strides or (1,) * space, dilations or (1,) * space, pads or (0,) * 2 * space
-    kernel, sizes, made = W.shape[2:], X.shape[2:], g.shape[2:]
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    rest = [
-        n + pads[i] + pads[space + i] - ((m - 1) * strides[i] + reach[i])
-        for i, (n, m) in enumerate(zip(sizes, made, strict=True))
+    kernel_sizes, sizes, outputs = W.shape[2:], X.shape[2:], g.shape[2:]
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel_sizes, dilations, strict=True)]
+    remainders = [
+        n + pads[i] + pads[space + i] - ((m - 1) * strides[i] + extents[i])
+        for i, (n, m) in enumerate(zip(sizes, outputs, strict=True))
     ]
-    dX = op.ConvTranspose(g, W, strides=strides, dilations=dilations, pads=pads, output_padding=rest)
-    first = [1, 0, *range(2, space + 2)]
-    ends = [p - r for p, r in zip(pads[space:], rest, strict=True)]  # what the last window leaves over has no part in it
-    padded = op.Pad(X, np.array([0, 0, *pads[:space], 0, 0, *ends], np.int64))
-    dW = op.Conv(op.Transpose(padded, perm=first), op.Transpose(g, perm=first), strides=dilations, dilations=strides)
-    return dX, op.Transpose(dW, perm=first), None if B is None else op.ReduceSum(g, [0, *range(2, space + 2)], keepdims=0)
+    dX = op.ConvTranspose(g, W, strides=strides, dilations=dilations, pads=pads, output_padding=remainders)
+    perm = [1, 0, *range(2, space + 2)]
+    end_pads = [p - r for p, r in zip(pads[space:], remainders, strict=True)]  # elements after the last window do not contribute
+    padded = op.Pad(X, np.array([0, 0, *pads[:space], 0, 0, *end_pads], np.int64))
+    dW = op.Conv(
+        op.Transpose(padded, perm=perm),
+        op.Transpose(g, perm=perm),
+        strides=dilations,
+        dilations=strides,
+    )
+    return (
+        dX,
+        op.Transpose(dW, perm=perm),
+        None if B is None else op.ReduceSum(g, [0, *range(2, space + 2)], keepdims=0),
+    )
 
 
 @derivative("Expand")
 def expand(op: Any, g: Any, input: Any, shape: Any) -> Any:
-    return _summed(op, g, input), None
+    return _sum_to_shape(op, g, input), None
 
 
 @derivative("Reshape")
@@ -258,5 +268,5 @@ def reduce_sum(op: Any, g: Any, data: Any, axes: Any = None, *, keepdims: Any = 
 
 @derivative("ReduceMean")
 def reduce_mean(op: Any, g: Any, data: Any, axes: Any = None, *, keepdims: Any = 1, noop_with_empty_axes: Any = 0) -> Any:
-    spread, _ = reduce_sum(op, g, data, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
-    return op.Div(spread, op.Div(op.CastLike(op.Size(data), g), op.CastLike(op.Size(g), g))), None
+    expanded, _ = reduce_sum(op, g, data, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
+    return op.Div(expanded, op.Div(op.CastLike(op.Size(data), g), op.CastLike(op.Size(g), g))), None

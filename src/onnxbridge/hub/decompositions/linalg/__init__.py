@@ -1,1 +1,1 @@
-"""Matrix factorizations as loops of ONNX operators."""
+"""Matrix factorizations written as ONNX loops."""

@@ -1,6 +1,6 @@
-"""ONNX Runtime's own operators (com.microsoft), which its optimizer and quantizer put into files, in operators of ONNX.
+"""Decompositions of ONNX Runtime's contrib operators (com.microsoft), which its optimizer and quantizer write into models.
 
-They are written out where a file enters the hub, so nothing behind it meets them. A rule has the shape of every rule.
+They are applied when a model is read into the hub, so that no pass or backend needs to know these operators.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ contrib = Rules("hub.contrib", package=__name__, writer=True)
 
 
 def rank_of(value: ir.Value) -> int:
-    """The number of dimensions.
+    """The rank of a value.
 
     Raises:
-        Unsupported: where it is not known.
+        Unsupported: if it is unknown.
     """
     if value.shape is None:
         raise Unsupported("a value of unknown rank")
@@ -37,23 +37,23 @@ def rank_of(value: ir.Value) -> int:
 
 
 def foreign(node: ir.Node) -> bool:
-    """Whether a node is of an operator that ONNX has not, but that can be written in such as it has."""
+    """Whether the operator of a node is not in the ONNX standard but has a decomposition here."""
     return not onnx.defs.has(node.op_type, node.domain) and name_of(node.op_type, node.domain) in contrib
 
 
 def present(model: ir.Model) -> bool:
-    """Whether the model has operators that could be written out."""
+    """Whether the model has operators that can be decomposed here."""
     return any(foreign(node) for graph in every_graph(model) for node in graph)
 
 
 class Writing:
-    """Writes them in a model whose values have these names."""
+    """Decomposes contrib operators of a model whose value names are `names`."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.writer = Builder(names=set(names))
 
     def put(self, graph: ir.Graph, node: ir.Node) -> bool:
-        """Put operators of ONNX in the place of one node, in place; one that is not covered stays, and False is returned."""
+        """Replace a node by its decomposition, in place. Returns False, and keeps the node, if it cannot be decomposed."""
         if not foreign(node):
             return False
         try:
@@ -62,7 +62,7 @@ class Writing:
             self.writer.take()
             return False
         for output, found in zip(node.outputs, results, strict=False):
-            if isinstance(found, ir.Value):  # what the file declares of such a node may be little
+            if isinstance(found, ir.Value):  # models often do not declare the types of such nodes
                 output.type = found.type if found.type is not None else output.type
                 output.shape = found.shape if found.shape is not None else output.shape
         replace(node, self.writer.take(), results, self.writer, graph)
@@ -70,9 +70,9 @@ class Writing:
 
 
 def _target(writer: Builder) -> Scratch:
-    return Scratch("ONNX Runtime's operators in ONNX's", writer)
+    return Scratch("ONNX Runtime's contrib operators to ONNX", writer)
 
 
-def check(call: Call) -> None:
-    """Raise a ConversionError that tells what is in the way of writing a call out, if something is."""
+def check_supported(call: Call) -> None:
+    """Raise a ConversionError with the reasons if a call cannot be decomposed."""
     _target(Builder()).write(call, contrib)

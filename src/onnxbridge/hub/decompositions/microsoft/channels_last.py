@@ -1,4 +1,4 @@
-"""Channels behind the places of an image or before them."""
+"""Transposes between channels-first and channels-last layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that ONNX had on trial and gave up before its first stable opsets; old image networks have them."""
+"""Experimental operators of early ONNX versions that were removed; old image models contain them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def scale_(op, input, *, scale=1.0):
 
 @contrib("ImageScaler")
 def image_scaler(op, input, *, bias=(), scale=1.0):
-    """A bias for each channel behind the scale."""
+    """Scales, then adds a bias per channel."""
     y = op.Mul(input, scale)
     return op.Add(y, op.Reshape(op.CastLike([float(b) for b in bias], input), [-1, 1, 1])) if bias else y
 
 
 @contrib("Crop")
 def crop(op, input, *, border, scale=()):
-    """What is left of an image inside borders (left, top, right, bottom), or as large as `scale` from the first two on."""
+    """Crops an image by `border` (left, top, right, bottom), or to size `scale` from (left, top)."""
     left, top, right, bottom = border
     if scale:
         return op.Slice(input, [top, left], [top + scale[0], left + scale[1]], [2, 3])
@@ -46,5 +46,5 @@ def scaled_tanh(op, input, *, alpha, beta):
 @contrib("DynamicSlice")
 def dynamic_slice(op, data, starts, ends, axes=None):
     if data.shape is None and axes is None:
-        raise Unsupported("a slice of an unknown rank")
+        raise Unsupported("DynamicSlice of an input of unknown rank without axes")
     return op.Slice(data, starts, ends, axes)

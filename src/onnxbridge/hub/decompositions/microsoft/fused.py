@@ -1,4 +1,4 @@
-"""Fused operators: several of ONNX's in one, as ONNX Runtime documents and computes them."""
+"""ONNX Runtime's fused operators, each as the sequence of ONNX operators that it fuses."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from onnxbridge.hub.decompositions.microsoft.channels_last import to_first, to_l
 from onnxbridge.rules import Bool, Ints, Outputs
 
 
-def _turned(op, x, rows, batch):
-    """Rows and columns exchanged; or, with `batch`, the first dimension put behind the others of the batch before that."""
+def _transpose(op, x, rows, move_batch):
+    """Transposes the last two axes if `rows`; if `batch`, first moves axis 0 to the end of the batch axes."""
     rank = rank_of(x)
     perm = list(range(rank))
-    if batch and rank > 2:
+    if move_batch and rank > 2:
         perm = [*perm[1:-1], 0, rank - 1]
     if rows and rank > 1:
         perm = [*perm[:-2], perm[-1], perm[-2]]
     return op.Transpose(x, perm=perm) if perm != sorted(perm) else x
 
 
-def _activated(op, y, name, params):
-    """An activation by its name in the fused operators; they hand its numbers over in the order in which it takes them."""
-    plain = {"": lambda: y, "Relu": lambda: op.Relu(y), "Tanh": lambda: op.Tanh(y), "Sigmoid": lambda: op.Sigmoid(y)}
-    numbered = {
+def _activation(op, y, name, params):
+    """Applies an activation by its name in the fused operators; `params` are its parameters in order."""
+    simple = {"": lambda: y, "Relu": lambda: op.Relu(y), "Tanh": lambda: op.Tanh(y), "Sigmoid": lambda: op.Sigmoid(y)}
+    with_parameters = {
         "LeakyRelu": lambda alpha=0.01: op.LeakyRelu(y, alpha=alpha),
         "HardSigmoid": lambda alpha=0.2, beta=0.5: op.HardSigmoid(y, alpha=alpha, beta=beta),
         "Clip": lambda low, high: op.Clip(y, low, high),
     }
-    if name in plain:
-        return plain[name]()
-    if name not in numbered:
+    if name in simple:
+        return simple[name]()
+    if name not in with_parameters:
         raise Unsupported(f"activation {name!r}")
-    return numbered[name](*params)
+    return with_parameters[name](*params)
 
 
 @contrib(MICROSOFT + "FusedMatMul", MICROSOFT + "TransposeMatMul")
 def fused_mat_mul(op, A, B, *, alpha=1.0, transA=0, transB=0, transBatchA=0, transBatchB=0):
-    y = op.MatMul(_turned(op, A, transA, transBatchA), _turned(op, B, transB, transBatchB))
+    y = op.MatMul(_transpose(op, A, transA, transBatchA), _transpose(op, B, transB, transBatchB))
     return y if alpha == 1.0 else op.Mul(y, alpha)
 
 
@@ -50,7 +50,7 @@ def fused_mat_mul_activation(
     y = fused_mat_mul(op, A, B, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB)
     if activation == "Softmax":
         return op.Softmax(y, axis=-1 if activation_axis is None else activation_axis)
-    return _activated(op, y, activation, [p for p in (activation_alpha, activation_beta, activation_gamma) if p is not None])
+    return _activation(op, y, activation, [p for p in (activation_alpha, activation_beta, activation_gamma) if p is not None])
 
 
 @contrib(MICROSOFT + "FusedGemm")
@@ -59,7 +59,7 @@ def fused_gemm(
     transA=0, transB=0,
 ):  # fmt: skip
     y = op.Gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
-    return _activated(op, y, activation, [p for p in (activation_alpha, activation_beta, activation_gamma) if p is not None])
+    return _activation(op, y, activation, [p for p in (activation_alpha, activation_beta, activation_gamma) if p is not None])
 
 
 @contrib(MICROSOFT + "FusedConv")
@@ -67,9 +67,9 @@ def fused_conv(
     op, X, W, B=None, Z=None, *, activation="", activation_params=(), auto_pad="NOTSET", dilations=None, group=1,
     kernel_shape=None, pads=None, strides=None,
 ):  # fmt: skip
-    moves = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
-    y = op.Conv(X, W, B, strides=strides, **moves)
-    return _activated(op, y if Z is None else op.Add(y, Z), activation, activation_params)
+    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
+    y = op.Conv(X, W, B, strides=strides, **attributes)
+    return _activation(op, y if Z is None else op.Add(y, Z), activation, activation_params)
 
 
 @contrib(MICROSOFT + "NhwcConv")
@@ -83,14 +83,14 @@ def nhwc_fused_conv(
     op, X, W, B=None, Z=None, *, activation="", activation_params=(), auto_pad="NOTSET", dilations=None, group=1,
     kernel_shape=None, pads=None, strides=None,
 ):  # fmt: skip
-    moves = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
-    y = _nhwc(op, X, W, B, strides=strides, **moves)
-    return _activated(op, y if Z is None else op.Add(y, Z), activation, activation_params)
+    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
+    y = _nhwc(op, X, W, B, strides=strides, **attributes)
+    return _activation(op, y if Z is None else op.Add(y, Z), activation, activation_params)
 
 
-def _nhwc(op, x, w, b, **moves):
-    """Of an image with its channels last; the weights are as Conv has them."""
-    return to_last(op, op.Conv(to_first(op, x), w, b, **moves))
+def _nhwc(op, x, w, b, **attributes):
+    """Conv of a channels-last input; the weights have the layout of Conv."""
+    return to_last(op, op.Conv(to_first(op, x), w, b, **attributes))
 
 
 @contrib(MICROSOFT + "ConvTransposeWithDynamicPads")
@@ -142,7 +142,7 @@ def bias_split_gelu(op, X, bias):
 
 @contrib(MICROSOFT + "BiasSoftmax")
 def bias_softmax(op, data, bias, *, axis=1, is_inner_broadcast):
-    """Softmax over all axes from `axis` on; the bias is repeated inside the leading ones or outside, as it broadcasts."""
+    """Softmax over all axes from `axis` on, flattened; the bias is broadcast."""
     rank = rank_of(data)
     total = op.Add(data, bias)
     if axis % rank == rank - 1:
@@ -155,20 +155,20 @@ def bias_dropout(
     op, data, bias, residual=None, ratio=None, training_mode: Bool = False, *, seed=None, outputs: Outputs = (True,)
 ):  # fmt: skip
     total = op.Add(data, bias)
-    y, mask = _kept(op, total, training_mode)
+    y, mask = _identity_dropout(op, total, training_mode)
     return y if residual is None else op.Add(y, residual), mask
 
 
 @contrib(MICROSOFT + "BitmaskDropout")
 def bitmask_dropout(op, data, ratio=None, training_mode: Bool = False, *, seed=None, outputs: Outputs = (True,)):
     if any(outputs[1:]):
-        raise Unsupported("the mask as bits, which is for training")
-    return _kept(op, data, training_mode)[0]
+        raise Unsupported("the bit mask output (training)")
+    return _identity_dropout(op, data, training_mode)[0]
 
 
-def _kept(op, x, training_mode):
+def _identity_dropout(op, x, training_mode):
     if training_mode:
-        raise Unsupported("dropout while training")
+        raise Unsupported("dropout in training mode")
     return op.Identity(x), op.ConstantOfShape(op.Shape(x), value=np.array([True]))
 
 
@@ -185,6 +185,6 @@ def scaled_silu(op, X, scale=None, *, alpha=1.0):
 
 @contrib(MICROSOFT + "LinearAttentionGate")
 def linear_attention_gate(op, a, dt_bias, decay_scale, b=None, *, outputs: Outputs = (True,)):
-    """The decay in float32."""
+    """Computes the decay in float32."""
     decay = op.CastLike(op.Mul(op.Softplus(op.Add(op.Cast(a, to=1), dt_bias)), decay_scale), a)
     return decay, None if b is None else op.Sigmoid(b)

@@ -1,6 +1,7 @@
-"""Expansions: one ONNX operator in simpler operators of the same opset, for backends, opset down-conversion and the executor.
+"""Decompositions of standard ONNX operators into simpler ones of the same opset.
 
-A rule here has the shape of every rule: the `op` builder first, then the operator's own inputs and attributes.
+Used by backends, opset down-conversion and the executor. The first parameter of a rule is the builder `op`; the others are the
+operator's own inputs and attributes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ expand = Rules("hub.expand", package=__name__, writer=True)
 
 
 def covers(op_type: str, domain: str = "") -> bool:
-    """Whether there is an expansion of the operator, ours or the standard's."""
+    """Whether the operator has a decomposition, onnxbridge's own or a function body of the ONNX standard."""
     if name_of(op_type, domain) in expand:
         return True
     try:
         schema = schema_of(op_type, domain)
-    except ValueError:  # not ONNX's own
+    except ValueError:  # not an operator of ONNX
         return False
     return schema.has_function or schema.has_context_dependent_function

@@ -1,4 +1,4 @@
-"""Arithmetic in fewer operators: signs, extremes, rounding, comparisons with NaN and infinity, and bits."""
+"""Elementwise arithmetic, rounding, NaN and infinity tests and bitwise operators in simpler operators."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def mean(op, *data_0):
 
 
 def _extreme(op, better, values):
-    """One after the other; NaN wins against every number."""
+    """Reduces values pairwise; NaN propagates."""
 
     def of_two(a, b):
-        keeps = better(a, b)
-        return op.Where(keeps if is_integer(a) else op.Or(keeps, op.IsNaN(a)), a, b)
+        is_better = better(a, b)
+        return op.Where(is_better if is_integer(a) else op.Or(is_better, op.IsNaN(a)), a, b)
 
     return functools.reduce(of_two, values) if len(values) > 1 else op.Identity(values[0])
 
@@ -71,13 +71,13 @@ def ceil(op, X):
 
 @expand("Round")
 def round_(op, X):
-    """Down, and one more where more than a half is left, or just a half and down is odd."""
+    """Rounds half to even: floor(X), plus 1 if the fraction exceeds 0.5, or equals 0.5 and the floor is odd."""
     floor = op.Floor(X)
-    rest = op.Sub(X, floor)
+    fraction = op.Sub(X, floor)
     half = op.Mul(floor, 0.5)
     odd = op.Greater(op.Sub(half, op.Floor(half)), 0.25)
-    up = op.Or(op.Greater(rest, 0.5), op.And(op.Equal(rest, 0.5), odd))
-    return op.Where(op.Equal(X, floor), X, op.Add(floor, op.Cast(up, to=X.dtype)))  # infinities stay what they are
+    up = op.Or(op.Greater(fraction, 0.5), op.And(op.Equal(fraction, 0.5), odd))
+    return op.Where(op.Equal(X, floor), X, op.Add(floor, op.Cast(up, to=X.dtype)))  # also keeps infinities
 
 
 @expand("IsNaN")
@@ -87,8 +87,8 @@ def is_nan(op, X):
 
 @expand("IsInf")
 def is_inf(op, X, *, detect_negative=1, detect_positive=1):
-    ends = [np.inf] * bool(detect_positive) + [-np.inf] * bool(detect_negative)
-    hits = [op.Equal(X, op.constant(e, dtype=X.dtype)) for e in ends]
+    infinities = [np.inf] * bool(detect_positive) + [-np.inf] * bool(detect_negative)
+    hits = [op.Equal(X, op.constant(infinity, dtype=X.dtype)) for infinity in infinities]
     return functools.reduce(op.Or, hits) if hits else op.And(op.Equal(X, X), op.constant(np.bool_(False)))
 
 
@@ -97,26 +97,26 @@ def xor(op, A, B):
     return op.And(op.Or(A, B), op.Not(op.And(A, B)))
 
 
-def _wide(op, *values):
-    """Integers as int64, in which those of 64 bits without sign wrap around."""
+def _as_int64(op, *values):
+    """Casts integers to int64; uint64 wraps around."""
     if not all(is_integer(v) for v in values):
-        raise Unsupported("bits of something else than an integer")
+        raise Unsupported("bitwise operators on non-integer inputs")
     return [cast(op, v, ir.DataType.INT64) for v in values]
 
 
 def _common_bits(op, a, b, bits, signed):
-    """The bits that two int64 both have: each number taken apart along a new axis."""
+    """Bitwise AND of two int64 values, computed from their bits along a new axis."""
     powers = np.int64(1) << np.arange(min(bits, 63), dtype=np.int64)
 
-    def apart(v):
+    def bits_of(v):
         v = op.Unsqueeze(v, [-1])
         return op.Mod(op.Div(op.Sub(v, op.Mod(v, powers)), powers), np.int64(2))
 
-    # ONNX Runtime sums integers in double precision, which is exact for 32 bits at a time
-    found = op.Mul(apart(a), apart(b))
-    low = op.ReduceSum(op.Mul(found, np.where(powers < 1 << 32, powers, 0)), [-1], keepdims=0)
+    # ONNX Runtime sums integers in float64, which is exact for 32 bits at a time
+    common_bits = op.Mul(bits_of(a), bits_of(b))
+    low = op.ReduceSum(op.Mul(common_bits, np.where(powers < 1 << 32, powers, 0)), [-1], keepdims=0)
     if bits > 32:
-        high = op.ReduceSum(op.Mul(found, powers >> 32), [-1], keepdims=0)
+        high = op.ReduceSum(op.Mul(common_bits, powers >> 32), [-1], keepdims=0)
         low = op.Add(low, op.Mul(high, np.int64(1 << 32)))
     elif signed:
         low = op.Sub(low, op.Mul(op.Div(low, np.int64(1 << bits - 1)), np.int64(1 << bits)))
@@ -129,7 +129,7 @@ def _common_bits(op, a, b, bits, signed):
 
 def _bitwise(name, combine):
     def bitwise(op, A, B):
-        a, b = _wide(op, A, B)
+        a, b = _as_int64(op, A, B)
         both = _common_bits(op, a, b, 8 * int(A.dtype.itemsize), A.dtype.name.startswith("INT"))
         return cast(op, combine(op, a, b, both), A.dtype)
 
@@ -143,15 +143,15 @@ _bitwise("BitwiseXor", lambda op, a, b, both: op.Sub(op.Add(a, b), op.Mul(both, 
 
 @expand("BitwiseNot")
 def bitwise_not(op, X):
-    (x,) = _wide(op, X)
-    narrow = X.dtype.name.startswith("UINT") and X.dtype.itemsize < 8
-    most = (1 << 8 * int(X.dtype.itemsize)) - 1 if narrow else -1
-    return cast(op, op.Sub(np.int64(most), x), X.dtype)
+    (x,) = _as_int64(op, X)
+    narrow_unsigned = X.dtype.name.startswith("UINT") and X.dtype.itemsize < 8
+    all_ones = (1 << 8 * int(X.dtype.itemsize)) - 1 if narrow_unsigned else -1
+    return cast(op, op.Sub(np.int64(all_ones), x), X.dtype)
 
 
 @expand("BitShift")
 def bit_shift(op, X, Y, *, direction):
-    """Products and quotients of powers of two."""
+    """Multiplies or divides by powers of two."""
     bits = 8 * int(X.dtype.itemsize)
     table = (np.uint64(1) << np.arange(bits, dtype=np.uint64)).astype(X.dtype.numpy())
     power = op.Gather(table, op.Cast(Y, to=ir.DataType.INT64), axis=0)

@@ -1,4 +1,4 @@
-"""What the classifiers and regressors of ai.onnx.ml do to their scores at the end."""
+"""Post-transforms and labels of the classifiers and regressors of ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.ir.values import cast
 
 
-def floating(op, X):
-    """The data as the models of ai.onnx.ml compute on it: doubles stay, all else becomes float32."""
+def to_float(op, X):
+    """Casts the input to the dtype in which ai.onnx.ml computes: float64 stays, all else becomes float32."""
     return X if X.dtype.name in ("FLOAT", "DOUBLE") else op.Cast(X, to=1)
 
 
-def transformed(op, scores, how):
-    """The scores (rows, classes) after a post_transform, in float32."""
-    if how == "NONE":
+def transformed(op, scores, post_transform):
+    """Applies a post_transform to scores (rows, classes); the result is float32."""
+    if post_transform == "NONE":
         return cast(op, scores, 1)
-    if how == "LOGISTIC":
+    if post_transform == "LOGISTIC":
         return cast(op, op.Sigmoid(scores), 1)
-    if how == "SOFTMAX":
+    if post_transform == "SOFTMAX":
         return cast(op, op.Softmax(scores, axis=1), 1)
-    if how != "SOFTMAX_ZERO":
-        raise Unsupported(f"post_transform {how!r}")
-    grown = op.Exp(op.Sub(scores, op.ReduceMax(scores, [1])))
-    grown = op.Where(op.Equal(scores, 0.0), 0.0, grown)  # a score of exactly 0 stays 0
-    return cast(op, op.Div(grown, op.Max(op.ReduceSum(grown, [1]), float(np.finfo(np.float32).tiny))), 1)
+    if post_transform != "SOFTMAX_ZERO":
+        raise Unsupported(f"post_transform {post_transform!r}")
+    exponentials = op.Exp(op.Sub(scores, op.ReduceMax(scores, [1])))
+    exponentials = op.Where(op.Equal(scores, 0.0), 0.0, exponentials)  # SOFTMAX_ZERO keeps scores of exactly 0
+    return cast(op, op.Div(exponentials, op.Max(op.ReduceSum(exponentials, [1]), float(np.finfo(np.float32).tiny))), 1)
 
 
-def pair(op, first, second, how):
-    """Both columns of two classes of which only the second has a score, in float32."""
-    if how == "NONE":
+def binary_scores(op, first, second, post_transform):
+    """The two columns of a binary classifier that has a score for the second class only, in float32."""
+    if post_transform == "NONE":
         return cast(op, op.Concat(first, second, axis=1), 1)
-    if how == "LOGISTIC":
-        return transformed(op, op.Concat(op.Neg(second), second, axis=1), how)
-    raise Unsupported(f"post_transform {how!r} of two classes of which one has a score")
+    if post_transform == "LOGISTIC":
+        return transformed(op, op.Concat(op.Neg(second), second, axis=1), post_transform)
+    raise Unsupported(f"post_transform {post_transform!r} of a binary classifier with a single score")
 
 
 def labels(op, ints, strings):
-    """The classes as a constant."""
+    """The class labels as a constant."""
     if strings:
         return op.constant(np.array(strings, object))
     return op.constant(np.array(ints, np.int64))
 
 
 def best(op, names, scores):
-    """The class with the highest score, the first of those that share it."""
+    """The label with the highest score; the first one if several share it."""
     return op.Gather(names, op.ArgMax(scores, axis=1, keepdims=0), axis=0)

@@ -1,4 +1,4 @@
-"""An axis that may be known only when the model runs."""
+"""Helpers for axes and sizes that may be known only at run time."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from onnxbridge.hub.opset.known_values import known
 
 
 def along(op, axis, rank, write, last=None):
-    """What `write(axis)` writes; where the axis is computed, a branch for each that it may be, up to the `last` one."""
-    found = known(axis)
-    if found is not None:
-        return write(int(found.reshape(())) % rank)
-    place = op.Reshape(op.Cast(axis, to=ir.DataType.INT64), np.zeros(0, np.int64))
-    behind = op.Cast(op.Less(place, np.array(0, np.int64)), to=ir.DataType.INT64)
-    place = op.Add(place, op.Mul(behind, np.array(rank, np.int64)))
+    """Calls `write(axis)`; if the axis is not constant, writes a chain of If nodes with a branch for each axis up to `last`."""
+    known_axis = known(axis)
+    if known_axis is not None:
+        return write(int(known_axis.reshape(())) % rank)
+    index = op.Reshape(op.Cast(axis, to=ir.DataType.INT64), np.zeros(0, np.int64))
+    is_negative = op.Cast(op.Less(index, np.array(0, np.int64)), to=ir.DataType.INT64)
+    index = op.Add(index, op.Mul(is_negative, np.array(rank, np.int64)))
 
     def branch(k):
         if k == (rank - 1 if last is None else last):
             return write(k)
-        hit = op.Equal(place, np.array(k, np.int64))
-        return op.If(hit, then_branch=lambda: write(k), else_branch=lambda: branch(k + 1))
+        matches = op.Equal(index, np.array(k, np.int64))
+        return op.If(matches, then_branch=lambda: write(k), else_branch=lambda: branch(k + 1))
 
     return branch(0)
 
 
-def places(op, size):
-    """0, 1, 2 ... up to a size that is a number or a scalar value."""
+def arange(op, size):
+    """The indices 0 to size - 1; size is an integer or a scalar value."""
     return op.constant(np.arange(size)) if isinstance(size, int) else op.Range(np.int64(0), size, np.int64(1))
 
 
 def scalar(op, size, dtype=ir.DataType.INT64):
-    """A size, a number or a scalar value, as a value of a dtype."""
+    """A size (integer or scalar value) as a scalar value of a dtype."""
     value = op.constant(np.int64(size)) if isinstance(size, int) else size
     return value if dtype == ir.DataType.INT64 else op.Cast(value, to=dtype)
 
 
 def product(op, sizes):
-    """The product of sizes, a number where all are."""
+    """The product of sizes: an integer if all of them are, else a scalar value."""
     total = 1
     for size in sizes:
         if isinstance(total, int):
@@ -55,15 +55,15 @@ def element(op, values, i):
 
 
 def sizes_of(op, x):
-    """The size of every axis, numbers where they are fixed."""
+    """The size of every axis, integers where they are static."""
     return [op.size(x, d) for d in range(rank_of(x))]
 
 
-def reversed_along_first(op, x):
-    """By a slice: ONNX Runtime takes a gather by a range that ends at -1 for one up to the last element."""
+def reverse_first_axis(op, x):
+    """Reverses the first axis, with a Slice: ONNX Runtime misreads a Gather by a Range that ends at -1."""
     return op.Slice(x, [-1], [np.iinfo(np.int64).min], [0], [-1])
 
 
-def laid(op, values, axis, rank):
-    """A 1-D value along one axis of a rank, so that it broadcasts over the others."""
+def broadcast_along(op, values, axis, rank):
+    """Reshapes a 1-D value so that it lies along `axis` of `rank` axes and broadcasts over the others."""
     return op.Reshape(values, [-1 if d == axis else 1 for d in range(rank)])

@@ -1,4 +1,4 @@
-"""Sampling at given points: each mixes its neighbours, picked from the flattened axes."""
+"""GridSample: each output is a weighted sum of neighbors gathered from the flattened spatial axes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _INT64 = ir.DataType.INT64
 
 @expand("GridSample")
 def grid_sample(op, X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
-    """Any number of axes: each output mixes 1, 2 or 4 neighbours of its point in each."""
+    """Supports any number of spatial axes. Each output combines 1, 2 or 4 neighbors along each axis."""
     space, dtype = rank(X) - 2, X.dtype
     if is_integer(X) and mode != "nearest":
-        X = op.Cast(X, to=ir.DataType.DOUBLE)  # the weights are fractions
+        X = op.Cast(X, to=ir.DataType.DOUBLE)  # interpolation weights are fractional
     grid = cast(op, grid, X.dtype if X.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT)
     sizes = [scalar(op, op.size(X, d + 2)) for d in range(space)]
     axes = []
@@ -37,11 +37,11 @@ def grid_sample(op, X, grid, *, align_corners=0, mode="linear", padding_mode="ze
     flat = op.Reshape(X, op.dims([batch, channels, -1]))
     total = None
     for taps in itertools.product(*axes):
-        place, weight = taps[0]
+        flat_index, weight = taps[0]
         for size, (at, w) in zip(sizes[1:], taps[1:], strict=True):
-            place = op.Add(op.Mul(place, size), at)
+            flat_index = op.Add(op.Mul(flat_index, size), at)
             weight = w if weight is None else weight if w is None else op.Mul(weight, w)
-        index = op.Reshape(place, op.dims([batch, 1, -1]))
+        index = op.Reshape(flat_index, op.dims([batch, 1, -1]))
         picked = op.GatherElements(flat, op.Expand(index, op.dims([1, channels, 1])), axis=2)
         if weight is not None:
             picked = op.Mul(cast(op, picked, grid.dtype), op.Reshape(weight, op.dims([batch, 1, -1])))
@@ -50,33 +50,33 @@ def grid_sample(op, X, grid, *, align_corners=0, mode="linear", padding_mode="ze
 
 
 def _taps(op, p, n, mode, padding_mode, align_corners):
-    """The places along one axis that points are mixed from, each with its weight, None for one."""
+    """The (index, weight) pairs that contribute along one axis; a weight of None is 1."""
     if mode == "nearest":
-        return [(op.Round(p if padding_mode == "zeros" else _folded(op, p, n, padding_mode, align_corners)), None)]
+        return [(op.Round(p if padding_mode == "zeros" else _map_inside(op, p, n, padding_mode, align_corners)), None)]
     low = op.Floor(p)
-    part = op.Sub(p, low)
+    fraction = op.Sub(p, low)
     if mode == "linear":
-        return [(low, op.Sub(1.0, part)), (op.Add(low, 1.0), part)]
+        return [(low, op.Sub(1.0, fraction)), (op.Add(low, 1.0), fraction)]
     if mode == "cubic":
-        return [(op.Add(low, float(i)), cubic(op, op.Abs(op.Sub(part, float(i))), -0.75)) for i in range(-1, 3)]
+        return [(op.Add(low, float(i)), cubic(op, op.Abs(op.Sub(fraction, float(i))), -0.75)) for i in range(-1, 3)]
     raise Unsupported(f"mode {mode!r}")
 
 
 def _tap(op, at, weight, n, padding_mode, align_corners):
-    """The place inside of the axis; with zeros around it, one outside weighs nothing."""
+    """Maps an index into the axis; with zero padding, indices outside of it get the weight 0."""
     if padding_mode != "zeros":
-        return op.Cast(_folded(op, at, n, padding_mode, align_corners), to=_INT64), weight
+        return op.Cast(_map_inside(op, at, n, padding_mode, align_corners), to=_INT64), weight
     inside = op.Cast(op.And(op.GreaterOrEqual(at, 0.0), op.Less(at, n)), to=at.dtype)
     return op.Cast(op.Clip(at, 0.0, op.Sub(n, 1.0)), to=_INT64), inside if weight is None else op.Mul(weight, inside)
 
 
-def _folded(op, p, n, padding_mode, align_corners):
-    """Points brought back between the first and the last element."""
+def _map_inside(op, p, n, padding_mode, align_corners):
+    """Maps coordinates into the axis by reflection or by clamping to the border."""
     if padding_mode == "reflection":
         first, span = (0.0, op.Sub(n, 1.0)) if align_corners else (-0.5, n)
-        away, twice = op.Sub(p, first), op.Max(op.Mul(span, 2.0), float(np.finfo(np.float32).tiny))
-        around = op.Sub(away, op.Mul(op.Floor(op.Div(away, twice)), twice))
-        p = op.Add(op.Sub(span, op.Abs(op.Sub(around, span))), first)
+        distance, period = op.Sub(p, first), op.Max(op.Mul(span, 2.0), float(np.finfo(np.float32).tiny))
+        offset_in_period = op.Sub(distance, op.Mul(op.Floor(op.Div(distance, period)), period))
+        p = op.Add(op.Sub(span, op.Abs(op.Sub(offset_in_period, span))), first)
     elif padding_mode != "border":
         raise Unsupported(f"padding_mode {padding_mode!r}")
     return op.Clip(p, 0.0, op.Sub(n, 1.0))

@@ -1,4 +1,4 @@
-"""Images: resizing as weighted sums of gathered elements, and choosing among boxes."""
+"""Resize as weighted sums of gathered elements, and NonMaxSuppression as a loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
-from onnxbridge.hub.decompositions.standard.dynamic_axis import element, places, scalar
+from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, element, scalar
 from onnxbridge.hub.ir.fold import static
 
 _DOUBLE = 11
@@ -18,9 +18,9 @@ def resize(
     coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
     keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
 ):  # fmt: skip
-    """Coordinates are computed in float64 from scales that are float32, as the standard's own definition does."""
+    """Computes coordinates in float64 from float32 scales, like the reference implementation of ONNX."""
     if X.shape is None:
-        raise Unsupported("Resize of a value of unknown rank")
+        raise Unsupported("Resize of an input of unknown rank")
     axes = [a % len(X.shape) for a in (range(len(X.shape)) if axes is None else axes)]
     if scales is not None and scales.shape is not None and tuple(scales.shape) == (0,):
         scales = None
@@ -29,102 +29,105 @@ def resize(
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
     if mode not in ("nearest", "linear", "cubic"):
         raise Unsupported(f"mode={mode!r}")
-    whole = X.dtype.is_integer()
-    y = op.Cast(X, to=1) if whole and mode != "nearest" else X
+    is_integer = X.dtype.is_integer()
+    y = op.Cast(X, to=1) if is_integer and mode != "nearest" else X
     for i in reversed(range(len(axes))):
-        factor, same = static(factors[i]), static(results[i])
-        kept = sizes is None or (same is not None and same.item() == lengths[i])
-        if factor is not None and factor.item() == 1.0 and not crop and kept:
+        factor, static_length = static(factors[i]), static(results[i])
+        length_unchanged = sizes is None or (static_length is not None and static_length.item() == lengths[i])
+        if factor is not None and factor.item() == 1.0 and not crop and length_unchanged:
             continue
-        ends = None if roi is None else [element(op, op.Cast(roi, to=_DOUBLE), j) for j in (i, i + len(axes))]
-        place = _places(op, coordinate_transformation_mode, factors[i], lengths[i], results[i], ends)
+        roi_ends = None if roi is None else [element(op, op.Cast(roi, to=_DOUBLE), j) for j in (i, i + len(axes))]
+        coordinates = _input_coordinates(op, coordinate_transformation_mode, factors[i], lengths[i], results[i], roi_ends)
         last = op.Sub(_double(op, lengths[i]), 1.0)
         if mode == "nearest":
-            nearest = op.Clip(_nearest(op, place, nearest_mode), 0.0, last)
+            nearest = op.Clip(_nearest(op, coordinates, nearest_mode), 0.0, last)
             y = op.Gather(y, op.Cast(nearest, to=7), axis=axes[i])
         else:
-            y = _weighted(op, y, axes[i], place, last, factors[i], mode, cubic_coeff_a, antialias, exclude_outside)
+            y = _weighted(op, y, axes[i], coordinates, last, factors[i], mode, cubic_coeff_a, antialias, exclude_outside)
         if crop:
-            outside = op.Or(op.Less(place, 0.0), op.Greater(place, last))
+            outside = op.Or(op.Less(coordinates, 0.0), op.Greater(coordinates, last))
             outside = op.Reshape(outside, [-1] + [1] * (len(X.shape) - axes[i] - 1))
             y = op.Where(outside, op.Cast(op.constant(np.float32(extrapolation_value)), to=y.dtype), y)
     if y is X:
         return op.Identity(X)
-    return op.Cast(y, to=X.dtype) if whole and mode != "nearest" else y
+    return op.Cast(y, to=X.dtype) if is_integer and mode != "nearest" else y
 
 
 def _double(op, length):
-    """A size as a float64 scalar."""
+    """A size (integer or scalar value) as a float64 scalar."""
     return op.constant(np.float64(length)) if isinstance(length, int) else op.Cast(length, to=_DOUBLE)
 
 
 def _scaling(op, lengths, scales, sizes, policy):
-    """The factor and the new length of each axis, float64 and int64 scalars."""
+    """The scale (float64 scalar) and the new length (int64 scalar) of each axis."""
     if scales is not None:
-        wide = op.Cast(scales, to=_DOUBLE)
-        factors = [element(op, wide, i) for i in range(len(lengths))]
+        wide_scales = op.Cast(scales, to=_DOUBLE)
+        factors = [element(op, wide_scales, i) for i in range(len(lengths))]
         results = [op.Cast(op.Floor(op.Mul(f, _double(op, n))), to=7) for f, n in zip(factors, lengths, strict=True)]
         return factors, results
     if sizes is None:
-        raise Unsupported("Resize with neither scales nor sizes")
-    wanted = [element(op, sizes, i) for i in range(len(lengths))]
-    factors = [op.Div(op.Cast(w, to=_DOUBLE), _double(op, n)) for w, n in zip(wanted, lengths, strict=True)]
+        raise Unsupported("Resize needs scales or sizes")
+    lengths_out = [element(op, sizes, i) for i in range(len(lengths))]
+    factors = [op.Div(op.Cast(w, to=_DOUBLE), _double(op, n)) for w, n in zip(lengths_out, lengths, strict=True)]
     if policy == "stretch":
-        return factors, wanted
-    one = (op.Min if policy == "not_larger" else op.Max)(*factors)
-    rounded = [op.Cast(op.Floor(op.Add(op.Mul(one, _double(op, n)), 0.5)), to=7) for n in lengths]
-    return [one] * len(lengths), rounded
+        return factors, lengths_out
+    common_factor = (op.Min if policy == "not_larger" else op.Max)(*factors)
+    rounded = [op.Cast(op.Floor(op.Add(op.Mul(common_factor, _double(op, n)), 0.5)), to=7) for n in lengths]
+    return [common_factor] * len(lengths), rounded
 
 
-def _places(op, mode, factor, length, result, ends):
-    """For each element of the new axis its place on the old one."""
-    steps = op.Cast(op.Range(np.int64(0), result, np.int64(1)), to=_DOUBLE)
+def _input_coordinates(op, mode, factor, length, result, roi_ends):
+    """The input coordinate of each element of the output axis."""
+    positions = op.Cast(op.Range(np.int64(0), result, np.int64(1)), to=_DOUBLE)
     size, count = _double(op, length), op.Cast(result, to=_DOUBLE)
-    centre = op.Sub(op.Div(op.Add(steps, 0.5), factor), 0.5)
+    centered = op.Sub(op.Div(op.Add(positions, 0.5), factor), 0.5)
     if mode == "half_pixel":
-        return centre
+        return centered
     if mode == "asymmetric":
-        return op.Div(steps, factor)
+        return op.Div(positions, factor)
     if mode == "pytorch_half_pixel":
-        return op.Where(op.Equal(count, 1.0), op.Mul(steps, 0.0), centre)
+        return op.Where(op.Equal(count, 1.0), op.Mul(positions, 0.0), centered)
     if mode == "half_pixel_symmetric":
-        return op.Add(centre, op.Mul(op.Div(size, 2.0), op.Sub(1.0, op.Div(count, op.Mul(factor, size)))))
+        return op.Add(centered, op.Mul(op.Div(size, 2.0), op.Sub(1.0, op.Div(count, op.Mul(factor, size)))))
     if mode == "align_corners":
         exact = op.Mul(factor, size)
-        alone = op.Equal(exact, 1.0)
-        stretch = op.Div(op.Sub(size, 1.0), op.Where(alone, 1.0, op.Sub(exact, 1.0)))
-        return op.Where(alone, op.Mul(steps, 0.0), op.Mul(steps, stretch))
-    if mode == "tf_crop_and_resize" and ends is not None:
-        start, end = ends
-        alone = op.Equal(count, 1.0)
-        stretch = op.Div(op.Mul(op.Sub(end, start), op.Sub(size, 1.0)), op.Where(alone, 1.0, op.Sub(count, 1.0)))
-        spread = op.Add(op.Mul(start, op.Sub(size, 1.0)), op.Mul(steps, stretch))
-        middle = op.Mul(op.Mul(op.Add(start, end), 0.5), op.Sub(size, 1.0))
-        return op.Where(alone, op.Add(op.Mul(steps, 0.0), middle), spread)
+        is_single = op.Equal(exact, 1.0)
+        step = op.Div(op.Sub(size, 1.0), op.Where(is_single, 1.0, op.Sub(exact, 1.0)))
+        return op.Where(is_single, op.Mul(positions, 0.0), op.Mul(positions, step))
+    if mode == "tf_crop_and_resize" and roi_ends is not None:
+        start, end = roi_ends
+        is_single = op.Equal(count, 1.0)
+        step = op.Div(op.Mul(op.Sub(end, start), op.Sub(size, 1.0)), op.Where(is_single, 1.0, op.Sub(count, 1.0)))
+        mapped = op.Add(op.Mul(start, op.Sub(size, 1.0)), op.Mul(positions, step))
+        center = op.Mul(op.Mul(op.Add(start, end), 0.5), op.Sub(size, 1.0))
+        return op.Where(is_single, op.Add(op.Mul(positions, 0.0), center), mapped)
     raise Unsupported(f"coordinate_transformation_mode={mode!r}")
 
 
-def _nearest(op, place, mode):
+def _nearest(op, coordinates, mode):
     if mode == "round_prefer_floor":
-        return op.Ceil(op.Sub(place, 0.5))
+        return op.Ceil(op.Sub(coordinates, 0.5))
     if mode == "round_prefer_ceil":
-        return op.Floor(op.Add(place, 0.5))
+        return op.Floor(op.Add(coordinates, 0.5))
     if mode in ("floor", "ceil"):
-        return op.Floor(place) if mode == "floor" else op.Ceil(place)
+        return op.Floor(coordinates) if mode == "floor" else op.Ceil(coordinates)
     raise Unsupported(f"nearest_mode={mode!r}")
 
 
-def _weighted(op, y, axis, place, last, factor, mode, a, antialias, exclude_outside):
-    """Sums over the elements around each place; a place on an element counts as the right end of the interval before it."""
-    base = op.Sub(op.Ceil(place), 1.0)
-    ratio = op.Unsqueeze(op.Sub(place, base), [1])
-    reach = 1.0 if mode == "linear" else 2.0
-    shrink = op.Min(factor, op.constant(np.float64(1.0))) if antialias else op.constant(np.float64(1.0))
-    first = op.Add(op.Floor(op.Div(-reach, shrink)), 1.0)
-    around = op.Range(first, op.Sub(2.0, first), op.constant(np.float64(1.0)))
-    distance = op.Abs(op.Mul(op.Sub(op.Unsqueeze(around, [0]), ratio), shrink))
+def _weighted(op, y, axis, coordinates, last, factor, mode, a, antialias, exclude_outside):
+    """Weighted sums of the neighbors of each coordinate.
+
+    A coordinate that falls on an element is treated as the right end of the interval before it.
+    """
+    base = op.Sub(op.Ceil(coordinates), 1.0)
+    ratio = op.Unsqueeze(op.Sub(coordinates, base), [1])
+    radius = 1.0 if mode == "linear" else 2.0
+    filter_scale = op.Min(factor, op.constant(np.float64(1.0))) if antialias else op.constant(np.float64(1.0))
+    first_offset = op.Add(op.Floor(op.Div(-radius, filter_scale)), 1.0)
+    offsets = op.Range(first_offset, op.Sub(2.0, first_offset), op.constant(np.float64(1.0)))
+    distance = op.Abs(op.Mul(op.Sub(op.Unsqueeze(offsets, [0]), ratio), filter_scale))
     weights = op.Clip(op.Sub(1.0, distance), 0.0, 1.0) if mode == "linear" else cubic(op, distance, a)
-    index = op.Add(op.Unsqueeze(base, [1]), op.Unsqueeze(around, [0]))
+    index = op.Add(op.Unsqueeze(base, [1]), op.Unsqueeze(offsets, [0]))
     if exclude_outside:
         inside = op.And(op.GreaterOrEqual(index, 0.0), op.LessOrEqual(index, last))
         weights = op.Where(inside, weights, 0.0)
@@ -137,54 +140,55 @@ def _weighted(op, y, axis, place, last, factor, mode, a, antialias, exclude_outs
 
 
 def cubic(op, x, a):
+    """The cubic convolution kernel with coefficient `a` at distances x >= 0."""
     square = op.Mul(x, x)
     cube = op.Mul(square, x)
-    near = op.Add(op.Sub(op.Mul(cube, a + 2), op.Mul(square, a + 3)), 1.0)
-    far = op.Sub(op.Add(op.Sub(op.Mul(cube, a), op.Mul(square, 5 * a)), op.Mul(x, 8 * a)), 4 * a)
-    return op.Where(op.LessOrEqual(x, 1.0), near, op.Where(op.Less(x, 2.0), far, 0.0))
+    inner = op.Add(op.Sub(op.Mul(cube, a + 2), op.Mul(square, a + 3)), 1.0)
+    outer = op.Sub(op.Add(op.Sub(op.Mul(cube, a), op.Mul(square, 5 * a)), op.Mul(x, 8 * a)), 4 * a)
+    return op.Where(op.LessOrEqual(x, 1.0), inner, op.Where(op.Less(x, 2.0), outer, 0.0))
 
 
 @expand("NonMaxSuppression")
 def non_max_suppression(
     op, boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
 ):
-    """In each turn of a loop every class of every image picks its best box left, and drops those that overlap with it."""
+    """Each iteration selects the best remaining box of every class of every image and removes those that overlap with it."""
     if max_output_boxes_per_class is None:
-        raise Unsupported("no limit, which means no boxes")
+        raise Unsupported("without max_output_boxes_per_class no boxes are selected")
     count = op.size(boxes, 1)
-    most = op.Min(op.Reshape(max_output_boxes_per_class, np.zeros(0, np.int64)), scalar(op, count))
+    max_boxes = op.Min(op.Reshape(max_output_boxes_per_class, np.zeros(0, np.int64)), scalar(op, count))
     limit = op.constant(np.float32(0)) if iou_threshold is None else op.Reshape(iou_threshold, np.zeros(0, np.int64))
     top, left, bottom, right = (op.Unsqueeze(e, [1]) for e in _edges(op, boxes, center_point_box))
     area = op.Mul(op.Sub(bottom, top), op.Sub(right, left))
-    gone = op.constant(np.float32(-np.inf))
-    live = scores if score_threshold is None else op.Where(op.Greater(scores, score_threshold), scores, gone)
+    removed = op.constant(np.float32(-np.inf))
+    remaining = scores if score_threshold is None else op.Where(op.Greater(scores, score_threshold), scores, removed)
 
-    every = op.Reshape(places(op, count), [1, 1, -1])
+    box_indices = op.Reshape(arange(op, count), [1, 1, -1])
 
-    def body(trip, going, live):
-        best = op.ArgMax(live, axis=2, keepdims=1)
-        valid = op.Greater(op.GatherElements(live, best, axis=2), gone)
+    def body(iteration, condition, remaining):
+        best = op.ArgMax(remaining, axis=2, keepdims=1)
+        valid = op.Greater(op.GatherElements(remaining, best, axis=2), removed)
 
-        def own(edge):
-            return op.GatherElements(op.Expand(edge, op.Shape(live)), best, axis=2)
+        def of_best(edge):
+            return op.GatherElements(op.Expand(edge, op.Shape(remaining)), best, axis=2)
 
-        tall = op.Sub(op.Min(own(bottom), bottom), op.Max(own(top), top))
-        wide = op.Sub(op.Min(own(right), right), op.Max(own(left), left))
-        shared = op.Mul(op.Relu(tall), op.Relu(wide))
-        union = op.Sub(op.Add(own(area), area), shared)
+        overlap_height = op.Sub(op.Min(of_best(bottom), bottom), op.Max(of_best(top), top))
+        overlap_width = op.Sub(op.Min(of_best(right), right), op.Max(of_best(left), left))
+        shared = op.Mul(op.Relu(overlap_height), op.Relu(overlap_width))
+        union = op.Sub(op.Add(of_best(area), area), shared)
         overlaps = op.And(op.Greater(union, 0.0), op.Greater(shared, op.Mul(union, limit)))
-        itself = op.Equal(every, best)
-        return [going, op.Where(op.Or(overlaps, itself), gone, live), op.Squeeze(best, [2]), op.Squeeze(valid, [2])]
+        is_best = op.Equal(box_indices, best)
+        return [condition, op.Where(op.Or(overlaps, is_best), removed, remaining), op.Squeeze(best, [2]), op.Squeeze(valid, [2])]
 
-    _, best, valid = op.Loop(most, True, live, body=body, outputs=3)
-    # (turns, images, classes) as (images, classes, turns), so that what is chosen comes in the order of the standard
+    _, best, valid = op.Loop(max_boxes, True, remaining, body=body, outputs=3)
+    # (iterations, batch, classes) to (batch, classes, iterations), for the order of outputs that the standard requires
     best, valid = (op.Transpose(v, perm=[1, 2, 0]) for v in (best, valid))
-    chosen = op.Transpose(op.NonZero(valid), perm=[1, 0])
-    return op.Concat(op.Slice(chosen, [0], [2], [1]), op.Unsqueeze(op.GatherND(best, chosen), [1]), axis=1)
+    selected = op.Transpose(op.NonZero(valid), perm=[1, 0])
+    return op.Concat(op.Slice(selected, [0], [2], [1]), op.Unsqueeze(op.GatherND(best, selected), [1]), axis=1)
 
 
 def _edges(op, boxes, center_point_box):
-    """Top, left, bottom and right of boxes."""
+    """The top, left, bottom and right edges of boxes."""
     a, b, c, d = (op.Gather(boxes, i, axis=2) for i in range(4))
     if center_point_box:
         half = [op.Mul(v, 0.5) for v in (c, d)]

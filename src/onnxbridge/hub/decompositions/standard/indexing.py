@@ -1,4 +1,4 @@
-"""Indexing in gathers, comparisons and one scatter."""
+"""Indexing operators in Gather, comparisons and ScatterND."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
-from onnxbridge.hub.decompositions.standard.dynamic_axis import laid, places, product, scalar, sizes_of
+from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, broadcast_along, product, scalar, sizes_of
 from onnxbridge.hub.ir.values import cast, rank
 
 
-def _distance(op, x):
-    """For each element of the last two axes its column less its row."""
-    rows, columns = (places(op, op.size(x, d)) for d in (-2, -1))
+def _column_minus_row(op, x):
+    """column - row for each element of the last two axes."""
+    rows, columns = (arange(op, op.size(x, d)) for d in (-2, -1))
     return op.Sub(op.Unsqueeze(columns, [0]), op.Unsqueeze(rows, [1]))
 
 
 @expand("Trilu")
 def trilu(op, input, k=None, *, upper=1):
     k = np.int64(0) if k is None else op.Reshape(k, np.zeros(0, np.int64))
-    kept = op.GreaterOrEqual(_distance(op, input), k) if upper else op.LessOrEqual(_distance(op, input), k)
-    return op.And(kept, input) if input.dtype.name == "BOOL" else op.Where(kept, input, op.constant(0, dtype=input.dtype))
+    mask = op.GreaterOrEqual(_column_minus_row(op, input), k) if upper else op.LessOrEqual(_column_minus_row(op, input), k)
+    return op.And(mask, input) if input.dtype.name == "BOOL" else op.Where(mask, input, op.constant(0, dtype=input.dtype))
 
 
 @expand("EyeLike")
 def eye_like(op, input, *, dtype=None, k=0):
-    return op.Cast(op.Equal(_distance(op, input), np.int64(k)), to=dtype or input.dtype)
+    return op.Cast(op.Equal(_column_minus_row(op, input), np.int64(k)), to=dtype or input.dtype)
 
 
 @expand("OneHot")
 def one_hot(op, indices, depth, values, *, axis=-1):
-    """An index outside of the classes, counted from either end, has none."""
+    """Indices outside of [-depth, depth) give `off` everywhere."""
     axis %= rank(indices) + 1
     count = op.Reshape(cast(op, depth, ir.DataType.INT64), np.zeros(0, np.int64))
-    place = cast(op, indices, ir.DataType.INT64)
-    place = op.Where(op.Less(place, np.int64(0)), op.Add(place, count), place)
-    classes = laid(op, places(op, count), axis, rank(indices) + 1)
+    class_index = cast(op, indices, ir.DataType.INT64)
+    class_index = op.Where(op.Less(class_index, np.int64(0)), op.Add(class_index, count), class_index)
+    classes = broadcast_along(op, arange(op, count), axis, rank(indices) + 1)
     off, on = (op.Gather(values, np.int64(i), axis=0) for i in (0, 1))
-    return op.Where(op.Equal(op.Unsqueeze(place, [axis]), classes), on, off)
+    return op.Where(op.Equal(op.Unsqueeze(class_index, [axis]), classes), on, off)
 
 
 @expand("Hardmax")
 def hardmax(op, input, *, axis=-1):
     axis %= rank(input)
     best = op.ArgMax(input, axis=axis, keepdims=1)
-    return op.Cast(op.Equal(laid(op, places(op, op.size(input, axis)), axis, rank(input)), best), to=input.dtype)
+    return op.Cast(op.Equal(broadcast_along(op, arange(op, op.size(input, axis)), axis, rank(input)), best), to=input.dtype)
 
 
 @expand("Compress")
@@ -54,65 +54,68 @@ def compress(op, input, condition, *, axis=None):
     return op.Gather(data, op.Squeeze(op.NonZero(condition), [0]), axis=axis or 0)
 
 
-def _tuples(op, indices, axis):
-    """For each element its full index: what `indices` says on one axis, its own place on the others."""
+def _index_tuples(op, indices, axis):
+    """The full index tuple of each element: `indices` along one axis, its own position along the others."""
     count, shape = rank(indices), op.Shape(indices)
     parts = []
     for d in range(count):
-        own = laid(op, places(op, op.size(indices, d)), d, count)
-        part = cast(op, indices, ir.DataType.INT64) if d == axis % count else op.Expand(own, shape)
+        position = broadcast_along(op, arange(op, op.size(indices, d)), d, count)
+        part = cast(op, indices, ir.DataType.INT64) if d == axis % count else op.Expand(position, shape)
         parts.append(op.Unsqueeze(part, [count]))
     return op.Concat(*parts, axis=count)
 
 
 @expand("GatherElements")
 def gather_elements(op, data, indices, *, axis=0):
-    return op.GatherND(data, _tuples(op, indices, axis))
+    return op.GatherND(data, _index_tuples(op, indices, axis))
 
 
 @expand("ScatterElements")
 def scatter_elements(op, data, indices, updates, *, axis=0, reduction="none"):
-    return op.ScatterND(data, _tuples(op, indices, axis), updates, reduction=reduction)
+    return op.ScatterND(data, _index_tuples(op, indices, axis), updates, reduction=reduction)
 
 
 @expand("GatherND")
 def gather_nd(op, data, indices, *, batch_dims=0):
-    """As rows of the data flattened as far as an index reaches."""
+    """Flattens the indexed axes of the data and gathers by flat index."""
     depth = indices.shape[-1] if indices.shape is not None else None
     if not isinstance(depth, int):
-        raise Unsupported("index tuples of unknown length")
+        raise Unsupported("GatherND with index tuples of dynamic length")
     sizes = sizes_of(op, data)
-    ahead, inside, behind = sizes[:batch_dims], sizes[batch_dims : batch_dims + depth], sizes[batch_dims + depth :]
-    place = None
-    for d, size in enumerate(inside):
+    end = batch_dims + depth
+    batch_sizes, indexed_sizes, remaining_sizes = sizes[:batch_dims], sizes[batch_dims:end], sizes[end:]
+    flat_index = None
+    for d, size in enumerate(indexed_sizes):
         each = op.Gather(indices, np.int64(d), axis=-1)
         each = op.Where(op.Less(each, np.int64(0)), op.Add(each, scalar(op, size)), each)
-        place = each if place is None else op.Add(op.Mul(place, scalar(op, size)), each)
+        flat_index = each if flat_index is None else op.Add(op.Mul(flat_index, scalar(op, size)), each)
     if batch_dims:
-        start = op.Mul(places(op, product(op, ahead)), scalar(op, product(op, inside)))
-        place = op.Add(place, op.reshape(start, [*ahead, *[1] * (rank(indices) - 1 - batch_dims)]))
-    flat = op.reshape(data, [product(op, [*ahead, *inside]), *behind])
-    return op.Gather(flat, place, axis=0)
+        start = op.Mul(arange(op, product(op, batch_sizes)), scalar(op, product(op, indexed_sizes)))
+        flat_index = op.Add(flat_index, op.reshape(start, [*batch_sizes, *[1] * (rank(indices) - 1 - batch_dims)]))
+    flat = op.reshape(data, [product(op, [*batch_sizes, *indexed_sizes]), *remaining_sizes])
+    return op.Gather(flat, flat_index, axis=0)
 
 
 @expand("ReverseSequence")
 def reverse_sequence(op, input, sequence_lens, *, batch_axis=1, time_axis=0):
     count = rank(input)
-    steps = laid(op, places(op, op.size(input, time_axis)), time_axis, count)
-    lengths = laid(op, cast(op, sequence_lens, ir.DataType.INT64), batch_axis, count)
-    turned = op.Sub(op.Sub(lengths, np.int64(1)), steps)
-    place = op.Where(op.Less(steps, lengths), turned, steps)
-    return op.GatherElements(input, op.Expand(place, op.Shape(input)), axis=time_axis)
+    steps = broadcast_along(op, arange(op, op.size(input, time_axis)), time_axis, count)
+    lengths = broadcast_along(op, cast(op, sequence_lens, ir.DataType.INT64), batch_axis, count)
+    reversed_steps = op.Sub(op.Sub(lengths, np.int64(1)), steps)
+    source = op.Where(op.Less(steps, lengths), reversed_steps, steps)
+    return op.GatherElements(input, op.Expand(source, op.Shape(input)), axis=time_axis)
 
 
 @expand("TensorScatter")
 def tensor_scatter(op, past_cache, update, write_indices=None, *, axis=-2, mode="linear"):
-    """Every place of the cache asks which element of the update was written to it, if any."""
+    """Computes for each position of the cache which element of the update, if any, is written to it."""
     count = rank(past_cache)
     axis %= count
     size, length = (scalar(op, op.size(v, axis)) for v in (past_cache, update))
     first = op.constant(np.zeros(1, np.int64)) if write_indices is None else write_indices
-    distance = op.Sub(laid(op, places(op, op.size(past_cache, axis)), axis, count), laid(op, first, 0, count))
+    distance = op.Sub(
+        broadcast_along(op, arange(op, op.size(past_cache, axis)), axis, count), broadcast_along(op, first, 0, count)
+    )
     if mode == "circular":
         distance = op.Mod(distance, size)
     written = op.And(op.GreaterOrEqual(distance, np.int64(0)), op.Less(distance, length))

@@ -1,4 +1,4 @@
-"""Categories looked up by comparison with every key."""
+"""LabelEncoder, CategoryMapper and OneHotEncoder by comparing with every key."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
 
 
-def _hits(op, X, keys):
-    """Which key each element is, (..., keys)."""
+def _matches(op, X, keys):
+    """Mask of the key that each element equals, (..., keys)."""
     x = op.Unsqueeze(X, [len(X.shape)])
     if X.dtype.name == "STRING":
         return op.Equal(x, op.constant(np.asarray(keys, object)))
     keys = np.asarray(keys)
-    hits = op.Equal(x, op.constant(keys, dtype=X.dtype))
-    return op.Or(hits, op.And(op.IsNaN(x), np.isnan(keys))) if keys.dtype.kind == "f" and np.isnan(keys).any() else hits
+    matches = op.Equal(x, op.constant(keys, dtype=X.dtype))
+    return op.Or(matches, op.And(op.IsNaN(x), np.isnan(keys))) if keys.dtype.kind == "f" and np.isnan(keys).any() else matches
 
 
-def _looked_up(op, X, keys, values, default):
-    """The value of each element's last equal key, or the default."""
+def _look_up(op, X, keys, values, default):
+    """The value of the last key that equals each element, or the default."""
     if not len(keys):
-        raise Unsupported("no keys")
-    hits = op.Cast(_hits(op, X, keys), to=1)
+        raise Unsupported("a lookup table without keys")
+    matches = op.Cast(_matches(op, X, keys), to=1)
     table = np.concatenate((values[::-1], [default])).astype(values.dtype)
-    # one more key behind all others, which everything is; of several equal ones the first counts, so they stand in reverse
-    last = op.Slice(hits, [-1], [np.iinfo(np.int64).min], [-1], [-1])
-    known = op.ReduceMax(hits, [-1], keepdims=0)
-    place = op.Where(op.Greater(known, 0.5), op.ArgMax(last, axis=-1, keepdims=0), np.int64(len(keys)))
-    return op.Gather(op.constant(table), place, axis=0)
+    # keys in reverse, because ArgMax returns the first of several matches; elements without a match get the index of the default
+    reversed_matches = op.Slice(matches, [-1], [np.iinfo(np.int64).min], [-1], [-1])
+    has_match = op.ReduceMax(matches, [-1], keepdims=0)
+    index = op.Where(op.Greater(has_match, 0.5), op.ArgMax(reversed_matches, axis=-1, keepdims=0), np.int64(len(keys)))
+    return op.Gather(op.constant(table), index, axis=0)
 
 
 @expand("ai.onnx.ml::LabelEncoder")
@@ -41,25 +41,25 @@ def label_encoder(
     if values_tensor is not None:
         values = np.asarray(values_tensor)
         default = np.zeros(1, values.dtype) if default_tensor is None else np.asarray(default_tensor).reshape(-1)
-        return _looked_up(op, X, keys, values, default[0])
+        return _look_up(op, X, keys, values, default[0])
     if values_strings is not None:
-        return _looked_up(op, X, keys, np.array(values_strings, object), default_string)
+        return _look_up(op, X, keys, np.array(values_strings, object), default_string)
     if values_int64s is not None:
-        return _looked_up(op, X, keys, np.array(values_int64s, np.int64), default_int64)
-    return _looked_up(op, X, keys, np.array(values_floats, np.float32), default_float)
+        return _look_up(op, X, keys, np.array(values_int64s, np.int64), default_int64)
+    return _look_up(op, X, keys, np.array(values_floats, np.float32), default_float)
 
 
 @expand("ai.onnx.ml::CategoryMapper")
 def category_mapper(op, X, *, cats_int64s=None, cats_strings=None, default_int64=-1, default_string="_Unused"):
     if X.dtype.name == "STRING":
-        return _looked_up(op, X, cats_strings, np.array(cats_int64s, np.int64), default_int64)
-    return _looked_up(op, X, cats_int64s, np.array(cats_strings, object), default_string)
+        return _look_up(op, X, cats_strings, np.array(cats_int64s, np.int64), default_int64)
+    return _look_up(op, X, cats_int64s, np.array(cats_strings, object), default_string)
 
 
 @expand("ai.onnx.ml::OneHotEncoder")
 def one_hot_encoder(op, X, *, cats_int64s=None, cats_strings=None, zeros=1):
-    """An element of no category becomes zeros; to raise an error then is beyond a graph."""
+    """Elements of no category become zeros; a graph cannot raise the error that zeros=0 requires."""
     if not zeros:
-        raise Unsupported("zeros=0, which asks for an error where an element has no category")
+        raise Unsupported("zeros=0, which requires an error for unknown categories")
     x = X if X.dtype.name == "STRING" else op.Cast(X, to=7)
-    return op.Cast(_hits(op, x, cats_strings or cats_int64s), to=1)
+    return op.Cast(_matches(op, x, cats_strings or cats_int64s), to=1)

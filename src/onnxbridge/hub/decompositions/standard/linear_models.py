@@ -1,4 +1,4 @@
-"""Linear models and the preparation of features of ai.onnx.ml."""
+"""Linear models and feature preprocessing operators of ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
-from onnxbridge.hub.decompositions.standard.classifier_scores import best, floating, labels, pair, transformed
+from onnxbridge.hub.decompositions.standard.classifier_scores import best, binary_scores, labels, to_float, transformed
 from onnxbridge.hub.ir.values import cast, is_integer
 
 
 @expand("ai.onnx.ml::LinearRegressor")
 def linear_regressor(op, X, *, coefficients=None, intercepts=None, post_transform="NONE", targets=1):
-    return transformed(op, _linear(op, floating(op, X), coefficients, intercepts, targets), post_transform)
+    return transformed(op, _linear(op, to_float(op, X), coefficients, intercepts, targets), post_transform)
 
 
 def _linear(op, x, coefficients, intercepts, rows):
@@ -29,10 +29,10 @@ def linear_classifier(
     names = labels(op, classlabels_ints, classlabels_strings)
     count = len(classlabels_strings or classlabels_ints)
     rows = len(intercepts) if intercepts else count
-    scores = _linear(op, floating(op, X), coefficients, intercepts, rows)
+    scores = _linear(op, to_float(op, X), coefficients, intercepts, rows)
     if rows == 1 and count == 2:
         second = op.Cast(op.Greater(op.Squeeze(scores, [1]), 0.0), to=7)
-        return op.Gather(names, second, axis=0), pair(op, op.Sub(1.0, scores), scores, post_transform)
+        return op.Gather(names, second, axis=0), binary_scores(op, op.Sub(1.0, scores), scores, post_transform)
     if rows != count:
         raise Unsupported(f"{rows} rows of coefficients for {count} classes")
     return best(op, names, scores), transformed(op, scores, post_transform)
@@ -40,8 +40,8 @@ def linear_classifier(
 
 @expand("ai.onnx.ml::Normalizer")
 def normalizer(op, X, *, norm="MAX"):
-    """Rows divided by their size; a row of zeros stays."""
-    x = floating(op, X)
+    """Divides rows by their norm; zero rows stay zero."""
+    x = to_float(op, X)
     if norm == "MAX":
         size = op.ReduceMax(x, [-1])
     elif norm in ("L1", "L2"):
@@ -53,7 +53,7 @@ def normalizer(op, X, *, norm="MAX"):
 
 @expand("ai.onnx.ml::Scaler")
 def scaler(op, X, *, offset=None, scale=None):
-    x = floating(op, X)
+    x = to_float(op, X)
     x = x if offset is None else op.Sub(x, op.constant(np.asarray(offset), dtype=x.dtype))
     x = x if scale is None else op.Mul(x, op.constant(np.asarray(scale), dtype=x.dtype))
     return cast(op, x, 1)
@@ -63,16 +63,16 @@ def scaler(op, X, *, offset=None, scale=None):
 def imputer(
     op, X, *, imputed_value_floats=None, imputed_value_int64s=None, replaced_value_float=0.0, replaced_value_int64=0,
 ):  # fmt: skip
-    whole = is_integer(X)
-    old = replaced_value_int64 if whole else replaced_value_float
-    new = op.constant(np.asarray(imputed_value_int64s if whole else imputed_value_floats), dtype=X.dtype)
-    gone = op.IsNaN(X) if old != old else op.Equal(X, op.constant(np.asarray(old), dtype=X.dtype))
-    return op.Where(gone, new, X)
+    integer = is_integer(X)
+    old = replaced_value_int64 if integer else replaced_value_float
+    new = op.constant(np.asarray(imputed_value_int64s if integer else imputed_value_floats), dtype=X.dtype)
+    is_missing = op.IsNaN(X) if old != old else op.Equal(X, op.constant(np.asarray(old), dtype=X.dtype))
+    return op.Where(is_missing, new, X)
 
 
 @expand("ai.onnx.ml::Binarizer")
 def binarizer(op, X, *, threshold=0.0):
-    x = floating(op, X)
+    x = to_float(op, X)
     return op.Cast(op.Greater(x, threshold), to=X.dtype)
 
 
@@ -84,7 +84,7 @@ def array_feature_extractor(op, X, Y):
 
 @expand("ai.onnx.ml::FeatureVectorizer")
 def feature_vectorizer(op, *X, inputdimensions=None):
-    """The features side by side; what an input has beyond its dimensions is cut off."""
+    """Concatenates the features; an input with more columns than inputdimensions is truncated."""
     parts = []
     for i, x in enumerate(X):
         x = cast(op, x if len(x.shape) > 1 else op.Unsqueeze(x, [0]), 1)

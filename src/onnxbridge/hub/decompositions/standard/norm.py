@@ -1,4 +1,4 @@
-"""Normalization: over the last axes in the precision that the operator asks for, by channel, across channels."""
+"""Normalization operators in reductions and elementwise arithmetic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _wide(op, X, axis, stash_type):
-    """The data in the dtype to compute in, and the axes that are normalized."""
+    """X in the dtype of the computation, and the axes to normalize over."""
     return X if X.dtype == stash_type else op.Cast(X, to=stash_type), list(range(axis % rank(X), rank(X)))
 
 
@@ -21,9 +21,9 @@ def _wide(op, X, axis, stash_type):
 def layer_normalization(op, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     x, axes = _wide(op, X, axis, stash_type)
     mean = op.ReduceMean(x, axes)
-    centred = op.Sub(x, mean)
-    inverse = op.Reciprocal(op.Sqrt(op.Add(op.ReduceMean(op.Mul(centred, centred), axes), epsilon)))
-    y = op.Mul(centred, inverse)
+    centered = op.Sub(x, mean)
+    inverse = op.Reciprocal(op.Sqrt(op.Add(op.ReduceMean(op.Mul(centered, centered), axes), epsilon)))
+    y = op.Mul(centered, inverse)
     y = op.Mul(y if x is X else op.Cast(y, to=X.dtype), Scale)
     return y if B is None else op.Add(y, B), mean, inverse
 
@@ -37,24 +37,27 @@ def rms_normalization(op, X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
 
 @expand("MeanVarianceNormalization")
 def mean_variance_normalization(op, X, *, axes=(0, 2, 3)):
-    """In every type, and by squares around the mean: the standard's definition takes float32 only, and a root of a difference."""
-    x = op.Cast(X, to=FLOAT) if X.dtype in HALVES else X  # where 1e-9 would be 0
-    centred = op.Sub(x, op.ReduceMean(x, list(axes)))
-    deviation = op.Sqrt(op.ReduceMean(op.Mul(centred, centred), list(axes)))
-    return cast(op, op.Div(centred, op.Add(deviation, 1e-9)), X.dtype)
+    """Supports every dtype and computes the variance from centered values.
+
+    The standard's function body is for float32 only and computes E[x^2] - E[x]^2, which cancels.
+    """
+    x = op.Cast(X, to=FLOAT) if X.dtype in HALVES else X  # in which 1e-9 underflows
+    centered = op.Sub(x, op.ReduceMean(x, list(axes)))
+    deviation = op.Sqrt(op.ReduceMean(op.Mul(centered, centered), list(axes)))
+    return cast(op, op.Div(centered, op.Add(deviation, 1e-9)), X.dtype)
 
 
 def _by_channel(op, values, x):
-    """One number for each channel, so that it broadcasts over everything else."""
+    """Reshapes a value per channel so that it broadcasts over the other axes."""
     return op.Reshape(values, [1, -1] + [1] * (rank(x) - 2))
 
 
 @expand("InstanceNormalization")
 def instance_normalization(op, input, scale, B, *, epsilon=1e-5):
     axes = list(range(2, rank(input)))
-    centred = op.Sub(input, op.ReduceMean(input, axes))
-    spread = op.Sqrt(op.Add(op.ReduceMean(op.Mul(centred, centred), axes), epsilon))
-    return op.Add(op.Mul(op.Div(centred, spread), _by_channel(op, scale, input)), _by_channel(op, B, input))
+    centered = op.Sub(input, op.ReduceMean(input, axes))
+    spread = op.Sqrt(op.Add(op.ReduceMean(op.Mul(centered, centered), axes), epsilon))
+    return op.Add(op.Mul(op.Div(centered, spread), _by_channel(op, scale, input)), _by_channel(op, B, input))
 
 
 @expand("BatchNormalization")
@@ -62,29 +65,31 @@ def batch_normalization(op, X, scale, B, input_mean, input_var, *, epsilon=1e-5,
     mean, variance = input_mean, input_var
     if training_mode:
         axes = [0, *range(2, rank(X))]
-        whole = op.ReduceMean(X, axes)
-        apart = op.Sub(X, whole)
-        mean, variance = (op.Reshape(v, [-1]) for v in (whole, op.ReduceMean(op.Mul(apart, apart), axes)))
+        batch_mean = op.ReduceMean(X, axes)
+        centered_batch = op.Sub(X, batch_mean)
+        mean, variance = (op.Reshape(v, [-1]) for v in (batch_mean, op.ReduceMean(op.Mul(centered_batch, centered_batch), axes)))
         mean, variance = cast(op, mean, input_mean.dtype), cast(op, variance, input_var.dtype)
     if len({v.dtype for v in (X, scale, B, mean, variance)}) == 1:
         factor = op.Div(scale, op.Sqrt(op.Add(variance, epsilon)))
-        factor, offset, middle = (_by_channel(op, v, X) for v in (factor, B, mean))
-        y = op.Add(op.Mul(op.Sub(X, middle), factor), offset)
-    else:  # in the widest type, so that nothing is rounded on the way
-        width = max((v.dtype for v in (X, scale, B, mean, variance, op.constant(np.float32(0)))), key=lambda t: t.bitwidth)
-        x, scale, offset, middle, spread = (cast(op, v, width) for v in (X, scale, B, mean, variance))
+        factor, offset, shift = (_by_channel(op, v, X) for v in (factor, B, mean))
+        y = op.Add(op.Mul(op.Sub(X, shift), factor), offset)
+    else:  # compute in the widest dtype
+        widest = max((v.dtype for v in (X, scale, B, mean, variance, op.constant(np.float32(0)))), key=lambda t: t.bitwidth)
+        x, scale, offset, shift, spread = (cast(op, v, widest) for v in (X, scale, B, mean, variance))
         factor = op.Div(scale, op.Sqrt(op.Add(spread, epsilon)))
-        factor, offset, middle = (_by_channel(op, v, X) for v in (factor, offset, middle))
-        y = cast(op, op.Add(op.Mul(op.Sub(x, middle), factor), offset), X.dtype)
+        factor, offset, shift = (_by_channel(op, v, X) for v in (factor, offset, shift))
+        y = cast(op, op.Add(op.Mul(op.Sub(x, shift), factor), offset), X.dtype)
     if not training_mode:
         return y
-    kept = [op.Add(op.Mul(old, momentum), op.Mul(new, 1 - momentum)) for old, new in ((input_mean, mean), (input_var, variance))]
-    return (y, *kept)
+    running = [
+        op.Add(op.Mul(old, momentum), op.Mul(new, 1 - momentum)) for old, new in ((input_mean, mean), (input_var, variance))
+    ]
+    return (y, *running)
 
 
 @expand("LRN")
 def lrn(op, X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
-    """The squares of the channels around each, as slices of one value with zeros before and behind."""
+    """Sums the squares of neighboring channels as slices of a zero-padded value."""
     before = (size - 1) // 2
     rest = [0] * (rank(X) - 2)
     padded = op.Pad(op.Mul(X, X), [0, before, *rest, 0, size - 1 - before, *rest])
@@ -95,6 +100,6 @@ def lrn(op, X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
 
 @expand("LpNormalization")
 def lp_normalization(op, input, *, axis=-1, p=2):
-    """What has no size stays zero."""
+    """Slices of norm zero stay zero."""
     size = (op.ReduceL1 if p == 1 else op.ReduceL2)(input, [axis])
     return op.Div(input, op.Where(op.Equal(size, 0.0), 1.0, size))

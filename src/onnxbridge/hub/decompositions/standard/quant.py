@@ -1,4 +1,4 @@
-"""Quantized operators as integer ones, whose sums are exact, and those as products of floats that hold every sum."""
+"""Quantized operators in integer arithmetic, and integer convolution in float arithmetic whose sums are exact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
-from onnxbridge.hub.decompositions.standard.dynamic_axis import laid, places
+from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, broadcast_along
 from onnxbridge.hub.ir.values import cast, fixed, rank
 from onnxbridge.hub.opset.known_values import known
 
@@ -18,14 +18,14 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def _spread(op, scale, x, axis, block):
-    """A scale or zero point so that it broadcasts against what it scales: for a tensor, an axis, or blocks of an axis."""
+def _broadcast_parameter(op, scale, x, axis, block):
+    """Reshapes a per-tensor, per-axis or blockwise scale or zero point so that it broadcasts against x."""
     if not rank(scale):
         return scale
     if not block:
-        return laid(op, scale, axis % rank(x), rank(x)) if rank(scale) == 1 else scale
+        return broadcast_along(op, scale, axis % rank(x), rank(x)) if rank(scale) == 1 else scale
     axis %= rank(x)
-    return op.Gather(scale, op.Div(places(op, op.size(x, axis)), np.int64(block)), axis=axis)
+    return op.Gather(scale, op.Div(arange(op, op.size(x, axis)), np.int64(block)), axis=axis)
 
 
 @expand("QuantizeLinear")
@@ -34,42 +34,44 @@ def quantize_linear(
 ):  # fmt: skip
     dtype = y_zero_point.dtype if y_zero_point is not None else ir.DataType(output_dtype or ir.DataType.UINT8)
     inner = ir.DataType(precision) if precision else y_scale.dtype
-    y = op.Div(cast(op, x, inner), cast(op, _spread(op, y_scale, x, axis, block_size), inner))
+    y = op.Div(cast(op, x, inner), cast(op, _broadcast_parameter(op, y_scale, x, axis, block_size), inner))
     if dtype.name not in _LIMITS:
         return op.Cast(y, to=dtype, saturate=saturate)
     y = cast(op, op.Round(y), _FLOAT)
     if y_zero_point is not None:
-        y = op.Add(y, op.Cast(_spread(op, y_zero_point, x, axis, block_size), to=_FLOAT))
+        y = op.Add(y, op.Cast(_broadcast_parameter(op, y_zero_point, x, axis, block_size), to=_FLOAT))
     return op.Cast(op.Clip(y, *map(float, _LIMITS[dtype.name])), to=dtype)
 
 
 @expand("DequantizeLinear")
 def dequantize_linear(op, x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
-    scale = _spread(op, x_scale, x, axis, block_size)
-    whole = x.dtype.name in (*_LIMITS, "INT32")
-    if x_zero_point is not None and whole:
-        x = op.Sub(cast(op, x, _INT32), cast(op, _spread(op, x_zero_point, x, axis, block_size), _INT32))
+    scale = _broadcast_parameter(op, x_scale, x, axis, block_size)
+    quantized_dtype = x.dtype.name in (*_LIMITS, "INT32")
+    if x_zero_point is not None and quantized_dtype:
+        x = op.Sub(cast(op, x, _INT32), cast(op, _broadcast_parameter(op, x_zero_point, x, axis, block_size), _INT32))
     y = op.Mul(op.Cast(x, to=x_scale.dtype), scale)
     return cast(op, y, ir.DataType(output_dtype)) if output_dtype else y
 
 
-def _shifted(op, values, zero_point, point, dtype):
-    """Integers less their zero point, which `point` makes broadcast, in a dtype that holds them exactly."""
+def _subtract_zero_point(op, values, zero_point, point, dtype):
+    """values - zero_point in a dtype that represents them exactly; `point` reshapes the zero point so that it broadcasts."""
     values = op.Cast(values, to=dtype)
     return values if zero_point is None else op.Sub(values, op.Cast(point(zero_point), to=dtype))
 
 
 @expand("MatMulInteger")
 def mat_mul_integer(op, A, B, a_zero_point=None, b_zero_point=None):
-    """A zero point for each row of A, for each column of B."""
+    """Zero points are per row of A and per column of B."""
 
     def rows(v):
         return op.Unsqueeze(v, [-1]) if rank(v) == 1 and rank(A) > 1 and v.shape[0] != 1 else v
 
-    return op.MatMul(_shifted(op, A, a_zero_point, rows, _INT32), _shifted(op, B, b_zero_point, lambda v: v, _INT32))
+    return op.MatMul(
+        _subtract_zero_point(op, A, a_zero_point, rows, _INT32), _subtract_zero_point(op, B, b_zero_point, lambda v: v, _INT32)
+    )
 
 
-_EXACT = 1 << 24
+_EXACT_LIMIT = 1 << 24
 
 
 @expand("ConvInteger")
@@ -77,29 +79,32 @@ def conv_integer(
     op, x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
     strides=None,
 ):  # fmt: skip
-    """Floats hold the sums of products of bytes while these are few; beyond, the weights go in halves, and channels in parts."""
+    """Convolves in float32, which is exact for sums below 2**24.
+
+    If larger sums are possible, the weights are split into high and low bits and the channels into slices.
+    """
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     attrs = dict(zip(names, (auto_pad, dilations, group, kernel_shape, pads, strides), strict=True))
     channels, *kernel = fixed(w, range(1, rank(w)))
     taps = int(np.prod(kernel, dtype=np.int64))
-    data = _shifted(op, x, x_zero_point, lambda v: v, _FLOAT)
-    weights = _shifted(
-        op, w, w_zero_point, lambda v: laid(op, v, 0, rank(w)) if rank(v) == 1 and v.shape[0] != 1 else v, _FLOAT
+    data = _subtract_zero_point(op, x, x_zero_point, lambda v: v, _FLOAT)
+    weights = _subtract_zero_point(
+        op, w, w_zero_point, lambda v: broadcast_along(op, v, 0, rank(w)) if rank(v) == 1 and v.shape[0] != 1 else v, _FLOAT
     )
-    if channels * taps * 255 * 255 < _EXACT:
+    if channels * taps * 255 * 255 < _EXACT_LIMIT:
         return op.Cast(op.Conv(data, weights, **attrs), to=_INT32)
     high = op.Floor(op.Mul(weights, 1 / 16))
     low = op.Sub(weights, op.Mul(high, 16.0))
-    each = (_EXACT - 1) // (255 * 16 * taps)
+    each = (_EXACT_LIMIT - 1) // (255 * 16 * taps)
     if group > 1 and each < channels or not each:
-        raise Unsupported(f"groups of {channels} channels, whose sums a float32 does not hold")
+        raise Unsupported(f"ConvInteger with groups of {channels} channels, whose sums float32 cannot represent exactly")
     total = None
     for start in range(0, channels, each):
         part = data if each >= channels else op.Slice(data, [start], [start + each], [1])
         for half, factor in ((high, 16), (low, 1)):
             half = half if each >= channels else op.Slice(half, [start], [start + each], [1])
-            found = op.Mul(op.Cast(op.Conv(part, half, **attrs), to=_INT32), factor)
-            total = found if total is None else op.Add(total, found)
+            partial = op.Mul(op.Cast(op.Conv(part, half, **attrs), to=_INT32), factor)
+            total = partial if total is None else op.Add(total, partial)
     return total
 
 
@@ -109,7 +114,7 @@ def qlinear_conv(
     dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
 ):  # fmt: skip
     zeros = known(w_zero_point)
-    if zeros is not None and zeros.ndim and (zeros == zeros[0]).all():  # ONNX Runtime convolves integers with one zero point only
+    if zeros is not None and zeros.ndim and (zeros == zeros[0]).all():  # ONNX Runtime's ConvInteger requires one zero point
         w_zero_point = op.constant(zeros[0])
     total = op.ConvInteger(
         x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
@@ -131,7 +136,7 @@ def qlinear_mat_mul(op, a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_sc
     def rows(scale):
         return op.Unsqueeze(scale, [-1]) if scale.shape is not None and len(scale.shape) == 1 else scale
 
-    # rescaled in float32: the product of two half precision scales has no room there
+    # rescaled in float32: the product of two float16 scales may overflow or underflow
     scale = op.Mul(op.Cast(rows(a_scale), to=1), op.Cast(b_scale, to=1))
     rescaled = op.Mul(op.Cast(product, to=1), scale)
     return op.QuantizeLinear(rescaled, op.Cast(y_scale, to=1), y_zero_point)

@@ -1,4 +1,4 @@
-"""Recurrent layers as a loop over their steps: any weights, activations, directions and lengths."""
+"""RNN, GRU and LSTM as a Loop over time steps, for all activations, directions and sequence lengths."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
-from onnxbridge.hub.decompositions.standard.dynamic_axis import reversed_along_first
+from onnxbridge.hub.decompositions.standard.dynamic_axis import reverse_first_axis
 
-# Name: the function of (op, x, alpha, beta), and the defaults of alpha and beta where it takes them.
+# Name: the function (op, x, alpha, beta), and the defaults of the parameters that it has.
 _ACTIVATIONS = {
     "relu": (lambda op, x: op.Relu(x), ()),
     "tanh": (lambda op, x: op.Tanh(x), ()),
@@ -25,7 +25,7 @@ _ACTIVATIONS = {
 
 
 def _activations(names, alphas, betas, clip):
-    """The functions of (op, x), each on its input bounded by `clip`; those with alpha and beta use up the next ones given."""
+    """The activations as functions (op, x) that clip their input. Those with alpha or beta consume the next given values."""
     alphas, betas = iter(alphas or ()), iter(betas or ())
     return [_activation(name.lower(), alphas, betas, clip) for name in names]
 
@@ -34,104 +34,106 @@ def _activation(name, alphas, betas, clip):
     if name not in _ACTIVATIONS:
         raise Unsupported(f"activation {name!r}")
     function, defaults = _ACTIVATIONS[name]
-    given = [next(source, default) for source, default in zip((alphas, betas), defaults, strict=False)]
+    parameters = [next(source, default) for source, default in zip((alphas, betas), defaults, strict=False)]
 
     def run(op, x):
-        return function(op, x if clip is None else op.Clip(x, -clip, clip), *given)
+        return function(op, x if clip is None else op.Clip(x, -clip, clip), *parameters)
 
     return run
 
 
 def _product(weights):
-    """The product with one direction's weights, for (op, way)."""
+    """A function (op, direction index) that returns the matrix product with the weights of that direction."""
 
-    def of(op, way):
-        turned = op.Transpose(op.Gather(weights, way, axis=0), perm=[1, 0])
-        return lambda op, x: op.MatMul(x, turned)
+    def of(op, index):
+        transposed = op.Transpose(op.Gather(weights, index, axis=0), perm=[1, 0])
+        return lambda op, x: op.MatMul(x, transposed)
 
     return of
 
 
-def _quantized_product(codes, scale, zero_point):
-    """The same with weights of whole numbers, held transposed, that quantize what they are multiplied with, each time anew."""
+def _quantized_product(quantized, scale, zero_point):
+    """As `_product`, with quantized weights, stored transposed; the other operand is quantized dynamically."""
 
-    def of(op, way):
-        part, factor, zero = (op.Gather(v, way, axis=0) for v in (codes, scale, zero_point))
+    def of(op, index):
+        part, factor, zero = (op.Gather(v, index, axis=0) for v in (quantized, scale, zero_point))
 
-        def times(op, x):
-            rows, step, least = op.DynamicQuantizeLinear(x, outputs=3)
-            return op.Mul(op.Cast(op.MatMulInteger(rows, part, least, zero), to=1), op.Mul(step, factor))
+        def multiply(op, x):
+            rows, step, x_zero_point = op.DynamicQuantizeLinear(x, outputs=3)
+            return op.Mul(op.Cast(op.MatMulInteger(rows, part, x_zero_point, zero), to=1), op.Mul(step, factor))
 
-        return times
+        return multiply
 
     return of
 
 
 def _size(weights, axis):
-    """A size of the recurrence weights, which the gates are cut by."""
+    """A dimension of the recurrence weights, which must be static to split the gates."""
     if weights.shape is None or not isinstance(weights.shape[axis], int):
-        raise Unsupported("recurrence weights of an unknown size")
+        raise Unsupported("recurrence weights of dynamic size")
     return weights.shape[axis]
 
 
 def _layer(op, X, product, recurrence, size, B, sequence_lens, states, direction, layout, cell):
-    """Each direction in a loop of its own.
+    """Runs each direction in a Loop of its own.
 
-    `product(op, way)` multiplies with W; `cell(op, way, row, recurrence(op, way), bias of R, *states)` gives the new states, h
-    first, for the gates' `size` and the states'.
+    `product(op, index)` returns the product with W of a direction. `cell(op, index, row, recurrence(op, index), bias of R,
+    *states)` returns the new states, h first. `size` is (gate size, hidden size).
     """
     x = op.Transpose(X, perm=[1, 0, 2]) if layout else X
-    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
-    if ways is None:
+    reversals = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
+    if reversals is None:
         raise Unsupported(f"direction {direction!r}")
     gates, hidden = size
     steps, batch = op.size(x, 0), op.size(x, 1)
     lengths = None if sequence_lens is None else op.Unsqueeze(op.Cast(sequence_lens, to=7), [1])
     results = []
-    for way, back in enumerate(ways):
-        b = None if B is None else op.Gather(B, way, axis=0)
+    for index, reverse in enumerate(reversals):
+        b = None if B is None else op.Gather(B, index, axis=0)
         rb = op.constant(np.zeros(gates), dtype=x.dtype) if b is None else op.Slice(b, [gates], [2 * gates], [0])
-        row = product(op, way)(op, x)
+        row = product(op, index)(op, x)
         row = row if b is None else op.Add(row, op.Slice(b, [0], [gates], [0]))
-        start = [_initial(op, s, way, layout, batch, hidden, x) for s in states]
-        r = recurrence(op, way)
-        results.append(_steps(op, row, start, lengths, steps, back, lambda o, t, *s, w=way, r=r, rb=rb: cell(o, w, t, r, rb, *s)))
-    y, *last = (_together(op, parts, axis=0 if i else 1) for i, parts in enumerate(zip(*results, strict=True)))
+        initial = [_initial(op, s, index, layout, batch, hidden, x) for s in states]
+        r = recurrence(op, index)
+        results.append(
+            _steps(op, row, initial, lengths, steps, reverse, lambda o, t, *s, w=index, r=r, rb=rb: cell(o, w, t, r, rb, *s))
+        )
+    y, *last = (_stack(op, parts, axis=0 if i else 1) for i, parts in enumerate(zip(*results, strict=True)))
     if layout:
         return (op.Transpose(y, perm=[2, 0, 1, 3]), *(op.Transpose(s, perm=[1, 0, 2]) for s in last))
     return (y, *last)
 
 
-def _together(op, parts, axis):
-    """Both directions along a new axis."""
+def _stack(op, parts, axis):
+    """Stacks the results of the directions along a new axis."""
     parts = [op.Unsqueeze(p, [axis]) for p in parts]
     return parts[0] if len(parts) == 1 else op.Concat(*parts, axis=axis)
 
 
-def _initial(op, state, way, layout, batch, hidden, x):
+def _initial(op, state, index, layout, batch, hidden, x):
     if state is None:
         return op.Expand(op.constant(np.zeros((1, 1)), dtype=x.dtype), op.dims([batch, hidden]))
-    return op.Gather(state, way, axis=1 if layout else 0)
+    return op.Gather(state, index, axis=1 if layout else 0)
 
 
-def _steps(op, rows, states, lengths, steps, back, cell):
-    """Every step in its order; a sequence that is over keeps its states, and gives zeros."""
+def _steps(op, rows, states, lengths, steps, reverse, cell):
+    """Loops over the time steps; a sequence that has ended keeps its states and outputs zeros."""
     last = op.Sub(op.constant(np.int64(steps)) if isinstance(steps, int) else steps, np.int64(1))
 
-    def body(trip, going, *states):
-        place = op.Sub(last, trip) if back else trip
-        new = cell(op, op.Gather(rows, place, axis=0), *states)
-        shown = new[0]
+    def body(iteration, condition, *states):
+        t = op.Sub(last, iteration) if reverse else iteration
+        new = cell(op, op.Gather(rows, t, axis=0), *states)
+        output = new[0]
         if lengths is not None:
-            runs = op.Less(place, lengths)
-            shown = op.Where(runs, new[0], 0.0)
-            new = [op.Where(runs, n, s) for n, s in zip(new, states, strict=True)]
-        return [going, *new, shown]
+            is_active = op.Less(t, lengths)
+            output = op.Where(is_active, new[0], 0.0)
+            new = [op.Where(is_active, n, s) for n, s in zip(new, states, strict=True)]
+        return [condition, *new, output]
 
-    trips = op.constant(np.int64(steps)) if isinstance(steps, int) else steps
-    *final, y = op.Loop(trips, True, *states, body=body, outputs=len(states) + 1)
-    if back:
-        y = reversed_along_first(op, y)
+    trip_count = op.constant(np.int64(steps)) if isinstance(steps, int) else steps
+    *final, y = op.Loop(trip_count, True, *states, body=body, outputs=len(states) + 1)
+    if reverse:
+        y = reverse_first_axis(op, y)
     return (y, *final)
 
 
@@ -142,8 +144,8 @@ def rnn(
 ):  # fmt: skip
     functions = _activations(activations, activation_alpha, activation_beta, clip)
 
-    def cell(op, way, row, r, rb, h):
-        return [functions[way](op, op.Add(op.Add(row, r(op, h)), rb))]
+    def cell(op, index, row, r, rb, h):
+        return [functions[index](op, op.Add(op.Add(row, r(op, h)), rb))]
 
     size = _size(R, 1), _size(R, 2)
     return _layer(op, X, _product(W), _product(R), size, B, sequence_lens, [initial_h], direction, layout, cell)
@@ -158,8 +160,8 @@ def gru(
 
     gates, size = _size(R, 1), _size(R, 2)
 
-    def cell(op, way, row, r, rb, h):
-        f, g = functions[2 * way : 2 * way + 2]
+    def cell(op, index, row, r, rb, h):
+        f, g = functions[2 * index : 2 * index + 2]
         xz, xr, xh = op.Split(row, axis=1, num_outputs=3, outputs=3)
         rz, rr, rh = (op.Transpose(p, perm=[1, 0]) for p in op.Split(r, axis=0, num_outputs=3, outputs=3))
         bz, br, bh = (op.Slice(rb, [i * size], [(i + 1) * size], [0]) for i in range(3))
@@ -169,8 +171,8 @@ def gru(
         new = g(op, op.Add(xh, after if after is not None else op.Add(op.MatMul(op.Mul(reset, h), rh), bh)))
         return [op.Add(op.Mul(op.Sub(1.0, z), new), op.Mul(z, h))]
 
-    def recurrence(op, way):
-        return op.Gather(R, way, axis=0)
+    def recurrence(op, index):
+        return op.Gather(R, index, axis=0)
 
     return _layer(op, X, _product(W), recurrence, (gates, size), B, sequence_lens, [initial_h], direction, layout, cell)
 
@@ -200,19 +202,19 @@ def dynamic_quantize_lstm(
 def _lstm(op, X, products, size, B, sequence_lens, states, P, functions, direction, input_forget, layout):
     hidden = size[1]
 
-    def cell(op, way, row, r, rb, h, c):
-        f, g, last = functions[3 * way : 3 * way + 3]
+    def cell(op, index, row, r, rb, h, c):
+        f, g, last = functions[3 * index : 3 * index + 3]
         i, o, forget, new = op.Split(op.Add(op.Add(row, r(op, h)), rb), axis=1, num_outputs=4, outputs=4)
 
-        def peep(gate, part, state):
+        def peephole(gate, part, state):
             if P is None:
                 return gate
-            weights = op.Slice(op.Gather(P, way, axis=0), [part * hidden], [(part + 1) * hidden], [0])
+            weights = op.Slice(op.Gather(P, index, axis=0), [part * hidden], [(part + 1) * hidden], [0])
             return op.Add(gate, op.Mul(weights, state))
 
-        i = f(op, peep(i, 0, c))
-        forget = op.Sub(1.0, i) if input_forget else f(op, peep(forget, 2, c))
+        i = f(op, peephole(i, 0, c))
+        forget = op.Sub(1.0, i) if input_forget else f(op, peephole(forget, 2, c))
         c = op.Add(op.Mul(forget, c), op.Mul(i, g(op, new)))
-        return [op.Mul(f(op, peep(o, 1, c)), last(op, c)), c]
+        return [op.Mul(f(op, peephole(o, 1, c)), last(op, c)), c]
 
     return _layer(op, X, *products, size, B, sequence_lens, states, direction, layout, cell)

@@ -1,4 +1,4 @@
-"""Reductions in simpler ones, and running sums and products."""
+"""ReduceMean, CumSum and CumProd in simpler operators."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def reduce_mean(op, data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
     total = op.ReduceSum(data, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
     shapes = [data.shape, total.shape]
     if all(s is not None and all(isinstance(d, int) for d in s) for s in shapes):
-        whole, left = (math.prod(s) for s in shapes)
-        count = op.constant(whole // max(left, 1), dtype=data.dtype)
+        size, output_size = (math.prod(s) for s in shapes)
+        count = op.constant(size // max(output_size, 1), dtype=data.dtype)
     else:
         count = op.Cast(op.Div(op.Size(data), op.Max(op.Size(total), np.int64(1))), to=data.dtype)
     return op.Div(total, count)

@@ -1,4 +1,4 @@
-"""Regions of interest: every sampling point of every region picked from the flattened images."""
+"""RoiAlign and MaxRoiPool by gathering sampling points from the flattened images."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
-from onnxbridge.hub.decompositions.standard.dynamic_axis import places, scalar
+from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, scalar
 
 _INT64 = ir.DataType.INT64
 
 
 def _points(op, start, length, bins, ratio, size):
-    """Both neighbours of each point along one axis, (regions, bins * points) each with its weight; how many points a bin has,
-    which of them count, and the inverse of that number."""
+    """The sampling points along one axis.
+
+    Returns the two neighbors of each point as (index, weight) pairs of shape (regions, bins * points), the number of points per
+    bin, a mask of the points that exist, and the number of points per bin of each region.
+    """
     dtype = start.dtype
     each = op.Div(length, float(bins))
     if ratio > 0:
-        most, count = ratio, op.constant(np.full((1, 1, 1), ratio), dtype=dtype)
+        max_points, count = ratio, op.constant(np.full((1, 1, 1), ratio), dtype=dtype)
     else:
         count = op.Max(op.Ceil(op.Reshape(each, [-1, 1, 1])), 0.0)
         highest = op.ReduceMax(op.Concat(op.Reshape(count, [-1]), op.constant([1.0], dtype=dtype), axis=0), [0], keepdims=0)
-        most = op.Cast(highest, to=_INT64)
-    steps = op.Reshape(op.Cast(places(op, most), to=dtype), [1, 1, -1])
+        max_points = op.Cast(highest, to=_INT64)
+    steps = op.Reshape(op.Cast(arange(op, max_points), to=dtype), [1, 1, -1])
     bin_ = op.constant(np.arange(bins).reshape(1, -1, 1), dtype=dtype)
     each, start = (op.Reshape(v, [-1, 1, 1]) for v in (each, start))
     within = op.Div(op.Add(steps, 0.5), op.Max(count, 1.0))
@@ -36,10 +39,8 @@ def _points(op, start, length, bins, ratio, size):
     part = op.Sub(point, low)
     taps = [(low, op.Sub(1.0, part)), (op.Min(op.Add(low, 1.0), last), part)]
     flat = [0, -1]  # (regions, bins, points) with the last two joined
-    taps = [
-        (op.Reshape(op.Cast(at, to=_INT64), flat), op.Reshape(op.Where(inside, weight, 0.0), flat)) for at, weight in taps
-    ]
-    return taps, scalar(op, most), op.Reshape(op.Add(op.Cast(counts, to=dtype), op.Mul(point, 0.0)), flat), count
+    taps = [(op.Reshape(op.Cast(at, to=_INT64), flat), op.Reshape(op.Where(inside, weight, 0.0), flat)) for at, weight in taps]
+    return taps, scalar(op, max_points), op.Reshape(op.Add(op.Cast(counts, to=dtype), op.Mul(point, 0.0)), flat), count
 
 
 @expand("RoiAlign")
@@ -49,19 +50,19 @@ def roi_align(
 ):  # fmt: skip
     half = coordinate_transformation_mode == "half_pixel"
     if X.shape is None or len(X.shape) != 4 or mode not in ("avg", "max"):
-        raise Unsupported(f"other than four axes, or mode {mode!r}")
+        raise Unsupported(f"RoiAlign of an input that is not 4-D, or mode {mode!r}")
     height, width = (op.size(X, d) for d in (2, 3))
     corners = op.Sub(op.Mul(rois, spatial_scale), 0.5 if half else 0.0)
     left, top, right, bottom = (op.Gather(corners, np.int64(i), axis=1) for i in range(4))
     lengths = [op.Sub(bottom, top), op.Sub(right, left)]
     lengths = lengths if half else [op.Max(v, 1.0) for v in lengths]
-    rows, tall, row_counts, row_number = _points(
+    rows, row_points, row_mask, row_number = _points(
         op, top, lengths[0], output_height, sampling_ratio, scalar(op, height, X.dtype)
     )
-    columns, wide, column_counts, column_number = _points(
+    columns, column_points, column_mask, column_number = _points(
         op, left, lengths[1], output_width, sampling_ratio, scalar(op, width, X.dtype)
     )
-    # images as rows of channels, so that one gather takes all channels of a point
+    # channels last, so that one Gather reads all channels of a point
     image = op.Transpose(X, perm=[0, 2, 3, 1])
     image = op.reshape(image, [-1, op.size(X, 1)])
     first = op.Mul(op.Cast(batch_indices, to=_INT64), scalar(op, height))
@@ -72,16 +73,18 @@ def roi_align(
             found = op.Gather(image, op.Add(op.Unsqueeze(line, [2]), op.Unsqueeze(column, [1])), axis=0)
             weight = op.Mul(op.Unsqueeze(row_weight, [2]), op.Unsqueeze(column_weight, [1]))
             parts.append(op.Mul(found, op.Unsqueeze(weight, [3])))
-    counted = op.Unsqueeze(op.Mul(op.Unsqueeze(row_counts, [2]), op.Unsqueeze(column_counts, [1])), [3])
+    point_mask = op.Unsqueeze(op.Mul(op.Unsqueeze(row_mask, [2]), op.Unsqueeze(column_mask, [1])), [3])
     if mode == "max":
-        # the largest is taken over the weighted neighbours one by one, not over their sums
-        points = op.Where(op.Greater(counted, 0.5), op.Max(*parts), op.constant(-np.inf, dtype=X.dtype))
+        # the maximum is over the weighted neighbors, not over their sums
+        points = op.Where(op.Greater(point_mask, 0.5), op.Max(*parts), op.constant(-np.inf, dtype=X.dtype))
         reduce = op.ReduceMax
     else:
-        points, reduce = op.Mul(op.Sum(*parts), counted), op.ReduceSum
+        points, reduce = op.Mul(op.Sum(*parts), point_mask), op.ReduceSum
     channels, regions = op.size(X, 1), op.size(rois, 0)
-    y = reduce(op.reshape(points, _behind(op, [regions, output_height], [tall, -1, channels])), [1], keepdims=0)
-    y = reduce(op.reshape(y, _behind(op, [regions, output_height, output_width], [wide, channels])), [1], keepdims=0)
+    y = reduce(op.reshape(points, _joined_sizes(op, [regions, output_height], [row_points, -1, channels])), [1], keepdims=0)
+    y = reduce(
+        op.reshape(y, _joined_sizes(op, [regions, output_height, output_width], [column_points, channels])), [1], keepdims=0
+    )
     y = op.Transpose(op.reshape(y, [regions, output_height, output_width, channels]), perm=[0, 3, 1, 2])
     number = op.Reshape(op.Mul(row_number, column_number), [-1, 1, 1, 1])
     if mode == "max":
@@ -89,8 +92,8 @@ def roi_align(
     return op.Div(y, op.Max(number, 1.0))
 
 
-def _behind(op, joined, rest):
-    """Sizes in which the first axis holds several."""
+def _joined_sizes(op, joined, rest):
+    """The product of the `joined` sizes, followed by the sizes in `rest`."""
     total = scalar(op, 1)
     for size in joined:
         total = op.Mul(total, scalar(op, size))
@@ -99,12 +102,12 @@ def _behind(op, joined, rest):
 
 @expand("MaxRoiPool")
 def max_roi_pool(op, X, rois, *, pooled_shape, spatial_scale=1.0):
-    """The largest of the rows of each bin, of the largest of the columns of each bin."""
+    """The maximum over the columns of each bin, then over its rows."""
     if X.shape is None or len(X.shape) != 4 or len(pooled_shape) != 2:
-        raise Unsupported("other than two spatial axes")
+        raise Unsupported("MaxRoiPool of an input that is not 4-D")
     batch = op.Cast(op.Gather(rois, np.int64(0), axis=1), to=_INT64)
     scaled = op.Mul(rois, spatial_scale)
-    # halves away from zero; a region has at least one element
+    # round half away from zero; a region has at least one element
     rounded = op.Mul(op.Floor(op.Add(op.Abs(scaled), 0.5)), op.Sign(scaled))
     left, top, right, bottom = (op.Reshape(op.Gather(rounded, np.int64(i), axis=1), [-1, 1, 1]) for i in range(1, 5))
     y = op.Gather(X, batch, axis=0)
@@ -118,10 +121,10 @@ def max_roi_pool(op, X, rois, *, pooled_shape, spatial_scale=1.0):
 
 
 def _within(op, start, end, bins, size, dtype):
-    """Which elements of an axis each bin of each region holds, (regions, bins, elements)."""
+    """Mask of the elements of an axis that each bin of each region covers, (regions, bins, elements)."""
     each = op.Div(op.Max(op.Add(op.Sub(end, start), 1.0), 1.0), float(bins))
     number = op.constant(np.arange(bins).reshape(1, -1, 1), dtype=dtype)
     first = op.Add(op.Floor(op.Mul(number, each)), start)
-    behind = op.Add(op.Ceil(op.Mul(op.Add(number, 1.0), each)), start)
-    at = op.Reshape(op.Cast(places(op, size), to=dtype), [1, 1, -1])
-    return op.And(op.GreaterOrEqual(at, first), op.Less(at, behind))
+    bin_end = op.Add(op.Ceil(op.Mul(op.Add(number, 1.0), each)), start)
+    at = op.Reshape(op.Cast(arange(op, size), to=dtype), [1, 1, -1])
+    return op.And(op.GreaterOrEqual(at, first), op.Less(at, bin_end))

@@ -1,4 +1,4 @@
-"""Fourier transforms as products with matrices of cosines and sines, and the mel scale."""
+"""DFT and STFT as matrix products with cosines and sines, and MelWeightMatrix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import expand
-from onnxbridge.hub.decompositions.standard.dynamic_axis import along, places, scalar
+from onnxbridge.hub.decompositions.standard.dynamic_axis import along, arange, scalar
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.hub.opset.adapters.signal import along_computed
 from onnxbridge.hub.opset.known_values import known
@@ -15,35 +15,35 @@ from onnxbridge.hub.opset.known_values import known
 _DOUBLE = ir.DataType.DOUBLE
 
 
-def _waves(op, rows, columns, length, dtype):
-    """cos and sin of 2 pi * row * column / length; rows from the length on are zero."""
+def _cos_sin(op, rows, columns, length, dtype):
+    """The cosine and sine matrices of 2 pi * row * column / length; rows from `length` on are zero."""
     if all(isinstance(n, int) for n in (rows, columns, length)):
-        turns = np.outer(np.arange(rows), np.arange(columns)) % length
+        phase = np.outer(np.arange(rows), np.arange(columns)) % length
         inside = np.arange(rows)[:, None] < length
-        return [op.constant(np.where(inside, f(2 * np.pi * turns / length), 0), dtype=dtype) for f in (np.cos, np.sin)]
-    row, column = op.Unsqueeze(places(op, rows), [1]), op.Unsqueeze(places(op, columns), [0])
-    turns = op.Mod(op.Mul(row, column), scalar(op, length))
-    angle = op.Mul(op.Div(op.Cast(turns, to=_DOUBLE), scalar(op, length, _DOUBLE)), 2 * np.pi)
+        return [op.constant(np.where(inside, f(2 * np.pi * phase / length), 0), dtype=dtype) for f in (np.cos, np.sin)]
+    row, column = op.Unsqueeze(arange(op, rows), [1]), op.Unsqueeze(arange(op, columns), [0])
+    phase = op.Mod(op.Mul(row, column), scalar(op, length))
+    angle = op.Mul(op.Div(op.Cast(phase, to=_DOUBLE), scalar(op, length, _DOUBLE)), 2 * np.pi)
     inside = op.Cast(op.Less(row, scalar(op, length)), to=dtype)
     return [op.Mul(op.Cast(f(angle), to=dtype), inside) for f in (op.Cos, op.Sin)]
 
 
-def _half(op, length):
-    """How many numbers of a real signal's spectrum are no mirror images."""
+def _onesided_length(op, length):
+    """The number of non-redundant elements of the spectrum of a real signal: length // 2 + 1."""
     return length // 2 + 1 if isinstance(length, int) else op.Add(op.Div(length, np.int64(2)), np.int64(1))
 
 
 def _transform(op, real, imaginary, length, inverse, onesided):
-    """Both parts along the last axis, of which `length` elements count, zeros where there are fewer."""
+    """Transforms the last axis, truncated or zero-padded to `length`; returns the real and imaginary parts."""
     n = op.size(real, -1)
     if isinstance(n, int) and isinstance(length, int):
-        used = min(n, _half(op, length) if inverse and onesided else length)
+        used = min(n, _onesided_length(op, length) if inverse and onesided else length)
         if used < n:
             real, imaginary = (v if v is None else op.Slice(v, [0], [used], [-1]) for v in (real, imaginary))
             n = used
     if inverse and onesided:
         return _real_inverse(op, real, imaginary, n, length), None
-    cos, sin = _waves(op, n, _half(op, length) if onesided else length, length, real.dtype)
+    cos, sin = _cos_sin(op, n, _onesided_length(op, length) if onesided else length, length, real.dtype)
     a, b = op.MatMul(real, cos), op.MatMul(real, sin)
     b = b if inverse else op.Neg(b)
     if imaginary is not None and not onesided:
@@ -54,31 +54,31 @@ def _transform(op, real, imaginary, length, inverse, onesided):
 
 
 def _real_inverse(op, real, imaginary, used, length):
-    """The real signal of half a spectrum, whose other half is its mirror image."""
-    cos, sin = _waves(op, used, length, length, real.dtype)
-    at, whole = places(op, used), scalar(op, length)
-    alone = op.Or(op.Equal(at, np.int64(0)), op.Equal(op.Mul(at, np.int64(2)), whole))
-    twice = op.Where(alone, op.constant(1, dtype=real.dtype), op.constant(2, dtype=real.dtype))
-    twice = op.Where(op.LessOrEqual(op.Mul(at, np.int64(2)), whole), twice, 0.0)
-    weights = op.Unsqueeze(op.Div(twice, scalar(op, length, real.dtype)), [1])
+    """The real signal of a one-sided spectrum."""
+    cos, sin = _cos_sin(op, used, length, length, real.dtype)
+    at, length_scalar = arange(op, used), scalar(op, length)
+    unpaired = op.Or(op.Equal(at, np.int64(0)), op.Equal(op.Mul(at, np.int64(2)), length_scalar))
+    multiplicity = op.Where(unpaired, op.constant(1, dtype=real.dtype), op.constant(2, dtype=real.dtype))
+    multiplicity = op.Where(op.LessOrEqual(op.Mul(at, np.int64(2)), length_scalar), multiplicity, 0.0)
+    weights = op.Unsqueeze(op.Div(multiplicity, scalar(op, length, real.dtype)), [1])
     total = op.MatMul(real, op.Mul(cos, weights))
     return total if imaginary is None else op.Sub(total, op.MatMul(imaginary, op.Mul(sin, weights)))
 
 
 def _parts(op, x):
-    """The real and the imaginary part, None where there is none."""
+    """The real and the imaginary part; None for the latter if the input is real."""
     if x.shape is None or x.shape[-1] not in (1, 2):
-        raise Unsupported("neither real nor complex numbers for certain")
+        raise Unsupported("the last axis must be 1 (real) or 2 (complex)")
     return op.Gather(x, 0, axis=-1), op.Gather(x, 1, axis=-1) if x.shape[-1] == 2 else None
 
 
-def _joined(op, real, imaginary):
+def _join_complex(op, real, imaginary):
     real = op.Unsqueeze(real, [-1])
     return real if imaginary is None else op.Concat(real, op.Unsqueeze(imaginary, [-1]), axis=-1)
 
 
-def _number(op, value):
-    """A length as a number where it is known, otherwise as a scalar value; None where it is not given."""
+def _static_or_scalar(op, value):
+    """A length as an integer if constant, else as a scalar value; None if absent."""
     if value is None:
         return None
     found = known(value)
@@ -87,7 +87,7 @@ def _number(op, value):
 
 @expand("DFT")
 def dft(op, input, dft_length=None, axis=None, *, inverse=0, onesided=0):
-    length = _number(op, dft_length)
+    length = _static_or_scalar(op, dft_length)
     if axis is None:
         return _dft(op, input, length, rank(input) - 2, inverse, onesided)
     if onesided and known(axis) is None:
@@ -106,13 +106,13 @@ def _dft(op, input, length, axis, inverse, onesided):
     moved = order != sorted(order)
     parts = [v if v is None or not moved else op.Transpose(v, perm=order) for v in (real, imaginary)]
     results = _transform(op, *parts, length, inverse, onesided)
-    return _joined(op, *(v if v is None or not moved else op.Transpose(v, perm=back) for v in results))
+    return _join_complex(op, *(v if v is None or not moved else op.Transpose(v, perm=back) for v in results))
 
 
 @expand("STFT")
 def stft(op, signal, frame_step, window=None, frame_length=None, *, onesided=1):
     real, imaginary = _parts(op, signal)
-    total, step, length = op.size(signal, 1), _number(op, frame_step), _number(op, frame_length)
+    total, step, length = op.size(signal, 1), _static_or_scalar(op, frame_step), _static_or_scalar(op, frame_length)
     if length is None:
         length = total if window is None else op.size(window, 0)
     if all(isinstance(n, int) for n in (total, step, length)):
@@ -120,21 +120,21 @@ def stft(op, signal, frame_step, window=None, frame_length=None, *, onesided=1):
     else:
         step = scalar(op, step)
         count = op.Add(op.Div(op.Sub(scalar(op, total), scalar(op, length)), step), np.int64(1))
-        at = op.Add(op.Unsqueeze(op.Mul(places(op, count), step), [1]), places(op, length))
+        at = op.Add(op.Unsqueeze(op.Mul(arange(op, count), step), [1]), arange(op, length))
 
     def frames(v):
-        taken = op.Gather(v, at, axis=1)
-        return taken if window is None else op.Mul(taken, window)
+        framed = op.Gather(v, at, axis=1)
+        return framed if window is None else op.Mul(framed, window)
 
     parts = frames(real), None if imaginary is None or onesided else frames(imaginary)
-    return _joined(op, *_transform(op, *parts, length, False, onesided))
+    return _join_complex(op, *_transform(op, *parts, length, False, onesided))
 
 
 @expand("MelWeightMatrix")
 def mel_weight_matrix(op, num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz, *, output_datatype=1):
-    """A triangle for each mel band, over the bins of a spectrum; a band without width is a single one."""
-    given = (num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz)
-    bands, length, rate, *edges = (op.Cast(op.Reshape(v, np.zeros(0, np.int64)), to=_DOUBLE) for v in given)
+    """A triangular filter for each mel band over the bins of a spectrum; a band of width zero is a single 1."""
+    scalars = (num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz)
+    bands, length, rate, *edges = (op.Cast(op.Reshape(v, np.zeros(0, np.int64)), to=_DOUBLE) for v in scalars)
     scale = 2595 / np.log(10)
     low, high = (op.Mul(op.Log(op.Add(op.Div(hertz, 700.0), 1.0)), scale) for hertz in edges)
     count = op.Add(bands, 2.0)
@@ -143,12 +143,12 @@ def mel_weight_matrix(op, num_mel_bins, dft_length, sample_rate, lower_edge_hert
     hertz = op.Mul(op.Sub(op.Exp(op.Div(mels, scale)), 1.0), 700.0)
     bins = op.Floor(op.Div(op.Mul(hertz, op.Add(length, 1.0)), rate))
     last = np.iinfo(np.int64).max
-    start, centre, end = (op.Slice(bins, [i], [i - 2 if i < 2 else last], [0]) for i in range(3))
+    start, center, end = (op.Slice(bins, [i], [i - 2 if i < 2 else last], [0]) for i in range(3))
     half = op.Floor(op.Div(length, 2.0))
     at = op.Unsqueeze(op.Cast(op.Range(np.int64(0), op.Add(op.Cast(half, to=7), np.int64(1)), np.int64(1)), to=_DOUBLE), [1])
-    rise, fall = op.Sub(centre, start), op.Sub(end, centre)
-    climbing = op.Where(op.Equal(rise, 0.0), 1.0, op.Div(op.Sub(at, start), op.Max(rise, 1.0)))
-    climbing = op.Where(op.And(op.GreaterOrEqual(at, start), op.LessOrEqual(at, centre)), climbing, 0.0)
+    rise, fall = op.Sub(center, start), op.Sub(end, center)
+    rising = op.Where(op.Equal(rise, 0.0), 1.0, op.Div(op.Sub(at, start), op.Max(rise, 1.0)))
+    rising = op.Where(op.And(op.GreaterOrEqual(at, start), op.LessOrEqual(at, center)), rising, 0.0)
     falling = op.Div(op.Sub(end, at), op.Max(fall, 1.0))
-    falling = op.Where(op.And(op.Greater(at, centre), op.Less(at, end)), falling, 0.0)
-    return op.Cast(op.Add(climbing, falling), to=output_datatype)
+    falling = op.Where(op.And(op.Greater(at, center), op.Less(at, end)), falling, 0.0)
+    return op.Cast(op.Add(rising, falling), to=output_datatype)

@@ -1,4 +1,4 @@
-"""N-grams counted by comparison with those of the pool."""
+"""TfIdfVectorizer by comparing n-grams with the pool."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from onnxbridge.hub.decompositions.standard import expand
 from onnxbridge.hub.ir.values import rank
 
 
-def _found(op, X, grams, step):
-    """How often each n-gram of a length stands in each row, its elements `step` apart."""
+def _count_ngrams(op, X, grams, step):
+    """Counts the occurrences of each n-gram in each row, with a distance of `step` between its elements."""
     n = grams.shape[1]
-    hits = []
+    matches = []
     for i in range(n):
-        # the last element of a row may start no n-gram; rows that are too short have none
+        # rows that are too short contain no n-gram
         end = np.iinfo(np.int64).max if i == n - 1 else (i - n + 1) * step
         part = op.Slice(X, [i * step], [end], [-1])
-        hits.append(op.Equal(op.Unsqueeze(part, [-1]), op.constant(np.ascontiguousarray(grams[:, i]))))
-    found = op.Cast(functools.reduce(op.And, hits), to=1)
-    if not isinstance(found.shape[-2], int):  # ONNX Runtime sums nothing at all to a wrong shape
-        found = op.Pad(found, [0] * (rank(found) - 2) + [1] + [0] * (rank(found) + 1))
-    return op.ReduceSum(found, [-2], keepdims=0)
+        matches.append(op.Equal(op.Unsqueeze(part, [-1]), op.constant(np.ascontiguousarray(grams[:, i]))))
+    matched = op.Cast(functools.reduce(op.And, matches), to=1)
+    if not isinstance(matched.shape[-2], int):  # ONNX Runtime's ReduceSum over an empty axis has a wrong shape
+        matched = op.Pad(matched, [0] * (rank(matched) - 2) + [1] + [0] * (rank(matched) + 1))
+    return op.ReduceSum(matched, [-2], keepdims=0)
 
 
 @expand("TfIdfVectorizer")
@@ -39,12 +39,12 @@ def tf_idf_vectorizer(
         grams = pool[start:end].reshape(-1, n)
         if min_gram_length <= n <= max_gram_length and len(grams):
             steps = [1] if n == 1 else range(1, max_skip_count + 2)
-            reached = [step for step in steps if not isinstance(length, int) or (n - 1) * step < length]
-            counts.append(functools.reduce(op.Add, [_found(op, X, grams, step) for step in reached or [1]]))
+            fitting_steps = [step for step in steps if not isinstance(length, int) or (n - 1) * step < length]
+            counts.append(functools.reduce(op.Add, [_count_ngrams(op, X, grams, step) for step in fitting_steps or [1]]))
             columns += ngram_indexes[at : at + len(grams)]
         at += len(grams)
     if not counts or not rank(X):
-        raise Unsupported("no n-grams, or a single element")
+        raise Unsupported("TfIdfVectorizer without n-grams in range, or of a scalar input")
     total = counts[0] if len(counts) == 1 else op.Concat(*counts, axis=-1)
     if mode == "IDF":
         total = op.Cast(op.Greater(total, 0.0), to=1)

@@ -1,4 +1,4 @@
-"""One step of an optimizer: each tensor's new value and moments from the old ones and its gradient."""
+"""Optimizer steps: Adagrad, Adam and Momentum."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from onnxbridge.hub.decompositions.standard import expand
 _TRAINING = "ai.onnx.preview.training::"
 
 
-def _each(inputs, kinds, step):
-    """`step` on every tensor: the inputs come as all tensors, all gradients, ..., and so do the results."""
-    count = len(inputs) // kinds
+def _for_each_tensor(inputs, groups, step):
+    """Applies `step` to every tensor; inputs and results are grouped as all tensors, all gradients, all moments."""
+    count = len(inputs) // groups
     results = [step(*inputs[i::count]) for i in range(count)]
-    return tuple(r for kind in zip(*results, strict=True) for r in kind)
+    return tuple(r for group in zip(*results, strict=True) for r in group)
 
 
 def _decayed(op, x, gradient, norm_coefficient):
@@ -30,7 +30,7 @@ def adagrad(op, R, T, *inputs, decay_factor=0.0, epsilon=0.0, norm_coefficient=0
         change = op.Div(op.Mul(op.Cast(rate, to=x.dtype), g), op.Add(op.Sqrt(squares), epsilon))
         return op.Sub(x, change), squares
 
-    return _each(inputs, 3, step)
+    return _for_each_tensor(inputs, 3, step)
 
 
 @expand(_TRAINING + "Adam")
@@ -49,7 +49,7 @@ def adam(op, R, T, *inputs, alpha=0.9, beta=0.999, epsilon=0.0, norm_coefficient
         change = op.Div(op.Mul(op.Cast(rate, to=x.dtype), mean), op.Add(op.Sqrt(squares), epsilon))
         return op.Mul(op.Sub(x, change), 1 - norm_coefficient_post), mean, squares
 
-    return _each(inputs, 4, step)
+    return _for_each_tensor(inputs, 4, step)
 
 
 @expand(_TRAINING + "Momentum")
@@ -62,4 +62,4 @@ def momentum(op, R, T, *inputs, alpha, beta, mode, norm_coefficient):
         ahead = velocity if mode == "standard" else op.Add(g, op.Mul(velocity, alpha))
         return op.Sub(x, op.Mul(op.Cast(R, to=x.dtype), ahead)), velocity
 
-    return _each(inputs, 3, step)
+    return _for_each_tensor(inputs, 3, step)

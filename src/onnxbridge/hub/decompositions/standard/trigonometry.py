@@ -29,48 +29,50 @@ def acos(op, input):
 
 @expand("Sinh")
 def sinh(op, input):
-    """Near zero the exponentials cancel; there it is the tangent over the secant, which keeps subnormal numbers too."""
+    """For |x| < 1, where the exponentials cancel, tanh(x) / sqrt(1 - tanh(x)^2), which is exact for subnormals too."""
     t = op.Tanh(input)
     small = op.Div(t, op.Sqrt(op.Mul(op.Sub(1.0, t), op.Add(t, 1.0))))
-    return op.Where(op.Less(op.Abs(input), 1.0), small, op.Sub(*_halves(op, input)))
+    return op.Where(op.Less(op.Abs(input), 1.0), small, op.Sub(*_half_exponentials(op, input)))
 
 
 @expand("Cosh")
 def cosh(op, input):
-    return op.Add(*_halves(op, input))
+    return op.Add(*_half_exponentials(op, input))
 
 
-def _halves(op, x):
-    """Half of e to the x and to the -x, in two factors, since e to the x alone may be too large."""
-    return (op.Mul(op.Mul(grown, 0.5), grown) for grown in (op.Exp(op.Mul(x, s)) for s in (0.5, -0.5)))
+def _half_exponentials(op, x):
+    """exp(x) / 2 and exp(-x) / 2, each as a product of two factors because exp(x) alone may overflow."""
+    return (op.Mul(op.Mul(exponential, 0.5), exponential) for exponential in (op.Exp(op.Mul(x, s)) for s in (0.5, -0.5)))
 
 
-def _log_of_one_and(op, x):
-    """log(1 + x) to the last digit: what rounding takes from 1 + x is put right by the quotient of x and what is left of it."""
-    whole = op.Add(x, 1.0)
-    left = op.Sub(whole, 1.0)
-    lost = op.Or(op.Equal(left, 0.0), op.IsInf(whole))
-    log = op.Log(whole)
-    return op.Where(lost, op.Where(op.IsInf(whole), log, x), op.Mul(log, op.Div(x, op.Where(lost, 1.0, left))))
+def _log1p(op, x):
+    """log1p(x) to full precision: the rounding error of 1 + x is corrected by the factor x / ((1 + x) - 1)."""
+    one_plus_x = op.Add(x, 1.0)
+    rounded_x = op.Sub(one_plus_x, 1.0)
+    degenerate = op.Or(op.Equal(rounded_x, 0.0), op.IsInf(one_plus_x))
+    log = op.Log(one_plus_x)
+    return op.Where(
+        degenerate, op.Where(op.IsInf(one_plus_x), log, x), op.Mul(log, op.Div(x, op.Where(degenerate, 1.0, rounded_x)))
+    )
 
 
 @expand("Asinh")
 def asinh(op, input):
-    """By the magnitude, since the formula cancels below zero; far out one beside the square is nothing."""
-    size = op.Abs(input)
-    large = op.Greater(size, 1e4 if input.dtype.name != "FLOAT16" else 100.0)
-    square = op.Mul(op.Where(large, 1.0, size), op.Where(large, 1.0, size))
-    near = _log_of_one_and(op, op.Add(size, op.Div(square, op.Add(op.Sqrt(op.Add(square, 1.0)), 1.0))))
-    far = op.Add(op.Log(op.Where(large, size, 1.0)), float(np.log(2)))
+    """Of |x|, since the formula cancels for negative x; for large x it is log(2 |x|)."""
+    magnitude = op.Abs(input)
+    large = op.Greater(magnitude, 1e4 if input.dtype.name != "FLOAT16" else 100.0)
+    square = op.Mul(op.Where(large, 1.0, magnitude), op.Where(large, 1.0, magnitude))
+    near = _log1p(op, op.Add(magnitude, op.Div(square, op.Add(op.Sqrt(op.Add(square, 1.0)), 1.0))))
+    far = op.Add(op.Log(op.Where(large, magnitude, 1.0)), float(np.log(2)))
     return op.Mul(op.Where(large, far, near), op.Sign(input))
 
 
 @expand("Acosh")
 def acosh(op, input):
-    beyond = op.Sub(input, 1.0)
-    return _log_of_one_and(op, op.Add(beyond, op.Mul(op.Sqrt(beyond), op.Sqrt(op.Add(input, 1.0)))))
+    x_minus_one = op.Sub(input, 1.0)
+    return _log1p(op, op.Add(x_minus_one, op.Mul(op.Sqrt(x_minus_one), op.Sqrt(op.Add(input, 1.0)))))
 
 
 @expand("Atanh")
 def atanh(op, input):
-    return op.Mul(op.Sub(_log_of_one_and(op, input), _log_of_one_and(op, op.Neg(input))), 0.5)
+    return op.Mul(op.Sub(_log1p(op, input), _log1p(op, op.Neg(input))), 0.5)

@@ -60,9 +60,7 @@ def _unless_empty(value):
 
 
 @down("Resize", to=17)
-def resize_axes(
-    op, X, roi=None, scales=None, sizes=None, *, antialias=0, axes=None, keep_aspect_ratio_policy="stretch", **attrs
-):
+def resize_axes(op, X, roi=None, scales=None, sizes=None, *, antialias=0, axes=None, keep_aspect_ratio_policy="stretch", **attrs):
     if antialias:
         raise Unsupported("opset 18 added antialias=1")
     if keep_aspect_ratio_policy != "stretch":

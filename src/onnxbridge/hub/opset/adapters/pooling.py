@@ -147,9 +147,7 @@ down("LpPool", to=21)(_rounding_down("LpPool", 21))
 
 
 @down("LpPool", to=17)
-def lp_pool_dilated(
-    op, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None
-):
+def lp_pool_dilated(op, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None):
     """The p-th root of the sum of p-th powers under each window."""
     if not ceil_mode and (dilations is None or all(d == 1 for d in dilations)):
         return op.LpPool(X, auto_pad=auto_pad, kernel_shape=kernel_shape, p=p, pads=pads, strides=strides)
@@ -180,9 +178,7 @@ def _whole(p):
 
 
 @down("MaxPool", to=7)
-def max_pool_places(
-    op, X, *, auto_pad="NOTSET", kernel_shape, pads=None, storage_order=0, strides=None, outputs: Outputs
-):
+def max_pool_places(op, X, *, auto_pad="NOTSET", kernel_shape, pads=None, storage_order=0, strides=None, outputs: Outputs):
     if not (outputs[1:] and outputs[1]):
         return op.MaxPool(X, auto_pad=auto_pad, kernel_shape=kernel_shape, pads=pads, strides=strides)
     if auto_pad not in ("NOTSET", "VALID"):

@@ -50,5 +50,3 @@ for _name in ("GRU", "LSTM", "RNN"):
 
 def _count(outputs):
     return max((i + 1 for i, used in enumerate(outputs) if used), default=1)
-
-

@@ -168,8 +168,10 @@ def space_to_depth(op, input, *, blocksize, mode="DCR"):
     n, c, _, _ = flattened.sizes(op, input)
     if not isinstance(c, int):
         raise Unsupported("opset 28 added mode='CRD', and the number of channels must be known")
-    h, w = (op.Div(v, np.array(blocksize, np.int64)) if isinstance(v, ir.Value) else v // blocksize
-            for v in flattened.sizes(op, input)[2:])
+    h, w = (
+        op.Div(v, np.array(blocksize, np.int64)) if isinstance(v, ir.Value) else v // blocksize
+        for v in flattened.sizes(op, input)[2:]
+    )
     apart = op.Reshape(input, op.dims([n, c, h, blocksize, w, blocksize]))
     return op.Reshape(op.Transpose(apart, perm=[0, 1, 3, 5, 2, 4]), op.dims([n, c * blocksize**2, h, w]))
 

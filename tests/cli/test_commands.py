@@ -111,7 +111,7 @@ def test_check_exits_with_3_where_something_is_in_the_way(cli, tmp_path):
         (["convrt"], "No such command 'convrt'"),
         (["convert"], "Missing argument 'SOURCE'"),
         (["convert", "x.onnx", "--bad"], "No such option"),
-        (["convert", "nowhere.onnx"], "there is no such file"),
+        (["convert", "nowhere.onnx"], "no such file"),
         (["convert", "{net}", "--to", "caffe"], "there is no backend 'caffe'"),
         (["convert", "{net}", "--inputs", "x"], "x:float32[N,3,224,224]"),
         (["convert", "{net}", "--inputs", "z:float32[1]", "-o", "{tmp}/o"], "the model has no input 'z'"),

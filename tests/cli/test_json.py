@@ -161,9 +161,9 @@ def test_a_name_prints_no_line_of_its_own(cli, tmp_path, monkeypatch, command):
         (["--dynamic", "M=1..4", "-o", "{tmp}/o.onnx"], "the model has no dynamic size 'M'; its dynamic sizes are N"),
         (["--inputs", "z:float32[1]", "-o", "{tmp}/o.onnx"], "the model has no input 'z'"),
         (["--for-runtime", "onnxruntime==0.0", "-o", "{tmp}/o.onnx"], "oldest release known"),
-        (["--for-runtime", "onnxruntime==0.01", "-o", "{tmp}/o.onnx"], "names no runtime"),
+        (["--for-runtime", "onnxruntime==0.01", "-o", "{tmp}/o.onnx"], "not a known runtime"),
         (["--for-runtime", "onnxruntime==11.7", "-o", "{tmp}/o.onnx"], "the newest release known is 1.31"),
-        (["--for-runtime", "caffe==1.1", "-o", "{tmp}/o.onnx"], "names no runtime"),
+        (["--for-runtime", "caffe==1.1", "-o", "{tmp}/o.onnx"], "not a known runtime"),
         (["--opset", "40", "-o", "{tmp}/o.onnx"], "opset 40 does not exist (1 to"),
         (["--max-drift", "much", "-o", "{tmp}/o.onnx"], "write it as 10% or 0.1"),
     ],
@@ -199,7 +199,7 @@ def test_a_missing_framework_is_told_before_the_source_is_read(tmp_path):
 def test_verify_looks_for_both_models_before_it_reads_one(cli, network_file, monkeypatch):
     monkeypatch.setattr(onnx_files, "read", lambda *given, **options: pytest.fail("read"))
     ran = cli("verify", network_file, "nowhere.onnx")
-    assert ran.code == 2 and "nowhere.onnx: there is no such file" in ran.err
+    assert ran.code == 2 and "nowhere.onnx: no such file" in ran.err
 
 
 def test_the_suffix_names_the_target(cli, network_file, tmp_path):

@@ -52,9 +52,9 @@ def source_files(source: Any, hub: ir.Model | None = None) -> list[Path]:
         elif isinstance(part, str) and ":" in part:
             found += _module_file(part.partition(":")[0])
     if hub is not None and found:
-        from onnxbridge.hub.io.onnx_files import BESIDE
+        from onnxbridge.hub.io.onnx_files import EXTERNAL_FILES
 
-        found += [found[0].parent / location for location in hub.meta.get(BESIDE, ())]
+        found += [found[0].parent / location for location in hub.meta.get(EXTERNAL_FILES, ())]
     return found
 
 

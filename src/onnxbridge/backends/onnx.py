@@ -10,10 +10,10 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.ir.schemas import is_at
+from onnxbridge.hub.ir.schemas import unchanged_at
 from onnxbridge.hub.opset import opset_conversion as opsets
 from onnxbridge.hub.opset.runtime_versions import limits
-from onnxbridge.hub.passes.float64_attributes import write_out_inexact
+from onnxbridge.hub.passes.float64_attributes import decompose_inexact
 from onnxbridge.hub.patterns import canonicalize
 from onnxbridge.plugin_options import Setting
 from onnxbridge.plugin_protocols import Backend, Run
@@ -48,10 +48,10 @@ class OnnxBackend(Backend):
         """The model at the version of ai.onnx that was asked for, by number or by a runtime that is to load it."""
         self.check_options(opset=opset, for_runtime=for_runtime)
         model = model.clone()
-        write_out_inexact(model)
+        decompose_inexact(model)
         to = opset if opset is not None else opsets.lowest(model)
         to = to if for_runtime is None else min(limits(for_runtime).opset, to)
-        canonicalize(model, lambda op_type: is_at(op_type, min(to, _IMPLEMENTED)))
+        canonicalize(model, lambda op_type: unchanged_at(op_type, min(to, _IMPLEMENTED)))
         made = opsets.from_hub(model, to)
         return made if for_runtime is None else opsets.for_runtime(made, for_runtime)
 

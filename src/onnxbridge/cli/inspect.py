@@ -92,8 +92,10 @@ def describe(model: Any) -> dict[str, Any]:
         "outputs": [value(v) for v in model.graph.outputs],
         "weights": {"tensors": len(weights), "elements": sum(w.size for w in weights), "bytes": sum(w.nbytes for w in weights)},
         "operators": dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
-        "opset": model.meta.get(opset_conversion.OWN),
+        "opset": model.meta.get(opset_conversion.SOURCE_OPSET),
         "lowest_opset": lowest,
-        "below_it": [f"opset {v}: {p.reason}" for v in _STEPS if v < lowest for p in opset_conversion.in_the_way(model, v)],
+        "below_it": [
+            f"opset {v}: {p.reason}" for v in _STEPS if v < lowest for p in opset_conversion.conversion_problems(model, v)
+        ],
         "metadata": dict(model.metadata_props),
     }

@@ -45,7 +45,7 @@ class OnnxFrontend(Frontend):
         own = model.opset_imports.get("")
         _read_states(model.graph)
         model = opset_conversion.to_hub(passes.inline(model))
-        model.meta[opset_conversion.OWN] = own
+        model.meta[opset_conversion.SOURCE_OPSET] = own
         _take_weights_from_inputs(model.graph)
         _forget_placeholders(model.graph)
         _set_shapes(model, inputs)
@@ -73,7 +73,7 @@ def _read_states(graph: ir.Graph) -> None:
         if value.const_value is None or not kind or provenance.state_of(value.const_value):
             continue
         saved = kind == "BUFFER" and value.metadata_props.get(_EXPORTED + "persistent") != "False"
-        provenance.tell_state(value.const_value, "parameter" if kind == "PARAMETER" else "buffer" if saved else "constant")
+        provenance.set_state(value.const_value, "parameter" if kind == "PARAMETER" else "buffer" if saved else "constant")
 
 
 def _take_weights_from_inputs(graph: ir.Graph) -> None:

@@ -116,7 +116,7 @@ def session(
         return start(model.SerializeToString())
     if isinstance(model, onnx.ModelProto):
         model = onnx_files.from_proto(model, keep_maps=True)
-    message, large = onnx_files.detached(model)
+    message, large = onnx_files.without_weights(model)
     numpy_weights = {name: t for name, t in large.items() if t.dtype.numpy().kind in "biuf"}
     if len(numpy_weights) < len(large):  # ONNX Runtime takes no NumPy arrays of bfloat16 and other extension dtypes
         return start(onnx_files.to_proto(model).SerializeToString())

@@ -239,7 +239,7 @@ CASES = [
         integers(0, 256, (1, 4, 5, 6), np.uint8),
         integers(0, 256, (4, 2, 3, 3), np.uint8),
         group=2,
-        unsupported="only known when the model runs",
+        unsupported="size is dynamic",
     ),
     _quantized(bias=False),
     _quantized(bias=True, per_channel=False),

@@ -1,4 +1,4 @@
-"""A small model and where its weights lie, for the tests of reading and writing."""
+"""A small model with internal or external weights, for the tests of reading and writing."""
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper

@@ -1,4 +1,4 @@
-"""ONNX files in and out: what is read is what was written."""
+"""Reading and writing ONNX files."""
 
 import os
 import struct
@@ -20,7 +20,7 @@ def run(path_or_bytes, x):
     return onnxruntime.InferenceSession(path_or_bytes, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
 
 
-def test_a_file_keeps_its_numbers_and_its_weights_stay_in_it(tmp_path):
+def test_a_file_round_trips_with_mapped_weights(tmp_path):
     path = save(tmp_path, affine())
     model = onnx_files.read(path)
     weight = model.graph.initializers["w"].const_value.numpy()
@@ -93,8 +93,8 @@ def test_large_constants_in_branches_and_functions_are_mapped_and_written(tmp_pa
     proto = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
     path = save(tmp_path, proto)
     with open(path, "rb") as file:
-        message, places = protobuf_weights.cut(memoryview(file.read()), b"t" * 16)
-    assert len(places) == 3 and len(message) < 2000
+        message, regions = protobuf_weights.strip_weights(memoryview(file.read()), b"t" * 16)
+    assert len(regions) == 3 and len(message) < 2000
     for external_data in (False, True):
         written = onnx_files.write(onnx_files.read(path), tmp_path / f"{external_data}.onnx", external=external_data)[0]
         session = onnxruntime.InferenceSession(written)
@@ -131,7 +131,7 @@ def _anonymous():
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 
 
-def test_shared_weights_lie_once_in_the_second_file(tmp_path):
+def test_shared_weights_are_written_once(tmp_path):
     model = onnx_files.from_proto(affine())
     twin = ir.Value(name="twin", const_value=model.graph.initializers["w"].const_value, type=ir.TensorType(ir.DataType.FLOAT))
     twin.shape = ir.Shape([64, 64])
@@ -156,7 +156,7 @@ def test_nothing_is_replaced_without_force_and_links_are_not_followed(tmp_path):
     with pytest.raises(UsageError, match="exists already"):
         onnx_files.write(model, tmp_path / "n.onnx", external=True)
     assert not (tmp_path / "n.onnx").exists()
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="does not exist"):
         onnx_files.write(model, tmp_path / "missing" / "m.onnx")
     with pytest.raises(UsageError, match="is a folder"):
         onnx_files.write(model, tmp_path, force=True)
@@ -169,7 +169,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(onnx_files, "own_bytes", full)
+    monkeypatch.setattr(onnx_files, "tensor_bytes", full)
     with pytest.raises(OSError, match="No space"):
         onnx_files.write(onnx_files.from_proto(affine()), path, force=True)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["m.onnx"]

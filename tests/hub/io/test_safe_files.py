@@ -1,4 +1,4 @@
-"""Opening and replacing files: no links, no pipes, no way out of the folder, whole files or none."""
+"""Opening and replacing files: no links or pipes, nothing outside the folder, atomic writes."""
 
 import os
 import socket
@@ -12,27 +12,27 @@ from onnxbridge.hub.io import safe_files
 
 def test_a_nul_character_never_reaches_the_system():
     with pytest.raises(UnsafeFileError, match="NUL"):
-        safe_files.named("model\0.onnx")
+        safe_files.checked_path("model\0.onnx")
 
 
-def test_the_user_may_name_a_link_but_not_a_pipe(tmp_path):
+def test_a_user_path_may_be_a_link_but_not_a_pipe(tmp_path):
     (tmp_path / "a").write_bytes(b"content")
     (tmp_path / "b").symlink_to("a")
-    assert bytes(safe_files.mapped(safe_files.open_file(tmp_path / "b"))) == b"content"
+    assert bytes(safe_files.map_file(safe_files.open_file(tmp_path / "b"))) == b"content"
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnsafeFileError, match="named pipe"):
         safe_files.open_file(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_the_way_down_is_checked_with_and_without_open_relative_to_a_folder(tmp_path, monkeypatch, relative):
+def test_every_path_component_is_checked_with_and_without_dir_fd(tmp_path, monkeypatch, relative):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "w").write_bytes(b"inside")
     (tmp_path / "link").symlink_to("sub")
     (tmp_path / "sub" / "self").symlink_to("w")
     if not relative:
         monkeypatch.setattr(os, "supports_dir_fd", set())
-    assert bytes(safe_files.mapped(safe_files.open_inside(str(tmp_path), "./sub/w", "x"))) == b"inside"
+    assert bytes(safe_files.map_file(safe_files.open_inside(str(tmp_path), "./sub/w", "x"))) == b"inside"
     for location in ("link/w", "sub/self", "sub/../sub/w", "sub//w", "/etc/passwd", "sub", "sub/w/w", "none"):
         with pytest.raises(UnsafeFileError):
             safe_files.open_inside(str(tmp_path), location, "x")
@@ -52,7 +52,7 @@ def _file(path):
     return path
 
 
-def test_a_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
+def test_a_file_is_replaced_atomically_with_default_permissions(tmp_path):
     target = _file(tmp_path / "out")
     with safe_files.replacing(target) as temporary:
         safe_files.write_pieces(temporary, [b"new", memoryview(b" content")])
@@ -75,14 +75,14 @@ def test_long_zeros_become_holes_and_the_size_is_kept(tmp_path):
     assert (tmp_path / "a").read_bytes() == content
 
 
-def test_what_is_there_is_kept_without_force(tmp_path):
+def test_existing_files_are_not_replaced_without_force(tmp_path):
     with pytest.raises(UsageError, match="--force"):
         safe_files.refuse_overwriting(_file(tmp_path / "a"), force=False)
     safe_files.refuse_overwriting(tmp_path / "a", force=True)
     safe_files.refuse_overwriting(tmp_path / "b", force=False)
 
 
-def test_long_and_wild_names_are_cut_and_escaped():
+def test_long_and_unprintable_names_are_truncated_and_escaped():
     assert safe_files.quoted("a\x1b\n") == "'a\\x1b\\n'"
     assert len(safe_files.quoted("x" * 1000)) < 130
     assert safe_files.quoted(b"\xff") == "'\\\\xff'"
@@ -93,7 +93,7 @@ def test_long_and_wild_names_are_cut_and_escaped():
     ("symbolic link", "is a symbolic link"), ("broken link", "is a symbolic link"), ("linked folder", "is a symbolic link"),
     ("hard link", "is a hard link"), ("pipe", "is a named pipe"), ("socket", "is a socket"),
 ])  # fmt: skip
-def test_a_folder_holds_regular_files_only(tmp_path, monkeypatch, depth, kind, message):
+def test_a_folder_may_contain_only_regular_files(tmp_path, monkeypatch, depth, kind, message):
     model, outside = tmp_path / "model", tmp_path / "outside"
     inner = model / depth
     inner.mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_a_folder_holds_regular_files_only(tmp_path, monkeypatch, depth, kind, m
         safe_files.check_only_regular_files_below(model)
 
 
-def test_the_users_own_link_to_a_folder_is_followed(tmp_path):
+def test_a_user_link_to_a_folder_is_followed(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "a").write_bytes(b"content")
     (tmp_path / "link").symlink_to("model")

@@ -1,4 +1,4 @@
-"""Zip archives: contents are bounded before anything is inflated, and readers cannot disagree on what is in them."""
+"""Zip archives: sizes are checked before anything is inflated, and all readers see the same members."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_members_are_read(tmp_path):
             content(archive, "d", 1000)
 
 
-def test_bombs_are_refused(tmp_path):
-    with pytest.raises(LimitError, match="members take"):
+def test_zip_bombs_are_refused(tmp_path):
+    with pytest.raises(LimitError, match="members have"):
         open_archive(write(tmp_path / "a.zip", {"a": bytes(200 << 20)}), WAY_OUT)
 
 
-def test_a_member_larger_than_it_says_is_refused(tmp_path):
+def test_a_member_larger_than_declared_is_refused(tmp_path):
     path = write(tmp_path / "a.zip", {"a": bytes(1000)})
     data = path.read_bytes().replace((1000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
     path.write_bytes(data)
@@ -54,15 +54,15 @@ def test_headers_that_disagree_are_refused(tmp_path, at, value):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04" + bytes(100))
-    with pytest.raises(UnsafeFileError, match="is no readable archive"):
+    with pytest.raises(UnsafeFileError, match="is not a readable archive"):
         open_archive(tmp_path / "a.zip", WAY_OUT)
     write(tmp_path / "b.zip", {"a": b"x"}, zipfile.ZIP_LZMA)
-    with pytest.raises(UnsafeFileError, match="compressed in an unusual way"):
+    with pytest.raises(UnsafeFileError, match="compression is not supported"):
         open_archive(tmp_path / "b.zip", WAY_OUT)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnsafeFileError, match="is a named pipe"):
         open_archive(tmp_path / "pipe", WAY_OUT)
-    with pytest.raises(UsageError, match="there is no such file"):
+    with pytest.raises(UsageError, match="no such file"):
         open_archive(tmp_path / "none", WAY_OUT)
 
 
@@ -76,11 +76,11 @@ def test_overlapping_members_are_refused(tmp_path):
     data[second_at + 20 : second_at + 28] = (first.file_size).to_bytes(4, "little") * 2
     path.write_bytes(bytes(data))
     assert second.file_size == 1
-    with pytest.raises(UnsafeFileError, match="broken member"):
+    with pytest.raises(UnsafeFileError, match="damaged member"):
         open_archive(path, WAY_OUT)
 
 
-def test_a_keras_file_that_is_a_bomb_is_refused(tmp_path):
+def test_a_keras_zip_bomb_is_refused(tmp_path):
     import keras
 
     from onnxbridge.frontends.tensorflow import sources
@@ -90,5 +90,5 @@ def test_a_keras_file_that_is_a_bomb_is_refused(tmp_path):
     assert sources.load(tmp_path / "net.keras").count_params() == 8
     with zipfile.ZipFile(tmp_path / "net.keras", "a", zipfile.ZIP_DEFLATED) as file:
         file.writestr("assets/zeros", bytes(200 << 20))
-    with pytest.raises(LimitError, match="members take"):
+    with pytest.raises(LimitError, match="members have"):
         sources.load(tmp_path / "net.keras")

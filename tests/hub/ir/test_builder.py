@@ -21,7 +21,7 @@ def op():
 
 
 def built(op, inputs, *outputs):
-    """The closed model, checked by onnx."""
+    """The finished model, checked by onnx."""
     model = op.model(inputs, [op.output(v, f"out{i}") for i, v in enumerate(outputs)])
     proto = ir.to_proto(model)
     proto.ir_version = 10
@@ -33,14 +33,14 @@ def computed(proto, **feeds):
     return onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)
 
 
-def test_constants_take_the_operands_dtype(op):
+def test_constants_get_the_dtype_of_the_operand(op):
     for dtype in (FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, INT64, ir.DataType.INT8):
         x = op.input(f"x_{dtype.name}", dtype, [2])
         assert op.Add(x, 1).dtype == dtype
         assert op.Clip(x, 0, 6).dtype == dtype
 
 
-def test_a_constant_that_the_operand_cannot_hold_is_an_error(op):
+def test_an_unrepresentable_constant_is_an_error(op):
     x = op.input("x", INT64, [2])
     with pytest.raises(TypeError, match="0.5 for 'B' is not a INT64"):
         op.Add(x, 0.5)
@@ -66,7 +66,7 @@ def test_arrays_keep_their_dtype(op):
         (lambda op, x: op.MatMul(x, np.zeros((5, 5), np.float32)), "MatMul: .*ncompatible"),
     ],
 )
-def test_mistakes_in_a_rule_are_found_when_the_node_is_written(op, write, message):
+def test_invalid_nodes_are_refused_when_created(op, write, message):
     with pytest.raises(TypeError, match=message):
         write(op, op.input("x", FLOAT, [2, 3]))
 
@@ -76,7 +76,7 @@ def test_an_unknown_operator_is_an_error(op):
         op.Rleu(op.input("x", FLOAT, [2]))
 
 
-def test_types_and_shapes_are_known_as_nodes_are_made(op):
+def test_types_and_shapes_are_inferred_when_nodes_are_created(op):
     x = op.input("x", FLOAT, ["N", 3, 9, 9])
     y = op.Conv(x, np.zeros((4, 3, 3, 3), np.float32), strides=[2, 2])
     assert y.dtype == FLOAT and str(y.shape) == "[N,4,4,4]"
@@ -84,12 +84,12 @@ def test_types_and_shapes_are_known_as_nodes_are_made(op):
     assert indices.dtype == INT64 and str(values.shape) == "[N,2]"
 
 
-def test_what_is_known_becomes_a_constant(op):
+def test_constant_results_are_folded(op):
     x = op.input("x", FLOAT, ["N", 3, 4])
     kernel = op.constant(np.arange(6, dtype=np.float32).reshape(2, 3), "kernel")
-    turned = op.Transpose(kernel, perm=[1, 0])
-    assert turned.const_value.numpy().base is not None, "a view, not a copy"
-    assert turned.name == "kernel.transpose"
+    transposed = op.Transpose(kernel, perm=[1, 0])
+    assert transposed.const_value.numpy().base is not None, "a view, not a copy"
+    assert transposed.name == "kernel.transpose"
     rest = op.Shape(x, start=1)
     assert rest.const_value.numpy().tolist() == [3, 4]
     assert op.Gather(op.Shape(x), [2]).const_value.numpy().tolist() == [4]
@@ -98,7 +98,7 @@ def test_what_is_known_becomes_a_constant(op):
     assert op.size(x, 2) == 4 and op.size(x, -3).const_value is None
 
 
-def test_a_shape_of_numbers_and_values(op):
+def test_a_shape_of_integers_and_values(op):
     x = op.input("x", FLOAT, ["N", "M", 4])
     n, m = op.size(x, 0), op.size(x, 1)
     y = op.Reshape(x, op.dims([op.Mul(n, m), 2, 2]))
@@ -128,7 +128,7 @@ def test_outputs_keep_their_names_whatever_they_are(op):
     assert [o.name for o in proto.graph.output] == ["out0", "out1", "out2", "out3"]
 
 
-def test_nodes_carry_their_place(op):
+def test_nodes_have_a_source_location(op):
     x = op.input("x", FLOAT, [2])
     where = Source("net.py", 22, "encoder.layer.0", "relu_1")
     with op.scope("relu_1", where):
@@ -138,12 +138,12 @@ def test_nodes_carry_their_place(op):
     assert source_locations.read(y.producer()) == where
 
 
-def test_equal_weights_stay_apart(op):
+def test_equal_weights_are_not_merged(op):
     zeros = np.zeros(4, np.float32)
     assert op.constant(zeros, "a.bias") is not op.constant(zeros, "b.bias")
 
 
-def test_equal_small_constants_are_one(op):
+def test_equal_small_constants_are_merged(op):
     x = op.input("x", FLOAT, [2])
     first = op.Add(x, 1.0).producer().inputs[1]
     assert op.Mul(x, 1.0).producer().inputs[1] is first
@@ -151,17 +151,17 @@ def test_equal_small_constants_are_one(op):
 
 
 @pytest.mark.parametrize("value", ["käfer", "käfer".encode(), np.array("käfer".encode()), np.str_("käfer")])
-def test_strings_are_stored_as_text(op, value):
-    made = op.constant(value)
-    assert made.dtype == ir.DataType.STRING and made.const_value.string_data() == ["käfer".encode()]
+def test_strings_are_stored_as_utf8(op, value):
+    value_ = op.constant(value)
+    assert value_.dtype == ir.DataType.STRING and value_.const_value.string_data() == ["käfer".encode()]
     labels = op.call("LabelEncoder", op.input("s", ir.DataType.STRING, [1]), domain="ai.onnx.ml", keys_strings=[value],
                      values_int64s=[1]) if not isinstance(value, np.ndarray) else None  # fmt: skip
     if labels is not None:
         assert list(labels.producer().attributes["keys_strings"].value) == ["käfer"]
 
 
-def test_what_is_no_text_is_no_string(op):
-    with pytest.raises(Unsupported, match="not UTF-8"):
+def test_invalid_utf8_and_non_strings_are_errors(op):
+    with pytest.raises(Unsupported, match="not valid UTF-8"):
         op.constant(b"\xff")
     with pytest.raises(TypeError, match="not a string"):
         op.constant(np.array([3, None], dtype=object))

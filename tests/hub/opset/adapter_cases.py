@@ -1,6 +1,6 @@
-"""For every adapter a model that crosses it: from an opset, to an opset, the model, and what it must compute.
+"""A model for every adapter, with source and target opset and expected results.
 
-What it computes is what ONNX Runtime makes of the original; `expected` says it in NumPy where the runtime has no such version.
+The expected results are those of ONNX Runtime for the original, or of `expected` in NumPy if it lacks that version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDING = 2e-6
 
 @dataclass(frozen=True)
 class Case:
-    """`text` is the model after its name, `feeds` its inputs, drawn where they are not given; `ml` is for ai.onnx.ml."""
+    """`text` is the model, `feeds` its inputs (random if missing), `ml` the versions of ai.onnx.ml."""
 
     name: str
     before: int
@@ -87,7 +87,7 @@ def _families():
     for name, gates in (("RNN", 1), ("LSTM", 4), ("GRU", 3)):
         yield _layer(name, gates, 22, 13, "layout=1")
         yield _layer(name, gates, 1, 13, "output_sequence=1")
-        yield _layer(name, gates, 7, 6, "direction=\"forward\"")
+        yield _layer(name, gates, 7, 6, 'direction="forward"')
 
 
 def _layer(name, gates, before, after, attribute):
@@ -395,6 +395,4 @@ TREES = [
         expected=lambda x: np.array([[1.5, 0], [1.5, 0], [0, 2.5], [-1, 0]], np.float32)),
 ]  # fmt: skip
 
-CASES = {
-    c.name: c for c in (*_families(), *ELEMENTS, *IMAGES, *QUANTIZED, *TREES)
-}
+CASES = {c.name: c for c in (*_families(), *ELEMENTS, *IMAGES, *QUANTIZED, *TREES)}

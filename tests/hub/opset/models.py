@@ -1,4 +1,4 @@
-"""Models from text at any opset, and the comparison of what they compute by ONNX Runtime."""
+"""Models from text at any opset, and comparison of their results in ONNX Runtime."""
 
 import numpy as np
 import onnx
@@ -20,7 +20,7 @@ def run(model, feeds):
 
 
 def feeds_of(model, seed=0):
-    """Seeded numbers for every input that has no initializer; unknown sizes are 4."""
+    """Seeded random inputs; unknown sizes are 4."""
     rng = np.random.default_rng(seed)
     given = {t.name for t in model.graph.initializer}
     feeds = {}
@@ -36,7 +36,7 @@ def feeds_of(model, seed=0):
 
 
 def same(old, new, feeds=None, rtol=0.0, expected=None):
-    """Both models give the same numbers: exactly, where the operators compute in the same order."""
+    """Assert that both models give the same results, exactly by default."""
     onnx.checker.check_model(new, full_check=True)
     assert [v.name for v in new.graph.output] == [v.name for v in old.graph.output]
     feeds = feeds or feeds_of(old)

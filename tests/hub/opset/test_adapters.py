@@ -1,4 +1,4 @@
-"""Every adapter on a model of its own: the converted model computes what the original does, and the adapter took part in it."""
+"""Every adapter on a model of its own: the converted model is equivalent, and the adapter was applied."""
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ onnxruntime.set_default_logger_severity(4)
 
 
 def model_of(case):
-    """The case's model, of an IR version that had its opset; below 4 every initializer is an input too."""
+    """The model of a case, at an IR version of its opset; below 4 every initializer is also an input."""
     imports = f'"" : {case.before}' + (f', "ai.onnx.ml" : {case.ml[0]}' if case.ml else "")
     model = onnx.parser.parse_model(f"<ir_version: {3 if case.before < 7 else 10}, opset_import: [{imports}]> {case.text}")
     if case.before < 7:
@@ -26,7 +26,7 @@ def model_of(case):
 
 
 def converted(case, monkeypatch):
-    """The model, the converted one, and the adapters that took part."""
+    """The model, the converted one, and the adapters that were applied."""
     crossed = set()
     original = version_converter.results_of
 
@@ -65,10 +65,10 @@ def run(model, feeds):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_converted_model_computes_what_the_original_does(case, monkeypatch):
+def test_the_converted_model_is_equivalent(case, monkeypatch):
     old, new, crossed = converted(case, monkeypatch)
     left = {n.op_type for n in old.graph.node} & {n.op_type for n in new.graph.node}
-    assert crossed or not left  # an adapter, or the operator's expansion
+    assert crossed or not left  # an adapter, or the decomposition of the operator
     onnx.checker.check_model(new, full_check=True)
     domains = {i.domain: i.version for i in new.opset_import}
     assert domains[""] == case.after and (case.ml is None or domains["ai.onnx.ml"] == case.ml[1])
@@ -89,7 +89,7 @@ def test_the_converted_model_computes_what_the_original_does(case, monkeypatch):
         np.testing.assert_allclose(got, want, rtol=case.rtol, atol=case.rtol)
 
 
-def test_every_adapter_is_crossed_by_a_case(monkeypatch):
+def test_every_adapter_has_a_case(monkeypatch):
     crossed = set()
     for case in CASES.values():
         with monkeypatch.context() as patched:
@@ -98,7 +98,7 @@ def test_every_adapter_is_crossed_by_a_case(monkeypatch):
     assert sorted(every - crossed) == []
 
 
-def test_constants_that_become_attributes_are_left_out():
+def test_constants_that_become_attributes_are_removed():
     text = """<ir_version: 8, opset_import: ["" : 13]> agraph (float[2, 3] x) => (float[2] y)
         <int64[1] axes = {1}, float[1] idle = {7}> {
         sum = ReduceSum<keepdims=0>(x, axes)
@@ -108,9 +108,9 @@ def test_constants_that_become_attributes_are_left_out():
     assert [held.name for held in made.graph.initializer] == ["idle"], "what the model held without use stays"
 
 
-def test_the_bodies_of_what_is_written_out_are_converted_once():
-    """AffineGrid's function has an If inside, which opset 11 and 10 write anew around the same bodies."""
+def test_subgraphs_of_decompositions_are_converted_once():
+    """The function body of AffineGrid has an If, which opsets 11 and 10 rewrite with the same subgraphs."""
     text = """<ir_version: 9, opset_import: ["" : 20]> agraph (float[2, N, 3] x) => (float[2, 4, 5, 2] y)
         <int64[4] size = {2, 1, 4, 5}> { y = AffineGrid(x, size) }"""
-    with pytest.raises(ConversionError, match="its branches give the shapes"):  # what is in the way, and no AttributeError
+    with pytest.raises(ConversionError, match="its branches give the shapes"):  # a problem, not an AttributeError
         onnxbridge.opset.convert(onnx.parser.parse_model(text), 9)

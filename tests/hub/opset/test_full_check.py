@@ -1,4 +1,4 @@
-"""What a conversion writes passes onnx's full check: outputs that became constants, dtypes that older versions do not take."""
+"""Converted models pass the full check of onnx: outputs that became constants, dtypes that older versions lack."""
 
 import numpy as np
 import onnx
@@ -18,8 +18,8 @@ def checked(model, target):
     return made
 
 
-def test_an_output_of_known_numbers_comes_from_a_node():
-    """What the expansion computes from constants is a constant itself, and an initializer is no output."""
+def test_a_constant_output_comes_from_a_node():
+    """The decomposition is folded to a constant, and an initializer cannot be an output."""
     node = helper.make_node("RoiAlign", ["x", "rois", "batch"], ["y"], output_height=2, output_width=2, sampling_ratio=1)
     weights = {
         "x": np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), "rois": np.array([[0, 0, 3, 3]], np.float32),
@@ -31,8 +31,8 @@ def test_an_output_of_known_numbers_comes_from_a_node():
     np.testing.assert_allclose(run(checked(source, 9), {})[0], Executor(source).run(None, {})[0], rtol=1e-6)
 
 
-def test_a_constant_of_a_type_that_identity_does_not_take_is_refused():
-    """It was written as an Identity again and again, until Python's stack was full."""
+def test_a_constant_of_a_dtype_that_identity_lacks_is_refused():
+    """It was replaced by an Identity recursively without end."""
     weight = helper.make_tensor("w", TensorProto.UINT4, [2], [1, 2])
     output = helper.make_tensor_value_info("y", TensorProto.UINT4, [2])
     graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [output], [weight])
@@ -43,7 +43,7 @@ def test_a_constant_of_a_type_that_identity_does_not_take_is_refused():
 
 
 @pytest.mark.parametrize("target", [18, 13, 12, 10])
-def test_half_precision_is_quantized_where_only_single_precision_was(target):
+def test_half_precision_quantization_is_cast_to_single_precision(target):
     text = "g (float16[4,4] x) => (float16[4,4] y) { q = QuantizeLinear(x, s)  y = DequantizeLinear(q, s) }"
     source = model_of(21, text, ir_version=10)
     source.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0.5, np.float16), "s"))
@@ -51,38 +51,38 @@ def test_half_precision_is_quantized_where_only_single_precision_was(target):
     np.testing.assert_array_equal(run(checked(source, target), {"x": x})[0], run(source, {"x": x})[0])
 
 
-def test_a_batch_normalization_of_two_dtypes_is_cast_where_it_had_one():
+def test_a_batch_normalization_of_two_dtypes_is_cast_to_one():
     text = "g (float16[1,2,3] x, float[2] s) => (float16[1,2,3] y) { y = BatchNormalization(x, s, s, s, s) }"
     source = model_of(22, text, ir_version=10)
     for target in (14, 13, 9, 7):
         assert [n.op_type for n in checked(source, target).graph.node] == ["Cast", "BatchNormalization", "Cast"]
 
 
-def test_center_crop_pad_takes_int32_sizes_at_older_opsets():
+def test_center_crop_pad_supports_int32_sizes_at_older_opsets():
     source = model_of(24, "g (float[2,5] x, int32[2] s) => (float[a,b] y) { y = CenterCropPad(x, s) }", ir_version=10)
     x, size = np.arange(10, dtype=np.float32).reshape(2, 5), np.array([4, 3], np.int32)
     got = run(checked(source, 17), {"x": x, "s": size})[0]
     np.testing.assert_array_equal(got, np.pad(x, [(1, 1), (0, 0)])[:, 1:4])
 
 
-def test_a_constant_of_strings_is_one_at_older_opsets():
+def test_a_constant_of_strings_at_older_opsets():
     source = model_of(24, 'g () => (string[2] y) { y = Constant<value_strings=["a", "b"]>() }', ir_version=10)
     for target in (11, 9):
         assert run(checked(source, target), {})[0].tolist() == ["a", "b"]
 
 
-def test_the_default_axes_of_mean_variance_normalization_are_written_out():
+def test_the_default_axes_of_mean_variance_normalization_are_explicit():
     source = model_of(9, "g (float[1,2,8,7] x) => (float[1,2,8,7] y) { y = MeanVarianceNormalization(x) }")
     x = np.random.default_rng(0).standard_normal((1, 2, 8, 7)).astype(np.float32)
     np.testing.assert_allclose(run(checked(source, 13), {"x": x})[0], run(source, {"x": x})[0], rtol=1e-5, atol=1e-5)
 
 
-def test_an_expanded_size_of_nothing_stays_nothing():
+def test_an_expanded_size_of_zero_stays_zero():
     source = model_of(24, "g (float[0,2] x) => (float[3,0,2] y) <int64[3] s = {3, 1, 2}> { y = Expand(x, s) }", ir_version=10)
     assert run(checked(source, 7), {"x": np.zeros((0, 2), np.float32)})[0].shape == (3, 0, 2)
 
 
-def test_each_output_of_a_sequence_map_has_its_own_type():
+def test_each_output_of_sequence_map_has_its_own_type():
     text = """g (seq(float[2]) x) => (seq(float[a]) y) {
         y, s = SequenceMap<body = b (float[2] e) => (float[2] f, int64[n] g) { f = Neg(e)  g = Shape(e) }>(x)
     }"""
@@ -91,7 +91,7 @@ def test_each_output_of_a_sequence_map_has_its_own_type():
         checked(source, target)
 
 
-def test_branches_of_two_shapes_are_refused_where_the_standard_allowed_one():
+def test_branches_of_different_shapes_are_refused_before_opset_11():
     text = """g (bool c) => (float[n] y) {
         z = If<then_branch = a () => (float[2] p) { p = Constant<value_floats=[1.0, 2.0]>() },
                else_branch = b () => (float[3] q) { q = Constant<value_floats=[1.0, 2.0, 3.0]>() }>(c)

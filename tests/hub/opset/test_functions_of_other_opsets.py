@@ -1,4 +1,4 @@
-"""Functions of a model that are written at another version of the operators than the model itself."""
+"""Model-local functions with another opset than the model."""
 
 import numpy as np
 import onnx
@@ -25,12 +25,12 @@ MEANS = {
 
 @pytest.mark.parametrize(("model", "function"), [(17, 18), (18, 17), (21, 17)])
 @pytest.mark.parametrize("to", ["pytorch", "onnx"])
-def test_each_is_read_at_its_own(model, function, to):
+def test_functions_are_converted_from_their_own_opset(model, function, to):
     text = TEXT.format(model=model, function=function, mean=MEANS[function])
     source = onnx.parser.parse_model(text)
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     wanted = x - x.mean(1, keepdims=True)
-    made = onnxbridge.convert(source, to, verify=False).model  # ONNX Runtime takes no such model
+    made = onnxbridge.convert(source, to, verify=False).model  # ONNX Runtime does not load such models
     if to == "onnx":
         found = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})[0]
     else:

@@ -1,4 +1,4 @@
-"""Integers of every type at older opsets: the whole range, exactly, in ONNX Runtime and in the executor."""
+"""Integers of every dtype at older opsets are exact over the whole range, in ONNX Runtime and the executor."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ BITWISE = {"BitwiseAnd": np.bitwise_and, "BitwiseOr": np.bitwise_or, "BitwiseXor
 
 
 def numbers(dtype, seed, count=200):
-    """Random numbers of the whole range, after its edges."""
+    """The limits of the dtype, then random numbers of its whole range."""
     info = np.iinfo(dtype)
     edges = [info.min, info.max, 0, 1, info.max - 1, info.min + 1, *([-1] if info.min else [])]
     found = np.random.default_rng(seed).integers(info.min, info.max, count, dtype, endpoint=True)
@@ -36,7 +36,7 @@ def model(op, *inputs, **attrs):
 
 
 def both(op, target, *inputs, **attrs):
-    """What the executor, and ONNX Runtime where it has a kernel, make of the operator at an older opset."""
+    """Results of the operator at an older opset by the executor, and by ONNX Runtime if it has a kernel."""
     source, feeds = model(op, *inputs, **attrs)
     converted = onnxbridge.opset.convert(source, to=target)
     onnx.checker.check_model(converted, full_check=True)
@@ -49,7 +49,7 @@ def both(op, target, *inputs, **attrs):
 @pytest.mark.parametrize("target", [17, 12, 10, 8, 7])
 @pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
 @pytest.mark.parametrize("op", BITWISE)
-def test_bitwise_operators_keep_every_bit(op, dtype, target):
+def test_bitwise_operators_are_exact(op, dtype, target):
     a, b = numbers(dtype, 0), numbers(dtype, 5)
     found = both(op, target, a, b)
     assert len(found) == 2
@@ -59,7 +59,7 @@ def test_bitwise_operators_keep_every_bit(op, dtype, target):
 
 @pytest.mark.parametrize("target", [17, 10, 7])
 @pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
-def test_other_operators_on_integers_keep_every_bit(dtype, target):
+def test_other_integer_operators_are_exact(dtype, target):
     a, b = numbers(dtype, 1), numbers(dtype, 9)
     divisor = np.where((b == 0) | (b == dtype(0) - dtype(1)), dtype(3), b)
     cases = {
@@ -74,7 +74,7 @@ def test_other_operators_on_integers_keep_every_bit(dtype, target):
 
 @pytest.mark.parametrize("target", [17, 10, 7])
 @pytest.mark.parametrize("dtype", UNSIGNED)
-def test_shifts_keep_every_bit(dtype, target):
+def test_shifts_are_exact(dtype, target):
     a = numbers(dtype, 2)
     by = np.random.default_rng(3).integers(0, 8 * a.itemsize, a.shape).astype(dtype)
     for direction, expected in (("LEFT", a << by), ("RIGHT", a >> by)):
@@ -83,6 +83,6 @@ def test_shifts_keep_every_bit(dtype, target):
 
 
 @pytest.mark.parametrize("target", [13, 10, 7])
-def test_a_range_of_int16_is_one_at_older_opsets(target):
+def test_a_range_of_int16_at_older_opsets(target):
     for got in both("Range", target, *(np.array(v, np.int16) for v in (32759, 32767, 3))):
         np.testing.assert_array_equal(got, np.arange(32759, 32767, 3, np.int16))

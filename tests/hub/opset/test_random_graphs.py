@@ -1,4 +1,4 @@
-"""Random graphs of random operators: taken down to an older opset and up again they give the same numbers, by ONNX Runtime."""
+"""Random graphs converted to an older opset and back give the same results in ONNX Runtime."""
 
 import numpy as np
 import onnx
@@ -63,7 +63,7 @@ def numbers(model, feeds):
     seed=st.integers(0, 99),
 )
 @settings(max_examples=at_most(400, 4000), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-def test_down_and_up_again_changes_no_number(steps, target, seed):
+def test_down_and_up_conversion_keeps_results(steps, target, seed):
     op = Builder()
     x = v = op.input("x", ir.DataType.FLOAT, list(SHAPE))
     for name, axis in steps:
@@ -77,5 +77,5 @@ def test_down_and_up_again_changes_no_number(steps, target, seed):
     [want] = Executor(model).run(None, feeds)  # ONNX Runtime lacks a few of the newest operators
     for other in (down, up):
         onnx.checker.check_model(other, full_check=True)
-        # a few roundings of values of the size of the largest, in formulas that are equal in exact numbers
+        # a few roundings relative to the largest value, since the formulas are equal in exact arithmetic
         np.testing.assert_allclose(numbers(other, feeds), want, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(want).max())))

@@ -1,4 +1,4 @@
-"""What opset conversion refuses, what it keeps, and which opset it chooses."""
+"""What opset conversion refuses and keeps, and the lowest opset of a model."""
 
 import itertools
 import warnings
@@ -31,7 +31,7 @@ from tests.hub.opset.models import feeds_of, model_of, run, same
         (9, 26, "g (float[2,3] x, int64[a] s) => (float[2,3] y) { y = Upsample(x, s) }", None),
     ],
 )
-def test_what_cannot_be_held_is_refused_with_operator_version_and_reason(version, target, text, why):
+def test_unsupported_nodes_are_reported_with_operator_version_and_reason(version, target, text, why):
     try:
         model = onnxbridge.opset.convert(model_of(version, text, ir_version=10), to=target)
     except ConversionError as error:
@@ -41,7 +41,7 @@ def test_what_cannot_be_held_is_refused_with_operator_version_and_reason(version
         assert why is None and model.opset_import[0].version == target
 
 
-def test_one_refusal_names_every_node_in_the_way():
+def test_one_error_reports_every_node():
     model = model_of(
         26,
         """g (float[2,2] x, int64[1] k) => (float[n] y)
@@ -53,7 +53,7 @@ def test_one_refusal_names_every_node_in_the_way():
     assert all("opset" in p.reason for p in caught.value.problems)
 
 
-def test_graphs_inside_nodes_and_functions_are_converted_too():
+def test_subgraphs_and_functions_are_converted():
     text = """g (bool p, float[2,3] x) => (float[2,3] y)
     {
        t = If(p) <
@@ -72,7 +72,7 @@ def test_graphs_inside_nodes_and_functions_are_converted_too():
     same(old, back, feeds_of(old))
 
 
-def test_a_loops_body_is_converted():
+def test_a_loop_body_is_converted():
     text = """g (float[3] x) => (float[3] y) <int64 n = {3}, bool c = {1}>
     { y = Loop(n, c, x) <body = b (int64 i, bool k, float[3] s) => (bool k2, float[3] o)
         { k2 = Identity(k)  e = Unsqueeze<axes=[0]>(s)  q = Squeeze<axes=[0]>(e)  o = Add(q, x) }> }"""
@@ -80,7 +80,7 @@ def test_a_loops_body_is_converted():
     same(old, onnxbridge.opset.convert(old, to=26))
 
 
-def test_names_types_and_metadata_of_what_is_kept():
+def test_names_types_and_metadata_are_kept():
     old = model_of(11, "g (float[n,3] x) => (float[n,1] y) { h = Softmax(x)  y = ReduceMax<axes=[1]>(h) }")
     old.graph.node[0].name = "layer/softmax"
     old.graph.node[0].metadata_props.add(key="onnxbridge.source", value="net.py:3")
@@ -94,13 +94,13 @@ def test_names_types_and_metadata_of_what_is_kept():
     assert new.graph.name == old.graph.name
 
 
-def test_new_names_never_meet_old_ones():
+def test_new_names_do_not_collide_with_old_ones():
     old = model_of(11, "g (float[2,3,4] x) => (float[2,3,4] y) { s = Softmax(x)  t = Relu(s) y = Softmax(t) }")
     old.graph.node[1].output[0] = old.graph.node[2].input[0] = "s/Flatten"
     same(old, onnxbridge.opset.convert(old, to=26))
 
 
-def test_hub_models_and_messages_are_left_as_they_were():
+def test_hub_models_and_messages_are_not_modified():
     old = model_of(11, "g (float[2,3] x) => (float[2,3] y) { y = Softmax(x) }")
     before = old.SerializeToString()
     hub = onnx_files.from_proto(old)
@@ -126,7 +126,7 @@ def test_hub_models_and_messages_are_left_as_they_were():
         ("g (float[2] x) => (int32[2] y) { y = Cast<to=6, saturate=1>(x) }", 18),
     ],
 )
-def test_the_lowest_opset_that_holds_a_model(text, expected):
+def test_the_lowest_opset_of_a_model(text, expected):
     model = onnx_files.from_proto(model_of(26, text, ir_version=10))
     assert opset_conversion.lowest(model) == expected
     written = onnx_files.to_proto(opset_conversion.from_hub(model, expected))
@@ -143,7 +143,7 @@ def test_opsets_that_do_not_exist_are_a_usage_error():
         onnxbridge.opset.convert(model, to=26)
 
 
-def test_an_input_with_a_default_is_not_taken_for_a_constant():
+def test_an_input_with_a_default_is_not_constant():
     model = model_of(26, "g (float[4] x, float m) => (float[4] y) { y = Clip(x, m) }")
     model.graph.initializer.append(numpy_helper.from_array(np.array(0.5, np.float32), "m"))
     new = onnxbridge.opset.convert(model, to=9)
@@ -156,7 +156,7 @@ def test_an_input_with_a_default_is_not_taken_for_a_constant():
 
 
 def test_a_batch_first_lstm_is_transposed():
-    """ONNX Runtime has no layout=1, so the same numbers are fed to the other layout."""
+    """ONNX Runtime does not support layout=1, so the inputs are transposed instead."""
     head = "float[1,8,4] w, float[1,8,2] r"
     new = model_of(
         26,
@@ -183,7 +183,7 @@ def rules():
 
 
 @pytest.mark.parametrize(("direction", "op", "to", "rule"), list(rules()))
-def test_an_adapter_has_the_parameters_of_its_sources_schema(direction, op, to, rule: Rule):
+def test_an_adapter_has_the_parameters_of_its_source_schema(direction, op, to, rule: Rule):
     history = schema_versions.history(op)
     assert to in history if direction == "up" else to + 1 in history
     source = history[max(v for v in history if v < to)] if direction == "up" else history[to + 1]
@@ -203,12 +203,12 @@ def test_an_adapter_has_the_parameters_of_its_sources_schema(direction, op, to, 
 
 
 def _refused(rule):
-    """Attributes that an adapter does not name are refused by the binding unless they say nothing: that is always safe."""
+    """Attributes that an adapter does not name are refused by binding unless at their default: always safe."""
     return {"auto_pad", "storage_order", "reduction", "value", "sparse_value"}
 
 
-def test_every_version_step_is_an_adapter_or_changes_nothing_upwards():
-    """From any opset to the hub's: only what is listed has no way up."""
+def test_every_upward_version_step_has_an_adapter_or_is_compatible():
+    """Only the listed operators cannot be converted upwards."""
     without = set()
     for op in schema_versions.names():
         steps = [v for v in schema_versions.history(op) if v <= opset_version.OPSET]
@@ -218,13 +218,13 @@ def test_every_version_step_is_an_adapter_or_changes_nothing_upwards():
     assert not without
 
 
-def test_scales_that_are_only_known_at_run_time():
+def test_dynamic_scales():
     old = model_of(10, "g (float[1,1,4,4] x, float[4] s) => (float[a,b,c,d] y) { y = Resize(x, s) }")
     scales = np.array([1, 1, 0.75, 1.5], np.float32)
     same(old, onnxbridge.opset.convert(old, to=26), feeds_of(old) | {"s": scales})
 
 
-def test_half_precision_that_a_version_lacks_is_computed_in_single_precision():
+def test_unsupported_half_precision_is_computed_in_single_precision():
     model = model_of(22, "g (float[9] x) => (float[9] y) { h = Cast<to=16>(x)  s = Sin(h)  y = Cast<to=1>(s) }", ir_version=10)
     x = np.linspace(-3, 3, 9, dtype=np.float32)
     half = ir.DataType.BFLOAT16.numpy()
@@ -244,7 +244,7 @@ def test_a_batched_scan_becomes_two():
     same(old, new, {"s": s, "x": x}, expected=[s + x.sum(1), sums * x[:, ::-1]])
 
 
-def test_a_definition_with_a_loop_is_written_out():
+def test_a_function_body_with_a_loop_is_inlined():
     text = """g (float[2] a, float[3] b, float[2] c, float[3] d) => (float[5] y)
     {
        p = SequenceConstruct(a, b)
@@ -258,7 +258,7 @@ def test_a_definition_with_a_loop_is_written_out():
         same(new, onnxbridge.opset.convert(new, to=target))
 
 
-def test_node_names_stay_one_of_a_kind():
+def test_node_names_stay_unique():
     text = """g (float[2,4] x) => (float[2,4] y) <float[4] s = {1,2,3,4}>
               { a = LayerNormalization(x, s)  b = LayerNormalization(a, s)  c = Gelu(b)  y = Softmax<axis=0>(c) }"""
     new = onnxbridge.opset.convert(model_of(20, text), to=11)
@@ -266,8 +266,8 @@ def test_node_names_stay_one_of_a_kind():
     assert all(names) and len(set(names)) == len(names)
 
 
-def test_sizes_worked_out_of_constants_count_as_constants():
-    """PyTorch's older exporter writes the paddings of a Pad as a chain of operators on constants."""
+def test_sizes_computed_from_constants_are_constants():
+    """PyTorch's TorchScript exporter computes the pads of a Pad from constants."""
     text = """g (float[2,3] x) => (float[2,6] y) <int64[2] given = {1,2}, int64[1] shape = {2}>
     {
        zeros = ConstantOfShape<value = int64[1] {0}>(shape)
@@ -287,9 +287,9 @@ def test_sizes_worked_out_of_constants_count_as_constants():
         same(model, onnxbridge.opset.convert(model, to=target))
 
 
-def test_a_lossy_step_is_refused_unless_it_is_allowed_and_then_told(cli, tmp_path, monkeypatch):
+def test_a_lossy_step_is_refused_unless_allowed_and_is_reported(cli, tmp_path, monkeypatch):
     model = model_of(13, "g (int64[2,2] x) => (int64[2,2] y) { y = MatMul(x, x) }")
-    with pytest.raises(ConversionError, match="opset 1 takes no int64"):
+    with pytest.raises(ConversionError, match="opset 1 does not support int64"):
         onnxbridge.opset.convert(model, to=8)
     with pytest.warns(LossyStep, match="MatMul of opset 13: int64 is computed as double"):
         new = onnxbridge.opset.convert(model, to=8, allow_lossy=True)
@@ -301,7 +301,7 @@ def test_a_lossy_step_is_refused_unless_it_is_allowed_and_then_told(cli, tmp_pat
     assert ran.code == 0 and "lossy: MatMul of opset 13: int64 is computed as double" in ran.out
 
 
-def test_what_is_exact_is_not_called_lossy():
+def test_exact_steps_are_not_reported_as_lossy():
     model = model_of(13, "g (int64[2,2] x) => (int64[2,2] y) { y = Mul(x, x) }")
     with warnings.catch_warnings():
         warnings.simplefilter("error", LossyStep)
@@ -316,5 +316,5 @@ def test_domains_are_converted_by_name():
     assert [a.name for a in new.graph.node[0].attribute][0] == "classes_strings"
     with pytest.raises(UsageError, match="com.microsoft"):
         onnxbridge.opset.convert(model, {"com.microsoft": 1})
-    with pytest.raises(UsageError, match="no ai.onnx.ml 9"):
+    with pytest.raises(UsageError, match="ai.onnx.ml 9 does not exist"):
         onnxbridge.opset.convert(model, {"ai.onnx.ml": 9})

@@ -1,4 +1,4 @@
-"""What runtimes load, and the command that writes for them."""
+"""Versions supported by runtimes, and the command that converts for them."""
 
 import json
 
@@ -11,7 +11,7 @@ from onnxbridge.errors import UsageError
 from onnxbridge.hub.opset.runtime_versions import limits
 
 
-def test_a_release_between_two_counts_as_the_older_one():
+def test_an_unlisted_release_has_the_limits_of_the_older_one():
     assert limits("onnxruntime==1.17").opset == 20 and limits("onnxruntime==1.17.3") == limits("onnxruntime-gpu == 1.17.1")
     assert limits("onnxruntime==1.7").opset == 13 and limits("onnxruntime==1.11").opset == 15
     assert limits("onnxruntime==1.99").opset >= 26
@@ -20,12 +20,12 @@ def test_a_release_between_two_counts_as_the_older_one():
 @pytest.mark.parametrize(
     "text", ["onnxruntime", "onnxruntime>=1.17", "tvm==1.0", *(f"onnxruntime=={v}" for v in ("0.0", "0.01", "99.0")), ""]
 )
-def test_what_names_no_known_release_is_a_usage_error(text):
+def test_an_unknown_release_is_a_usage_error(text):
     with pytest.raises(UsageError):
         limits(text)
 
 
-def test_the_installed_runtime_loads_what_the_table_says():
+def test_the_installed_runtime_loads_the_listed_versions():
     most = limits(f"onnxruntime=={onnxruntime.__version__}")
     model = onnx.parser.parse_model(
         f'<ir_version: {most.ir_version}, opset_import: ["" : {most.opset}]> g (float[2] x) => (float[2] y) {{ y = Relu(x) }}'
@@ -50,7 +50,7 @@ def test_the_command_converts_down_for_a_runtime_and_up_again(cli, network_file,
     assert cli("opset", network_file, "--to", 13).code == 2  # it is there already
 
 
-def test_the_command_refuses_with_every_node_and_writes_nothing(cli, tmp_path):
+def test_the_command_reports_every_node_and_writes_nothing(cli, tmp_path):
     text = """<ir_version: 8, opset_import: ["" : 18]> g (float[4] x, int64[1] i) => (float[m,n,k] y)
               { a = Unsqueeze(x, i)  b = Unsqueeze(a, i)  y = Relu(b) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
@@ -61,7 +61,7 @@ def test_the_command_refuses_with_every_node_and_writes_nothing(cli, tmp_path):
     assert cli("opset", tmp_path / "m.onnx", "--to", 9, "--for-runtime", "onnxruntime==1.6").code == 2
 
 
-def test_convert_writes_for_a_runtime(cli, network_file, tmp_path):
+def test_convert_for_a_runtime(cli, network_file, tmp_path):
     out = tmp_path / "out.onnx"
     assert cli("convert", network_file, "-o", out, "--for-runtime", "onnxruntime==1.3", "--no-verify").code == 0
     written = onnx.load(out)
@@ -69,7 +69,7 @@ def test_convert_writes_for_a_runtime(cli, network_file, tmp_path):
     assert cli("convert", network_file, "--to", "mxnet", "--for-runtime", "onnxruntime==1.3").code == 2
 
 
-def test_inspect_tells_what_stands_in_the_way_of_lower_opsets(cli, tmp_path):
+def test_inspect_reports_problems_of_lower_opsets(cli, tmp_path):
     text = """<ir_version: 8, opset_import: ["" : 19]>
               g (float[n] x, int64[1] a) => (float[m,k] y) { y = Unsqueeze(x, a) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")

@@ -1,4 +1,4 @@
-"""Opset conversion, judged by ONNX Runtime: a model and its converted form give the same numbers."""
+"""Opset conversion: a model and its converted form give the same results in ONNX Runtime."""
 
 import numpy as np
 import onnx
@@ -68,7 +68,7 @@ UP = {
 
 
 @pytest.mark.parametrize("case", UP)
-def test_old_models_give_the_same_numbers_at_the_hubs_opset(case):
+def test_old_models_give_the_same_results_at_the_hub_opset(case):
     version, text, rtol, *target = UP[case]
     target = target[0] if target else opset_version.OPSET
     old = model_of(version, text)
@@ -78,7 +78,7 @@ def test_old_models_give_the_same_numbers_at_the_hubs_opset(case):
 
 
 @pytest.mark.parametrize("case", UP)
-def test_what_went_up_comes_down_again(case):
+def test_upgraded_models_can_be_downgraded(case):
     version, text, rtol, *_ = UP[case]
     old = model_of(version, text)
     back = onnxbridge.opset.convert(onnxbridge.opset.convert(old, to=opset_version.OPSET), to=max(version, 7))
@@ -89,7 +89,7 @@ def test_what_went_up_comes_down_again(case):
 X = np.random.default_rng(7).standard_normal((2, 3, 4)).astype(np.float32)
 V3 = np.array([1.0, 2.0, 3.0], np.float32)
 # Older than ONNX Runtime's operators: judged by what the old documentation says, computed here.
-ANCIENT = {
+OLDEST = {
     "add from an axis": (6, "y = Add<broadcast=1, axis=1>(x, v)", X + V3[:, None]),
     "add from the right": (6, "y = Mul<broadcast=1>(x, w)", X * np.arange(4, dtype=np.float32)),
     "prelu by channel": (6, "y = PRelu(x, v)", np.where(X < 0, X * V3[:, None], X)),
@@ -108,9 +108,9 @@ ANCIENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ANCIENT)
-def test_models_older_than_the_runtime_compute_what_their_documentation_says(case):
-    version, body, expected = ANCIENT[case]
+@pytest.mark.parametrize("case", OLDEST)
+def test_models_older_than_the_runtime_follow_their_documentation(case):
+    version, body, expected = OLDEST[case]
     kind = "int32" if expected.dtype == np.int32 else "float"
     shape = ",".join(map(str, expected.shape))
     old = model_of(version, f"g (float[2,3,4] x) => ({kind}[{shape}] y) {{ {body} }}", ir_version=3)
@@ -192,7 +192,7 @@ DOWN = {
 
 
 @pytest.mark.parametrize(("case", "target"), [(c, t) for c in DOWN for t in DOWN[c][0]])
-def test_new_models_give_the_same_numbers_at_older_opsets(case, target):
+def test_new_models_give_the_same_results_at_older_opsets(case, target):
     _, text, rtol = DOWN[case]
     new = model_of(23 if case == "quantize" else opset_version.OPSET, text, ir_version=10)
     old = onnxbridge.opset.convert(new, to=target)
@@ -200,7 +200,7 @@ def test_new_models_give_the_same_numbers_at_older_opsets(case, target):
     same(new, old, rtol=rtol)
 
 
-def test_nan_and_infinity_go_through_a_decomposition_as_through_the_operator():
+def test_decompositions_handle_nan_and_infinity_as_the_operator():
     special = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0], np.float32)
     for text in ("g (float[5] x) => (bool[5] y) { y = IsNaN(x) }", "g (float[5] x) => (float[5] y) { y = Asinh(x) }"):
         new = model_of(20, text)

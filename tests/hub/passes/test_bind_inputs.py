@@ -1,4 +1,4 @@
-"""Inputs that are fixed to a number: what hangs on them is decided when converting, and the source is run with them."""
+"""Inputs bound to numbers: they are constants of the conversion, and the source is run with them."""
 
 import numpy as np
 import onnx
@@ -31,12 +31,12 @@ def net(tmp_path):
 
 
 @pytest.mark.parametrize("to", ["onnx", "coreml", "pytorch"])
-def test_converts_and_verifies_with_the_numbers(net, tmp_path, to):
+def test_converts_and_verifies_with_bound_inputs(net, tmp_path, to):
     given = "rate=16000 doubled=True"
     made = onnxbridge.convert(net, to, inputs=given, output=tmp_path / "made")
     assert [v.name for v in made.hub.graph.inputs] == ["x"]
     assert made.report.passed
-    assert "the input rate is fixed to 16000" in made.notes
+    assert "the input rate is bound to 16000" in made.notes
     if to == "coreml":
         return
     report = onnxbridge.verify(net, made.model, inputs=given)
@@ -44,13 +44,13 @@ def test_converts_and_verifies_with_the_numbers(net, tmp_path, to):
     assert not onnxbridge.verify(net, made.model, inputs="rate=16000 doubled=False").passed
 
 
-def test_keeps_the_example(net):
+def test_example_inputs_are_kept(net):
     x = np.random.default_rng(0).standard_normal((1, 12)).astype(np.float32)
     made = onnxbridge.convert(net, "onnx", inputs={"x": x, "rate": 16000, "doubled": False}, samples=1)
     assert made.report.samples == 2
 
 
-def test_says_that_a_number_would_help(net):
+def test_the_error_suggests_a_number(net):
     with pytest.raises(ConversionError, match="shape"):
         onnxbridge.convert(net, "coreml", inputs={"x": ((1, 12), "float32")})
 
@@ -59,12 +59,12 @@ def test_says_that_a_number_would_help(net):
     ("given", "said"),
     [({"rates": 1}, "no input 'rates'"), ({"rate": 0.5}, "int64"), ({"rate": 1 << 70}, "int64"), ({"doubled": 2}, "bool")],
 )
-def test_refuses_what_is_no_number_of_the_input(net, given, said):
+def test_refuses_invalid_numbers(net, given, said):
     with pytest.raises(UsageError, match=said):
         onnxbridge.convert(net, "onnx", inputs=given)
 
 
-def test_refuses_an_input_of_unknown_size():
+def test_refuses_an_input_with_a_dynamic_shape():
     model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> net (float[n] x) => (float[n] y) { y = Neg (x) }')
-    with pytest.raises(UsageError, match="size"):
+    with pytest.raises(UsageError, match="shape is dynamic"):
         onnxbridge.convert(model, "onnx", inputs={"x": 3})

@@ -1,4 +1,4 @@
-"""float64 models: what ONNX would keep as float32 is written as a constant of float64."""
+"""float64 models: attributes that ONNX stores as float32 become float64 constants if that is inexact."""
 
 import numpy as np
 import onnx
@@ -19,7 +19,7 @@ NETS = {
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_float64_is_computed_with_float64_numbers(name):
+def test_float64_operators_use_float64_constants(name):
     torch.manual_seed(0)
     net, shape = NETS[name]
     net = net.double()
@@ -31,7 +31,7 @@ def test_float64_is_computed_with_float64_numbers(name):
     np.testing.assert_allclose(got, net(x).detach().numpy(), rtol=1e-13, atol=1e-14)
 
 
-def test_a_product_with_factors_keeps_them():
+def test_gemm_factors_are_exact():
     class Net(torch.nn.Module):
         def forward(self, a, b, c):
             return torch.addmm(c, a, b, beta=0.3, alpha=0.7)

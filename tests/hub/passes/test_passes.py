@@ -17,7 +17,7 @@ from onnxbridge.runtime.executor.executor import Executor
 FLOAT = ir.DataType.FLOAT
 
 
-def test_identities_go_and_names_of_outputs_stay():
+def test_identities_are_removed_and_output_names_kept():
     op = Builder()
     x = op.input("x", FLOAT, [2])
     h = op.Identity(op.Relu(op.Identity(x)))
@@ -30,7 +30,7 @@ def test_identities_go_and_names_of_outputs_stay():
         assert np.array_equal(a, b)
 
 
-def test_a_branch_that_gives_what_is_around_it_keeps_its_identity():
+def test_a_branch_that_returns_an_outer_value_keeps_its_identity():
     op = Builder()
     x, c = op.input("x", FLOAT, [2]), op.input("c", ir.DataType.BOOL, [])
     h = op.Relu(x)
@@ -42,8 +42,8 @@ def test_a_branch_that_gives_what_is_around_it_keeps_its_identity():
         assert np.array_equal(Executor(model).run(None, feeds)[0], Executor(cleaned).run(None, feeds)[0])
 
 
-def settled(shape, build):
-    """The shape that the only Reshape of a cleaned model takes, None if it is computed still; numbers are compared on the way."""
+def constant_shape(shape, build):
+    """The constant shape of the only Reshape of a cleaned model, None if not constant; results are compared too."""
     op = Builder()
     x = op.input("x", FLOAT, shape)
     model = op.model([x], [op.output(build(op, x), "y")])
@@ -59,11 +59,22 @@ def test_a_reshape_keeps_its_batch_and_flattens_the_rest():
     def size(op, x, i):
         return op.Shape(x, start=i, end=i + 1)
 
-    assert settled(["N", 60], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([3, 20]), axis=0))) == [-1, 3, 20]
-    assert settled(["N", 3, 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0))) == [0, -1]
+    assert constant_shape(["N", 60], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([3, 20]), axis=0))) == [
+        -1,
+        3,
+        20,
+    ]
+    assert constant_shape(["N", 3, 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0))) == [0, -1]
     split = ["N", "S", 20]
-    assert settled(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), np.array([4, 5]), axis=0))) == [0, 0, 4, 5]
-    swapped = settled(split, lambda op, x: op.Reshape(x, op.Concat(size(op, x, 1), size(op, x, 0), np.array([20]), axis=0)))
+    assert constant_shape(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), np.array([4, 5]), axis=0))) == [
+        0,
+        0,
+        4,
+        5,
+    ]
+    swapped = constant_shape(
+        split, lambda op, x: op.Reshape(x, op.Concat(size(op, x, 1), size(op, x, 0), np.array([20]), axis=0))
+    )
     assert swapped is None, "two sizes that are not where they were stay computed"
 
 
@@ -79,7 +90,7 @@ def _parsed(text, **weights):
     return proto
 
 
-def test_a_branch_that_is_not_taken_need_not_fit_the_sizes():
+def test_a_branch_that_is_not_executed_may_have_inconsistent_shapes():
     proto = _parsed(BRANCHES, axes=np.array([0]), flat=np.array([-1]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     made = onnxbridge.convert(proto, "onnx", verify=False).model
@@ -87,7 +98,7 @@ def test_a_branch_that_is_not_taken_need_not_fit_the_sizes():
     np.testing.assert_array_equal(Executor(proto).run(None, {"one": np.array(False), "x": x})[0], x.ravel())
 
 
-def test_what_contradicts_itself_is_the_files_or_the_callers_fault():
+def test_inconsistent_shapes_are_reported_as_errors_of_the_file_or_the_inputs():
     text = '<ir_version: 10, opset_import: ["" : 21]> agraph (float[{}] x) => (float[k] y) {{ y = Squeeze(x, axes) }}'
     with pytest.raises(UnsafeFileError, match="Dimension of input 0 must be 1 instead of 2"):
         onnxbridge.convert(_parsed(text.format("2,3"), axes=np.array([0])), "onnx", verify=False)
@@ -95,7 +106,7 @@ def test_what_contradicts_itself_is_the_files_or_the_callers_fault():
         onnxbridge.convert(_parsed(text.format("a,b"), axes=np.array([0])), "onnx", inputs="x:float32[2,3]", verify=False)
 
 
-def test_transpositions_behind_each_other_are_one():
+def test_consecutive_transposes_are_merged():
     op = Builder()
     x = op.input("x", FLOAT, [2, 3, 4])
     back = op.Neg(op.Transpose(op.Transpose(x, perm=[0, 2, 1]), perm=[0, 2, 1]))
@@ -109,7 +120,7 @@ def test_transpositions_behind_each_other_are_one():
         assert np.array_equal(before, after)
 
 
-def test_computed_constants_that_are_equal_are_one_and_weights_are_not():
+def test_equal_computed_constants_are_merged_and_weights_are_not():
     op = Builder()
     x = op.input("x", FLOAT, [1])
     computed = [op.Mul(x, op.Cast(op.Range(op.constant(0), op.constant(20), op.constant(1)), to=FLOAT)) for _ in range(2)]
@@ -121,7 +132,7 @@ def test_computed_constants_that_are_equal_are_one_and_weights_are_not():
 @pytest.mark.parametrize(("joined", "apart", "nodes"), [
     ([6], [2, 3], 1), ([3, 2], [2, 3], 1), ([2, 3], [6], 4), ([6], [3, 2], 4),
 ])  # fmt: skip
-def test_stacks_of_matrices_are_multiplied_as_they_are(joined, apart, nodes):
+def test_reshapes_around_a_batched_matmul_are_removed(joined, apart, nodes):
     op = Builder()
     a, b = op.input("a", FLOAT, [2, 3, 4, 5]), op.input("b", FLOAT, [2, 3, 5, 7])
     product = op.MatMul(op.Reshape(a, [*joined, 4, 5]), op.Reshape(b, [*joined, 5, 7]))

@@ -1,4 +1,4 @@
-"""The layout pass: the same numbers behind it, and fewer transposes."""
+"""Propagation of transposes: equal results with fewer transposes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.passes.fuse_pads import merge_pads
+from onnxbridge.hub.passes.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 
 FLOAT = ir.DataType.FLOAT
@@ -64,7 +64,7 @@ def check(write, *shapes, left=None, sizes=None):
 
 
 def conv(op, x, channels):
-    """A convolution on channels last, as frontends write it."""
+    """A channels-last convolution, as frontends write it."""
     weight = RNG.standard_normal((channels, x.shape[-1], 3, 3)).astype(np.float32)
     return op.Transpose(op.Conv(op.Transpose(x, perm=TO_FIRST), weight, pads=[1, 1, 1, 1]), perm=TO_LAST)
 
@@ -108,7 +108,7 @@ def test_between_two_convolutions(name):
     check(lambda op, x: conv(op, BETWEEN[name](op, conv(op, x, 4)), 3), X, left=2)
 
 
-def test_reductions_end_a_transpose():
+def test_transposes_move_after_reductions():
     check(lambda op, x: op.ReduceMean(conv(op, x, 3), [1, 2], keepdims=0), X, left=1)
 
     def flat(op, x):
@@ -117,7 +117,7 @@ def test_reductions_end_a_transpose():
     check(flat, X, left=1)
 
 
-def test_squeeze_and_excite_between_names():
+def test_squeeze_and_excite():
     def block(op, x):
         y = conv(op, x, 4)
         s = op.Reshape(op.ReduceMean(y, [1, 2], keepdims=0), [-1, 1, 1, 4])
@@ -126,17 +126,17 @@ def test_squeeze_and_excite_between_names():
     check(block, ("N", 6, 5, 4), left=1, sizes={"N": 2})
 
 
-def test_a_smaller_turned_operand_does_not_turn_the_larger():
+def test_a_smaller_transposed_operand_does_not_transpose_the_larger():
     check(lambda op, x, z: op.Add(conv(op, op.ReduceMean(x, [1, 2], keepdims=1), 4), z), (2, 6, 5, 4), X, left=2)
 
 
-def test_an_operand_that_is_not_turned():
+def test_an_operand_that_is_not_transposed():
     check(lambda op, x, z: conv(op, op.Add(conv(op, x, 4), z), 3), X, X, left=3)
     check(lambda op, x, z: conv(op, op.Add(conv(op, x, 4), z), 3), X, (5, 1), left=2 + 1)
     check(lambda op, x, z: conv(op, op.Add(conv(op, x, 4), z), 3), X, (4,), left=2)
 
 
-def test_nothing_is_pushed_where_it_gains_nothing():
+def test_nothing_is_propagated_without_a_benefit():
     model = check(lambda op, x: [op.Relu(op.Transpose(x, perm=[1, 0])), op.Neg(op.Transpose(x, perm=[1, 0]))], (3, 4))
     assert count(model) <= 2
 
@@ -149,7 +149,7 @@ def test_outputs_keep_their_names_and_values():
     check(both, X, left=3)
 
 
-def test_bodies_see_what_is_turned_outside():
+def test_subgraphs_use_transposed_outer_values():
     def write(op, x):
         y = conv(op, x, 4)
         positive = op.Greater(op.ReduceSum(y, keepdims=0), 0.0)
@@ -161,7 +161,7 @@ def test_bodies_see_what_is_turned_outside():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_graphs(seed):
-    """Random chains of transposes by any permutation and of operators that they are pushed through."""
+    """Random chains of transposes by any permutation and of operators that they are propagated through."""
     rng = np.random.default_rng(seed)
     perms = list(itertools.permutations(range(3)))
 
@@ -202,13 +202,13 @@ def pads(write, *shapes):
     model = model_of(write, *shapes)
     feeds = {v.name: RNG.standard_normal(list(v.shape)).astype(np.float32) for v in model.graph.inputs}
     wanted = run(model, feeds)
-    merge_pads(model)
+    fuse_pads(model)
     for got, want in zip(run(model, feeds), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
     return Counter(n.op_type for n in model.graph)["Pad"]
 
 
-def test_zero_pads_are_merged_only_where_they_are_the_same():
+def test_zero_pads_are_fused_only_if_equivalent():
     weight = RNG.standard_normal((3, 2, 3, 3)).astype(np.float32)
     x, around = (1, 2, 6, 7), [0, 0, 1, 2, 0, 0, 0, 1]
     assert pads(lambda op, x: op.Conv(op.Pad(x, around), weight, pads=[1, 1, 1, 1]), x) == 0

@@ -1,4 +1,4 @@
-"""What is written out becomes the one operator that it is, computes the same, and what only looks like it stays."""
+"""Decomposed operators are recognized and equivalent, and similar graphs are not changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model(text, **weights):
 
 
 def canonical(proto, supports=lambda op_type: True):
-    """The model with operators in place of what is written out, and the names of its operators."""
+    """The model with recognized operators, and the names of its operators."""
     hub = passes.clean(onnx_files.from_proto(proto))
     passes.infer(hub)
     canonicalize(hub, supports)
@@ -43,7 +43,7 @@ def run(proto, feeds):
 
 
 def becomes(proto, feeds, *ops, tolerance=2e-5, implemented=True):
-    """The operators that are left, and the same numbers by ONNX Runtime, where it implements them, and by the executor."""
+    """Assert the operators of the result, and equal results in the executor and, if it implements them, ONNX Runtime."""
     wanted = run(proto, feeds)
     hub, found = canonical(proto)
     assert found == list(ops)
@@ -57,7 +57,7 @@ def becomes(proto, feeds, *ops, tolerance=2e-5, implemented=True):
 
 
 def stays(proto):
-    """Nothing is recognized."""
+    """Assert that nothing is recognized."""
     hub = passes.clean(onnx_files.from_proto(proto))
     passes.infer(hub)
     before = [node.op_type for node in hub.graph]
@@ -119,14 +119,14 @@ def test_activations(text, op):
     assert hub.graph[0].outputs[0].name == "y"
 
 
-def test_the_tanh_form_is_said_to_be_one():
+def test_the_tanh_form_has_its_attribute():
     for text in TANHS.values():
         hub, _ = canonical(elementwise(text))
         assert hub.graph[0].attributes["approximate"].as_string() == "tanh"
 
 
 @pytest.mark.parametrize("form", ["torch.onnx", "half of x"])
-def test_numbers_are_compared_in_their_own_type(form):
+def test_numbers_are_compared_in_their_dtype(form):
     assert canonical(elementwise(GELUS[form], "float16", np.float16))[1] == ["Gelu"]
     assert canonical(elementwise(GELUS[form], "double", np.float64))[1] == ["Gelu"]
     rounded = {"r2": np.float64(np.float32(np.sqrt(2)))}
@@ -146,11 +146,11 @@ def test_numbers_are_compared_in_their_own_type(form):
         "b = Greater(x, two) c = Softplus(x) y = Where(b, x, c)",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_an_activation_stays(text):
+def test_similar_activations_are_not_changed(text):
     stays(elementwise(text))
 
 
-def test_what_is_used_elsewhere_stays():
+def test_intermediate_results_with_other_uses_are_kept():
     text = GELUS["torch.onnx"]
     weights = {"r2": np.float32(np.sqrt(2)), "one": np.float32(1), "half": np.float32(0.5)}
     stays(model(f"agraph (float[4,5] x) => (float[4,5] y, float[4,5] b) {{ {text} }}", **weights))
@@ -159,7 +159,7 @@ def test_what_is_used_elsewhere_stays():
     stays(model(f"agraph (float[4,5] x, bool i) => (float[4,5] y, float[4,5] z) {{ {text} z = If(i) <{body}> }}", **weights))
 
 
-def test_in_a_branch_too():
+def test_subgraphs():
     text = GELUS["torch.onnx"].replace("y =", "p =")
     weights = {"r2": np.float32(np.sqrt(2)), "one": np.float32(1), "half": np.float32(0.5)}
     body = f"then_branch = t () => (float[4,5] p) {{ {text} }}, else_branch = e () => (float[4,5] q) {{ q = Neg(x) }}"
@@ -169,21 +169,21 @@ def test_in_a_branch_too():
     onnx.checker.check_model(onnx_files.to_proto(hub), full_check=True)
 
 
-def test_only_what_is_supported():
+def test_only_supported_operators():
     hub, found = canonical(elementwise(SWISHES["Swish"]), {"Gelu"}.__contains__)
     assert found == ["Sigmoid", "Mul"]
 
 
-def test_a_constant_that_adds_an_axis_stays():
+def test_a_constant_that_adds_an_axis_does_not_match():
     text = "agraph (float x) => (float[1] y) { c = Mul(x, a) b = Sigmoid(c) y = Mul(x, b) }"
     stays(model(text, a=np.array([1.702], np.float32)))
     assert canonical(model(text.replace("[1]", ""), a=np.float32(1.702)))[1] == ["Swish"]
 
 
-def test_a_number_that_is_trained_stays():
+def test_a_parameter_does_not_match_a_number():
     hub = passes.clean(onnx_files.from_proto(elementwise(SWISHES["scaled"])))
     passes.infer(hub)
-    provenance.tell_state(hub.graph.initializers["a"].const_value, "parameter")
+    provenance.set_state(hub.graph.initializers["a"].const_value, "parameter")
     canonicalize(hub)
     assert [node.op_type for node in hub.graph] == ["Mul", "Sigmoid", "Mul"]
 
@@ -213,14 +213,14 @@ def test_layer_normalization(inverse, square, shift):
 
 
 @pytest.mark.parametrize("shape", [(37,), (1, 1, 37)])
-def test_as_tensorflow_writes_a_normalization(shape):
+def test_normalization_of_tensorflow(shape):
     text = """m = ReduceMean(x, axes) d = Sub(x, m) q = Mul(d, d) v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e)
         i = Reciprocal(r) f = Mul(i, gamma) a = Mul(x, f) b = Mul(m, f) c = Sub(beta, b) y = Add(a, c)"""
     proto = weighted(text, [2], gamma=draw(*shape), beta=draw(*shape))
     becomes(proto, {"x": draw(3, 5, 37) + 1}, "LayerNormalization", tolerance=1e-4)
 
 
-def test_over_two_axes():
+def test_layer_normalization_over_two_axes():
     text = """m = ReduceMean(x, axes) d = Sub(x, m) q = Mul(d, d) v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e)
         n = Div(d, r) w = Mul(n, gamma) y = Add(w, beta)"""
     proto = weighted(text, [1, 2], gamma=draw(5, 37), beta=draw(5, 37))
@@ -240,7 +240,7 @@ NORM = "m = ReduceMean(x, axes) d = Sub(x, m) q = Mul(d, d) v = ReduceMean(q, ax
         (NORM.replace("ReduceMean(q", "ReduceSum(q") + " y = Mul(n, gamma)", [2], (37,)),
     ],
 )  # fmt: skip
-def test_what_only_looks_like_a_normalization_stays(text, axes, gamma):
+def test_similar_normalizations_are_not_changed(text, axes, gamma):
     stays(weighted(text, axes, gamma=draw(*gamma)))
 
 
@@ -259,7 +259,7 @@ def test_root_mean_square(form):
 
 
 def test_half_precision_is_normalized_in_float32_only():
-    """With casts around it is the operator; the same in float16 throughout rounds otherwise, and stays."""
+    """With casts it is the operator; computed in float16 throughout it rounds differently and is not changed."""
     wide = """w = Cast<to = 1>(x) q = Mul(w, w) v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e) i = Reciprocal(r)
         n = Mul(w, i) h = Cast<to = 10>(n) y = Mul(gamma, h)"""
     weights = {"axes": np.array([-1]), "gamma": draw(37).astype(np.float16)}
@@ -293,7 +293,7 @@ def attention(scores, shape="2,3,50,16", keys="2,3,16,70", values="2,3,70,33", o
     return model(text, **{k: v for k, v in more.items() if not isinstance(v, tuple)})
 
 
-def fed(q, k, v, **more):
+def feeds_of(q, k, v, **more):
     return {"q": draw(*q), "k": draw(*k), "v": draw(*v), **more}
 
 
@@ -308,22 +308,22 @@ G = np.float32(4)
 )  # fmt: skip
 def test_attention(scores):
     used = {k: v for k, v in (("g", G), ("h", np.float32(0.5))) if f" {k})" in scores}
-    becomes(attention(scores, **used), fed(*FOUR), "Transpose", "Attention", tolerance=1e-4)
+    becomes(attention(scores, **used), feeds_of(*FOUR), "Transpose", "Attention", tolerance=1e-4)
 
 
-def test_attention_of_three_axes_and_a_mask():
+def test_attention_of_rank_3_with_a_mask():
     scores = "m = MatMul(q, k) d = Div(m, g) s = Add(d, mask) p = Softmax(d1)".replace("d1", "s")
     mask = np.where(rng.random((6, 50, 70)) > 0.3, 0, -np.inf).astype(np.float32)
     proto = attention(scores, "6,50,16", "6,16,70", "6,70,33", "6,50,33", g=G, mask=mask)
-    becomes(proto, fed((6, 50, 16), (6, 16, 70), (6, 70, 33)), "Transpose", "Attention", tolerance=1e-4)
+    becomes(proto, feeds_of((6, 50, 16), (6, 16, 70), (6, 70, 33)), "Transpose", "Attention", tolerance=1e-4)
 
 
 def test_attention_of_torch_onnx():
-    """The keys are transposed before the axis of the batch is added."""
+    """The keys are transposed before the batch axis is added."""
     scores = """t = Transpose<perm = [0,2,1]>(k) u = Reshape(t, four) a = Mul(q, h) b = Mul(u, h) m = MatMul(a, b)
         p = Softmax<axis = -1>(m)"""
     proto = attention(scores, "1,3,50,16", "3,70,16", "1,3,70,33", "1,3,50,33", h=np.float32(0.5), four=np.array([1, 3, 16, 70]))
-    becomes(proto, fed((1, 3, 50, 16), (3, 70, 16), (1, 3, 70, 33)), "Reshape", "Attention", tolerance=1e-4)
+    becomes(proto, feeds_of((1, 3, 50, 16), (3, 70, 16), (1, 3, 70, 33)), "Reshape", "Attention", tolerance=1e-4)
 
 
 MASKED = "m = MatMul(q, k) d = Div(m, g) s = Add(d, mask) p = Softmax(s)"
@@ -343,17 +343,17 @@ BLIND[7] = -np.inf
         {"scores": "m = MatMul(q, k) d = Div(m, g) p = Softmax(d)", "tail": "z = MatMul(p, v) e = ReduceMax(p) y = Add(z, e)"},
     ],
 )
-def test_what_is_not_quite_attention_stays(given):
-    """A mask that may leave a query without keys, or has no number for each key; another axis; heads that broadcast."""
+def test_similar_attention_is_not_changed(given):
+    """A mask that may mask all keys of a query, or is shorter than the keys; another axis; heads that broadcast."""
     stays(attention(**({"g": G} | given)))
 
 
-def test_a_mask_made_of_finite_numbers():
+def test_a_mask_of_finite_numbers():
     text = """agraph (float[2,3,50,16] q, float[2,3,16,70] k, float[2,3,70,33] v, int64[2,70] i) => (float[2,3,50,33] y) {
         c = Cast<to = 1>(i) u = Unsqueeze(c, axes) n = Sub(one, u) mask = Mul(n, low) m = MatMul(q, k) d = Div(m, g)
         s = Add(d, mask) p = Softmax(s) y = MatMul(p, v) }"""
     weights = {"axes": np.array([1, 2]), "one": np.float32(1), "low": np.finfo(np.float32).min, "g": G}
-    feeds = fed(*FOUR, i=rng.integers(0, 2, (2, 70)))
+    feeds = feeds_of(*FOUR, i=rng.integers(0, 2, (2, 70)))
     ops = "Cast", "Unsqueeze", "Sub", "Mul", "Transpose", "Attention"
     becomes(model(text, **weights), feeds, *ops, tolerance=1e-4, implemented=False)  # no mask for all queries in ONNX Runtime
 
@@ -364,15 +364,15 @@ def test_a_mask_made_of_finite_numbers():
      ("q, k|BTNH,BSNH->BNTS", "xyzw,xwyo->oxzy")],
 )  # fmt: skip
 @pytest.mark.parametrize("masked", [True, False])
-def test_attention_in_sums_over_named_axes(first, second, masked):
-    """The ways of Keras's MultiHeadAttention, and any other order of axes."""
+def test_attention_with_einsum(first, second, masked):
+    """The equations of Keras's MultiHeadAttention, and any other order of axes."""
     operands, equation = first.split("|")
     out = "9,2,5,3" if second.endswith("oxzy") else "2,5,3,9"
     text = f"""agraph (float[2,5,3,8] q, float[2,7,3,8] k, float[2,7,3,9] v) => (float[{out}] y) {{
         m = Einsum<equation = "{equation}">({operands}) d = Mul(m, g) {"s = Add(d, mask)" if masked else "s = Identity(d)"}
         p = Softmax<axis = -1>(s) y = Einsum<equation = "{second}">(p, v) }}"""
     weights = {"g": np.float32(0.4)} | ({"mask": np.triu(np.full((5, 7), -1e9, np.float32), 1)} if masked else {})
-    feeds = fed((2, 5, 3, 8), (2, 7, 3, 8), (2, 7, 3, 9))
+    feeds = feeds_of((2, 5, 3, 8), (2, 7, 3, 8), (2, 7, 3, 9))
     becomes(model(text, **weights), feeds, *["Transpose"] * 3, "Attention", "Transpose", tolerance=1e-4)
 
 
@@ -380,7 +380,7 @@ def test_attention_in_sums_over_named_axes(first, second, masked):
     "equations",
     ["btnh,bsnh->bnts|bnts,btnh->bsnh", "btnh,bsnh->bnst|bnst,bsnh->btnh", "btnh,bsnh->tnbs|tnbs,bsnh->btnh"],
 )
-def test_other_sums_stay(equations):
+def test_other_einsums_are_not_changed(equations):
     first, second = equations.split("|")
     text = f"""agraph (float[2,5,3,8] q, float[2,5,3,8] k, float[2,5,3,8] v) => (float[2,5,3,8] y) {{
         m = Einsum<equation = "{first}">(q, k) p = Softmax<axis = -1>(m) y = Einsum<equation = "{second}">(p, v) }}"""

@@ -76,7 +76,7 @@ def test_a_bomb_ends_before_it_allocates(kind):
     executor = Executor(model(BOMBS[kind]), limits=Limits(tensor_bytes=1 << 27, total_bytes=1 << 30))
     for _ in range(2):  # the first run may have to compile loops
         begin = time.process_time()
-        with pytest.raises(LimitError, match="budget") as caught:
+        with pytest.raises(LimitError, match="limit") as caught:
             executor.run(None, {})
     assert caught.value.exit_code == 6
     assert time.process_time() - begin < 1
@@ -128,7 +128,7 @@ def test_branches_may_lie_deep():
 def test_a_function_that_calls_itself_is_refused():
     text = """<ir_version: 10, opset_import: ["" : 21, "mine" : 1]> agraph (float[2] x) => (float[2] y) { y = mine.f(x) }
     <domain: "mine", opset_import: ["" : 21, "mine" : 1]> f (v) => (w) { w = mine.f(v) }"""
-    with pytest.raises(UnsafeFileError, match="in a circle"):
+    with pytest.raises(UnsafeFileError, match="recursively"):
         Executor(parser.parse_model(text))
 
 
@@ -159,7 +159,7 @@ def test_what_a_loop_gathers_is_bounded():
         y = Loop(n, ) <body = step (int64 i, bool go) => (bool keep, float[1024] seen) {{ keep = Identity(go) seen = Neg(x) }}>
     }}"""
     feeds = {"n": np.array(1 << 60), "x": np.zeros(1024, np.float32)}
-    with pytest.raises(LimitError, match="budget"):
+    with pytest.raises(LimitError, match="limit"):
         Executor(parser.parse_model(text), limits=Limits(tensor_bytes=1 << 22)).run(None, feeds)
     with pytest.raises(LimitError, match=r"0\.2 seconds"):
         Executor(parser.parse_model(text), limits=Limits(seconds=0.2, tensor_bytes=1 << 40)).run(None, feeds)
@@ -170,7 +170,7 @@ def test_texts_that_grow_are_bounded():
         y = Loop(n, , x) <body = step (int64 i, bool go, string[1] s) => (bool keep, string[1] t) {{
             keep = Identity(go) t = StringConcat(s, s) }}> }}"""
     feeds = {"n": np.array(1 << 60), "x": np.array(["text"], object)}
-    with pytest.raises(LimitError, match="StringConcat asks for"):
+    with pytest.raises(LimitError, match="StringConcat requests"):
         Executor(parser.parse_model(text), limits=Limits(tensor_bytes=1 << 20)).run(None, feeds)
 
 
@@ -185,7 +185,7 @@ def test_strides_without_end_are_no_loop():
     body = "r = Reshape(one, four) s = Constant<value_ints=[1,1,2,2]>() e = Expand(r, s) "
     body += f"y = ConvTranspose<strides=[{HUGE},{HUGE}]>(e, w)"
     text = f"{HEAD} agraph () => (float[n] y) <{HELD}, float[1,1,1,1] w = {{1}}> {{ {body} }}"
-    with pytest.raises(LimitError, match="budget"):
+    with pytest.raises(LimitError, match="limit"):
         Executor(parser.parse_model(text)).run(None, {})
 
 

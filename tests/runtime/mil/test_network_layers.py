@@ -294,5 +294,5 @@ def test_size_of_an_empty_constant_is_limited():
     value.type.tensorType.dataType = ct.proto.MIL_pb2.DataType.Value("FLOAT32")
     value.type.tensorType.dimensions.add().constant.size = 1 << 45
     value.immediateValue.tensor.SetInParent()
-    with pytest.raises(LimitError, match="the budget"):
+    with pytest.raises(LimitError, match="the limit"):
         ConstantReader("").read(value)

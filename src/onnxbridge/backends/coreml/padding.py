@@ -7,7 +7,7 @@ from typing import Any
 
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
-from onnxbridge.hub.ir.auto_pad import Pads, explicit
+from onnxbridge.hub.ir.auto_pad import Pads, explicit_pads
 
 
 def extent(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
@@ -22,7 +22,7 @@ def pads_of(auto_pad: str, pads: Any, x: Any, kernel: Sequence[int], strides: Se
         Unsupported: if it depends on a dynamic size.
     """
     sizes = [None if is_symbolic(n) else n for n in x.shape[2:]]
-    return explicit(auto_pad, pads, sizes, kernel, strides, dilations)
+    return explicit_pads(auto_pad, pads, sizes, kernel, strides, dilations)
 
 
 def flat(pads: Pads) -> list[int]:

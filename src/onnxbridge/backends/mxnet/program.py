@@ -130,7 +130,7 @@ class _SymbolTarget(Target):
         if isinstance(key, ir.Value):
             known = fold.static(key)
             if known is None:
-                sizes = fold.sizes(key)
+                sizes = fold.known_sizes(key)
                 known = None if sizes is None or None in sizes else np.array(sizes, np.int64)
             return known
         return None

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.trace.tracer import Value, opaque_call, read_ints
-from onnxbridge.hub.ir.auto_pad import Pads, explicit
+from onnxbridge.hub.ir.auto_pad import Pads, explicit_pads
 
 _AT_BORDER = {"reflect": "reflect", "edge": "replicate"}
 """ONNX padding modes that F.pad also supports."""
@@ -23,7 +23,7 @@ def maximum_size(a: Any, b: Any) -> Any:
 
 def pads_of(auto_pad: str, pads: Any, sizes: Sequence[Any], kernel: Any, strides: Any, dilations: Any) -> Pads:
     """The padding before and after each spatial dimension."""
-    return explicit(auto_pad, pads, sizes, kernel, strides, dilations, maximum_size)
+    return explicit_pads(auto_pad, pads, sizes, kernel, strides, dilations, maximum_size)
 
 
 def f_pad_order(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from torch import nn
 
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.hub.ir.provenance import is_fixed, state_of
-from onnxbridge.hub.ir.trainable import COMPUTED, is_made
+from onnxbridge.hub.ir.trainable import COMPUTED, is_generated_name
 
 _VIEW_SUFFIXES = (".reshape", ".transpose")
 """Suffixes that the frontends give to weights that are views."""
@@ -36,7 +36,7 @@ def untransposed(name: str) -> str:
 def _registration_name(name: str) -> str:
     """The name to register a weight under: for values computed from a constant or a weight, without each operator on the way."""
     first, *rest = name.split(".")
-    count = len(rest) if is_made(name) else _steps(rest)
+    count = len(rest) if is_generated_name(name) else _steps(rest)
     if not count:
         return name
     steps, base = rest[-count:], [first, *rest[:-count]]
@@ -44,7 +44,7 @@ def _registration_name(name: str) -> str:
     step = next(
         (s for s in reversed(descriptive) if _operator_name(s) not in _ARITHMETIC), descriptive[-1] if descriptive else ""
     )
-    if is_made(name):
+    if is_generated_name(name):
         return step or first
     return ".".join(base) + (f"_{step}" if step else f"_{steps[-1]}")
 
@@ -94,7 +94,7 @@ class Weights:
         if value.dtype in dtypes.WIDE:
             tensor = tensor.to(torch.int64)
         state = state_of(value.const_value)
-        if trained or state or not is_made(value.name or ""):
+        if trained or state or not is_generated_name(value.name or ""):
             number = not self.from_pytorch and not trained and tensor.numel() == 1  # inlined as a literal
             saved = own and (state == "buffer" or not (number or state == "constant"))
             path, tensor = self._register(value.name or "constant", tensor, trained, saved)
@@ -122,11 +122,11 @@ class Weights:
     def _register(self, name: str, tensor: torch.Tensor, trained: bool, own: bool) -> tuple[str, torch.Tensor]:
         *scope, leaf = identifiers(_registration_name(name))
         parent, path = self._module(scope)
-        leaf = _unused_name(parent, leaf, numbered=is_made(name))
+        leaf = _unused_name(parent, leaf, numbered=is_generated_name(name))
         if trained:
             parent.register_parameter(leaf, nn.Parameter(tensor))
         else:
-            parent.register_buffer(leaf, tensor, persistent=own and not is_made(name) and not COMPUTED.fullmatch(name))
+            parent.register_buffer(leaf, tensor, persistent=own and not is_generated_name(name) and not COMPUTED.fullmatch(name))
         found = ".".join([*path, leaf])
         self._names[found] = name
         return found, tensor

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, size
-from onnxbridge.hub.ir.auto_pad import Pads, explicit
+from onnxbridge.hub.ir.auto_pad import Pads, explicit_pads
 
 
 def larger(a: Any, b: Any) -> Any:
@@ -17,7 +17,7 @@ def larger(a: Any, b: Any) -> Any:
 
 def pads_of(auto_pad: str, pads: Any, sizes: Sequence[Any], kernel: Any, strides: Any, dilations: Any) -> Pads:
     """The padding before and after each spatial dimension."""
-    return explicit(auto_pad, pads, sizes, kernel, strides, dilations, larger)
+    return explicit_pads(auto_pad, pads, sizes, kernel, strides, dilations, larger)
 
 
 def padded(x: Any, before: Sequence[Any], after: Sequence[Any], value: Any = 0, start: int = 2) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.frameworks import coremltools
-from onnxbridge.hub.io.safe_files import Buffer, mapped, named, open_file, open_inside, quoted, write_pieces
+from onnxbridge.hub.io.safe_files import Buffer, checked_path, map_file, open_file, open_inside, quoted, write_pieces
 
 MAX_MANIFEST_BYTES = 16 << 20
 HINT = "save the model again with coremltools"
@@ -48,7 +48,7 @@ class Weights:
             if not self.folder:
                 raise UnsafeFileError(f"the weight file {quoted(base)} is missing; {HINT}.")
             location = f"{self.location}/{base}" if self.location else base
-            self._files[base] = mapped(open_inside(self.folder, location, "the program stores its weights in"))
+            self._files[base] = map_file(open_inside(self.folder, location, "the program stores its weights in"))
         data = self._files[base]
         header = bytes(data[offset : offset + 64]) if 0 <= offset <= len(data) - 64 else b""
         sentinel, kind, size, data_offset, padding = struct.unpack_from("<IIQQQ", header) if header else (0,) * 5
@@ -72,13 +72,13 @@ def load(path: str | os.PathLike[str]) -> tuple[Any, Weights]:
     Raises:
         UnsafeFileError: for a damaged file, or a path that leads out of the package.
     """
-    shown = named(path)
+    shown = checked_path(path)
     if os.path.isdir(shown):
         root = _model_location(shown)
-        data = mapped(open_inside(shown, root, f"{shown}: its manifest locates the model in"))
+        data = map_file(open_inside(shown, root, f"{shown}: its manifest locates the model in"))
         weights = Weights(shown, f"{root.rpartition('/')[0]}/weights")
     else:
-        data = mapped(open_file(shown))
+        data = map_file(open_file(shown))
         weights = Weights("")
     spec = coremltools().proto.Model_pb2.Model()
     try:
@@ -90,7 +90,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Any, Weights]:
 
 def _model_location(package: str) -> str:
     """The location of the model in a package, from its manifest."""
-    data = mapped(open_inside(package, "Manifest.json", f"{package}: the package needs"))
+    data = map_file(open_inside(package, "Manifest.json", f"{package}: the package needs"))
     if len(data) > MAX_MANIFEST_BYTES:
         raise UnsafeFileError(f"{package}: its manifest has {len(data)} bytes; the limit is {MAX_MANIFEST_BYTES}; {HINT}.")
     try:
@@ -108,4 +108,4 @@ def copy_weights(weights: Weights, target: Path) -> None:
     source = os.path.join(weights.folder, weights.location)
     for name in sorted(os.listdir(source)) if weights.folder and os.path.isdir(source) else ():
         descriptor = open_inside(weights.folder, f"{weights.location}/{name}", "the package has")
-        write_pieces(target / name, [mapped(descriptor)])
+        write_pieces(target / name, [map_file(descriptor)])

@@ -17,7 +17,7 @@ import numpy as np
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.formats.mxnet.dtypes import FLAGS
 from onnxbridge.hub.io.resource_limits import claim
-from onnxbridge.hub.io.safe_files import mapped, named, open_file, quoted
+from onnxbridge.hub.io.safe_files import checked_path, map_file, open_file, quoted
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -34,7 +34,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
     Raises:
         UnsafeFileError: if the file is invalid, or has no names.
     """
-    label = named(path)
+    label = checked_path(path)
     names, arrays = read_list(path)
     if len(names) != len(arrays):
         raise UnsafeFileError(f"{label}: its arrays have no names; save them in a dictionary with mx.nd.save.")
@@ -49,8 +49,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 def read_list(path: str | os.PathLike[str]) -> tuple[list[str], list[Array | None]]:
     """The names (empty for a list saved without names) and the arrays of a file; an empty entry is None."""
-    label = named(path)
-    reader = _Reader(mapped(open_file(path)), label)
+    label = checked_path(path)
+    reader = _Reader(map_file(open_file(path)), label)
     if reader.number("Q", "header") != LIST_MAGIC:
         raise UnsafeFileError(f"{label}: is not an MXNet parameter file.")
     reader.number("Q", "reserved field")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxbridge.errors import LimitError, UnsafeFileError
-from onnxbridge.hub.io.safe_files import mapped, named, open_file, quoted
+from onnxbridge.hub.io.safe_files import checked_path, map_file, open_file, quoted
 
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 32
@@ -46,8 +46,8 @@ def read(path: str | os.PathLike[str]) -> Graph:
     Raises:
         UnsafeFileError: if it is not one.
     """
-    label = named(path)
-    data = mapped(open_file(path))
+    label = checked_path(path)
+    data = map_file(open_file(path))
     if len(data) > MAX_BYTES:
         raise LimitError(f"{label}: has {len(data)} bytes, more than the limit of {MAX_BYTES} bytes for a symbol")
     try:

@@ -125,7 +125,7 @@ class _Values(dict[Hashable, Any]):
         node = self._graph.nodes[key[0]]
         made = self[key] = self._op.constant(ir.tensor(self._params[node.name], name=node.name), node.name)
         if node.name in self._auxiliary:
-            provenance.tell_state(made.const_value, "buffer")
+            provenance.set_state(made.const_value, "buffer")
         return made
 
 

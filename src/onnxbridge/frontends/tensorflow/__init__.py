@@ -51,24 +51,24 @@ class TensorFlow(Frontend):
         from onnx_ir.passes import common
 
         from onnxbridge.frontends.tensorflow import convert, sources
-        from onnxbridge.hub.passes.decompose_batch_norm import spread_norms
-        from onnxbridge.hub.passes.fuse_conv_bias import take_biases
-        from onnxbridge.hub.passes.fuse_pads import merge_pads
-        from onnxbridge.hub.passes.recurrent.loop_trip_count import count_loops
-        from onnxbridge.hub.passes.recurrent.recognize_rnn import find_cells
+        from onnxbridge.hub.passes.decompose_batch_norm import decompose_batch_norm
+        from onnxbridge.hub.passes.fuse_conv_bias import fuse_conv_bias
+        from onnxbridge.hub.passes.fuse_pads import fuse_pads
+        from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
+        from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
         from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 
         source, signature = _split(source)
         model = convert.hub_model(sources.trace(source, inputs, dynamic, signature))
         common.RemoveUnusedNodesPass()(model)
-        count_loops(model)
-        find_cells(model)
-        take_biases(model)
+        infer_trip_counts(model)
+        recognize_rnn(model)
+        fuse_conv_bias(model)
         common.RemoveUnusedNodesPass()(model)
         push_transposes(model)
-        spread_norms(model)
+        decompose_batch_norm(model)
         common.RemoveUnusedNodesPass()(model)
-        merge_pads(model)
+        fuse_pads(model)
         return model
 
     def main_line(self, error: BaseException | str) -> str:

@@ -53,7 +53,7 @@ class _Values(dict[Hashable, Any]):
         read = key.read()
         made = self[key] = self._op.constant(read, key.name)
         if key.state and made.const_value is not None:
-            provenance.tell_state(made.const_value, key.state)
+            provenance.set_state(made.const_value, key.state)
         return made
 
 

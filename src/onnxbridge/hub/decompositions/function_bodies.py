@@ -37,7 +37,7 @@ def body_of(call: Call) -> Body | None:
     for i, output in enumerate(node.outputs):
         output.name = f"output_{i}"
     try:
-        nodes, results, opset = decompose_for_opset.expansion(node, version, {n for n in names if n})
+        nodes, results, opset = decompose_for_opset.decomposition(node, version, {n for n in names if n})
     except Unsupported:
         return None
     used = [r for r, key in zip(results, call.outputs, strict=False) if key is not None]

@@ -12,7 +12,7 @@ from onnxbridge.hub.decompositions.microsoft.unsupported import raise_if_unsuppo
 from onnxbridge.hub.decompositions.standard import expand
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.scratch_target import Scratch
+from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.lowering import Body, Call, Ref
 
 
@@ -28,7 +28,7 @@ def body_of(call: Call) -> Body | None:
     raise_if_unsupported(call)
     if call.op not in expand:
         return function_bodies.body_of(call)
-    target = Scratch(f"decomposition of {call.op}", Builder())
+    target = ScratchTarget(f"decomposition of {call.op}", Builder())
     values: dict[Any, Any] = {}
     inputs: list[ir.Value | None] = []
     for item in call.inputs:

@@ -1,4 +1,4 @@
-"""Which kind of model a path holds, told by its content and never by its name, with bounded reads and without running it."""
+"""Detects the model format of a path by content, not by file name, with bounded reads and without running any code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import BinaryIO
 
 from onnxbridge.errors import OnnxbridgeError, UnsafeFileError, UsageError
 from onnxbridge.hub.io import protobuf_weights
-from onnxbridge.hub.io.safe_files import mapped, named, open_file
+from onnxbridge.hub.io.safe_files import checked_path, map_file, open_file
 
 _HEAD = 4096
-_MOST_FIELDS = 100_000
-_LARGEST_DIRECTORY = 64 << 20
+_MAX_FIELDS = 100_000
+_MAX_DIRECTORY_BYTES = 64 << 20
 _ONNX_TEXT = re.compile(rb"\s*<\s*(?:ir_version|opset_import|producer_name)\b|\s*(?:#[^\n]*\n\s*)*ir_version\s*:\s*\d+")
 _ONNX_JSON = re.compile(rb'\s*\{\s*"(?:irVersion|ir_version|opsetImport|opset_import)"')
 _MXNET_JSON = re.compile(rb'\s*\{\s*"(?:nodes|arg_nodes|heads|node_row_ptr|attrs)"\s*:')
@@ -25,7 +25,7 @@ _ONNX_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25
 _COREML_TYPES = range(200, 4000)
 
 _PYTORCH = "give it to the PyTorch frontend (--from pytorch)"
-# what each kind is called, and what to do where an ONNX file was expected
+# format -> (description, hint for when an ONNX file was expected)
 KINDS = {
     "onnx": ("an ONNX model", ""),
     "pt2": ("a PyTorch program (torch.export.save)", _PYTORCH),
@@ -44,54 +44,56 @@ KINDS = {
     "mlmodel": ("a Core ML model", "give it to the Core ML frontend (--from coreml)"),
     "safetensors": ("weights without a model (safetensors)", "load them into the model's own code and export that"),
     "python": ("Python source, which is not run by itself", "name the function that builds the module (net:load of net.py)"),
-    "unknown": (
-        "no model in a format that onnxbridge knows, or not a whole one",
-        "get the file again or export the model again",
-    ),  # fmt: skip
+    "unknown": ("not a known model format, or truncated", "get the file again or export the model again"),
 }
 
 
 def recognise(path: str | os.PathLike[str]) -> str:
-    """One of `KINDS`. A path that is not there is a usage error; pipes, devices and NUL in the path are refused."""
-    text = named(path)
+    """The format of the model at a path: a key of `KINDS`.
+
+    Raises:
+        UsageError: if the path does not exist.
+        UnsafeFileError: for pipes, devices and paths with a NUL character.
+    """
+    text = checked_path(path)
     try:
         mode = os.stat(text).st_mode
     except FileNotFoundError:
-        raise UsageError(f"{text}: there is no such file.") from None
+        raise UsageError(f"{text}: no such file.") from None
     except OSError as error:
         raise UsageError(f"{text}: cannot be opened ({error.strerror}).") from None
     if stat.S_ISDIR(mode):
-        return _folder(text)
+        return _directory_format(text)
     descriptor = open_file(text)
     with open(descriptor, "rb", closefd=False) as file:
         head = file.read(_HEAD)
-        kind = _file(head, file)
+        kind = _header_format(head, file)
     if kind:
         os.close(descriptor)
         return kind
-    content = mapped(descriptor)
+    content = map_file(descriptor)
     with memoryview(content) as data:
-        kind = _protobuf(data)
+        kind = _protobuf_format(data)
     if not isinstance(content, bytes):
         content.close()
     return "python" if kind == "unknown" and text.endswith(".py") else kind
 
 
 def wrong_kind(
-    path: str | os.PathLike[str], kind: str, wanted: str = "an ONNX model", way_out: str | None = None
+    path: str | os.PathLike[str], kind: str, expected: str = "an ONNX model", hint: str | None = None
 ) -> OnnxbridgeError:
-    """The error for a file of a kind that is not wanted: pickles and unknown bytes are unsafe, the rest is a mistake.
+    """The error for a file of another format than expected: unsafe for pickles and unknown content, else a usage error.
 
-    `way_out` is what to do where that hangs on what was wanted.
+    `hint` replaces the format's own hint.
     """
-    what, usual = KINDS[kind]
-    make = UnsafeFileError if kind in ("pytorch-pickle", "unknown") else UsageError
-    instead = "" if kind == "unknown" else f", not {wanted}"
-    return make(f"{named(path)}: is {what}{instead}; {way_out or usual}.")
+    description, default_hint = KINDS[kind]
+    error = UnsafeFileError if kind in ("pytorch-pickle", "unknown") else UsageError
+    instead = "" if kind == "unknown" else f", not {expected}"
+    return error(f"{checked_path(path)}: is {description}{instead}; {hint or default_hint}.")
 
 
-def is_text(head: bytes) -> str:
-    """Which of ONNX's textual forms some first bytes are: "text" (onnx.parser), "textproto", "json" or ""."""
+def onnx_text_format(head: bytes) -> str:
+    """The ONNX text format that a file's first bytes belong to: "text" (onnx.parser), "textproto", "json" or "" (none)."""
     if _ONNX_JSON.match(head):
         return "json"
     if _ONNX_TEXT.match(head):
@@ -99,19 +101,19 @@ def is_text(head: bytes) -> str:
     return ""
 
 
-def _folder(path: str) -> str:
-    def holds(name: str) -> bool:
+def _directory_format(path: str) -> str:
+    def contains(name: str) -> bool:
         return os.path.exists(os.path.join(path, name))
 
-    if holds("saved_model.pb") or holds("saved_model.pbtxt"):
+    if contains("saved_model.pb") or contains("saved_model.pbtxt"):
         return "savedmodel"
-    return "mlpackage" if holds("Manifest.json") and holds("Data") else "unknown"
+    return "mlpackage" if contains("Manifest.json") and contains("Data") else "unknown"
 
 
-def _file(head: bytes, file: BinaryIO) -> str:
-    """The kind that the first bytes tell, "" where only a look at the whole message can."""
+def _header_format(head: bytes, file: BinaryIO) -> str:
+    """The format according to the first bytes, "" if the whole protobuf message has to be inspected."""
     if head.startswith(b"PK\x03\x04"):
-        return _archive(file)
+        return _zip_format(file)
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
         return "keras-h5"
     if head.startswith(_MXNET_PARAMS):
@@ -120,20 +122,20 @@ def _file(head: bytes, file: BinaryIO) -> str:
         return "pytorch-pickle"
     if head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= 100 << 20:
         return "safetensors"
-    if is_text(head):
+    if onnx_text_format(head):
         return "onnx"
     if _MXNET_JSON.match(head):
         return "mxnet-symbol"
     return ""
 
 
-def _archive(file: BinaryIO) -> str:
-    """The kind of a zip archive, by the names in it."""
+def _zip_format(file: BinaryIO) -> str:
+    """The format of a zip archive, by its member names."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 65_557))
     tail = file.read()
     end = tail.rfind(b"PK\x05\x06")
-    if end < 0 or int.from_bytes(tail[end + 12 : end + 16], "little") > _LARGEST_DIRECTORY:
+    if end < 0 or int.from_bytes(tail[end + 12 : end + 16], "little") > _MAX_DIRECTORY_BYTES:
         return "unknown"
     try:
         names = zipfile.ZipFile(file).namelist()
@@ -149,21 +151,21 @@ def _archive(file: BinaryIO) -> str:
     return "keras" if {"config.json", "metadata.json"} <= set(names) else "unknown"
 
 
-def _protobuf(data: memoryview) -> str:
-    """Whether a protobuf message is an ONNX or a Core ML model; one that breaks off counts, so that its reader can say so."""
+def _protobuf_format(data: memoryview) -> str:
+    """Whether a protobuf message is an ONNX or a Core ML model. Truncated ones count, so that their reader reports it."""
     seen: set[int] = set()
     onnx = True
     try:
         for count, (number, kind, start, begin, stop) in enumerate(protobuf_weights.fields(data, 0, len(data), partial=True)):
             onnx = onnx and _ONNX_FIELDS.get(number) == kind
             if number in (2, 3, 4) and onnx:
-                onnx = _is_text(bytes(data[begin : min(stop, begin + 200)]))
+                onnx = _is_utf8_text(bytes(data[begin : min(stop, begin + 200)]))
             if number == 1 and kind == 0:
                 onnx = onnx and protobuf_weights.varint(data, begin, len(data))[0] < 1000
             if count == 0 and number != 1 and not onnx:
                 return "unknown"
             seen.add(number)
-            if count > _MOST_FIELDS or (not onnx and start > 0 and any(n in _COREML_TYPES for n in seen)):
+            if count > _MAX_FIELDS or (not onnx and start > 0 and any(n in _COREML_TYPES for n in seen)):
                 break
     except protobuf_weights.Malformed:
         onnx = onnx and 7 in seen
@@ -172,7 +174,7 @@ def _protobuf(data: memoryview) -> str:
     return "mlmodel" if not onnx and {1, 2} & seen and any(n in _COREML_TYPES for n in seen) else "unknown"
 
 
-def _is_text(data: bytes) -> bool:
+def _is_utf8_text(data: bytes) -> bool:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""How much a run of a model may take."""
+"""Resource limits of a model run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 @cache
 def _physical_memory() -> int:
-    """Bytes of memory that this process may use at most: the machine's, or its container's if that is less."""
+    """Memory in bytes available to this process: the machine's, or its container's limit if that is lower."""
     try:
-        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        most = 8 << 30
+        available = 8 << 30
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
-            most = min(most, int(Path(name).read_text()))
-    return most
+            available = min(available, int(Path(name).read_text()))
+    return available
 
 
 class Limits(NamedTuple):
-    """What one run may take. `seconds` None is no limit."""
+    """Resource limits of one run; `seconds=None` means no time limit."""
 
     tensor_bytes: int = _physical_memory() // 2
     total_bytes: int = _physical_memory() * 4 // 5

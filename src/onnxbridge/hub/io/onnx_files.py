@@ -1,7 +1,7 @@
-"""ONNX files in and out: weights stay in the file, mapped, until a number of them is needed; nothing else is ever opened.
+"""Reads and writes ONNX files; weights are memory-mapped and loaded on demand.
 
-`read` and `write` work on files, `from_proto` and `to_proto` on what users hold in memory. What a file may do to its reader is
-in `paths` (which files), `tensors` (which bytes) and `prepare` (which contents).
+`read` and `write` work on files, `from_proto` and `to_proto` on messages in memory. Untrusted input is checked in `safe_files`
+(paths), `mapped_tensors` (data of tensors) and `sanitize` (contents of the model).
 """
 
 from __future__ import annotations
@@ -19,75 +19,88 @@ from google.protobuf.message import DecodeError, Message
 
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub.io import protobuf_weights
-from onnxbridge.hub.io.detect_format import is_text, recognise, wrong_kind
-from onnxbridge.hub.io.mapped_tensors import Standin, Store, is_large, own_bytes, tensors
-from onnxbridge.hub.io.safe_files import Buffer, mapped, named, open_file, quoted, refuse_overwriting, replacing, write_pieces
-from onnxbridge.hub.io.sanitize import prepare
+from onnxbridge.hub.io.detect_format import onnx_text_format, recognise, wrong_kind
+from onnxbridge.hub.io.mapped_tensors import PlaceholderTensor, WeightStore, all_tensors, is_large, tensor_bytes
+from onnxbridge.hub.io.safe_files import (
+    Buffer,
+    checked_path,
+    map_file,
+    open_file,
+    quoted,
+    refuse_overwriting,
+    replacing,
+    write_pieces,
+)
+from onnxbridge.hub.io.sanitize import sanitize
 from onnxbridge.hub.ir.graphs import every_graph
 from onnxbridge.hub.opset.ir_version import lowest_ir_version
 
-__all__ = ["detached", "from_proto", "read", "recognise", "to_proto", "write", "wrong_kind"]
+__all__ = ["without_weights", "from_proto", "read", "recognise", "to_proto", "write", "wrong_kind"]
 
-LARGEST_FILE = (1 << 31) - 1  # protobuf's own limit
-BESIDE = "onnxbridge.beside"  # in a model's meta: the locations of the files that hold weights of it
-_LARGEST_TEXT = 256 << 20
+MAX_FILE_BYTES = (1 << 31) - 1  # protobuf's own limit
+EXTERNAL_FILES = "onnxbridge.beside"  # key in a model's meta: the locations of its external data files
+_MAX_TEXT_BYTES = 256 << 20
 _PAGE = 4096
 _TEXT_ERRORS = (UnicodeDecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, RecursionError)
 
 
 def read(path: str | os.PathLike[str], *, keep_maps: bool = False) -> ir.Model:
-    """The model of an ONNX file, with its weights mapped from the files they lie in.
+    """Read a model from an ONNX file, with its weights memory-mapped.
 
-    Raises `UnsafeFileError` for a file that is corrupt or reaches outside its folder, `UsageError` for one of another kind, and
-    `ConversionError` for one with maps, unless these are to be kept, as values without a type.
+    Raises:
+        UnsafeFileError: if the file is corrupt or refers to files outside its folder.
+        UsageError: if the file has another format.
+        ConversionError: if the model has maps, unless `keep_maps`, which keeps them as values without a type.
     """
-    shown = named(path)
+    path_text = checked_path(path)
     kind = recognise(path)
     if kind != "onnx":
         raise wrong_kind(path, kind)
-    content = mapped(open_file(path))
-    folder = os.path.dirname(shown)
-    form = is_text(content[:_PAGE])
+    content = map_file(open_file(path))
+    folder = os.path.dirname(path_text)
+    form = onnx_text_format(content[:_PAGE])
     if form:
-        return _model(_parse_text(content, form, shown), Store(shown, folder), keep_maps)
-    ticket = secrets.token_bytes(16)
+        return _model(_parse_text(content, form, path_text), WeightStore(path_text, folder), keep_maps)
+    placeholder = secrets.token_bytes(16)
     with memoryview(content) as data:
         try:
-            message, places = protobuf_weights.cut(data, ticket)
+            message, regions = protobuf_weights.strip_weights(data, placeholder)
         except protobuf_weights.Malformed as problem:
-            raise protobuf_weights.corrupt(shown, problem) from None
-    if len(message) > LARGEST_FILE:
-        raise protobuf_weights.corrupt(shown, "its graph alone is larger than 2 GB")
+            raise protobuf_weights.corrupt(path_text, problem) from None
+    if len(message) > MAX_FILE_BYTES:
+        raise protobuf_weights.corrupt(path_text, "its graph without weights is larger than 2 GB")
     try:
         proto = onnx.ModelProto.FromString(message)
     except DecodeError:
-        raise protobuf_weights.corrupt(shown, "a message in it is malformed or nested too deep") from None
-    return _model(proto, Store(shown, folder, ticket, [(content, offset, size) for offset, size in places]), keep_maps)
+        raise protobuf_weights.corrupt(path_text, "a message in it is malformed or nested too deeply") from None
+    return _model(
+        proto, WeightStore(path_text, folder, placeholder, [(content, offset, size) for offset, size in regions]), keep_maps
+    )
 
 
 def from_proto(proto: onnx.ModelProto, folder: str | os.PathLike[str] | None = None, *, keep_maps: bool = False) -> ir.Model:
-    """The model of a message in memory, which is left as it was; `folder` is where its external data lies, if it has any.
+    """The model of a message in memory, which is not changed; `folder` is the folder of its external data, if it has any.
 
-    Maps are as in `read`.
+    Maps are treated as by `read`.
     """
-    store = Store("the model", None if folder is None else named(folder), secrets.token_bytes(16))
-    whole = onnx.ModelProto()
-    _copy(proto, whole, {"graph"})
+    store = WeightStore("the model", None if folder is None else checked_path(folder), secrets.token_bytes(16))
+    copy = onnx.ModelProto()
+    _copy(proto, copy, {"graph"})
     if proto.HasField("graph"):
-        whole.graph.SetInParent()
-        _copy(proto.graph, whole.graph, {"initializer"})
+        copy.graph.SetInParent()
+        _copy(proto.graph, copy.graph, {"initializer"})
     for tensor in proto.graph.initializer:
-        kept = whole.graph.initializer.add()
-        _copy(tensor, kept, {"raw_data"})
+        new = copy.graph.initializer.add()
+        _copy(tensor, new, {"raw_data"})
         if tensor.HasField("raw_data"):
-            # read once: a message gives its bytes as a new copy at each access
+            # read once: each access to a message's bytes copies them
             raw = tensor.raw_data
-            kept.raw_data = raw if len(raw) < protobuf_weights.LARGE else store.keep(raw)
-    return _model(whole, store, keep_maps)
+            new.raw_data = raw if len(raw) < protobuf_weights.LARGE else store.add(raw)
+    return _model(copy, store, keep_maps)
 
 
 def _copy(source: Message, target: Message, without: set[str]) -> None:
-    """Copy a message but for some of its fields."""
+    """Copy a message except some of its fields."""
     for field, value in source.ListFields():
         if field.name in without:
             continue
@@ -97,9 +110,11 @@ def _copy(source: Message, target: Message, without: set[str]) -> None:
             getattr(target, field.name).MergeFrom(value)
 
 
-def _parse_text(content: Buffer, form: str, shown: str) -> onnx.ModelProto:
-    if len(content) > _LARGEST_TEXT:
-        raise LimitError(f"{shown}: a model in text form may have {_LARGEST_TEXT} bytes; save it in the binary form.")
+def _parse_text(content: Buffer, form: str, path_text: str) -> onnx.ModelProto:
+    if len(content) > _MAX_TEXT_BYTES:
+        raise LimitError(
+            f"{path_text}: a model in text format may have at most {_MAX_TEXT_BYTES} bytes; save it in the binary format."
+        )
     try:
         text = bytes(content).decode("utf-8")
         if form == "text":
@@ -108,42 +123,42 @@ def _parse_text(content: Buffer, form: str, shown: str) -> onnx.ModelProto:
         (json_format if form == "json" else text_format).Parse(text, proto)
         return proto
     except _TEXT_ERRORS as problem:
-        raise protobuf_weights.corrupt(shown, " ".join(str(problem).split())[:200]) from None
+        raise protobuf_weights.corrupt(path_text, " ".join(str(problem).split())[:200]) from None
 
 
-def _model(proto: onnx.ModelProto, store: Store, keep_maps: bool) -> ir.Model:
-    """The hub's model of a message, after every check."""
-    prepare(proto, store.shown, keep_maps)
+def _model(proto: onnx.ModelProto, store: WeightStore, keep_maps: bool) -> ir.Model:
+    """Check a message and convert it to a hub model."""
+    sanitize(proto, store.label, keep_maps)
     for graph in (proto.graph, *proto.functions):
-        for tensor in tensors(graph):
+        for tensor in all_tensors(graph):
             store.check(tensor)
     try:
         model = ir.from_proto(proto)
     except (ir.serde.SerdeError, ValueError, TypeError, NotImplementedError, AttributeError, RecursionError) as problem:
-        raise protobuf_weights.corrupt(store.shown, _root(problem)) from None
+        raise protobuf_weights.corrupt(store.label, _root(problem)) from None
     for g in every_graph(model):
-        _whole(g, store.shown)
+        _check_values_defined(g, store.label)
     for owner in (model.graph, *(function.graph for function in model.functions.values())):
-        _order(owner, store.shown)
+        _sort_nodes(owner, store.label)
     _map_tensors(model, proto, store)
-    model.meta[BESIDE] = tuple(store.opened)
+    model.meta[EXTERNAL_FILES] = tuple(store.files)
     return model
 
 
 def _root(problem: BaseException) -> str:
-    """The first cause, in one line, and printable whatever the file holds."""
+    """The root cause of an exception, in one printable line."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
     return quoted(" ".join(str(problem).split()) or type(problem).__name__)
 
 
-def _whole(graph: ir.Graph, shown: str) -> None:
-    """Refuse a graph that reads a value which nothing writes."""
+def _check_values_defined(graph: ir.Graph, path_text: str) -> None:
+    """Refuse a graph that uses an undefined value."""
 
     def check(value: ir.Value | None, reader: str) -> None:
         if value is not None and value.producer() is None and not value.is_graph_input() and not value.is_initializer():
-            unwritten = quoted(value.name or "")
-            raise UnsafeFileError(f"{shown}: {reader} reads {unwritten}, which nothing writes; export the model again.")
+            undefined = quoted(value.name or "")
+            raise UnsafeFileError(f"{path_text}: {reader} uses the undefined value {undefined}; export the model again.")
 
     for node in graph:
         for value in node.inputs:
@@ -152,33 +167,33 @@ def _whole(graph: ir.Graph, shown: str) -> None:
         check(value, "an output")
 
 
-def _order(graph: ir.Graph, shown: str) -> None:
-    """Put nodes behind those whose results they read, where a file has them otherwise: ONNX Runtime takes such files."""
+def _sort_nodes(graph: ir.Graph, path_text: str) -> None:
+    """Sort the nodes topologically if they are not: ONNX Runtime accepts such files."""
     done: set[ir.Node] = set()
-    if all(_follows(node, done) for node in graph):
+    if all(_is_sorted(node, done) for node in graph):
         return
     try:
         graph.sort()
     except ValueError as problem:
-        raise protobuf_weights.corrupt(shown, _root(problem)) from None
+        raise protobuf_weights.corrupt(path_text, _root(problem)) from None
 
 
-def _follows(node: ir.Node, done: set[ir.Node]) -> bool:
-    """Whether a node, and those inside it, read results of nodes only that are done; from here on it is too."""
+def _is_sorted(node: ir.Node, done: set[ir.Node]) -> bool:
+    """Whether a node and those of its subgraphs use only results of nodes in `done`; adds the node to them."""
     for attribute in node.attributes.values():
         parts = attribute.as_graphs() if attribute.type == ir.AttributeType.GRAPHS else ()
         for part in (attribute.as_graph(),) if attribute.type == ir.AttributeType.GRAPH else parts:
-            if not all(_follows(inner, done) for inner in part):
+            if not all(_is_sorted(inner, done) for inner in part):
                 return False
     done.add(node)
     return all((made := value.producer()) is None or made in done for value in node.inputs if value is not None)
 
 
-def _map_tensors(model: ir.Model, proto: onnx.ModelProto, store: Store) -> None:
-    """Put tensors over the mapped files in the place of tickets and of onnx_ir's own, which open files by name."""
+def _map_tensors(model: ir.Model, proto: onnx.ModelProto, store: WeightStore) -> None:
+    """Replace placeholders, and onnx_ir's external tensors, which open files by name, by tensors over the mapped files."""
     for graph in every_graph(model):
         for value in graph.initializers.values():
-            found = _mapped(value.const_value, store)
+            found = _mapped_tensor(value.const_value, store)
             if found is not None:
                 value.const_value = found
         for node in graph:
@@ -186,15 +201,15 @@ def _map_tensors(model: ir.Model, proto: onnx.ModelProto, store: Store) -> None:
                 if attribute.is_ref():
                     continue
                 if attribute.type == ir.AttributeType.TENSOR:
-                    found = _mapped(attribute.as_tensor(), store)
+                    found = _mapped_tensor(attribute.as_tensor(), store)
                     if found is not None:
                         node.attributes[name] = ir.AttrTensor(name, found)
                 elif attribute.type == ir.AttributeType.TENSORS:
-                    all_found = [_mapped(t, store) or t for t in attribute.as_tensors()]
+                    all_found = [_mapped_tensor(t, store) or t for t in attribute.as_tensors()]
                     node.attributes[name] = ir.AttrTensors(name, all_found)
 
 
-def _mapped(tensor: ir.TensorProtocol | None, store: Store) -> ir.TensorProtocol | None:
+def _mapped_tensor(tensor: ir.TensorProtocol | None, store: WeightStore) -> ir.TensorProtocol | None:
     if isinstance(tensor, ir.serde.TensorProtoTensor):
         return store.tensor(tensor.raw)
     if isinstance(tensor, ir.ExternalTensor):
@@ -203,92 +218,100 @@ def _mapped(tensor: ir.TensorProtocol | None, store: Store) -> ir.TensorProtocol
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """The model as a message in memory, with all weights inside; beyond 2 GB only `write` can hold it."""
+    """The model as a message in memory, including all weights; above 2 GB only `write` works."""
     total = sum(tensor.nbytes for tensor in _large(model))
-    if total > LARGEST_FILE:
-        raise LimitError(f"the model has {total} bytes of weights and a message holds 2 GB; write it to a file instead.")
-    with _as_written(model, lambda number, tensor: tensor):
+    if total > MAX_FILE_BYTES:
+        raise LimitError(f"the model has {total} bytes of weights, and a message is limited to 2 GB; write it to a file instead.")
+    with _tensors_replaced(model, lambda number, tensor: tensor):
         return _message(model)
 
 
 def write(
     model: ir.Model, path: str | os.PathLike[str], *, force: bool = False, external: bool | Literal["auto"] = "auto"
 ) -> list[str]:
-    """Write one file, or with `external` a second one beside it for the weights; "auto" does so from 2 GB on.
+    """Write a model to a file, and with `external` its weights to a second one beside it ("auto": if above 2 GB).
 
-    Returns the paths written. Each is written under a temporary name and renamed; nothing is replaced without `force`.
+    Returns the paths written. Each is written under a temporary name and renamed; existing files are replaced only with `force`.
     """
-    target = named(path)
+    target = checked_path(path)
     refuse_overwriting(target, force)
     large = _large(model)
     if external is not True:
-        ticket = secrets.token_bytes(16)
-        with _as_written(model, lambda number, tensor: Standin(tensor, ticket + number.to_bytes(4, "little"))):
-            message = _serialised(model, target)
-        size, pieces = protobuf_weights.paste(message, ticket, {i: (tensor.nbytes, tensor) for i, tensor in enumerate(large)})
-        if size <= LARGEST_FILE:
+        placeholder = secrets.token_bytes(16)
+        with _tensors_replaced(
+            model, lambda number, tensor: PlaceholderTensor(tensor, placeholder + number.to_bytes(4, "little"))
+        ):
+            message = _serialize(model, target)
+        size, pieces = protobuf_weights.insert_weights(
+            message, placeholder, {i: (tensor.nbytes, tensor) for i, tensor in enumerate(large)}
+        )
+        if size <= MAX_FILE_BYTES:
             with replacing(target) as temporary:
                 write_pieces(temporary, map(_bytes, pieces))
             return [target]
         if external is False:
-            raise LimitError(f"{target}: would have {size} bytes, and an ONNX file holds 2 GB; allow a second file.")
+            raise LimitError(f"{target}: would have {size} bytes, and an ONNX file is limited to 2 GB; allow a second file.")
     beside = f"{target}.data"
     refuse_overwriting(beside, force)
-    offsets, layout = _layout(large)
+    offsets, layout = _external_layout(large)
     name = os.path.basename(beside)
-    with _as_written(model, lambda number, tensor: _elsewhere(tensor, name, offsets[number])):
-        message = _serialised(model, target)
+    with _tensors_replaced(model, lambda number, tensor: _external_tensor(tensor, name, offsets[number])):
+        message = _serialize(model, target)
     with replacing(target) as temporary, replacing(beside) as data:
         write_pieces(temporary, [message])
         write_pieces(data, map(_bytes, layout))
     return [target, beside]
 
 
-def detached(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
-    """The model's message without its large weights, and these by name: for whoever takes weights from memory, of any size.
+def without_weights(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
+    """The serialized model without its large weights, and these by name, for runtimes that accept weights from memory.
 
-    In the message such a weight is external data of a file that there is not. Weights of texts and of types narrower than a
-    byte, and those inside subgraphs, stay in the message.
+    In the message such a weight is external data of a file that does not exist. Strings, dtypes narrower than a byte, and
+    weights of subgraphs stay in the message.
     """
-    taken = {
+    large_weights = {
         str(v.name): v.const_value
         for v in model.graph.initializers.values()
         if v.const_value is not None and is_large(v.const_value) and v.const_value.dtype.bitwidth >= 8
     }
-    inside = {id(tensor) for slot, tensor in _slots(model) if not (isinstance(slot, ir.Value) and slot.name in taken)}
-    taken = {name: tensor for name, tensor in taken.items() if id(tensor) not in inside}
-    apart = {id(tensor) for tensor in taken.values()}
-    with _as_written(model, lambda _, tensor: _elsewhere(tensor, "in-memory", 0) if id(tensor) in apart else tensor):
-        return _serialised(model, "the model"), taken
+    inside = {id(tensor) for slot, tensor in _slots(model) if not (isinstance(slot, ir.Value) and slot.name in large_weights)}
+    large_weights = {name: tensor for name, tensor in large_weights.items() if id(tensor) not in inside}
+    detached = {id(tensor) for tensor in large_weights.values()}
+    with _tensors_replaced(
+        model, lambda _, tensor: _external_tensor(tensor, "in-memory", 0) if id(tensor) in detached else tensor
+    ):
+        return _serialize(model, "the model"), large_weights
 
 
 def _message(model: ir.Model) -> onnx.ModelProto:
-    """The model as a message that tells the types of its weights once, with their numbers.
+    """The model as a message without value_info of initializers.
 
-    ONNX Runtime's quantizer turns weights over, and finds what else is told of them to contradict it.
+    ONNX Runtime's quantizer transposes weights, after which their value_info would contradict them.
     """
     message = ir.to_proto(model)
-    held = {tensor.name for tensor in message.graph.initializer}
-    told = [value for value in message.graph.value_info if value.name not in held or value.metadata_props]
-    if len(told) < len(message.graph.value_info):
+    initializers = {tensor.name for tensor in message.graph.initializer}
+    kept = [value for value in message.graph.value_info if value.name not in initializers or value.metadata_props]
+    if len(kept) < len(message.graph.value_info):
         message.graph.ClearField("value_info")
-        message.graph.value_info.extend(told)
+        message.graph.value_info.extend(kept)
     return message
 
 
-def _serialised(model: ir.Model, target: str) -> bytes:
+def _serialize(model: ir.Model, target: str) -> bytes:
     message = _message(model)
-    if message.ByteSize() > LARGEST_FILE:
-        raise LimitError(f"{target}: the graph alone would have {message.ByteSize()} bytes, and an ONNX file holds 2 GB.")
+    if message.ByteSize() > MAX_FILE_BYTES:
+        raise LimitError(
+            f"{target}: the graph without weights has {message.ByteSize()} bytes, and an ONNX file is limited to 2 GB."
+        )
     return bytes(message.SerializeToString(deterministic=True))
 
 
 def _bytes(piece: Buffer | ir.TensorProtocol) -> Buffer:
-    return own_bytes(piece) if isinstance(piece, ir.TensorProtocol) else piece
+    return tensor_bytes(piece) if isinstance(piece, ir.TensorProtocol) else piece
 
 
 def _slots(model: ir.Model) -> Iterator[tuple[ir.Value | tuple[ir.Node, str], ir.TensorProtocol]]:
-    """Where the model holds a large tensor: an initializer's value, or a node and the name of its attribute."""
+    """The large tensors of a model and their slots: an initializer, or a node and the name of its attribute."""
     for graph in every_graph(model):
         for value in graph.initializers.values():
             if value.const_value is not None and is_large(value.const_value):
@@ -304,21 +327,21 @@ def _large(model: ir.Model) -> list[ir.TensorProtocol]:
 
 
 @contextmanager
-def _as_written(model: ir.Model, stand_in: Callable[[int, ir.TensorProtocol], ir.TensorProtocol]) -> Iterator[None]:
-    """The model with each large tensor exchanged and the lowest IR version, as it was again afterwards."""
+def _tensors_replaced(model: ir.Model, replacement: Callable[[int, ir.TensorProtocol], ir.TensorProtocol]) -> Iterator[None]:
+    """Temporarily replace each large tensor, and set the lowest IR version."""
     slots = list(_slots(model))
     version, model.ir_version = model.ir_version, lowest_ir_version(model)
     try:
         for number, (slot, tensor) in enumerate(slots):
-            _put(slot, stand_in(number, tensor))
+            _set_tensor(slot, replacement(number, tensor))
         yield
     finally:
         for slot, tensor in slots:
-            _put(slot, tensor)
+            _set_tensor(slot, tensor)
         model.ir_version = version
 
 
-def _put(slot: ir.Value | tuple[ir.Node, str], tensor: ir.TensorProtocol) -> None:
+def _set_tensor(slot: ir.Value | tuple[ir.Node, str], tensor: ir.TensorProtocol) -> None:
     if isinstance(slot, ir.Value):
         slot.const_value = tensor
     else:
@@ -326,23 +349,23 @@ def _put(slot: ir.Value | tuple[ir.Node, str], tensor: ir.TensorProtocol) -> Non
         node.attributes[name] = ir.AttrTensor(name, tensor, doc_string=node.attributes[name].doc_string)
 
 
-def _layout(large: list[ir.TensorProtocol]) -> tuple[list[int], list[Buffer | ir.TensorProtocol]]:
-    """Each tensor's offset, on whole pages so that it can be mapped, and the file in pieces; shared tensors lie once."""
+def _external_layout(large: list[ir.TensorProtocol]) -> tuple[list[int], list[Buffer | ir.TensorProtocol]]:
+    """Each tensor's offset, page-aligned so that it can be mapped, and the file's pieces; shared tensors are written once."""
     offsets: list[int] = []
     pieces: list[Buffer | ir.TensorProtocol] = []
-    laid: dict[int, int] = {}
+    placed: dict[int, int] = {}
     end = 0
     for tensor in large:
-        if id(tensor) not in laid:
+        if id(tensor) not in placed:
             gap = -end % _PAGE
-            laid[id(tensor)] = end + gap
+            placed[id(tensor)] = end + gap
             pieces += [bytes(gap), tensor]
             end += gap + tensor.nbytes
-        offsets.append(laid[id(tensor)])
+        offsets.append(placed[id(tensor)])
     return offsets, pieces
 
 
-def _elsewhere(tensor: ir.TensorProtocol, file: str, offset: int) -> ir.ExternalTensor:
+def _external_tensor(tensor: ir.TensorProtocol, file: str, offset: int) -> ir.ExternalTensor:
     return ir.ExternalTensor(
         file, offset, tensor.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name or "",
         doc_string=tensor.doc_string, metadata_props=dict(tensor.metadata_props),

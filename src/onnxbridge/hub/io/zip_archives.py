@@ -1,7 +1,7 @@
-"""Zip archives: a file that is opened once, whose members are read from that opening with bounded sizes.
+"""Zip archives, opened once, whose members are read with bounded sizes.
 
-Readers that find members in their own ways (zipfile, miniz) must find the same ones, so a member has one name, lies
-where both of its headers say, and is as large as it declares.
+Different readers (zipfile, miniz) must see the same members, so names are unique, both headers of a member agree on its
+offset, and its size is the declared one.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 
 from onnxbridge.errors import LimitError, UnsafeFileError
-from onnxbridge.hub.io.safe_files import Buffer, mapped, open_file, quoted
+from onnxbridge.hub.io.safe_files import Buffer, map_file, open_file, quoted
 
-MOST_MEMBERS = 200_000
-# what members may take together: honest archives store weights as they are, or deflate them by a little
+MAX_MEMBERS = 200_000
+# limit of the inflated size of all members: regular archives store weights uncompressed, or compress them only a little
 _FREE_BYTES = 64 << 20
-_LARGEST_RATIO = 10
+_MAX_RATIO = 10
 
 
 @dataclass(frozen=True)
 class Member:
-    """Where the bytes of a member lie: `stored` bytes of the file, which are `size` bytes when inflated."""
+    """The region of a member: `stored` bytes of the file from `start`, `size` bytes when inflated."""
 
     start: int
     stored: int
@@ -35,21 +35,21 @@ class Member:
 
 @dataclass(frozen=True)
 class Archive:
-    """An opened archive; `shown` is its path, as errors name it."""
+    """An opened archive; `shown` is its path in messages."""
 
     shown: str
     data: Buffer
     members: Mapping[str, Member]
 
 
-def open_archive(path: str | PathLike[str], way_out: str) -> Archive:
-    """The members of the archive at this path.
+def open_archive(path: str | PathLike[str], hint: str) -> Archive:
+    """Open the archive at a path and list its members.
 
-    `way_out` ends every error: how to make a better file.
+    `hint` ends every error message: how to get a valid file.
 
     Raises:
-        UnsafeFileError: for an archive that is damaged or contradicts itself.
-        LimitError: for more members, or more bytes in them, than a model needs.
+        UnsafeFileError: if the archive is damaged or inconsistent.
+        LimitError: if it has more members, or more bytes in them, than a model needs.
     """
     shown = fspath(path)
     descriptor = open_file(path)
@@ -57,14 +57,16 @@ def open_archive(path: str | PathLike[str], way_out: str) -> Archive:
         try:
             found = zipfile.ZipFile(file).infolist()
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, OverflowError, struct.error) as error:
-            raise UnsafeFileError(f"{shown}: is no readable archive ({error}); {way_out}.") from error
-    data = mapped(descriptor)
-    if len(found) > MOST_MEMBERS:
-        raise LimitError(f"{shown}: has {len(found)} members, of at most {MOST_MEMBERS}; {way_out}.")
-    most = _FREE_BYTES + _LARGEST_RATIO * len(data)
+            raise UnsafeFileError(f"{shown}: is not a readable archive ({error}); {hint}.") from error
+    data = map_file(descriptor)
+    if len(found) > MAX_MEMBERS:
+        raise LimitError(f"{shown}: has {len(found)} members, and the limit is {MAX_MEMBERS}; {hint}.")
+    limit = _FREE_BYTES + _MAX_RATIO * len(data)
     total = sum(info.file_size for info in found)
-    if total > most:
-        raise LimitError(f"{shown}: its members take {total} bytes, of at most {most} for a file of {len(data)}; {way_out}.")
+    if total > limit:
+        raise LimitError(
+            f"{shown}: its members have {total} bytes; the limit for a file of {len(data)} bytes is {limit}; {hint}."
+        )
     members: dict[str, Member] = {}
     stored = 0
     for info in found:
@@ -72,20 +74,20 @@ def open_archive(path: str | PathLike[str], way_out: str) -> Archive:
             continue
         name = info.filename
         if name in members:
-            raise UnsafeFileError(f"{shown}: has two members {quoted(name)}; {way_out}.")
+            raise UnsafeFileError(f"{shown}: has a duplicate member {quoted(name)}; {hint}.")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
-            raise UnsafeFileError(f"{shown}: {quoted(name)} is encrypted, or compressed in an unusual way; {way_out}.")
+            raise UnsafeFileError(f"{shown}: {quoted(name)} is encrypted, or its compression is not supported; {hint}.")
         deflated = info.compress_type == zipfile.ZIP_DEFLATED
-        start = _start(data, info)
+        start = _data_offset(data, info)
         stored += info.compress_size
         if start is None or stored > len(data) or not (deflated or info.compress_size == info.file_size):
-            raise UnsafeFileError(f"{shown}: has a broken member {quoted(name)}; {way_out}.")
+            raise UnsafeFileError(f"{shown}: has a damaged member {quoted(name)}; {hint}.")
         members[name] = Member(start, info.compress_size, info.file_size, deflated, info.CRC)
     return Archive(shown, data, members)
 
 
-def _start(data: Buffer, info: zipfile.ZipInfo) -> int | None:
-    """Where a member's bytes begin: after its own header, which must agree with the directory."""
+def _data_offset(data: Buffer, info: zipfile.ZipInfo) -> int | None:
+    """The offset of a member's data, after its local header, which must agree with the central directory."""
     head = bytes(data[info.header_offset : info.header_offset + 30])
     if info.header_offset < 0 or len(head) < 30 or head[:4] != b"PK\x03\x04":
         return None
@@ -97,16 +99,16 @@ def _start(data: Buffer, info: zipfile.ZipInfo) -> int | None:
     return start if same_name and method == info.compress_type and start + info.compress_size <= len(data) else None
 
 
-def content(archive: Archive, name: str, most: int) -> bytes:
-    """A member's bytes.
+def content(archive: Archive, name: str, limit: int) -> bytes:
+    """The data of a member.
 
     Raises:
-        UnsafeFileError: where they are not as the archive describes them.
-        LimitError: where they are more than `most`.
+        UnsafeFileError: if its size or checksum is wrong.
+        LimitError: if it has more than `limit` bytes.
     """
     member = archive.members[name]
-    if member.size > most:
-        raise LimitError(f"{archive.shown}: {quoted(name)} has {member.size} bytes, of at most {most}; save the model again.")
+    if member.size > limit:
+        raise LimitError(f"{archive.shown}: {quoted(name)} has {member.size} bytes; the limit is {limit}; save the model again.")
     found = bytes(archive.data[member.start : member.start + member.stored])
     if member.deflated:
         try:

@@ -1,1 +1,1 @@
-"""The hub model in memory: building, reading, typing and folding ONNX graphs at the hub's opset."""
+"""The hub's intermediate representation: building, reading, type inference and constant folding of ONNX graphs."""

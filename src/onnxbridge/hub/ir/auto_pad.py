@@ -1,4 +1,4 @@
-"""What `auto_pad` of convolutions and pools stands for, in sizes that a target may know only when the model runs."""
+"""Explicit padding for the `auto_pad` attribute of convolutions and pools; sizes may be dynamic values of a target."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from onnxbridge.errors import Unsupported
 Pads = tuple[list[Any], list[Any]]
 
 
-def halves(totals: Sequence[Any], auto_pad: str) -> Pads:
-    """Padding before and after each axis; of an odd total the rest goes behind for SAME_UPPER, otherwise in front."""
-    less = [t // 2 for t in totals]
-    more = [t - half for t, half in zip(totals, less, strict=True)]
-    return (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+def split_padding(totals: Sequence[Any], auto_pad: str) -> Pads:
+    """Padding before and after each axis; the extra element of an odd total goes at the end for SAME_UPPER, else at the start."""
+    smaller = [t // 2 for t in totals]
+    larger = [t - half for t, half in zip(totals, smaller, strict=True)]
+    return (smaller, larger) if auto_pad == "SAME_UPPER" else (larger, smaller)
 
 
-def explicit(
+def explicit_pads(
     auto_pad: str, pads: Any, sizes: Sequence[Any], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
-    larger: Callable[[Any, Any], Any] = max,
+    maximum: Callable[[Any, Any], Any] = max,
 ) -> Pads:  # fmt: skip
-    """The padding before and after each spatial axis; `larger` is the target's maximum of two sizes.
+    """The padding before and after each spatial axis; `maximum` is the target's maximum of two sizes.
 
     Raises:
-        Unsupported: if it depends on a size that is None.
+        Unsupported: if it depends on an unknown size (None).
     """
-    space = len(kernel)
+    rank = len(kernel)
     if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        given = pads if pads and auto_pad != "VALID" else (0,) * (2 * space)
-        return list(given[:space]), list(given[space:])
+        padding = pads if pads and auto_pad != "VALID" else (0,) * (2 * rank)
+        return list(padding[:rank]), list(padding[rank:])
     totals = []
     for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True):
-        span = (k - 1) * d + 1
+        extent = (k - 1) * d + 1
         if s != 1 and n is None:
             raise Unsupported(f"auto_pad={auto_pad} with strides and a dynamic size", "give the input a fixed shape")
-        totals.append(span - 1 if s == 1 else larger((-(-n // s) - 1) * s + span - n, 0))
-    return halves(totals, auto_pad)
+        totals.append(extent - 1 if s == 1 else maximum((-(-n // s) - 1) * s + extent - n, 0))
+    return split_padding(totals, auto_pad)

@@ -1,11 +1,11 @@
-"""The `op` builder: writes ONNX nodes at the hub's opset, each checked against the standard and typed as it is made.
+"""The `op` builder: creates ONNX nodes at the hub's opset, checks them against the schemas and infers their types.
 
     y = op.Relu(op.Conv(x, weight, bias, pads=[1, 1, 1, 1]))
     low, high = op.Split(x, axis=1, num_outputs=2, outputs=2)
     z = op.If(condition, then_branch=lambda: op.Neg(y), else_branch=lambda: y)
 
-Python numbers and lists become constants of the dtype that the operand next to them has; NumPy arrays keep theirs. What is known
-already (operators on small constants, the shape of a static tensor) becomes a constant instead of a node.
+Python numbers and lists become constants with the dtype of the other operand; NumPy arrays keep theirs. Operators on small
+constants and shapes of static tensors are folded to constants.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import schema_of, version_of
 
 _PLAIN = (np.ndarray, np.generic, bool, int, float, str, bytes, list, tuple)
-"""What is no tensor of the hub at a glance; to ask for a protocol looks at every attribute."""
+"""Checked first, since isinstance with a protocol looks at every attribute."""
 _NO_NOTES: Mapping[str, Any] = MappingProxyType({})
 
 
 class Builder:
-    """Writes nodes into a graph that `graph()` or `model()` closes, or that is there already and `take()`s them.
+    """Creates nodes, which `graph()` or `model()` put into a new graph, or `take()` returns for an existing one.
 
-    Opset adapters write at another opset than the hub's; nothing is folded there, since the executor knows the hub's only.
+    Opset adapters build at other opsets, where nothing is folded, since the executor has rules for the hub's opset only.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Builder:
         return functools.partial(self.call, op_type)
 
     def call(self, op_type: str, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
-        """Append one node; returns its value, or a tuple of them where `outputs` asks for more than one."""
+        """Append a node; returns its output, or a tuple of them if `outputs` is more than one."""
         schema = schema_of(op_type, domain, self._versions.get(domain))
         values = inference.promote(schema, inputs, self.constant)
         attributes = [a for name, v in attrs.items() if (a := self._attribute(schema, name, v, values, attrs)) is not None]
@@ -72,42 +72,42 @@ class Builder:
         if known is not None:
             for i in range(len(values)):
                 node.replace_input_with(i, None)
-            named = next((v.name for v in values if v is not None and v.name), "")
-            results = tuple(self.constant(a, f"{named}.{op_type.lower()}" if named else "") for a in known)
-            told = [v for v in values if v is not None and not v.meta.get(fold.COMPUTED)]
-            viewed = values[0] if told and op_type in provenance.VIEWS and len(results) == 1 else None
+            stem = next((v.name for v in values if v is not None and v.name), "")
+            results = tuple(self.constant(a, f"{stem}.{op_type.lower()}" if stem else "") for a in known)
+            weights = [v for v in values if v is not None and not v.meta.get(fold.COMPUTED)]
+            viewed = values[0] if weights and op_type in provenance.VIEWS and len(results) == 1 else None
             for result in results:
-                if not told:
+                if not weights:
                     result.meta[fold.COMPUTED] = True
                 elif viewed is not None:
-                    provenance.tell_view(result, viewed)
-                elif any(provenance.state_of(v.const_value) == "parameter" for v in told):
-                    provenance.inherit_state(result.const_value, [v.const_value for v in told])
-                elif all(provenance.is_fixed(v.const_value) for v in told) and result.const_value is not None:
-                    provenance.tell_state(result.const_value, "constant")
+                    provenance.set_view(result, viewed)
+                elif any(provenance.state_of(v.const_value) == "parameter" for v in weights):
+                    provenance.inherit_state(result.const_value, [v.const_value for v in weights])
+                elif all(provenance.is_fixed(v.const_value) for v in weights) and result.const_value is not None:
+                    provenance.set_state(result.const_value, "constant")
             return results if outputs > 1 else results[0]
         self.append(node)
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]
 
     def append(self, node: ir.Node) -> None:
-        """Write a node that is made already: one of an operator without a schema."""
+        """Append an existing node: one of an operator without a schema."""
         if node.domain:
             self.domains.add(node.domain)
         source_locations.write(node, self._where)
         self._nodes[-1].append(node)
 
     def loses(self, what: str) -> None:
-        """Say that what is written next is not quite what it stands for.
+        """Report that the nodes created next are only approximately equivalent.
 
         Raises:
-            Unsupported: unless lossy steps are allowed.
+            Unsupported: if lossy steps are not allowed.
         """
         if self._loses is None:
             raise Unsupported(what)
         self._loses(what)
 
     def constant(self, value: Any, name: str = "", dtype: ir.DataType | None = None) -> ir.Value:
-        """A constant value. Arrays and tensors are held by reference; small nameless ones are one value if they are equal."""
+        """A constant value. Arrays and tensors are referenced, not copied; small unnamed constants are deduplicated."""
         if isinstance(value, ir.Value):
             return value
         if not isinstance(value, _PLAIN) and isinstance(value, ir.TensorProtocol):
@@ -118,12 +118,14 @@ class Builder:
             key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
             if key in self._constants:
                 return self._constants[key]
-        made = self._constant_value(strings.tensor(array) if strings.is_strings(array) else ir.Tensor(array, dtype=dtype), name)
+        created = self._constant_value(
+            strings.tensor(array) if strings.is_strings(array) else ir.Tensor(array, dtype=dtype), name
+        )
         if not name:
-            made.meta[fold.COMPUTED] = True
+            created.meta[fold.COMPUTED] = True
         if key is not None:
-            self._constants[key] = made
-        return made
+            self._constants[key] = created
+        return created
 
     def _constant_value(self, tensor: ir.TensorProtocol, name: str) -> ir.Value:
         label = self.unique(name or f"constant_{len(self._names)}")
@@ -131,7 +133,7 @@ class Builder:
         return ir.Value(name=label, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor)
 
     def input(self, name: str, dtype: ir.DataType, shape: Sequence[int | str | None] | None) -> ir.Value:
-        """A new value that no node writes: an input of the graph, or of a body."""
+        """A new value without a producer: an input of the graph or of a body."""
         return ir.Value(name=self.unique(name), type=ir.TensorType(dtype), shape=None if shape is None else ir.Shape(list(shape)))
 
     def _attribute(
@@ -146,14 +148,14 @@ class Builder:
         if kind == ir.AttributeType.GRAPH:
             if isinstance(value, ir.Graph):
                 return ir.AttrGraph(name, value)
-            given = [(label, kind, _NO_NOTES) for label, kind in inference.body_inputs(schema.name, inputs, attrs)]
-            return ir.AttrGraph(name, self.body(f"{schema.name}_{name}", value, given))
+            arguments = [(label, kind, _NO_NOTES) for label, kind in inference.body_inputs(schema.name, inputs, attrs)]
+            return ir.AttrGraph(name, self.body(f"{schema.name}_{name}", value, arguments))
         return ir.Attr(name, kind, inference.attribute_value(kind, name, value))
 
     def body(
         self, name: str, function: Callable[..., Any], inputs: Iterable[tuple[str, ir.TypeAndShape, Mapping[str, Any]]]
     ) -> ir.Graph:
-        """Run `function` on fresh inputs, of names, types and notes, and keep what it writes as a graph of its own."""
+        """Trace `function` into a new graph; `inputs` are the names, types and metadata of its inputs."""
         parameters = []
         for label, declared, notes in inputs:
             v = ir.Value(name=self.unique(label), type=declared.type, shape=declared.shape)
@@ -164,7 +166,7 @@ class Builder:
             results = function(*parameters)
             results = list(results) if isinstance(results, (tuple, list)) else [results]
             local = {id(o) for n in self._nodes[-1] for o in n.outputs}
-            # what a body returns must be written in it, once: outer values, constants and repeats pass through Identity
+            # each output of a body must be the result of its own node: outer values, constants and duplicates need an Identity
             outputs: list[ir.Value] = []
             for r in results:
                 v = self.constant(r)
@@ -177,7 +179,7 @@ class Builder:
             self._nodes.pop()
 
     def inline(self, graph: ir.Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-        """Move a graph's nodes here, with these values as its inputs; what its outputs were."""
+        """Move a graph's nodes here, with these values as its inputs; returns the values of its outputs."""
         for inside, outside in zip(graph.inputs, inputs, strict=True):
             inside.replace_all_uses_with(outside, replace_graph_outputs=True)
         results, nodes = list(graph.outputs), list(graph)
@@ -188,17 +190,17 @@ class Builder:
         return results
 
     def identity(self, value: ir.Value) -> ir.Value:
-        """An Identity of the value, which stays even where the value is a constant."""
+        """An Identity of the value, which is not folded even if the value is constant."""
         node = ir.Node("", "Identity", [value])
         node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
         source_locations.write(node, self._where)
         self._nodes[-1].append(node)
         return node.outputs[0]
 
-    # names and places
+    # names and source locations
 
     def unique(self, name: str) -> str:
-        """The name itself where it is free, otherwise the name with a number."""
+        """The name itself if it is unused, otherwise with a number appended."""
         label, n = name, 0
         while label in self._names:
             n += 1
@@ -207,13 +209,13 @@ class Builder:
         return label
 
     def reserve(self, name: str) -> None:
-        """Keep a name for an output, so that no other value takes it first."""
+        """Reserve a name for an output, so that no other value gets it."""
         self._names.add(name)
         self._reserved.add(name)
 
     @contextmanager
     def scope(self, name: str, where: Source) -> Iterator[None]:
-        """Nodes written inside carry `where`, and values that are not named by then take `name` as the stem of theirs."""
+        """Nodes created inside get the source location `where`, and unnamed values names that start with `name`."""
         outer = self._prefix, self._where
         start = len(self._nodes[-1])
         self._prefix, self._where = name, where
@@ -224,7 +226,7 @@ class Builder:
             self._prefix, self._where = outer
 
     def name_rest(self, stem: str, start: int = 0) -> None:
-        """Name what is nameless among the current graph's nodes from `start` on."""
+        """Name the unnamed values and nodes of the current graph from node `start` on."""
         for node in self._nodes[-1][start:]:
             for value in node.outputs:
                 if not value.name:
@@ -233,25 +235,25 @@ class Builder:
                 node.name = node.outputs[0].name if node.outputs else None
 
     def rename(self, value: ir.Value, name: str) -> ir.Value:
-        """Give a value that the current call has written its name; one that has a name already keeps it."""
+        """Name a value that has no name yet."""
         if not value.name:
             value.name = self.unique(name)
         return value
 
-    # closing
+    # results
 
     def take(self) -> list[ir.Node]:
-        """What has been written, for the caller to put into a graph."""
-        taken, self._nodes[-1] = self._nodes[-1], []
-        return taken
+        """Return the nodes created so far and remove them from the builder."""
+        nodes, self._nodes[-1] = self._nodes[-1], []
+        return nodes
 
     @property
     def nodes(self) -> list[ir.Node]:
-        """What has been written so far into the graph that is open."""
+        """The nodes created so far in the current graph."""
         return self._nodes[-1]
 
     def graph(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str) -> ir.Graph:
-        """Close the graph: everything written so far, with the constants that are used as initializers."""
+        """A graph of all nodes created so far, with the constants they use as initializers."""
         self.name_rest("")
         used: dict[str, ir.Value] = {}
 
@@ -308,10 +310,7 @@ class Builder:
         return joined
 
     def reshape(self, x: ir.Value, sizes: Sequence[Any]) -> ir.Value:
-        """`x` in the given sizes, numbers or scalar values; where just one is a value, ONNX's -1 stands for it.
-
-        What is of these sizes already stays as it is.
-        """
+        """`x` reshaped to `sizes`, integers or scalar values; a single value is written as -1. No-op if `x` has these sizes."""
         if x.shape is not None and x.shape.is_static() and x.shape.numpy() == tuple(sizes):
             return x
         values = [i for i, s in enumerate(sizes) if isinstance(s, ir.Value)]
@@ -323,7 +322,7 @@ class Builder:
         return reshaped
 
     def size(self, x: ir.Value, axis: int) -> Any:
-        """The size of one axis: a number where it is fixed, otherwise a scalar int64 value."""
+        """The size of an axis: an integer if it is static, otherwise a scalar int64 value."""
         if x.shape is not None and isinstance(x.shape[axis], int):
             return x.shape[axis]
         rank = len(x.shape) if x.shape is not None else None

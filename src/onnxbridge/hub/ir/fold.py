@@ -1,4 +1,4 @@
-"""What is known already when converting: nodes on constants, and the sizes that a static shape gives away."""
+"""Constant folding, including static shapes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from onnxbridge.hub.ir.schemas import array_of, binding_of, name_of, plain
 from onnxbridge.lowering import Call, bind
 
 FOLDED_ELEMENTS = 1 << 16
-"""Nodes on constants are folded up to this many elements of output; larger results stay a node, and the file small."""
+"""Nodes on constants are folded up to this many output elements; larger results stay nodes, which keeps files small."""
 COMPUTED = "computed"
-"""Marks, in a value's meta, a constant that is no weight and comes from none: it has no name that anybody knows."""
-# These only look at their data in another way, so they fold at any size: a kernel's layout is changed once, not at every run.
-_VIEWS = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
-# Weights in few bits stay as they are stored: written out they are larger, and ONNX Runtime rounds floating-point weights between
-# quantized tensors to eight bits of its own choice.
-_NEVER = frozenset(
+"""Key in a value's meta that marks a constant which is neither a weight nor computed from one; it has no name in the source."""
+# These only change the layout of their data and are folded at any size: weights are then transposed once, not at every run.
+_LAYOUT_OPS = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+# Quantized weights are not folded: dequantized they are larger, and ONNX Runtime requantizes floating-point weights between
+# quantized tensors to eight bits by its own rule.
+_NOT_FOLDED = frozenset(
     {
         "DequantizeLinear", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
     }
@@ -28,29 +28,29 @@ _NEVER = frozenset(
 
 
 def static(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
-    """The constant behind a value, None where it is only known when the model runs."""
+    """The array of a constant value, None if the value is only known at run time."""
     if value is None or value.const_value is None:
         return None
     return array_of(value.const_value)
 
 
 def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:
-    """The node's outputs where they are known already, otherwise None. The node must have been inferred."""
-    sizes = _known_sizes(node)
-    if sizes is not None:
-        return [sizes]
+    """The node's outputs if they are constant, otherwise None. Its types and shapes must have been inferred."""
+    shape_elements = _fold_shape(node)
+    if shape_elements is not None:
+        return [shape_elements]
     if not node.inputs and node.op_type != "Constant":
         return None
-    if any(v is not None and v.const_value is None for v in node.inputs) or node.op_type in _NEVER:
+    if any(v is not None and v.const_value is None for v in node.inputs) or node.op_type in _NOT_FOLDED:
         return None
     if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
         return None
-    if node.op_type not in _VIEWS and not all(_small(o) for o in node.outputs):
+    if node.op_type not in _LAYOUT_OPS and not all(_is_small(o) for o in node.outputs):
         return None
     return evaluate(node, [static(v) for v in node.inputs])
 
 
-def _small(value: ir.Value) -> bool:
+def _is_small(value: ir.Value) -> bool:
     shape = value.shape
     if shape is None or not isinstance(value.type, ir.TensorType):
         return False
@@ -59,7 +59,7 @@ def _small(value: ir.Value) -> bool:
 
 
 def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
-    """Run one node on arrays with the executor's rule; None where there is no rule for it."""
+    """Evaluate a node on arrays with the executor's rule; None if there is no rule for it."""
     rules = evaluator_rules()
     name = name_of(node.op_type, node.domain)
     rule = rules.get(name)
@@ -72,14 +72,14 @@ def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]
     return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))][: len(node.outputs)]
 
 
-def sizes(value: ir.Value | None) -> list[int | None] | None:
-    """The elements of a 0-d or 1-D integer value as far as they are known: None for each that is not, or for all."""
-    found = elements(value)
+def known_sizes(value: ir.Value | None) -> list[int | None] | None:
+    """The known elements of a 0-D or 1-D integer value: None for each unknown one, or None if nothing is known."""
+    found = known_elements(value)
     return None if found is None else [e if isinstance(e, int) else None for e in found]
 
 
-def elements(value: ir.Value | None, depth: int = 32) -> list[int | str | None] | None:
-    """As `sizes`, with the names of those that are named dynamic dimensions."""
+def known_elements(value: ir.Value | None, depth: int = 32) -> list[int | str | None] | None:
+    """As `known_sizes`, but named dynamic dimensions are given by name."""
     if value is None:
         return None
     array = static(value)
@@ -90,7 +90,7 @@ def elements(value: ir.Value | None, depth: int = 32) -> list[int | str | None] 
         return None
 
     def of(i: int) -> list[int | str | None] | None:
-        return elements(node.inputs[i], depth - 1) if i < len(node.inputs) else None
+        return known_elements(node.inputs[i], depth - 1) if i < len(node.inputs) else None
 
     def exact(i: int) -> list[int] | None:
         found = of(i)
@@ -106,10 +106,10 @@ def elements(value: ir.Value | None, depth: int = 32) -> list[int | str | None] 
         return dims[slice(a.as_int() if a else 0, b.as_int() if b else None)]
     if op in ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Cast") and (value.shape is None or len(value.shape) <= 1):
         to = node.attributes.get("to")
-        whole = to is None or ir.DataType(to.as_int()) in (ir.DataType.INT32, ir.DataType.INT64)
-        return of(0) if whole else None
+        is_integer = to is None or ir.DataType(to.as_int()) in (ir.DataType.INT32, ir.DataType.INT64)
+        return of(0) if is_integer else None
     if op == "Concat":
-        parts = [of(i) or _open(v) for i, v in enumerate(node.inputs)]
+        parts = [of(i) or _unknown_elements(v) for i, v in enumerate(node.inputs)]
         return None if any(p is None for p in parts) else [e for p in parts if p is not None for e in p]
     if op == "Gather":
         data, indices = of(0), exact(1)
@@ -122,24 +122,24 @@ def elements(value: ir.Value | None, depth: int = 32) -> list[int | str | None] 
     return None
 
 
-def _open(value: ir.Value | None) -> list[int | str | None] | None:
-    """As many elements as a 1-D value has, none of which is known."""
+def _unknown_elements(value: ir.Value | None) -> list[int | str | None] | None:
+    """None for each element of a 1-D value of known length."""
     shape = value.shape if value is not None else None
     count = shape[0] if shape is not None and len(shape) == 1 else None
     return [None] * count if isinstance(count, int) and count <= 64 else None
 
 
-_SIZES = frozenset({"Shape", "Gather", "Slice", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Cast", "Identity"})
+_SHAPE_OPS = frozenset({"Shape", "Gather", "Slice", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Cast", "Identity"})
 
 
-def _known_sizes(node: ir.Node) -> np.ndarray[Any, Any] | None:
-    """The output of a node that only picks sizes which a static shape gives away."""
+def _fold_shape(node: ir.Node) -> np.ndarray[Any, Any] | None:
+    """The output of a node that selects sizes of a static shape."""
     output = node.outputs[0]
-    if node.op_type not in _SIZES or output.dtype not in (ir.DataType.INT64, ir.DataType.INT32):
+    if node.op_type not in _SHAPE_OPS or output.dtype not in (ir.DataType.INT64, ir.DataType.INT32):
         return None
     if output.shape is None or len(output.shape) > 1:
         return None
-    found = sizes(output)
+    found = known_sizes(output)
     if found is None or None in found:
         return None
     array = np.array(found, output.dtype.numpy())

@@ -1,4 +1,4 @@
-"""A hub graph as the calls that the walker takes, for backends, the executor and the expansions."""
+"""Reads a hub graph as the calls that `lower` processes, for backends, the executor and the decompositions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxbridge.lowering import Body, Call, Ref
 
 
 class HubValues(dict[Hashable, Any]):
-    """A target's values by hub value. Weights and other constants are made by `constant` when a call first uses one."""
+    """A target's values by hub value. `constant` converts weights and other constants when they are first used."""
 
     def __init__(self, constant: Callable[[ir.Value], Any]) -> None:
         super().__init__()
@@ -21,19 +21,19 @@ class HubValues(dict[Hashable, Any]):
 
     def __missing__(self, key: Hashable) -> Any:
         if isinstance(key, ir.Value) and key.const_value is not None:
-            made = self[key] = self._constant(key)
-            return made
+            converted = self[key] = self._constant(key)
+            return converted
         raise KeyError(key)
 
 
 def of(graph: ir.Graph | Iterable[ir.Node]) -> Iterator[Call]:
-    """The graph's nodes as calls: keys are its `ir.Value`s, subgraphs are bodies."""
+    """A graph's nodes as calls: keys are `ir.Value`s, subgraphs are bodies."""
     for node in graph:
         yield call_of(node)
 
 
 def call_of(node: ir.Node) -> Call:
-    """One node as a call."""
+    """A node as a call."""
     return Call(
         name_of(node.op_type, node.domain),
         tuple(None if v is None else Ref(v) for v in node.inputs),
@@ -49,5 +49,5 @@ def _attribute(attr: ir.Attr) -> Any:
 
 
 def body(graph: ir.Graph) -> Body:
-    """A subgraph for the walker."""
+    """A subgraph as a body."""
     return Body(tuple(graph.inputs), list(of(graph)), tuple(Ref(v) for v in graph.outputs))

@@ -1,4 +1,4 @@
-"""All graphs of a model: the main one, the functions' and those inside nodes; and what is in them."""
+"""Queries over all graphs of a model: the main graph, functions and subgraphs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,30 @@ import onnx_ir as ir
 
 
 def every_graph(model: ir.Model) -> Iterator[ir.Graph]:
-    """The main graph, each function's, and after each the graphs inside its nodes."""
+    """The main graph and each function's graph, each followed by its subgraphs."""
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         yield graph
         yield from graph.subgraphs()
+
+
+def values_in(graph: ir.Graph) -> Iterator[ir.Value]:
+    """The inputs, initializers and node outputs of a graph, without its subgraphs."""
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
 
 
 def names_in(model: ir.Model) -> set[str]:
     """The names of all values."""
     found: set[str] = set()
     for graph in every_graph(model):
-        found |= {str(v.name) for v in (*graph.inputs, *graph.initializers.values(), *(o for n in graph for o in n.outputs))}
+        found |= {str(v.name) for v in values_in(graph)}
     return found
 
 
 def constants_in(nodes: Iterable[ir.Node]) -> list[ir.Value]:
-    """The constants that nodes and the graphs inside them read, and that no graph holds yet."""
+    """The constants used by nodes and their subgraphs that belong to no graph yet."""
     found: dict[ir.Value, None] = {}
     for node in nodes:
         read = [v for v in node.inputs if v is not None and v.const_value is not None and v.producer() is None]
@@ -34,7 +42,7 @@ def constants_in(nodes: Iterable[ir.Node]) -> list[ir.Value]:
 
 
 def bodies_of(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that a node holds."""
+    """The subgraphs of a node."""
     found = []
     for a in node.attributes.values():
         if a.is_ref():

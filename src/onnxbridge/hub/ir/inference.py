@@ -1,4 +1,4 @@
-"""Dtypes and shapes of the nodes that the builder writes: promotion of constants, checks against the schema, inference."""
+"""Type and shape inference of nodes, with checks against the schema and dtype promotion of constants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = {
 
 @functools.cache
 def dtype_of(type_str: str) -> ir.DataType | None:
-    """ "tensor(float)" as a dtype; None for what is not a tensor, or a type variable."""
+    """ "tensor(float)" as a dtype; None for other types and type variables."""
     if not type_str.startswith("tensor("):
         return None
     inner = type_str[7:-1]
@@ -30,7 +30,7 @@ def dtype_of(type_str: str) -> ir.DataType | None:
 
 
 def type_str(value: ir.Value) -> str | None:
-    """A value's type as the schemas write it, None where it is not known or not a tensor."""
+    """A value's type as the schemas write it, None if unknown or not a tensor."""
     if value.dtype is None or not isinstance(value.type, ir.TensorType):
         return None
     name = value.dtype.name.lower()
@@ -39,7 +39,7 @@ def type_str(value: ir.Value) -> str | None:
 
 @dataclass(frozen=True)
 class Formal:
-    """A parameter as a schema declares it, read once: each look at the schema's own copies all of it."""
+    """An input declared by a schema, cached because each access to a schema's own copies it."""
 
     name: str
     type_str: str
@@ -71,20 +71,20 @@ def _formals(schema: onnx.defs.OpSchema, count: int) -> list[Formal]:
 
 
 def promote(schema: onnx.defs.OpSchema, inputs: Sequence[Any], constant: Callable[..., ir.Value]) -> list[ir.Value | None]:
-    """The inputs as values: Python numbers and lists take the dtype of the operand that shares their type variable.
+    """The inputs as values: Python numbers and lists get the dtype of the operand with the same type variable.
 
     Raises:
-        TypeError: for a wrong number of inputs, a dtype that the operator does not take, two operands of different dtypes
-            where the standard wants one, or a constant that its operand's dtype cannot hold (0.5 beside an int64).
+        TypeError: for a wrong number of inputs, an unsupported dtype, operands whose dtypes differ but must not, or a constant
+            that is not representable in the other operand's dtype (0.5 with an int64).
     """
-    given = list(inputs)
-    while given and given[-1] is None:
-        given.pop()
-    formals = _formals(schema, len(given))
-    if len(given) < schema.min_input:
-        raise TypeError(f"{schema.name} needs {schema.min_input} inputs, not {len(given)}")
+    items = list(inputs)
+    while items and items[-1] is None:
+        items.pop()
+    formals = _formals(schema, len(items))
+    if len(items) < schema.min_input:
+        raise TypeError(f"{schema.name} needs {schema.min_input} inputs, not {len(items)}")
     bound: dict[str, ir.DataType] = {}
-    for formal, item in zip(formals, given, strict=True):
+    for formal, item in zip(formals, items, strict=True):
         if isinstance(item, (np.ndarray, np.generic, ir.Value)):
             dtype = item.dtype if isinstance(item, ir.Value) else ir.DataType.from_numpy(item.dtype)
             allowed = formal.types
@@ -98,19 +98,19 @@ def promote(schema: onnx.defs.OpSchema, inputs: Sequence[Any], constant: Callabl
                     f"{schema.name}: {formal.name!r} is {dtype.name}, its other operand is {bound[formal.type_str].name}"
                 )
     values: list[ir.Value | None] = []
-    for formal, item in zip(formals, given, strict=True):
+    for formal, item in zip(formals, items, strict=True):
         if item is None or isinstance(item, ir.Value):
             values.append(item)
         elif isinstance(item, (np.ndarray, np.generic)):
             values.append(constant(np.asarray(item)))
         else:
-            wanted = bound.get(formal.type_str) or dtype_of(formal.type_str) or _natural(item)
-            values.append(constant(_exact(item, wanted, schema.name, formal.name)))
+            dtype = bound.get(formal.type_str) or dtype_of(formal.type_str) or _default_dtype(item)
+            values.append(constant(_exact(item, dtype, schema.name, formal.name)))
     return values
 
 
-def _natural(item: Any) -> ir.DataType:
-    """The dtype of a Python constant that has no operand beside it."""
+def _default_dtype(item: Any) -> ir.DataType:
+    """The dtype of a Python constant that no operand determines."""
     kind = np.asarray(item).dtype.kind
     if kind in "OSU":
         return ir.DataType.STRING
@@ -123,16 +123,20 @@ def _exact(item: Any, dtype: ir.DataType, op: str, name: str) -> np.ndarray[Any,
         return np.asarray(item, dtype=object)
     if plain.size == 0:
         return plain.astype(dtype.numpy())
-    made = plain.astype(dtype.numpy())
-    if plain.dtype.kind == "f" and made.dtype.kind in "iub" and not np.array_equal(made.astype(plain.dtype), plain):
+    converted = plain.astype(dtype.numpy())
+    if plain.dtype.kind == "f" and converted.dtype.kind in "iub" and not np.array_equal(converted.astype(plain.dtype), plain):
         raise TypeError(f"{op}: the constant {item!r} for {name!r} is not a {dtype.name}")
-    if plain.dtype.kind in "iu" and made.dtype.kind in "iu" and not np.array_equal(made.astype(object), plain.astype(object)):
+    if (
+        plain.dtype.kind in "iu"
+        and converted.dtype.kind in "iu"
+        and not np.array_equal(converted.astype(object), plain.astype(object))
+    ):
         raise TypeError(f"{op}: the constant {item!r} for {name!r} is out of range for {dtype.name}")
-    return made
+    return converted
 
 
 def attribute_value(kind: ir.AttributeType, name: str, value: Any) -> Any:
-    """A Python value as an ONNX attribute of the given kind; dtypes may be given as such."""
+    """A Python value converted to the type of an ONNX attribute; accepts dtypes for integers."""
     T = ir.AttributeType
     if kind == T.INT:
         if isinstance(value, (ir.DataType, int, np.integer)):
@@ -162,7 +166,7 @@ def attribute_value(kind: ir.AttributeType, name: str, value: Any) -> Any:
 def body_inputs(
     op_type: str, inputs: Sequence[ir.Value | None], attrs: Mapping[str, Any] = MappingProxyType({})
 ) -> list[tuple[str, ir.TypeAndShape]]:
-    """Names and types of the inputs that a control-flow operator gives to its body."""
+    """Names and types of the inputs of a control-flow operator's body."""
 
     def like(v: ir.Value, label: str, drop: bool = False) -> tuple[str, ir.TypeAndShape]:
         shape = v.shape
@@ -178,7 +182,7 @@ def body_inputs(
             ("iteration", ir.TypeAndShape(ir.TensorType(ir.DataType.INT64), scalar)),
             ("condition", ir.TypeAndShape(ir.TensorType(ir.DataType.BOOL), scalar)),
         ]
-        # a state may change its shape from one turn to the next, so only its rank is promised
+        # the shape of a state may change from one iteration to the next, only its rank is fixed
         states = []
         for i, v in enumerate(inputs[2:]):
             assert v is not None
@@ -196,37 +200,37 @@ Known = Callable[[ir.Value], np.ndarray[Any, Any] | None]
 
 
 class Contradiction(TypeError):
-    """Inputs of a node that the standard does not allow together."""
+    """Inputs of a node that the standard does not allow in combination."""
 
 
 def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None) -> None:
-    """Set dtypes and shapes of the node's outputs, as far as the standard's inference tells them.
+    """Set the dtypes and shapes of a node's outputs with onnx's inference.
+
+    `known` may give the elements of further inputs that are not constants, such as computed sizes.
 
     Raises:
-        Contradiction: if its inputs do not fit together.
-
-    `known` may tell more inputs than those that are constants: sizes that were worked out of such.
+        Contradiction: if its inputs are inconsistent.
     """
     if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
         _infer_from_bodies(node)
         return
-    if node.op_type in _GIVEN_UP:
+    if node.op_type in _REMOVED:
         _infer_trees(node)
         return
     if any(v is not None and v.type is None for v in node.inputs):
-        by_type_variable(schema, node)  # inference would refuse what it is told nothing of
+        by_type_variable(schema, node)  # inference would fail without a type
         return
-    form = _form(schema, node, known)
-    told = _told.get(form) if form is not None else None
-    if told is None:
-        told = _ask(schema, node, known)
-        if form is not None and all(type(kind) is ir.TensorType for kind, _ in told):
-            if len(_told) >= _MOST_TOLD:
-                _told.clear()
-            _told[form] = told
-    for v, (kind, dims) in zip(node.outputs, told, strict=True):
+    key = _cache_key(schema, node, known)
+    inferred = _cache.get(key) if key is not None else None
+    if inferred is None:
+        inferred = _infer_outputs(schema, node, known)
+        if key is not None and all(type(kind) is ir.TensorType for kind, _ in inferred):
+            if len(_cache) >= _MAX_CACHED:
+                _cache.clear()
+            _cache[key] = inferred
+    for v, (kind, dims) in zip(node.outputs, inferred, strict=True):
         if kind is not None:
-            v.type = ir.TensorType(kind.dtype) if type(kind) is ir.TensorType else kind  # which may be changed later
+            v.type = ir.TensorType(kind.dtype) if type(kind) is ir.TensorType else kind  # a copy, since it may be changed later
             v.shape = None if dims is None else ir.Shape(dims)
     if any(v.dtype is None for v in node.outputs):
         by_type_variable(schema, node)
@@ -234,16 +238,16 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
         node.outputs[0].shape = node.inputs[0].shape
 
 
-# onnx infers no shape of these, which the standard says is that of their input
+# onnx infers no shape for these; by the standard it is the shape of their input
 _SHAPED_AS_INPUT = frozenset({"GroupNormalization", "Imputer", "MeanVarianceNormalization", "Normalizer", "Scaler"})
-Told = list[tuple[ir.TypeProtocol | None, list[int | ir.SymbolicDim] | None]]
-_told: dict[Hashable, Told] = {}
-_MOST_TOLD = 8192
-"""Models repeat themselves, and so do what is inferred; this many answers are kept."""
+Inferred = list[tuple[ir.TypeProtocol | None, list[int | ir.SymbolicDim] | None]]
+_cache: dict[Hashable, Inferred] = {}
+_MAX_CACHED = 8192
+"""Models have many equal layers, so inferred types are cached; this is the size of the cache."""
 
 
-def _form(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Hashable | None:
-    """All that inference looks at; None where that is long."""
+def _cache_key(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Hashable | None:
+    """All inputs of inference; None if they are too large for a key."""
     found: list[Hashable] = [schema.name, schema.domain, schema.since_version, len(node.outputs)]
     for a in node.attributes.values():
         if a.type not in _PLAIN or a.is_ref():
@@ -265,7 +269,7 @@ _PLAIN = frozenset(ir.AttributeType[name] for name in ("FLOAT", "INT", "STRING",
 
 
 def _data(value: ir.Value, known: Known | None) -> np.ndarray[Any, Any] | None:
-    """The elements of an input where inference may want them."""
+    """The elements of an input, if inference may need them."""
     c = value.const_value
     if c is not None and c.size <= 64 and c.dtype != ir.DataType.STRING:
         return np.asarray(c.numpy(), order="C")
@@ -274,8 +278,8 @@ def _data(value: ir.Value, known: Known | None) -> np.ndarray[Any, Any] | None:
     return None
 
 
-def _ask(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Told:
-    """Types and sizes of a node's outputs as the standard's inference tells them."""
+def _infer_outputs(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Inferred:
+    """Types and shapes of a node's outputs according to onnx's inference."""
     inputs = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
     outputs = [f"o{i}" for i in range(len(node.outputs))]
     types, data = {}, {}
@@ -294,15 +298,15 @@ def _ask(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None) -> Told
     for a in node.attributes.values():
         proto.attribute.append(ir.serde.serialize_attribute(a))
     try:
-        told = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
+        inferred = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as e:
         raise Contradiction(f"{node.op_type}: {str(e).strip().splitlines()[0]}") from e
-    found: Told = []
+    found: Inferred = []
     for label in outputs:
-        if label not in told:
+        if label not in inferred:
             found.append((None, None))
             continue
-        proto = onnx.TypeProto.FromString(told[label])
+        proto = onnx.TypeProto.FromString(inferred[label])
         if _has_map(proto):  # onnx_ir has no type for maps
             found.append((None, None))
             continue
@@ -319,31 +323,31 @@ def _has_map(proto: onnx.TypeProto) -> bool:
     return bool(kind == "map_type")
 
 
-_GIVEN_UP = frozenset({"TreeEnsembleRegressor", "TreeEnsembleClassifier"})
+_REMOVED = frozenset({"TreeEnsembleRegressor", "TreeEnsembleClassifier"})
 
 
 def _infer_trees(node: ir.Node) -> None:
-    """The scores of each row, and its label: onnx infers nothing of operators that a later version has given up."""
+    """Scores and labels of each row: onnx has no inference for operators that a later version removed."""
     x, attrs = node.inputs[0], node.attributes
     rows = x.shape[0] if x is not None and x.shape is not None and len(x.shape) == 2 else None
-    texts = "classlabels_strings" in attrs
-    names = attrs.get("classlabels_strings" if texts else "classlabels_int64s")
+    has_strings = "classlabels_strings" in attrs
+    names = attrs.get("classlabels_strings" if has_strings else "classlabels_int64s")
     columns = len(names.value) if names is not None else attrs["n_targets"].as_int() if "n_targets" in attrs else None
     scores, *label = reversed(node.outputs)
     scores.type, scores.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([rows, columns])
     for v in label:
-        v.type, v.shape = ir.TensorType(ir.DataType.STRING if texts else ir.DataType.INT64), ir.Shape([rows])
+        v.type, v.shape = ir.TensorType(ir.DataType.STRING if has_strings else ir.DataType.INT64), ir.Shape([rows])
 
 
 def by_type_variable(schema: onnx.defs.OpSchema, node: ir.Node) -> None:
-    """Where inference is silent, an output has the type of the input that shares its type variable, or its one fixed type."""
+    """Without an inferred type, an output has the type of the input with the same type variable, or its only allowed type."""
     inputs = zip(_formals(schema, len(node.inputs)), node.inputs, strict=True)
     bound = {f.type_str: v.type for f, v in inputs if v is not None and f.homogeneous}
     for i, v in enumerate(node.outputs):
         if v.dtype is not None:
             continue
         formal = schema.outputs[min(i, len(schema.outputs) - 1)]
-        if not formal.is_homogeneous:  # each output has a type of its own
+        if not formal.is_homogeneous:  # each output has its own type
             continue
         fixed = dtype_of(formal.type_str)
         v.type = bound.get(formal.type_str) or (ir.TensorType(fixed) if fixed else None)
@@ -369,14 +373,14 @@ def _infer_from_bodies(node: ir.Node) -> None:
             v.type = None if end.type is None else ir.SequenceType(end.type)
     elif node.op_type == "Scan" and not set(node.attributes) & {"scan_input_axes", "scan_output_axes"}:
         states = len(node.inputs) - node.attributes["num_scan_inputs"].as_int()
-        turns = next((list(v.shape)[:1] for v in node.inputs[states:] if v is not None and v.shape is not None), [None])
+        iterations = next((list(v.shape)[:1] for v in node.inputs[states:] if v is not None and v.shape is not None), [None])
         for i, (v, end) in enumerate(zip(node.outputs, bodies[0].outputs, strict=True)):
             v.type = end.type
-            v.shape = end.shape if i < states or end.shape is None else ir.Shape([*turns, *end.shape])
+            v.shape = end.shape if i < states or end.shape is None else ir.Shape([*iterations, *end.shape])
 
 
 def _common(a: ir.Shape | None, b: ir.Shape | None) -> ir.Shape | None:
-    """What two shapes agree on."""
+    """The dimensions that two shapes have in common."""
     if a is None or b is None or len(a) != len(b):
         return None
     return ir.Shape([x if x == y else None for x, y in zip(a, b, strict=True)])

@@ -1,6 +1,6 @@
-"""Model-local functions as a frontend writes them: an operator that a library has made, kept as one call, with what it computes.
+"""Model-local functions for a library's custom operators: the operator stays one call, and the function body defines it.
 
-A function's name, domain and body are the model's own; whoever has a kernel of that name may take it instead of the body.
+A target that has a kernel of the function's domain and name may use it instead of the body.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import version_of
 
-_KEPT = "onnxbridge.kept"  # in a function's meta: which of its results are outputs
+_KEPT = "onnxbridge.kept"  # key in a function's meta: which results of its code are outputs
+
 
 
 def call(
     op: Builder, domain: str, name: str, body: Callable[..., Any], inputs: Sequence[ir.Value], form: Hashable,
     labels: Sequence[str],
 ) -> tuple[ir.Value | None, ...]:  # fmt: skip
-    """Write a call of a function, whose inputs are named by `labels`; its body is run once for each `form` and type of inputs.
+    """Create a call of a function with inputs named `labels`; `body` is traced once for each `form` and types of the inputs.
 
-    The second body of a name gets a number behind it. A result that is None, as of code that returns nothing in its place, is no
-    output of the function.
+    Further bodies of the same name get a number appended. Results that are None are not outputs of the function.
     """
-    key = domain, name, form, tuple(_of(v) for v in inputs)
+    key = domain, name, form, tuple(_signature(v) for v in inputs)
     function = op.functions.get(key)
     if function is None:
-        given = [(n, ir.TypeAndShape(v.type, v.shape), _notes(v)) for n, v in zip(labels, inputs, strict=True)]
+        parameters = [(n, ir.TypeAndShape(v.type, v.shape), _notes(v)) for n, v in zip(labels, inputs, strict=True)]
         kept: list[bool] = []
 
         def without_none(*operands: Any) -> tuple[Any, ...]:
@@ -39,14 +39,14 @@ def call(
             kept[:] = [r is not None for r in results]
             return tuple(r for r in results if r is not None)
 
-        graph = op.body(name, without_none, given)
+        graph = op.body(name, without_none, parameters)
         graph.meta[_KEPT] = kept
         _own_constants(op, graph)
         domains = {n.domain for g in (graph, *graph.subgraphs()) for n in g} - {""}
         graph.opset_imports.update({"": OPSET} | {d: version_of(d) for d in sorted(domains)})
-        taken = {(f.domain, f.name) for f in op.functions.values()}
+        names = {(f.domain, f.name) for f in op.functions.values()}
         label, n = name, 0
-        while (domain, label) in taken:
+        while (domain, label) in names:
             n += 1
             label = f"{name}_{n}"
         function = op.functions[key] = ir.Function(domain, label, graph=graph, attributes=[])
@@ -58,8 +58,8 @@ def call(
     return tuple(next(outputs) if k else None for k in function.graph.meta[_KEPT])
 
 
-def _of(value: ir.Value) -> tuple[Any, ...]:
-    """What a body may have been written for: dtype, shape, and what rules note on a value."""
+def _signature(value: ir.Value) -> tuple[Any, ...]:
+    """What a traced body depends on: dtype, shape, and metadata that rules attach to a value."""
     shape = None if value.shape is None else tuple(d if isinstance(d, int) else str(d.value) for d in value.shape)
     return value.dtype, shape, tuple(sorted(_notes(value)))
 
@@ -69,22 +69,22 @@ def _notes(value: ir.Value) -> dict[str, Any]:
 
 
 def _own_constants(op: Builder, graph: ir.Graph) -> None:
-    """Write the constants that the graph uses as nodes of its own: a function sees nothing from around it."""
-    made: dict[ir.Value, ir.Value] = {}
+    """Copy the constants that the graph uses into Constant nodes, since a function cannot use outer values."""
+    created: dict[ir.Value, ir.Value] = {}
     for inner in (graph, *graph.subgraphs()):
         for node in list(inner):
             for i, value in enumerate(node.inputs):
                 if value is None or value.producer() is not None or value.const_value is None:
                     continue
-                if value not in made:
+                if value not in created:
                     constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)])
                     constant.outputs[0].name = constant.name = op.unique(value.name or "constant")
                     constant.outputs[0].type, constant.outputs[0].shape = value.type, value.shape
                     source_locations.write(constant, source_locations.read(node))
-                    made[value] = constant.outputs[0]
-                node.replace_input_with(i, made[value])
+                    created[value] = constant.outputs[0]
+                node.replace_input_with(i, created[value])
     first = next(iter(graph), None)
-    nodes = [v.producer() for v in made.values()]
+    nodes = [v.producer() for v in created.values()]
     if first is None:
         graph.extend(nodes)  # type: ignore[arg-type]
     else:

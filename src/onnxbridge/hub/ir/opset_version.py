@@ -1,4 +1,4 @@
-"""The hub's opset, and the lowest opset that is written by default."""
+"""The hub's opset, and the lowest opset written by default."""
 
 OPSET = 26
 LOWEST_WRITTEN = 18

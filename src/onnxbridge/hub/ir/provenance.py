@@ -1,14 +1,13 @@
-"""Where a model comes from, in its own metadata: hashes and versions, never a machine's paths. Nodes' places are in `places`.
+"""Provenance metadata of a model: hashes and versions, no file system paths. Locations of nodes are in `source_locations`.
 
-model.metadata_props   onnxbridge.version           the version that wrote the model
-                       onnxbridge.source            the sources' base names, joined by ", "
+model.metadata_props   onnxbridge.version           the onnxbridge version that wrote the model
+                       onnxbridge.source            base names of the sources, joined by ", "
                        onnxbridge.source.sha256     their SHA-256, joined by ", " in the same order
-                       onnxbridge.framework.NAME    the version of a framework that took part
-                       onnxbridge.sizes             the sizes that it holds for, "n=4..64", where it does not for all
-                       onnxbridge.training          what was in training mode in the source, "Dropout, BatchNorm2d"
-initializer's          onnxbridge.state             what it is in its source: a "parameter", which is trained, a "buffer",
-                                                    or a "constant" that no state_dict has
-                       onnxbridge.view              the weight that it is in another shape, as "gamma[96]"
+                       onnxbridge.framework.NAME    the version of a framework that was used
+                       onnxbridge.sizes             the sizes that the model is valid for, "n=4..64", if not for all
+                       onnxbridge.training          layers in training mode in the source, "Dropout, BatchNorm2d"
+initializer's          onnxbridge.state             "parameter" (trained), "buffer", or "constant" (not in a state_dict)
+                       onnxbridge.view              the weight that it is a reshaped view of, as "gamma[96]"
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnxbridge.hub.io.safe_files import named, open_file
+from onnxbridge.hub.io.safe_files import checked_path, open_file
 
 PREFIX = "onnxbridge."
 SIZES = PREFIX + "sizes"
 TRAINING = PREFIX + "training"
 VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators that give the elements of a weight in another shape."""
+"""Operators that only reshape a weight."""
 _VIEW = PREFIX + "view"
 _STATE = PREFIX + "state"
 _BOUNDS = re.compile(r"([^\s=]+)=([0-9]{1,18})\.\.([0-9]{1,18})?")
@@ -38,8 +37,8 @@ _CHUNK = 1 << 20
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a file, read in chunks; of a folder, that of its files' relative names and hashes in their order."""
-    text = named(path)
+    """The SHA-256 of a file, or for a folder of the sorted relative names and hashes of its files."""
+    text = checked_path(path)
     if os.path.isdir(text):
         lines = []
         for folder, _, names in os.walk(text):
@@ -54,11 +53,11 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def stamp(model: ir.Model, sources: Sequence[str | os.PathLike[str]] = (), frameworks: Iterable[str] = ()) -> None:
-    """Write which files the model was made from, and by which versions of which installed packages."""
+    """Record the source files of a model and the versions of the packages that produced it."""
     notes = model.metadata_props
     notes[PREFIX + "version"] = _own_version()
     if sources:
-        notes[PREFIX + "source"] = ", ".join(os.path.basename(os.path.normpath(named(s))) for s in sources)
+        notes[PREFIX + "source"] = ", ".join(os.path.basename(os.path.normpath(checked_path(s))) for s in sources)
         notes[PREFIX + "source.sha256"] = ", ".join(map(sha256, sources))
     for name in sorted(frameworks):
         notes[f"{PREFIX}framework.{name}"] = version_of(name)
@@ -70,39 +69,39 @@ def _own_version() -> str:
 
 
 def version_of(name: str) -> str:
-    """The version of an imported framework, as it says itself: distributions may have another name (tensorflow-cpu)."""
-    said = getattr(sys.modules.get(name), "__version__", None)
-    return str(said) if said else importlib.metadata.version(name)
+    """The `__version__` of an imported framework, since its distribution may have another name (tensorflow-cpu)."""
+    version = getattr(sys.modules.get(name), "__version__", None)
+    return str(version) if version else importlib.metadata.version(name)
 
 
-def tell_state(tensor: ir.TensorProtocol, state: str) -> None:
-    """Write that an initializer is a "parameter", a "buffer" or a "constant" of its source."""
+def set_state(tensor: ir.TensorProtocol, state: str) -> None:
+    """Record whether an initializer is a "parameter", a "buffer" or a "constant" in its source."""
     tensor.metadata_props[_STATE] = state
 
 
 def state_of(tensor: ir.TensorProtocol | None) -> str:
-    """What `tell_state` wrote; empty where the source does not say it."""
+    """The recorded state of an initializer; empty if unknown."""
     return str(getattr(tensor, "metadata_props", {}).get(_STATE, ""))
 
 
 def is_fixed(tensor: ir.TensorProtocol | None) -> bool:
-    """Whether the source says that an initializer is not trained."""
+    """Whether an initializer is recorded as not trained."""
     return state_of(tensor) in ("buffer", "constant")
 
 
-def inherit_state(made: ir.TensorProtocol | None, sources: Sequence[ir.TensorProtocol | None]) -> None:
-    """Write what a tensor is that is computed from others: a parameter if one of them is, a constant if none is trained."""
+def inherit_state(result: ir.TensorProtocol | None, sources: Sequence[ir.TensorProtocol | None]) -> None:
+    """Record the state of a tensor computed from others: a parameter if one of them is, a constant if none is trained."""
     states = {state_of(tensor) for tensor in sources}
-    if made is None or not states or states == {""}:
+    if result is None or not states or states == {""}:
         return
     if "parameter" in states:
-        tell_state(made, "parameter")
+        set_state(result, "parameter")
     elif "" not in states:
-        tell_state(made, states.pop() if len(sources) == 1 else "constant")
+        set_state(result, states.pop() if len(sources) == 1 else "constant")
 
 
 def within_sizes(model: ir.Model, bounds: Mapping[str, tuple[int, int | None]]) -> dict[str, tuple[int, int | None]]:
-    """Bounds of dynamic sizes, narrowed to those that the model says it holds for."""
+    """Bounds of dynamic sizes, intersected with those that the model is valid for."""
     found = dict(bounds)
     for name, least, most in _BOUNDS.findall(model.metadata_props.get(SIZES, "").partition(" and ")[0]):
         low, high = found.get(name, (1, None))
@@ -111,18 +110,18 @@ def within_sizes(model: ir.Model, bounds: Mapping[str, tuple[int, int | None]]) 
     return found
 
 
-def tell_view(made: ir.Value, of: ir.Value) -> None:
-    """Write of which weight, and of which shape of it, a constant has the elements."""
+def set_view(result: ir.Value, of: ir.Value) -> None:
+    """Record that a constant is a reshaped view of a weight."""
     notes = getattr(of.const_value, "metadata_props", {})
-    if made.const_value is not None and of.const_value is not None and of.name:
+    if result.const_value is not None and of.const_value is not None and of.name:
         dims = ",".join(str(d) for d in of.const_value.shape.numpy())
-        made.const_value.metadata_props[_VIEW] = notes.get(_VIEW) or f"{of.name}[{dims}]"
+        result.const_value.metadata_props[_VIEW] = notes.get(_VIEW) or f"{of.name}[{dims}]"
         if state := state_of(of.const_value):
-            tell_state(made.const_value, state)
+            set_state(result.const_value, state)
 
 
 def view_of(tensor: ir.TensorProtocol) -> tuple[str, tuple[int, ...]] | None:
-    """The name and the shape of the weight that a tensor has the elements of, where it says so and they fit."""
+    """The name and the shape of the weight that a tensor is a view of, None if it is not recorded or does not match."""
     name, _, dims = tensor.metadata_props.get(_VIEW, "").removesuffix("]").rpartition("[")
     numbers = dims.split(",") if dims else []
     if not name or not all(n.isdecimal() for n in numbers):

@@ -1,4 +1,4 @@
-"""Nodes in place of another one: results take over names, types and uses, and producers that nothing uses are removed."""
+"""Replaces a node, transferring names, types and uses."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def replace(
     holder: ir.Graph | None = None,
     name: Callable[[list[ir.Node]], None] | None = None,
 ) -> list[ir.Node]:
-    """Put what `writer` wrote in place of a node; gives the nodes of it that are needed. `results` stand for the node's outputs.
+    """Replace a node by the nodes in `written`, whose `results` replace the node's outputs; returns the nodes that are used.
 
-    `holder` gets the constants that the nodes use; without it the caller gives them a home. `name` names what is nameless by
-    then; afterwards the graph does.
+    Constants that the nodes use become initializers of `holder`; without it this is left to the caller. `name` names unnamed
+    values and nodes before they are inserted; otherwise the graph does.
 
     Raises:
-        Unsupported: if an output that is used has no result; nothing is changed then.
+        Unsupported: if an output that is used has no result; nothing is changed in this case.
     """
     graph = node.graph
     assert graph is not None
     nodes = list(written)
-    made = {id(v) for n in nodes for v in n.outputs}
+    created = {id(v) for n in nodes for v in n.outputs}
     pairs: list[tuple[ir.Value, ir.Value]] = []
     for i, output in enumerate(node.outputs):
         if i >= len(results) or results[i] is None:
             if output.uses() or output.is_graph_output():
-                raise Unsupported(f"nothing gives its output {i}")
+                raise Unsupported(f"its output {i} has no replacement")
             continue
         if not output.name:
             continue
         result = writer.constant(results[i])
-        if id(result) not in made or any(result is r for _, r in pairs):
+        if id(result) not in created or any(result is r for _, r in pairs):
             result = writer.identity(result)  # an output of the graph must come from a node
             nodes += writer.take()
         pairs.append((output, result))
@@ -49,7 +49,7 @@ def replace(
     for new in nodes:
         new.metadata_props.update(node.metadata_props)
     for output, result in pairs:
-        take_over(output, result)
+        transfer(output, result)
     if name is not None:
         name(nodes)
     graph.insert_before(node, nodes)
@@ -59,13 +59,13 @@ def replace(
     return nodes
 
 
-def passes_on(node: ir.Node) -> bool:
-    """Whether a node only gives a value on, as `replace` writes it where a result comes from elsewhere."""
+def is_identity(node: ir.Node) -> bool:
+    """Whether a node is an Identity, as `replace` inserts for results that none of the new nodes computes."""
     return node.op_type == "Identity" and not node.domain
 
 
-def take_over(old: ir.Value, new: ir.Value) -> None:
-    """Let a value have the name, the uses, and what is declared of another one."""
+def transfer(old: ir.Value, new: ir.Value) -> None:
+    """Transfer the name, type, shape, metadata and uses of `old` to `new`."""
     name = old.name
     if old.type is not None:
         new.type = old.type
@@ -78,27 +78,27 @@ def take_over(old: ir.Value, new: ir.Value) -> None:
 
 
 def _declared(old: ir.Shape | None, new: ir.Shape | None) -> ir.Shape | None:
-    """The shape that was declared, with the sizes that only the new one knows."""
+    """The declared shape, completed with static sizes of the new one."""
     if old is None or new is None or len(old) != len(new):
         return new if old is None else old
     return ir.Shape([n if isinstance(n, int) and not isinstance(o, int) else o for o, n in zip(old, new, strict=True)])
 
 
 def _needed(nodes: Sequence[ir.Node], results: set[int]) -> list[ir.Node]:
-    """The nodes without those that nothing uses; these let go of their inputs."""
+    """The nodes whose results are used; the others are detached from their inputs."""
     found = []
     for node in reversed(nodes):
         if any(id(v) in results or v.uses() for v in node.outputs):
             found.append(node)
         else:
-            let_go(node)
+            detach(node)
     return found[::-1]
 
 
-def let_go(node: ir.Node) -> None:
-    """Let a node, and those in the graphs inside it, use nothing any more."""
+def detach(node: ir.Node) -> None:
+    """Remove all inputs of a node and of the nodes in its subgraphs."""
     for i in range(len(node.inputs)):
         node.replace_input_with(i, None)
     for graph in bodies_of(node):
         for inner in graph:
-            let_go(inner)
+            detach(inner)

@@ -1,4 +1,4 @@
-"""The standard's operator schemas at the hub's opset, as onnx has them and as the walker binds against them."""
+"""ONNX operator schemas at the hub's opset, for checking nodes and for binding rule arguments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _DOMAINS = {"": OPSET, "ai.onnx.ml": 5}
 
 
 def version_of(domain: str) -> int:
-    """The version under which the hub imports a domain."""
+    """The version at which the hub imports a domain."""
     return _DOMAINS.get(domain, 1)
 
 
 @functools.cache
 def schema_of(op_type: str, domain: str = "", opset: int | None = None) -> onnx.defs.OpSchema:
-    """The operator's schema at the hub's version of its domain, or at another one.
+    """The operator's schema at the hub's version of its domain, or at `opset`.
 
     Raises:
-        ValueError: if the standard has no such operator there.
+        ValueError: if the operator does not exist at that version.
     """
     version = version_of(domain) if opset is None else opset
     try:
@@ -35,13 +35,13 @@ def schema_of(op_type: str, domain: str = "", opset: int | None = None) -> onnx.
         raise ValueError(f"ONNX has no operator {name_of(op_type, domain)} at opset {version}") from e
 
 
-def is_at(op_type: str, opset: int) -> bool:
-    """Whether an opset of ai.onnx has the operator with the inputs and attributes that it has in the hub."""
+def unchanged_at(op_type: str, opset: int) -> bool:
+    """Whether the operator has the same inputs and attributes at an opset of ai.onnx as in the hub."""
     try:
-        there, here = schema_of(op_type, opset=opset), schema_of(op_type)
+        other, hub = schema_of(op_type, opset=opset), schema_of(op_type)
     except ValueError:
         return False
-    return len(there.inputs) == len(here.inputs) and set(there.attributes) == set(here.attributes)
+    return len(other.inputs) == len(hub.inputs) and set(other.attributes) == set(hub.attributes)
 
 
 def name_of(op_type: str, domain: str) -> str:
@@ -51,7 +51,7 @@ def name_of(op_type: str, domain: str) -> str:
 
 @functools.cache
 def binding_of(op_type: str, domain: str = "") -> Schema | None:
-    """Parameter names and defaults for the walker; None for an operator that is not in the standard."""
+    """Parameter names and defaults for binding; None for an operator that is not in the standard."""
     try:
         schema = schema_of(op_type, domain)
     except ValueError:
@@ -61,12 +61,12 @@ def binding_of(op_type: str, domain: str = "") -> Schema | None:
 
 
 def attribute(proto: onnx.AttributeProto) -> Any:
-    """A default of a schema as the Python value that rules get."""
+    """A schema's attribute default as the Python value passed to rules."""
     return plain(ir.serde.deserialize_attribute(proto))
 
 
 def plain(attr: ir.Attr) -> Any:
-    """An attribute as the Python value that rules get: tuples for lists, arrays for tensors."""
+    """An attribute as the Python value passed to rules: tuples for lists, arrays for tensors."""
     value = attr.value
     if attr.type == ir.AttributeType.TENSOR:
         return array_of(value)
@@ -78,7 +78,7 @@ def plain(attr: ir.Attr) -> Any:
 
 
 def array_of(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
-    """A tensor as NumPy has it; strings as Python's own, not as the bytes of the file."""
+    """A tensor as a NumPy array; strings as `str`, not as bytes."""
     if tensor.dtype != ir.DataType.STRING:
         return np.asarray(tensor.numpy())
     raw = tensor.string_data() if isinstance(tensor, ir.StringTensor) else tensor.numpy().reshape(-1).tolist()

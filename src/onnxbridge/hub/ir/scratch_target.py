@@ -1,4 +1,4 @@
-"""The target in which one call is written in other operators, for whoever puts these into a graph."""
+"""A lowering target that decomposes a single call into nodes, which the caller inserts into a graph."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from onnxbridge.rules import Rule
 Known = Callable[[Any], np.ndarray[Any, Any] | None]
 
 
-class Itself(dict[Any, Any]):
-    """Hub values that stand for themselves."""
+class IdentityValues(dict[Any, Any]):
+    """A mapping that returns each key: hub values are their own values."""
 
     def __missing__(self, key: Any) -> Any:
         return key
 
 
-class Scratch(Target):
-    """Writes through a `Builder`. `known` gives the constant behind a value; `named`: what is written is named after the call."""
+class ScratchTarget(Target):
+    """Writes through a `Builder`. `known` returns the array of a constant value; `named`: new values are named after the call."""
 
     writer: Builder
 
@@ -41,13 +41,14 @@ class Scratch(Target):
         return self.writer.scope(call.op, call.where) if self._named else nullcontext()
 
     def write(self, call: Call, rules: Mapping[str, Rule], values: Values | None = None) -> tuple[Any, ...]:
-        """The results of a call whose keys are hub values, None for what nothing uses. `values` are its inputs where they are
-        not the hub values themselves.
+        """Lower a call whose keys are hub values; returns its results, None for unused ones.
+
+        `values` maps its inputs if they are not the hub values themselves.
 
         Raises:
-            ConversionError: if its rule does not cover this case.
+            ConversionError: if its rule does not support this case.
         """
         keys = tuple(None if key is None else ("result", i) for i, key in enumerate(call.outputs))
-        values = Itself() if values is None else values
+        values = IdentityValues() if values is None else values
         lower([Call(call.op, call.inputs, call.attrs, keys, call.where, call.schema)], rules, values, self)
         return tuple(None if key is None else values[key] for key in keys)

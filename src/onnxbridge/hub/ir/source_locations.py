@@ -1,4 +1,4 @@
-"""Where a node comes from, kept in its `metadata_props` under two keys, relative and without machine paths.
+"""Source locations of nodes, stored in their `metadata_props`, relative and without absolute paths.
 
 `onnxbridge.source` is "net.py:22", `onnxbridge.scope` the module or function path ("encoder.layer.0"), `onnxbridge.node` the
 source framework's own name of the operator.
@@ -19,16 +19,16 @@ from onnxbridge.errors import Source
 
 SOURCE, SCOPE, NODE = "onnxbridge.source", "onnxbridge.scope", "onnxbridge.node"
 CLASSES = "onnxbridge.classes"
-"""In a model: the classes of its modules that are not the framework's own, as JSON, by their paths."""
+"""Metadata key of a model: classes of its modules that are not the framework's own, as JSON, by module path."""
 _EXPORTED = "pkg.torch.onnx.name_scopes"
-"""Where torch.onnx keeps the paths of the modules around an operator, the outermost first, and then the operator's name."""
+"""Metadata key of torch.onnx: paths of the modules that contain an operator, outermost first, then the operator's name."""
 
 _KINDS = "pkg.torch.onnx.class_hierarchy"
-"""Where it keeps their classes."""
+"""Metadata key of torch.onnx: their classes."""
 
 
 def write(node: ir.Node, where: Source) -> None:
-    """Keep `where` with the node."""
+    """Store a location in a node."""
     if where.file:
         node.metadata_props[SOURCE] = f"{where.file}:{where.line}"
     if where.scope:
@@ -38,7 +38,7 @@ def write(node: ir.Node, where: Source) -> None:
 
 
 def read(node: ir.Node) -> Source:
-    """The place that the node carries; nodes of a plain ONNX file have only their name, and what torch.onnx tells of modules."""
+    """The location stored in a node; nodes of other ONNX files have their name, and module paths if torch.onnx wrote them."""
     file, _, line = node.metadata_props.get(SOURCE, "").rpartition(":")
     name = node.metadata_props.get(NODE) or node.name or next((o.name for o in node.outputs if o.name), "")
     around = re.findall(r"'([^']*)'", node.metadata_props.get(_EXPORTED, ""))[:-1]
@@ -47,10 +47,10 @@ def read(node: ir.Node) -> Source:
 
 
 def classes(model: ir.Model) -> dict[str, str]:
-    """The names of the classes of the source's modules, as far as they are told, by the modules' paths."""
+    """The known class names of the source's modules, by module path."""
     try:
-        held = json.loads(model.metadata_props.get(CLASSES, "{}"))
-        found = {str(path): str(kind) for path, kind in held.items()}
+        stored = json.loads(model.metadata_props.get(CLASSES, "{}"))
+        found = {str(path): str(kind) for path, kind in stored.items()}
     except (ValueError, AttributeError):
         found = {}
     for node in model.graph:
@@ -60,8 +60,8 @@ def classes(model: ir.Model) -> dict[str, str]:
     return {path: kind for path, kind in found.items() if kind.isascii() and kind.isidentifier() and not keyword.iskeyword(kind)}
 
 
-def tells_classes(model: ir.Model) -> bool:
-    """Whether `classes` has every module whose class is not the framework's own."""
+def has_classes(model: ir.Model) -> bool:
+    """Whether `classes` is complete for modules whose class is not the framework's own."""
     return CLASSES in model.metadata_props or any(_KINDS in node.metadata_props for node in model.graph)
 
 
@@ -72,13 +72,13 @@ def _classes(around: str, kinds: str) -> Mapping[str, str]:
 
 
 def is_layer(kind: str) -> bool:
-    """Whether a class is one of torch.nn's that are no composition of others."""
+    """Whether a class is a torch.nn layer that is not composed of others."""
     composed = ("torch.nn.modules.transformer.", "torch.nn.modules.activation.MultiheadAttention")
     return kind.startswith("torch.nn.") and not kind.startswith(composed)
 
 
 def relative(path: str) -> str:
-    """A source file's path relative to the working directory, its bare name where it lies elsewhere."""
+    """A source file's path relative to the working directory, or its base name if it is outside of it."""
     try:
         short = os.path.relpath(path)
     except ValueError:  # another drive

@@ -1,4 +1,4 @@
-"""Strings: Python's own `str` in arrays of objects, UTF-8 bytes in a model; frameworks give either."""
+"""String tensors: object arrays of `str` in memory, UTF-8 bytes in a model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from onnxbridge.errors import Unsupported
 
 
 def is_strings(array: np.ndarray[Any, Any]) -> bool:
-    """Whether the elements are strings: `str` or `bytes`, of fixed width or as objects."""
+    """Whether the elements are `str` or `bytes`, of fixed width or as objects."""
     return array.dtype.kind in "OSU"
 
 
 def decoded(value: Any) -> np.ndarray[Any, Any]:
-    """Strings, as `str` or as UTF-8 bytes, as an array of `str`. Bytes that are not UTF-8 become surrogates (PEP 383)."""
-    # NumPy's own type for bytes would cut zeros off their end, so that a single one goes in as an object
+    """Strings, as `str` or UTF-8 bytes, as an array of `str`. Bytes that are not UTF-8 become surrogates (PEP 383)."""
+    # NumPy's bytes dtype would strip trailing zeros, so a single string is stored as an object
     array = np.asarray(value, dtype=object if isinstance(value, (str, bytes)) else None)
-    made = np.empty(array.size, object)
-    made[:] = [i.decode("utf-8", "surrogateescape") if isinstance(i, bytes) else i for i in array.reshape(-1).tolist()]
-    return made.reshape(array.shape)
+    strings = np.empty(array.size, object)
+    strings[:] = [i.decode("utf-8", "surrogateescape") if isinstance(i, bytes) else i for i in array.reshape(-1).tolist()]
+    return strings.reshape(array.shape)
 
 
 def text(item: Any) -> str:
-    """One string of an attribute.
+    """An attribute's string.
 
     Raises:
         Unsupported: for bytes that are not UTF-8.
@@ -34,7 +34,7 @@ def text(item: Any) -> str:
 
 
 def tensor(array: np.ndarray[Any, Any]) -> ir.StringTensor:
-    """Strings as a model stores them.
+    """An array of strings as a tensor.
 
     Raises:
         Unsupported: for bytes that are not UTF-8.
@@ -49,5 +49,5 @@ def _utf8(item: Any) -> bytes:
         encoded = item if isinstance(item, bytes) else item.encode()
         encoded.decode()
     except UnicodeError:
-        raise Unsupported("a string constant that is not UTF-8, which strings of ONNX are") from None
+        raise Unsupported("a string constant that is not valid UTF-8") from None
     return encoded

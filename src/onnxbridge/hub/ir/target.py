@@ -1,4 +1,4 @@
-"""The hub as a target of the walker: what every frontend writes into."""
+"""The hub as a lowering target, used by every frontend."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Declared = Callable[[Hashable], tuple[str, ir.DataType | None, list[int | str | 
 class HubTarget(Target):
     """Writes ONNX through a `Builder`.
 
-    `declared` tells what the source says of one of its values: its name, and its dtype and shape where the source knows them.
-    A rule's result of another dtype or of another fixed shape than declared is an error of that rule.
+    `declared` returns what the source declares for one of its values: its name, and its dtype and shape if known. A result
+    with another dtype or static shape is an error of the rule.
     """
 
     writer: Builder
@@ -45,32 +45,32 @@ class HubTarget(Target):
 
     def _adopt(self, key: Hashable, result: Any) -> Any:
         if not isinstance(result, ir.Value):
-            return result  # a number that the rule knew: constants are made where they are used
+            return result  # a Python number or array: becomes a constant where it is used
         name, dtype, shape = self._declared(key)
         self.writer.rename(result, name)
         if dtype is not None and result.dtype is not None and result.dtype != dtype:
-            raise TypeError(f"the result is {result.dtype.name}, the source says {dtype.name}")
+            raise TypeError(f"the result is {result.dtype.name}, but the source declares {dtype.name}")
         if dtype is not None and result.dtype is None:
             result.dtype = dtype
         if shape is not None and result.const_value is None:
-            result.shape = agreed(result.shape, shape)
+            result.shape = merge_shapes(result.shape, shape)
         return result
 
 
-def agreed(inferred: ir.Shape | None, declared: list[int | str | None]) -> ir.Shape:
-    """The declared shape with what inference knows better.
+def merge_shapes(inferred: ir.Shape | None, declared: list[int | str | None]) -> ir.Shape:
+    """The declared shape, completed with inferred static sizes.
 
     Raises:
-        TypeError: if the two contradict each other.
+        TypeError: if the two are inconsistent.
     """
     if inferred is None:
         return ir.Shape(declared)
     if len(inferred) != len(declared):
-        raise TypeError(f"the result has rank {len(inferred)}, the source says {len(declared)}")
+        raise TypeError(f"the result has rank {len(inferred)}, but the source declares {len(declared)}")
     dims: list[int | str | None] = []
     for i, d in zip(inferred, declared, strict=True):
         if isinstance(i, int) and isinstance(d, int) and i != d:
-            raise TypeError(f"the result has shape {list(inferred)}, the source says {declared}")
+            raise TypeError(f"the result has shape {list(inferred)}, but the source declares {declared}")
         dims.append(d if d is not None else i if isinstance(i, int) else i.value)
         if isinstance(i, int):
             dims[-1] = i

@@ -1,4 +1,4 @@
-"""What rules ask of a hub value, and the casts that they write."""
+"""Queries on hub values, and casts, for rules."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ INTEGERS = frozenset({
 })  # fmt: skip
 
 SORTED = "onnxbridge.sorted"
-"""Marks a value whose elements must ascend along its last axis: the ids of segments, boundaries to search in."""
+"""Key in a value's meta: its elements must be in ascending order along the last axis (segment ids, search boundaries)."""
 
 
 def cast(op: Any, x: Any, dtype: ir.DataType) -> Any:
-    """`x` in another dtype, itself where it has that already."""
+    """`x` cast to a dtype; `x` itself if it has that dtype."""
     return x if x.dtype == dtype else op.Cast(x, to=dtype)
 
 
 def like(op: Any, x: Any, other: Any) -> Any:
-    """`x` in the dtype of `other`."""
+    """`x` cast to the dtype of `other`."""
     return cast(op, x, other.dtype)
 
 
@@ -36,20 +36,20 @@ def rank(x: Any) -> int:
     """The number of dimensions.
 
     Raises:
-        Unsupported: if it is not known when converting.
+        Unsupported: if it is not known at conversion time.
     """
     if x.shape is None:
-        raise Unsupported("the rank of its input is not known", hint="give the shapes of the model's inputs")
+        raise Unsupported("the rank of its input is unknown", hint="give the shapes of the model's inputs")
     return len(x.shape)
 
 
 def fixed(x: Any, axes: Iterable[int] | None = None) -> list[int]:
-    """The sizes of these axes as numbers, of all axes by default.
+    """The static sizes of the given axes, by default of all axes.
 
     Raises:
-        Unsupported: if one is only known when the model runs.
+        Unsupported: if one is dynamic.
     """
     sizes = [x.shape[a] for a in (range(rank(x)) if axes is None else axes)]
     if not all(isinstance(s, int) for s in sizes):
-        raise Unsupported("a size that it needs is only known when the model runs", hint="give the input a fixed shape")
+        raise Unsupported("it requires a static size, but the size is dynamic", hint="give the input a fixed shape")
     return sizes

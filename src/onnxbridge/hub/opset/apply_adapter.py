@@ -1,4 +1,4 @@
-"""One adapter on one node: its inputs and attributes bound to the adapter's parameters."""
+"""Applies an adapter to a node: binds the node's inputs and attributes to the adapter's parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxbridge.rules import Rule
 
 
 def results_of(node: ir.Node, adapter: Rule, version: int, writer: Builder) -> Any:
-    """What an adapter writes for a node of one version."""
+    """The values that an adapter computes for the outputs of a node at the given version."""
     name = schema_versions.name_of(node)
     inputs: Iterable[Any] = (None if v is None else Ref(v) for v in node.inputs)
     attrs = {a.name: _attribute(a) for a in node.attributes.values() if a.name != "consumed_inputs"}
@@ -29,7 +29,7 @@ def results_of(node: ir.Node, adapter: Rule, version: int, writer: Builder) -> A
 
 
 def _resolve(item: Any) -> Any:
-    """Values of a walk in place stand for themselves."""
+    """The value of a reference: adapters work on the hub values themselves."""
     return item.key if isinstance(item, Ref) else item
 
 

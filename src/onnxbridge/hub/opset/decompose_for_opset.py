@@ -1,4 +1,4 @@
-"""An operator in others, where a version does not have it: its expansion or the standard's function body, or a Cast around it."""
+"""Rewrites an operator that a version lacks: by its decomposition, by the standard's function body, or between Casts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
-from onnxbridge.hub.ir.scratch_target import Scratch
+from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.known_values import known
 
-# These only move, choose or compare elements, so that a wider dtype with the same values gives the same result.
+# These only move, select or compare elements, so a wider dtype gives the same result.
 _MOVING = frozenset({
     "Concat", "Reshape", "Transpose", "Slice", "Split", "Squeeze", "Unsqueeze", "Gather", "GatherElements", "GatherND", "Scatter",
     "ScatterElements", "ScatterND", "Tile", "Expand", "Pad", "Flatten", "Identity", "Where", "Max", "Min", "Equal", "Greater",
@@ -26,11 +26,11 @@ _MOVING = frozenset({
     "DepthToSpace", "SpaceToDepth", "Compress", "ReverseSequence", "OneHot", "Abs", "Neg", "Sign", "NonZero", "Trilu", "Unique",
     "Upsample",
 })  # fmt: skip
-# Sums, differences and products wrap around, and a Cast back from a wider integer wraps the same; quotients fit.
+# Sums, differences and products wrap around, and casting back from a wider integer wraps in the same way; quotients fit.
 _WRAPPING = frozenset(["Add", "Sub", "Mul", "ReduceSum", "CumSum", "MatMul", "Sum", "Div", "Mod"])
-# Half precision computed in single precision and rounded once at the end is at least as near to the true result; not so
-# what is about the dtype itself.
-_OF_THEIR_DTYPE = frozenset({
+# Half precision computed in single precision and rounded once at the end is at least as accurate; not for operators that
+# depend on the dtype itself.
+_DTYPE_SPECIFIC = frozenset({
     "Bernoulli", "BitCast", "Cast", "CastLike", "Constant", "EyeLike", "Multinomial", "RandomNormalLike", "RandomUniformLike",
     "Range", "SequenceInsert", "SequenceConstruct", "SequenceAt", "SequenceErase", "SplitToSequence", "Identity",
 })  # fmt: skip
@@ -47,49 +47,49 @@ _NEAREST = {
 
 
 def cast_around(op: Builder, node: ir.Node, version: int, lossy: bool = False) -> Any:
-    """The node between Casts to a dtype that its operator takes at an older version, where that is exact or nearer to the truth.
+    """The node between Casts to a dtype that its operator supports at an older version, if that is exact or more accurate.
 
-    It is written at the builder's opset, where the node is; None where there is no such dtype. A `lossy` one may round.
+    Built at the builder's opset; None if there is no such dtype. With `lossy` the dtype may round.
     """
     schema = schema_versions.history(node.op_type)[version]
     if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()) or not node.inputs:
         return None
-    given, (output, *_) = node.inputs[0], node.outputs
-    if node.op_type == "Identity" and given is not None and None not in (given.dtype, output.dtype):
-        return (op.Cast(given, to=output.dtype),) if given.dtype != output.dtype else None
+    first, (output, *_) = node.inputs[0], node.outputs
+    if node.op_type == "Identity" and first is not None and None not in (first.dtype, output.dtype):
+        return (op.Cast(first, to=output.dtype),) if first.dtype != output.dtype else None
     formals = [schema_versions.formal(schema.inputs, i) for i in range(len(node.inputs))]
     if None in formals:  # an input that was an attribute
         return None
-    wrong = [(v, f) for v, f in zip(node.inputs, formals, strict=True) if v is not None and not schema_versions.takes(f, v)]
+    wrong = [(v, f) for v, f in zip(node.inputs, formals, strict=True) if v is not None and not schema_versions.supports(f, v)]
     wrong = wrong or _mixed(node, formals)
     if not wrong or wrong[0][0].dtype is None or wrong[0][1].type_str.startswith(("tensor(", "seq(", "optional(")):
         return None
-    dtype, variable, taken = wrong[0][0].dtype, wrong[0][1].type_str, wrong[0][1].types
-    mine = [f.type_str == variable for f in formals]
-    dtypes = {v.dtype for v, m in zip(node.inputs, mine, strict=True) if v is not None and m}
+    dtype, variable, supported = wrong[0][0].dtype, wrong[0][1].type_str, wrong[0][1].types
+    selected = [f.type_str == variable for f in formals]
+    dtypes = {v.dtype for v, m in zip(node.inputs, selected, strict=True) if v is not None and m}
     if len(dtypes) > 1:
-        wide = _widest(dtypes, taken)
+        wide = _widest(dtypes, supported)
         if wide is None:
             return None
-        return _cast(op, node, schema, mine, variable, wide)
-    wide = _wider(node, dtype, taken)
+        return _cast(op, node, schema, selected, variable, wide)
+    wide = _wider(node, dtype, supported)
     if wide is None:
-        wide = _nearest(node, dtype, taken) if lossy else None
+        wide = _nearest(node, dtype, supported) if lossy else None
         if wide is None:
             return None
         op.loses(f"{dtype.name.lower()} is computed as {wide.name.lower()}")
-    return _cast(op, node, schema, mine, variable, wide)
+    return _cast(op, node, schema, selected, variable, wide)
 
 
 def _cast(
-    op: Builder, node: ir.Node, schema: onnx.defs.OpSchema, mine: Sequence[bool], variable: str, wide: ir.DataType
+    op: Builder, node: ir.Node, schema: onnx.defs.OpSchema, selected: Sequence[bool], variable: str, wide: ir.DataType
 ) -> tuple[Any, ...] | None:
-    """The node with those of its inputs and outputs cast that share a type variable."""
+    """The node with those inputs and outputs cast that have the type variable."""
     same = [schema.outputs[min(i, len(schema.outputs) - 1)].type_str == variable for i in range(len(node.outputs))]
     if any(s and v.dtype is None for v, s in zip(node.outputs, same, strict=True)):
         return None
     inputs = [
-        op.Cast(v, to=wide) if v is not None and m and v.dtype != wide else v for v, m in zip(node.inputs, mine, strict=True)
+        op.Cast(v, to=wide) if v is not None and m and v.dtype != wide else v for v, m in zip(node.inputs, selected, strict=True)
     ]
     attrs = {a.name: graph_reader.plain(a) for a in node.attributes.values() if not a.is_ref()}
     results = op.call(node.op_type, *inputs, outputs=len(node.outputs), **attrs)
@@ -98,7 +98,7 @@ def _cast(
 
 
 def _mixed(node: ir.Node, formals: Sequence[onnx.defs.OpSchema.FormalParameter]) -> list[Any]:
-    """An input whose dtype differs from that of another one with the same type variable."""
+    """The first input whose dtype differs from that of another one with the same type variable."""
     bound: dict[str, ir.DataType] = {}
     for v, f in zip(node.inputs, formals, strict=True):
         if v is None or v.dtype is None or not f.is_homogeneous:
@@ -108,11 +108,11 @@ def _mixed(node: ir.Node, formals: Sequence[onnx.defs.OpSchema.FormalParameter])
     return []
 
 
-def _widest(dtypes: Collection[ir.DataType | None], taken: Collection[str]) -> ir.DataType | None:
-    """The first dtype that holds every number of all these and that an operator takes."""
+def _widest(dtypes: Collection[ir.DataType | None], supported: Collection[str]) -> ir.DataType | None:
+    """The first supported dtype to which all these dtypes can be cast exactly."""
     for name in ("INT32", "INT64", "FLOAT", "DOUBLE"):
         wide = ir.DataType[name]
-        if f"tensor({name.lower()})" in taken and all(d is not None and np.can_cast(_plain(d), wide.numpy()) for d in dtypes):
+        if f"tensor({name.lower()})" in supported and all(d is not None and np.can_cast(_plain(d), wide.numpy()) for d in dtypes):
             return wide
     return None
 
@@ -121,56 +121,56 @@ def _plain(dtype: ir.DataType) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype == ir.DataType.BFLOAT16 else dtype.numpy()
 
 
-def _wider(node: ir.Node, dtype: ir.DataType, taken: Collection[str]) -> ir.DataType | None:
-    """A dtype that an operator takes and in which it gives the same, or for half precision something nearer to the truth."""
+def _wider(node: ir.Node, dtype: ir.DataType, supported: Collection[str]) -> ir.DataType | None:
+    """A supported dtype in which the operator gives the same result, or for half precision a more accurate one."""
     name = node.op_type
-    choices = [w for w in _WIDER.get(dtype.name, []) if f"tensor({w.lower()})" in taken]
+    choices = [w for w in _WIDER.get(dtype.name, []) if f"tensor({w.lower()})" in supported]
     if dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
-        return ir.DataType[choices[0]] if choices and name not in _OF_THEIR_DTYPE else None
+        return ir.DataType[choices[0]] if choices and name not in _DTYPE_SPECIFIC else None
     if name in _WRAPPING:
         choices = [w for w in choices if w.startswith("INT") and dtype != ir.DataType.BOOL]
     elif name not in _MOVING:
         return None
-    if name in ("ReduceMax", "ReduceMin"):  # of nothing they give the least number that the dtype has
+    if name in ("ReduceMax", "ReduceMin"):  # for an empty axis they return the dtype's own limit
         shape = node.inputs[0].shape if node.inputs[0] is not None else None
         filled = shape is not None and all(isinstance(d, int) and d > 0 for d in shape)
         choices = [w for w in choices if filled or w == "UINT8"]
     return ir.DataType[choices[0]] if choices else None
 
 
-def _nearest(node: ir.Node, dtype: ir.DataType, taken: Collection[str]) -> ir.DataType | None:
-    """A dtype that holds the numbers only to so many digits."""
-    choices = [w for w in _NEAREST.get(dtype.name, ()) if f"tensor({w.lower()})" in taken]
-    return ir.DataType[choices[0]] if choices and node.op_type not in _OF_THEIR_DTYPE else None
+def _nearest(node: ir.Node, dtype: ir.DataType, supported: Collection[str]) -> ir.DataType | None:
+    """A supported dtype that rounds the values."""
+    choices = [w for w in _NEAREST.get(dtype.name, ()) if f"tensor({w.lower()})" in supported]
+    return ir.DataType[choices[0]] if choices and node.op_type not in _DTYPE_SPECIFIC else None
 
 
-def expands(op_type: str, version: int) -> bool:
-    """Whether the hub has an expansion of an operator's version."""
+def has_decomposition(op_type: str, version: int) -> bool:
+    """Whether the hub has a decomposition of this version of an operator."""
     from onnxbridge.hub.decompositions.standard import expand
 
     return op_type in expand and schema_versions.since(op_type, OPSET) == version
 
 
-def covers(op_type: str) -> bool:
-    """Whether the hub or the standard writes an operator in others."""
-    from onnxbridge.hub.decompositions.standard import covers as written
+def can_decompose(op_type: str) -> bool:
+    """Whether the hub or the standard can decompose an operator."""
+    from onnxbridge.hub.decompositions.standard import covers
 
-    return schema_versions.since(op_type, OPSET) is not None and written(op_type)
+    return schema_versions.since(op_type, OPSET) is not None and covers(op_type)
 
 
-def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...], int]:
-    """The nodes that compute what a node does, their results, and the opset they are of.
+def decomposition(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...], int]:
+    """Nodes that replace a node, their results, and the opset that they are written at.
 
     Raises:
-        Unsupported: if there is neither an expansion nor a function body.
+        Unsupported: if there is neither a decomposition nor a function body.
     """
     from onnxbridge.hub.decompositions.standard import expand
 
     refusal = ""
-    if expands(node.op_type, version):
+    if has_decomposition(node.op_type, version):
         try:
             op = Builder(OPSET, names)
-            target = Scratch(f"the expansion of {node.op_type}", op, known, named=False)
+            target = ScratchTarget(f"the decomposition of {node.op_type}", op, known, named=False)
             results = target.write(graph_reader.call_of(node), expand)
             return op.take(), results, OPSET
         except ConversionError as error:
@@ -178,37 +178,37 @@ def expansion(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Nod
     body, body_version = function_body(node, version)
     cast: list[ir.Node] = []
     if body is not None:
-        node, cast = _as_defined(node)
+        node, cast = _with_int64_input(node)
     first = schema_versions.first(node.op_type)
     if body is None and refusal:
-        raise Unsupported(f"it came with opset {first}, and its expansion does not cover this: {refusal}")
+        raise Unsupported(f"added in opset {first}, and its decomposition does not support this case: {refusal}")
     if body is None:
-        raise Unsupported(f"it came with opset {first}, and it is not written in older operators here")
+        raise Unsupported(f"added in opset {first}, and there is no decomposition into older operators")
     nodes, results = _inlined(node, body, version, names)
     return [*cast, *nodes], results, body_version
 
 
-_OF_INT64 = {"CenterCropPad": 1, "AffineGrid": 1}
-"""Inputs of any integer type that the standard's definition takes for int64."""
+_INT64_INPUTS = {"CenterCropPad": 1, "AffineGrid": 1}
+"""Inputs of any integer dtype that the standard's function body assumes to be int64."""
 
 
-def _as_defined(node: ir.Node) -> tuple[ir.Node, list[ir.Node]]:
-    """The node as its definition takes it, after what is to be computed before it."""
-    index = _OF_INT64.get(node.op_type)
+def _with_int64_input(node: ir.Node) -> tuple[ir.Node, list[ir.Node]]:
+    """The node with its inputs cast as the function body requires, and the Casts."""
+    index = _INT64_INPUTS.get(node.op_type)
     value = None if index is None else node.inputs[index]
     if index is None or value is None or value.dtype in (None, ir.DataType.INT64):
         return node, []
     cast = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(ir.DataType.INT64))])
     cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(ir.DataType.INT64), value.shape
     inputs = [cast.outputs[0] if i == index else v for i, v in enumerate(node.inputs)]
-    made = ir.Node("", node.op_type, inputs, list(node.attributes.values()), num_outputs=len(node.outputs))
-    for new, old in zip(made.outputs, node.outputs, strict=True):
+    typed = ir.Node("", node.op_type, inputs, list(node.attributes.values()), num_outputs=len(node.outputs))
+    for new, old in zip(typed.outputs, node.outputs, strict=True):
         new.type, new.shape = old.type, old.shape
-    return made, [cast]
+    return typed, [cast]
 
 
 def function_body(node: ir.Node, version: int) -> tuple[onnx.FunctionProto | None, int]:
-    """The standard's own definition of an operator in others, in its oldest form, and the opset that it is written in."""
+    """The standard's function body of an operator at the oldest opset it has, and that opset."""
     schema = schema_versions.history(node.op_type)[version]
     if schema.has_function:
         at = min(schema.function_opset_versions)
@@ -236,22 +236,22 @@ def function_body(node: ir.Node, version: int) -> tuple[onnx.FunctionProto | Non
 def _inlined(
     node: ir.Node, body: onnx.FunctionProto, version: int, names: set[str]
 ) -> tuple[list[ir.Node], tuple[ir.Value | None, ...]]:
-    """A function body's nodes on the values of the node that calls it."""
+    """The nodes of a function body, inlined with the inputs of the calling node."""
     written = {name for inner in body.node for name in inner.output} | set(body.input)
-    wanted = list(body.output)
-    body.output[:] = [name for name in wanted if name in written]
+    output_names = list(body.output)
+    body.output[:] = [name for name in output_names if name in written]
     body.domain, body.name = "onnxbridge", node.op_type
     schema = schema_versions.history(node.op_type)[version]
-    # a graph that the definition took over already is no parameter of it any more
+    # graph attributes are already inlined in the function body and are no longer its parameters
     plain_names = [name for name in body.attribute if schema.attributes[name].type != onnx.defs.OpSchema.AttrType.GRAPH]
     body.attribute[:] = plain_names
-    given = {a.name: a for a in node.attributes.values() if a.name in body.attribute}
+    attributes = {a.name: a for a in node.attributes.values() if a.name in body.attribute}
     for name in body.attribute:
         default = schema.attributes[name].default_value
-        if name not in given and default.type:
-            given[name] = ir.serde.deserialize_attribute(default)
+        if name not in attributes and default.type:
+            attributes[name] = ir.serde.deserialize_attribute(default)
     inside = [None if v is None else ir.Value(name=f"input_{i}", type=v.type, shape=v.shape) for i, v in enumerate(node.inputs)]
-    call = ir.Node("onnxbridge", node.op_type, inside, list(given.values()), num_outputs=len(body.output))
+    call = ir.Node("onnxbridge", node.op_type, inside, list(attributes.values()), num_outputs=len(body.output))
     for i, value in enumerate(call.outputs):
         value.name = f"output_{i}"
     graph = ir.Graph([v for v in inside if v is not None], call.outputs, nodes=[call], opset_imports={"onnxbridge": 1})
@@ -269,4 +269,4 @@ def _inlined(
     nodes = list(graph)
     graph.outputs.clear()
     graph.remove(nodes)
-    return nodes, tuple(results.get(name) for name in wanted)
+    return nodes, tuple(results.get(name) for name in output_names)

@@ -1,8 +1,7 @@
-"""The lowest IR version that can hold a model, so that the oldest runtimes can load it.
+"""The lowest IR version that can represent a model, so that the oldest runtimes can load it.
 
-The table follows the remarks beside `enum Version` in onnx.proto. Operator sets do not count: a file names its opset on its
-own, and checkers and runtimes judge the two apart. Metadata on nodes does not count either, since a reader of an older
-version skips fields that it does not know.
+The table follows the comments on `enum Version` in onnx.proto. Opsets are not considered, since checkers and runtimes check
+them independently. Node metadata is not considered either, since readers skip unknown fields.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _DTYPE_ATTRIBUTES = {"to", "dtype", "output_dtype", "softmax_precision", "stash_
 
 
 def lowest_ir_version(model: ir.Model) -> int:
-    """The least version whose features cover what the model uses."""
+    """The lowest version that has all features the model uses."""
     return max(_needed(model), default=LOWEST)
 
 
@@ -37,7 +36,7 @@ def _needed(model: ir.Model) -> Iterator[int]:
     for graph in every_graph(model):
         inputs = set(graph.inputs)
         for value in graph.initializers.values():
-            # below 4 every initializer is an input, and none of these inputs may be fed
+            # below version 4 every initializer has to be an input, which must not be fed
             if value not in inputs or model.ir_version >= 4:
                 yield 4
             if value.const_value is not None:

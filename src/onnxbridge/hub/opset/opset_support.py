@@ -1,4 +1,4 @@
-"""Which opsets hold a node as it is, for writing the lowest one."""
+"""Checks which opsets support a node unchanged, for writing the lowest one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from onnxbridge.lowering import same
 from onnxbridge.rules import Rule
 
 
-def fits(node: ir.Node, opset: int, version: int) -> bool:
-    """Whether a node of one opset stands at an older one as it is."""
+def is_supported(node: ir.Node, opset: int, version: int) -> bool:
+    """Whether a node of opset `version` is valid with the same meaning at the older `opset`."""
     new = schema_versions.since(node.op_type, version)
     if new is None:
         return False
@@ -24,7 +24,7 @@ def fits(node: ir.Node, opset: int, version: int) -> bool:
         if new <= opset:
             break
         adapter = down.get(node.op_type, new - 1)
-        if adapter is not None and not _left_alone(node, adapter, new):
+        if adapter is not None and not _is_unchanged(node, adapter, new):
             return False
         if adapter is None and schema_versions.downward(node, new, old)[0]:
             return False
@@ -32,8 +32,8 @@ def fits(node: ir.Node, opset: int, version: int) -> bool:
     return new <= opset and not schema_versions.wrong_dtype(node, new)
 
 
-def _left_alone(node: ir.Node, adapter: Rule, version: int) -> bool:
-    """Whether an adapter writes a node again as it was."""
+def _is_unchanged(node: ir.Node, adapter: Rule, version: int) -> bool:
+    """Whether an adapter returns the node unchanged."""
     writer = Builder(version - 1)
     try:
         results_of(node, adapter, version, writer)
@@ -47,8 +47,8 @@ def _left_alone(node: ir.Node, adapter: Rule, version: int) -> bool:
                 new.replace_input_with(i, None)
     if len(written) != 1 or written[0].op_type != node.op_type:
         return False
-    given = [v for v in inputs[0] if v is not None]
-    same_inputs = len(given) == sum(v is not None for v in node.inputs) and all(v in node.inputs for v in given)
+    present = [v for v in inputs[0] if v is not None]
+    same_inputs = len(present) == sum(v is not None for v in node.inputs) and all(v in node.inputs for v in present)
     defaults = schema_versions.defaults(node.op_type, version)
     before, after = ({a.name: plain(a) for a in n.attributes.values()} for n in (node, written[0]))
     return same_inputs and all(same(before.get(k, defaults.get(k)), after.get(k, defaults.get(k))) for k in before | after)

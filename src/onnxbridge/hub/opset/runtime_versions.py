@@ -1,11 +1,11 @@
-"""What the releases of a runtime load: the newest opset of ai.onnx, IR version, and version of ai.onnx.ml.
+"""Versions supported by runtime releases: opset of ai.onnx, IR version and version of ai.onnx.ml.
 
-A release loads everything that those before it did, so one that is not listed counts as the next older one that is. Where
-sources differ the lower number stands here.
+A release supports everything that earlier ones do, so an unlisted release has the limits of the next older listed one. Where
+sources differ the lower number is used.
 
 Sources: up to 1.20 the table of https://onnxruntime.ai/docs/reference/compatibility.html; its rows 1.11 and 1.15 name opsets
-(16, 19) that the version matrix of onnxruntime/docs/Versioning.md and the release notes do not name yet. 1.21 by the release
-of ONNX that it was built with (VERSION_TABLE in onnx/helper.py); the newest by loading models.
+(16, 19) that the version matrix of onnxruntime/docs/Versioning.md and the release notes do not have yet. 1.21: the release
+of ONNX that it was built with (VERSION_TABLE in onnx/helper.py). The newest: by loading models.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnxbridge.errors import UsageError
 
 @dataclass(frozen=True)
 class Limits:
-    """What one release loads at most."""
+    """The newest versions that a release supports."""
 
     opset: int
     ir_version: int
@@ -44,20 +44,20 @@ _RUNTIMES: dict[str, dict[tuple[int, int], Limits]] = {
         (1, 31): Limits(26, 13, 5),
     },
 }
-_ALSO_CALLED = {"onnxruntime-gpu": "onnxruntime", "ort": "onnxruntime"}
+_ALIASES = {"onnxruntime-gpu": "onnxruntime", "ort": "onnxruntime"}
 
 
 def limits(requirement: str) -> Limits:
-    """What "onnxruntime==1.17" loads; the name as pip knows it, the version with or without a patch level."""
+    """The limits of a release such as "onnxruntime==1.17": pip's package name, and a version with or without patch level."""
     found = re.fullmatch(r"\s*([\w-]+)\s*(?:==|=)\s*(0|[1-9]\d*)\.(0|[1-9]\d*)(?:\.\w+)*\s*", requirement)
-    name = found and _ALSO_CALLED.get(found[1].lower(), found[1].lower())
+    name = found and _ALIASES.get(found[1].lower(), found[1].lower())
     if found is None or name not in _RUNTIMES:
-        raise UsageError(f'{requirement!r} names no runtime that is known here; write "{next(iter(_RUNTIMES))}==1.17"')
+        raise UsageError(f'{requirement!r} is not a known runtime; write "{next(iter(_RUNTIMES))}==1.17"')
     release = int(found[2]), int(found[3])
     newest = max(_RUNTIMES[name])
     if release[0] > newest[0]:
         raise UsageError(f"{requirement}: the newest release known is {'.'.join(map(str, newest))}")
-    listed = [at for at in _RUNTIMES[name] if at <= release]
+    listed = [version for version in _RUNTIMES[name] if version <= release]
     if not listed:
         raise UsageError(f"{requirement}: the oldest release known is {'.'.join(map(str, min(_RUNTIMES[name])))}")
     return _RUNTIMES[name][max(listed)]

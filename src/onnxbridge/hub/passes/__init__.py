@@ -1,4 +1,4 @@
-"""Passes over a hub model: what every model goes through after its frontend, and what a file needs before it is one."""
+"""Passes over hub models: cleanup of every model after its frontend, and inlining of functions of ONNX files."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from onnx_ir.passes import common
 
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.frameworks.log_suppression import hushed
-from onnxbridge.hub.passes.batched_matmul import KeepBatches
-from onnxbridge.hub.passes.constant_reshapes import SettleReshapes
+from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
+from onnxbridge.hub.passes.constant_reshapes import ConstantReshapes
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.merge_constants import MergeConstants
-from onnxbridge.hub.passes.remove_identities import DropIdentities
-from onnxbridge.hub.passes.transposes.merge_transposes import JoinTransposes
+from onnxbridge.hub.passes.remove_identities import RemoveIdentities
+from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 
 __all__ = ["clean", "infer", "inline"]
 
 ML = "ai.onnx.ml"
-MOST_NODES = 250_000  # of a model whose functions are written out: each may call another twice, and that one the next
+MAX_NODES = 250_000  # after inlining: nested calls of functions can grow exponentially
 
 
 def inline(model: ir.Model) -> ir.Model:
-    """Write every call of a model-local function as the function's own nodes.
+    """Inline every call of a model-local function.
 
     Raises:
-        UnsafeFileError: if a function calls itself, however far around.
-        LimitError: if there would be more nodes than any model has.
+        UnsafeFileError: if a function calls itself, directly or indirectly.
+        LimitError: if the inlined model would have too many nodes.
     """
-    if (count := _written_out(model)) > MOST_NODES:
-        raise LimitError(f"the model's functions are {count} nodes when they are written out, and the budget is {MOST_NODES}")
-    _agree(model)
+    if (count := _inlined_node_count(model)) > MAX_NODES:
+        raise LimitError(f"the model would have {count} nodes after inlining its functions, and the limit is {MAX_NODES}")
+    _unify_opsets(model)
     try:
         return common.InlinePass()(model).model if model.functions else model
     except ir.passes.PreconditionError as e:
-        raise UnsafeFileError(f"the model's functions call each other in a circle: {e}") from e
+        raise UnsafeFileError(f"the model's functions call each other recursively: {e}") from e
 
 
-def _agree(model: ir.Model) -> None:
-    """Bring a model and its functions to one version of the operators, where they were written at several."""
+def _unify_opsets(model: ir.Model) -> None:
+    """Convert a model and its functions to one version of each domain."""
     from onnxbridge.hub.opset.opset_conversion import from_hub
 
     imports = [model.opset_imports, *(f.opset_imports for f in model.functions.values())]
     for domain, versions in {d: {i[d] for i in imports if d in i} for d in ("", ML)}.items():
         if len(versions) > 1:
-            there = model.opset_imports.setdefault("", max(versions))
-            from_hub(model, *((max(versions),) if not domain else (there, max(versions))))
+            opset = model.opset_imports.setdefault("", max(versions))
+            from_hub(model, *((max(versions),) if not domain else (opset, max(versions))))
 
 
-def _written_out(model: ir.Model) -> int:
-    """The number of nodes that the model has once its functions are written out; calls in a circle count once."""
+def _inlined_node_count(model: ir.Model) -> int:
+    """The number of nodes after inlining all functions; recursive calls count once."""
     counts: dict[ir.OperatorIdentifier, int] = {}
     open_: set[ir.OperatorIdentifier] = set()
 
@@ -73,19 +73,19 @@ def _written_out(model: ir.Model) -> int:
 
 
 def clean(model: ir.Model) -> ir.Model:
-    """Leave out what computes nothing: identities, nodes written twice, nodes and weights that nobody uses.
+    """Remove identities, duplicate nodes, and unused nodes and weights.
 
-    Weights that happen to be equal stay apart: each has its own name, and in a target that trains its own future.
+    Equal weights are not merged: each has its own name and may be trained separately.
     """
     passes = ir.passes.Sequential(
         common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
-        JoinTransposes(),
-        KeepBatches(),
-        DropIdentities(),
+        MergeTransposes(),
+        RemoveBatchReshapes(),
+        RemoveIdentities(),
         MergeConstants(),
-        SettleReshapes(),
+        ConstantReshapes(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )
-    with hushed("onnx_ir"):  # these passes remark on each weight that they leave as it is
+    with hushed("onnx_ir"):  # these passes log each weight that they do not change
         return passes(model).model

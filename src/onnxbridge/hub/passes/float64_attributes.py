@@ -1,4 +1,4 @@
-"""Attributes of float64 operators: ONNX keeps them as float32, and 1e-5 in float32 is another number than in float64."""
+"""Decomposes float64 operators with attributes that are not representable in float32, in which ONNX stores them (1e-5)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from onnxbridge.hub.ir.schemas import plain
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.hub.opset import written_nodes
 
-Written = Callable[..., Any]
+Decomposition = Callable[..., Any]
 
 
-def write_out_inexact(model: ir.Model) -> None:
-    """Write out, in place, every float64 operator with an attribute that float32 does not hold: its number as a constant."""
+def decompose_inexact(model: ir.Model) -> None:
+    """Decompose, in place, every float64 operator with an attribute that is inexact in float32, with the number as a constant."""
     from onnxbridge.hub.decompositions.standard import expand
 
     names = {v.name for g in every_graph(model) for v in (*g.inputs, *g.initializers.values(), *_results(g)) if v.name}
@@ -30,10 +30,10 @@ def write_out_inexact(model: ir.Model) -> None:
             if node.domain or not _inexact(node):
                 continue
             rule = expand.get(node.op_type)
-            written = _WRITTEN.get(node.op_type) or (rule.lower if rule is not None else None)
-            if written is not None:
-                _write_out(node, written, Builder(OPSET, names), node_names)
-    written_nodes.keep_constants(model.graph, False, names, node_names)
+            decomposition = _DECOMPOSITIONS.get(node.op_type) or (rule.lower if rule is not None else None)
+            if decomposition is not None:
+                _decompose(node, decomposition, Builder(OPSET, names), node_names)
+    written_nodes.register_constants(model.graph, False, names, node_names)
 
 
 def _results(graph: ir.Graph) -> list[ir.Value]:
@@ -41,18 +41,18 @@ def _results(graph: ir.Graph) -> list[ir.Value]:
 
 
 def _inexact(node: ir.Node) -> bool:
-    given = node.inputs[0] if node.inputs else None
-    if given is None or given.dtype != ir.DataType.DOUBLE:
+    first = node.inputs[0] if node.inputs else None
+    if first is None or first.dtype != ir.DataType.DOUBLE:
         return False
     floats = [a.as_float() for a in node.attributes.values() if not a.is_ref() and a.type == ir.AttributeType.FLOAT]
     return any(float(np.float32(v)) != v for v in floats)
 
 
-def _write_out(node: ir.Node, written: Written, op: Builder, node_names: set[str]) -> None:
+def _decompose(node: ir.Node, decomposition: Decomposition, op: Builder, node_names: set[str]) -> None:
     attrs = {a.name: plain(a) for a in node.attributes.values()}
-    if node.op_type in _STASHING:  # frameworks compute float64 in float64
+    if node.op_type in _WITH_STASH_TYPE:  # frameworks compute float64 in float64
         attrs["stash_type"] = int(ir.DataType.DOUBLE)
-    results = written(op, *node.inputs, **attrs)
+    results = decomposition(op, *node.inputs, **attrs)
     results = results if isinstance(results, tuple) else (results,)
     name = written_nodes.namer(node, op, node_names)
     replace(node, op.take(), results[: len(node.outputs)], op, name=name)
@@ -75,15 +75,15 @@ def _group_normalization(
 ) -> Any:
     shape = op.Shape(X)
     grouped = op.Reshape(X, np.array([0, num_groups, -1]))
-    centred = op.Sub(grouped, op.ReduceMean(grouped, [2]))
-    deviation = op.Sqrt(op.Add(op.ReduceMean(op.Mul(centred, centred), [2]), epsilon))
+    centered = op.Sub(grouped, op.ReduceMean(grouped, [2]))
+    deviation = op.Sqrt(op.Add(op.ReduceMean(op.Mul(centered, centered), [2]), epsilon))
     by_channel = np.array([-1] + [1] * (rank(X) - 2))
-    scaled = op.Mul(op.Reshape(op.Div(centred, deviation), shape), op.Reshape(scale, by_channel))
+    scaled = op.Mul(op.Reshape(op.Div(centered, deviation), shape), op.Reshape(scale, by_channel))
     return op.Add(scaled, op.Reshape(bias, by_channel))
 
 
-_STASHING = frozenset({"LayerNormalization", "RMSNormalization"})
-_WRITTEN: dict[str, Written] = {
+_WITH_STASH_TYPE = frozenset({"LayerNormalization", "RMSNormalization"})
+_DECOMPOSITIONS: dict[str, Decomposition] = {
     "LeakyRelu": _leaky_relu, "Elu": _elu, "Selu": _selu, "GroupNormalization": _group_normalization,
 }  # fmt: skip
-"""Operators that have no expansion which others could use."""
+"""Operators that have no general decomposition."""

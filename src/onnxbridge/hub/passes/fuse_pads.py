@@ -1,58 +1,58 @@
-"""Zero padding that stands before a convolution or a pool, taken into that operator's own pads where the result is the same."""
+"""Fuses a zero Pad into the `pads` of the following convolution or pool."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 
-# What these compute is never below zero, so that zeros around it change no maximum, whatever a pool pads with itself.
+# These results are never negative, so padding with zeros does not change a maximum.
 _NOT_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softplus", "Softmax", "Abs", "Exp", "Sqrt", "ThresholdedRelu"})
 
 
-def merge_pads(model: ir.Model) -> None:
-    """Merge every Pad by zeros into the Conv or MaxPool that reads it, in place. What else reads the Pad keeps it."""
+def fuse_pads(model: ir.Model) -> None:
+    """Fuse every Pad with zeros into the Conv or MaxPool that uses it, in place. The Pad stays for its other uses."""
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
         if node.op_type in ("Conv", "MaxPool") and node.domain == "":
-            _merge(node)
+            _fuse(node)
     for graph in (model.graph, *model.graph.subgraphs()):
         for node in [n for n in reversed(graph) if n.op_type == "Pad"]:
             if not node.outputs[0].uses() and not node.outputs[0].is_graph_output():
                 graph.remove(node, safe=True)
 
 
-def _merge(node: ir.Node) -> None:
+def _fuse(node: ir.Node) -> None:
     padded = node.inputs[0]
-    above = padded.producer() if padded is not None else None
-    turn = above if above is not None and above.op_type == "Transpose" and _only_for(above, node) else None
-    pad = turn.inputs[0].producer() if turn is not None and turn.inputs[0] is not None else above
+    producer = padded.producer() if padded is not None else None
+    transpose = producer if producer is not None and producer.op_type == "Transpose" and _is_only_user(producer, node) else None
+    pad = transpose.inputs[0].producer() if transpose is not None and transpose.inputs[0] is not None else producer
     if pad is None or padded is None or pad.op_type != "Pad" or pad.domain != "" or pad.graph is not node.graph:
         return
     auto = node.attributes.get("auto_pad")
-    found = _zeros(pad)
+    found = _zero_padding(pad)
     x = pad.inputs[0]
     if found is None or x is None or (auto is not None and auto.as_string() not in ("NOTSET", "VALID")):
         return
     begins, ends = found
-    if turn is not None:
-        perm = turn.attributes["perm"].as_ints()
+    if transpose is not None:
+        perm = transpose.attributes["perm"].as_ints()
         begins, ends = [begins[p] for p in perm], [ends[p] for p in perm]
     if any(begins[:2]) or any(ends[:2]) or min(*begins, *ends) < 0:
         return
     own = node.attributes.get("pads")
     pads = list(own.as_ints()) if own is not None else [0] * (2 * (len(begins) - 2))
     pads = [p + e for p, e in zip(pads, begins[2:] + ends[2:], strict=True)]
-    if node.op_type == "MaxPool" and not (_is_not_negative(x) and _each_window_sees(node, pads)):
+    if node.op_type == "MaxPool" and not (_is_not_negative(x) and _windows_cover_input(node, pads)):
         return
     node.attributes["pads"] = ir.AttrInt64s("pads", pads)
     node.attributes.pop("auto_pad", None)
-    if turn is None:
+    if transpose is None:
         node.replace_input_with(0, x)
     else:
-        turn.replace_input_with(0, x)
+        transpose.replace_input_with(0, x)
         padded.shape = None if x.shape is None else ir.Shape([x.shape[p] for p in perm])
 
 
-def _only_for(node: ir.Node, reader: ir.Node) -> bool:
+def _is_only_user(node: ir.Node, reader: ir.Node) -> bool:
     output = node.outputs[0]
     return "perm" in node.attributes and not output.is_graph_output() and all(n is reader for n, _ in output.uses())
 
@@ -67,16 +67,16 @@ def _is_not_negative(value: ir.Value) -> bool:
     return node.op_type in _NOT_NEGATIVE or (node.op_type == "Transpose" and _is_not_negative(node.inputs[0]))  # type: ignore[arg-type]
 
 
-def _each_window_sees(pool: ir.Node, pads: list[int]) -> bool:
-    """Whether no window lies in the padding alone (ONNX wants pads below the kernel), and none is added by rounding up."""
+def _windows_cover_input(pool: ir.Node, pads: list[int]) -> bool:
+    """Whether no window covers only padding (ONNX requires pads below the kernel size), and none is added by rounding up."""
     kernel = pool.attributes["kernel_shape"].as_ints()
     ceil, dilations = pool.attributes.get("ceil_mode"), pool.attributes.get("dilations")
     plain = (ceil is None or not ceil.as_int()) and (dilations is None or all(d == 1 for d in dilations.as_ints()))
     return plain and all(p < k for p, k in zip(pads, [*kernel, *kernel], strict=True)) and len(pool.outputs) == 1
 
 
-def _zeros(pad: ir.Node) -> tuple[list[int], list[int]] | None:
-    """How many zeros a Pad adds before and behind each axis; None where it adds something else, or that is not known."""
+def _zero_padding(pad: ir.Node) -> tuple[list[int], list[int]] | None:
+    """The number of zeros a Pad adds before and after each axis; None if it pads with other values or is not constant."""
     mode = pad.attributes.get("mode")
     shape = pad.outputs[0].shape
     if shape is None or (mode is not None and mode.as_string() != "constant"):
@@ -87,8 +87,8 @@ def _zeros(pad: ir.Node) -> tuple[list[int], list[int]] | None:
     if pads is None or not known or (value is not None and np.any(value != 0)):
         return None
     rank = len(shape)
-    at = range(rank) if axes is None else [int(a) % rank for a in axes]
+    padded_axes = range(rank) if axes is None else [int(a) % rank for a in axes]
     begins, ends = [0] * rank, [0] * rank
-    for i, axis in enumerate(at):
+    for i, axis in enumerate(padded_axes):
         begins[axis], ends[axis] = int(pads[i]), int(pads[len(pads) // 2 + i])
     return begins, ends

@@ -1,4 +1,4 @@
-"""Types and shapes of every value of a model that came as a file, and the folding of what they give away."""
+"""Type and shape inference of all values of a model read from a file, with constant folding."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import onnx_ir as ir
 from onnxbridge.hub.ir import fold, inference, provenance
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.schemas import schema_of
-from onnxbridge.hub.passes.constant_reshapes import settle
+from onnxbridge.hub.passes.constant_reshapes import make_constant
 
 if TYPE_CHECKING:
     from onnxbridge.hub.decompositions.microsoft import Writing
 
 
 def infer(model: ir.Model) -> None:
-    """Set dtype and shape of every value, in place, and replace nodes whose result is known by constants.
+    """Set dtype and shape of every value, in place, and replace nodes with constant results by constants.
 
-    ONNX Runtime's own operators are written in ONNX's.
+    ONNX Runtime's own operators are decomposed into ONNX operators.
     """
     from onnxbridge.hub.decompositions import microsoft
 
@@ -26,24 +26,24 @@ def infer(model: ir.Model) -> None:
 
 
 def _infer_graph(graph: ir.Graph, foreign: Writing | None, branch: bool = False) -> None:
-    """A branch that is not taken for these sizes may hold what does not fit them: there the shapes stay open."""
+    """Infer a graph. A branch that is not executed may be inconsistent with the actual shapes: there shapes stay unknown."""
     for node in list(graph):
         if foreign is not None and foreign.put(graph, node):
             continue
         _infer_bodies(node, foreign, branch)
-        settle(node)
+        make_constant(node)
         declared = [(o.type, o.shape) for o in node.outputs]
         try:
             inference.infer(schema_of(node.op_type, node.domain), node)
-        except ValueError:  # a custom operator: what the file declares has to do
+        except ValueError:  # a custom operator: the declared types are kept
             continue
         except inference.Contradiction as e:
             if not branch:
                 raise inference.Contradiction(f"node {node.name!r}: {e}") from e
             inference.by_type_variable(schema_of(node.op_type, node.domain), node)
-        for output, (kind, shape) in zip(node.outputs, declared, strict=True):
-            output.type = output.type or kind
-            output.shape = more_known(output.shape, shape)
+        for output, (declared_type, shape) in zip(node.outputs, declared, strict=True):
+            output.type = output.type or declared_type
+            output.shape = merge_declared(output.shape, shape)
         _fold(graph, node)
 
 
@@ -58,8 +58,8 @@ def _infer_bodies(node: ir.Node, foreign: Writing | None, branch: bool) -> None:
         _infer_graph(body, foreign, branch or node.op_type == "If")
 
 
-def more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
-    """The inferred shape, with sizes and names that only the file tells."""
+def merge_declared(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
+    """The inferred shape, completed with sizes and names that only the file declares."""
     if inferred is None or declared is None or len(inferred) != len(declared):
         return inferred if inferred is not None else declared
 
@@ -70,7 +70,7 @@ def more_known(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape
 
 
 def _fold(graph: ir.Graph, node: ir.Node) -> None:
-    # an output of the graph stays the output of a node, so that its name and place are the graph's own
+    # a graph output must stay the output of a node
     known = None if any(o.is_graph_output() for o in node.outputs) else fold.fold(node)
     if known is None:
         return
@@ -78,8 +78,8 @@ def _fold(graph: ir.Graph, node: ir.Node) -> None:
         name = output.name or ""
         tensor = ir.tensor(array, dtype=output.dtype, name=name)
         provenance.inherit_state(tensor, [v.const_value for v in node.inputs if v is not None and not v.meta.get(fold.COMPUTED)])
-        made = ir.Value(name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=tensor)
-        output.replace_all_uses_with(made)
+        folded = ir.Value(name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=tensor)
+        output.replace_all_uses_with(folded)
         output.name = None
-        graph.register_initializer(made)
+        graph.register_initializer(folded)
     graph.remove(node, safe=True)

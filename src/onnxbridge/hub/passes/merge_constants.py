@@ -1,4 +1,4 @@
-"""Keeps one of several computed constants that are equal."""
+"""Merges equal constants that are not weights."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from onnxbridge.hub.ir.schemas import array_of
 
 
 class MergeConstants(ir.passes.InPlacePass):
-    """Gives the users of computed constants that are equal the first of them, so that what they compute can be told to be equal.
+    """Replaces equal computed constants by the first of them, so that common subexpressions are found.
 
-    Weights that happen to be equal stay apart: each has its own name, and in a target that trains its own future.
+    Equal weights are not merged: each has its own name and may be trained separately.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

@@ -1,26 +1,26 @@
-"""Leaves out identities."""
+"""Removes identities."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxbridge.hub.passes.infer_types import more_known
+from onnxbridge.hub.passes.infer_types import merge_declared
 
 
-class DropIdentities(ir.passes.InPlacePass):
-    """Connects the users of every Identity with what it takes, in subgraphs too.
+class RemoveIdentities(ir.passes.InPlacePass):
+    """Replaces every Identity by its input, also in subgraphs.
 
-    One stays where it is what makes a value an output by a name of its own: of an input, a weight, another output, or in a
-    subgraph of a value from around it.
+    An Identity is kept if its result is a graph output that needs a node: its input is a graph input, a weight, another output,
+    or a value of an outer graph.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         identities = [node for node in model.graph.all_nodes() if node.op_type == "Identity" and not node.domain]
-        dropped = [_drop(node) for node in identities]
+        dropped = [_remove(node) for node in identities]
         return ir.passes.PassResult(model, modified=any(dropped))
 
 
-def _drop(node: ir.Node) -> bool:
+def _remove(node: ir.Node) -> bool:
     source, result, graph = node.inputs[0], node.outputs[0], node.graph
     if source is None or graph is None:
         return False
@@ -30,7 +30,7 @@ def _drop(node: ir.Node) -> bool:
             return False
     if source.type is None:
         source.type = result.type
-    source.shape = more_known(source.shape, result.shape)
+    source.shape = merge_declared(source.shape, result.shape)
     name = result.name if result.is_graph_output() else source.name
     ir.convenience.replace_all_uses_with(result, source, replace_graph_outputs=True)
     graph.remove(node, safe=True)

@@ -1,4 +1,4 @@
-"""What a number of a graph is the size of, so that two can be told to be the same before any is known."""
+"""Symbolic keys of sizes, to prove that two dynamic sizes are equal."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir import fold
 
-_EACH = frozenset({"Abs", "Cast", "Exp", "Identity", "Neg", "Relu", "Sigmoid", "Sqrt", "Tanh"})
-_FAR = 2**31 - 1
+_ELEMENTWISE = frozenset({"Abs", "Cast", "Exp", "Identity", "Neg", "Relu", "Sigmoid", "Sqrt", "Tanh"})
+_MAX_BOUND = 2**31 - 1
 
 
 def count(value: ir.Value | None) -> Hashable:
-    """A number, a size's name, or what tells this one integer from others: equal keys are equal numbers."""
+    """A key of an integer scalar: its number, a dimension name, or a unique key; equal keys imply equal numbers."""
     while value is not None:
-        known = fold.elements(value)
+        known = fold.known_elements(value)
         if known is not None and len(known) == 1 and known[0] is not None:
             return known[0]
         node = value.producer()
         if node is None or node.domain:
             break
-        if node.op_type in ("Identity", "Reshape", "Squeeze", "Unsqueeze") or (node.op_type == "Cast" and _casts_whole(node)):
+        if node.op_type in ("Identity", "Reshape", "Squeeze", "Unsqueeze") or (node.op_type == "Cast" and _is_integer_cast(node)):
             value = node.inputs[0]
             continue
-        size = _picked(node)
+        size = _selected_size(node)
         return value if size is None else extent(*size)
     return value
 
 
 def extent(value: ir.Value, axis: int) -> Hashable:
-    """The key of a value's size along an axis."""
+    """The key of a value's size along an axis, as `count`."""
     while True:
         size = value.shape[axis] if value.shape is not None else None
         if isinstance(size, int):
@@ -46,29 +46,29 @@ def extent(value: ir.Value, axis: int) -> Hashable:
         elif node.op_type == "Expand" and before.shape is not None and not len(before.shape):
             found = _element(node.inputs[1], axis)
             return (value, axis) if found is None else count(found)
-        elif node.op_type not in _EACH and not reverses(node):
+        elif node.op_type not in _ELEMENTWISE and not reverses(node):
             return value, axis
         value = before
 
 
 def reverses(node: ir.Node) -> list[int]:
-    """The axes that a Slice turns around whole, none where it does something else."""
+    """The axes that a Slice reverses completely; empty if it does anything else."""
     if node.op_type != "Slice" or node.domain or len(node.inputs) < 5:
         return []
-    starts, ends, axes, steps = (fold.sizes(v) for v in node.inputs[1:5])
+    starts, ends, axes, steps = (fold.known_sizes(v) for v in node.inputs[1:5])
     if starts is None or ends is None or axes is None or steps is None:
         return []
     given = zip(starts, ends, steps, strict=True)
-    whole = all((s == -1 or (s or 0) >= _FAR) and (e or 0) < -_FAR and t == -1 for s, e, t in given)
+    whole = all((s == -1 or (s or 0) >= _MAX_BOUND) and (e or 0) < -_MAX_BOUND and t == -1 for s, e, t in given)
     return [a for a in axes if a is not None] if whole else []
 
 
-def _casts_whole(node: ir.Node) -> bool:
+def _is_integer_cast(node: ir.Node) -> bool:
     return all(v is not None and v.dtype in (ir.DataType.INT32, ir.DataType.INT64) for v in (node.inputs[0], node.outputs[0]))
 
 
 def _element(value: ir.Value | None, index: int) -> ir.Value | None:
-    """The value that tells one element of a shape that parts were joined to."""
+    """The value of one element of a shape built by Concat."""
     node = value.producer() if value is not None else None
     if node is None or node.op_type != "Concat":
         return None
@@ -82,11 +82,11 @@ def _element(value: ir.Value | None, index: int) -> ir.Value | None:
     return None
 
 
-def _picked(node: ir.Node) -> tuple[ir.Value, int] | None:
-    """The value and the axis whose size a Gather or Slice picks of a Shape."""
+def _selected_size(node: ir.Node) -> tuple[ir.Value, int] | None:
+    """The value and the axis whose size a Gather or Slice selects from a Shape."""
     if node.op_type not in ("Gather", "Slice") or node.inputs[0] is None:
         return None
-    chosen = fold.elements(node.inputs[1])
+    chosen = fold.known_elements(node.inputs[1])
     if chosen is None or len(chosen) != 1 or not isinstance(chosen[0], int) or chosen[0] < 0:
         return None
     if node.op_type == "Slice" and list(node.outputs[0].shape or ()) != [1]:

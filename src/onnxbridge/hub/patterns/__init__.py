@@ -1,6 +1,6 @@
-"""Canonical forms: what sources write out in several operators is recognized and becomes the one operator that it is.
+"""Recognizes decomposed operators in a graph and replaces them by the operator (Gelu, LayerNormalization, Attention, ...).
 
-A module here has the forms of one family; each is a pattern and a function that writes the operator, registered with `form`.
+Each module has the patterns of one family of operators and the functions that build them, registered with `form`.
 """
 
 from __future__ import annotations

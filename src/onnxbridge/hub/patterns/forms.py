@@ -1,4 +1,4 @@
-"""The table of written-out forms, and the pass that replaces each by its operator."""
+"""The registry of patterns, and the pass that replaces their matches by operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.replacement import replace
-from onnxbridge.hub.passes.infer_types import more_known
+from onnxbridge.hub.passes.infer_types import merge_declared
 from onnxbridge.hub.patterns.match import Call, Found, Pattern, Product
 
 Write = Callable[..., ir.Value | None]
@@ -18,7 +18,7 @@ Write = Callable[..., ir.Value | None]
 
 @dataclass(frozen=True)
 class Form:
-    """A way to write an operator out. `write` gets the builder and what the pattern names; None where a condition fails."""
+    """A pattern of an operator. `write` builds the operator from the named values, or returns None if a condition fails."""
 
     op_type: str
     pattern: Pattern
@@ -29,7 +29,7 @@ _FORMS: dict[str, list[Form]] = {}
 
 
 def form(op_type: str, *patterns: Call | Product) -> Callable[[Write], Write]:
-    """Register a function that writes an operator where one of the patterns fits; those registered first are tried first."""
+    """Register a function that builds an operator for matches of the patterns; tried in the order of registration."""
 
     def register(write: Write) -> Write:
         for pattern in patterns:
@@ -41,9 +41,9 @@ def form(op_type: str, *patterns: Call | Product) -> Callable[[Write], Write]:
 
 
 def canonicalize(model: ir.Model, supports: Callable[[str], bool] = lambda op_type: True) -> None:
-    """Replace what is written out by the operators that are supported, in place, in one pass over the nodes in their order.
+    """Replace matches of patterns by the operators that are supported, in place, in one pass over the nodes.
 
-    Values and their types must have been inferred. What is computed on the way must not be used elsewhere, nor be an output.
+    Types and shapes must have been inferred. Intermediate results must have no other uses and not be outputs.
     """
     forms = {root: chosen for root, all_ in _FORMS.items() if (chosen := [f for f in all_ if supports(f.op_type)])}
     writer: Builder | None = None
@@ -51,22 +51,22 @@ def canonicalize(model: ir.Model, supports: Callable[[str], bool] = lambda op_ty
         for node in graph:
             for each in forms.get(node.op_type, ()) if not node.domain else ():
                 writer = writer or Builder(names=names_in(model))
-                if _replaced(node, each, writer, model.graph):
+                if _replace_match(node, each, writer, model.graph):
                     break
 
 
-def _replaced(root: ir.Node, each: Form, writer: Builder, holder: ir.Graph) -> bool:
+def _replace_match(root: ir.Node, each: Form, writer: Builder, holder: ir.Graph) -> bool:
     output, graph = root.outputs[0], root.graph
     assert graph is not None
     for found in each.pattern.match(output, Found()):
-        result = each.write(writer, **found.named) if _closed(found, root) else None
+        result = each.write(writer, **found.named) if _has_no_other_uses(found, root) else None
         if result is None:
             continue
         if result.shape is not None and output.shape is not None and len(result.shape) != len(output.shape):
-            for node in writer.take():  # a constant of one axis beside a value without any
+            for node in writer.take():  # a constant of rank 1 combined with a scalar
                 node.resize_inputs(0)
             continue
-        result.type, result.shape = result.type or output.type, more_known(result.shape, output.shape)
+        result.type, result.shape = result.type or output.type, merge_declared(result.shape, output.shape)
         writer.name_rest(str(output.name))
         written = writer.take()
         written[-1].name = root.name
@@ -77,8 +77,8 @@ def _replaced(root: ir.Node, each: Form, writer: Builder, holder: ir.Graph) -> b
     return False
 
 
-def _closed(found: Found, root: ir.Node) -> bool:
-    """Whether what the covered nodes compute is used by them alone, but for the root's result."""
+def _has_no_other_uses(found: Found, root: ir.Node) -> bool:
+    """Whether the results of the matched nodes, except the root's, are used only by them."""
     named = {v.producer() for v in found.named.values() if isinstance(v, ir.Value)}
     if root not in found.nodes or named & found.nodes:
         return False
@@ -89,7 +89,7 @@ def _closed(found: Found, root: ir.Node) -> bool:
 
 
 def _drop_unused(nodes: list[ir.Node | None], graph: ir.Graph) -> None:
-    """Remove those nodes that nothing uses any more, and what only they used: keys that were transposed for a product."""
+    """Remove unused nodes and, recursively, the nodes that only they used."""
     while nodes:
         node = nodes.pop()
         if node is None or node.graph is not graph or any(o.uses() or o.is_graph_output() for o in node.outputs):

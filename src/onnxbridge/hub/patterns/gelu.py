@@ -1,4 +1,4 @@
-"""Gelu, exact and approximated by Tanh."""
+"""Patterns of Gelu, exact and with the tanh approximation."""
 
 from __future__ import annotations
 

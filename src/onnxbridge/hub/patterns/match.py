@@ -1,11 +1,11 @@
-"""The matcher: patterns of nested operator calls, and every way in which the nodes that make a value fit one.
+"""The pattern matcher: patterns of nested operator calls, and all their matches with the nodes that produce a value.
 
     X = Value("x")
     Product(X, 0.5, Op("Add", 1.0, Op("Erf", Product(X, math.sqrt(0.5)))))
 
-A pattern yields a `Found` for each way in which it fits: the values and numbers that it names, and the nodes that it covers.
-A number stands for a constant of one element that equals it up to the rounding of its type. The inputs of commutative operators
-fit in any order. A `Product` fits multiplications, divisions, roots and powers however they are nested.
+A pattern yields a `Found` for each match: its named values and numbers, and the matched nodes. A number matches a constant of
+one element that is equal up to rounding in its dtype. The inputs of commutative operators match in any order. A `Product`
+matches multiplications, divisions, roots and powers in any nesting.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from onnxbridge.hub.ir.provenance import state_of
 from onnxbridge.hub.ir.schemas import plain
 
 COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
-DEEPEST = 6  # nested multiplications that a product looks through; more than any source writes
+MAX_DEPTH = 6  # limit of nested multiplications in a product
 
 
 @dataclass(frozen=True)
 class Found:
-    """One way in which a pattern fits."""
+    """One match of a pattern."""
 
     named: Mapping[str, Any] = field(default_factory=dict)
     nodes: frozenset[ir.Node] = frozenset()
 
     def naming(self, name: str, what: Any) -> Found | None:
-        """With a value or a number under a name; None where the name stands for another one already."""
+        """The match with a value or number added under a name; None if the name has another value already."""
         if name not in self.named:
             return Found({**self.named, name: what}, self.nodes)
         return self if self.named[name] is what or (isinstance(what, float) and self.named[name] == what) else None
@@ -46,15 +46,15 @@ class Found:
 
 
 class Pattern(Protocol):
-    """What values can be compared with."""
+    """The protocol of patterns."""
 
     def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
-        """Each way in which the value fits, beside what was found before."""
+        """All matches of the value that extend the match found so far."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """Any value, the same one wherever the name appears."""
+    """Any value; the same one for each use of the name."""
 
     name: str
 
@@ -66,7 +66,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Number:
-    """Any constant of one element; its value is what is named."""
+    """Any constant of one element; its number is stored under the name."""
 
     name: str
 
@@ -79,7 +79,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Exactly:
-    """One number; patterns take a plain number for it."""
+    """A given number; a Python number in a pattern is converted to it."""
 
     number: float
 
@@ -91,7 +91,7 @@ class Exactly:
 
 @dataclass(frozen=True)
 class Either:
-    """What fits one of several patterns."""
+    """One of several patterns."""
 
     patterns: tuple[Pattern, ...]
 
@@ -101,7 +101,7 @@ class Either:
 
 @dataclass(frozen=True)
 class Call:
-    """The only result of an operator on inputs that fit; inputs beyond those that are named are missing. See `Op`."""
+    """The only used result of an operator whose inputs match; it must have exactly these inputs. See `Op`."""
 
     op_type: str
     inputs: tuple[Pattern | None, ...]
@@ -110,24 +110,24 @@ class Call:
 
     def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
         node = producer(value, self.op_type)
-        if node is None or not all(_same(attribute(node, k), wanted) for k, wanted in self.attributes.items()):
+        if node is None or not all(_attribute_matches(attribute(node, k), wanted) for k, wanted in self.attributes.items()):
             return
-        given = list(node.inputs)
-        while given and given[-1] is None:
-            given.pop()
-        if len(given) != len(self.inputs):
+        inputs = list(node.inputs)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        if len(inputs) != len(self.inputs):
             return
         more = found.covering(node)
         named = more.naming(self.node, node) if self.node else more
         if named is None:
             return
-        swapped = self.op_type in COMMUTATIVE and len(given) == 2
-        for order in (given, given[::-1]) if swapped else (given,):
-            yield from _all(self.inputs, order, named)
+        swapped = self.op_type in COMMUTATIVE and len(inputs) == 2
+        for order in (inputs, inputs[::-1]) if swapped else (inputs,):
+            yield from _match_all(self.inputs, order, named)
 
 
 def Op(op_type: str, *inputs: Pattern | float | None, node: str = "", **attributes: Any) -> Call:
-    """The pattern of an operator's call; the node is named if `node` is given, attributes are by default the standard's."""
+    """A pattern of an operator call. `node` is a name for the node; attributes not given must have their default."""
     return Call(op_type, tuple(map(_pattern, inputs)), attributes, node)
 
 
@@ -140,7 +140,7 @@ class Power:
 
 
 class Product:
-    """A number times values, or powers of them; a `Number` among the factors names the number instead of comparing it."""
+    """A product of a number and powers of values; with a `Number` among the factors the number is stored, not compared."""
 
     def __init__(self, *factors: Pattern | Power | float) -> None:
         self._number = math.prod(f for f in factors if isinstance(f, (int, float)))
@@ -159,20 +159,20 @@ class Product:
                 continue
             for order in itertools.permutations(powers.items()):
                 if all(f.exponent == e for f, (_, e) in zip(self._factors, order, strict=True)):
-                    yield from _all(tuple(f.base for f in self._factors), [v for v, _ in order], named)
+                    yield from _match_all(tuple(f.base for f in self._factors), [v for v, _ in order], named)
 
 
 def _factored(
     pending: list[tuple[ir.Value, float]], number: float, powers: dict[ir.Value, float], nodes: frozenset[ir.Node], most: int
 ) -> Iterator[tuple[float, dict[ir.Value, float], frozenset[ir.Node]]]:
-    """A product as a number and powers of values: first of the inputs of every multiplication, then with some whole."""
+    """All factorizations of a product into a number and powers of values, the finest first."""
     if len(powers) + len(pending) > most:
         return
     if not pending:
         yield number, powers, nodes
         return
     (value, exponent), *rest = pending
-    split = _operands(value, exponent) if len(nodes) < DEEPEST else None
+    split = _operands(value, exponent) if len(nodes) < MAX_DEPTH else None
     if split is not None:
         node, factor, inner = split
         yield from _factored([*inner, *rest], number * factor, powers, nodes | {node}, most)
@@ -180,11 +180,11 @@ def _factored(
 
 
 def _operands(value: ir.Value, exponent: float) -> tuple[ir.Node, float, list[tuple[ir.Value, float]]] | None:
-    """The node that makes a value, and the power of the value as a number and powers of the node's inputs."""
+    """The node that produces a value, and a power of the value as a number and powers of the node's inputs."""
     node = value.producer()
     if node is None or node.domain or node.op_type not in ("Mul", "Div", "Neg", "Sqrt", "Reciprocal", "Pow"):
         return None
-    if abs(exponent) != 1:  # roots and powers of products stay what they are: signs would be lost
+    if abs(exponent) != 1:  # roots and powers of products are not expanded: signs would be lost
         return None
     first = node.inputs[0]
     second = node.inputs[1] if len(node.inputs) > 1 else None
@@ -211,26 +211,26 @@ def _operands(value: ir.Value, exponent: float) -> tuple[ir.Node, float, list[tu
     return node, number, inner
 
 
-def _all(patterns: tuple[Pattern | None, ...], values: list[Any], found: Found) -> Iterator[Found]:
-    """Each way in which values fit patterns, one by one."""
+def _match_all(patterns: tuple[Pattern | None, ...], values: list[Any], found: Found) -> Iterator[Found]:
+    """All matches of a list of values with a list of patterns."""
     if not patterns:
         yield found
         return
     first, *rest = patterns
     if first is None or values[0] is None:
         if first is None and values[0] is None:
-            yield from _all(tuple(rest), values[1:], found)
+            yield from _match_all(tuple(rest), values[1:], found)
         return
     for more in first.match(values[0], found):
-        yield from _all(tuple(rest), values[1:], more)
+        yield from _match_all(tuple(rest), values[1:], more)
 
 
-def _pattern(given: Pattern | float | None) -> Pattern | None:
-    return Exactly(float(given)) if isinstance(given, (int, float)) else given
+def _pattern(item: Pattern | float | None) -> Pattern | None:
+    return Exactly(float(item)) if isinstance(item, (int, float)) else item
 
 
 def producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
-    """The node of this operator that makes a value and nothing else."""
+    """The node that produces a value, if it has this operator and no other used output."""
     node = value.producer() if value is not None else None
     if node is None or node.op_type != op_type or node.domain:
         return None
@@ -238,13 +238,13 @@ def producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
 
 
 def attribute(node: ir.Node, name: str) -> Any:
-    """An attribute's value, None where the node leaves it to the standard's default."""
+    """An attribute's value, None if the node does not set it."""
     found = node.attributes.get(name)
     return None if found is None else plain(found)
 
 
 def scalar(value: ir.Value | None) -> float | None:
-    """The number in a constant of one element that adds no axes, None for anything else and for what is trained."""
+    """The number of a constant of one element and rank 0 or 1, None for anything else and for parameters."""
     if value is None or value.const_value is None or value.const_value.size != 1 or len(value.const_value.shape) > 1:
         return None
     if value.is_graph_input() or state_of(value.const_value) == "parameter":
@@ -255,20 +255,20 @@ def scalar(value: ir.Value | None) -> float | None:
 
 
 def close(a: float, b: float, value: ir.Value) -> bool:
-    """Whether two numbers differ by no more than a few roundings of the value's type."""
+    """Whether two numbers are equal up to a few roundings in the value's dtype."""
     if value.dtype is None or not value.dtype.is_floating_point():
         return a == b
     return math.isclose(a, b, rel_tol=4 * epsilon(value.dtype))
 
 
 def epsilon(dtype: ir.DataType) -> float:
-    """The distance from 1 to the next number of a type."""
+    """The machine epsilon of a dtype."""
     return float(ml_dtypes.finfo(dtype.numpy()).eps)  # type: ignore[no-untyped-call]
 
 
-def _same(given: Any, wanted: Any) -> bool:
-    if callable(wanted):
-        return bool(wanted(given))
-    if isinstance(wanted, float) and isinstance(given, (int, float)):
-        return math.isclose(given, wanted, rel_tol=8 * float(np.finfo(np.float32).eps))
-    return bool(given == wanted)
+def _attribute_matches(actual: Any, expected: Any) -> bool:
+    if callable(expected):
+        return bool(expected(actual))
+    if isinstance(expected, float) and isinstance(actual, (int, float)):
+        return math.isclose(actual, expected, rel_tol=8 * float(np.finfo(np.float32).eps))
+    return bool(actual == expected)

@@ -1,4 +1,4 @@
-"""Softplus with a threshold, beyond which its input is the result, as PyTorch has it."""
+"""Pattern of Softplus with a threshold above which the input is returned, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ X = Value("x")
 
 @form("Softplus", Op("Where", Op("Greater", X, Number("threshold")), X, Op("Softplus", X)))
 def softplus(op: Builder, x: ir.Value, threshold: float) -> Any:
-    """log(1 + exp(x)), where the threshold is so far out that x is the same up to rounding."""
+    """log(1 + exp(x)), if above the threshold it equals x up to rounding."""
     if x.dtype is None or not x.dtype.is_floating_point() or threshold <= 1:
         return None
-    # exp(-threshold) is what is left out of the result
+    # exp(-threshold) is the error of the result at the threshold
     return op.Softplus(x) if threshold + math.log(threshold) >= -math.log(epsilon(x.dtype)) else None

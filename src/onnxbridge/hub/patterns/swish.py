@@ -1,4 +1,4 @@
-"""Swish, HardSwish and Mish: x times a curve of x that goes from 0 to 1."""
+"""Patterns of Swish, HardSwish and Mish: x times a sigmoid-like function of x."""
 
 from __future__ import annotations
 

@@ -107,9 +107,9 @@ def artifact_runner(backend: plugins.Backend, artifact: Any, device: str) -> Run
 
 def with_constants(runner: Runner, hub: ir.Model | None) -> Runner:
     """The source's runner, with the inputs supplied that are constants of the hub model."""
-    from onnxbridge.hub.passes.bind_inputs import fixed
+    from onnxbridge.hub.passes.bind_inputs import bound_inputs
 
-    constants = fixed(hub)
+    constants = bound_inputs(hub)
     return replace(runner, run=lambda feeds: runner.run({**feeds, **constants})) if constants else runner
 
 

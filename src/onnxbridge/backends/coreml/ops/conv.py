@@ -7,7 +7,7 @@ from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.padding import extent, flat, pads_of
 from onnxbridge.backends.coreml.sizes import fixed, numbers
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import halves
+from onnxbridge.hub.ir.auto_pad import split_padding
 
 
 def _check_spatial_axes(X):
@@ -77,5 +77,5 @@ def _cropping(X, span, auto_pad, extra, output_shape, pads, strides):
     else:
         raise Unsupported("output_shape with a dynamic input", "give the input a fixed shape")
     totals = [max(0, t + e) for t, e in zip(surplus, extra, strict=True)]
-    begins, _ = halves(totals, auto_pad)
+    begins, _ = split_padding(totals, auto_pad)
     return begins, [t - b for t, b in zip(surplus, begins, strict=True)]

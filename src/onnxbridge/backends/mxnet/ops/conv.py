@@ -10,13 +10,13 @@ from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.shape import padded
 from onnxbridge.backends.mxnet.ops.types import cast, fixed
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import explicit, halves
+from onnxbridge.hub.ir.auto_pad import explicit_pads, split_padding
 
 
 def window_pads(x, kernel, strides, dilations, pads, auto_pad):
     """Explicit padding before and after each axis, for auto_pad."""
     sizes = [n if isinstance(n, int) else None for n in x.shape[2:]]
-    before, after = explicit(auto_pad, pads, sizes, kernel, strides, dilations)
+    before, after = explicit_pads(auto_pad, pads, sizes, kernel, strides, dilations)
     return before + after
 
 
@@ -95,5 +95,5 @@ def _target_pads(x, kernel, strides, dilations, extra, output_shape, auto_pad):
         s * (n - 1) + e + (k - 1) * d + 1 - t
         for n, k, s, d, e, t in zip(sizes, kernel, strides, dilations, extra, target[-len(kernel) :], strict=True)
     ]
-    before, after = halves(total, auto_pad)
+    before, after = split_padding(total, auto_pad)
     return before + after

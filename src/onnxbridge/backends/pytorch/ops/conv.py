@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import f_pad_order, pads_of
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import halves
+from onnxbridge.hub.ir.auto_pad import split_padding
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -57,7 +57,7 @@ def conv_transpose(
     if output_shape or auto_pad.startswith("SAME"):
         target_sizes = output_shape[-rank:] if output_shape else [n * s for n, s in zip(X.shape[2:], strides, strict=True)]
         totals = [f + e - w for f, e, w in zip(full, extra, target_sizes, strict=True)]
-        before, after = halves(totals, auto_pad)
+        before, after = split_padding(totals, auto_pad)
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * rank)
         before, after = pads[:rank], pads[rank:]

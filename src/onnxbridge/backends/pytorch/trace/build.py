@@ -239,7 +239,7 @@ def _build(model: ir.Model, submodules: bool) -> Network:
     module_paths.resolve_paths(tracer.graph, root, class_names.get("", ""), weights.from_pytorch)
     weights.prune(_used(tracer.graph))  # weights used only for their sizes must not occupy a layer's name
     inline_constants.inline_scalars(tracer.graph, weights)
-    if weights.from_pytorch and source_locations.tells_classes(model):
+    if weights.from_pytorch and source_locations.has_classes(model):
         embeddings.look_up(tracer.graph, class_names)
     lifter = LayerLifter(root, tracer.graph, weights)
     lift_recurrent(lifter)

@@ -8,7 +8,7 @@ from onnxbridge.backends.tensorflow.ops import rule
 from onnxbridge.backends.tensorflow.padding import padded, pads_of
 from onnxbridge.backends.tensorflow.sizes import packed, rank, size, sizes
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import halves
+from onnxbridge.hub.ir.auto_pad import split_padding
 
 
 def last(x):
@@ -109,7 +109,7 @@ def conv_transpose(
     if output_shape or auto_pad.startswith("SAME"):
         target_sizes = output_shape[-spatial:] if output_shape else [n * s for n, s in zip(inside, strides, strict=True)]
         totals = [f + e - w for f, e, w in zip(full, extra, target_sizes, strict=True)]
-        before, after = halves(totals, auto_pad)
+        before, after = split_padding(totals, auto_pad)
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * spatial)
         before, after = pads[:spatial], pads[spatial:]

@@ -61,7 +61,7 @@ class Weights(dict[Hashable, Any]):
             value = self._op.constant(ir.Tensor(array, complex_pairs.PART_DTYPE.get(dtype, dtype), name=name), name)
             if value.const_value is not None:
                 saved = "buffer" if name in self._saved else "constant"
-                provenance.tell_state(value.const_value, "parameter" if name in self._parameters else saved)
+                provenance.set_state(value.const_value, "parameter" if name in self._parameters else saved)
             if not dtypes.is_contiguous(tensor):
                 value.meta["strided"] = True
             self._shared[memory] = complex_pairs.split(self._op, value) if dtype in complex_pairs.PART_DTYPE else value

@@ -12,7 +12,7 @@ from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import dtypes
 from onnxbridge.frontends.pytorch.fx import decompose, graph_reader, library_operators
 from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex
-from onnxbridge.hub.ir.target import HubTarget, agreed
+from onnxbridge.hub.ir.target import HubTarget, merge_shapes
 from onnxbridge.lowering import Body, Call
 
 Dim = int | str | None
@@ -83,7 +83,7 @@ class PytorchTarget(HubTarget):
                 for part, suffix in ((result.real, "real"), (result.imag, "imag")):
                     self.writer.rename(part, f"{name}.{suffix}")
                     if part.const_value is None and shape is not None:
-                        part.shape = agreed(part.shape, shape)
+                        part.shape = merge_shapes(part.shape, shape)
             if isinstance(result, ir.Value) and key is not None:
                 self.mark(key, result)
         return adopted

@@ -98,5 +98,5 @@ def _name(op, size):
     """A size, or the name of the dimension that it comes from."""
     if not isinstance(size, ir.Value):
         return size
-    found = fold.elements(size)
+    found = fold.known_elements(size)
     return found[0] if found and found[0] is not None else size

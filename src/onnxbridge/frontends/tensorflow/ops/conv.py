@@ -67,7 +67,7 @@ def _transposed(op, input_sizes, filter, out_backprop, strides, padding, explici
     *kernel, out, within = _known(filter.shape)
     n = len(kernel)
     strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
-    sizes = fold.sizes(input_sizes) or [None] * (n + 2)
+    sizes = fold.known_sizes(input_sizes) or [None] * (n + 2)
     if len(sizes) == n:  # input_sizes may omit batch and channels
         sizes = [None, *sizes, None]
     start = 1 if channels_last(data_format) else 2

@@ -13,7 +13,7 @@ from onnxbridge.rules import Floats, Ints
 def _resize(op, images, size, align_corners, half_pixel_centers, mode, **attrs):
     x = first(op, images, "NHWC")
     where = "align_corners" if align_corners else "half_pixel" if half_pixel_centers else "asymmetric"
-    sizes = fold.sizes(size) or [None, None]
+    sizes = fold.known_sizes(size) or [None, None]
     if align_corners and any(w in (1, None) and g != 1 for w, g in zip(sizes, list(x.shape)[2:], strict=True)):
         raise Unsupported("align_corners with an output of one pixel or of unknown size")
     new_sizes = [op.Gather(size, np.array(i)) if s is None else s for i, s in enumerate(sizes)]
@@ -40,7 +40,7 @@ def resize_nearest_neighbor(op, images, size, *, align_corners=False, half_pixel
 
     Where rounding alone would pick another neighbour, the elements are gathered.
     """
-    old, new = list(images.shape)[1:3], fold.sizes(size) or [None, None]
+    old, new = list(images.shape)[1:3], fold.known_sizes(size) or [None, None]
     if all(isinstance(s, int) for s in (*old, *new)):
         both = [_nearest(o, n, align_corners, half_pixel_centers) for o, n in zip(old, new, strict=True)]
         if not all(np.array_equal(*indices) for indices in both):

@@ -80,8 +80,8 @@ def tensor_scatter_sub(op, tensor, indices, updates):
 
 @rule("Slice")
 def slice_(op, input, begin, size):
-    sizes = fold.sizes(size)
-    starts = fold.sizes(begin)
+    sizes = fold.known_sizes(size)
+    starts = fold.known_sizes(begin)
     if sizes is None or None in sizes:
         raise Unsupported("a slice of unknown size")
     axes = list(range(len(sizes)))
@@ -140,7 +140,7 @@ def strided_slice(
 
 def _element(op, vector, i):
     """One element of an index vector: a number if it is known, otherwise a one-element value."""
-    known = fold.sizes(vector)
+    known = fold.known_sizes(vector)
     if known is not None and known[i] is not None:
         return known[i]
     return op.Slice(int64(op, vector), [i], [i + 1], [0])

@@ -18,7 +18,7 @@ INT64 = ir.DataType.INT64
 def _element(op, element_shape):
     """An element's shape, with 0 for unknown sizes."""
     known = isinstance(element_shape, tuple) or (element_shape.shape is not None and len(element_shape.shape) == 1)
-    sizes = element_shape if isinstance(element_shape, tuple) else fold.sizes(element_shape)
+    sizes = element_shape if isinstance(element_shape, tuple) else fold.known_sizes(element_shape)
     if sizes is None or not known:
         raise Unsupported("a list with elements of unknown rank", "give the TensorArray an element_shape")
     return [0 if s is None or s < 0 else s for s in sizes]
@@ -103,7 +103,7 @@ def tensor_list_length(op, input_handle):
 @rule("TensorListScatterV2")
 def tensor_list_scatter_v2(op, tensor, indices, element_shape, num_elements):
     """Without num_elements, the list ends after the largest index."""
-    known = fold.sizes(num_elements)
+    known = fold.known_sizes(num_elements)
     count = op.Add(op.ReduceMax(int64(op, indices), keepdims=0), 1) if known is None or known[0] < 0 else num_elements
     shape = op.Concat(_scalar(op, count), op.Shape(tensor, start=1), axis=0)
     zeros = op.Expand(np.zeros((), tensor.dtype.numpy()), shape)

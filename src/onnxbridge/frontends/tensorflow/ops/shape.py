@@ -22,7 +22,7 @@ def int64(op, x):
 def reshape(op, tensor, shape):
     if not isinstance(shape, ir.Value):
         return op.Reshape(tensor, list(shape))
-    sizes = fold.sizes(shape)
+    sizes = fold.known_sizes(shape)
     if sizes is not None and sizes.count(None) == 1 and not {0, -1} & set(sizes):
         return op.Reshape(tensor, [-1 if s is None else s for s in sizes])
     return op.Reshape(tensor, int64(op, shape), allowzero=1)

@@ -10,7 +10,7 @@ from typing import Any
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.frontends.tensorflow.graph.graph_reader import all_operators
 from onnxbridge.frontends.tensorflow.saved_model import checkpoint_functions
-from onnxbridge.hub.io.safe_files import check_only_regular_files_below, mapped, open_file, quoted
+from onnxbridge.hub.io.safe_files import check_only_regular_files_below, map_file, open_file, quoted
 
 # Operators that read or write files, run Python or other programs, or communicate with other processes.
 _UNSAFE = re.compile(
@@ -46,7 +46,7 @@ def check(path: str | os.PathLike[str]) -> None:
     name = os.path.join(os.fspath(path), "saved_model.pb")
     found = saved_model_pb2.SavedModel()
     try:
-        found.ParseFromString(bytes(mapped(open_file(name))))
+        found.ParseFromString(bytes(map_file(open_file(name))))
     except DecodeError as e:
         raise UnsafeFileError(f"{os.fspath(path)}: its saved_model.pb is corrupt; save the model again.") from e
     _refuse(os.fspath(path), (n for meta in found.meta_graphs for n in _bad_nodes(meta)))

@@ -16,7 +16,7 @@ from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import every_graph
 from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.ir.schemas import name_of
-from onnxbridge.hub.ir.scratch_target import Scratch
+from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.lowering import Call
 from onnxbridge.rules import Rules
 
@@ -69,8 +69,8 @@ class Writing:
         return True
 
 
-def _target(writer: Builder) -> Scratch:
-    return Scratch("ONNX Runtime's contrib operators to ONNX", writer)
+def _target(writer: Builder) -> ScratchTarget:
+    return ScratchTarget("ONNX Runtime's contrib operators to ONNX", writer)
 
 
 def check_supported(call: Call) -> None:

@@ -1,13 +1,13 @@
-"""Adapters: one operator of ai.onnx across one version of it, up towards the hub's opset or down from it.
+"""Adapters: convert a node across one version change of its operator, up towards the hub's opset or down from it.
 
-    @up("Squeeze", to=13)          the node at 11, written at 13
+    @up("Squeeze", to=13)          converts Squeeze-11 to opset 13
     def squeeze(op, data, *, axes=None): ...
 
-    @down("Squeeze", to=12)        the node at 13, written at 12
+    @down("Squeeze", to=12)        converts Squeeze-13 to opset 12
     def squeeze_down(op, data, axes: Ints | None = None): ...
 
-The shape of a rule: the `op` builder first, inputs positional, attributes keyword-only, named as in the *source's* version.
-Versions that keep an operator's signature and meaning need none; `versions` tells which those are, from the schemas.
+An adapter has the form of a rule: the `op` builder first, inputs positional, attributes keyword-only, named as in the *source*
+version. Versions that keep an operator's signature and meaning need none; `schema_versions` determines these from the schemas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnxbridge.rules import F, Rule, Rules
 
 
 class Adapters:
-    """The adapters of one direction, by operator and the opset that they write at."""
+    """The adapters of one direction, by operator and target opset."""
 
     def __init__(self, name: str) -> None:
         self._rules = Rules(name, package=__name__, writer=True)

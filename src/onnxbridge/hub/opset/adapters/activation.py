@@ -1,4 +1,4 @@
-"""Activations: Softmax and its kin worked on a flattened matrix before opset 13."""
+"""Activations: Softmax, LogSoftmax and Hardmax flattened their input to a matrix before opset 13."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _FLATTENING = ("Softmax", "LogSoftmax", "Hardmax")
 
 
 def _flattened(name):
-    """Opset 12: everything from `axis` on is one row."""
+    """Opset 12: all axes from `axis` on are normalized together."""
 
     def softmax(op, input, *, axis=1):
         rank = input.shape and len(input.shape)
         if rank and axis in (-1, rank - 1):
             return op.call(name, input, axis=-1)
         if rank and 0 in input.shape:
-            return op.Identity(input)  # a Reshape takes the 0 for a size that is kept
+            return op.Identity(input)  # a Reshape would treat the 0 as an unchanged size
         return op.Reshape(op.call(name, op.Flatten(input, axis=axis), axis=-1), op.Shape(input))
 
     return softmax
 
 
 def _along_axis(name):
-    """Opset 13: along one axis, whatever lies behind it. The old form does that on the last axis."""
+    """Opset 13: along one axis. The old version does that on the last axis."""
 
     def softmax(op, input, *, axis=-1):
         rank = rank_of(input)
@@ -59,13 +59,13 @@ def clip(op, input, *, min=-3.4028234663852886e38, max=3.4028234663852886e38):
 
 @down("Clip", to=10)
 def clip_bounds(op, input, min=None, max=None):
-    """The bounds were float32 attributes, of floats; what is no such number bounds as an operand."""
+    """The bounds were float32 attributes; other bounds are written as Max and Min."""
     bounds = [None if v is None else known(v) for v in (min, max)]
     fixed = all(
         v is None or (b is not None and (not np.isfinite(b) or float(np.float32(b)) == float(b)))
         for v, b in zip((min, max), bounds, strict=True)
     )
-    # runtimes clip float32 only, though doubles and halves are in the standard
+    # runtimes support float32 only, although the standard allows other floats
     if fixed and dtype_of(input).name == "FLOAT":
         low, high = (None if b is None else float(b.reshape(())) for b in bounds)
         return op.Clip(input, min=low, max=high)
@@ -81,14 +81,14 @@ def selu(op, X, *, alpha=1.6732, gamma=1.0507):
 
 @up("PRelu", to=7)
 def prelu(op, X, slope):
-    """The slope held one number, or one a channel; from opset 7 on it broadcasts from the right like everything else."""
+    """The slope had one element, or one per channel; from opset 7 on it broadcasts from the right."""
     if slope.shape is None or len(slope.shape) != 1 or slope.shape[0] == 1:
         return op.PRelu(X, slope)
     return op.PRelu(X, op.Reshape(slope, [-1] + [1] * (rank_of(X) - 2)))
 
 
 # log(erfc(z) exp(z^2) / t) as a polynomial of 3t - 1 where t = 2 / (2 + z), for z from 1 on, to 16 digits: interpolated at
-# Chebyshev's points. Below 1 goes the series x (1 - x^2 / 3 + x^4 / 10 - ...) times 2 / sqrt(pi).
+# Chebyshev points. Below 1 the series x (1 - x^2 / 3 + x^4 / 10 - ...) times 2 / sqrt(pi).
 _TAIL = [
     4.784933340986544e-10, -8.095293362855662e-10, 6.743337249605225e-11, 5.906938328047619e-09, -2.3165503711848657e-08,
     -1.7427440386346874e-08, 1.9681095150244484e-07, -1.959122741555834e-08, -1.2698570745104325e-06, 6.116761115047271e-07,
@@ -101,10 +101,10 @@ _SERIES = [2 / math.sqrt(math.pi) * (-1) ** k / (math.factorial(k) * (2 * k + 1)
 
 @down("Erf", to=8)
 def erf_by_polynomials(op, input):
-    """In float64, so that what is rounded to the input's dtype is right to its last digit or the one before."""
+    """In float64, so that the result is accurate to about one unit in the last place of the input's dtype."""
     dtype = dtype_of(input)
     if dtype.name not in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"):
-        raise Unsupported("it came with opset 9, and it is written in older operators for floats only")
+        raise Unsupported("added in opset 9, and there is a decomposition for floats only")
     double = ir.DataType.DOUBLE
     x = op.Cast(input, to=double)
     size, one, zero = op.Abs(x), op.constant(1.0, dtype=double), op.constant(0.0, dtype=double)
@@ -119,7 +119,7 @@ def erf_by_polynomials(op, input):
 
 
 def _polynomial(op, x, coefficients):
-    """By Horner's rule, the highest power first."""
+    """Horner's rule, highest power first."""
     table = np.array(coefficients)
     start = op.Add(op.Mul(x, 0.0), float(table[0]))
 
@@ -132,6 +132,6 @@ def _polynomial(op, x, coefficients):
 @down("Sign", to=8)
 def sign(op, input):
     if dtype_of(input).name not in ("FLOAT", "FLOAT16", "DOUBLE"):
-        raise Unsupported("it came with opset 9, and it is written in older operators for floats only")
+        raise Unsupported("added in opset 9, and there is a decomposition for floats only")
     dtype = dtype_of(input)
     return op.Sub(op.Cast(op.Greater(input, 0.0), to=dtype), op.Cast(op.Less(input, 0.0), to=dtype))

@@ -1,4 +1,4 @@
-"""Arithmetic: before opset 7 operands did not broadcast unless told to, and then from a chosen axis on."""
+"""Arithmetic: before opset 7 operands broadcast only with `broadcast=1`, from a given axis on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard.cumulative import running
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along
 from onnxbridge.hub.opset.adapters import down, up
-from onnxbridge.hub.opset.adapters.flattened import counted
+from onnxbridge.hub.opset.adapters.flattened import map_range
 from onnxbridge.hub.opset.adapters.shape import expand, tiled
 from onnxbridge.hub.opset.known_values import dtype_of, known, rank_of
 
@@ -23,9 +23,9 @@ def _broadcast(name):
     def binary(op, *operands, axis=None, broadcast=0):
         A, B = operands
         if broadcast and axis is not None:
-            behind = rank_of(A) - (axis % rank_of(A)) - rank_of(B)
-            if behind > 0:
-                B = op.Unsqueeze(B, axes=[rank_of(B) + i for i in range(behind)])
+            trailing = rank_of(A) - (axis % rank_of(A)) - rank_of(B)
+            if trailing > 0:
+                B = op.Unsqueeze(B, axes=[rank_of(B) + i for i in range(trailing)])
         return op.call(name, A, B)
 
     return binary
@@ -61,7 +61,7 @@ def range_(op, start, limit, delta, *, stash_type=1):
     return op.Cast(op.Range(*(op.Cast(v, to=stash_type) for v in (start, limit, delta))), to=dtype)
 
 
-_MOST_WRITTEN = 1 << 16
+_MAX_CONSTANT_SIZE = 1 << 16
 
 
 @down("Range", to=10)
@@ -70,7 +70,7 @@ def range_in_a_loop(op, start, limit, delta):
     if all(e is not None for e in ends):
         first, last, step = (e.reshape(()) for e in ends)
         count = max(int(np.ceil((last.astype(np.float64) - first) / step)), 0)
-        if count <= _MOST_WRITTEN:
+        if count <= _MAX_CONSTANT_SIZE:
             return op.Identity(op.constant((first + np.arange(count).astype(first.dtype) * step).astype(first.dtype)))
     distance = op.Sub(limit, start)
     if dtype_of(start).is_integer():
@@ -79,7 +79,7 @@ def range_in_a_loop(op, start, limit, delta):
     else:
         count = op.Ceil(op.Div(distance, delta))
 
-    return counted(op, op.Cast(count, to=7), lambda step: op.Add(op.Mul(op.Cast(step, to=dtype_of(start)), delta), start))
+    return map_range(op, op.Cast(count, to=7), lambda step: op.Add(op.Mul(op.Cast(step, to=dtype_of(start)), delta), start))
 
 
 @down("CastLike", to=14)
@@ -89,7 +89,7 @@ def cast_like(op, input, target_type, **float8):
 
 @up("Erf", to=13)
 def erf(op, input):
-    """Integers went away: they were computed as float and rounded towards zero."""
+    """Integers are no longer supported: they were computed as float and rounded towards zero."""
     dtype = dtype_of(input)
     if dtype.name in ("FLOAT", "FLOAT16", "DOUBLE", "BFLOAT16"):
         return op.Erf(input)
@@ -97,7 +97,7 @@ def erf(op, input):
 
 
 def _halves(op, value):
-    """A 64-bit integer as two doubles that hold it, ordered by the first and then by the second."""
+    """A 64-bit integer as two doubles (high, low), which are ordered lexicographically."""
     size = op.constant(1 << 32, dtype=dtype_of(value))
     high = op.Div(value, size)
     return tuple(op.Cast(v, to=ir.DataType.DOUBLE) for v in (high, op.Sub(value, op.Mul(high, size))))
@@ -123,7 +123,7 @@ _TABLE = np.uint64(1) << np.arange(64, dtype=np.uint64)
 
 @down("BitShift", to=27)
 def bit_shift(op, X, Y, *, direction):
-    """Shifts by too much, and of signed integers: the 64 bits of the number, or of its complement where its sign moves in."""
+    """Handles shifts by more than the width, and signed integers, whose 64 bits (of the complement if negative) are shifted."""
     dtype = dtype_of(X)
     bits = 8 * dtype.itemsize
     signed = dtype.name.startswith("INT")
@@ -176,7 +176,7 @@ def cum_sum(op, x, axis, *, exclusive=0, reverse=0):
 
 @down("Equal", to=18)
 def equal_strings(op, A, B):
-    """Two strings are equal where they are the same one of all the different strings."""
+    """Strings are equal if they have the same index among the unique strings."""
     if dtype_of(A) != ir.DataType.STRING:
         return op.Equal(A, B)
     a, b = (op.Reshape(v, [-1]) for v in (A, B))
@@ -189,8 +189,8 @@ def equal_strings(op, A, B):
 
 @down("Equal", to=10)
 def equal(op, A, B):
-    """Floats came with opset 11: they are equal where both are numbers and neither is less."""
-    if dtype_of(A) == ir.DataType.UINT64:  # as int64 the bits stay the same
+    """Floats were added in opset 11: they are equal if neither is NaN and neither is less."""
+    if dtype_of(A) == ir.DataType.UINT64:  # the cast to int64 keeps the bits
         A, B = (op.Cast(v, to=ir.DataType.INT64) for v in (A, B))
     if dtype_of(A).name not in ("FLOAT", "FLOAT16", "DOUBLE"):
         return op.Equal(A, B)
@@ -204,7 +204,7 @@ def equal(op, A, B):
 
 @down("Sum", to=7)
 def sum_(op, *data_0):
-    """Before opset 8 only operators with two operands broadcast."""
+    """Before opset 8 only binary operators broadcast."""
     return functools.reduce(op.Add, data_0)
 
 

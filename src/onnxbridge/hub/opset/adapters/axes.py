@@ -1,4 +1,4 @@
-"""Axes counted from the end: opset 11 brought them to the operators that had none."""
+"""Negative axes, which many operators support from opset 11 on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEVERAL = (
 )  # fmt: skip
 
 
-def _from_the_front(name):
+def _non_negative_axes(name):
     def positive(op, *inputs, outputs: Outputs, axis=None, axes=None, **attrs):
         if axis is not None:
             attrs["axis"] = axis + rank_of(inputs[0]) if axis < 0 else axis
@@ -26,4 +26,4 @@ def _from_the_front(name):
 
 
 for _name in _ONE + _SEVERAL:
-    down(_name, to=10)(_from_the_front(_name))
+    down(_name, to=10)(_non_negative_axes(_name))

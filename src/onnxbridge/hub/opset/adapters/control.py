@@ -1,4 +1,4 @@
-"""Control flow: Scan had a batch in front before opset 9, and before that there was only Loop."""
+"""Control flow: Scan had a leading batch axis before opset 9, and only Loop existed before opset 8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxbridge.rules import Outputs
 
 @up("Scan", to=9)
 def scan(op, sequence_lens=None, *initial_state_and_scan_inputs, body, directions=None, num_scan_inputs, outputs: Outputs):
-    """One scan over the batch around one over the sequence: what it gives for each element is stacked again."""
+    """A scan over the batch around a scan over the sequence."""
     if sequence_lens is not None:
         raise Unsupported("opset 9 dropped sequence_lens", "scan each sequence on its own")
     names = [op.unique(f"{v.name}_element") for v in initial_state_and_scan_inputs]
@@ -38,23 +38,23 @@ def scan_as_loop(
     op, *initial_state_and_scan_inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
     scan_output_axes=None, scan_output_directions=None, outputs: Outputs,
 ):  # fmt: skip
-    """In each turn a slice of every sequence, from either end; what a Loop stacks is turned where it has to be."""
+    """Each iteration takes a slice of every sequence, from either end; stacked outputs are reversed and transposed as needed."""
     count = len(initial_state_and_scan_inputs) - num_scan_inputs
     states, sequences = initial_state_and_scan_inputs[:count], initial_state_and_scan_inputs[count:]
     axes = [a % rank_of(v) for a, v in zip(scan_input_axes or (0,) * num_scan_inputs, sequences, strict=True)]
     back = scan_input_directions or (0,) * num_scan_inputs
     size = flattened.sizes(op, sequences[0])[axes[0]]
-    trips = size if isinstance(size, ir.Value) else op.constant(np.array(size, np.int64))
-    last = op.Sub(trips, np.array(1, np.int64))
+    trip_count = size if isinstance(size, ir.Value) else op.constant(np.array(size, np.int64))
+    last = op.Sub(trip_count, np.array(1, np.int64))
 
-    def turn(trip, going, *held):
-        behind = op.Sub(last, trip)
-        for state, given in zip(held, body.inputs, strict=False):
-            state.shape = given.shape
-        picked = [op.Gather(v, behind if b else trip, axis=a) for v, a, b in zip(sequences, axes, back, strict=True)]
-        return [going, *op.inline(body, [*held, *picked])]
+    def step(iteration, condition, *loop_states):
+        reverse = op.Sub(last, iteration)
+        for state, declared in zip(loop_states, body.inputs, strict=False):
+            state.shape = declared.shape
+        slices = [op.Gather(v, reverse if b else iteration, axis=a) for v, a, b in zip(sequences, axes, back, strict=True)]
+        return [condition, *op.inline(body, [*loop_states, *slices])]
 
-    results = op.Loop(trips, True, *states, body=turn, outputs=len(outputs))
+    results = op.Loop(trip_count, True, *states, body=step, outputs=len(outputs))
     results = list(results if isinstance(results, tuple) else (results,))
     order = None
     for i in range(len(outputs) - count):

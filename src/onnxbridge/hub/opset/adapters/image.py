@@ -1,4 +1,4 @@
-"""Images: Upsample became Resize, and Resize grew from a scale to a standard of its own."""
+"""Image operators: Upsample, which Resize replaced, Resize, GridSample and RoiAlign."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def upsample_to_resize(op, X, scales, *, mode="nearest"):
 
 @up("Resize", to=11)
 def resize(op, X, scales, *, mode="nearest"):
-    """Until opset 10 pixels were corners (asymmetric), and the nearest the one before; the one behind where a size shrinks."""
+    """Until opset 10 coordinates were asymmetric; nearest rounded down when enlarging and up when shrinking."""
     empty = np.zeros(0, np.float32)
     if mode != "nearest":
         return op.Resize(X, empty, scales, mode=mode, coordinate_transformation_mode="asymmetric")
@@ -49,7 +49,7 @@ def resize(op, X, scales, *, mode="nearest"):
 
 @up("Resize", to=13)
 def resize_roi(op, X, roi=None, scales=None, sizes=None, **attrs):
-    """An empty `scales` stood for the one that `sizes` replaces."""
+    """`scales` had to be given, empty, even if `sizes` is used."""
     if sizes is not None:
         scales = None
     return op.Resize(X, _unless_empty(roi), scales, sizes, **attrs)
@@ -85,7 +85,7 @@ def resize_axes(op, X, roi=None, scales=None, sizes=None, *, antialias=0, axes=N
 
 @down("Resize", to=12)
 def resize_all_inputs(op, X, roi=None, scales=None, sizes=None, **attrs):
-    """Region and scales may not be left out yet, but they may be empty."""
+    """`roi` and `scales` are required, but may be empty."""
     empty = np.zeros(0, np.float32)
     return op.Resize(X, empty if roi is None else roi, empty if scales is None else scales, sizes, **attrs)
 
@@ -100,12 +100,12 @@ def resize_scales(
         before = fixed_shape(X)
         scales = [float(np.float32(s) / np.float32(b)) for s, b in zip(sizes, before, strict=True)]
         if [int(np.floor(b * np.float32(s))) for b, s in zip(before, scales, strict=True)] != list(sizes):
-            raise Unsupported("opset 11 added sizes, and no scale gives these")
+            raise Unsupported("opset 11 added sizes, and no scale gives these sizes")
     whole = all(s == int(s) for s in scales)
     if mode == "nearest":
         rounding = "floor" if all(s >= 1 for s in scales) else "ceil" if all(s <= 1 for s in scales) else ""
         same = coordinate_transformation_mode == "asymmetric" and nearest_mode == rounding
-        # a whole factor repeats each pixel, however pixels and rounding are understood, where ties cannot fall
+        # an integer factor repeats each pixel, whatever the coordinate transformation and rounding, if there are no ties
         grows = whole and min(scales) >= 1
         repeats = grows and coordinate_transformation_mode == "half_pixel" and nearest_mode.startswith("round")
         if not same and not repeats:

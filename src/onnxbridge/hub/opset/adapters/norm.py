@@ -1,4 +1,4 @@
-"""Normalization: BatchNormalization in its six versions, Dropout, GroupNormalization."""
+"""Normalization: BatchNormalization, MeanVarianceNormalization, Dropout, GroupNormalization."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def batch_normalization_spatial(op, X, scale, B, mean, var, *, epsilon=1e-5, mom
 
 @up("BatchNormalization", to=14)
 def batch_normalization_mode(op, X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, outputs: Outputs):
-    """More than one output meant training; the saved ones are gone."""
+    """More than one output meant training mode; saved_mean and saved_var were removed."""
     if any(outputs[3:]):
         raise Unsupported("opset 14 dropped the outputs saved_mean and saved_var", _TRAINING)
     count = _count(outputs)
@@ -50,40 +50,43 @@ def batch_normalization_mode(op, X, scale, B, mean, var, *, epsilon=1e-5, moment
 def batch_normalization_training(
     op, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, outputs: Outputs
 ):
-    """In training mode by the mean and variance of the data, which move the running ones."""
+    """In training mode the data's mean and variance are used, and the running ones are updated."""
     if not training_mode:
         _inference_only(outputs)
         return op.BatchNormalization(X, scale, B, input_mean, input_var, epsilon=epsilon)
     rank = rank_of(X)
-    axes, each = [i for i in range(rank) if i != 1], [-1] + [1] * (rank - 2)
+    axes, by_channel = [i for i in range(rank) if i != 1], [-1] + [1] * (rank - 2)
     mean = op.ReduceMean(X, axes=axes, keepdims=1)
-    centred = op.Sub(X, mean)
-    var = op.ReduceMean(op.Mul(centred, centred), axes=axes, keepdims=1)
-    normal = op.Div(centred, op.Sqrt(op.Add(var, epsilon)))
-    y = op.Add(op.Mul(normal, op.Reshape(op.Cast(scale, to=dtype_of(X)), each)), op.Reshape(op.Cast(B, to=dtype_of(X)), each))
+    centered = op.Sub(X, mean)
+    var = op.ReduceMean(op.Mul(centered, centered), axes=axes, keepdims=1)
+    normal = op.Div(centered, op.Sqrt(op.Add(var, epsilon)))
+    y = op.Add(
+        op.Mul(normal, op.Reshape(op.Cast(scale, to=dtype_of(X)), by_channel)),
+        op.Reshape(op.Cast(B, to=dtype_of(X)), by_channel),
+    )
 
-    def moved(running, now):
+    def updated(running, now):
         now = op.Cast(op.Reshape(now, [-1]), to=dtype_of(running))
         return op.Add(op.Mul(running, momentum), op.Mul(now, 1.0 - momentum))
 
-    return y, moved(input_mean, mean), moved(input_var, var)
+    return y, updated(input_mean, mean), updated(input_var, var)
 
 
 @up("MeanVarianceNormalization", to=13)
 def mean_variance_normalization(op, X, *, axes=(0, 2, 3)):
-    """Checkers know the default of `axes` only where it is written out."""
+    """The default of `axes` is written explicitly, since checkers do not apply it."""
     return op.MeanVarianceNormalization(X, axes=list(axes))
 
 
 @up("Dropout", to=7)
 def dropout_test(op, data, *, is_test=0, ratio=0.5, outputs: Outputs):
-    """Without its `mask` a Dropout of a stored model has nothing to do: every runtime passes the data on."""
+    """Without its `mask`, Dropout is the identity at inference."""
     return op.Dropout(data, ratio=ratio, outputs=_count(outputs))
 
 
 @up("Dropout", to=10)
 def dropout_mask(op, data, *, ratio=0.5, outputs: Outputs):
-    """The mask became truth values."""
+    """The mask became boolean."""
     if not (outputs[1:] and outputs[1]):
         return op.Dropout(data, ratio=ratio)
     y, mask = op.Dropout(data, ratio=ratio, outputs=2)
@@ -97,17 +100,17 @@ def dropout(op, data, *, ratio=0.5, outputs: Outputs):
 
 @down("Dropout", to=11)
 def dropout_ratio(op, data, ratio=None, training_mode=None, *, seed=None, outputs: Outputs):
-    """Outside of training the ratio says nothing; one that is only known at run time is left at its default."""
+    """The ratio has no effect at inference; a dynamic one is replaced by the default."""
     number = None if ratio is None else known(ratio)
     mode = False if training_mode is None else known(training_mode)
     if (mode is None or mode) and (number is None or number.item()):
-        raise Unsupported("training_mode came with opset 12", _TRAINING)
+        raise Unsupported("training_mode was added in opset 12", _TRAINING)
     y = op.Dropout(data, ratio=None if number is None else float(number.item()))
     return (y, _all_true(op, data)) if outputs[1:] and outputs[1] else y
 
 
 def _all_true(op, data):
-    """The mask that drops nothing: older versions did not say what theirs is outside of training."""
+    """A mask that drops nothing: older versions do not define the mask at inference."""
     some = op.Cast(data, to=ir.DataType.BOOL)
     return op.Or(some, op.Not(some))
 
@@ -118,13 +121,13 @@ def _count(outputs):
 
 @up("GroupNormalization", to=21)
 def group_normalization(op, X, scale, bias, *, epsilon=1e-5, num_groups):
-    """Scale and bias had one number for each group, now for each channel."""
+    """Scale and bias had one element per group, now one per channel."""
     channels = X.shape[1] if X.shape is not None else None
     if not isinstance(channels, int):
         raise Unsupported("the number of channels must be known")
-    each = np.array([1, channels // num_groups], np.int64)
+    by_channel = np.array([1, channels // num_groups], np.int64)
 
     def per_channel(v):
-        return op.Reshape(op.Expand(op.Unsqueeze(v, [1]), each), [-1])
+        return op.Reshape(op.Expand(op.Unsqueeze(v, [1]), by_channel), [-1])
 
     return op.GroupNormalization(X, per_channel(scale), per_channel(bias), epsilon=epsilon, num_groups=num_groups)

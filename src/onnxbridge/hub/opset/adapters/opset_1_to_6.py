@@ -1,4 +1,4 @@
-"""Opset 6 and before: what is understood of itself since then had to be said."""
+"""Opsets 1 to 6, which lack broadcasting and require attributes that are implicit later."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from onnxbridge.rules import Ints, Outputs
 _BINARY = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Sub", "Xor")
 
 
-def _whole(op, value, shape):
-    """A value spread to a shape, which operands had to have before they broadcast."""
+def _tiled(op, value, shape):
+    """A value tiled to a shape, since operands did not broadcast."""
     have = fixed_shape(value)
     padded = [1] * (len(shape) - len(have)) + have
     if padded != have:
@@ -28,7 +28,7 @@ def _without_broadcast(name):
         if A.shape is not None and B.shape is not None and list(A.shape) == list(B.shape):
             return op.call(name, A, B)
         whole = np.broadcast_shapes(tuple(fixed_shape(A)), tuple(fixed_shape(B)))
-        return op.call(name, _whole(op, A, whole), _whole(op, B, whole))
+        return op.call(name, _tiled(op, A, whole), _tiled(op, B, whole))
 
     return binary
 
@@ -45,17 +45,17 @@ def pow_(op, X, Y):
 @down("Gemm", to=6)
 def gemm(op, A, B, C, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     rows, columns = fixed_shape(A)[1 if transA else 0], fixed_shape(B)[0 if transB else 1]
-    return op.Gemm(A, B, _whole(op, C, [rows, columns]), alpha=alpha, beta=beta, transA=transA, transB=transB)
+    return op.Gemm(A, B, _tiled(op, C, [rows, columns]), alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
 @down("PRelu", to=6)
 def prelu(op, X, slope):
-    """One slope, or one for each channel."""
+    """One slope, or one per channel."""
     shape, slopes = fixed_shape(X), fixed_shape(slope)
     if slopes == shape or int(np.prod(slopes)) == 1:
         return op.PRelu(X, slope if slopes == shape else op.Reshape(slope, np.array([1], np.int64)))
     if [1] * (len(shape) - len(slopes)) + slopes != [1, shape[1], *[1] * (len(shape) - 2)]:
-        raise Unsupported("opset 7 added slopes that are not one for each channel")
+        raise Unsupported("opset 7 added slopes other than one per channel")
     return op.PRelu(X, op.Reshape(slope, np.array([-1], np.int64)))
 
 
@@ -71,7 +71,7 @@ def dropout(op, data, *, ratio=0.5, outputs: Outputs):
     return op.Dropout(data, ratio=ratio, is_test=1, outputs=max((i + 1 for i, used in enumerate(outputs) if used), default=1))
 
 
-def _sequence(name):
+def _with_output_sequence(name):
     def recurrent(op, *inputs, outputs: Outputs, **attrs):
         count = max((i + 1 for i, used in enumerate(outputs) if used), default=1)
         return op.call(name, *inputs, outputs=count, output_sequence=1, **attrs)
@@ -80,7 +80,7 @@ def _sequence(name):
 
 
 for _name in ("GRU", "LSTM", "RNN"):
-    down(_name, to=6)(_sequence(_name))
+    down(_name, to=6)(_with_output_sequence(_name))
 
 
 @down("Upsample", to=6)
@@ -97,7 +97,7 @@ def cast(op, input, *, to):
 
 @down("Tile", to=5)
 def tile(op, input, repeats: Ints):
-    """One axis at a time, its number and that of the tiles as floats."""
+    """One axis at a time; axis and count are floats."""
     for axis, count in enumerate(repeats):
         if count != 1:
             input = op.Tile(input, np.array(count, np.float32), np.array(axis, np.float32))

@@ -1,4 +1,4 @@
-"""Pooling: `ceil_mode` says with a flag what padding says with numbers, and its last window moved with opset 22."""
+"""Pooling: `ceil_mode`, dilations and indices, which older versions lack; `ceil_mode` changed its last window in opset 22."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxbridge.rules import Outputs
 
 
 def _end_pads(X, kernel, strides, pads, dilations):
-    """The paddings at the end with which rounding down gives what rounding up gave; None where the sizes are not known."""
+    """Pads with which ceil_mode=0 is equivalent to ceil_mode=1; None if the sizes are dynamic."""
     if X.shape is None or not all(isinstance(d, int) for d in list(X.shape)[2:]):
         return None
     rank = len(kernel)
@@ -21,7 +21,7 @@ def _end_pads(X, kernel, strides, pads, dilations):
         free = size + begin[i] + end[i] - reach
         windows = -(-free // stride) + 1
         if (windows - 1) * stride >= size + begin[i]:
-            windows -= 1  # a window must begin in the data or in the padding before it
+            windows -= 1  # a window must start in the data or in the padding before it
         if windows != free // stride + 1:
             end[i] += (windows - 1) * stride - free
         if not 0 <= end[i] < reach:
@@ -30,7 +30,7 @@ def _end_pads(X, kernel, strides, pads, dilations):
 
 
 def _windows(X, kernel, strides, pads, dilations, ceil_mode):
-    """For each spatial axis which elements each window looks at, and which of these lie in the data or its padding."""
+    """For each spatial axis the element indices of each window, and masks of those in the data and in the padded data."""
     rank = len(kernel)
     strides, dilations, pads = strides or [1] * rank, dilations or [1] * rank, list(pads or [0] * 2 * rank)
     for i, size in enumerate(fixed_shape(X)[2:]):
@@ -39,54 +39,56 @@ def _windows(X, kernel, strides, pads, dilations, ceil_mode):
         count = (-(-free // strides[i]) if ceil_mode else free // strides[i]) + 1
         if ceil_mode and (count - 1) * strides[i] >= size + begin:
             count -= 1
-        places = np.arange(count)[:, None] * strides[i] + np.arange(kernel[i]) * dilations[i] - begin
-        yield places, (places >= 0) & (places < size), (places >= -begin) & (places < size + end)
+        indices = np.arange(count)[:, None] * strides[i] + np.arange(kernel[i]) * dilations[i] - begin
+        yield indices, (indices >= 0) & (indices < size), (indices >= -begin) & (indices < size + end)
 
 
-def _gathered(op, X, windows, outside, reduce):
-    """Axis by axis, the elements under each window put side by side and reduced."""
-    for i, (places, inside, _) in enumerate(windows):
+def _reduce_windows(op, X, windows, outside, reduce):
+    """Gathers the elements of each window along a new axis and reduces it, axis by axis."""
+    for i, (indices, inside, _) in enumerate(windows):
         axis, size = i + 2, X.shape[i + 2]
         if not inside.all():
             slab = [*(int(d) for d in X.shape[:axis]), 1, *(int(d) for d in X.shape[axis + 1 :])]
             X = op.Concat(X, op.constant(np.full(slab, outside), dtype=dtype_of(X)), axis=axis)
-        X = reduce(op.Gather(X, np.where(inside, places, size), axis=axis), axis + 1)
+        X = reduce(op.Gather(X, np.where(inside, indices, size), axis=axis), axis + 1)
     return X
 
 
-def _with_places(op, X, kernel, strides, pads, dilations, ceil_mode, storage_order):
-    """The largest under each window and its place in the flattened tensor: all that lies under one window in a last axis."""
+def _max_pool_with_indices(op, X, kernel, strides, pads, dilations, ceil_mode, storage_order):
+    """MaxPool with indices: the elements of each window are gathered along the last axis."""
     shape, rank = fixed_shape(X), len(kernel)
     windows = list(_windows(X, kernel, strides, pads, dilations, ceil_mode))
-    apart = [int(np.prod(shape[i + 3 :] if not storage_order else shape[2 : i + 2])) for i in range(rank)]
-    at, real = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
-    flat = np.zeros((1, 1), np.int64)  # in the order of the tensor, whatever order the places are told in
-    for i, (places, inside, _) in enumerate(windows):
-        count, taps = places.shape
-        clipped = np.where(inside, places, 0)
+    steps = [int(np.prod(shape[i + 3 :] if not storage_order else shape[2 : i + 2])) for i in range(rank)]
+    index_table, in_data = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    flat = np.zeros((1, 1), np.int64)  # in row-major order, whatever the storage order of the indices
+    for i, (indices, inside, _) in enumerate(windows):
+        count, taps = indices.shape
+        clipped = np.where(inside, indices, 0)
 
         def crossed(known, new, join, count=count, taps=taps):
             joined = join(known[:, None, :, None], new[None, :, None, :])
             return joined.reshape(known.shape[0] * count, known.shape[1] * taps)
 
-        at = crossed(at, clipped * apart[i], np.add)
+        index_table = crossed(index_table, clipped * steps[i], np.add)
         flat = crossed(flat, clipped * int(np.prod(shape[i + 3 :])), np.add)
-        real = crossed(real, inside, np.logical_and)
+        in_data = crossed(in_data, inside, np.logical_and)
     area = int(np.prod(shape[2:]))
     row = op.Reshape(X, np.array([shape[0] * shape[1], area], np.int64))
     row = op.Concat(row, op.constant(np.full((shape[0] * shape[1], 1), -np.inf), dtype=dtype_of(X)), axis=1)
-    seen = op.Gather(row, np.where(real, flat, area), axis=1)
-    best = op.ArgMax(seen, axis=2, keepdims=0)
-    # from the tap that won to its place: a gather from the table of all windows, one row after another
-    line = op.Add(best, np.arange(len(at), dtype=np.int64) * at.shape[1])
-    place = op.Add(op.Gather(at.reshape(-1), line, axis=0), np.arange(shape[0] * shape[1])[:, None].astype(np.int64) * area)
-    result = np.array([*shape[:2], *(len(places) for places, _, _ in windows)], np.int64)
-    return op.Reshape(op.ReduceMax(seen, axes=[2], keepdims=0), result), op.Reshape(place, result)
+    elements = op.Gather(row, np.where(in_data, flat, area), axis=1)
+    best = op.ArgMax(elements, axis=2, keepdims=0)
+    # the index of the maximum: a gather from the table of all windows
+    line = op.Add(best, np.arange(len(index_table), dtype=np.int64) * index_table.shape[1])
+    index = op.Add(
+        op.Gather(index_table.reshape(-1), line, axis=0), np.arange(shape[0] * shape[1])[:, None].astype(np.int64) * area
+    )
+    result = np.array([*shape[:2], *(len(indices) for indices, _, _ in windows)], np.int64)
+    return op.Reshape(op.ReduceMax(elements, axes=[2], keepdims=0), result), op.Reshape(index, result)
 
 
-def _spread_average(op, X, kernel, strides, pads, dilations, ceil_mode, count_include_pad):
+def _average_pool(op, X, kernel, strides, pads, dilations, ceil_mode, count_include_pad):
     windows = list(_windows(X, kernel, strides, pads, dilations, ceil_mode))
-    total = _gathered(op, X, windows, 0.0, lambda v, axis: op.ReduceSum(v, [axis], keepdims=0))
+    total = _reduce_windows(op, X, windows, 0.0, lambda v, axis: op.ReduceSum(v, [axis], keepdims=0))
     counts = np.ones(())
     for _, inside, padded in windows:
         counts = np.multiply.outer(counts, (padded if count_include_pad else inside).sum(1))
@@ -106,10 +108,10 @@ def average_pool_dilated(
         pads = None
     elif auto_pad != "NOTSET":
         raise Unsupported(f"opset 19 added dilations, here with {auto_pad=!s}")
-    return _spread_average(op, X, kernel_shape, strides, pads, dilations, ceil_mode, count_include_pad)
+    return _average_pool(op, X, kernel_shape, strides, pads, dilations, ceil_mode, count_include_pad)
 
 
-def _rounding_down(name, version):
+def _without_ceil_mode(name, version):
     def pool(
         op, X, *, ceil_mode=0, kernel_shape, strides=None, pads=None, dilations=None, auto_pad="NOTSET", outputs: Outputs, **more
     ):  # fmt: skip
@@ -118,37 +120,39 @@ def _rounding_down(name, version):
         if ceil_mode and auto_pad == "NOTSET":
             counted = more.get("count_include_pad", 0)
             padded = _end_pads(X, kernel_shape, strides, pads, dilations)
-            # padding that is counted must stay what it is
+            # padding that is included in the average must not change
             if padded is not None and (not counted or padded == list(pads or [0] * 2 * len(kernel_shape))):
                 pads, ceil_mode = padded, 0
         if (ceil_mode or dilations) and version < 10:
             if auto_pad not in ("NOTSET", "VALID"):
                 raise Unsupported(f"opset 10 added dilations and ceil_mode, here with {auto_pad=!s}")
             if name == "AveragePool":
-                return _spread_average(op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("count_include_pad", 0))
+                return _average_pool(op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("count_include_pad", 0))
             if outputs[1:] and outputs[1]:
-                return _with_places(op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("storage_order", 0))
+                return _max_pool_with_indices(
+                    op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("storage_order", 0)
+                )
             windows = _windows(X, kernel_shape, strides, pads, dilations, ceil_mode)
-            return _gathered(op, X, list(windows), -np.inf, lambda v, axis: op.ReduceMax(v, axes=[axis], keepdims=0))
+            return _reduce_windows(op, X, list(windows), -np.inf, lambda v, axis: op.ReduceMax(v, axes=[axis], keepdims=0))
         count = max((i + 1 for i, used in enumerate(outputs) if used), default=1)
         attrs = {"ceil_mode": ceil_mode or None, "dilations": dilations, "pads": pads, "strides": strides, **more}
-        given = {k: v for k, v in attrs.items() if v is not None}
+        present = {k: v for k, v in attrs.items() if v is not None}
         if auto_pad != "NOTSET":
-            given["auto_pad"] = auto_pad
-        return op.call(name, X, kernel_shape=kernel_shape, outputs=count, **given)
+            present["auto_pad"] = auto_pad
+        return op.call(name, X, kernel_shape=kernel_shape, outputs=count, **present)
 
     return pool
 
 
 for _name in ("AveragePool", "MaxPool"):
     for _to in (21, 9):
-        down(_name, to=_to)(_rounding_down(_name, _to))
-down("LpPool", to=21)(_rounding_down("LpPool", 21))
+        down(_name, to=_to)(_without_ceil_mode(_name, _to))
+down("LpPool", to=21)(_without_ceil_mode("LpPool", 21))
 
 
 @down("LpPool", to=17)
 def lp_pool_dilated(op, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None):
-    """The p-th root of the sum of p-th powers under each window."""
+    """The p-th root of the sum of p-th powers of each window."""
     if not ceil_mode and (dilations is None or all(d == 1 for d in dilations)):
         return op.LpPool(X, auto_pad=auto_pad, kernel_shape=kernel_shape, p=p, pads=pads, strides=strides)
     if auto_pad not in ("NOTSET", "VALID"):
@@ -156,24 +160,24 @@ def lp_pool_dilated(op, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, ke
     pads = None if auto_pad == "VALID" else pads
     windows = list(_windows(X, kernel_shape, strides, pads, dilations, ceil_mode))
     powers = op.Pow(op.Abs(X), op.constant(float(p), dtype=dtype_of(X)))
-    total = _gathered(op, powers, windows, 0.0, lambda v, axis: op.ReduceSum(v, [axis], keepdims=0))
+    total = _reduce_windows(op, powers, windows, 0.0, lambda v, axis: op.ReduceSum(v, [axis], keepdims=0))
     return op.Pow(total, op.constant(1.0 / p, dtype=dtype_of(X)))
 
 
 @up("LpPool", to=2)
 def lp_pool(op, X, *, auto_pad="NOTSET", kernel_shape=None, p=2.0, pads=None, strides=None):
     kernel = kernel_shape or fixed_shape(X)[2:]
-    return op.LpPool(X, auto_pad=auto_pad, kernel_shape=kernel, p=_whole(p), pads=pads, strides=strides)
+    return op.LpPool(X, auto_pad=auto_pad, kernel_shape=kernel, p=_integer_exponent(p), pads=pads, strides=strides)
 
 
 @up("GlobalLpPool", to=2)
 def global_lp_pool(op, X, *, p=2.0):
-    return op.GlobalLpPool(X, p=_whole(p))
+    return op.GlobalLpPool(X, p=_integer_exponent(p))
 
 
-def _whole(p):
+def _integer_exponent(p):
     if p != int(p):
-        raise Unsupported(f"opset 2 takes whole exponents only, not p={p}")
+        raise Unsupported(f"opset 2 supports integer exponents only, not p={p}")
     return int(p)
 
 
@@ -182,5 +186,5 @@ def max_pool_places(op, X, *, auto_pad="NOTSET", kernel_shape, pads=None, storag
     if not (outputs[1:] and outputs[1]):
         return op.MaxPool(X, auto_pad=auto_pad, kernel_shape=kernel_shape, pads=pads, strides=strides)
     if auto_pad not in ("NOTSET", "VALID"):
-        raise Unsupported(f"opset 8 added the places, here with {auto_pad=!s}")
-    return _with_places(op, X, kernel_shape, strides, None if auto_pad == "VALID" else pads, None, 0, storage_order)
+        raise Unsupported(f"opset 8 added the output Indices, here with {auto_pad=!s}")
+    return _max_pool_with_indices(op, X, kernel_shape, strides, None if auto_pad == "VALID" else pads, None, 0, storage_order)

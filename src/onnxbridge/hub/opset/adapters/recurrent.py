@@ -1,4 +1,4 @@
-"""Recurrent networks: opset 7 always gives the whole sequence, opset 14 knows a second layout."""
+"""Recurrent operators: from opset 7 on they always return the sequence, opset 14 added a second layout."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from onnxbridge.hub.opset.adapters import down, up
 from onnxbridge.rules import Outputs
 
 
-def _sequence(name):
+def _without_output_sequence(name):
     def recurrent(op, X, W, R, B=None, sequence_lens=None, initial_h=None, *more, output_sequence=0, outputs: Outputs, **attrs):
-        """Y and Y_h are both there now, whatever `output_sequence` said."""
+        """Y and Y_h are both returned now, whatever `output_sequence` was."""
         inputs = (X, W, R, B, sequence_lens, initial_h, *more)
         return op.call(name, *inputs, outputs=max(_count(outputs), 2), **attrs)
 
@@ -16,7 +16,7 @@ def _sequence(name):
 
 
 for _name in ("GRU", "LSTM", "RNN"):
-    up(_name, to=7)(_sequence(_name))
+    up(_name, to=7)(_without_output_sequence(_name))
 
 
 @up("GRU", to=3)
@@ -28,7 +28,7 @@ def gru_direction(op, X, W, R, B=None, sequence_lens=None, initial_h=None, *, di
 
 def _layout(name):
     def recurrent(op, X, W, R, B=None, sequence_lens=None, initial_h=None, *more, layout=0, outputs: Outputs, **attrs):
-        """The second layout has the batch first, everywhere."""
+        """The second layout has the batch first in all inputs and outputs."""
         count = _count(outputs)
         if not layout:
             return op.call(name, X, W, R, B, sequence_lens, initial_h, *more, outputs=count, **attrs)

@@ -1,4 +1,4 @@
-"""Reductions: axes were an attribute first, then an input."""
+"""Reductions: `axes` was an attribute at first, later an input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _up(name):
 
 
 def _of_one(op, name, data):
-    """What each operator makes of a single element."""
+    """The reduction of a single element."""
     if name in ("ReduceL1", "ReduceL2"):
         return op.Abs(data)
     if name == "ReduceSumSquare":
@@ -47,9 +47,9 @@ up("ReduceSum", to=13)(_up("ReduceSum"))
 down("ReduceSum", to=12)(_down("ReduceSum"))
 
 
-def _of_truths(name):
+def _of_booleans(name):
     def reduce(op, data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
-        """Truths as numbers; of none the least or the largest one comes out, which the comparison takes for the right truth."""
+        """Booleans as int32; an empty reduction gives the smallest or largest integer, which the comparison maps correctly."""
         attrs = {"keepdims": keepdims, "noop_with_empty_axes": noop_with_empty_axes}
         if dtype_of(data) != ir.DataType.BOOL:
             return op.call(name, data, axes, **attrs)
@@ -60,11 +60,11 @@ def _of_truths(name):
 
 
 for _name in ("ReduceMax", "ReduceMin"):
-    down(_name, to=19)(_of_truths(_name))
+    down(_name, to=19)(_of_booleans(_name))
 
 
 def _first_of_reversed(op, name, data, axis, keepdims):
-    """The last index of several equal elements is the first one counted from the end."""
+    """The last index of equal elements is the first one of the reversed axis."""
     backwards = op.Slice(data, [-1], [np.iinfo(np.int64).min], [axis], [-1])
     last = op.Sub(op.Gather(op.Shape(data), np.array(axis, np.int64)), np.array(1, np.int64))
     return op.Sub(last, op.call(name, backwards, axis=axis, keepdims=keepdims))

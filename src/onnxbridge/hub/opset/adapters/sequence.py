@@ -1,4 +1,4 @@
-"""Constants, optionals, sequences: the other forms that values are written in."""
+"""Constants, optionals and sequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxbridge.hub.opset.known_values import dtype_of
 def constant(
     op, *, value=None, value_float=None, value_floats=None, value_int=None, value_ints=None, value_string=None, value_strings=None
 ):
-    """The short forms as a tensor."""
+    """The attributes other than `value` as a tensor."""
     forms = (
         (value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64),
         (value_string, object), (value_strings, object),
@@ -25,13 +25,13 @@ def constant(
 
 @down("Constant", to=8)
 def constant_tensor(op, *, value):
-    """Before opset 9 a Constant was a float; tensors of the graph may hold the other dtypes."""
+    """Before opset 9 a Constant was a float; initializers may have other dtypes."""
     return op.constant(np.asarray(value))
 
 
 @down("OptionalHasElement", to=17)
 def optional_has_element(op, input=None):
-    """What is no optional is always there; what is left out never is."""
+    """True for values that are not optionals, false for a missing input."""
     if input is None:
         return op.constant(np.array(False))
     if not isinstance(input.type, ir.OptionalType):
@@ -45,7 +45,7 @@ def optional_get_element(op, input):
 
 
 def _same_sequence(op, input):
-    """A sequence without its first element, after one was put before that."""
+    """An identity of a sequence: an element is inserted at the front and erased again."""
     if isinstance(input.type, ir.OptionalType):
         raise Unsupported("an optional cannot be passed on before opset 16")
     if not isinstance(input.type, ir.SequenceType):

@@ -1,4 +1,4 @@
-"""Shape operators: what was an attribute became an input, operator by operator."""
+"""Shape operators, whose attributes became inputs in later versions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reshape(op, data, *, shape=()):
 
 @down("Reshape", to=13)
 def reshape_zero(op, data, shape, *, allowzero=0):
-    """A 0 in the shape copied the input's size there; a 0 that means itself makes an empty tensor, whatever the data."""
+    """A 0 in the shape copied the input's size; with allowzero=1 it is a size of 0 and the result is empty."""
     sizes = known(shape) if allowzero else None
     if not allowzero or (sizes is not None and 0 not in sizes):
         return op.Reshape(data, shape)
@@ -48,8 +48,8 @@ def reshape_zero(op, data, shape, *, allowzero=0):
 
     if sizes is not None:
         return empty()
-    least = op.ReduceMin(op.Abs(shape), keepdims=0)
-    return op.If(op.Equal(least, np.array(0, np.int64)), then_branch=empty, else_branch=lambda: op.Reshape(data, shape))
+    lower = op.ReduceMin(op.Abs(shape), keepdims=0)
+    return op.If(op.Equal(lower, np.array(0, np.int64)), then_branch=empty, else_branch=lambda: op.Reshape(data, shape))
 
 
 @up("Tile", to=6)
@@ -97,7 +97,7 @@ def split_parts(op, input, split=None, *, axis=0, num_outputs=None, outputs: Out
 
 @down("Split", to=12)
 def split_sizes(op, input, split=None, *, axis=0, outputs: Outputs):
-    """Parts of sizes that are computed are cut out one by one."""
+    """Parts with dynamic sizes are sliced one by one."""
     sizes = None if split is None else known(split)
     if split is None or sizes is not None:
         return op.Split(input, split=None if sizes is None else [int(n) for n in sizes], axis=axis, outputs=len(outputs))
@@ -124,17 +124,17 @@ def pad(op, data, *, pads, mode="constant", value=0.0):
 def pad_wrap(op, data, pads, constant_value=None, axes=None, *, mode="constant"):
     if mode != "wrap":
         return op.Pad(data, pads, constant_value, axes, mode=mode)
-    return padding.gathered(op, data, padding.whole(op, data, pads, axes), mode)
+    return padding.pad_by_gather(op, data, padding.pads_of_all_axes(op, data, pads, axes), mode)
 
 
 @down("Pad", to=17)
 def pad_axes(op, data, pads, constant_value=None, axes=None, *, mode="constant"):
-    return op.Pad(data, padding.whole(op, data, pads, axes), constant_value, mode=mode)
+    return op.Pad(data, padding.pads_of_all_axes(op, data, pads, axes), constant_value, mode=mode)
 
 
 @down("Pad", to=10)
 def pad_values(op, data, pads, constant_value=None, *, mode="constant"):
-    """The value was a float32 and so was, or might be, the data; what is not is gathered, as are sizes that are computed."""
+    """The value was a float32 attribute and the data a float; other cases and dynamic pads use Gather."""
     value = np.zeros(1) if constant_value is None else known(constant_value)
     float_ = dtype_of(data).name in ("FLOAT", "FLOAT16", "DOUBLE")
     sizes = known(pads)
@@ -146,7 +146,7 @@ def pad_values(op, data, pads, constant_value=None, *, mode="constant"):
             number = float(value.reshape(()))
             if not np.isfinite(number) or float(np.float32(number)) == number:
                 return op.Pad(data, pads=fixed, value=number, mode=mode)
-    return padding.gathered(op, data, pads, mode, constant_value)
+    return padding.pad_by_gather(op, data, pads, mode, constant_value)
 
 
 @down("DepthToSpace", to=10)
@@ -155,9 +155,9 @@ def depth_to_space(op, input, *, blocksize, mode="DCR"):
     if mode == "DCR":
         return op.DepthToSpace(input, blocksize=blocksize)
     n, c, h, w = flattened.sizes(op, input)
-    apart = op.Reshape(input, op.dims([n, -1, blocksize, blocksize, h, w]))
+    blocks = op.Reshape(input, op.dims([n, -1, blocksize, blocksize, h, w]))
     rows, columns = (flattened.times(op, size, blocksize) for size in (h, w))
-    return op.Reshape(op.Transpose(apart, perm=[0, 1, 4, 2, 5, 3]), op.dims([n, -1, rows, columns]))
+    return op.Reshape(op.Transpose(blocks, perm=[0, 1, 4, 2, 5, 3]), op.dims([n, -1, rows, columns]))
 
 
 @down("SpaceToDepth", to=27)
@@ -172,8 +172,8 @@ def space_to_depth(op, input, *, blocksize, mode="DCR"):
         op.Div(v, np.array(blocksize, np.int64)) if isinstance(v, ir.Value) else v // blocksize
         for v in flattened.sizes(op, input)[2:]
     )
-    apart = op.Reshape(input, op.dims([n, c, h, blocksize, w, blocksize]))
-    return op.Reshape(op.Transpose(apart, perm=[0, 1, 3, 5, 2, 4]), op.dims([n, c * blocksize**2, h, w]))
+    blocks = op.Reshape(input, op.dims([n, c, h, blocksize, w, blocksize]))
+    return op.Reshape(op.Transpose(blocks, perm=[0, 1, 3, 5, 2, 4]), op.dims([n, c * blocksize**2, h, w]))
 
 
 @down("Shape", to=14)
@@ -203,7 +203,7 @@ def slice_(op, data, *, starts, ends, axes=None):
 
 @down("Slice", to=9)
 def slice_attributes(op, data, starts, ends, axes=None, steps=None):
-    """What goes by steps is gathered instead, and so is what starts or ends at a place that is computed."""
+    """Slices with steps, or with dynamic starts or ends, use Gather."""
     bounds = [None if v is None else known(v) for v in (starts, ends, axes, steps)]
     count = starts.shape[0] if starts.shape is not None else None
     if axes is not None and bounds[2] is None or not isinstance(count, int):
@@ -212,7 +212,7 @@ def slice_attributes(op, data, starts, ends, axes=None, steps=None):
     fixed = bounds[0] is not None and bounds[1] is not None and (steps is None or bounds[3] is not None)
     if not fixed:
         for i, axis in enumerate(axes):
-            data = _sliced_at_run_time(op, data, axis % rank_of(data), *(_one_of(op, v, i) for v in (starts, ends, steps)))
+            data = _slice_by_gather(op, data, axis % rank_of(data), *(_one_of(op, v, i) for v in (starts, ends, steps)))
         return data
     starts, ends = ([int(n) for n in v] for v in bounds[:2])
     steps = [1] * len(axes) if steps is None else [int(n) for n in bounds[3]]
@@ -228,44 +228,44 @@ def slice_attributes(op, data, starts, ends, axes=None, steps=None):
             data = op.Gather(data, order, axis=axes[i] % rank_of(data))
         else:
             ends_here = (np.array(v[i], np.int64) for v in (starts, ends, steps))
-            data = _sliced_at_run_time(op, data, axes[i] % rank_of(data), *ends_here)
+            data = _slice_by_gather(op, data, axes[i] % rank_of(data), *ends_here)
     return data
 
 
 def _one_of(op, values, i):
-    """One of several numbers as a scalar, 1 where they are left out."""
+    """Element `i` as a scalar, 1 if the input is missing."""
     if values is None:
         return op.constant(np.array(1, np.int64))
     return op.Gather(op.Cast(values, to=7), np.array(i, np.int64), axis=0)
 
 
-def _sliced_at_run_time(op, data, axis, start, end, step):
-    """Gathered by places counted from the start in steps, both ends first brought inside, as the standard does it."""
+def _slice_by_gather(op, data, axis, start, end, step):
+    """A Gather of the slice's indices, with both ends clamped as in the standard."""
     zero, one = np.array(0, np.int64), np.array(1, np.int64)
     start, end, step = (op.constant(v) if isinstance(v, np.ndarray) else v for v in (start, end, step))
     size = op.Gather(op.Shape(data), np.array(axis, np.int64), axis=0)
-    back = op.Cast(op.Less(step, zero), to=7)  # 1 where it goes backwards
+    back = op.Cast(op.Less(step, zero), to=7)  # 1 if the step is negative
 
-    def inside(place, least):
-        place = op.Add(place, op.Mul(op.Cast(op.Less(place, zero), to=7), size))
-        place = _larger(op, place, least)
-        return op.Neg(_larger(op, op.Neg(place), op.Neg(op.Sub(size, back))))
+    def inside(position, lower):
+        position = op.Add(position, op.Mul(op.Cast(op.Less(position, zero), to=7), size))
+        position = _larger(op, position, lower)
+        return op.Neg(_larger(op, op.Neg(position), op.Neg(op.Sub(size, back))))
 
     start, end = inside(start, zero), inside(end, op.Neg(back))
     # the distance over the step, rounded up
     length = op.Div(op.Add(op.Sub(end, start), op.Sub(step, op.Sub(one, op.Add(back, back)))), step)
-    places = flattened.counted(op, _larger(op, length, zero))
-    return op.Gather(data, op.Add(op.Mul(places, step), start), axis=axis)
+    positions = flattened.map_range(op, _larger(op, length, zero))
+    return op.Gather(data, op.Add(op.Mul(positions, step), start), axis=axis)
 
 
 def _larger(op, a, b):
-    """The larger of two whole numbers, before Max took such."""
+    """The maximum of two integers, before Max supported them."""
     less = op.Cast(op.Less(a, b), to=7)
     return op.Add(a, op.Mul(less, op.Sub(b, a)))
 
 
 def _bounds(start, end, step, size):
-    """Backwards a slice begins at the first element at the least and ends before it, which Python writes as None."""
+    """The arguments of Python's slice: a backward slice that includes the first element ends at None."""
     if step > 0:
         return start, end, step
     return max(start, -size), None if end < -size else end, step
@@ -273,39 +273,39 @@ def _bounds(start, end, step, size):
 
 @down("Expand", to=7)
 def expand(op, input, shape):
-    """Before Expand there is only Tile; what it repeats is the size that is wanted where there was 1."""
-    wanted = known(shape)
-    if wanted is not None and input.shape is not None and all(isinstance(d, int) for d in input.shape):
-        return tiled(op, input, [int(d) for d in wanted])
+    """Expand as a Tile of the axes of size 1."""
+    static_shape = known(shape)
+    if static_shape is not None and input.shape is not None and all(isinstance(d, int) for d in input.shape):
+        return tiled(op, input, [int(d) for d in static_shape])
     one = np.array(1, np.int64)
-    given = shape.shape[0] if shape.shape is not None else None
-    have, want = op.Shape(input), shape
-    if not isinstance(given, int):
+    target_rank = shape.shape[0] if shape.shape is not None else None
+    current, target = op.Shape(input), shape
+    if not isinstance(target_rank, int):
         more = op.Sub(op.Size(shape), np.array(rank_of(input), np.int64))
-        have, want = _ones_before(op, more, have), _ones_before(op, op.Neg(more), want)
-        input = op.Reshape(input, have)
-    elif given > rank_of(input):  # a Reshape would take a size of 0 for that of its input
-        input = op.Unsqueeze(input, axes=list(range(given - rank_of(input))))
-        have = op.Shape(input)
-    elif given < rank_of(input):
-        want = op.Concat(np.ones(rank_of(input) - given, np.int64), want, axis=0)
-    return op.Tile(input, op.Add(op.Mul(op.Sub(want, one), op.Cast(op.Equal(have, one), to=7)), one))
+        current, target = _ones_before(op, more, current), _ones_before(op, op.Neg(more), target)
+        input = op.Reshape(input, current)
+    elif target_rank > rank_of(input):  # a Reshape would treat a size of 0 as unchanged
+        input = op.Unsqueeze(input, axes=list(range(target_rank - rank_of(input))))
+        current = op.Shape(input)
+    elif target_rank < rank_of(input):
+        target = op.Concat(np.ones(rank_of(input) - target_rank, np.int64), target, axis=0)
+    return op.Tile(input, op.Add(op.Mul(op.Sub(target, one), op.Cast(op.Equal(current, one), to=7)), one))
 
 
 def _ones_before(op, count, sizes):
-    """Sizes after as many ones as are asked for, none where the number is negative."""
-    ones = flattened.counted(op, count, lambda step: op.Add(op.Sub(step, step), np.array(1, np.int64)))
+    """Sizes with `count` ones prepended, none if it is negative."""
+    ones = flattened.map_range(op, count, lambda step: op.Add(op.Sub(step, step), np.array(1, np.int64)))
     return op.Concat(ones, sizes, axis=0)
 
 
 def tiled(op, x, shape):
-    """A tensor broadcast to sizes that are all known."""
-    have = fixed_shape(x)
-    rank = max(len(have), len(shape))
-    padded, want = [1] * (rank - len(have)) + have, [1] * (rank - len(shape)) + list(shape)
-    repeats = [w if h == 1 else 1 for h, w in zip(padded, want, strict=True)]
-    if padded != have:
-        x = op.Unsqueeze(x, axes=list(range(len(padded) - len(have))))
+    """A tensor broadcast to a static shape."""
+    current = fixed_shape(x)
+    rank = max(len(current), len(shape))
+    padded, target = [1] * (rank - len(current)) + current, [1] * (rank - len(shape)) + list(shape)
+    repeats = [w if h == 1 else 1 for h, w in zip(padded, target, strict=True)]
+    if padded != current:
+        x = op.Unsqueeze(x, axes=list(range(len(padded) - len(current))))
     return op.Tile(x, np.array(repeats, np.int64))
 
 

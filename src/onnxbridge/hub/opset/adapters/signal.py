@@ -1,4 +1,4 @@
-"""Signals: the axis of a DFT was an attribute before opset 20, and the second one by default."""
+"""DFT: the axis was an attribute before opset 20, with default 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def dft(op, input, dft_length=None, *, axis=1, inverse=0, onesided=0):
 @down("DFT", to=19)
 def dft_axis(op, input, dft_length=None, axis=None, *, inverse=0, onesided=0):
     if inverse and onesided:
-        raise Unsupported("opset 20 added the inverse of a onesided transform")
+        raise Unsupported("opset 20 added inverse=1 with onesided=1")
 
     def transform(x, at):
         return op.DFT(x, dft_length, axis=at, inverse=inverse, onesided=onesided)
@@ -30,16 +30,16 @@ def dft_axis(op, input, dft_length=None, axis=None, *, inverse=0, onesided=0):
 
 
 def along_computed(op, x, axis, write):
-    """What `write` makes of the second of four axes: those before a computed one, itself, those behind, and the last."""
+    """Applies `write` to axis 1 of `x` reshaped to rank 4: axes before the dynamic axis, itself, axes after it, and the last."""
     rank, one = rank_of(x), np.array([1], np.int64)
     axis, shape = op.Reshape(op.Cast(axis, to=7), [1]), op.Shape(x)
     axis = op.Where(op.Less(axis, np.array([0], np.int64)), op.Add(axis, np.array([rank], np.int64)), axis)
-    places, last = np.arange(rank, dtype=np.int64), np.arange(rank) == rank - 1
-    here = op.Equal(places, axis)
-    before, behind = op.Less(places, axis), op.And(op.Greater(places, axis), ~last)
-    sizes = [op.ReduceProd(op.Where(which, shape, one), keepdims=1) for which in (before, here, behind, op.constant(last))]
-    parted = op.Reshape(x, op.Concat(*sizes, axis=0))
-    parted.shape = ir.Shape([None, None, None, x.shape[-1]])
-    y = write(parted)
+    axes, last = np.arange(rank, dtype=np.int64), np.arange(rank) == rank - 1
+    here = op.Equal(axes, axis)
+    before, after = op.Less(axes, axis), op.And(op.Greater(axes, axis), ~last)
+    sizes = [op.ReduceProd(op.Where(which, shape, one), keepdims=1) for which in (before, here, after, op.constant(last))]
+    grouped = op.Reshape(x, op.Concat(*sizes, axis=0))
+    grouped.shape = ir.Shape([None, None, None, x.shape[-1]])
+    y = write(grouped)
     length, width = (op.Slice(op.Shape(y), [i], [i + 1], [0]) for i in (1, 3))
     return op.Reshape(y, op.Where(here, length, op.Where(last, width, shape)))

@@ -1,4 +1,4 @@
-"""Tree ensembles: two operators with a list of nodes each became one, in which leaves are a list of their own."""
+"""Tree ensembles: TreeEnsembleRegressor and TreeEnsembleClassifier were merged into TreeEnsemble, with separate leaves."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ ML = "ai.onnx.ml"
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-_MOST_NODES = 1 << 20
+_MAX_NODES = 1 << 20
 
 
-def _numbers(floats, tensor):
+def _as_array(floats, tensor):
     return np.asarray(tensor if tensor is not None else () if floats is None else floats, np.float64)
 
 
 def _ensemble(op, X, nodes, weights, count, aggregate):
-    """A TreeEnsemble of the older lists; `weights` are (tree, node, target, weight), at most one for each leaf."""
+    """A TreeEnsemble from the older attributes; `weights` are (tree, node, target, weight), at most one per leaf."""
     keys = list(zip(nodes["nodes_treeids"], nodes["nodes_nodeids"], strict=True))
     leaf = {key: mode == "LEAF" for key, mode in zip(keys, nodes["nodes_modes"], strict=True)}
     inner, leaves = [k for k in keys if not leaf[k]], [k for k in keys if leaf[k]]
-    place = {k: i for group in (inner, leaves) for i, k in enumerate(group)}
-    split = _numbers(nodes.get("nodes_values"), nodes.get("nodes_values_as_tensor"))
+    position = {k: i for group in (inner, leaves) for i, k in enumerate(group)}
+    split = _as_array(nodes.get("nodes_values"), nodes.get("nodes_values_as_tensor"))
     missing = nodes.get("nodes_missing_value_tracks_true") or [0] * len(keys)
     rows = [
         (nodes["nodes_featureids"][i], _MODES.index(nodes["nodes_modes"][i]), split[i], missing[i],
@@ -38,9 +38,9 @@ def _ensemble(op, X, nodes, weights, count, aggregate):
     first = {key[0]: key for key in reversed(keys)}
     roots = []
     for tree in dict.fromkeys(nodes["nodes_treeids"]):
-        if leaf[first[tree]]:  # a tree of one leaf is a root whose two children are that leaf
+        if leaf[first[tree]]:  # a tree with a single leaf becomes a root with that leaf as both children
             rows.append((0, 0, 0.0, 0, first[tree], first[tree]))
-        roots.append(len(rows) - 1 if leaf[first[tree]] else place[first[tree]])
+        roots.append(len(rows) - 1 if leaf[first[tree]] else position[first[tree]])
     of_leaf = {(tree, node): (target, weight) for tree, node, target, weight in weights}
     dtype = dtype_of(X).numpy()
     features, modes, splits, tracks, yes, no = zip(*rows, strict=True)
@@ -49,14 +49,14 @@ def _ensemble(op, X, nodes, weights, count, aggregate):
         leaf_targetids=[of_leaf.get(k, (0, 0.0))[0] for k in leaves],
         leaf_weights=np.array([of_leaf.get(k, (0, 0.0))[1] for k in leaves], dtype),
         nodes_featureids=features, nodes_modes=np.array(modes, np.uint8), nodes_splits=np.array(splits, dtype),
-        nodes_truenodeids=[place[k] for k in yes], nodes_trueleafs=[int(leaf[k]) for k in yes],
-        nodes_falsenodeids=[place[k] for k in no], nodes_falseleafs=[int(leaf[k]) for k in no],
+        nodes_truenodeids=[position[k] for k in yes], nodes_trueleafs=[int(leaf[k]) for k in yes],
+        nodes_falsenodeids=[position[k] for k in no], nodes_falseleafs=[int(leaf[k]) for k in no],
         nodes_missing_value_tracks_true=tracks if any(tracks) else None, domain=ML,
     )  # fmt: skip
 
 
 def _scores(op, X, nodes, weights, count, how):
-    """The sums for each target; a leaf with several targets stands in one ensemble for each."""
+    """The aggregated weights of each target; leaves with several targets need one ensemble per target."""
     X = X if dtype_of(X).name in ("FLOAT", "DOUBLE") else op.Cast(X, to=ir.DataType.FLOAT)
     merged = {}
     for tree, node, target, weight in weights:
@@ -67,15 +67,15 @@ def _scores(op, X, nodes, weights, count, how):
     leaves = nodes["nodes_modes"].count("LEAF")
     parts = []
     for target in range(count):
-        mine = [(tree, node, 0, weight) for tree, node, t, weight in entries if t == target]
-        if how in ("MIN", "MAX") and len(mine) != leaves:
-            raise Unsupported(f"{how} over leaves of which some have no weight for a target")
-        parts.append(_ensemble(op, X, nodes, mine, 1, _AGGREGATES.index(how)))
+        of_target = [(tree, node, 0, weight) for tree, node, t, weight in entries if t == target]
+        if how in ("MIN", "MAX") and len(of_target) != leaves:
+            raise Unsupported(f"{how} if some leaves have no weight for a target")
+        parts.append(_ensemble(op, X, nodes, of_target, 1, _AGGREGATES.index(how)))
     return op.Concat(*parts, axis=1)
 
 
-def _based(op, scores, base, nodes, entries):
-    """With what is added to each target, where all runtimes agree: some give nothing to a target without weights."""
+def _add_base_values(op, scores, base, nodes, entries):
+    """Scores plus base values, if all runtimes agree: some do not add them to targets without weights."""
     leaves = {}
     for tree, node, mode in zip(nodes["nodes_treeids"], nodes["nodes_nodeids"], nodes["nodes_modes"], strict=True):
         if mode == "LEAF":
@@ -84,7 +84,7 @@ def _based(op, scores, base, nodes, entries):
         weighted = {}
         for tree, node, t, _ in entries:
             weighted.setdefault(tree, set()).update([node] if t == target else [])
-        if not any(weighted.get(tree, set()) >= held for tree, held in leaves.items()):
+        if not any(weighted.get(tree, set()) >= nodes for tree, nodes in leaves.items()):
             raise Unsupported(f"a base value of target {target}, for which some leaves have no weight")
     scores = op.Cast(scores, to=ir.DataType.FLOAT) if dtype_of(scores) != ir.DataType.FLOAT else scores
     return op.Add(scores, base.astype(np.float32)) if base.size else scores
@@ -96,10 +96,10 @@ def regressor(
     post_transform="NONE", target_ids=None, target_nodeids=None, target_treeids=None, target_weights=None,
     target_weights_as_tensor=None, **nodes,
 ):  # fmt: skip
-    weights, base = _numbers(target_weights, target_weights_as_tensor), _numbers(base_values, base_values_as_tensor)
+    weights, base = _as_array(target_weights, target_weights_as_tensor), _as_array(base_values, base_values_as_tensor)
     entries = list(zip(target_treeids, target_nodeids, target_ids, weights, strict=True))
     scores = _scores(op, X, nodes, entries, n_targets or 1, aggregate_function)
-    return transformed(op, _based(op, scores, base, nodes, entries), post_transform)
+    return transformed(op, _add_base_values(op, scores, base, nodes, entries), post_transform)
 
 
 @up(f"{ML}::TreeEnsembleClassifier", to=5)
@@ -108,18 +108,18 @@ def classifier(
     class_weights=None, class_weights_as_tensor=None, classlabels_int64s=None, classlabels_strings=None,
     post_transform="NONE", outputs: Outputs = (True, True), **nodes,
 ):  # fmt: skip
-    """The class with the largest sum; of two classes where only the first has weights, these are the second one's.
+    """The class with the largest sum; of two classes of which only the first has weights, these count for the second.
 
-    The standard leaves that case to the runtimes: this is what ONNX Runtime does, which other tools convert for.
+    The standard does not define that case: this follows ONNX Runtime, which other tools convert for.
     """
     names, classes = labels(op, classlabels_int64s, classlabels_strings), len(classlabels_strings or classlabels_int64s)
-    weights, base = _numbers(class_weights, class_weights_as_tensor), _numbers(base_values, base_values_as_tensor)
+    weights, base = _as_array(class_weights, class_weights_as_tensor), _as_array(base_values, base_values_as_tensor)
     if classes == 2 and len(set(class_ids)) == 1:
         if base.size:
-            raise Unsupported("base values of two classes of which one has weights")
+            raise Unsupported("base values of two classes of which only one has weights")
         second = class_ids[0] == 1
         entries = list(zip(class_treeids, class_nodeids, [0] * len(class_ids), weights, strict=True))
-        one = _based(op, _scores(op, X, nodes, entries, 1, "SUM"), base, nodes, entries)
+        one = _add_base_values(op, _scores(op, X, nodes, entries, 1, "SUM"), base, nodes, entries)
         certain = bool((weights >= 0).all())
         label = op.Gather(names, op.Cast(op.Greater(op.Squeeze(one, [1]), 0.5 if certain else 0.0), to=7), axis=0)
         if second:
@@ -127,15 +127,15 @@ def classifier(
         if post_transform == "LOGISTIC":
             return label, op.Sigmoid(op.Concat(op.Neg(one), one, axis=1))
         if post_transform != "NONE":
-            raise Unsupported(f"{post_transform} of two classes of which one has weights")
+            raise Unsupported(f"{post_transform} of two classes of which only one has weights")
         return label, op.Concat(op.Sub(1.0, one) if certain else op.Neg(one), one, axis=1)
     if classes == 2 and outputs[0]:
         raise Unsupported(
-            "of two classes that both have weights the standard takes the top one, ONNX Runtime the second where it is positive",
+            "for two classes with weights the standard selects the largest score, ONNX Runtime the second if it is positive",
             "use the scores only, or give weights to the first class alone",
         )
     entries = list(zip(class_treeids, class_nodeids, class_ids, weights, strict=True))
-    scores = _based(op, _scores(op, X, nodes, entries, classes, "SUM"), base, nodes, entries)
+    scores = _add_base_values(op, _scores(op, X, nodes, entries, classes, "SUM"), base, nodes, entries)
     return best(op, names, scores), transformed(op, scores, post_transform)
 
 
@@ -145,19 +145,19 @@ def tree_ensemble(
     nodes_falsenodeids, nodes_featureids, nodes_hitrates=None, nodes_missing_value_tracks_true=None, nodes_modes, nodes_splits,
     nodes_trueleafs, nodes_truenodeids, post_transform=0, tree_roots,
 ):  # fmt: skip
-    """Trees one after the other, the leaves among the nodes; membership in a set is asked for one member after the other."""
+    """Concatenates the trees with their leaves as nodes; set membership becomes a chain of equality tests."""
     sets = _sets(nodes_modes, membership_values)
     rows, targets = [], []
 
     def write(tree, number, is_leaf, members=None):
-        mine = len(rows) - starts[tree]
-        if len(rows) > _MOST_NODES:
-            raise Unsupported(f"more than {_MOST_NODES} nodes once sets are asked for one member after the other")
-        row = {"tree": tree, "node": mine, "feature": 0, "mode": "LEAF", "value": 0.0, "yes": 0, "no": 0, "missing": 0}
+        own = len(rows) - starts[tree]
+        if len(rows) > _MAX_NODES:
+            raise Unsupported(f"more than {_MAX_NODES} nodes, since each member of a set needs one")
+        row = {"tree": tree, "node": own, "feature": 0, "mode": "LEAF", "value": 0.0, "yes": 0, "no": 0, "missing": 0}
         rows.append(row)
         if is_leaf:
-            targets.append((tree, mine, leaf_targetids[number], leaf_weights[number]))
-            return mine
+            targets.append((tree, own, leaf_targetids[number], leaf_weights[number]))
+            return own
         mode = _MODES[int(nodes_modes[number])]
         more = ()
         if mode == "BRANCH_MEMBER":
@@ -170,7 +170,7 @@ def tree_ensemble(
         row["yes"] = write(tree, nodes_truenodeids[number], nodes_trueleafs[number])
         other = (number, False, more) if more else (nodes_falsenodeids[number], nodes_falseleafs[number])
         row["no"] = write(tree, *other)
-        return mine
+        return own
 
     starts = []
     for tree, root in enumerate(tree_roots):
@@ -178,7 +178,7 @@ def tree_ensemble(
         write(tree, root, False)
     dtype = dtype_of(X)
     if dtype == ir.DataType.DOUBLE:
-        op.loses("the scores of doubles come out as float32")
+        op.loses("scores of float64 inputs are rounded to float32")
     x = op.Cast(X, to=ir.DataType.FLOAT) if dtype == ir.DataType.FLOAT16 else X
     values, weights = [r["value"] for r in rows], [float(t[3]) for t in targets]
     exact = dtype == ir.DataType.DOUBLE
@@ -197,7 +197,7 @@ def tree_ensemble(
 
 
 def _sets(modes, values):
-    """The members that each node asks for, by its place; NaN ends a set."""
+    """The members tested by each BRANCH_MEMBER node, by its index; NaN ends a set."""
     groups, current = [], []
     for v in () if values is None else np.asarray(values, np.float64):
         if np.isnan(v):
@@ -206,15 +206,15 @@ def _sets(modes, values):
         else:
             current.append(v)
     groups += [current] if current else []
-    asking = [i for i, m in enumerate(modes) if int(m) == 6]
-    if len(asking) > len(groups) or not all(groups[: len(asking)]):
+    member_nodes = [i for i, m in enumerate(modes) if int(m) == 6]
+    if len(member_nodes) > len(groups) or not all(groups[: len(member_nodes)]):
         raise Unsupported("a set without members")
-    return dict(zip(asking, groups, strict=False))
+    return dict(zip(member_nodes, groups, strict=False))
 
 
 def _single_precision(name, prefixes):
     def trees(op, X, *, outputs: Outputs, **attrs):
-        """Numbers were float32 lists."""
+        """Values were float32 lists."""
         for prefix in prefixes:
             tensor = attrs.pop(f"{prefix}_as_tensor", None)
             if tensor is None:

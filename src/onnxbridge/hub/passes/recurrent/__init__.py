@@ -1,1 +1,1 @@
-"""Loops over the steps of a sequence as LSTM, GRU and RNN."""
+"""Recognition of LSTM, GRU and RNN in loops."""

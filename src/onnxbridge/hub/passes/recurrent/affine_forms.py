@@ -1,4 +1,4 @@
-"""Values of a graph as sums of products with constant matrices, however the products were joined and cut."""
+"""Writes values as sums of products with constant matrices, also where products were concatenated or split."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import sizes, static
-from onnxbridge.hub.passes.match import behind
+from onnxbridge.hub.ir.fold import known_sizes, static
+from onnxbridge.hub.passes.match import skip_nodes
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A value times a matrix (the value itself without one), and what is added to that; `of` and `biases` held the numbers."""
+    """`source @ matrix + bias` (or `source` without a matrix); `of` and `biases` are the graph values of the constants."""
 
     source: ir.Value
     matrix: Array | None = None
@@ -40,22 +40,22 @@ class Product:
         return np.zeros(width, dtype) if self.bias is None else self.bias
 
 
-class Sums:
-    """The sums of a loop's body, each value looked at once."""
+class AffineForms:
+    """The affine forms of the values of a loop body, cached."""
 
     def __init__(self, body: ir.Graph) -> None:
         self._body = body
         self._found: dict[ir.Value, tuple[Product, ...]] = {}
 
     def of(self, value: Any) -> tuple[Product, ...]:
-        """The products of which a value is the sum; one of the value itself where nothing is known of it."""
-        value = behind(value)
+        """The products whose sum is a value; a single product of the value itself if it has no affine form."""
+        value = skip_nodes(value)
         if value not in self._found:
             node = value.producer()
-            made = None
-            if node is not None and node.graph is self._body and not node.domain and node.op_type in _FORMULAS:
-                made = getattr(self, _FORMULAS[node.op_type])(node, value)
-            self._found[value] = made or (Product(value),)
+            products = None
+            if node is not None and node.graph is self._body and not node.domain and node.op_type in _RULES:
+                products = getattr(self, _RULES[node.op_type])(node, value)
+            self._found[value] = products or (Product(value),)
         return self._found[value]
 
     def _matmul(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
@@ -63,39 +63,39 @@ class Sums:
 
     def _gemm(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
         plain = {a: node.attributes[a].as_float() for a in ("alpha", "beta") if a in node.attributes}
-        turned = {a: node.attributes[a].as_int() for a in ("transA", "transB") if a in node.attributes}
+        transposed = {a: node.attributes[a].as_int() for a in ("transA", "transB") if a in node.attributes}
         matrix = static(node.inputs[1])
-        if any(v != 1.0 for v in plain.values()) or turned.get("transA") or matrix is None:
+        if any(v != 1.0 for v in plain.values()) or transposed.get("transA") or matrix is None:
             return None
-        made = self._times(node.inputs[0], matrix.T if turned.get("transB") else matrix, node.inputs[1])
-        given = node.inputs[2] if len(node.inputs) > 2 else None
-        return made if made is None or given is None else self._shifted(made, given)
+        products = self._times(node.inputs[0], matrix.T if transposed.get("transB") else matrix, node.inputs[1])
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        return products if products is None or bias is None else self._add_bias(products, bias)
 
     def _times(self, value: Any, matrix: Array | None, of: Any) -> tuple[Product, ...] | None:
         if matrix is None or matrix.ndim != 2:
             return None
-        joined = behind(value).producer()
-        if joined is None or joined.op_type != "Concat" or joined.graph is not self._body or joined.domain:
-            return (Product(behind(value), matrix, of),)
-        shapes = [v.shape for v in joined.inputs if v is not None]
+        concat = skip_nodes(value).producer()
+        if concat is None or concat.op_type != "Concat" or concat.graph is not self._body or concat.domain:
+            return (Product(skip_nodes(value), matrix, of),)
+        shapes = [v.shape for v in concat.inputs if v is not None]
         widths = [s[-1] for s in shapes if s is not None and len(s) == 2]
-        axis = joined.attributes["axis"].as_int()
-        if len(widths) != len(joined.inputs) or not all(isinstance(w, int) for w in widths) or axis not in (1, -1):
-            return (Product(behind(value), matrix, of),)
+        axis = concat.attributes["axis"].as_int()
+        if len(widths) != len(concat.inputs) or not all(isinstance(w, int) for w in widths) or axis not in (1, -1):
+            return (Product(skip_nodes(value), matrix, of),)
         ends = np.cumsum(widths)
-        parts = zip(joined.inputs, widths, ends, strict=True)
-        return tuple(Product(behind(v), matrix[e - w : e], of) for v, w, e in parts)
+        parts = zip(concat.inputs, widths, ends, strict=True)
+        return tuple(Product(skip_nodes(v), matrix[e - w : e], of) for v, w, e in parts)
 
     def _add(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
         for a, b in (node.inputs, node.inputs[::-1]):
             if static(b) is not None:
-                return self._shifted(self.of(a), b)
+                return self._add_bias(self.of(a), b)
         first, second = (self.of(v) for v in node.inputs)
-        apart = not {p.source for p in first} & {p.source for p in second}
-        alike = all(v is not None and v.shape is not None and len(v.shape) == 2 for v in node.inputs)
-        return first + second if apart and alike and node.inputs[0].shape[-1] == node.inputs[1].shape[-1] else None  # type: ignore[union-attr,index]
+        disjoint = not {p.source for p in first} & {p.source for p in second}
+        matrices = all(v is not None and v.shape is not None and len(v.shape) == 2 for v in node.inputs)
+        return first + second if disjoint and matrices and node.inputs[0].shape[-1] == node.inputs[1].shape[-1] else None  # type: ignore[union-attr,index]
 
-    def _shifted(self, products: tuple[Product, ...], value: Any) -> tuple[Product, ...] | None:
+    def _add_bias(self, products: tuple[Product, ...], value: Any) -> tuple[Product, ...] | None:
         bias = static(value)
         width = next((p.matrix.shape[1] for p in products if p.matrix is not None), None)
         if bias is None or width is None or bias.size != width or bias.shape[-1:] != (width,):
@@ -114,10 +114,10 @@ class Sums:
 
     def _slice(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
         shape = node.inputs[0].shape if node.inputs[0] is not None else None
-        given = [sizes(v) for v in node.inputs[1:]]
-        if shape is None or len(shape) != 2 or len(given) < 3 or any(g is None or len(g) != 1 or g[0] is None for g in given):
+        bounds = [known_sizes(v) for v in node.inputs[1:]]
+        if shape is None or len(shape) != 2 or len(bounds) < 3 or any(g is None or len(g) != 1 or g[0] is None for g in bounds):
             return None
-        start, end, axis, step = (*(g[0] for g in given if g is not None), 1)[:4]
+        start, end, axis, step = (*(g[0] for g in bounds if g is not None), 1)[:4]
         return self._cut(node.inputs[0], slice(start, end)) if axis in (1, -1) and step == 1 else None
 
     def _cut(self, value: Any, part: slice) -> tuple[Product, ...] | None:
@@ -125,4 +125,4 @@ class Sums:
         return None if None in parts else tuple(p for p in parts if p is not None)
 
 
-_FORMULAS = {"MatMul": "_matmul", "Gemm": "_gemm", "Add": "_add", "Split": "_split", "Slice": "_slice"}
+_RULES = {"MatMul": "_matmul", "Gemm": "_gemm", "Add": "_add", "Split": "_split", "Slice": "_slice"}

@@ -1,1 +1,1 @@
-"""Transposes moved through a graph and cancelled."""
+"""Propagates transposes through a graph and cancels them."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.io.resource_limits import COUNTED, claim
+from onnxbridge.hub.io.resource_limits import MIN_TRACKED_BYTES, claim
 from onnxbridge.runtime.executor.numpy.dtypes import widened
 from onnxbridge.runtime.executor.numpy.ops import rule
 from onnxbridge.runtime.executor.numpy.scores import labels_of, pair_of, transformed
@@ -17,7 +17,7 @@ _ROWS = 64  # of a matrix that is as fast by itself
 
 def matmul_claimed(a, b):
     """The matrix product, asked for no more than the budget allows."""
-    if a.size * b.size > COUNTED and a.ndim > 1 and b.ndim > 1:
+    if a.size * b.size > MIN_TRACKED_BYTES and a.ndim > 1 and b.ndim > 1:
         claim((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
     if a.ndim > 2 and b.ndim == 2 and a.shape[-2] < _ROWS:  # NumPy multiplies one matrix of a batch after the other
         return np.matmul(a.reshape(math.prod(a.shape[:-1]), a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])

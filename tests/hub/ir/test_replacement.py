@@ -1,4 +1,4 @@
-"""Nodes in place of another one."""
+"""Replacing a node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.replacement import replace
 
 
-def written():
-    """A graph y = Relu(x), z = Neg(y) with sizes that only the declaration of y knows, its Relu, and a builder for more."""
+def relu_graph():
+    """A graph y = Relu(x), z = Neg(y) with a declared shape of y, its Relu node, x, and a builder."""
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, ["n", None])
     y = op.rename(op.Relu(x), "y")
@@ -22,8 +22,8 @@ def written():
     return model.graph, relu, x, Builder(names={"x", "y", "z"})
 
 
-def test_results_take_over_names_shapes_and_uses_and_what_nothing_uses_is_left_out():
-    graph, relu, x, op = written()
+def test_results_get_names_shapes_and_uses_and_unused_nodes_are_dropped():
+    graph, relu, x, op = relu_graph()
     op.Exp(x)
     result = op.Max(x, op.Sub(1.0, 1.0), x)
     nodes = replace(relu, op.take(), [result], op, graph)
@@ -33,15 +33,15 @@ def test_results_take_over_names_shapes_and_uses_and_what_nothing_uses_is_left_o
     assert [v.const_value.numpy().item() for v in graph.initializers.values()] == [0.0]
 
 
-def test_a_result_from_elsewhere_passes_through_an_identity():
-    graph, relu, x, op = written()
+def test_a_result_that_is_not_a_new_node_gets_an_identity():
+    graph, relu, x, op = relu_graph()
     replace(relu, op.take(), [x], op, graph)
     assert [n.op_type for n in graph] == ["Identity", "Neg"]
     assert graph.inputs[0].name == "x" and graph[0].outputs[0].name == "y"
 
 
-def test_an_output_that_is_used_needs_a_result():
-    graph, relu, x, op = written()
-    with pytest.raises(Unsupported, match="nothing gives its output 0"):
+def test_a_used_output_needs_a_result():
+    graph, relu, x, op = relu_graph()
+    with pytest.raises(Unsupported, match="its output 0 has no replacement"):
         replace(relu, op.take(), [None], op, graph)
     assert [n.op_type for n in graph] == ["Relu", "Neg"] and graph[0].outputs[0].name == "y"

@@ -34,8 +34,8 @@ def command(compiles: bool, as_json: bool) -> None:
         from onnxbridge.runtime.executor.kernels.compile import compile_all
 
         compile_all.check()
-        for module, name in shell.counted(compile_all.loops(), ".".join):
-            compile_all.make(module, name)
+        for module, name in shell.counted(compile_all.kernels(), ".".join):
+            compile_all.compile_kernel(module, name)
     found = examine()
     if as_json:
         shell.say(dumps(found))

@@ -35,5 +35,5 @@ def agrees(proto, feeds, *ops, depth=1):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             allowed = 8 * np.sqrt(depth) * EPS * max(1.0, np.abs(exact).max(initial=0))
             np.testing.assert_allclose(a, exact, rtol=0, atol=allowed)
-    assert [s.op for s in executor._compiled._joined.steps] == list(ops)
+    assert [s.op for s in executor._compiled._fused.steps] == list(ops)
     return joined

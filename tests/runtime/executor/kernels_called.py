@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxbridge.runtime.executor.kernels.compile import kernel
 
 _called = set()
-_interpreted = kernel.Loop.interpreted
+_interpreted = kernel.Kernel.interpreted
 
 
 def _noted(self, cells, units):
@@ -15,7 +15,7 @@ def _noted(self, cells, units):
 
 
 def pytest_configure(config):
-    kernel.Loop.interpreted = _noted
+    kernel.Kernel.interpreted = _noted
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -27,7 +27,7 @@ def agrees(text, feeds, native=True, **weights):
             scale = np.nanmax(np.abs(exact), initial=1)
             np.testing.assert_allclose(got, exact, rtol=0, atol=64 * EPS * scale)  # scores of 16 terms, then exp and a mean
     recorded = executor._compiled._recording
-    assert (recorded is not None and recorded.quiet) == native
+    assert (recorded is not None and recorded.all_native) == native
 
 
 def cut(rows, columns, share=0.4):
@@ -91,7 +91,7 @@ def test_written_out_where_a_query_may_have_no_key(safe):
     for got in (executor.run(None, feeds)[0], executor.run(["y"], feeds)[0]):
         assert np.isfinite(got[:, :, :7]).all()
         assert (got[:, :, 7] == 0).all() if safe else np.isnan(got[:, :, 7]).all()
-    assert any(step.op == "Attention" for step in executor._compiled._joined.steps) == safe
+    assert any(step.op == "Attention" for step in executor._compiled._fused.steps) == safe
 
 
 def test_a_mask_that_makes_the_scores_larger():

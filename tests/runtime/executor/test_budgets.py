@@ -54,7 +54,7 @@ BOMBS = {
     "Einsum": "s = Constant<value_ints=[64]>() v = Constant<value_float=1.>() e = Expand(v, s) "
     'y = Einsum<equation="a,b,c,d,e,f,g->abcdefg">(e, e, e, e, e, e, e)',
     "CenterCropPad": f"s = Constant<value_ints=[{HUGE},1]>() y = CenterCropPad(one, s)",
-    "Resize": "r = Reshape(one, four) s = Constant<value_floats=[1.,1.,100000.,100000.]>() y = Resize<mode=\"linear\">(r, , s)",
+    "Resize": 'r = Reshape(one, four) s = Constant<value_floats=[1.,1.,100000.,100000.]>() y = Resize<mode="linear">(r, , s)',
     "a loop that doubles": "z = Constant<value_int=4611686018427387904>() y = Loop(z, , one) <body = t "
     "(int64 i, bool g, float[a,b] s) => (bool k, float[c,b] u) { k = Identity(g) u = Concat<axis=0>(s, s) }>",
     "a loop that adds dimensions": "z = Constant<value_int=4611686018427387904>() y = Loop(z, , one) <body = t "

@@ -56,14 +56,14 @@ def empty_cache(monkeypatch, tmp_path):
     """No kernel was compiled before, neither in another process nor in this one."""
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
     cache.folder.cache_clear()
-    kernel.loop.cache_clear()
+    kernel.load_kernel.cache_clear()
     yield
     monkeypatch.undo()
     cache.folder.cache_clear()
 
 
 def kinds(executor):
-    return [step.native for step in executor._compiled._joined.steps]
+    return [step.native for step in executor._compiled._fused.steps]
 
 
 @with_numba

@@ -112,7 +112,7 @@ from onnxbridge.runtime.executor.kernels import array_layout
 from onnxbridge.runtime.executor.kernels.compile import kernel
 from onnxbridge.runtime.executor.kernels.numba import tiles
 x, y = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
-kernel.loop("rows", "softmax")(array_layout.address(x), array_layout.address(y), 2, 3, 2, 1.0)
+kernel.load_kernel("rows", "softmax")(array_layout.address(x), array_layout.address(y), 2, 3, 2)
 np.testing.assert_allclose(y[:3], np.exp(x[:3]) / np.exp(x[:3]).sum(), rtol=1e-6)
 """
 
@@ -184,8 +184,8 @@ def test_other_settings_of_numba_stay():
     program = """
 import numba
 before = numba.config.CACHE_DIR
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
-loop("rows", "softmax")
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
+load_kernel("rows", "softmax")
 assert before == numba.config.CACHE_DIR
 """
     ran = called("-c", program)

@@ -40,7 +40,7 @@ def agrees(text, feeds, *ops, **weights):
                 np.testing.assert_allclose(got, wanted, rtol=4e-7, atol=4e-7 * np.abs(wanted).max(initial=0))
             else:
                 np.testing.assert_array_equal(got, wanted)
-    assert [s.op for s in executor._compiled._joined.steps if s.native] == list(ops)
+    assert [s.op for s in executor._compiled._fused.steps if s.native] == list(ops)
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 133), (2, 70, 900)])
@@ -141,7 +141,7 @@ def test_lstm(kind, each, threads):
             step = 255 * weights["rs"].max() * 2 / 255  # what one step of a hidden state's byte changes a gate by, at most
             np.testing.assert_allclose(got, exact, rtol=0, atol=step)
             assert np.median(np.abs(got - exact)) < 1e-5
-    assert [s.op for s in executor._compiled._joined.steps] == ["DynamicQuantizeLSTM"]
+    assert [s.op for s in executor._compiled._fused.steps] == ["DynamicQuantizeLSTM"]
 
 
 def test_zero_points_for_each_row_and_unknown_weights_are_left_to_the_rules():

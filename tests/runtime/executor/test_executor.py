@@ -57,9 +57,7 @@ def test_gives_intermediate_values_inputs_and_weights_by_name():
 
 def test_runs_only_what_the_named_values_need():
     """The Reshape would fail if it ran."""
-    executor = Executor(
-        model("agraph (float[2,2] x) => (float[n] y) <int64[1] s = {3}> { a = Neg(x)  y = Reshape(a, s) }")
-    )
+    executor = Executor(model("agraph (float[2,2] x) => (float[n] y) <int64[1] s = {3}> { a = Neg(x)  y = Reshape(a, s) }"))
     np.testing.assert_array_equal(executor.run(["a"], {"x": X})[0], -X)
     with pytest.raises(ValueError, match="reshape") as caught:
         executor.run(None, {"x": X})
@@ -231,15 +229,15 @@ BOMBS = {
     "Tile": f"<int64[2] n = {{{HUGE}, 1}}> {{ y = Tile(one, n) }}",
     "Range": f"<int64 a = {{0}}, int64 n = {{{HUGE}}}, int64 d = {{1}}> {{ y = Range(a, n, d) }}",
     "Pad": f"<int64[4] n = {{0, 0, {HUGE}, 0}}> {{ y = Pad(one, n) }}",
-    "Pad edge": f"<int64[4] n = {{0, 0, {HUGE}, 0}}> {{ y = Pad<mode = \"edge\">(one, n) }}",
-    "Resize": f"<int64[2] n = {{{HUGE}, 1}}> {{ y = Resize<mode = \"nearest\">(one, , , n) }}",
+    "Pad edge": f'<int64[4] n = {{0, 0, {HUGE}, 0}}> {{ y = Pad<mode = "edge">(one, n) }}',
+    "Resize": f'<int64[2] n = {{{HUGE}, 1}}> {{ y = Resize<mode = "nearest">(one, , , n) }}',
     "OneHot": f"<int64[1] i = {{0}}, int64 n = {{{HUGE}}}, float[2] v = {{0, 1}}> {{ y = OneHot(i, n, v) }}",
     "CenterCropPad": f"<int64[2] n = {{{HUGE}, 1}}> {{ y = CenterCropPad(one, n) }}",
     "RandomNormal": f"{{ y = RandomNormal<shape = [{HUGE}]>() }}",
     "HannWindow": f"<int64 n = {{{HUGE}}}> {{ y = HannWindow(n) }}",
     "Add": "<int64[2] a = {16777216, 1}, int64[2] b = {1, 16777216}> { p = Expand(one, a)  q = Expand(one, b)  y = Add(p, q) }",
     "MatMul": "<int64[2] a = {4194304, 1}, int64[2] b = {1, 4194304}> { p = Expand(one, a) q = Expand(one, b) y = MatMul(p, q) }",
-    "Einsum": "<int64[1] a = {4194304}> { r = Reshape(one, o) p = Expand(r, a) y = Einsum<equation = \"i,j->ij\">(p, p) }",
+    "Einsum": '<int64[1] a = {4194304}> { r = Reshape(one, o) p = Expand(r, a) y = Einsum<equation = "i,j->ij">(p, p) }',
     "AveragePool": f"{{ r = Reshape(one, four) y = AveragePool<kernel_shape = [1, 1], pads = [0, {HUGE}, 0, 0]>(r) }}",
     "ConvTranspose": f"{{ r = Reshape(one, four) y = ConvTranspose<output_padding = [0, {HUGE}]>(r, r) }}",
 }

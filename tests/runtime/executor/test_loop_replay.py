@@ -160,4 +160,4 @@ def test_sizes_that_never_repeat_are_run_step_by_step():
     for _ in range(12):
         want = np.concatenate([want, -want])
     np.testing.assert_array_equal(y, want)
-    assert loop_replay._MISSES < 12
+    assert loop_replay._MAX_MISSES < 12

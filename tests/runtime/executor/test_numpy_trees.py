@@ -64,9 +64,7 @@ def test_regressor(how):
     x = X.copy()
     x[3, 2] = np.nan
     compare("TreeEnsembleRegressor", [x], aggregate_function=how, n_targets=2, **forest(7, 3, "target", 2))
-    compare(
-        "TreeEnsembleRegressor", [x], aggregate_function=how, n_targets=1, base_values=[0.5], **forest(4, 2, "target", 1)
-    )
+    compare("TreeEnsembleRegressor", [x], aggregate_function=how, n_targets=1, base_values=[0.5], **forest(4, 2, "target", 1))
 
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
@@ -101,7 +99,7 @@ def test_splits_and_features_at_the_ends_of_float32():
         x = rng.choice(ends, (rows, 5))
         for given in (x, np.nan_to_num(x, nan=0.5, posinf=np.inf, neginf=-np.inf)):
             np.testing.assert_array_equal(executor.run(None, {"x": given})[0], executor.run(["y"], {"x": given})[0])
-    assert executor._compiled._joined.steps[0].native
+    assert executor._compiled._fused.steps[0].native
 
 
 def test_linear_models_and_scaling():

@@ -108,12 +108,12 @@ executor = Executor(sys.argv[1])
 before = executor.run(None, {"x": x})[0]
 for _ in range(10):
     executor.run(None, {"x": x})
-parent = thread_pool._crew
+parent = thread_pool._pool
 child = os.fork()
 right = all(np.array_equal(executor.run(None, {"x": x})[0], before) for _ in range(10))
 if child == 0:
-    os._exit(0 if right and thread_pool._crew is not parent and thread_pool._crew._queues else 1)
-assert right and thread_pool._crew is parent
+    os._exit(0 if right and thread_pool._pool is not parent and thread_pool._pool._queues else 1)
+assert right and thread_pool._pool is parent
 assert os.waitpid(child, 0)[1] == 0
 """
 
@@ -135,8 +135,7 @@ SHARES = 6
 def published():
     """A call of six pieces, a row of zeros that each fills with ones, and the state that leader and helpers look at."""
     x, y, state = np.zeros((SHARES, 1), np.float32), np.zeros((SHARES, 1), np.float32), np.zeros(thread_pool.STATE // 8, np.int64)
-    one = int(np.float32(1).view(np.int32))
-    table = Table([Call(kernel.loop("rows", "softmax"), (address(x), address(y), SHARES, 1, 1, one), SHARES)])
+    table = Table([Call(kernel.load_kernel("rows", "softmax"), (address(x), address(y), SHARES, 1, 1), SHARES)])
     state[ROW // 8], state[OPEN // 8] = address(table.cells), 1
     yield state, y, table, x
     state[OPEN // 8] = 0

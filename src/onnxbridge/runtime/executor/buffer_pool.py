@@ -1,7 +1,7 @@
-"""Memory for results, used again: a buffer goes back as soon as no array looks at it, and the next result of its size gets it.
+"""Reuse of memory for results: a buffer is returned when no array refers to it, and the next result of its size gets it.
 
 Fresh memory costs the system a page fault every few kilobytes, which is more than most operators take. An array that
-the pool gave is an ordinary one; it is never given out twice while anybody holds it or a view of it.
+the pool returns is an ordinary one; its memory is not reused while a reference to it or a view of it exists.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.executor.kernels.run.call_recorder import recording
+from onnxbridge.runtime.executor.kernels.run.call_recorder import active_recorder
 
 Array = np.ndarray[Any, Any]
 
 _ALIGNED = 64
 _SMALL = 1 << 12  # bytes below which the allocator is as fast
-_LARGE = 1 << 20  # bytes from which it asks the system each time
+_LARGE = 1 << 20  # bytes from which it requests memory from the system each time
 
 
 class _Lease:
-    """A buffer that is in use: arrays made of it keep it alive, and its end gives the buffer back."""
+    """A buffer in use: arrays made of it keep it alive, and its destructor returns the buffer."""
 
     __slots__ = ("__array_interface__", "_buffer", "_home")
     __array_interface__: dict[str, Any]
@@ -39,7 +39,7 @@ class _Lease:
 
 
 class Pool:
-    """The buffers of one executor, by size class; freed ones wait for the next run."""
+    """The free buffers of one executor, by size class."""
 
     def __init__(self) -> None:
         self._free: defaultdict[int, list[Array]] = defaultdict(list)
@@ -48,26 +48,26 @@ class Pool:
         """An uninitialized array in C order, aligned to a cache line."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
-        if not size or (size < _SMALL and recording() is None):
+        if not size or (size < _SMALL and active_recorder() is None):
             return np.empty(shape, dtype)
         found: Array = np.asarray(self._lease(size)).view(dtype).reshape(shape)
         return found
 
     def scratch(self, size: int) -> tuple[Any, int]:
-        """Some bytes that need not look like an array: what keeps them, and their address."""
+        """Uninitialized bytes: the object that owns them, and their address."""
         lease = self._lease(size)
         address: int = lease.__array_interface__["data"][0]
         return lease, address
 
     def _lease(self, size: int) -> _Lease:
-        room, tape = _class(size), recording()
-        free = (self._free if tape is None else tape.free)[room]
+        size_class, recorder = _class(size), active_recorder()
+        free = (self._free if recorder is None else recorder.free)[size_class]
         try:
             buffer = free.pop()
         except IndexError:
-            buffer = np.empty(room + _ALIGNED, np.uint8)
-            if tape is not None:
-                tape.buffers.append(buffer)
+            buffer = np.empty(size_class + _ALIGNED, np.uint8)
+            if recorder is not None:
+                recorder.buffers.append(buffer)
         address = buffer.__array_interface__["data"][0]
         return _Lease(free, buffer, address + -address % _ALIGNED, size)
 
@@ -78,33 +78,33 @@ def _class(size: int) -> int:
     return -(-size // step) * step
 
 
-class _Lent(threading.local):
+class _Current(threading.local):
     pool: Pool | None = None
 
 
-_lent = _Lent()
+_current = _Current()
 
 
 @contextlib.contextmanager
-def lending(pool: Pool) -> Iterator[None]:
-    """Let this thread's rules take the memory of large results from a pool."""
-    before, _lent.pool = _lent.pool, pool
+def using_pool(pool: Pool) -> Iterator[None]:
+    """Let this thread's rules allocate large results from a pool."""
+    before, _current.pool = _current.pool, pool
     try:
         yield
     finally:
-        _lent.pool = before
+        _current.pool = before
 
 
 def empty(shape: Sequence[int], dtype: Any) -> Array:
-    """An uninitialized array in C order, of the pool that is lent if there is one."""
-    large = _lent.pool is not None and math.prod(shape) * np.dtype(dtype).itemsize >= _LARGE
-    return _lent.pool.empty(shape, dtype) if large and _lent.pool is not None else np.empty(shape, dtype)
+    """An uninitialized array in C order, from this thread's pool if there is one."""
+    large = _current.pool is not None and math.prod(shape) * np.dtype(dtype).itemsize >= _LARGE
+    return _current.pool.empty(shape, dtype) if large and _current.pool is not None else np.empty(shape, dtype)
 
 
-def room(x: Array) -> Array | None:
-    """Memory for a result of the type, sizes and memory order of x; None where NumPy may take its own."""
-    if _lent.pool is None or x.nbytes < _LARGE:
+def empty_like(x: Array) -> Array | None:
+    """An uninitialized array of the dtype, shape and memory order of x; None where NumPy may allocate its own."""
+    if _current.pool is None or x.nbytes < _LARGE:
         return None
     order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-    y = _lent.pool.empty([x.shape[axis] for axis in order], x.dtype)
+    y = _current.pool.empty([x.shape[axis] for axis in order], x.dtype)
     return y.transpose([order.index(axis) for axis in range(x.ndim)])

@@ -18,14 +18,14 @@ from onnxbridge.hub.ir import graph_reader, strings
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import array_of
 from onnxbridge.lowering import Call, Ref
-from onnxbridge.runtime.executor.buffer_pool import Pool, lending
+from onnxbridge.runtime.executor.buffer_pool import Pool, using_pool
 from onnxbridge.runtime.executor.kernels.compile import availability
 from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account, TooEarly
-from onnxbridge.runtime.executor.kernels.run.call_recorder import recording
+from onnxbridge.runtime.executor.kernels.run.call_recorder import active_recorder
 from onnxbridge.runtime.executor.plan import Plan, Step, execute
 from onnxbridge.runtime.executor.plan_compiler import Compiler, Settings
 from onnxbridge.runtime.executor.record_run import record, worthwhile
-from onnxbridge.runtime.executor.recorded_run import Recording, apart, kinds, owned, quieted
+from onnxbridge.runtime.executor.recorded_run import Recording, disjoint, kinds, owned, without_warnings
 from onnxbridge.runtime.executor.widening import ROUNDED, widen_step, widened
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Compiled:
-    """A model that was read and compiled; what an `Executor` does itself. `wide`: in float64; `native`: with compiled kernels."""
+    """A model, read and compiled; the implementation of `Executor`. `wide`: in float64; `native`: with compiled kernels."""
 
     def __init__(self, model: Any, wide: bool, limits: Limits, expanded: frozenset[str], native: bool) -> None:
         self._wide, self._limits, self._native = wide, limits, native
@@ -55,7 +55,7 @@ class Compiled:
         self._slots = {str(v.name): compiler.slots[v] for v in (*graph.initializers.values(), *graph.inputs, *made)}
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._pool = Pool()
-        self._joined: Plan | None = None
+        self._fused: Plan | None = None
         self._account = Account()
         self._kernels = self._repeats = False
         self._recording: Recording | None = None
@@ -72,15 +72,17 @@ class Compiled:
         if names is None and coarse is None and self._native and (self._kernels or self._account.pays()):
             try:
                 with limited(self._limits) as budget, self._account.guarding():
-                    results = self._made(self._whole(feeds, True), feeds, budget)
+                    results = self._run_plan(self._fused_plan_for(feeds, True), feeds, budget)
                 self._account.compiles = self._kernels
                 return results
             except TooEarly:
-                self._joined, self._kernels, self._recording = None, False, None
+                self._fused, self._kernels, self._recording = None, False, None
         with limited(self._limits) as budget:
             if coarse is not None:
-                return self._coarsely(self._plan if names is None else self._plan_for(tuple(names)), feeds, budget, coarse)
-            return self._made(self._whole(feeds, False) if names is None else self._plan_for(tuple(names)), feeds, budget)
+                return self._low_precision(self._plan if names is None else self._plan_for(tuple(names)), feeds, budget, coarse)
+            return self._run_plan(
+                self._fused_plan_for(feeds, False) if names is None else self._plan_for(tuple(names)), feeds, budget
+            )
 
     @property
     def work(self) -> int:
@@ -93,84 +95,84 @@ class Compiled:
         from onnxbridge.runtime.verify.sample_inputs import samples_for
 
         given = samples_for(self._graph, 1)[0] if feeds is None else feeds
-        with limited(self._limits) as budget, quieted():
-            plan = self._whole(given, self._native and availability.available())
-            inputs = self._fed(given, plan is not self._joined)
+        with limited(self._limits) as budget, without_warnings():
+            plan = self._fused_plan_for(given, self._native and availability.available())
+            inputs = self._inputs_by_slot(given, plan is not self._fused)
             return planned(plan, _filled(plan, inputs), inputs, budget, self._settings.adapt_result)
 
-    def _made(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget) -> list[Any]:
+    def _run_plan(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget) -> list[Any]:
         """The outputs of a plan."""
-        inputs = self._fed(feeds, plan is not self._joined)
-        if plan is self._joined and self._repeats:
-            return self._replayed(plan, inputs, budget)
+        inputs = self._inputs_by_slot(feeds, plan is not self._fused)
+        if plan is self._fused and self._repeats:
+            return self._replay_or_record(plan, inputs, budget)
         return self._executed(plan, inputs, budget)
 
     def _executed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
-        """The outputs, one step after the other."""
-        with quieted(), lending(self._pool):
+        """The outputs, step by step."""
+        with without_warnings(), using_pool(self._pool):
             results = execute(plan, _filled(plan, inputs), budget, self._settings.adapt_result)
-        if plan is not self._joined or not self._kernels:
+        if plan is not self._fused or not self._kernels:
             self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
-    def _coarsely(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: SimulatedPrecision) -> list[Any]:
+    def _low_precision(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: SimulatedPrecision) -> list[Any]:
         """The outputs, where each input, each constant and each result of an operator is rounded by `coarse`."""
         adapt = self._settings.adapt_result
-        inputs = {slot: coarse(value) for slot, value in self._fed(feeds, True).items()}
+        inputs = {slot: coarse(value) for slot, value in self._inputs_by_slot(feeds, True).items()}
         frame = [coarse.constant(value) for value in plan.frame]
         for slot, value in inputs.items():
             frame[slot] = value
-        with quieted():
+        with without_warnings():
             results = execute(plan, frame, budget, coarse if adapt is None else lambda result: coarse(adapt(result)))
         self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
-    def _replayed(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
-        """The outputs, by the recording of a run on inputs of these shapes; the first run is recorded, and any repeated one."""
+    def _replay_or_record(self, plan: Plan, inputs: dict[int, Any], budget: Budget) -> list[Any]:
+        """The outputs, by replaying a run on inputs of these shapes; the first run is recorded, and repeated ones."""
         kind = kinds(inputs)
         known = self._recording
-        if kind is None or recording() is not None or (known is not None and kind != self._recorded and kind != self._last):
+        if kind is None or active_recorder() is not None or (known is not None and kind != self._recorded and kind != self._last):
             self._last = kind
             return self._executed(plan, inputs, budget)
         self._last = kind
         if known is not None and kind == self._recorded:
-            if not known.busy.acquire(blocking=False):
+            if not known.lock.acquire(blocking=False):
                 return self._executed(plan, inputs, budget)
             try:
-                with contextlib.nullcontext() if known.quiet else quieted():
-                    found = known.play(inputs, budget, self._settings.adapt_result)
+                with contextlib.nullcontext() if known.all_native else without_warnings():
+                    found = known.replay(inputs, budget, self._settings.adapt_result)
                 if found is not None:
                     return owned(found, (*inputs.values(), *known.frame))
             finally:
-                known.busy.release()
-            self._repeats = False  # shapes that hang on values
+                known.lock.release()
+            self._repeats = False  # shapes depend on values
             self._recording = None
             return self._executed(plan, inputs, budget)
-        if not apart(inputs):
+        if not disjoint(inputs):
             return self._executed(plan, inputs, budget)
-        self._recording = known = None  # its memory goes before there is more
-        with quieted():
+        self._recording = known = None  # release its memory before more is allocated
+        with without_warnings():
             results, made = record(plan, _filled(plan, inputs), tuple(inputs), budget, self._settings.adapt_result)
         self._recorded, self._recording = kind, made
         return owned(results, (*inputs.values(), *made.frame))
 
-    def _whole(self, feeds: Mapping[str, Any], kernels: bool) -> Plan:
-        """The plan of all outputs, with constants worked out, and with `kernels` steps joined into compiled kernels.
+    def _fused_plan_for(self, feeds: Mapping[str, Any], kernels: bool) -> Plan:
+        """The plan of all outputs, with constants folded, and with `kernels` steps fused into compiled kernels.
 
         In float64 mode, and where an input's default is overridden, it is the plan as it was compiled.
         """
         if self._wide or any(name in feeds for name in self._defaults):
             return self._plan
-        joined = self._joined
-        if joined is None or kernels != self._kernels:
+        fused_plan = self._fused
+        if fused_plan is None or kernels != self._kernels:
             from onnxbridge.runtime.executor.fusion import canonical, fused
 
-            self._joined = joined = None  # its memory goes before there is more
+            self._fused = fused_plan = None  # release its memory before more is allocated
             plan = _compiled(Compiler(self._settings), canonical(self._hub)) if kernels else self._plan
             defaults = {self._slots[name]: self._settings.constant(self._inputs[name]) for name in self._defaults}
-            joined = fused(plan, defaults, self._pool, kernels)
-            self._repeats, self._joined, self._kernels = worthwhile(joined), joined, kernels
-        return joined
+            fused_plan = fused(plan, defaults, self._pool, kernels)
+            self._repeats, self._fused, self._kernels = worthwhile(fused_plan), fused_plan, kernels
+        return fused_plan
 
     def _plan_for(self, names: tuple[str, ...]) -> Plan:
         if names not in self._plans:
@@ -181,13 +183,13 @@ class Compiled:
             self._plans[names] = whole.pruned(tuple(self._slots[n] for n in names))
         return self._plans[names]
 
-    def _fed(self, feeds: Mapping[str, Any], defaults: bool) -> dict[int, Any]:
+    def _inputs_by_slot(self, feeds: Mapping[str, Any], defaults: bool) -> dict[int, Any]:
         """The inputs by their slots."""
         found: dict[int, Any] = {}
         for name, given in feeds.items():
             if name not in self._inputs:
                 raise UsageError(f"the model has no input named {name!r}; it has {', '.join(self._inputs) or 'none'}")
-            found[self._slots[name]] = self._accepted(name, given)
+            found[self._slots[name]] = self._checked_input(name, given)
         for name, value in self._inputs.items():
             if name not in feeds:
                 if value.const_value is None:
@@ -196,8 +198,8 @@ class Compiled:
                     found[self._slots[name]] = self._settings.constant(value)
         return found
 
-    def _accepted(self, name: str, given: Any) -> Any:
-        """An input as rules get it; tensors must be of the type and the fixed sizes that the model declares."""
+    def _checked_input(self, name: str, given: Any) -> Any:
+        """An input as rules expect it; tensors must have the dtype and the fixed sizes that the model declares."""
         if given is None or isinstance(given, dict):
             return given
         value = self._inputs[name]
@@ -245,7 +247,7 @@ def _read(model: onnx.ModelProto | str | os.PathLike[str]) -> ir.Model:
 
 
 def _hub(model: ir.Model, given: bool) -> ir.Model:
-    """The model at the hub's opset, without functions; what the caller handed in stays as it was."""
+    """The model at the hub's opset, without functions; the caller's model is not changed."""
     from onnxbridge.hub import passes
     from onnxbridge.hub.decompositions import microsoft
     from onnxbridge.hub.decompositions.autodiff import gradient

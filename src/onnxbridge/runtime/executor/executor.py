@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Executor:
-    """A model, compiled once and run as often as wanted.
+    """A model, compiled once and run any number of times.
 
     `precision="float64"` computes everything that the model declares as float32, float16 or bfloat16 in float64: the reference
     against which rounding is judged. `limits` bounds what one run may take. Operators named in `expanded` are run by their
@@ -48,7 +48,7 @@ class Executor:
     ) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
 
-        With `coarse`, inputs, constants and every operator's results are rounded by it: as a machine of coarser numbers computes.
+        With `coarse`, inputs, constants and every operator's results are rounded by it, which simulates lower precision.
 
         Raises:
             UsageError: if an input is missing, unknown, or not as the model declares it.

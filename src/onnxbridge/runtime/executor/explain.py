@@ -1,4 +1,4 @@
-"""What a model's plan is: which operators were put together, by which algorithm each step runs, and what it costs."""
+"""A report of a model's plan: which operators were fused, which algorithm each step uses, and what it costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxbridge.runtime.executor.work import multiply_adds
 class Planned:
     """One step of a plan on inputs of certain sizes.
 
-    `operators` are those of the model that it stands for, `place` where it came from. `runs` is "machine code", "Python", or
+    `operators` are those of the model that it replaces, `place` is their source location. `runs` is "machine code", "Python", or
     "once" for what the shapes of the inputs determine. `bytes` is what it reads and writes apart from weights, `flops` counts
     a multiplication and an addition as two and is 0 where nothing is known.
     """
@@ -51,6 +51,6 @@ def _flops(step: Step, args: list[Any], results: list[Any]) -> int:
     if not results or not isinstance(results[0], np.ndarray):
         return 0
     count = step.work * results[0].size
-    if not count and (not step.native or step.op == "Attention"):  # other joined steps have arguments of their own
+    if not count and (not step.native or step.op == "Attention"):  # other fused steps have arguments of their own
         count = multiply_adds(step.op, args, results, step.attrs)
     return int(2 * count or (results[0].size if step.native else 0))

@@ -1,7 +1,7 @@
-"""Subgraphs that run again and again: recorded when the sizes of what they are given repeat, and played.
+"""Replay of loop bodies: a run is recorded when the sizes of the inputs repeat.
 
-Where all of a body is machine code its trips follow each other without Python: what it carries is copied to where the next trip
-reads it, what it scans is looked at a row further each time.
+Where a whole body is kernel calls, its iterations run without Python: carried values are copied to where the next iteration
+reads them, and the addresses of scanned arrays are advanced by a row.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.hub.io.resource_limits import Budget
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
+from onnxbridge.runtime.executor.kernels.array_layout import Array, address
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
 from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, WIDTH, Call
 from onnxbridge.runtime.executor.kernels.run.thread_pool import Table
-from onnxbridge.runtime.executor.loop_spec import Course, Trips
+from onnxbridge.runtime.executor.loop_spec import Iterations, LoopSpec
 from onnxbridge.runtime.executor.plan import Plan, execute
-from onnxbridge.runtime.executor.recorded_run import Array, Calls, Recording, address, extent
+from onnxbridge.runtime.executor.recorded_run import CallSequence, Recording, extent
 
-_MISSES = 8  # sizes that differ one after the other until a body is taken to be one whose sizes never repeat
-_TICKS = 256  # trips after which the time is looked at where it is limited
+_MAX_MISSES = 8  # consecutive runs of different sizes after which a body is not recorded any more
+_TICKS = 256  # iterations after which a time limit is checked
 
 
-class Again:
-    """What is known of a body that ran."""
+class LoopReplay:
+    """The recording of a body, and when to make one."""
 
     def __init__(self) -> None:
         self._busy = threading.Lock()
@@ -37,25 +38,25 @@ class Again:
 
     @property
     def ready(self) -> bool:
-        """Whether all of the body is machine code that was recorded."""
+        """Whether the whole body was recorded as kernel calls."""
         made = self._recording
-        return made is not None and made.quiet and len(made.items) < 2
+        return made is not None and made.all_native and len(made.items) < 2
 
     def run(self, plan: Plan, frame: list[Any], budget: Budget) -> tuple[Any, ...]:
-        """The outputs for a frame that has the inputs and what is captured."""
-        slots = self._slots = self._slots or _given(plan)
-        found = _kinds(frame, slots) if self._misses < _MISSES else None
+        """The outputs for a frame that has the inputs and the captured values."""
+        slots = self._slots = self._slots or _input_slots(plan)
+        found = _kinds(frame, slots) if self._misses < _MAX_MISSES else None
         if found is None or not self._busy.acquire(blocking=False):
             return execute(plan, frame, budget, None)
         try:
             if self._recording is not None and found == self._known:
-                results = self._recording.play({slot: frame[slot] for slot in slots}, budget, None)
+                results = self._recording.replay({slot: frame[slot] for slot in slots}, budget, None)
                 if results is not None:
                     self._misses = 0
                     return _own(results, frame, slots)
-                self._misses, self._recording = _MISSES, None  # sizes that hang on values
-            elif found == self._last and (apart := _apart(frame, slots)) is not None:
-                return self._record(plan, apart, slots, found, budget)
+                self._misses, self._recording = _MAX_MISSES, None  # shapes depend on values
+            elif found == self._last and (copies := _without_aliases(frame, slots)) is not None:
+                return self._record(plan, copies, slots, found, budget)
             else:
                 self._misses += found != self._last
                 self._last = found
@@ -71,44 +72,44 @@ class Again:
         self._recording, self._known, self._misses = made, found, 0
         return _own(results, frame, slots)
 
-    def many(self, plan: Plan, frame: list[Any], course: Course, trips: int, budget: Budget) -> Trips | None:
-        """Up to so many trips from this frame on, without Python; None where the body is not known to allow it."""
-        made, slots = self._recording, _given(plan)
+    def run_iterations(self, plan: Plan, frame: list[Any], spec: LoopSpec, iterations: int, budget: Budget) -> Iterations | None:
+        """Run up to `iterations` from this frame on without Python; None where the body does not allow it."""
+        made, slots = self._recording, _input_slots(plan)
         if made is None or not self.ready or _kinds(frame, slots) != self._known:
             return None
         calls = made.items[0] if made.items else None
-        if trips < 1 or not self._busy.acquire(blocking=False):
+        if iterations < 1 or not self._busy.acquire(blocking=False):
             return None
         try:
-            if calls is not None and not isinstance(calls, Calls):
+            if calls is not None and not isinstance(calls, CallSequence):
                 return None
-            return _Course(plan, made, calls, frame, course).go(trips, budget)
+            return _IterationRun(plan, made, calls, frame, spec).run(iterations, budget)
         finally:
             self._busy.release()
 
 
-class _Course:
-    """One go of many trips."""
+class _IterationRun:
+    """One run of many iterations."""
 
-    def __init__(self, plan: Plan, made: Recording, calls: Calls | None, frame: list[Any], course: Course) -> None:
-        self.plan, self.made, self.calls, self.frame, self.course = plan, made, calls, frame.copy(), course
+    def __init__(self, plan: Plan, made: Recording, calls: CallSequence | None, frame: list[Any], spec: LoopSpec) -> None:
+        self.plan, self.made, self.calls, self.frame, self.spec = plan, made, calls, frame.copy(), spec
         self.inputs = {slot: i for i, slot in enumerate(plan.inputs) if slot > 0}
 
-    def go(self, trips: int, budget: Budget) -> Trips | None:
-        plan, made, course = self.plan, self.made, self.course
-        if not self._goes_on() or any(self.inputs.get(slot) == course.counter for slot in self._read()):
+    def run(self, iterations: int, budget: Budget) -> Iterations | None:
+        plan, made, spec = self.plan, self.made, self.spec
+        if not self._always_continues() or any(self.inputs.get(slot) == spec.counter for slot in self._read_slots()):
             return None
-        copy = loop("layout", "moved")
+        copy = load_kernel("layout", "copy_bytes")
         fixed = {slot for slot in plan.outputs if slot not in self.inputs and made.frame[slot] is not None}
-        buffers: dict[int, Array] = {}  # what is written between trips, by the input
+        buffers: dict[int, Array] = {}  # written between iterations, by the input
         carried: list[Call] = []
-        for output, i in course.carried.items():
+        for output, i in spec.carried.items():
             slot, to = plan.outputs[output], plan.inputs[i]
             if slot == to:
                 continue
             found: Any = made.frame[slot] if slot in fixed else None
             before = self.frame[to] if to > 0 else found
-            if found is None or not _alike(found, before):
+            if found is None or not _copyable(found, before):
                 return None
             buffers[i] = before.copy()
             carried.append(Call(copy, (address(found), address(buffers[i]), found.nbytes), 1))
@@ -116,80 +117,76 @@ class _Course:
                 self.frame[to] = buffers[i]
         if budget.limits.seconds is not None:
             budget.tick()
-            trips = min(trips, _TICKS)
+            iterations = min(iterations, _TICKS)
         scanned: list[Call] = []
         stacks = []
-        for output in course.scanned:
+        for output in spec.scanned:
             slot = plan.outputs[output]
             i = self.inputs.get(slot, -1)
-            source = self.frame[slot] if i >= 0 and i not in course.rows else made.frame[slot] if slot in fixed else None
+            source = self.frame[slot] if i >= 0 and i not in spec.scan_inputs else made.frame[slot] if slot in fixed else None
             if source is None or not source.flags.c_contiguous:
                 return None
-            budget.claim((course.before + trips, *source.shape), source.dtype)
-            stacks.append(np.empty((trips, *source.shape), source.dtype))
+            budget.claim((spec.done + iterations, *source.shape), source.dtype)
+            stacks.append(np.empty((iterations, *source.shape), source.dtype))
             scanned.append(Call(copy, (address(source), address(stacks[-1]), source.nbytes), 1))
         calls = [] if self.calls is None else self.calls.calls
         table = Table([*calls, *scanned, *carried])
         moves = [((len(calls) + k) * WIDTH + ARGUMENTS + 1, stack[0].nbytes) for k, stack in enumerate(stacks)]
-        table.run(trips, self._placed(table) + moves)
-        finals = {o: buffers[i] if i in buffers else self.frame[plan.inputs[i]] for o, i in course.carried.items()}
-        return Trips(trips, finals, stacks)
+        table.run(iterations, self._set_addresses(table) + moves)
+        finals = {o: buffers[i] if i in buffers else self.frame[plan.inputs[i]] for o, i in spec.carried.items()}
+        return Iterations(iterations, finals, stacks)
 
-    def _goes_on(self) -> bool:
-        """Whether the output that says so can only say yes: it is the input that does, or a constant."""
-        if self.course.flag < 0:
+    def _always_continues(self) -> bool:
+        """Whether the condition output is always true: it is the condition input, or a constant."""
+        if self.spec.condition_output < 0:
             return True
-        slot = self.plan.outputs[self.course.flag]
+        slot = self.plan.outputs[self.spec.condition_output]
         if slot in self.inputs:
-            return self.inputs[slot] == self.course.going
+            return self.inputs[slot] == self.spec.condition
         return self.plan.frame[slot] is not None and bool(self.plan.frame[slot])
 
-    def _read(self) -> set[int]:
-        """The slots that machine code or outputs read."""
+    def _read_slots(self) -> set[int]:
+        """The slots that kernel calls or outputs read."""
         called = () if self.calls is None else self.calls.patches
         return {*self.plan.outputs, *(slot for _, slot, _ in called)}
 
-    def _placed(self, table: Table) -> list[tuple[int, int]]:
-        """Put the addresses of the first trip in their places; gives those that move."""
+    def _set_addresses(self, table: Table) -> list[tuple[int, int]]:
+        """Write the addresses of the first iteration into the table; returns the cells that advance."""
         moves: list[tuple[int, int]] = []
         if self.calls is None:
             return moves
         for cell, slot, distance in self.calls.patches:
-            rows = self.course.rows.get(self.inputs.get(slot, -1))
+            rows = self.spec.scan_inputs.get(self.inputs.get(slot, -1))
             if rows is None:
                 table.cells[cell] = address(self.frame[slot]) + distance
             else:
-                table.cells[cell] = address(rows) + self.course.before * rows.strides[0] + distance
+                table.cells[cell] = address(rows) + self.spec.done * rows.strides[0] + distance
                 moves.append((cell, rows.strides[0]))
         return moves
 
 
-def _alike(found: Array, before: Array) -> bool:
-    """Whether one array can be copied to where another one was."""
+def _copyable(found: Array, before: Array) -> bool:
+    """Whether one array can be copied over another."""
     return _kind(found) == _kind(before) and bool(found.flags.c_contiguous)
 
 
-def _given(plan: Plan) -> list[int]:
+def _input_slots(plan: Plan) -> list[int]:
     return [slot for slot in plan.inputs if slot > 0] + [here for _, here in plan.captured]
 
 
 def _kinds(frame: list[Any], slots: Sequence[int]) -> tuple[Any, ...] | None:
-    found = []
-    for slot in slots:
-        value = frame[slot]
-        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
-            return None
-        found.append((value.dtype, value.shape, None if value.flags.c_contiguous else value.strides))
-    return tuple(found)
+    values = [frame[slot] for slot in slots]
+    known = all(isinstance(value, np.ndarray) and not value.dtype.hasobject for value in values)
+    return tuple(map(_kind, values)) if known else None
 
 
 def _kind(value: Array) -> Any:
-    """What must be the same of an array so that calls recorded with it fit another: how far apart what is alone lies does not."""
+    """The properties of an array that recorded calls depend on; strides only where it is not contiguous."""
     return value.dtype, value.shape, None if value.flags.c_contiguous else value.strides
 
 
-def _apart(frame: list[Any], slots: Sequence[int]) -> list[Any] | None:
-    """The frame with copies where arrays look at the same memory; None if a copy would be of another kind."""
+def _without_aliases(frame: list[Any], slots: Sequence[int]) -> list[Any] | None:
+    """The frame with copies of arrays that share memory; None if a copy would be of another kind."""
     found = frame.copy()
     taken: list[tuple[int, int]] = []
     for slot in slots:
@@ -205,6 +202,6 @@ def _apart(frame: list[Any], slots: Sequence[int]) -> list[Any] | None:
 
 
 def _own(results: Sequence[Any], frame: list[Any], slots: Sequence[int]) -> tuple[Any, ...]:
-    """Results that stay what they are when the body runs again: copies of what looks at a recording's memory."""
+    """Results that the next run does not change: copies of views of the recording's memory."""
     given = {id(frame[slot]) for slot in slots}
     return tuple(r if r.flags.owndata or id(r) in given else r.copy() for r in results)

@@ -1,4 +1,4 @@
-"""What a rule for loops and the bodies that it runs tell each other of many trips at once."""
+"""How a Loop or Scan rule requests several iterations of its body at once."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Course:
-    """How trips follow each other, by the numbers of a body's inputs and outputs.
+class LoopSpec:
+    """How iterations are connected, by the indices of a body's inputs and outputs.
 
-    `rows` are the inputs that are rows of an array, `carried` tells of outputs which input they are the next time, `scanned` are
-    the outputs that are collected. A body of a Loop also has the input that counts, and the output that says whether to go on
-    and the input that repeats it (-1 for none). There were `before` trips.
+    `scan_inputs` are the inputs that are rows of an array, `carried` maps outputs to the inputs of the next iteration, `scanned`
+    are the outputs that are collected. A Loop's body also has an iteration counter, a condition output and a condition input
+    (-1 for none). `done` iterations were run before.
     """
 
-    rows: Mapping[int, Array]
+    scan_inputs: Mapping[int, Array]
     carried: Mapping[int, int]
     scanned: Sequence[int]
     counter: int = -1
-    flag: int = -1
-    going: int = -1
-    before: int = 0
+    condition_output: int = -1
+    condition: int = -1
+    done: int = 0
 
 
 @dataclass(frozen=True)
-class Trips:
-    """What came of several trips: how many there were, the results that are carried, and those that are collected."""
+class Iterations:
+    """The results of several iterations: how many were run, the carried values, and the scan outputs."""
 
     done: int
     carried: dict[int, Any]

@@ -1,13 +1,13 @@
-"""A graph compiled once into a flat list of steps on numbered slots, and the loop that runs them.
+"""A graph compiled once into a flat list of steps on numbered slots, and the interpreter that runs them.
 
-A subgraph is a plan of its own; what it sees of the graphs around it is copied into its slots when its callable is made.
+A subgraph is a plan of its own; the values that it captures are copied into its slots when its callable is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from onnxbridge.lowering import to_form
 from onnxbridge.runtime.executor.work import operations
 
 if TYPE_CHECKING:
-    from onnxbridge.runtime.executor.loop_replay import Again
-    from onnxbridge.runtime.executor.loop_spec import Course, Trips
+    from onnxbridge.runtime.executor.loop_spec import Iterations, LoopSpec
 
 DIRECTION = "ONNX to NumPy"
 NOTHING = 0  # the slot of an omitted input, always None
@@ -38,17 +37,30 @@ class Step:
     targets: tuple[int, ...]
     forms: tuple[tuple[int, str, str], ...] = ()
     bodies: tuple[tuple[str, Plan], ...] = ()
-    native: bool = False  # made by a pass: it says itself when it does more than its calls of machine code
-    parts: tuple[str, ...] = ()  # the operators that a pass put together, where there were several
+    native: bool = False  # created by a pass: it calls `mark_incomplete` when it does more than its kernel calls
+    parts: tuple[str, ...] = ()  # the operators that a pass fused, where there were several
     algorithm: str = ""
     work: int = 0  # multiplications for each element of the first result
     kind: str = ""  # of the rule, see rules.py
 
     def reads(self) -> Iterable[int]:
-        """Every slot that must be filled before this step, those that its subgraphs look at included."""
+        """Every slot that must be filled before this step, those that its subgraphs capture included."""
         yield from self.sources
         for _, plan in self.bodies:
             yield from (outer for outer, _ in plan.captured)
+
+
+class BodyRunner(Protocol):
+    """Runs a body that is called repeatedly; `loop_replay.LoopReplay` is one."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    def run(self, plan: Plan, frame: list[Any], budget: Budget) -> tuple[Any, ...]: ...
+
+    def run_iterations(
+        self, plan: Plan, frame: list[Any], spec: LoopSpec, iterations: int, budget: Budget
+    ) -> Iterations | None: ...
 
 
 @dataclass(slots=True)
@@ -62,7 +74,7 @@ class Plan:
     captured: list[tuple[int, int]] = field(default_factory=list)
     declared: tuple[tuple[Any, list[int]], ...] = ()
     frees: list[tuple[int, ...]] = field(default_factory=list)
-    again: Again | None = None  # of a body that is run many times: what is known of it by now
+    replay: BodyRunner | None = None  # of the body of a loop
 
     def operators(self) -> Iterator[str]:
         """The operators of all steps, those of subgraphs included."""
@@ -143,7 +155,7 @@ def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt
 
 
 class Subgraph:
-    """A subgraph on the values that it sees around it now; called with its inputs it gives its outputs."""
+    """A subgraph with its captured values, called with its inputs."""
 
     def __init__(self, plan: Plan, outer: list[Any], budget: Budget, adapt: Convert | None) -> None:
         self._plan, self._budget, self._adapt = plan, budget, adapt
@@ -158,28 +170,28 @@ class Subgraph:
         return [((self._adapt(e) if self._adapt else e).dtype, shape) for e, shape in empty]
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        frame, again = self._filled(inputs), self._plan.again
-        who = self._budget.operator
-        if again is None:
+        frame, replay = self._filled(inputs), self._plan.replay
+        operator = self._budget.operator
+        if replay is None:
             results = execute(self._plan, frame, self._budget, self._adapt)
         else:
-            results = again.run(self._plan, frame, self._budget)
-        self._budget.operator = who
+            results = replay.run(self._plan, frame, self._budget)
+        self._budget.operator = operator
         return results
 
     @property
     def ready(self) -> bool:
-        """Whether several trips may be taken at once."""
-        return self._plan.again is not None and self._plan.again.ready
+        """Whether several iterations can be run at once."""
+        return self._plan.replay is not None and self._plan.replay.ready
 
-    def many(self, inputs: Sequence[Any], course: Course, trips: int) -> Trips | None:
-        """Several trips at once, the first with these inputs; None where they have to be taken one by one."""
-        again = self._plan.again
-        return None if again is None else again.many(self._plan, self._filled(inputs), course, trips, self._budget)
+    def run_iterations(self, inputs: Sequence[Any], spec: LoopSpec, iterations: int) -> Iterations | None:
+        """Several iterations at once, the first with these inputs; None where they have to be run one by one."""
+        replay = self._plan.replay
+        return None if replay is None else replay.run_iterations(self._plan, self._filled(inputs), spec, iterations, self._budget)
 
     def _filled(self, inputs: Sequence[Any]) -> list[Any]:
         frame = self._frame.copy()
-        for place, value in zip(self._plan.inputs, inputs, strict=True):
-            if place > 0:
-                frame[place] = value
+        for slot, value in zip(self._plan.inputs, inputs, strict=True):
+            if slot > 0:
+                frame[slot] = value
         return frame

@@ -20,7 +20,7 @@ Constant = Callable[[Hashable], Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """What all plans of a model share: the rules, how constants are made, and what is done to steps and results."""
+    """What all plans of a model share: the rules, how constants are made, and hooks for steps and results."""
 
     rules: Mapping[str, Rule]
     constant: Constant
@@ -74,10 +74,10 @@ class Compiler(Target):
             ConversionError: with every operator that cannot be run.
         """
         self.slots |= {key: self.new() for key in inputs if key is not None}
-        places = tuple(-1 if key is None else self.slots[key] for key in inputs)
+        slots = tuple(-1 if key is None else self.slots[key] for key in inputs)
         lower(calls, self.settings.rules, self.slots, self)
         found = tuple(NOTHING if slot is None else slot for slot in resolve(outputs, self.slots))
-        return Plan(self.frame, self.steps, places, found, self.captured, tuple(map(_declared, outputs))).pruned(found)
+        return Plan(self.frame, self.steps, slots, found, self.captured, tuple(map(_declared, outputs))).pruned(found)
 
     def new(self, value: Any = None) -> Slot:
         """A new slot, with a value if it is a constant's."""

@@ -1,9 +1,9 @@
-"""Recording a run, so that it can be played again (`recording.py`) for inputs of the same shapes.
+"""Recording a run, so that it can be replayed (`recorded_run.py`) for inputs of the same shapes.
 
-Recording runs the plan as `execute` does, with memory that stays the recording's own. A step whose results are known from the
-shapes alone is not run again; one that only looks differently at memory of the recording, or of an input, needs nothing; one
-that is machine code throughout becomes entries in a list of calls; any other is run by Python each time, and the addresses
-of what it makes are put into the calls that read it.
+Recording runs the plan as `execute` does, in memory that belongs to the recording. A step whose results depend on the shapes
+alone is not run again. A view of the recording's memory or of an input needs nothing. A step that only calls compiled kernels
+becomes rows of a table of calls. Any other step is run by Python in each replay, and the addresses of its results are written
+into the calls that read them.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.hub.io.resource_limits import Budget
+from onnxbridge.runtime.executor.kernels.array_layout import Array, address
 from onnxbridge.runtime.executor.kernels.run import call_recorder
 from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, WIDTH, Call
 from onnxbridge.runtime.executor.plan import NOTHING, Plan, Step, perform
-from onnxbridge.runtime.executor.recorded_run import Array, Aside, Calls, Patch, Recording, address, extent, kind
+from onnxbridge.runtime.executor.recorded_run import CallSequence, Patch, PythonStep, Recording, extent, kind
 
-Seen = Callable[[Step, list[Any], list[Any], str], None]
-
+Observer = Callable[[Step, list[Any], list[Any], str], None]
 
 
 @dataclass(slots=True)
-class _Row:
+class _OpenSequence:
     """Calls that follow each other, while they are recorded."""
 
     calls: list[Call] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
 
-    def add(self, calls: list[Call], spans: list[tuple[int, int, int, int]]) -> None:
-        """Append calls, and note which of their arguments lie in arrays that come anew each time: slot, address, extent."""
+    def add(self, calls: list[Call], input_extents: list[tuple[int, int, int, int]]) -> None:
+        """Append calls, with the arguments that point into arrays that differ between runs: slot, address, extent."""
         for call in calls:
             for k, (letter, value) in enumerate(zip(call.kernel.signature, call.arguments, strict=False)):
                 if letter != "p":
                     continue
-                for slot, start, low, high in spans:
+                for slot, start, low, high in input_extents:
                     if low <= value < high:
                         self.patches.append((len(self.calls) * WIDTH + ARGUMENTS + k, slot, value - start))
                         break
@@ -46,112 +46,114 @@ class _Row:
 
 
 def worthwhile(plan: Plan) -> bool:
-    """Whether there is any machine code in a plan, without which a recording gains nothing."""
+    """Whether a plan has steps that call compiled kernels, without which a recording gains nothing."""
     return any(step.native for step in plan.steps)
 
 
 def record(
-    plan: Plan, frame: list[Any], inputs: Sequence[int], budget: Budget, adapt: Any, seen: Seen | None = None
+    plan: Plan, frame: list[Any], inputs: Sequence[int], budget: Budget, adapt: Any, observe: Observer | None = None
 ) -> tuple[tuple[Any, ...], Recording]:
     """Run a plan on a frame that has its inputs in their slots; gives the outputs and the recording.
 
-    `seen` is told of each step: its arguments, its results, and how it will run when the recording is played.
+    `observe` is called for each step with its arguments, its results, and how it will run in a replay.
     """
     made = Recording([None] * len(frame), plan.outputs)
-    notes, here = made.tape, _Spans()
+    recorder, memory = made.recorder, _Memory()
     constant = {i for i, value in enumerate(plan.frame) if value is not None} | {NOTHING}
-    fixed = set(constant)  # known from the shapes of the inputs alone
-    given = {slot: address(frame[slot]) for slot in inputs if slot not in constant}
-    foreign = set(given)  # in memory that is not the recording's
-    seen_as: dict[int, tuple[int, Step]] = {}  # other looks at inputs: the input, and the step
-    looks: set[int] = set()  # all that ever were in it
-    wanted = set(plan.outputs)
-    items: list[_Row | Aside] = []
+    static = set(constant)  # known from the shapes of the inputs alone
+    input_at = {slot: address(frame[slot]) for slot in inputs if slot not in constant}
+    external = set(input_at)  # in memory that is not the recording's
+    view_of: dict[int, tuple[int, Step]] = {}  # views of inputs: the input, and the step
+    views: set[int] = set()  # all that were ever in it
+    outputs = set(plan.outputs)
+    items: list[_OpenSequence | PythonStep] = []
     made.frame = plan.frame.copy()
 
-    def aside(step: Step) -> None:
-        """Let Python run a step, after those that look at its inputs in another way."""
+    def run_in_python(step: Step) -> None:
+        """Let Python run a step, after those that make the views that it reads."""
         for slot in step.reads():
-            if slot in seen_as:
-                aside(seen_as.pop(slot)[1])
-        items.append(Aside(_performed(step), step.targets))
-        made.quiet = False
+            if slot in view_of:
+                run_in_python(view_of.pop(slot)[1])
+        items.append(PythonStep(_performed(step), step.targets))
+        made.all_native = False
         targets = [t for t in step.targets if t > 0]
-        foreign.update(targets)
-        made.shapes.update((t, kind(frame[t])) for t in targets if t not in looks)
+        external.update(targets)
+        made.shapes.update((t, kind(frame[t])) for t in targets if t not in views)
 
-    def spans(step: Step) -> list[tuple[int, int, int, int]]:
-        """Where the inputs of a step lie that come anew each time."""
+    def input_extents(step: Step) -> list[tuple[int, int, int, int]]:
+        """The memory of those inputs of a step that differ between runs."""
         found = []
         for slot in step.sources:
-            if (slot in foreign or slot in seen_as) and frame[slot] is not None:
-                origin = seen_as[slot][0] if slot in seen_as else slot
-                found.append((origin, given.get(origin) or address(frame[slot]), *extent(frame[slot])))
+            if (slot in external or slot in view_of) and frame[slot] is not None:
+                origin = view_of[slot][0] if slot in view_of else slot
+                found.append((origin, input_at.get(origin) or address(frame[slot]), *extent(frame[slot])))
         return found
 
-    around = call_recorder.recording()  # of the graph in which this one is a body
-    call_recorder.record(notes)
+    outer = call_recorder.active_recorder()  # of the graph in which this one is a body
+    call_recorder.activate(recorder)
     try:
         for step, dead in zip(plan.steps, plan.frees, strict=True):
-            notes.calls, notes.beside = [], False
+            recorder.calls, recorder.incomplete = [], False
             read = set(step.reads())
             args = [frame[i] for i in step.sources]
             perform(step, list(args), frame, budget, adapt)
-            here.add(notes.buffers)
+            memory.add(recorder.buffers)
             targets = [t for t in step.targets if t > 0]
             known = not step.bodies and step.kind != "random"
-            settled = all(step.sources[i] in fixed for i, _, _ in step.forms)  # what a kernel takes as numbers, not as an array
             data = step.sources[0] if step.sources else NOTHING
+            fixed = all(step.sources[i] in static for i, _, _ in step.forms)  # inputs that a kernel takes as numbers
+            compiled = step.native and fixed and recorder.calls and not recorder.incomplete
+            viewed = data not in static and read - {data} <= static and _is_view(step, frame)
             runs = "once"
-            if known and (read <= fixed or step.kind == "shape"):
-                fixed.update(targets)
+            if known and (read <= static or step.kind == "shape"):
+                static.update(targets)
                 for t in targets:
-                    frame[t] = made.frame[t] = here.apart(frame[t])
-            elif step.native and settled and notes.calls and not notes.beside and all(here.holds(frame[t]) for t in targets):
+                    frame[t] = made.frame[t] = memory.detached(frame[t])
+            elif compiled and all(memory.contains(frame[t]) for t in targets):
                 runs = "machine code"
-                if not items or not isinstance(items[-1], _Row):
-                    items.append(_Row())
+                if not items or not isinstance(items[-1], _OpenSequence):
+                    items.append(_OpenSequence())
                 row = items[-1]
-                assert isinstance(row, _Row)
-                row.add(notes.calls, spans(step))
-            elif data not in fixed and read - {data} <= fixed and _looks(step, frame) and (data in given or data not in foreign):
-                if data in given or data in seen_as:
-                    origin = seen_as[data][0] if data in seen_as else data
-                    seen_as.update((t, (origin, step)) for t in targets)
+                assert isinstance(row, _OpenSequence)
+                row.add(recorder.calls, input_extents(step))
+            elif viewed and (data in input_at or data not in external):
+                if data in input_at or data in view_of:
+                    origin = view_of[data][0] if data in view_of else data
+                    view_of.update((t, (origin, step)) for t in targets)
                     made.shapes.update((t, kind(frame[t])) for t in targets)
-                    looks.update(targets)
+                    views.update(targets)
             else:
                 runs = "Python"
-                aside(step)
-                for slot in read - foreign:
+                run_in_python(step)
+                for slot in read - external:
                     if made.frame[slot] is None:
-                        made.frame[slot] = here.view(frame[slot])
-            if seen is not None:
-                seen(step, args, [frame[t] for t in targets], runs)
+                        made.frame[slot] = memory.view(frame[slot])
+            if observe is not None:
+                observe(step, args, [frame[t] for t in targets], runs)
             del args
             for t in targets:
-                if t in wanted and t in seen_as:
-                    aside(seen_as.pop(t)[1])
-                if t in wanted and t not in foreign and t not in fixed:
-                    made.frame[t] = here.view(frame[t])
+                if t in outputs and t in view_of:
+                    run_in_python(view_of.pop(t)[1])
+                if t in outputs and t not in external and t not in static:
+                    made.frame[t] = memory.view(frame[t])
             if items:
-                others = wanted | looks | set(given)  # looks may be taken again later
-                items[-1].frees += [slot for slot in dead if slot in foreign and slot not in others]
+                others = outputs | views | set(input_at)  # views may be made of them later
+                items[-1].frees += [slot for slot in dead if slot in external and slot not in others]
             for i in dead:
                 frame[i] = None
     finally:
-        call_recorder.record(around)
-    made.items = [Calls(item.calls, item.patches, item.frees) if isinstance(item, _Row) else item for item in items]
+        call_recorder.activate(outer)
+    made.items = [CallSequence(i.calls, i.patches, i.frees) if isinstance(i, _OpenSequence) else i for i in items]
     return tuple(frame[i] for i in plan.outputs), made
 
 
 def _performed(step: Step) -> Callable[[list[Any], Budget, Any], None]:
-    """A step by itself on a frame."""
+    """A function that runs a step on a frame."""
     return lambda frame, budget, adapt: perform(step, [frame[s] for s in step.sources], frame, budget, adapt)
 
 
-def _looks(step: Step, frame: list[Any]) -> bool:
-    """Whether a step's results are the memory of its first input seen in another way."""
+def _is_view(step: Step, frame: list[Any]) -> bool:
+    """Whether a step's results are views of its first input."""
     source = frame[step.sources[0]]
     if step.kind != "view" or not isinstance(source, np.ndarray) or not source.size:
         return False
@@ -160,7 +162,7 @@ def _looks(step: Step, frame: list[Any]) -> bool:
     return all(isinstance(r, np.ndarray) and r.size and low <= address(r) < high for r in results)
 
 
-class _Spans:
+class _Memory:
     """The memory of a recording."""
 
     def __init__(self) -> None:
@@ -174,15 +176,15 @@ class _Spans:
     def _find(self, where: int) -> tuple[int, Array] | None:
         return next(((low, buffer) for low, high, buffer in self._buffers if low <= where < high), None)
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         return isinstance(value, np.ndarray) and (not value.size or self._find(address(value)) is not None)
 
-    def apart(self, value: Any) -> Any:
-        """A value that stays for good: not in memory that calls before it use each time."""
-        return value.copy(order="K") if isinstance(value, np.ndarray) and value.size and self.holds(value) else value
+    def detached(self, value: Any) -> Any:
+        """A value that later runs do not change: a copy of what lies in the recording's memory."""
+        return value.copy(order="K") if isinstance(value, np.ndarray) and value.size and self.contains(value) else value
 
     def view(self, value: Any) -> Any:
-        """An array of the recording's memory that does not keep it from being used again."""
+        """A view of the recording's memory that does not hold its lease."""
         found = self._find(address(value)) if isinstance(value, np.ndarray) and value.size else None
         if found is None:
             return value

@@ -1,4 +1,4 @@
-"""A recorded run, and playing it: for inputs of the same shapes the calls of machine code follow each other without Python."""
+"""A recorded run, which replays its kernel calls without Python for inputs of the same shapes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxbridge.runtime.executor.kernels.array_layout import Array, address
 from onnxbridge.runtime.executor.kernels.run import call_recorder
 from onnxbridge.runtime.executor.kernels.run.call_table import Call
 from onnxbridge.runtime.executor.kernels.run.thread_pool import Table
@@ -18,12 +19,11 @@ from onnxbridge.runtime.executor.kernels.run.thread_pool import Table
 if TYPE_CHECKING:
     from onnxbridge.hub.io.resource_limits import Budget
 
-Array = np.ndarray[Any, Any]
-Patch = tuple[int, int, int]  # a cell of the table, the slot of an array that comes anew each time, the distance
+Patch = tuple[int, int, int]  # a cell of the table, the slot of an array that differs between runs, the offset in it
 
 
-class Calls:
-    """Calls of machine code in a row, and which of their arguments is whose address."""
+class CallSequence:
+    """Consecutive kernel calls, and which of their arguments point into which array."""
 
     __slots__ = ("calls", "frees", "patches", "table")
 
@@ -31,7 +31,7 @@ class Calls:
         self.calls, self.patches, self.frees, self.table = calls, patches, frees, Table(calls)
 
 
-class Aside:
+class PythonStep:
     """A step that Python runs each time, on a frame; `targets` are the slots that it fills."""
 
     __slots__ = ("frees", "run", "targets")
@@ -45,16 +45,16 @@ class Recording:
     """What `record` made of one run."""
 
     def __init__(self, frame: list[Any], outputs: tuple[int, ...]) -> None:
-        self.busy = threading.Lock()
+        self.lock = threading.Lock()
         self.frame = frame
         self.outputs = outputs
-        self.items: list[Calls | Aside] = []
-        self.quiet = True  # no step is run by Python
+        self.items: list[CallSequence | PythonStep] = []
+        self.all_native = True  # no step is run by Python
         self.shapes: dict[int, Any] = {}
-        self.tape = call_recorder.Tape()
+        self.recorder = call_recorder.CallRecorder()
 
-    def play(self, inputs: Mapping[int, Any], budget: Budget, adapt: Any) -> tuple[Any, ...] | None:
-        """The outputs for other inputs of the same kind; None if a step gave another shape than when it was recorded."""
+    def replay(self, inputs: Mapping[int, Any], budget: Budget, adapt: Any) -> tuple[Any, ...] | None:
+        """The outputs for inputs of the same kind; None if a step's result has another shape than when it was recorded."""
         frame = self.frame.copy()
         for slot, value in inputs.items():
             frame[slot] = value
@@ -62,7 +62,7 @@ class Recording:
         for item in self.items:
             if timed:
                 budget.tick()
-            if isinstance(item, Calls):
+            if isinstance(item, CallSequence):
                 for cell, slot, distance in item.patches:
                     item.table.cells[cell] = frame[slot].__array_interface__["data"][0] + distance
                 item.table.run()
@@ -77,39 +77,33 @@ class Recording:
 
 
 @contextlib.contextmanager
-def quieted() -> Iterator[None]:
-    """Without NumPy's warnings: what they tell of is what the standard says."""
+def without_warnings() -> Iterator[None]:
+    """Suppress NumPy's warnings: the standard defines the results that they are about."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN, as the standard has it
         yield
 
 
 def kinds(inputs: Mapping[int, Any]) -> tuple[Any, ...] | None:
-    """What a recording depends on; None if there is an input that is no array."""
+    """What a recording depends on; None if some input is not an array."""
     if any(not isinstance(v, np.ndarray) or v.dtype.hasobject for v in inputs.values()):
         return None
     return tuple((slot, kind(v)) for slot, v in inputs.items())
 
 
 def kind(value: Any) -> Any:
-    """What must be the same of an array, so that calls recorded with it fit another."""
+    """The properties of an array that calls recorded with it depend on."""
     return (value.dtype, value.shape, value.strides) if isinstance(value, np.ndarray) else type(value)
 
 
-def apart(inputs: Mapping[int, Any]) -> bool:
-    """Whether no two arrays look at the same memory, so that an address tells which one is meant."""
+def disjoint(inputs: Mapping[int, Any]) -> bool:
+    """Whether no two arrays share memory, so that an address identifies one of them."""
     spans = sorted(extent(v) for v in inputs.values())
     return all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
-def address(array: Array) -> int:
-    """The address of an array's first element."""
-    where: int = array.__array_interface__["data"][0]
-    return where
-
-
 def extent(array: Array) -> tuple[int, int]:
-    """Where an array's memory begins and ends."""
+    """The first address of an array's memory, and the one after its last."""
     low = high = address(array)
     for size, step in zip(array.shape, array.strides, strict=True):
         if step < 0:
@@ -120,7 +114,7 @@ def extent(array: Array) -> tuple[int, int]:
 
 
 def owned(results: Iterable[Any], others: Iterable[Any]) -> list[Any]:
-    """Results that the caller may write into: copies of what is a view, or one of these others."""
+    """Results that the caller may write into: copies of views, and of arrays that are among `others`."""
     taken = {id(v) for v in others}
     return [_own(r, taken) for r in results]
 

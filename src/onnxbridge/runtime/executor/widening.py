@@ -26,7 +26,7 @@ def widened(value: Any) -> Any:
 
 
 def widen_step(call: Call, step: Step) -> None:
-    """Attributes that name or hold one of the rounded types are changed to float64; bits are taken of the declared type."""
+    """Change attributes that name or hold one of the rounded types to float64; a bit pattern is that of the declared type."""
     if step.kind == "bits":
         declared = call.inputs[0].key.dtype
         if declared is None:

@@ -1,4 +1,4 @@
-"""How much a step computes, from the shapes of what it reads and writes: the same number on every machine."""
+"""The work of a step, from the shapes of its inputs and results: the same number on every machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _PASSES: Mapping[str, Count] = {
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pooled),
     **dict.fromkeys(("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"), _trees),
 }  # fmt: skip
-"""Operators that look at each element several times."""
+"""Operators that read each element several times."""
 
 
 def multiply_adds(op: str, args: Arrays, results: Arrays, attrs: Mapping[str, Any]) -> int:
@@ -75,7 +75,7 @@ def operations(op: str, args: Arrays, results: Arrays, attrs: Mapping[str, Any])
     """What a step takes, in multiplications with an addition."""
     found = STEP + multiply_adds(op, args, results, attrs)
     if results and args and _shares(results[0], args[0]):
-        return found  # the same memory seen in another way
+        return found  # a view
     seen = sum(a.size for a in (*args, *results) if isinstance(a, np.ndarray))
     return found + ELEMENT * (seen + _counted(_PASSES, op, args, results, attrs))
 
@@ -86,7 +86,7 @@ def _counted(counts: Mapping[str, Count], op: str, args: Arrays, results: Arrays
         return 0
     try:
         return count(args, results[0], attrs)
-    except (AttributeError, IndexError, TypeError):  # an operand that is left out, or no array
+    except (AttributeError, IndexError, TypeError):  # an omitted operand, or one that is not an array
         return 0
 
 

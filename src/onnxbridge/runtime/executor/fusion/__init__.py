@@ -1,8 +1,8 @@
-"""What is done to a compiled plan before it runs: constants worked out once, and steps joined into single kernels.
+"""Optimization of a compiled plan: constant folding, and fusion of steps into kernels.
 
-A pass is a function of the draft of a plan; it looks for steps by their operators and puts one step in the place of several.
-Passes never touch the plan that they start from, by which intermediate values stay reachable under their names. What a
-pass cannot know when the plan is made (shapes, types) its kernel looks at when it runs, and takes the plain rule if need be.
+A pass is a function of a `PlanRewriter`; it finds steps by their operators and replaces several by one.
+Passes do not change the original plan, which is used where intermediate values are requested by name. What a
+pass cannot know when the plan is made (shapes, dtypes) its kernel checks when it runs; it falls back to the rule if need be.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from onnxbridge.runtime.executor.fusion import (
     trees,
 )
 from onnxbridge.runtime.executor.fusion.canonical import canonical
-from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
+from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
 from onnxbridge.runtime.executor.plan import Plan
 
 __all__ = ["canonical", "fused"]
 
-# Those that look for what others would take apart come first.
+# Passes whose patterns others would break come first.
 _FAMILIES = (
     convolutions, products, dynamic_quantization, attention, norms, recurrent, trees, pools, sums, resampling, layout, quant,
     elementwise,
@@ -43,16 +43,16 @@ _FAMILIES = (
 
 
 def fused(plan: Plan, defaults: Mapping[int, Any], pool: Pool, compiled: bool) -> Plan:
-    """A plan with the same results up to rounding; without compiled kernels only the constants are worked out.
+    """A plan with the same results up to rounding; without compiled kernels only constants are folded.
 
     `defaults` are the values of inputs that have one and are not fed.
     """
-    draft = Draft(plan, defaults)
+    rewriter = PlanRewriter(plan, defaults)
     if compiled:
-        integers.join(draft, pool)
-    constants.fold(draft)
+        integers.rewrite(rewriter, pool)
+    constants.fold(rewriter)
     if compiled:
         for family in _FAMILIES:
-            family.join(draft, pool)
-        loop_bodies.join(draft, pool, fused)
-    return draft.plan()
+            family.rewrite(rewriter, pool)
+        loop_bodies.rewrite(rewriter, pool, fused)
+    return rewriter.plan()

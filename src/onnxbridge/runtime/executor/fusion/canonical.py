@@ -1,4 +1,4 @@
-"""The graph that is compiled for kernels: with the operators that there are kernels for in place of what is written out."""
+"""The graph that is compiled for kernels, in which decomposed operators that have kernels are recognized."""
 
 from __future__ import annotations
 

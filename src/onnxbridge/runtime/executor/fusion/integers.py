@@ -8,101 +8,100 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.fusion.convolutions import moves_of
-from onnxbridge.runtime.executor.fusion.epilogues import activation, other, single
-from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
+from onnxbridge.runtime.executor.fusion.epilogues import Chain, other, single
+from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
 from onnxbridge.runtime.executor.kernels import integers as native
-from onnxbridge.runtime.executor.kernels.integers import BYTES, Result
-from onnxbridge.runtime.executor.kernels.run.call_recorder import beside, keep
+from onnxbridge.runtime.executor.kernels.integers import BYTES, Result, as_rows, still
+from onnxbridge.runtime.executor.kernels.run.call_recorder import mark_incomplete, retain
 from onnxbridge.runtime.executor.numpy.kernels.windows import out_sizes
 from onnxbridge.runtime.executor.numpy.padding import window
 from onnxbridge.runtime.executor.plan import NOTHING, Step
 
 
-def join(draft: Draft, pool: Pool) -> None:
-    """Put kernels on bytes in the place of quantized operators; before constants are worked out, which undoes the weights."""
+def rewrite(rewriter: PlanRewriter, pool: Pool) -> None:
+    """Replace quantized operators by kernels on bytes; before constant folding, which would dequantize the weights."""
     if not native.available():
         return
-    for i, step in draft.steps("Conv", "MatMul", "Gemm"):
-        _products(draft, i, step, pool)
-    for i, step in draft.steps("QLinearConv", "QLinearMatMul"):
-        _stated(draft, i, step, pool)
-    for i, step in draft.steps("Add"):
-        _sums(draft, i, step, pool)
-    for i, step in draft.steps("MaxPool"):
-        _maxima(draft, i, step, pool)
+    for i, step in rewriter.steps("Conv", "MatMul", "Gemm"):
+        _product(rewriter, i, step, pool)
+    for i, step in rewriter.steps("QLinearConv", "QLinearMatMul"):
+        _qlinear(rewriter, i, step, pool)
+    for i, step in rewriter.steps("Add"):
+        _sum(rewriter, i, step, pool)
+    for i, step in rewriter.steps("MaxPool"):
+        _max_pool(rewriter, i, step, pool)
 
 
-def _scales(draft: Draft, step: Step) -> tuple[Any, Any] | None:
+def _scales(rewriter: PlanRewriter, step: Step) -> tuple[Any, Any] | None:
     """Scale and zero point of a step that quantizes to bytes or back by constants, one for all or one for each channel."""
     a = step.attrs
     if step.op not in ("QuantizeLinear", "DequantizeLinear") or a["block_size"] or a["output_dtype"] or a.get("precision"):
         return None
-    scale, zero = (draft.constant(s) for s in (*step.sources[1:], NOTHING)[:2])
+    scale, zero = (rewriter.constant(s) for s in (*step.sources[1:], NOTHING)[:2])
     if not single(scale) or not isinstance(zero, np.ndarray) or zero.shape != scale.shape or scale.ndim > 1:
         return None
     return (scale, zero) if np.isfinite(scale).all() and (scale > 0).all() else None
 
 
-def _one(found: tuple[Any, Any] | None) -> tuple[float, Any] | None:
-    """The same for bytes with one scale."""
+def _per_tensor(found: tuple[Any, Any] | None) -> tuple[float, Any] | None:
+    """The same for per-tensor quantization to bytes."""
     if found is None or found[0].size != 1 or found[1].dtype not in BYTES:
         return None
     return float(found[0].reshape(())), found[1].reshape(())
 
 
-def _input(draft: Draft, slot: int) -> tuple[int, float, Any] | None:
-    """Where the bytes are that a value is made of, with their scale and zero point."""
-    made = draft.maker(slot)
+def _input(rewriter: PlanRewriter, slot: int) -> tuple[int, float, Any] | None:
+    """The bytes that a value is dequantized from, with their scale and zero point."""
+    made = rewriter.maker(slot)
     if made is None or made[1].op != "DequantizeLinear":
         return None
-    found = _one(_scales(draft, made[1]))
+    found = _per_tensor(_scales(rewriter, made[1]))
     return None if found is None else (made[1].sources[0], *found)
 
 
-def _weights(draft: Draft, slot: int, axis: int) -> tuple[Any, Any] | None:
-    """Weights less their zero points as int8, and the scale for each index of this axis."""
-    made = draft.maker(slot)
+def _weights(rewriter: PlanRewriter, slot: int, axis: int) -> tuple[Any, Any] | None:
+    """Weights minus their zero points as int8, and the scale of each index of this axis."""
+    made = rewriter.maker(slot)
     if made is None or made[1].op != "DequantizeLinear":
         return None
-    w, found = draft.constant(made[1].sources[0]), _scales(draft, made[1])
+    w, found = rewriter.constant(made[1].sources[0]), _scales(rewriter, made[1])
     if found is None or not isinstance(w, np.ndarray):
         return None
     if found[0].size > 1 and made[1].attrs["axis"] % w.ndim != axis:
         return None
-    return _less(w, *found, axis)
+    return _without_zero_point(w, *found, axis)
 
 
-def _less(w: Any, scale: Any, zero: Any, axis: int) -> tuple[Any, Any] | None:
+def _without_zero_point(w: Any, scale: Any, zero: Any, axis: int) -> tuple[Any, Any] | None:
     if w.dtype not in BYTES or zero.dtype != w.dtype or (scale.size > 1 and scale.shape != (w.shape[axis],)):
         return None
     each = [1] * w.ndim
     each[axis] = -1
-    less = w.astype(np.int16) - zero.astype(np.int16).reshape(each if zero.size > 1 else ())
-    if less.size == 0 or less.min() < -128 or less.max() > 127:
+    centered = w.astype(np.int16) - zero.astype(np.int16).reshape(each if zero.size > 1 else ())
+    if centered.size == 0 or centered.min() < -128 or centered.max() > 127:
         return None
-    return less.astype(np.int8), np.broadcast_to(scale, (w.shape[axis],)).astype(np.float64)
+    return centered.astype(np.int8), np.broadcast_to(scale, (w.shape[axis],)).astype(np.float64)
 
 
-def _bias(draft: Draft, slot: int, scale: Any) -> tuple[Any, Any] | None:
-    """A bias as whole numbers of these scales, or else as what is left to add in float."""
+def _bias(rewriter: PlanRewriter, slot: int, scale: Any) -> tuple[Any, Any] | None:
+    """A bias as integers of these scales, or else as a shift in float."""
     count = len(scale)
     nothing = np.zeros(count, np.int64)
     if slot == NOTHING:
         return nothing, np.zeros(count)
-    value, made = draft.constant(slot), draft.maker(slot)
+    value, made = rewriter.constant(slot), rewriter.maker(slot)
     if single(value) and value.size == count:
         return nothing, value.reshape(-1).astype(np.float64)
     if made is None or made[1].op != "DequantizeLinear":
         return None
-    q, by = (draft.constant(s) for s in made[1].sources[:2])
-    zero = draft.constant(made[1].sources[2]) if len(made[1].sources) > 2 else None
+    q, by = (rewriter.constant(s) for s in made[1].sources[:2])
+    zero = rewriter.constant(made[1].sources[2]) if len(made[1].sources) > 2 else None
     usual = single(by) and isinstance(q, np.ndarray) and q.dtype == np.int32 and q.size == count and by.size in (1, count)
     if not usual or (zero is not None and zero.any()) or made[1].attrs["block_size"]:
         return None
@@ -111,80 +110,75 @@ def _bias(draft: Draft, slot: int, scale: Any) -> tuple[Any, Any] | None:
     return nothing, q.reshape(-1) * by.reshape(-1).astype(np.float64)
 
 
-def _makers(draft: Draft, i: int, step: Step) -> list[int]:
-    """The steps that make this one's inputs for it alone."""
-    made = [draft.maker(slot) for slot in step.sources if draft.user(slot) == (i, step)]
+def _own_inputs(rewriter: PlanRewriter, i: int, step: Step) -> list[int]:
+    """The steps whose results only this step uses."""
+    made = [rewriter.maker(slot) for slot in step.sources if rewriter.user(slot) == (i, step)]
     return [found[0] for found in made if found is not None]
 
 
-def _end(draft: Draft, slot: int) -> tuple[list[int], int, Any] | None:
-    """What follows up to QuantizeLinear: the steps, the value, and (scale, zero point, lowest, highest byte)."""
-    places, low, high = [], -math.inf, math.inf
-    follow = draft.user(slot)
-    if follow is not None and (ending := activation(draft, follow[1])) is not None and not ending.curve:
-        places, low, high, slot = [follow[0]], ending.low, ending.high, follow[1].targets[0]
-        follow = draft.user(slot)
-    if follow is None or follow[1].op != "QuantizeLinear" or follow[1].sources[0] != slot:
+def _quantize(rewriter: PlanRewriter, chain: Chain) -> tuple[float, Any, float, float] | None:
+    """A QuantizeLinear that ends a chain, after a clip if there is one: its scale and zero point, and the bounds in bytes."""
+    clip = chain.activation(clip=True)
+    step = chain.next("QuantizeLinear")
+    found = _per_tensor(_scales(rewriter, step)) if step is not None and step.sources[0] == chain.result else None
+    if found is None or math.isnan(clip.low) or math.isnan(clip.high):
         return None
-    found = _one(_scales(draft, follow[1]))
-    if found is None or math.isnan(low) or math.isnan(high):
-        return None
+    chain.append()
     scale, zero = found
-    reach = np.iinfo(zero.dtype)
-    bound = [
-        float(np.clip(np.rint(np.float32(v) / np.float32(scale)) + int(zero), reach.min, reach.max)) for v in (low, high)
-    ]
-    return [*places, follow[0]], follow[1].targets[0], (scale, zero, *bound)
+    limits = np.iinfo(zero.dtype)
+    bounds = (np.rint(np.float32(v) / np.float32(scale)) + int(zero) for v in (clip.low, clip.high))
+    low, high = (float(np.clip(v, limits.min, limits.max)) for v in bounds)
+    return scale, zero, low, high
 
 
-def _products(draft: Draft, i: int, step: Step, pool: Pool) -> None:
+def _product(rewriter: PlanRewriter, i: int, step: Step, pool: Pool) -> None:
     conv = step.op == "Conv"
-    turned = step.op == "Gemm" and bool(step.attrs["transB"])
+    transposed = step.op == "Gemm" and bool(step.attrs["transB"])
     if step.op == "Gemm" and (step.attrs["transA"] or step.attrs["alpha"] != 1 or step.attrs["beta"] != 1):
         return
-    x, weights = _input(draft, step.sources[0]), _weights(draft, step.sources[1], 0 if conv or turned else 1)
+    x, weights = _input(rewriter, step.sources[0]), _weights(rewriter, step.sources[1], 0 if conv or transposed else 1)
     if x is None or weights is None:
         return
     w, by = weights
     if w.ndim != (4 if conv else 2):
         return
-    chain, slot = [i], step.targets[0]
+    chain, scale = Chain(rewriter, i, step), by * x[1]
     given = step.sources[2] if len(step.sources) > 2 else NOTHING
-    scale = by * x[1]
-    if step.op == "MatMul":
-        follow = draft.user(slot)
-        if follow is not None and follow[1].op == "Add":
-            more = other(follow[1], slot)
-            value = draft.constant(more)
-            if single(value) and value.shape == (len(scale),):
-                given, slot = more, follow[1].targets[0]
-                chain.append(follow[0])
-    bias, end = _bias(draft, given, scale), _end(draft, slot)
-    if bias is None or end is None:
+    if step.op == "MatMul" and (add := chain.next("Add")) is not None:
+        more = other(add, chain.result)
+        value = rewriter.constant(more)
+        if single(value) and value.shape == (len(scale),):
+            given = more
+            chain.append()
+    bias, quantize = _bias(rewriter, given, scale), _quantize(rewriter, chain)
+    if bias is None or quantize is None:
         return
-    places, slot, (out, zero, low, high) = end
-    chain = [*_makers(draft, i, step), *chain]
+    out, zero, low, high = quantize
+    steps = [*_own_inputs(rewriter, i, step), *chain.steps]
     result = Result(zero.dtype, scale / out, bias[1] / out, int(zero), low, high)
     names = "+".join(["Bytes", step.op])
-    if not conv:
-        w = w if turned else w.T
-        run = native.convolution(np.ascontiguousarray(w)[:, :, None, None], x[2], bias[0], still, 1, result, pool)
-        product = functools.partial(as_rows, run)
-        draft.join([*chain, *places], names, product, [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
-        return
-    groups = step.attrs["group"]
+    found = _kernel(step, w.T if transposed else w, x[2], bias[0], result, pool)
+    if found is not None:
+        rewriter.fuse(steps, names, found[0], [x[0]], [chain.result], how=found[1])
+
+
+def _kernel(step: Step, w: Any, zero: Any, bias: Any, result: Result, pool: Pool) -> tuple[Any, tuple[str, int]] | None:
+    """The kernel of a convolution, or of a product with weights (inputs, outputs), and its algorithm; None for others."""
+    if w.ndim == 2:
+        run = native.convolution(np.ascontiguousarray(w.T)[:, :, None, None], zero, bias, still, 1, result, pool)
+        return functools.partial(as_rows, run), run.how  # type: ignore[attr-defined]
+    groups, dense = step.attrs["group"], set(step.attrs["dilations"] or (1,)) == {1}
     if groups < 1 or w.shape[0] % groups or tuple(step.attrs["kernel_shape"] or w.shape[2:]) != w.shape[2:]:
-        return
-    dense = set(step.attrs["dilations"] or (1,)) == {1}
-    run = native.convolution(w, x[2], bias[0], moves_of(step, w.shape[2:]), groups, result, pool, dense)
-    draft.join([*chain, *places], names, run, [x[0]], [slot], how=run.how)  # type: ignore[attr-defined]
+        return None
+    run = native.convolution(w, zero, bias, moves_of(step, w.shape[2:]), groups, result, pool, dense)
+    return run, run.how  # type: ignore[attr-defined]
 
 
-def _stated(draft: Draft, i: int, step: Step, pool: Pool) -> None:
-    """The operators that say themselves by which scales their inputs and their result are quantized."""
+def _qlinear(rewriter: PlanRewriter, i: int, step: Step, pool: Pool) -> None:
+    """QLinearConv and QLinearMatMul, which have the scales and zero points as inputs."""
     conv = step.op == "QLinearConv"
-    x_scale, x_zero, w, scale, zero, y_scale, y_zero = (draft.constant(s) for s in step.sources[1:8])
-    bias = draft.constant(step.sources[8]) if len(step.sources) > 8 and step.sources[8] != NOTHING else None
+    x_scale, x_zero, w, scale, zero, y_scale, y_zero = (rewriter.constant(s) for s in step.sources[1:8])
+    bias = rewriter.constant(step.sources[8]) if len(step.sources) > 8 and step.sources[8] != NOTHING else None
     known = all(isinstance(v, np.ndarray) for v in (x_scale, x_zero, w, scale, zero, y_scale, y_zero))
     if not known or (bias is None and len(step.sources) > 8 and step.sources[8] != NOTHING) or w.ndim != (4 if conv else 2):
         return
@@ -194,65 +188,45 @@ def _stated(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         return
     if x_zero.size != 1 or y_zero.size != 1 or not {x_zero.dtype, y_zero.dtype} <= set(BYTES):
         return
-    weights = _less(w, scale, zero, 0 if conv else 1)
+    weights = _without_zero_point(w, scale, zero, 0 if conv else 1)
     if weights is None:
         return
-    less, by = weights
+    centered, by = weights
     offset = np.zeros(len(by), np.int64) if bias is None else bias.reshape(-1).astype(np.int64)
-    out, reach = float(y_scale.reshape(())), np.iinfo(y_zero.dtype)
+    out, limits = float(y_scale.reshape(())), np.iinfo(y_zero.dtype)
     factors = by * float(x_scale.reshape(())) / out
-    result = Result(y_zero.dtype, factors, np.zeros(len(by)), int(y_zero.reshape(())), float(reach.min), float(reach.max))
-    begin = x_zero.reshape(())
-    if conv:
-        groups = step.attrs["group"]
-        if groups < 1 or less.shape[0] % groups or tuple(step.attrs["kernel_shape"] or less.shape[2:]) != less.shape[2:]:
-            return
-        dense = set(step.attrs["dilations"] or (1,)) == {1}
-        run = native.convolution(less, begin, offset, moves_of(step, less.shape[2:]), groups, result, pool, dense)
-        draft.join([i], step.op, run, step.sources[:1], step.targets, how=run.how)  # type: ignore[attr-defined]
-    else:
-        run = native.convolution(np.ascontiguousarray(less.T)[:, :, None, None], begin, offset, still, 1, result, pool)
-        draft.join([i], step.op, functools.partial(as_rows, run), step.sources[:1], step.targets, how=run.how)  # type: ignore[attr-defined]
+    result = Result(y_zero.dtype, factors, np.zeros(len(by)), int(y_zero.reshape(())), float(limits.min), float(limits.max))
+    found = _kernel(step, centered, x_zero.reshape(()), offset, result, pool)
+    if found is not None:
+        rewriter.fuse([i], step.op, found[0], step.sources[:1], step.targets, how=found[1])
 
 
-def still(x: Any) -> Any:
-    """The window of one position."""
-    return window(x, (1, 1), None, None, None, "NOTSET")
-
-
-def as_rows(run: Callable[[Any], Any], x: Any) -> Any:
-    """A convolution of one position as a product with the last axis."""
-    if not x.flags.c_contiguous:
-        beside()
-    y = run(np.ascontiguousarray(x).reshape(1, -1, 1, x.shape[-1]).transpose(0, 3, 1, 2))
-    return y.transpose(0, 2, 3, 1).reshape(*x.shape[:-1], y.shape[1])
-
-
-def _sums(draft: Draft, i: int, step: Step, pool: Pool) -> None:
-    left, right, end = _input(draft, step.sources[0]), _input(draft, step.sources[1]), _end(draft, step.targets[0])
-    if left is None or right is None or end is None:
+def _sum(rewriter: PlanRewriter, i: int, step: Step, pool: Pool) -> None:
+    chain = Chain(rewriter, i, step)
+    left, right, quantize = _input(rewriter, step.sources[0]), _input(rewriter, step.sources[1]), _quantize(rewriter, chain)
+    if left is None or right is None or quantize is None:
         return
     (p, a, u), (q, b, v) = left, right
-    places, slot, (out, zero, low, high) = end
+    out, zero, low, high = quantize
     shift = -(int(u) * a + int(v) * b) / out
-    constant = [draft.constant(slot) is not None for slot in (p, q)]
-    spread: dict[Any, Any] = {}  # constants in the shape of what they are added to
+    constant = [rewriter.constant(slot) is not None for slot in (p, q)]
+    broadcasts: dict[Any, Any] = {}  # constants in the shape of what they are added to
 
     def run(x: Any, y: Any) -> Any:
         if x.shape != y.shape and any(constant):
-            x, y = (_spread(v, w, spread) if c else v for v, w, c in ((x, y, constant[0]), (y, x, constant[1])))
+            x, y = (_broadcast(v, w, broadcasts) if c else v for v, w, c in ((x, y, constant[0]), (y, x, constant[1])))
         dense = x.flags.c_contiguous or (x.ndim == 4 and x.transpose(0, 2, 3, 1).flags.c_contiguous)
         if x.shape == y.shape and x.strides == y.strides and dense and x.size and (x.dtype, y.dtype) == (u.dtype, v.dtype):
             return native.combined(x, y, a / out, b / out, shift, zero, low, high, pool)
-        beside()
+        mark_incomplete()
         total = x.astype(np.float32) * np.float32(a / out) + y.astype(np.float32) * np.float32(b / out) + np.float32(shift)
         return np.clip(np.rint(total) + int(zero), low, high).astype(zero.dtype)
 
-    draft.join([*_makers(draft, i, step), i, *places], "Bytes+Add", run, [p, q], [slot], how=("bytes", 2))
+    rewriter.fuse([*_own_inputs(rewriter, i, step), *chain.steps], "Bytes+Add", run, [p, q], [chain.result], how=("bytes", 2))
 
 
-def _spread(value: Any, like: Any, known: dict[Any, Any]) -> Any:
-    """A constant in the shape and the memory order of another array, where it broadcasts to that."""
+def _broadcast(value: Any, like: Any, known: dict[Any, Any]) -> Any:
+    """A constant broadcast to the shape and the memory order of another array, where that is possible."""
     key = (like.shape, like.strides)
     if key not in known:
         try:
@@ -260,15 +234,16 @@ def _spread(value: Any, like: Any, known: dict[Any, Any]) -> Any:
             known[key][...] = value
         except ValueError:
             known[key] = value
-    return keep(known[key])
+    return retain(known[key])
 
 
-def _maxima(draft: Draft, i: int, step: Step, pool: Pool) -> None:
+def _max_pool(rewriter: PlanRewriter, i: int, step: Step, pool: Pool) -> None:
     """The largest of dequantized bytes is the dequantized largest byte, if both have the same scale."""
-    x, end = _input(draft, step.sources[0]), _end(draft, step.targets[0])
-    if x is None or end is None or not draft.single(step) or len(end[0]) != 1:
+    chain = Chain(rewriter, i, step)
+    x, quantize = _input(rewriter, step.sources[0]), _quantize(rewriter, chain)
+    if x is None or quantize is None or not rewriter.single(step) or len(chain.steps) != 2:
         return
-    places, slot, (out, zero, _, _) = end
+    out, zero, _, _ = quantize
     if x[1] != out or x[2] != zero or x[2].dtype != zero.dtype:
         return
     attrs, dtype = step.attrs, zero.dtype
@@ -280,4 +255,5 @@ def _maxima(draft: Draft, i: int, step: Step, pool: Pool) -> None:
         ceil = bool(attrs["ceil_mode"])
         return native.largest(x, w, out_sizes(x.shape[2:], w.kernel, w.strides, w.pads, w.dilations, ceil_mode=ceil), pool)
 
-    draft.join([*_makers(draft, i, step), i, *places], "Bytes+MaxPool", run, [x[0]], [slot], how=("bytes", 0))
+    steps = [*_own_inputs(rewriter, i, step), *chain.steps]
+    rewriter.fuse(steps, "Bytes+MaxPool", run, [x[0]], [chain.result], how=("bytes", 0))

@@ -1,4 +1,4 @@
-"""Bodies of control flow: joined as the graph around them, and those of loops recorded when they repeat."""
+"""Bodies of control flow: optimized as the main graph, and those of loops recorded when they repeat."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
-from onnxbridge.runtime.executor.loop_replay import Again
+from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
+from onnxbridge.runtime.executor.loop_replay import LoopReplay
 from onnxbridge.runtime.executor.plan import Plan
 
 Fused = Callable[[Plan, Any, Pool, bool], Plan]
@@ -16,26 +16,26 @@ Fused = Callable[[Plan, Any, Pool, bool], Plan]
 _LOOPS = ("Loop", "Scan")
 
 
-def join(draft: Draft, pool: Pool, fused: Fused) -> None:
+def rewrite(rewriter: PlanRewriter, pool: Pool, fused: Fused) -> None:
     """Replace the bodies by plans whose steps are fused by `fused`."""
-    for i, step in draft.steps():
+    for i, step in rewriter.steps():
         if step.bodies:
-            bodies = ((name, _joined(body, draft, step.op in _LOOPS, pool, fused)) for name, body in step.bodies)
-            draft.rebody(i, tuple(bodies))
+            bodies = ((name, _fused_body(body, rewriter, step.op in _LOOPS, pool, fused)) for name, body in step.bodies)
+            rewriter.set_bodies(i, tuple(bodies))
 
 
-def _joined(body: Plan, draft: Draft, repeats: bool, pool: Pool, fused: Fused) -> Plan:
-    """The plan with its steps joined; what is constant around it is constant in it."""
-    known = {here: value for there, here in body.captured if (value := draft.constant(there)) is not None}
+def _fused_body(body: Plan, rewriter: PlanRewriter, repeats: bool, pool: Pool, fused: Fused) -> Plan:
+    """The optimized plan of a body, in which captured constants are constants."""
+    known = {here: value for there, here in body.captured if (value := rewriter.constant(there)) is not None}
     captured = [(there, here) for there, here in body.captured if here not in known]
-    found = fused(_straight(replace(body, captured=captured)), known, pool, True)
+    found = fused(_without_identities(replace(body, captured=captured)), known, pool, True)
     if repeats and any(step.native for step in found.steps):
-        found.again = Again()
+        found.replay = LoopReplay()
     return found
 
 
-def _straight(body: Plan) -> Plan:
-    """The plan with what outputs are copies of as the outputs themselves."""
+def _without_identities(body: Plan) -> Plan:
+    """The plan without Identity steps before its outputs."""
     copies = {step.targets[0]: step.sources[0] for step in body.steps if step.op == "Identity"}
 
     def origin(slot: int) -> int:

@@ -10,76 +10,76 @@ import numpy as np
 from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.fusion.epilogues import single
-from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
+from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
 from onnxbridge.runtime.executor.kernels import integers
 from onnxbridge.runtime.executor.kernels.array_layout import copy
 from onnxbridge.runtime.executor.kernels.recurrent import Layer, layer
 from onnxbridge.runtime.executor.kernels.recurrent_quantized import lstm_on_bytes
 from onnxbridge.runtime.executor.plan import NOTHING, Step
 
-_USUAL: dict[str, tuple[Any, ...]] = {
+_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "activation_alpha": (None,), "activation_beta": (None,), "clip": (None,), "input_forget": (0,), "layout": (0,),
     "linear_before_reset": (1,),
 }  # fmt: skip
 _ACTIVATIONS: dict[str, list[tuple[str, ...]]] = {
     "LSTM": [("Sigmoid", "Tanh", "Tanh")], "GRU": [("Sigmoid", "Tanh")], "RNN": [("Tanh",), ("Relu",)],
 }  # fmt: skip
-_WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
-def join(draft: Draft, pool: Pool) -> None:
-    """Put native layers in the place of steps that ask for nothing unusual."""
-    for i, step in draft.steps(*_ACTIVATIONS):
-        w, r = (draft.constant(s) for s in step.sources[1:3])
+def rewrite(rewriter: PlanRewriter, pool: Pool) -> None:
+    """Replace recurrent layers with the default options by kernels."""
+    for i, step in rewriter.steps(*_ACTIVATIONS):
+        w, r = (rewriter.constant(s) for s in step.sources[1:3])
         b, lengths, h, c, peephole = (*step.sources[3:], *(NOTHING,) * 5)[:5]
-        bias = draft.constant(b)
+        bias = rewriter.constant(b)
         known = single(w) and single(r) and (b == NOTHING or single(bias)) and lengths == peephole == NOTHING
-        usual = all(step.attrs.get(name, values[0]) in values for name, values in _USUAL.items())
-        ways = _WAYS.get(step.attrs["direction"], ())
-        activation = _activation(step.op, step, len(ways))
-        if known and usual and activation and len(w) == len(ways):
+        supported = all(step.attrs.get(name, values[0]) in values for name, values in _SUPPORTED.items())
+        directions = _DIRECTIONS.get(step.attrs["direction"], ())
+        activation = _activation(step.op, step, len(directions))
+        if known and supported and activation and len(w) == len(directions):
             relu = activation == ("Relu",)
             layers = [
                 layer(step.op, w[k], r[k], None if bias is None else bias[k], reverse, pool, relu)
-                for k, reverse in enumerate(ways)
+                for k, reverse in enumerate(directions)
             ]
-            run = _run(step.op, layers, [0 if reverse else -1 for reverse in ways], w.shape[-1], r.shape[-1], pool)
-            draft.join([i], step.op, run, [step.sources[0], h, c], step.targets)
+            run = _run(step.op, layers, [0 if reverse else -1 for reverse in directions], w.shape[-1], r.shape[-1], pool)
+            rewriter.fuse([i], step.op, run, [step.sources[0], h, c], step.targets)
     if integers.available():
-        for i, step in draft.steps("com.microsoft::DynamicQuantizeLSTM"):
-            _on_bytes(draft, i, step, pool)
+        for i, step in rewriter.steps("com.microsoft::DynamicQuantizeLSTM"):
+            _quantized_lstm(rewriter, i, step, pool)
 
 
-def _on_bytes(draft: Draft, i: int, step: Step, pool: Pool) -> None:
+def _quantized_lstm(rewriter: PlanRewriter, i: int, step: Step, pool: Pool) -> None:
     """An LSTM that quantizes what it multiplies with weights in bytes (inputs, outputs)."""
     x, w, r, b, lengths, h, c, peephole, *scales = (*step.sources, *(NOTHING,) * 12)[:12]
-    given = [draft.constant(s) for s in (w, r, *scales)]
-    bias, ways = draft.constant(b), _WAYS.get(step.attrs["direction"], ())
-    activation = _activation("LSTM", step, len(ways))
-    plain = not (lengths or peephole or step.attrs["clip"] or step.attrs["input_forget"] or step.attrs["activation_alpha"])
-    if any(v is None for v in given) or not plain or activation is None or (b != NOTHING and not single(bias)):
+    given = [rewriter.constant(s) for s in (w, r, *scales)]
+    bias, directions = rewriter.constant(b), _DIRECTIONS.get(step.attrs["direction"], ())
+    activation = _activation("LSTM", step, len(directions))
+    simple = not (lengths or peephole or step.attrs["clip"] or step.attrs["input_forget"] or step.attrs["activation_alpha"])
+    if any(v is None for v in given) or not simple or activation is None or (b != NOTHING and not single(bias)):
         return
     layers = []
-    for k, reverse in enumerate(ways):
+    for k, reverse in enumerate(directions):
         forward, back = ((given[n][k], given[2 + 2 * n][k], given[3 + 2 * n][k]) for n in (0, 1))
         made = lstm_on_bytes(forward, back, None if bias is None else bias[k], reverse, pool)
         if made is None:
             return
         layers.append(made)
     sizes = given[0].shape[1], given[1].shape[1]
-    run = _run("LSTM", layers, [0 if reverse else -1 for reverse in ways], *sizes, pool)
-    draft.join([i], "DynamicQuantizeLSTM", run, [x, h, c], step.targets)
+    run = _run("LSTM", layers, [0 if reverse else -1 for reverse in directions], *sizes, pool)
+    rewriter.fuse([i], "DynamicQuantizeLSTM", run, [x, h, c], step.targets)
 
 
-def _activation(op: str, step: Step, ways: int) -> tuple[str, ...] | None:
-    """The activations of one direction, the same in all; None where they are not among those that there are loops for."""
+def _activation(op: str, step: Step, directions: int) -> tuple[str, ...] | None:
+    """The activations of one direction, the same in all; None where there is no kernel for them."""
     known = _ACTIVATIONS[op]
-    given = step.attrs["activations"] or known[0] * ways
-    return next((a for a in known if tuple(given[: len(a) * ways]) == a * ways), None)
+    given = step.attrs["activations"] or known[0] * directions
+    return next((a for a in known if tuple(given[: len(a) * directions]) == a * directions), None)
 
 
 def _run(op: str, layers: list[Layer], ends: list[int], width: int, hidden: int, pool: Pool) -> Callable[..., Any]:
-    """The layers of all directions side by side; each has its last step at its own end. Machine code looks at no shapes."""
+    """The layers of all directions; each has its last step at its own end. Shapes are checked here, kernels do not check them."""
 
     def run(x: Any, h: Any, c: Any) -> Any:
         if x.dtype != np.float32 or x.ndim != 3 or x.shape[2] != width or not x.size:

@@ -1,4 +1,4 @@
-"""Resize of pictures in float32."""
+"""Resize of images in float32."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ import numpy as np
 
 from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
+from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
 from onnxbridge.runtime.executor.kernels.resampling import Axis, resized
-from onnxbridge.runtime.executor.kernels.run.call_recorder import unrecorded
 from onnxbridge.runtime.executor.numpy.resampling import mixed, nearest, scales_and_sizes, source_points
-from onnxbridge.runtime.executor.plan import Step
 
 
-def join(draft: Draft, pool: Pool) -> None:
-    """Put the native kernel in the place of a Resize of rows and columns."""
-    for i, step in draft.steps("Resize"):
+def rewrite(rewriter: PlanRewriter, pool: Pool) -> None:
+    """Replace a Resize of rows and columns by a kernel."""
+    for i, step in rewriter.steps("Resize"):
         if step.attrs["coordinate_transformation_mode"] != "tf_crop_and_resize":
-            draft.swap(i, _resize(step, pool))
+            rewriter.swap(i, _resize(pool))
 
 
-def _resize(step: Step, pool: Pool) -> Callable[..., Any]:
-    plain = unrecorded(step.run)
+def _resize(pool: Pool) -> Callable[..., Any]:
     known: dict[Any, tuple[Axis, Axis] | None] = {}
 
     def run(X: Any, roi: Any = None, scales: Any = None, sizes: Any = None, **attrs: Any) -> Any:
@@ -35,7 +32,7 @@ def _resize(step: Step, pool: Pool) -> Callable[..., Any]:
                 known[key] = _tables(X.shape, scales, sizes, attrs)
             tables = known[key]
         if tables is None:
-            return plain(X, roi, scales, sizes, **attrs)
+            return None
         claim((*X.shape[:2], *(index.shape[1] for index, _ in tables)), X.dtype)
         return resized(X, *tables, pool)
 
@@ -43,7 +40,7 @@ def _resize(step: Step, pool: Pool) -> Callable[..., Any]:
 
 
 def _tables(shape: tuple[int, ...], scales: Any, sizes: Any, attrs: dict[str, Any]) -> tuple[Axis, Axis] | None:
-    """How rows and columns are mixed, None for what else a Resize may do."""
+    """The interpolation of rows and columns, None for other kinds of Resize."""
     axes = list(range(4)) if attrs["axes"] is None else [a % 4 for a in attrs["axes"]]
     factors, wanted = scales_and_sizes([shape[a] for a in axes], scales, sizes, attrs["keep_aspect_ratio_policy"])
     found: list[Axis] = []

@@ -9,11 +9,9 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.fusion.plan_rewriter import Draft
-from onnxbridge.runtime.executor.kernels.run.call_recorder import unrecorded
+from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
 from onnxbridge.runtime.executor.kernels.trees import TRANSFORMS, Scores, ensemble, fits
 from onnxbridge.runtime.executor.numpy.ops.trees import Classifier, Regressor, classifier, regressor, trees
-from onnxbridge.runtime.executor.plan import Step
 
 _MADE: dict[str, Callable[..., Any]] = {
     "ai.onnx.ml::TreeEnsembleClassifier": classifier,
@@ -22,9 +20,9 @@ _MADE: dict[str, Callable[..., Any]] = {
 }
 
 
-def join(draft: Draft, pool: Pool) -> None:
-    """Put native ensembles in the place of those on float32 whose leaves are added up."""
-    for i, step in draft.steps(*_MADE):
+def rewrite(rewriter: PlanRewriter, pool: Pool) -> None:
+    """Replace ensembles on float32 whose leaves are summed by kernels."""
+    for i, step in rewriter.steps(*_MADE):
         try:
             made = _MADE[step.op](**step.attrs)
             scores = _scores(made)
@@ -32,8 +30,8 @@ def join(draft: Draft, pool: Pool) -> None:
                 continue
             run = ensemble(made.trees, scores, pool)
         except (Unsupported, KeyError, ValueError, TypeError):
-            continue  # the rule says what is wrong when it runs
-        draft.join([i], step.op, _of_float32(run, step), step.sources, step.targets, how=run.how)  # type: ignore[attr-defined]
+            continue  # the rule reports the error when it runs
+        rewriter.swap(i, _of_float32(run), run.how)  # type: ignore[attr-defined]
 
 
 def _scores(made: Classifier | Regressor) -> Scores | None:
@@ -49,7 +47,6 @@ def _scores(made: Classifier | Regressor) -> Scores | None:
     return Scores(width, made.base, made.transform, False, made.labels, made.threshold, made.other)
 
 
-def _of_float32(run: Callable[..., Any], step: Step) -> Callable[..., Any]:
+def _of_float32(run: Callable[..., Any]) -> Callable[..., Any]:
     """Other types are compared in float64 by the rule."""
-    rule = unrecorded(step.run)
-    return lambda x: run(x) if x.dtype == np.float32 and x.ndim == 2 else rule(x, **step.attrs)
+    return lambda x, **attrs: run(x) if x.dtype == np.float32 and x.ndim == 2 else None

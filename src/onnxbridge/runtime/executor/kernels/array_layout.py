@@ -1,4 +1,4 @@
-"""Where an array's data lies, and arrays laid out with their channels last."""
+"""Addresses and memory layouts of arrays: C order, and channels last."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
-from onnxbridge.runtime.executor.kernels.run.call_recorder import beside, numbers
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
+from onnxbridge.runtime.executor.kernels.run.call_recorder import int64_array, mark_incomplete
 from onnxbridge.runtime.executor.kernels.run.work_partition import chunks
 
 Array = np.ndarray[Any, Any]
@@ -31,33 +31,41 @@ def plain(x: Array, pool: Pool) -> Array:
 
 
 def copy(x: Array, y: Array) -> None:
-    """The elements of x into y, which has its shape."""
-    axes = _merged(x, y)
+    """Copy x into y, which has its shape."""
+    axes = merged(x, y)
     if x.dtype != np.float32 or y.dtype != np.float32 or len(axes) > 4:
-        beside()
+        mark_incomplete()
         np.copyto(y, x)
         return
     axes = [*axes[:1], *[(1, 0, 0)] * (4 - len(axes)), *axes[1:]] if len(axes) > 1 else [(1, 0, 0)] * (4 - len(axes)) + axes
     chunk, units = chunks(axes[0][0], 2 * math.prod(a[0] for a in axes[1:]))
-    spec, where = numbers(*(a[0] for a in axes), *(a[1] // 4 for a in axes), *(a[2] // 4 for a in axes), chunk)
-    loop("layout", "copied")(address(x), address(y), where, units=units)
+    spec, where = int64_array(*(a[0] for a in axes), *(a[1] // 4 for a in axes), *(a[2] // 4 for a in axes), chunk)
+    load_kernel("layout", "copy_strided")(address(x), address(y), where, units=units)
 
 
-def _merged(x: Array, y: Array) -> list[tuple[int, int, int]]:
-    """Size and distances of each axis, the fastest of y last, those taken together that follow each other in both."""
-    axes: list[tuple[int, int, int]] = []
-    for size, dx, dy in sorted(zip(x.shape, x.strides, y.strides, strict=True), key=lambda axis: -axis[2]):
-        if size == 1:
-            continue
-        if axes and axes[-1][1] == dx * size and axes[-1][2] == dy * size:
-            axes[-1] = (axes[-1][0] * size, dx, dy)
+def merged(*arrays: Array) -> list[tuple[int, ...]]:
+    """Size and strides of each axis from the slowest of the last array to the fastest, adjacent axes merged where they can be."""
+    shape, y = arrays[-1].shape, arrays[-1]
+    axes: list[tuple[int, ...]] = []
+    for k in sorted((k for k in range(y.ndim) if shape[k] != 1), key=lambda k: -y.strides[k]):
+        size, strides = shape[k], tuple(a.strides[k] for a in arrays)
+        if axes and all(outer == stride * size for outer, stride in zip(axes[-1][1:], strides, strict=True)):
+            axes[-1] = (axes[-1][0] * size, *strides)
         else:
-            axes.append((size, dx, dy))
+            axes.append((size, *strides))
     return axes
 
 
+def empty_like(x: Array, pool: Pool, dtype: Any = np.float32) -> Array:
+    """An uninitialized array of the shape of x, with its channels last in memory where those of x are."""
+    if not swapped(x):
+        return pool.empty(x.shape, dtype)
+    n, c, *sizes = x.shape
+    return first(pool.empty((n, *sizes, c), dtype))
+
+
 def last(x: Array, pool: Pool) -> Array:
-    """(N, C, *D) as contiguous (N, *D, C): a view where the memory is laid out so already."""
+    """(N, C, *D) as contiguous (N, *D, C): a view where the memory has this layout already."""
     seen = x.transpose(0, *range(2, x.ndim), 1)
     if seen.flags.c_contiguous:
         return seen
@@ -66,17 +74,17 @@ def last(x: Array, pool: Pool) -> Array:
         samples, channels, *sizes = x.shape
         pixels = math.prod(sizes)
         chunk, units = chunks(pixels, 2 * channels)
-        loop("layout", "channels_last")(address(x), address(y), samples, channels, pixels, chunk, units=samples * units)
+        load_kernel("layout", "channels_last")(address(x), address(y), samples, channels, pixels, chunk, units=samples * units)
     else:
         copy(seen, y)
     return y
 
 
 def first(y: Array) -> Array:
-    """(N, *D, C) seen as (N, C, *D)."""
+    """The view (N, C, *D) of (N, *D, C)."""
     return y.transpose(0, y.ndim - 1, *range(1, y.ndim - 1))
 
 
 def swapped(x: Array) -> bool:
-    """Whether an array of channels and space lies in memory with its channels last."""
+    """Whether an array (N, C, *D) has its channels last in memory."""
     return x.ndim > 3 and not x.flags.c_contiguous and x.transpose(0, *range(2, x.ndim), 1).flags.c_contiguous

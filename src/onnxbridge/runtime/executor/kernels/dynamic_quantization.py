@@ -1,4 +1,4 @@
-"""Models that quantize what they compute as it comes: by its own range, for products of bytes with constant weights."""
+"""Dynamic quantization, for products of quantized values with constant weights."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.kernels.array_layout import Array, address, first
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
-from onnxbridge.runtime.executor.kernels.elementwise import room
-from onnxbridge.runtime.executor.kernels.integers import Kernel
-from onnxbridge.runtime.executor.kernels.run.call_recorder import keep
+from onnxbridge.runtime.executor.kernels.array_layout import Array, address, empty_like, first
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
+from onnxbridge.runtime.executor.kernels.integers import ByteConvolution
+from onnxbridge.runtime.executor.kernels.run.call_recorder import retain
 from onnxbridge.runtime.executor.kernels.run.work_partition import chunks
 from onnxbridge.runtime.executor.numpy.padding import Window
 
 
 def quantized(x: Array, pool: Pool) -> tuple[Array, Array, Array] | None:
     """The bytes of x, their scale and zero point; None for an array that is not dense."""
-    y = room(x, pool, np.dtype(np.uint8))
+    y = empty_like(x, pool, np.dtype(np.uint8))
     if x.strides != tuple(4 * s for s in y.strides):
         return None
     chunk, units = chunks(x.size)
     parts = pool.empty((units, 32))
     scale, zero = pool.empty((1,)).reshape(()), pool.empty((1,), np.uint8).reshape(())
-    loop("dynamic_quantization", "extremes")(address(x), address(parts), x.size, chunk, units=units)
-    loop("dynamic_quantization", "fitted")(address(parts), units, address(scale), address(zero))
+    load_kernel("dynamic_quantization", "minimum_and_maximum")(address(x), address(parts), x.size, chunk, units=units)
+    load_kernel("dynamic_quantization", "scale_and_zero_point")(address(parts), units, address(scale), address(zero))
     where = address(x), address(y), address(scale), address(zero)
-    loop("dynamic_quantization", "quantize")(*where, x.size, chunk, units=units)
+    load_kernel("dynamic_quantization", "quantize")(*where, x.size, chunk, units=units)
     return y, scale, zero
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights as int8, (M, C/groups, KH, KW), and what is to be taken from each map's besides: nothing, or a whole number."""
+    """Weights as int8, (M, C/groups, KH, KW), and an integer to subtract from those of each map besides, or None."""
 
     int8: Array
     rest: Array | None
@@ -69,17 +68,19 @@ def convolution(
     if w.rest is not None:
         each = np.concatenate((each, np.ones((1, *each.shape[1:]), np.int8)))
     dtypes = (np.float32 if w.rest is None else np.int32, np.int32)
-    scaled, exact = (Kernel(each, window, groups, dtype, 0, pool) for dtype in dtypes)
+    scaled, exact = (ByteConvolution(each, window, groups, dtype, 0, pool) for dtype in dtypes)
     less = np.ascontiguousarray(scaled.totals, np.int32)
     plus, ones = np.zeros(len(each), np.float32), np.ones(maps, np.float32)
     ones[:] = 1 if by is None else by
     plus[:maps] = 0 if shift is None else shift
-    prepare, spread, centre = (loop("dynamic_quantization", name) for name in ("shifted", "spread", "centred"))
+    prepare, spread, centre = (
+        load_kernel("dynamic_quantization", name) for name in ("zero_point_offsets", "expand_scale", "subtract_rest")
+    )
 
     def convolve(x: Array, zero: Array | None, scale: Array | None = None) -> Array:
         kernel = exact if scale is None else scaled
         if zero is None:
-            zero = keep(np.zeros((), np.uint8))
+            zero = retain(np.zeros((), np.uint8))
         offset, padding = pool.empty((len(each),), np.int32), pool.empty((kernel.padding,), np.uint8)
         prepare(address(less), address(zero), address(offset), len(each), address(padding), kernel.padding)
         factor = scale
@@ -96,6 +97,6 @@ def convolution(
         centre(address(sums), address(y), rows, maps, address(w.rest), times, address(plus), chunk, units=units)
         return first(y)
 
-    convolve.kept = (less, plus, ones, scaled, exact)  # type: ignore[attr-defined]
+    convolve.retained = (less, plus, ones, scaled, exact)  # type: ignore[attr-defined]
     convolve.how = scaled.how  # type: ignore[attr-defined]
     return convolve

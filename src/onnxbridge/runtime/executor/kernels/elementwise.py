@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.kernels.array_layout import Array, address, first, swapped
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
-from onnxbridge.runtime.executor.kernels.run.call_recorder import numbers
+from onnxbridge.runtime.executor.kernels.array_layout import Array, address, empty_like, merged
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
+from onnxbridge.runtime.executor.kernels.run.call_recorder import int64_array
 from onnxbridge.runtime.executor.kernels.run.work_partition import chunks
 
 OPERATORS = ("Add", "Mul", "Sub", "Div")
@@ -20,12 +20,12 @@ def combined(op: str, x: Array, y: Array, pool: Pool) -> Array | None:
     """x op y in float32 in the memory order of the larger; None where more than four axes are left after merging."""
     shape = np.broadcast_shapes(x.shape, y.shape)
     if x.shape == shape:
-        z = room(x, pool)
+        z = empty_like(x, pool)
     elif y.shape == shape:
-        z = room(y, pool)
+        z = empty_like(y, pool)
     else:
         z = pool.empty(shape)
-    axes = _merged(np.broadcast_to(x, shape), np.broadcast_to(y, shape), z)
+    axes = merged(np.broadcast_to(x, shape), np.broadcast_to(y, shape), z)
     if len(axes) > 4:
         return None
     if len(axes) == 1:  # cut for the threads
@@ -46,28 +46,7 @@ def _run(op: str, x: Array, y: Array, z: Array, axes: Any, dx: int, dy: int, dz:
     axes = [*axes[:-1][:1], *[(1, 0, 0, 0)] * (4 - len(axes)), *axes[:-1][1:], *(axes[-1:] or [(1, 0, 0, 0)])][-4:]
     columns = list(zip(*axes, strict=True))
     chunk, units = chunks(axes[0][0], math.prod(columns[0][1:]))
-    spec, where = numbers(*columns[0], *(d // 4 for column in columns[1:] for d in column), chunk)
-    loop("elementwise", "combined")(
+    spec, where = int64_array(*columns[0], *(d // 4 for column in columns[1:] for d in column), chunk)
+    load_kernel("elementwise", "combined")(
         OPERATORS.index(op), address(x) + dx, address(y) + dy, address(z) + dz, where, units=units
     )
-
-
-def room(x: Array, pool: Pool, dtype: Any = np.float32) -> Array:
-    """Room for a result in the memory order of x."""
-    if not swapped(x):
-        return pool.empty(x.shape, dtype)
-    n, c, *sizes = x.shape
-    return first(pool.empty((n, *sizes, c), dtype))
-
-
-def _merged(*arrays: Array) -> list[tuple[int, ...]]:
-    """Size and distances of each axis from the slowest of the last array to the fastest, neighbours taken together."""
-    shape, z = arrays[-1].shape, arrays[-1]
-    axes: list[tuple[int, ...]] = []
-    for k in sorted((k for k in range(z.ndim) if shape[k] != 1), key=lambda k: -z.strides[k]):
-        size, steps = shape[k], tuple(a.strides[k] for a in arrays)
-        if axes and all(before == step * size for before, step in zip(axes[-1][1:], steps, strict=True)):
-            axes[-1] = (axes[-1][0] * size, *steps)
-        else:
-            axes.append((size, *steps))
-    return axes

@@ -10,30 +10,24 @@ from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.kernels.array_layout import Array, address, first, last, plain
 from onnxbridge.runtime.executor.kernels.compile import float_tiles
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
-from onnxbridge.runtime.executor.kernels.convolution import whole
-from onnxbridge.runtime.executor.kernels.run.call_recorder import keep, numbers
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
+from onnxbridge.runtime.executor.kernels.convolution import round_to_lanes
+from onnxbridge.runtime.executor.kernels.run.call_recorder import int64_array, retain
 from onnxbridge.runtime.executor.kernels.run.thread_pool import threads
 from onnxbridge.runtime.executor.kernels.run.work_partition import chunks
 
 _ATTEND = 48  # rows of scores at a time, whole tiles of either height
 
 
-def normalized(x: Array, add: Array | None, scale: Array, shift: Array | None, epsilon: float, pool: Pool) -> tuple[Array, Array]:
-    """LayerNormalization along the last axis of x (+ add), and that sum."""
-    data = plain(x, pool)
-    y = pool.empty(x.shape)
-    total, more = data, None
-    if add is not None:
-        total, more = pool.empty(x.shape), plain(add, pool)
+def normalized(x: Array, scale: Array, shift: Array | None, epsilon: float, pool: Pool) -> Array:
+    """LayerNormalization along the last axis."""
+    data, y = plain(x, pool), pool.empty(x.shape)
     columns = x.shape[-1]
     rows = x.size // columns
     chunk, units = chunks(rows, 4 * columns)
-    loop("rows", "normalize")(
-        address(data), 0 if more is None else address(more), address(y), address(total), rows, columns, chunk,
-        address(keep(scale)), 0 if shift is None else address(keep(shift)), epsilon, units=units,
-    )  # fmt: skip
-    return y, total
+    where = address(retain(scale)), 0 if shift is None else address(retain(shift))
+    load_kernel("rows", "normalize")(address(data), address(y), rows, columns, chunk, *where, epsilon, units=units)
+    return y
 
 
 def grouped(x: Array, groups: int, scale: Array, shift: Array, epsilon: float, pool: Pool) -> Array:
@@ -43,22 +37,22 @@ def grouped(x: Array, groups: int, scale: Array, shift: Array, epsilon: float, p
     y = pool.empty(data.shape)
     each = c // groups
     chunk, units = chunks(groups, 3 * h * w * each)
-    held, room = pool.scratch(4 * 3 * chunk * each * threads())
-    spec, where = numbers(h * w, c, each, chunk, 3 * chunk * each)
-    loop("channels", "normalize")(
-        address(data), address(y), address(keep(scale)), address(keep(shift)), room, where, epsilon, units=n * units
+    buffer, scratch = pool.scratch(4 * 3 * chunk * each * threads())
+    spec, where = int64_array(h * w, c, each, chunk, 3 * chunk * each)
+    load_kernel("channels", "normalize")(
+        address(data), address(y), address(retain(scale)), address(retain(shift)), scratch, where, epsilon, units=n * units
     )
-    del held  # it had to live until here
+    del buffer  # keep the memory alive until here
     return first(y)
 
 
 def means(x: Array, pool: Pool) -> Array:
-    """The mean along the last axis, which stays with one element."""
+    """The mean along the last axis, which is kept with size 1."""
     data = plain(x, pool)
     columns = x.shape[-1]
     y = pool.empty((*x.shape[:-1], 1))
     chunk, units = chunks(y.size, columns)
-    loop("rows", "average")(address(data), address(y), y.size, columns, chunk, units=units)
+    load_kernel("rows", "average")(address(data), address(y), y.size, columns, chunk, units=units)
     return y
 
 
@@ -67,13 +61,13 @@ OF = {"ReduceSum": (0, 0), "ReduceSumSquare": (1, 0), "ReduceL1": (2, 0), "Reduc
 
 
 def sums(op: str, x: Array, axis: int, count: int, pool: Pool) -> Array:
-    """One of `OF` over `count` elements, those of the axes from this one on: what is before by what is behind."""
+    """One of `OF` over the axes from `axis` on that have `count` elements; the result is (outer, inner)."""
     data = plain(x, pool)
     outer = math.prod(x.shape[:axis])
     inner = x.size // (outer * count)
     y = pool.empty((outer, inner))
     chunk, units = chunks(outer, count * inner)
-    loop("sums", "total")(*OF[op], address(data), address(y), outer, count, inner, chunk, units=units)
+    load_kernel("sums", "total")(*OF[op], address(data), address(y), outer, count, inner, chunk, units=units)
     return y
 
 
@@ -84,7 +78,7 @@ def softmax(x: Array, pool: Pool) -> Array:
     columns = x.shape[-1]
     rows = x.size // columns
     chunk, units = chunks(rows, 8 * columns)
-    loop("rows", "softmax")(address(data), address(y), rows, columns, chunk, 1.0, units=units)
+    load_kernel("rows", "softmax")(address(data), address(y), rows, columns, chunk, units=units)
     return y
 
 
@@ -106,12 +100,12 @@ def attends(query: Array, key: Array, value: Array, mask: Array | None) -> bool:
 
 def attention(
     query: Array, key: Array, value: Array, factor: float, pool: Pool,
-    mask: Array | None = None, causal: bool = False, blind: bool = False,
+    mask: Array | None = None, causal: bool = False, zero_hidden: bool = False,
 ) -> Array:  # fmt: skip
     """softmax(factor * query key + mask) value for query (..., H, R, D), key (..., G, D, C) and value (..., G, C, W).
 
-    H is a multiple of G. A mask of bools hides what is false; `causal`: a query sees the keys up to its own place; `blind`: one
-    that sees none gets zeros. The result lies in memory as (batch, row, head, W), which is how it is wanted next.
+    H is a multiple of G. A mask of bools hides what is false; `causal`: a query attends the keys up to its own position;
+    `zero_hidden`: one without keys gives zeros. The result is (batch, row, head, W) in memory, which the next product needs.
     """
     if query.strides[-1] != 4:
         query = plain(query, pool)
@@ -123,24 +117,24 @@ def attention(
     y = pool.empty((batch, rows, heads, wide))
     out = y.transpose(0, 2, 1, 3)
     block = min(_ATTEND, -(-rows // float_tiles.rows()) * float_tiles.rows())
-    padded, filled = whole(columns), whole(wide)
-    room = 4 * (depth * padded + columns * filled + block * padded + 2 * block + 16)
-    held, scratch = pool.scratch(room * threads())
-    zeros = keep(np.zeros(max(padded, filled), np.float32))
+    padded, filled = round_to_lanes(columns), round_to_lanes(wide)
+    scratch_bytes = 4 * (depth * padded + columns * filled + block * padded + 2 * block + 16)
+    buffer, scratch = pool.scratch(scratch_bytes * threads())
+    zeros = retain(np.zeros(max(padded, filled), np.float32))
     kind = 0
     moves: tuple[int, ...] = (0, 0, 0, 0)
     if mask is not None:
         kind = 1 if mask.dtype == np.float32 else 2
         seen = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
         moves = tuple(0 if n == 1 else s // mask.itemsize for n, s in zip(seen.shape, seen.strides, strict=True))
-    spec, where = numbers(
+    spec, where = int64_array(
         batch, heads, rows, columns, depth, wide,
         *(s // 4 for s in (*q.strides[:3], *k.strides, *v.strides, *out.strides[:3])),
-        block, room, heads // k.shape[1], kind, *moves, int(causal), int(blind),
+        block, scratch_bytes, heads // k.shape[1], kind, *moves, int(causal), int(zero_hidden),
     )  # fmt: skip
-    loop("rows", "attend")(
+    load_kernel("rows", "attend")(
         address(q), address(k), address(v), 0 if mask is None else address(mask), address(y), scratch, address(zeros), where,
         factor, units=batch * heads,
     )  # fmt: skip
-    del held  # it had to live until here
+    del buffer  # keep the memory alive until here
     return out[0] if flat else out

@@ -8,10 +8,10 @@ import numpy as np
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.kernels.array_layout import Array, address, copy, plain
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
 from onnxbridge.runtime.executor.kernels.compile.llvm import lanes
-from onnxbridge.runtime.executor.kernels.convolution import Ending, packed, product, whole
-from onnxbridge.runtime.executor.kernels.run.call_recorder import keep
+from onnxbridge.runtime.executor.kernels.convolution import Epilogue, packed, product, round_to_lanes
+from onnxbridge.runtime.executor.kernels.run.call_recorder import retain
 from onnxbridge.runtime.executor.kernels.run.thread_pool import threads
 from onnxbridge.runtime.executor.kernels.run.work_partition import portions
 
@@ -26,30 +26,30 @@ def layer(op: str, w: Array, r: Array, b: Array | None, reverse: bool, pool: Poo
     It fills y with every h, and gives the last c of an LSTM. A GRU's reset comes after the product; `relu`: an RNN's activation.
     """
     count, hidden = GATES[op], r.shape[1]
-    blocks, wide = whole(hidden) // lanes(), count * lanes()
-    once, again = np.split(b, 2) if b is not None else np.zeros((2, count * hidden), np.float32)
+    blocks, wide = round_to_lanes(hidden) // lanes(), count * lanes()
+    input_bias, recurrent_bias = np.split(b, 2) if b is not None else np.zeros((2, count * hidden), np.float32)
     if op == "GRU":  # the reset gate multiplies the last part of the second bias too
-        inner = again.copy()
+        inner = recurrent_bias.copy()
         inner[: 2 * hidden] = 0
-        once, again = once + again - inner, inner
+        input_bias, recurrent_bias = input_bias + recurrent_bias - inner, inner
     else:
-        once, again = once + again, np.zeros_like(again)
-    project = product(blocked(w, count).T, blocked(once, count), Ending(), pool)
+        input_bias, recurrent_bias = input_bias + recurrent_bias, np.zeros_like(recurrent_bias)
+    project = product(blocked(w, count).T, blocked(input_bias, count), Epilogue(), pool)
     weight = packed(*(part.T[None] for part in blocked(r, count).reshape(blocks, wide, hidden)))
-    bias = blocked(again, count)
-    run = loop("recurrent", op.lower())
+    bias = blocked(recurrent_bias, count)
+    run = load_kernel("recurrent", op.lower())
 
     def steps(x: Array, h: Array | None, c: Array | None, y: Array) -> Array | None:
-        times, batch = x.shape[:2]
+        length, batch = x.shape[:2]
         projected = project(x)
-        nothing = keep(np.zeros((batch, hidden), np.float32))
-        start = nothing if h is None else plain(h, pool)
+        zeros = retain(np.zeros((batch, hidden), np.float32))
+        start = zeros if h is None else plain(h, pool)
         state = pool.empty((batch, blocks * lanes()))
-        copy(start if op == "GRU" else nothing if c is None else c, state[:, :hidden])
+        copy(start if op == "GRU" else zeros if c is None else c, state[:, :hidden])
         share, units = portions(blocks, count * hidden * hidden * batch)
-        gates, (held, tables) = pool.empty((threads(), batch, wide)), pool.scratch(8 * batch * threads())
-        order = np.arange(times)[:: -1 if reverse else 1]
-        calls = np.empty((times, 11), np.int64)
+        gates, (buffer, tables) = pool.empty((threads(), batch, wide)), pool.scratch(8 * batch * threads())
+        order = np.arange(length)[:: -1 if reverse else 1]
+        calls = np.empty((length, 11), np.int64)
         calls[:, 0] = address(projected) + projected.strides[0] * order
         calls[:, 5] = address(y) + y.strides[0] * order
         calls[0, 3], calls[1:, 3] = address(start), calls[:-1, 5]
@@ -57,15 +57,15 @@ def layer(op: str, w: Array, r: Array, b: Array | None, reverse: bool, pool: Poo
         calls[:, 6], calls[:, 7] = address(gates), tables
         calls[:, 8:] = batch, hidden, share
         run.each(calls, units)
-        del held  # it had to live until here
+        del buffer  # keep the memory alive until here
         return state[:, :hidden] if op == "LSTM" else None
 
     return steps
 
 
 def blocked(gates: Array, count: int) -> Array:
-    """Rows (G*H, ...) of numbers so that a vector of each gate follows a vector of the other, filled up with zeros."""
+    """Rows (G*H, ...) reordered so that vectors of the gates alternate, padded with zeros."""
     hidden, rest = gates.shape[0] // count, gates.shape[1:]
-    full = np.zeros((count, whole(hidden), *rest), gates.dtype)
+    full = np.zeros((count, round_to_lanes(hidden), *rest), gates.dtype)
     full[:, :hidden] = gates.reshape(count, hidden, *rest)
     return full.reshape(count, -1, lanes(), *rest).swapaxes(0, 1).reshape(-1, *rest)

@@ -1,4 +1,4 @@
-"""Resize of pictures whose channels lie last."""
+"""Resize of images in channels-last layout."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.kernels.array_layout import Array, address, first, last
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
-from onnxbridge.runtime.executor.kernels.run.call_recorder import keep, numbers
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
+from onnxbridge.runtime.executor.kernels.run.call_recorder import int64_array, retain
 from onnxbridge.runtime.executor.kernels.run.thread_pool import threads
 
 Axis = tuple[Array, Array]
@@ -20,10 +20,10 @@ def resized(x: Array, rows: Axis, columns: Axis, pool: Pool) -> Array:
     n, h, w, c = data.shape
     high, wide = rows[0].shape[1], columns[0].shape[1]
     y = pool.empty((n, high, wide, c))
-    held, room = pool.scratch(4 * w * c * threads())
+    buffer, scratch = pool.scratch(4 * w * c * threads())
     taps = (rows[0].shape[0], columns[0].shape[0])
-    spec, where = numbers(h, w, c, high, wide, *taps, 4 * w * c)
-    tables = [address(keep(np.ascontiguousarray(table))) for table in (*rows, *columns)]
-    loop("resampling", "resized")(address(data), address(y), *tables, room, where, units=n * high)
-    del held  # it had to live until here
+    spec, where = int64_array(h, w, c, high, wide, *taps, 4 * w * c)
+    tables = [address(retain(np.ascontiguousarray(table))) for table in (*rows, *columns)]
+    load_kernel("resampling", "resize")(address(data), address(y), *tables, scratch, where, units=n * high)
+    del buffer  # keep the memory alive until here
     return first(y)

@@ -1,4 +1,4 @@
-"""Transposed convolutions as ordinary ones: the outputs that lie a stride apart are a convolution with every stride-th weight.
+"""Transposed convolutions as ordinary ones: outputs that are a stride apart are a convolution with every stride-th weight.
 
 With stride s, the outputs at positions p, p + s, p + 2s, ... (for each p below s) see only the weights p, p + s, ..., mirrored,
 so nothing is multiplied by zeros between the inputs and nothing is added up twice.
@@ -14,20 +14,20 @@ import numpy as np
 from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.kernels.array_layout import Array, copy, first, last
-from onnxbridge.runtime.executor.kernels.convolution import Ending, convolution
+from onnxbridge.runtime.executor.kernels.convolution import Epilogue, convolution
 from onnxbridge.runtime.executor.numpy.padding import Window
 
 Moves = Callable[[Array], tuple[Window, tuple[int, ...]]]
 
 
-def transposed(
-    w: Array, bias: Array | None, moves: Moves, strides: tuple[int, int], groups: int, ending: Ending, pool: Pool
+def transposed_convolution(
+    w: Array, bias: Array | None, moves: Moves, strides: tuple[int, int], groups: int, epilogue: Epilogue, pool: Pool
 ) -> Callable[..., Array]:
     """The function of x for constant weights (M, C/groups, KH, KW); `moves(x)` gives the window and the output's sizes."""
-    places = [(p, q) for p in range(strides[0]) for q in range(strides[1])]
-    phases = [_phase(w, bias, place, strides, moves, groups, ending, pool) for place in places]
+    phases_at = [(p, q) for p in range(strides[0]) for q in range(strides[1])]
+    phases = [_phase(w, bias, phase, strides, moves, groups, epilogue, pool) for phase in phases_at]
 
-    def spread(x: Array) -> Array:
+    def run(x: Array) -> Array:
         _, out = moves(x)
         claim((x.shape[0], w.shape[0], *out), np.float32)
         y = pool.empty((x.shape[0], *out, w.shape[0]))
@@ -39,23 +39,23 @@ def transposed(
                 copy(part, y[:, top :: strides[0], left :: strides[1]])
         return first(y)
 
-    spread.how = ("a convolution for each place between inputs", w[0].size)  # type: ignore[attr-defined]
-    return spread
+    run.how = ("a convolution for each phase", w[0].size)  # type: ignore[attr-defined]
+    return run
 
 
 def _phase(
     w: Array,
     bias: Array | None,
-    place: tuple[int, int],
+    phase: tuple[int, int],
     strides: tuple[int, int],
     moves: Moves,
     groups: int,
-    ending: Ending,
+    epilogue: Epilogue,
     pool: Pool,
 ) -> tuple[Callable[[Array], list[tuple[int, int, Any]]], Callable[..., Array]]:
-    """The outputs at one place between the inputs: where they lie for an input, and the convolution that makes them."""
-    seen = w[:, :, place[0] :: strides[0], place[1] :: strides[1]][:, :, ::-1, ::-1]
-    if not seen.size:  # a kernel smaller than its strides leaves gaps
+    """The outputs of one phase: their positions for an input, and the convolution that computes them."""
+    seen = w[:, :, phase[0] :: strides[0], phase[1] :: strides[1]][:, :, ::-1, ::-1]
+    if not seen.size:  # a kernel smaller than its strides has phases without weights
         seen = np.zeros((*w.shape[:2], 1, 1), np.float32)
     taps = seen.shape[2:]
 
@@ -63,15 +63,15 @@ def _phase(
         """On each axis: the first output, how many there are, and the padding of the convolution."""
         moved, out = moves(x)
         found = []
-        for size, end, stride, start, count, (cut, _) in zip(x.shape[2:], out, strides, place, taps, moved.pads, strict=True):
-            turn = -((start - cut) // stride)  # of the first output that is not cut off
-            begin = turn * stride + start - cut
+        for size, end, stride, start, count, (pad, _) in zip(x.shape[2:], out, strides, phase, taps, moved.pads, strict=True):
+            index = -((start - pad) // stride)  # of the first output that is not cropped
+            begin = index * stride + start - pad
             outputs = max(0, -(-(end - begin) // stride))
-            found.append((begin, outputs, (count - 1 - turn, turn + outputs - size)))
+            found.append((begin, outputs, (count - 1 - index, index + outputs - size)))
         return found
 
     def window(x: Array) -> Window:
         (_, _, rows), (_, _, columns) = axes(x)
         return Window(taps, (1, 1), (1, 1), (rows, columns))
 
-    return axes, convolution(np.ascontiguousarray(seen), bias, window, groups, ending, pool, True)
+    return axes, convolution(np.ascontiguousarray(seen), bias, window, groups, epilogue, pool, True)

@@ -1,4 +1,4 @@
-"""Tree ensembles on float32, packed for the loop that walks them."""
+"""Tree ensembles on float32, packed for the kernel that evaluates them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.kernels.array_layout import Array, address, plain
-from onnxbridge.runtime.executor.kernels.compile.kernel import loop
-from onnxbridge.runtime.executor.kernels.run.call_recorder import numbers
+from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
+from onnxbridge.runtime.executor.kernels.run.call_recorder import int64_array
 from onnxbridge.runtime.executor.kernels.run.thread_pool import threads
 from onnxbridge.runtime.executor.kernels.run.work_partition import chunks
 from onnxbridge.runtime.executor.numpy.kernels.forest import LEAF, MODES, Ensemble, Forest
 
 TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
-_ROWS = 128  # that walk through one tree after the other
+_ROWS = 128  # that are evaluated in one tree after the other
 _MOST = 1 << 30  # nodes that can be numbered
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What becomes of the sums: averaged or not, plus `base`, then a transform of `width` scores.
+    """How sums become scores: averaged or not, plus `base`, then a transform of `width` scores.
 
     A classifier has `labels`, and where only one of two classes has a score, a threshold and what the other gets: "0", "-", "1-".
     """
@@ -57,11 +57,11 @@ def ensemble(trees: Ensemble, scores: Scores, pool: Pool) -> Callable[[Array], A
     limit = np.array([scores.threshold or 0.0])
     names = np.zeros(1, np.int64) if scores.labels is None else np.ascontiguousarray(scores.labels, np.int64)
     parts = (nodes, absent, trees.forest.roots, first, trees.targets, trees.weights, base, limit, names)
-    kept = [np.ascontiguousarray(p) for p in parts]
-    *where, at_names = map(address, kept)
+    retained = [np.ascontiguousarray(p) for p in parts]
+    *where, at_names = map(address, retained)
     features, roots = int(nodes[:, 1].max(initial=0)) + 1, len(trees.forest.roots)
     other = ("0", "-", "1-", "").index(scores.other)
-    run = loop("trees", "ensemble")
+    run = load_kernel("trees", "ensemble")
 
     def walk(x: Array) -> Any:
         if x.ndim != 2 or x.dtype != np.float32 or x.shape[1] < features:
@@ -73,20 +73,20 @@ def ensemble(trees: Ensemble, scores: Scores, pool: Pool) -> Callable[[Array], A
         labels = None if scores.labels is None else pool.empty((rows,), np.int64)
         chunk = min(chunks(rows, 16 * roots)[0], _ROWS)
         kind = TRANSFORMS.index(scores.transform)
-        spec, at = numbers(rows, x.shape[1], roots, count, chunk, int(scores.average), kind, other, width)
-        held, room = pool.scratch(8 * (chunk + 1) * width * threads())
+        spec, at = int64_array(rows, x.shape[1], roots, count, chunk, int(scores.average), kind, other, width)
+        buffer, scratch = pool.scratch(8 * (chunk + 1) * width * threads())
         to = 0 if labels is None else address(labels)
-        run(address(x), address(y), to, at_names, *where, room, at, units=-(-rows // chunk))
-        del held, spec  # they had to live until here
+        run(address(x), address(y), to, at_names, *where, scratch, at, units=-(-rows // chunk))
+        del buffer, spec  # keep the memory alive until here
         return y if labels is None else (labels, y)
 
-    walk.kept = kept  # type: ignore[attr-defined]
+    walk.retained = retained  # type: ignore[attr-defined]
     walk.how = ("eight rows at once", roots)  # type: ignore[attr-defined]
     return walk
 
 
 def _packed(forest: Forest) -> tuple[Array, Array]:
-    """Nodes as the loop reads them, and where each leads for NaN. What is not at most or above becomes that, or two nodes."""
+    """Nodes as the kernel reads them, and each node's successor for NaN. Other comparisons become <= or >, or two nodes."""
     split, mode = forest.split.astype(np.float32), forest.mode
     here = np.arange(len(mode))
     yes, no = (np.where(mode == LEAF, here, side) for side in (forest.yes, forest.no))
@@ -108,7 +108,7 @@ def _packed(forest: Forest) -> tuple[Array, Array]:
             if np.isnan(split[k]):
                 lower[k] = differs[k]
                 continue
-            lower[k] = len(mode) + len(extra)  # at most the split; there a second node asks whether less
+            lower[k] = len(mode) + len(extra)  # at most the split; a second node compares with less
             less = same[k] if np.isneginf(split[k]) else differs[k]
             extra.append((down[k], forest.feature[k], less, same[k], absent[k]))
     nodes = np.empty((len(mode) + len(extra), 4), np.int32)

@@ -1,4 +1,4 @@
-"""Winograd's minimal filtering F(2x2, 3x3): two transforms in LLVM's language, between which there are sixteen products.
+"""Winograd's algorithm F(2x2, 3x3): two transforms in LLVM's language, between which there are sixteen products.
 
 Four outputs of a 3x3 kernel take sixteen multiplications instead of thirty-six. With these small transforms the rounding
 errors stay those of the plain sum.
@@ -28,7 +28,7 @@ def transformed(w: Array) -> Array:
 
 
 def block_of(depth: int, columns: int, tiles: int) -> int:
-    """How many 2x2 tiles are taken at once: whole tiles of the products, whose planes stay in the cache."""
+    """2x2 tiles per block: whole tiles of the products, whose planes stay in the cache."""
     tall = rows()
     most = max(tall, min(240, BLOCK_BYTES // (64 * (depth + columns))))
     blocks = max(1, -(-tiles // most))
@@ -36,7 +36,7 @@ def block_of(depth: int, columns: int, tiles: int) -> int:
 
 
 class _Body:
-    """The lines of a loop over vectors of channels."""
+    """Builds the LLVM code of a loop over vectors of channels."""
 
     def __init__(self, w: int) -> None:
         self.w, self.vector = w, f"<{w} x float>"
@@ -157,7 +157,7 @@ def _gather(w: int) -> list[str]:
 
 @functools.cache
 def load() -> None:
-    """Make both transforms known to the loops that call them."""
+    """Make both transforms available to the kernels that call them."""
     w = lanes()
     vector = f"<{w} x float>"
     text = "\n".join(

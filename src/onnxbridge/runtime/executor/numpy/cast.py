@@ -16,7 +16,7 @@ _SMALL_INTS = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 
 def cast(x: Array, to: np.dtype[Any], *, saturate: bool = True, round_mode: str = "up") -> Array:
     """`x` with elements of another type.
 
-    `saturate` takes what lies beyond the largest number of a float8 to that number, `round_mode` is for powers of two (E8M0).
+    `saturate` clamps to the largest number of a float8, `round_mode` is for powers of two (E8M0).
     """
     if x.dtype == to:
         return x
@@ -71,14 +71,14 @@ def _to_float8(x: Array, to: np.dtype[Any], saturate: bool) -> Array:
 
 
 def _to_small_int(x: Array, to: np.dtype[Any]) -> Array:
-    """Numbers lose their fraction, and of what is too large the low bits stay."""
+    """Fractions are truncated, and values that are too large wrap to their low bits."""
     low, high = _SMALL_INTS[to.name]
     whole = (_as_plain_float(x) if is_float(x.dtype) else x).astype(np.int64) - low
     return (whole % (high - low + 1) + low).astype(np.int8).astype(to)
 
 
 def _to_power_of_two(x: Array, saturate: bool, round_mode: str) -> Array:
-    """E8M0 holds the exponents 2^-127 to 2^127 and NaN (255); it has no sign, so the magnitude is taken."""
+    """E8M0 has the exponents 2^-127 to 2^127 and NaN (255); it has no sign, so the magnitude is converted."""
     bits = np.abs(x).view(np.uint32)
     exponent = (bits >> 23).astype(np.int32)
     fraction = bits & 0x7FFFFF

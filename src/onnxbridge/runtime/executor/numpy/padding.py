@@ -79,13 +79,13 @@ def spread(
 
 
 def _cut(total: int, auto_pad: str) -> tuple[int, int]:
-    """What is cut off in front and at the end; where the output shall be larger than it is, the end grows."""
+    """How much is cropped at the start and at the end; where the output has to be larger, the end is extended."""
     half = max(0, total) // 2
     return (half, total - half) if auto_pad == "SAME_UPPER" or total < 0 else (total - half, half)
 
 
 def pairs(pads: Ints, space: int) -> tuple[tuple[int, int], ...]:
-    """(before, after) for each axis, from the standard's list of all befores and then all afters."""
+    """(before, after) for each axis, from ONNX's pads (all starts, then all ends)."""
     if not pads:
         return ((0, 0),) * space
     return tuple(zip(pads[:space], pads[space:], strict=True))

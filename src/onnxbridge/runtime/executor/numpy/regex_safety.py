@@ -1,4 +1,4 @@
-"""Which regular expressions Python may try in exponentially many ways, told from their text."""
+"""Detection of regular expressions that may take exponential time in Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FEW = 3  # repeats up to so many times are as if written out
 
 @dataclass
 class _Group:
-    """What is open: whether it holds a repeat or a choice, and of what its choices are made."""
+    """An open group: whether it contains a repeat or a choice, and the alternatives."""
 
     divides: bool = False
     choices: int = 1
@@ -29,7 +29,7 @@ class _Group:
 
 
 def repeats_repeats(pattern: str) -> bool:
-    """Whether a valid pattern repeats what has a repeat or a choice in it: a text can then be divided in very many ways."""
+    """Whether a valid pattern repeats a group with a repeat or a choice in it, which allows exponentially many matches."""
     if re.search(r"\(\?[aiLmsu]*x", pattern):  # white space and comments do not count there
         return True
     stack = [_Group()]

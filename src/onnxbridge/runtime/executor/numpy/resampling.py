@@ -32,7 +32,7 @@ def scales_and_sizes(
 
 
 def source_points(n: int, length: int, scale: float, mode: str, region: tuple[float, float] = (0.0, 1.0)) -> Array:
-    """Where each of n output elements lies in an axis of the input, in elements."""
+    """The position of each of n output elements in an axis of the input, in elements."""
     x = np.arange(n, dtype=np.float64)
     width = scale * length
     if mode == "half_pixel":

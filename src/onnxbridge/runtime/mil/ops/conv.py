@@ -8,7 +8,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int, Ints, Str
 from onnxbridge.runtime.executor.buffer_pool import Pool
 from onnxbridge.runtime.executor.kernels.compile.compile_policy import Account, TooEarly
-from onnxbridge.runtime.executor.kernels.convolution import Ending, convolution
+from onnxbridge.runtime.executor.kernels.convolution import Epilogue, convolution
 from onnxbridge.runtime.executor.numpy.kernels import conv as kernels
 from onnxbridge.runtime.executor.numpy.kernels.windows import extent, same_pads
 from onnxbridge.runtime.executor.numpy.padding import Window
@@ -45,7 +45,7 @@ def _compiled_conv(x, weight, bias, strides, pads, dilations, groups):
         x, weight = x[:, :, None], weight[:, :, None]
         strides, pads, dilations = (1, *strides), [(0, 0), *pads], (1, *dilations)
     window = Window(weight.shape[2:], strides, dilations, tuple(pads))
-    y = convolution(weight, bias, lambda x: window, groups, Ending(), Pool())(x)
+    y = convolution(weight, bias, lambda x: window, groups, Epilogue(), Pool())(x)
     return y[:, :, 0] if is_1d else y
 
 

@@ -1,4 +1,4 @@
-"""Whether there are compiled kernels here."""
+"""Whether compiled kernels are available."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def available() -> bool:
 
 
 def switched_off() -> bool:
-    """Whether the user wants NumPy alone."""
+    """Whether the user disabled compiled kernels."""
     return os.environ.get("ONNXBRIDGE_NATIVE") == "0"
 
 
 def at_once() -> bool:
-    """Whether the user wants compiled kernels whatever they cost."""
+    """Whether the user requested compiled kernels from the first run on."""
     return os.environ.get("ONNXBRIDGE_NATIVE") == "1"
 
 
 @functools.cache
 def _installed() -> bool:
-    """Looked up and not imported."""
+    """Whether Numba is installed and new enough, without importing it."""
     try:
         there = importlib.util.find_spec("numba") is not None
         return there and tuple(int(part) for part in metadata.version("numba").split(".")[:2]) >= LEAST

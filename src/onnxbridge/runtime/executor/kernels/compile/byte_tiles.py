@@ -1,7 +1,7 @@
 """The innermost loop of products of bytes, for processors with an instruction that sums four of them into an int32.
 
-As in `tile.py` a tile is a block of rows by a panel of columns, and a table tells where its input rows lie. Inputs are
-unsigned, weights signed; the sums are exact. Other processors have no such tile, and quantized models run in float32.
+As in `float_tiles.py` a tile is a block of rows by a panel of columns, and a table has the addresses of its input rows. Inputs
+are unsigned, weights signed; the sums are exact. Other processors have no such tile, and quantized models run in float32.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 
 from onnxbridge.runtime.executor.kernels.compile import llvm
+from onnxbridge.runtime.executor.kernels.compile.float_tiles import dispatch
 from onnxbridge.runtime.executor.kernels.compile.llvm import feature, tiled
 
 ROWS, VECTORS = 12, 2
@@ -61,10 +62,7 @@ def _product(height: int, width: int, w: int) -> str:
         o += [f" %q{r} = getelementptr i32, ptr %p{r}, i64 %i", f" %l{r} = load i32, ptr %q{r}, align 1"]
         o += [f" %m{r} = insertelement {vector} poison, i32 %l{r}, i32 0"]
         o += [f" %a{r} = shufflevector {vector} %m{r}, {vector} poison, <{w} x i32> zeroinitializer"]
-        o += [
-            f" %y{r}_{v} = call {vector} {_name(w)}({vector} %x{r}_{v}, {vector} %a{r}, {vector} %w{v})"
-            for v in range(width)
-        ]
+        o += [f" %y{r}_{v} = call {vector} {_name(w)}({vector} %x{r}_{v}, {vector} %a{r}, {vector} %w{v})" for v in range(width)]
     o += [f" %wn = getelementptr i32, ptr %wk, i64 {width * w}", " %i1 = add i64 %i, 1"]
     o += [" %more = icmp slt i64 %i1, %quads", " br i1 %more, label %element, label %tapend", "tapend:"]
     o += [" %t1 = add i64 %t, 1", " %moret = icmp slt i64 %t1, %taps", " br i1 %moret, label %tap, label %done", "done:"]
@@ -78,21 +76,17 @@ def text() -> str:
     """The module: `onnxbridge_bytes(rows * 4 + vectors, ...)`."""
     w = lanes()
     parts = [(r, v) for r in range(1, rows() + 1) for v in range(1, VECTORS + 1)]
-    cases = " ".join(f"i64 {4 * r + v}, label %l{r}_{v}" for r, v in parts)
-    o = [f"define void @onnxbridge_bytes({_ARGUMENTS}) {{", f" switch i64 %which, label %none [{cases}]"]
-    for r, v in parts:
-        o += [f"l{r}_{v}:", f" musttail call void @bytes_{r}_{v}({_ARGUMENTS})", " ret void"]
     vector = f"<{w} x i32>"
     return "\n".join(
         [
             *(_product(r, v, w) for r, v in parts),
-            *o, "none:", " ret void", "}",
+            dispatch("onnxbridge_bytes", _ARGUMENTS, [(4 * r + v, f"bytes_{r}_{v}") for r, v in parts]),
             f"declare {vector} {_name(w)}({vector}, {vector}, {vector})",
         ]
-    )  # fmt: skip
+    )
 
 
 @functools.cache
 def load() -> None:
-    """Make the function known to the loops that call it."""
+    """Make the function available to the kernels that call it."""
     llvm.load(text(), "onnxbridge_bytes")

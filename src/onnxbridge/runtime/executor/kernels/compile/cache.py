@@ -1,4 +1,4 @@
-"""The folder in which Numba keeps the kernels that it compiled, for this source and this processor."""
+"""The folder in which Numba caches compiled kernels, for this source and this processor."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NAME = re.compile(r"kernels-[0-9a-f]{16}")
 
 @functools.cache
 def folder() -> Path | None:
-    """The folder; None where there is none that belongs to this user alone: what lies in it is run.
+    """The folder; None where there is none that only this user can write, since the code in it is executed.
 
-    Numba looks at the file of a kernel only, not at those of the helpers that it calls, so the name has a hash of all of them.
+    Numba checks only the source file of a kernel, not those of the helpers that it calls, so the name has a hash of all of them.
     """
     root = os.environ.get("ONNXBRIDGE_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "onnxbridge"
@@ -33,7 +33,7 @@ def folder() -> Path | None:
         new = not place.exists()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         if safe(place) and os.access(place, os.R_OK | os.W_OK | os.X_OK):
-            os.utime(place)  # so that it is seen when it was last used
+            os.utime(place)  # records when it was last used
             if new:
                 _clear(place.parent)
             return place
@@ -41,7 +41,7 @@ def folder() -> Path | None:
 
 
 def _clear(root: Path) -> None:
-    """Remove the folders of other versions that nobody used for long."""
+    """Remove the folders of other versions that were not used for long."""
     for place in root.iterdir():
         with contextlib.suppress(OSError):
             old = time.time() - place.lstat().st_mtime > UNUSED
@@ -56,7 +56,7 @@ def has(module: str, name: str) -> bool:
 
 
 def forget(module: str, name: str) -> None:
-    """Remove what was kept of a kernel."""
+    """Remove the cached files of a kernel."""
     place = folder()
     for file in () if place is None else place.glob(f"*/{module}.{name}-*"):
         with contextlib.suppress(OSError):
@@ -64,7 +64,7 @@ def forget(module: str, name: str) -> None:
 
 
 def safe(path: Path) -> bool:
-    """Whether a file or folder is this user's, no link, and nobody else may write it."""
+    """Whether a file or folder belongs to this user, is not a link, and is not writable by others."""
     facts = path.lstat()
     if stat.S_ISLNK(facts.st_mode):
         return False

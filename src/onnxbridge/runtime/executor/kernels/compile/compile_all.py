@@ -1,4 +1,4 @@
-"""All kernels compiled ahead of time, so that no run waits for it; and how many of them are there."""
+"""Ahead-of-time compilation of all kernels, and how many are compiled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from onnxbridge.runtime.executor.kernels.compile import availability, cache, ker
 _WANTED = "needs numba {}.{}: pip install 'numba>={}.{}'".format(*availability.LEAST, *availability.LEAST)
 
 
-def loops() -> Sequence[tuple[str, str]]:
-    """The modules and names of all kernels that this processor has a use for."""
+def kernels() -> Sequence[tuple[str, str]]:
+    """The modules and names of all kernels that this processor can use."""
     return kernel.every()
 
 
@@ -21,7 +21,7 @@ def state() -> dict[str, Any]:
     if not availability.available():
         off = availability.switched_off()
         return {"ok": False, "hint": "switched off by ONNXBRIDGE_NATIVE=0" if off else _WANTED}
-    every, folder = loops(), cache.folder()
+    every, folder = kernels(), cache.folder()
     files = [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
     compiled = {path.name.partition("-")[0] for path in files if path.suffix == ".nbc"}
     return {
@@ -32,7 +32,7 @@ def state() -> dict[str, Any]:
 
 
 def check() -> None:
-    """Raise an error that says what is in the way of compiling kernels and keeping them."""
+    """Raise an error if kernels cannot be compiled or cached."""
     if availability.switched_off():
         raise UsageError("ONNXBRIDGE_NATIVE=0 switches compiled kernels off")
     if not availability.available():
@@ -41,6 +41,6 @@ def check() -> None:
         raise UsageError("there is no folder of this user's alone to keep compiled kernels in: ONNXBRIDGE_CACHE names one")
 
 
-def make(module: str, name: str) -> None:
-    """Compile a kernel, unless it is there."""
-    kernel.loop(module, name)
+def compile_kernel(module: str, name: str) -> None:
+    """Compile a kernel, unless it is cached."""
+    kernel.load_kernel(module, name)

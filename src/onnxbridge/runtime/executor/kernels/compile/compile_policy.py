@@ -1,15 +1,15 @@
 """When compiled kernels are worth waiting for.
 
-Importing Numba and loading kernels takes about half a second, compiling those of a model many seconds. So work begins in NumPy,
-its operations are counted (`work.py`), and nobody waits for what could save less. They are counted and not timed, so that a model
-gets the same kernels, and so the same last digits, on a slow machine and on a fast one.
+Importing Numba and loading kernels takes about half a second, compiling those of a model many seconds. So a model starts in
+NumPy, its operations are counted (`work.py`), and kernels are used where they save more than they cost. Operations are counted
+and not timed, so that a model gets the same kernels, and so the same last digits, on a slow machine and on a fast one.
 
 The half second is short: a model that was run for a fiftieth of it is taken to be run on and on. Compiling is long: it comes
 when NumPy did as much, so that nobody waits more than twice as long as was needed, and later processes load what was compiled.
-Which kernels a plan needs is seen when it asks for them: the first that is missing too early ends that run with `TooEarly`, and
+Which kernels a plan needs is known when it requests them: the first that is missing too early ends that run with `TooEarly`, and
 NumPy does it.
 
-ONNXBRIDGE_NATIVE=1 takes kernels at once, 0 never.
+ONNXBRIDGE_NATIVE=1 uses kernels at once, 0 never.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ COMPILE = 8 * PER_SECOND
 
 
 class TooEarly(BaseException):
-    """A kernel is missing that is not worth compiling yet. No rule must take it for an error of its own."""
+    """A kernel is missing that is not worth compiling yet. Not an Exception, so that no rule catches it."""
 
 
 class Account:
-    """The operations that NumPy did for a model, and whether kernels are worth it by now."""
+    """The operations that NumPy did for a model, and whether kernels are worth it."""
 
     def __init__(self) -> None:
         self.work = 0
@@ -40,7 +40,7 @@ class Account:
         self._least = LOAD
 
     def pays(self) -> bool:
-        """Whether to go on with compiled kernels."""
+        """Whether to use compiled kernels."""
         if not availability.available() or availability.at_once():
             return availability.available()
         if self.work >= self._least == LOAD and not cache.has("*", "*"):
@@ -49,7 +49,7 @@ class Account:
 
     @contextlib.contextmanager
     def guarding(self) -> Iterator[None]:
-        """Here kernels are taken only if they are worth it.
+        """A context in which kernels are used only if they are worth it.
 
         Raises:
             TooEarly: if a kernel is missing before that.

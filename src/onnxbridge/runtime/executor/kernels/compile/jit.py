@@ -1,8 +1,8 @@
-"""How Numba compiles the kernels of `loops/`, and what they look at memory with.
+"""How Numba compiles the kernels of `numba/`, and typed access to memory for them.
 
-A kernel takes whole numbers, addresses (whole numbers too, 0 for none) and float32. Those whose work comes in pieces end with
-`unit, part`: which piece to do, and the number of the thread that does it. Sums may be taken in another order; NaN and infinity
-are what they are everywhere.
+A kernel takes integers, addresses (integers too, 0 for none) and float32. Those whose work is divided into pieces end with
+`unit, thread`: which piece to do, and the number of the thread that does it. Sums may be reordered; NaN and infinity
+are preserved.
 
 With NUMBA_DISABLE_JIT=1 kernels are the plain Python functions that they are written as, and a debugger stops in them.
 """
@@ -32,7 +32,7 @@ signatures: dict[tuple[str, str], str] = {}
 
 @contextlib.contextmanager
 def _cache_at(folder: str) -> Iterator[None]:
-    """Let functions that are declared here be cached in this folder; the setting is Numba's for the whole process."""
+    """Cache functions that are declared in this context in a folder; the setting is global in Numba."""
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
     try:
         yield
@@ -46,12 +46,12 @@ def helper(function: Callable[..., Any]) -> Any:
 
 
 def shared(function: Callable[..., Any]) -> Any:
-    """A function that several kernels call, which is compiled by itself."""
+    """A function that several kernels call, which is not inlined."""
     return numba.njit(**_OPTIONS)(function)
 
 
 def entry(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    """A kernel of arguments of these kinds: i is a whole number, p an address or 0, f a float32.
+    """A kernel of arguments of these kinds: i is an integer, p an address or 0, f a float32.
 
     A last kind of u says that the work comes in pieces.
     """
@@ -64,7 +64,7 @@ def entry(signature: str) -> Callable[[Callable[..., Any]], Any]:
 
 
 def compiled(function: Callable[..., Any], signature: str) -> Any:
-    """A kernel compiled for its arguments, or loaded; what is damaged in the cache is made again."""
+    """A kernel compiled for its arguments, or loaded; damaged files of the cache are compiled again."""
     function = getattr(function, "py_func", function)  # of one that kernels call too
     kinds = (*(_TYPES[kind] for kind in signature if kind != "u"), *(_PIECES if signature.endswith("u") else ()))
     folder = cache.folder()
@@ -80,18 +80,18 @@ def compiled(function: Callable[..., Any], signature: str) -> Any:
 
 
 yields: Any = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", types.int32())
-"""The system's function that lets other threads have the processor."""
+"""The system's function that yields the processor."""
 
 
 def external(name: str, signature: str, plain: Any) -> Any:
-    """A function of the tiles, as kernels call it; a plain kernel of the same result where there are none."""
+    """A tile function as kernels call it; `plain`, an equivalent kernel, where there are no tiles."""
     if not COMPILED or not llvm.named(name):
         return plain
     return types.ExternalFunction(name, types.void(*(_TYPES[kind] for kind in signature)))
 
 
 def _pointer(kind: Any, dtype: Any) -> Any:
-    """The function that sees the elements of a type at an address."""
+    """A function from an address to a pointer to elements of a type."""
     if not COMPILED:
         return lambda address: np.asarray(_Memory(int(address), np.dtype(dtype)))
     pointer: Any = types.CPointer(kind)
@@ -107,7 +107,7 @@ def _pointer(kind: Any, dtype: Any) -> Any:
 
 
 class _Memory:
-    """Memory from an address on, as NumPy sees it; nobody knows where it ends."""
+    """Memory from an address on, as a NumPy array of unknown size."""
 
     def __init__(self, address: int, dtype: np.dtype[Any]) -> None:
         shape = (1 << 40,) if address else (0,)
@@ -116,4 +116,4 @@ class _Memory:
 
 floats, doubles = _pointer(types.float32, np.float32), _pointer(types.float64, np.float64)
 ints, longs = _pointer(types.int32, np.int32), _pointer(types.int64, np.int64)
-octets, signed = _pointer(types.uint8, np.uint8), _pointer(types.int8, np.int8)
+uint8s, int8s = _pointer(types.uint8, np.uint8), _pointer(types.int8, np.int8)

@@ -1,7 +1,7 @@
-"""Calling a kernel of `loops/` by its name.
+"""Calling a kernel of `numba/` by its name.
 
-Nothing of Numba is imported until a kernel is first asked for. A call is noted where a run is being recorded (`tape.py`), as
-the kernel and its arguments, so that it can be made again without whatever led to it.
+Numba is not imported until a kernel is first requested. A call is recorded where a run is being recorded (`call_recorder.py`), as
+the kernel and its arguments, so that it can be replayed without Python.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from onnxbridge.runtime.executor.kernels.run import call_recorder, thread_pool
 from onnxbridge.runtime.executor.kernels.run.call_table import FORMS, Call
 
 
-class Loop:
-    """A compiled kernel; it runs without Python's lock."""
+class Kernel:
+    """A compiled kernel; it runs without the GIL."""
 
     __slots__ = ("_pieces", "address", "form", "function", "signature")
 
@@ -29,23 +29,23 @@ class Loop:
         self._pieces = signature.endswith("u")
 
     def __call__(self, *values: Any, units: int = 1) -> None:
-        """Do every piece of the work, if there is any."""
+        """Run all pieces of the work."""
         if units:
             self._run([_cell(kind, value) for kind, value in zip(self.signature, values, strict=True)], units=units)
 
     def each(self, rows: np.ndarray[Any, Any], units: int = 1) -> None:
-        """One call after the other: a row of whole numbers for each, as where steps of a sequence follow each other."""
+        """Calls in sequence, a row of integers for each, as for the steps of a recurrent layer."""
         self._run(*rows.tolist(), units=units)
 
     def _run(self, *rows: Sequence[int], units: int) -> None:
         calls = [Call(self, row, units) for row in rows]
         thread_pool.Table(calls).run()
-        recording = call_recorder.recording()
-        if recording is not None:
-            recording.calls += calls
+        recorder = call_recorder.active_recorder()
+        if recorder is not None:
+            recorder.calls += calls
 
     def interpreted(self, cells: Sequence[int], units: int) -> None:
-        """A call as a row has it, by Python."""
+        """Run a call of a table in Python."""
         values = [np.int32(v).view(np.float32) if kind == "f" else v for kind, v in zip(self.signature, cells, strict=False)]
         for unit in range(units):
             self.function(*values, *((unit, 0) if self._pieces else ()))
@@ -56,8 +56,8 @@ def _cell(kind: str, value: Any) -> int:
 
 
 @functools.cache
-def loop(module: str, name: str) -> Loop:
-    """The kernel `name` of `loops/module.py`, compiled or loaded.
+def load_kernel(module: str, name: str) -> Kernel:
+    """The kernel `name` of `numba/module.py`, compiled or loaded.
 
     Raises:
         TooEarly: where that is not worth it yet.
@@ -67,7 +67,7 @@ def loop(module: str, name: str) -> Loop:
     from onnxbridge.runtime.executor.kernels.compile import jit
 
     thread_pool.driver()
-    return Loop(function, signature, jit.compiled(function, signature).address if jit.COMPILED else 0)
+    return Kernel(function, signature, jit.compiled(function, signature).address if jit.COMPILED else 0)
 
 
 def declared(module: str, name: str) -> tuple[Any, str]:
@@ -79,7 +79,7 @@ def declared(module: str, name: str) -> tuple[Any, str]:
 
 
 def every() -> Sequence[tuple[str, str]]:
-    """The modules and names of all kernels that this processor has a use for."""
+    """The modules and names of all kernels that this processor can use."""
     from importlib import resources
 
     from onnxbridge.runtime.executor.kernels.compile import byte_tiles, jit

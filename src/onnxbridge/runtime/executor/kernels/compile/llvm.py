@@ -13,13 +13,13 @@ from typing import Any
 
 from onnxbridge.runtime.executor.kernels.compile import cache
 
-_engines: list[Any] = []  # the code lives as long as the engine that it was compiled by
+_engines: list[Any] = []  # an engine owns the code that it compiled
 _named: set[str] = set()
 
 
 @functools.cache
 def _llvm() -> Any:
-    """llvmlite's binding, ready for this machine."""
+    """llvmlite's binding, initialized."""
     import llvmlite.binding as binding
 
     with contextlib.suppress(RuntimeError):  # newer ones do this by themselves and say so
@@ -30,7 +30,7 @@ def _llvm() -> Any:
 
 @functools.cache
 def processor() -> tuple[str, str]:
-    """LLVM's name for this processor, and its extensions; or for the one that Numba is told to compile for."""
+    """LLVM's name for this processor, and its extensions; or those that NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name."""
     name = os.environ.get("NUMBA_CPU_NAME")
     if name:
         return name, os.environ.get("NUMBA_CPU_FEATURES", "")
@@ -49,7 +49,7 @@ def feature(name: str) -> bool:
 
 @functools.cache
 def tiled() -> bool:
-    """Whether the tiles are for this machine; elsewhere plain kernels do the same."""
+    """Whether there are tiles for this processor; elsewhere plain kernels do the same."""
     known = _llvm().get_default_triple().startswith("x86_64") and not sys.platform.startswith("win")
     return known and (feature("avx512f") or (feature("avx2") and feature("fma")))
 
@@ -61,12 +61,12 @@ def lanes() -> int:
 
 
 def named(name: str) -> bool:
-    """Whether kernels may name a function."""
+    """Whether a function is available to kernels."""
     return name in _named
 
 
 def load(text: str, *names: str) -> None:
-    """Let kernels name functions of a module in LLVM's language, compiled or loaded; nothing where there are no tiles."""
+    """Make functions of a module in LLVM's language available to kernels, compiled or cached; no-op where there are no tiles."""
     if not tiled():
         return
     binding, (cpu, features) = _llvm(), processor()
@@ -85,13 +85,13 @@ def load(text: str, *names: str) -> None:
 
 
 def _path(recipe: str) -> Path | None:
-    """Where the code of a module is kept."""
+    """The file in which the code of a module is cached."""
     folder = cache.folder()
     return None if folder is None else folder / f"tiles-{hashlib.sha256(recipe.encode()).hexdigest()[:24]}.o"
 
 
 def _read(path: Path) -> bytes | None:
-    """Code that was kept, if it is what was written: LLVM ends the process over anything else."""
+    """Cached code, if its hash is right: LLVM aborts the process on damaged code."""
     with contextlib.suppress(OSError):
         content = path.read_bytes() if cache.safe(path) else b""
         if hashlib.sha256(content[32:]).digest() == content[:32]:
@@ -100,7 +100,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, code: bytes) -> None:
-    """Keep code if that is possible; nobody sees half of it."""
+    """Cache code if that is possible, atomically."""
     with contextlib.suppress(OSError):
         handle, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:

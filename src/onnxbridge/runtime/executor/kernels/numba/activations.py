@@ -8,7 +8,7 @@ from onnxbridge.runtime.executor.kernels.compile.jit import entry, helper, share
 from onnxbridge.runtime.executor.kernels.numba.memory import floats
 
 _F = np.float32
-SOME = 2048  # elements that stay in the nearest cache
+SOME = 2048  # elements that stay in the L1 cache
 
 
 @helper
@@ -129,7 +129,7 @@ def erf(x):
 
 @shared
 def run(kind, y, count, a, b):
-    """y = curve(y) over `count` elements at an address."""
+    """y = activation(y) over `count` elements at an address."""
     v = floats(y)
     if kind == 1:
         for i in range(count):
@@ -208,8 +208,8 @@ def run(kind, y, count, a, b):
 
 
 @entry("ippiiffffu")
-def apply(kind, x, y, count, chunk, low, high, a, b, unit, part):
-    """y = curve(x clipped to [low, high]) over `count` elements at two addresses, some at a time; NaN stays."""
+def apply(kind, x, y, count, chunk, low, high, a, b, unit, thread):
+    """y = activation(x clipped to [low, high]) over `count` elements; NaN stays."""
     end = min(count, (unit + 1) * chunk)
     for at in range(unit * chunk, end, SOME):
         n = min(SOME, end - at)

@@ -1,6 +1,6 @@
-"""What is taken over all pixels of (batch, pixel, channel): means, and norms of channels or groups of them.
+"""Reductions over all pixels of (batch, pixel, channel): means, and normalization of channels or groups of them.
 
-Sums are taken over some pixels at a time and then together, so that many pixels lose no more than few.
+Sums are taken over blocks of pixels and then added, so that the rounding error does not grow with the number of pixels.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from onnxbridge.runtime.executor.kernels.compile.jit import entry, helper
 from onnxbridge.runtime.executor.kernels.numba.memory import floats, longs
 
 _F = np.float32
-SOME = 128  # pixels whose sum is taken by itself
+SOME = 128  # pixels of a block
 
 
 @helper
 def summed(source, total, some, mean, pixels, channels, width):
     """The sum over pixels of `width` of the channels, or of the squared distances from each channel's mean (0 for none).
 
-    `some` is room for as many numbers.
+    `some` is scratch memory of the same size.
     """
     y, t, m = floats(total), floats(some), floats(mean)
     for i in range(width):
@@ -40,23 +40,23 @@ def summed(source, total, some, mean, pixels, channels, width):
 
 
 @entry("pppiiiu")
-def average(source, target, room, pixels, channels, chunk, unit, part):
+def average(source, target, scratch, pixels, channels, chunk, unit, thread):
     """The mean over all pixels; a piece is `chunk` channels of a sample."""
     pieces = (channels + chunk - 1) // chunk
     n, begin = unit // pieces, unit % pieces * chunk
     width = min(channels, begin + chunk) - begin
     to = target + 4 * (n * channels + begin)
-    summed(source + 4 * (n * pixels * channels + begin), to, room + 4 * part * chunk, 0, pixels, channels, width)
+    summed(source + 4 * (n * pixels * channels + begin), to, scratch + 4 * thread * chunk, 0, pixels, channels, width)
     y = floats(to)
     for i in range(width):
         y[i] /= _F(pixels)
 
 
 @entry("ppppppfu")
-def normalize(source, target, scale, shift, room, spec, epsilon, unit, part):
+def normalize(source, target, scale, shift, scratch, spec, epsilon, unit, thread):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift, with the mean and the variance of each group of channels.
 
-    The spec has pixels, channels, channels of a group, groups of a piece, and floats of room.
+    The spec has pixels, channels, channels of a group, groups of a piece, and floats of scratch memory.
     """
     s = longs(spec)
     pixels, channels, each, chunk = s[0], s[1], s[2], s[3]
@@ -64,7 +64,7 @@ def normalize(source, target, scale, shift, room, spec, epsilon, unit, part):
     n, begin = unit // pieces, unit % pieces * chunk * each
     width = min(channels, begin + chunk * each) - begin
     x = source + 4 * (n * pixels * channels + begin)
-    total = room + 4 * part * s[4]
+    total = scratch + 4 * thread * s[4]
     some, mean = total + 4 * width, total + 8 * width
     sums, means = floats(total), floats(mean)
     count = _F(pixels * each)

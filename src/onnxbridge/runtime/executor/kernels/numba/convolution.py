@@ -1,4 +1,4 @@
-"""Products and convolutions: which tile runs where. Activations are laid out (batch, row, column, channel)."""
+"""Products and convolutions over tiles. Activations are (batch, row, column, channel)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from onnxbridge.runtime.executor.kernels.numba.tiles import channelwise, product
 
 
 @shared
-def addresses(
-    size, x, zero, table, block, start, rows, step, height, width,
-    kernel, columns, stride, across, dilate, apart, top, left, high, wide,
-):  # fmt: skip
-    """For each tap a line of the table: where the output positions from `start` on find their input, zeros outside.
+def addresses(size, x, zero, table, spec, start, rows):
+    """For each tap a line of the table: the addresses of the input elements that output positions from `start` on read.
 
-    An element has `size` bytes.
+    `zero` is the address for positions outside of the input. An element has `size` bytes.
     """
+    s = longs(spec)
+    height, width, step, kernel, columns, stride, across = s[1], s[2], s[3], s[7], s[8], s[9], s[10]
+    dilate_rows, dilate_columns, top, left, high, wide, block = s[11], s[12], s[13], s[14], s[15], s[16], s[19]
     t = longs(table)
     ox = start % wide
     rest = start // wide
@@ -29,11 +29,11 @@ def addresses(
         count = min(wide - ox, rows - r)
         at = r
         for ky in range(kernel):
-            iy = oy * stride - top + ky * dilate
+            iy = oy * stride - top + ky * dilate_rows
             line = x + size * ((sample * height + iy) * width) * step
             inside = 0 <= iy < height
             for kx in range(columns):
-                begin = ox * across - left + kx * apart
+                begin = ox * across - left + kx * dilate_columns
                 if inside:
                     for k in range(count):
                         ix = begin + k * across
@@ -52,7 +52,7 @@ def addresses(
 
 @shared
 def panels(table, block, rows, taps, depth, weight, bias, add, addstep, out, outstep, columns, low, high):
-    """All columns of a block of rows; the weights lie in panels, the last one a vector wide if that is enough."""
+    """All columns of a block of rows; the weights are in panels, the last one a vector wide if that is enough."""
     j = 0
     while j < columns:
         left = columns - j
@@ -70,7 +70,7 @@ def panels(table, block, rows, taps, depth, weight, bias, add, addstep, out, out
 
 @helper
 def finish(kind, out, rows, columns, step, a, b):
-    """A curve over rows of results, at once where they follow each other."""
+    """An activation of rows of results, in one call where they are contiguous."""
     if step == columns:
         activations.run(kind, out, rows * columns, a, b)
     else:
@@ -79,31 +79,33 @@ def finish(kind, out, rows, columns, step, a, b):
 
 
 @helper
+def advance(table, block, taps, rows, size):
+    """Add `size` bytes to the addresses of the rows in each line of a table."""
+    t = longs(table)
+    for tap in range(taps):
+        for r in range(rows):
+            t[tap * block + r] += size
+
+
+@helper
 def part_of(unit, s, columns, block):
-    """A piece of the work: its first row, and from where to where its columns (or groups) go."""
+    """A piece of the work: its first row, and its range of columns (or groups)."""
     split, wide = s[21], s[22]
     begin = unit % split * wide
     return unit // split * block, begin, min(columns, begin + wide)
 
 
 @entry("ppppppppffffu")
-def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
-    """Any convolution in two dimensions, groups of many channels too; spec[21:24] tells of its pieces (`part_of`)."""
+def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, thread):
+    """Any convolution in two dimensions, groups of many channels too; spec[21:24] describes its pieces (`part_of`)."""
     s = longs(spec)
-    samples, height, width, step = s[0], s[1], s[2], s[3]
-    groups, depth, columns = s[4], s[5], s[6]
-    kernel, across = s[7], s[8]
-    oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
-    taps = kernel * across
+    groups, depth, columns, taps = s[4], s[5], s[6], s[7] * s[8]
+    outstep, addstep, block, kind = s[17], s[18], s[19], s[20]
     lines = (columns + LANES - 1) // LANES * LANES
-    table = tables + part * s[23]
-    t = longs(table)
+    table = tables + thread * s[23]
     start, begin, end = part_of(unit, s, columns if groups == 1 else groups, block)
-    rows = min(block, samples * oh * ow - start)
-    addresses(
-        4, x, zero, table, block, start, rows, step, height, width,
-        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-    )  # fmt: skip
+    rows = min(block, s[0] * s[15] * s[16] - start)
+    addresses(4, x, zero, table, spec, start, rows)
     if groups == 1:
         to = start * outstep + begin
         panels(
@@ -113,40 +115,29 @@ def convolve(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, uni
         if kind != 0:
             finish(kind, out + 4 * to, rows, end - begin, outstep, a, b)
         return
-    for tap in range(taps):
-        for r in range(rows):
-            t[tap * block + r] += 4 * depth * begin
+    advance(table, block, taps, rows, 4 * depth * begin)
     for g in range(begin, end):
         plus = add + 4 * (start * addstep + g * columns) if add != 0 else 0
         panels(
             table, block, rows, taps, depth, weight + 4 * g * taps * depth * lines, bias + 4 * g * lines,
             plus, addstep, out + 4 * (start * outstep + g * columns), outstep, columns, low, high,
         )  # fmt: skip
-        if g + 1 < end:
-            for tap in range(taps):
-                for r in range(rows):
-                    t[tap * block + r] += 4 * depth
+        advance(table, block, taps, rows, 4 * depth)
     if kind != 0:
         finish(kind, out + 4 * (start * outstep + begin * columns), rows, (end - begin) * columns, outstep, a, b)
 
 
 @entry("ppppppppffffu")
-def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, part):
-    """A convolution of each channel by itself; weights are (tap, channel), the channels filled up to whole vectors."""
+def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, unit, thread):
+    """A depthwise convolution; weights are (tap, channel), the channels padded to whole vectors."""
     s = longs(spec)
-    samples, height, width, step = s[0], s[1], s[2], s[3]
-    channels = s[4]
-    kernel, across = s[7], s[8]
-    oh, ow, outstep, addstep, block, kind = s[15], s[16], s[17], s[18], s[19], s[20]
-    taps = kernel * across
+    channels, taps = s[4], s[7] * s[8]
+    outstep, addstep, block, kind = s[17], s[18], s[19], s[20]
     lines = (channels + LANES - 1) // LANES * LANES
-    table = tables + part * s[23]
+    table = tables + thread * s[23]
     start, begin, end = part_of(unit, s, channels, block)
-    rows = min(block, samples * oh * ow - start)
-    addresses(
-        4, x, zero, table, block, start, rows, step, height, width,
-        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-    )  # fmt: skip
+    rows = min(block, s[0] * s[15] * s[16] - start)
+    addresses(4, x, zero, table, spec, start, rows)
     for r in range(0, rows, PIXELS):
         tall = min(PIXELS, rows - r)
         at = start + r
@@ -161,11 +152,11 @@ def depthwise(x, out, weight, bias, add, tables, zero, spec, low, high, a, b, un
 
 
 @entry("ppppppppffffu")
-def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, unit, part):
+def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, unit, thread):
     """A matrix product with packed weights. The depth is taken in slabs, so that rows and panels stay in the cache."""
     s = longs(spec)
     depth, slab, columns, block, kind = s[1], s[2], s[6], s[19], s[20]
-    table = tables + part * s[23]
+    table = tables + thread * s[23]
     t = longs(table)
     infinite = np.float32(np.inf)
     lines = (columns + LANES - 1) // LANES * LANES
@@ -191,10 +182,10 @@ def multiply(x, out, weight, bias, zero, add, tables, spec, low, high, a, b, uni
 @entry("ppiiiiiii")
 @shared
 def pack(source, target, taps, depth, columns, tapstep, step, across, slab):
-    """Weights (taps, depth, columns) at these distances into panels, filled up with zeros.
+    """Pack weights (taps, depth, columns) with these strides into panels, padded with zeros.
 
-    Slabs of the depth lie behind each other, each with all panels; there is one only where there are several taps. A panel's
-    slabs are written one after the other all the same, since the weights of a column mostly lie close together.
+    Slabs of the depth follow each other, each with all panels; there is only one where there are several taps. A panel's
+    slabs are written in sequence nevertheless, since the weights of a column are mostly close together in memory.
     """
     y = floats(target)
     lines = (columns + LANES - 1) // LANES * LANES

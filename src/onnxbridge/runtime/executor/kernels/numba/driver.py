@@ -1,9 +1,9 @@
-"""The driver: it runs a table of calls of kernels, with the threads that help, without returning to Python.
+"""The driver: it runs a table of kernel calls, with helper threads, without returning to Python.
 
-The thread that leads takes the rows of the table one after the other. A call of several pieces it publishes in a ticket: its
-number, how many shares it comes in, and how many of them were taken, the first ones by the leader and the last ones by helpers,
-so that each thread finds in its cache what it made before. Whoever exchanges the ticket for one with another share taken has this
-share; the leader goes on when all are done. A helper that comes late finds another ticket, and reads nothing of a call that it
+The leading thread processes the rows of the table in order. It publishes a call of several pieces in a ticket: its
+number, how many shares it has, and how many of them were claimed, the first ones by the leader and the last ones by helpers,
+so that each thread's own results stay in its cache. A thread claims a share by exchanging the ticket for one with this share
+claimed; the leader continues when all are done. A helper that is late finds another ticket, and reads nothing of a call that it
 has no share of.
 """
 
@@ -29,7 +29,7 @@ from onnxbridge.runtime.executor.kernels.run.call_table import (
 )
 
 _BITS, _MASK = 12, (1 << 12) - 1  # of a ticket for each count; the number has the rest
-_SPINS = 1 << 12  # looks at memory, some microseconds, before others may have the processor
+_SPINS = 1 << 12  # polls, some microseconds, before the thread yields
 
 
 def _at(builder, address):
@@ -38,7 +38,7 @@ def _at(builder, address):
 
 @intrinsic
 def load(typing, address):
-    """The number at an address; what was written before it is seen too."""
+    """Atomic load with acquire semantics."""
 
     def made(context, builder, signature, args):
         return builder.load_atomic(_at(builder, *args), "acquire", 8)
@@ -47,7 +47,7 @@ def load(typing, address):
 
 
 def _changed(operation):
-    """A function that changes the number at an address by another one, after all that was written before."""
+    """An atomic read-modify-write operation with acquire and release semantics."""
 
     @intrinsic
     def function(typing, address, value):
@@ -64,7 +64,7 @@ store, add = _changed("xchg"), _changed("add")
 
 @intrinsic
 def exchange(typing, address, before, after):
-    """Write a number where another one is; whether that one was there."""
+    """Atomic compare-and-exchange; returns whether it succeeded."""
 
     def made(context, builder, signature, args):
         return builder.extract_value(builder.cmpxchg(_at(builder, args[0]), *args[1:], "acq_rel", "acquire"), 1)
@@ -73,7 +73,7 @@ def exchange(typing, address, before, after):
 
 
 @intrinsic
-def call(typing, row, unit, part):
+def call(typing, row, unit, thread):
     """Call the kernel of a row for one piece."""
 
     def made(context, builder, signature, args):
@@ -102,25 +102,25 @@ def call(typing, row, unit, part):
 
 
 @helper
-def share(state, part):
-    """Do a share of the call that is published, if there is one left; whether there was."""
+def share(state, thread):
+    """Do a share of the published call, if one is left; returns whether there was one."""
     ticket = load(state + TICKET)
     shares, first, last = ticket >> 2 * _BITS & _MASK, ticket >> _BITS & _MASK, ticket & _MASK
     if first + last >= shares:
         return False
-    if exchange(state + TICKET, ticket, ticket + (1 if part else 1 << _BITS)):
-        k, row = shares - 1 - last if part else first, load(state + ROW)
+    if exchange(state + TICKET, ticket, ticket + (1 if thread else 1 << _BITS)):
+        k, row = shares - 1 - last if thread else first, load(state + ROW)
         units = longs(row)[UNITS]
         for unit in range(units * k // shares, units * (k + 1) // shares):
-            call(row, unit, part)
+            call(row, unit, thread)
         add(state + DONE, 1)
     return True
 
 
-def lead(state, rows, count, most, trips, moves, moved):
-    """Run a table of `count` calls, each in at most so many shares, `trips` times; each time cells are moved by some steps."""
+def lead(state, rows, count, most, iterations, moves, count_moves):
+    """Run a table of `count` calls, each in at most `most` shares, `iterations` times; some cells are incremented after each."""
     m = longs(moves)
-    for _ in range(trips):
+    for _ in range(iterations):
         for row in range(rows, rows + 8 * WIDTH * count, 8 * WIDTH):
             units = longs(row)[UNITS]
             if most == 1 or units == 1:
@@ -138,14 +138,14 @@ def lead(state, rows, count, most, trips, moves, moved):
                 spins += 1
                 if spins > _SPINS:
                     yields()
-        for k in range(moved):
+        for k in range(count_moves):
             longs(rows)[m[2 * k]] += m[2 * k + 1]
 
 
-def help(state, part):
-    """Take shares for as long as a table is being run."""
+def help(state, thread):
+    """Do shares for as long as a table is being run."""
     spins = 0
     while load(state + OPEN) != 0:
-        spins = 0 if share(state, part) else spins + 1
+        spins = 0 if share(state, thread) else spins + 1
         if spins > _SPINS:
             yields()

@@ -1,18 +1,18 @@
-"""Quantization by the range that a tensor happens to have, and what products of its bytes need to know of it."""
+"""Dynamic quantization, and how products use its scale and zero point at run time."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxbridge.runtime.executor.kernels.compile.jit import entry
-from onnxbridge.runtime.executor.kernels.numba.memory import floats, ints, octets
+from onnxbridge.runtime.executor.kernels.numba.memory import floats, ints, uint8s
 
 _F = np.float32
 
 
 @entry("ppiiu")
-def extremes(source, parts, count, chunk, unit, part):
-    """The least and the largest element of a piece and 0: of every sixteenth, one after the other (32 numbers a piece)."""
+def minimum_and_maximum(source, parts, count, chunk, unit, thread):
+    """The minimum and maximum of a piece and 0, in sixteen lanes (32 numbers a piece)."""
     x = floats(source)
     low, high = floats(parts + 128 * unit), floats(parts + 128 * unit + 64)
     for k in range(16):
@@ -32,7 +32,7 @@ def extremes(source, parts, count, chunk, unit, part):
 
 
 @entry("pipp")
-def fitted(parts, pieces, scale, zero):
+def scale_and_zero_point(parts, pieces, scale, zero):
     """The scale and the zero point of bytes from 0 to 255 for the range of all pieces; 1 where it is nothing but 0."""
     low, high = _F(0.0), _F(0.0)
     for piece in range(pieces):
@@ -45,14 +45,14 @@ def fitted(parts, pieces, scale, zero):
     z = -low / s
     z = _F(255.0) if z > _F(255.0) else z
     floats(scale)[0] = s
-    octets(zero)[0] = np.uint8(np.int32(np.rint(z)))
+    uint8s(zero)[0] = np.uint8(np.int32(np.rint(z)))
 
 
 @entry("ppppiiu")
-def quantize(source, target, scale, zero, count, chunk, unit, part):
+def quantize(source, target, scale, zero, count, chunk, unit, thread):
     """round(x / scale) + zero, ties to even, saturated."""
-    x, y = floats(source), octets(target)
-    s, z = floats(scale)[0], _F(octets(zero)[0])
+    x, y = floats(source), uint8s(target)
+    s, z = floats(scale)[0], _F(uint8s(zero)[0])
     for i in range(unit * chunk, min(count, (unit + 1) * chunk)):
         t = np.rint(x[i] / s) + z
         t = t if t > _F(0.0) else _F(0.0)
@@ -61,10 +61,10 @@ def quantize(source, target, scale, zero, count, chunk, unit, part):
 
 
 @entry("pppipi")
-def shifted(totals, zero, offset, columns, padding, count):
-    """What the zero point takes away from a column's sums, given the total of its weights; and `count` bytes of padding."""
-    t, o, y = ints(totals), ints(offset), octets(padding)
-    z = np.int64(octets(zero)[0])
+def zero_point_offsets(totals, zero, offset, columns, padding, count):
+    """The offset of each column's sums for the zero point, from the total of its weights; and `count` bytes of padding."""
+    t, o, y = ints(totals), ints(offset), uint8s(padding)
+    z = np.int64(uint8s(zero)[0])
     for j in range(columns):
         o[j] = -z * t[j]
     for i in range(count):
@@ -72,7 +72,7 @@ def shifted(totals, zero, offset, columns, padding, count):
 
 
 @entry("pppi")
-def spread(scale, by, factor, columns):
+def expand_scale(scale, by, factor, columns):
     """One scale for all columns, times a number for each."""
     s, b, f = floats(scale)[0], floats(by), floats(factor)
     for j in range(columns):
@@ -80,7 +80,7 @@ def spread(scale, by, factor, columns):
 
 
 @entry("ppiipppiu")
-def centred(sums, out, rows, columns, rest, factor, shift, chunk, unit, part):
+def subtract_rest(sums, out, rows, columns, rest, factor, shift, chunk, unit, thread):
     """Sums less `rest` times the last of each row, in float32 times a factor plus a shift; without a factor as they are."""
     w = ints(rest)
     f, b = floats(factor), floats(shift)

@@ -7,7 +7,7 @@ from onnxbridge.runtime.executor.kernels.numba.memory import floats, longs
 
 
 @helper
-def applied(op, a, b):
+def apply(op, a, b):
     """a op b: Add, Mul, Sub or Div by its number."""
     if op == 0:
         return a + b
@@ -20,22 +20,22 @@ def applied(op, a, b):
 def line(op, x, dx, y, dy, z, count):
     if dx == 1 and dy == 1:
         for i in range(count):
-            z[i] = applied(op, x[i], y[i])
+            z[i] = apply(op, x[i], y[i])
     elif dx == 1 and dy == 0:
         u = y[0]
         for i in range(count):
-            z[i] = applied(op, x[i], u)
+            z[i] = apply(op, x[i], u)
     elif dx == 0 and dy == 1:
         u = x[0]
         for i in range(count):
-            z[i] = applied(op, u, y[i])
+            z[i] = apply(op, u, y[i])
     else:
         for i in range(count):
-            z[i] = applied(op, x[i * dx], y[i * dy])
+            z[i] = apply(op, x[i * dx], y[i * dy])
 
 
 @entry("ippppu")
-def combined(op, left, right, target, spec, unit, part):
+def combined(op, left, right, target, spec, unit, thread):
     """z = x op y over four axes: spec has the sizes and the distances of x, of y and of z, whose last axis is dense."""
     s = longs(spec)
     for a in range(unit * s[16], min(s[0], (unit + 1) * s[16])):

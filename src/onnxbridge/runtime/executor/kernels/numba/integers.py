@@ -6,16 +6,16 @@ import numpy as np
 
 from onnxbridge.runtime.executor.kernels.compile.byte_tiles import load
 from onnxbridge.runtime.executor.kernels.compile.jit import entry, external, helper, shared
-from onnxbridge.runtime.executor.kernels.numba.convolution import addresses, part_of
+from onnxbridge.runtime.executor.kernels.numba.convolution import addresses, advance, part_of
 from onnxbridge.runtime.executor.kernels.numba.memory import (
     BYTE_LANES,
     BYTE_PANEL,
     BYTE_ROWS,
     floats,
+    int8s,
     ints,
     longs,
-    octets,
-    signed,
+    uint8s,
 )
 from onnxbridge.runtime.executor.kernels.numba.tiles import plain_bytes
 
@@ -26,7 +26,7 @@ byte_product = external("onnxbridge_bytes", "iiiiiii", plain_bytes)
 
 
 @shared
-def ended(kind, sums, out, count, offset, factor, shift, zero, low, high):
+def requantize(kind, sums, out, count, offset, factor, shift, zero, low, high):
     """A row of sums as float32 (kind 0), rounded to uint8 or int8 (1 and 2), or as they are (3)."""
     s, o = ints(sums), ints(offset)
     if kind == 3:
@@ -42,7 +42,7 @@ def ended(kind, sums, out, count, offset, factor, shift, zero, low, high):
             t = low if t < low else t
             y[i] = high if t > high else t
         return
-    u, v, plus = octets(out), signed(out), _F(zero)
+    u, v, plus = uint8s(out), int8s(out), _F(zero)
     if kind == 1:
         for i in range(count):
             t = np.rint(_F(np.int32(s[i] + o[i])) * f[i] + b[i]) + plus
@@ -58,30 +58,19 @@ def ended(kind, sums, out, count, offset, factor, shift, zero, low, high):
 
 
 @entry("ppppppppppffu")
-def convolve(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, part):
+def convolve(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, thread):
     """Any convolution in two dimensions; the spec is the float kernel's, then the kind of result and its zero point."""
     s = longs(spec)
-    samples, height, width, step = s[0], s[1], s[2], s[3]
-    groups, depth, columns = s[4], s[5], s[6]
-    kernel, across = s[7], s[8]
-    oh, ow, outstep, block = s[15], s[16], s[17], s[19]
-    kind, plus = s[25], s[26]
+    groups, depth, columns, taps, quads = s[4], s[5], s[6], s[7] * s[8], (s[5] + 3) // 4
+    outstep, block, kind, plus = s[17], s[19], s[25], s[26]
     size = 1 if kind == 1 or kind == 2 else 4
-    taps, quads = kernel * across, (depth + 3) // 4
     lines = (columns + BYTE_LANES - 1) // BYTE_LANES * BYTE_LANES
-    table = tables + part * s[23]
-    t = longs(table)
-    room = sums + part * s[24]
+    table, accumulators = tables + thread * s[23], sums + thread * s[24]
     start, begin, end = part_of(unit, s, columns if groups == 1 else groups, block)
-    rows = min(block, samples * oh * ow - start)
-    addresses(
-        1, x, zero, table, block, start, rows, step, height, width,
-        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-    )  # fmt: skip
+    rows = min(block, s[0] * s[15] * s[16] - start)
+    addresses(1, x, zero, table, spec, start, rows)
     if groups > 1:
-        for tap in range(taps):
-            for r in range(rows):
-                t[tap * block + r] += depth * begin
+        advance(table, block, taps, rows, depth * begin)
     for g in range(begin if groups > 1 else 0, end if groups > 1 else 1):
         first, last = (0, columns) if groups > 1 else (begin, end)
         j = first
@@ -92,65 +81,54 @@ def convolve(x, out, weight, offset, factor, shift, tables, sums, zero, spec, lo
             at = g * columns + j
             for r in range(0, rows, BYTE_ROWS):
                 tall = min(BYTE_ROWS, rows - r)
-                byte_product(tall * 4 + vectors, taps, quads, table + 8 * r, block, panel, room)
+                byte_product(tall * 4 + vectors, taps, quads, table + 8 * r, block, panel, accumulators)
                 for k in range(tall):
-                    ended(
-                        kind, room + 4 * k * BYTE_PANEL, out + size * ((start + r + k) * outstep + at), wide,
+                    requantize(
+                        kind, accumulators + 4 * k * BYTE_PANEL, out + size * ((start + r + k) * outstep + at), wide,
                         offset + 4 * at, factor + 4 * at, shift + 4 * at, plus, low, high,
                     )  # fmt: skip
             j += vectors * BYTE_LANES
-        if g + 1 < end and groups > 1:
-            for tap in range(taps):
-                for r in range(rows):
-                    t[tap * block + r] += depth
+        advance(table, block, taps, rows, depth)
 
 
 @entry("ppppppppppffu")
-def depthwise(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, part):
-    """A convolution of each channel by itself; weights are int32 (tap, channel)."""
+def depthwise(x, out, weight, offset, factor, shift, tables, sums, zero, spec, low, high, unit, thread):
+    """A depthwise convolution; weights are int32 (tap, channel)."""
     s = longs(spec)
-    samples, height, width, step = s[0], s[1], s[2], s[3]
-    channels = s[4]
-    kernel, across = s[7], s[8]
-    oh, ow, outstep, block = s[15], s[16], s[17], s[19]
-    kind, plus = s[25], s[26]
+    channels, taps, outstep, block, kind, plus = s[4], s[7] * s[8], s[17], s[19], s[25], s[26]
     size = 1 if kind == 1 or kind == 2 else 4
-    taps = kernel * across
-    table = tables + part * s[23]
+    table = tables + thread * s[23]
     t = longs(table)
-    room = sums + part * s[24]
+    accumulators = sums + thread * s[24]
     start, begin, end = part_of(unit, s, channels, block)
-    rows = min(block, samples * oh * ow - start)
-    addresses(
-        1, x, zero, table, block, start, rows, step, height, width,
-        kernel, across, s[9], s[10], s[11], s[12], s[13], s[14], oh, ow,
-    )  # fmt: skip
+    rows = min(block, s[0] * s[15] * s[16] - start)
+    addresses(1, x, zero, table, spec, start, rows)
     for r in range(rows):
         for c in range(begin, end, 64):
             wide = min(64, end - c)
-            total = ints(room)
+            total = ints(accumulators)
             for i in range(64):
                 total[i] = 0
             for tap in range(taps):
-                u, w = octets(t[tap * block + r] + c), ints(weight + 4 * (tap * channels + c))
+                u, w = uint8s(t[tap * block + r] + c), ints(weight + 4 * (tap * channels + c))
                 if wide == 64:
                     for i in range(64):
                         total[i] += np.int32(u[i]) * w[i]
                 else:
                     for i in range(wide):
                         total[i] += np.int32(u[i]) * w[i]
-            ended(
-                kind, room, out + size * ((start + r) * outstep + c), wide,
+            requantize(
+                kind, accumulators, out + size * ((start + r) * outstep + c), wide,
                 offset + 4 * c, factor + 4 * c, shift + 4 * c, plus, low, high,
             )  # fmt: skip
 
 
 @entry("pppu")
-def framed(source, target, spec, unit, part):
-    """Any (sample, channel, row, column) of bytes to (sample, row, column, channel) in a frame, a row of it at a time.
+def pad_channels_last(source, target, spec, unit, thread):
+    """(sample, channel, row, column) of bytes to (sample, row, column, channel) with padding, a row at a time.
 
-    The spec has the sizes, the distances, the frame above, below, left and right, what it is filled with, and 128 for
-    signed bytes, which become unsigned by it.
+    The spec has the sizes, the strides, the padding above, below, left and right, its value, and 128 for
+    signed bytes, which makes them unsigned.
     """
     s = longs(spec)
     channels, height, width = s[1], s[2], s[3]
@@ -158,7 +136,7 @@ def framed(source, target, spec, unit, part):
     fill, flip = np.uint8(s[12]), np.uint8(s[13])
     high, wide = height + top + below, width + left + right
     n, row = unit // high, unit % high
-    y = octets(target + unit * wide * channels)
+    y = uint8s(target + unit * wide * channels)
     if row < top or row >= top + height:
         for i in range(wide * channels):
             y[i] = fill
@@ -168,18 +146,18 @@ def framed(source, target, spec, unit, part):
     for i in range((left + width) * channels, wide * channels):
         y[i] = fill
     base = source + n * s[4] + (row - top) * s[6]
-    y = octets(target + (unit * wide + left) * channels)
+    y = uint8s(target + (unit * wide + left) * channels)
     if s[5] == 1 and s[7] == channels:
-        x = octets(base)
+        x = uint8s(base)
         for i in range(width * channels):
             y[i] = x[i] ^ flip
     elif s[7] == 1:
         for c in range(channels):
-            x = octets(base + c * s[5])
+            x = uint8s(base + c * s[5])
             for i in range(width):
                 y[i * channels + c] = x[i] ^ flip
     else:
-        x = octets(base)
+        x = uint8s(base)
         for i in range(width):
             for c in range(channels):
                 y[i * channels + c] = x[i * s[7] + c * s[5]] ^ flip
@@ -187,18 +165,18 @@ def framed(source, target, spec, unit, part):
 
 @helper
 def _number(pointer, i, negative):
-    return _F(signed(pointer)[i]) if negative != 0 else _F(octets(pointer)[i])
+    return _F(int8s(pointer)[i]) if negative != 0 else _F(uint8s(pointer)[i])
 
 
 @entry("ppppfffffu")
-def combined(left, right, out, spec, a, b, c, low, high, unit, part):
+def combined(left, right, out, spec, a, b, c, low, high, unit, thread):
     """round(a * x + b * y + c) + zero, clipped; the spec has the count, a piece's, the signs of the three, and the zero point."""
     s = longs(spec)
     begin = unit * s[1]
     count = min(s[1], s[0] - begin)
     plus = _F(s[5])
     x, y, z = left + begin, right + begin, out + begin
-    u, v = octets(z), signed(z)
+    u, v = uint8s(z), int8s(z)
     for i in range(count):
         t = np.rint(a * _number(x, i, s[2]) + b * _number(y, i, s[3]) + c) + plus
         t = low if t < low else t
@@ -210,7 +188,7 @@ def combined(left, right, out, spec, a, b, c, low, high, unit, part):
 
 
 @entry("pppu")
-def maximum(source, target, spec, unit, part):
+def maximum(source, target, spec, unit, thread):
     """The largest byte of each window, one row of windows; padding never wins. spec[14] is 128 for signed bytes."""
     s = longs(spec)
     h, w, c, kh, kw, sh, sw = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
@@ -218,7 +196,7 @@ def maximum(source, target, spec, unit, part):
     flip = np.uint8(s[14])
     b, oy = unit // oh, unit % oh
     for ox in range(ow):
-        y = octets(target + ((b * oh + oy) * ow + ox) * c)
+        y = uint8s(target + ((b * oh + oy) * ow + ox) * c)
         for i in range(c):
             y[i] = np.uint8(0)
         for ky in range(kh):
@@ -229,7 +207,7 @@ def maximum(source, target, spec, unit, part):
                 ix = ox * sw - left + kx * dw
                 if ix < 0 or ix >= w:
                     continue
-                x = octets(source + ((b * h + iy) * w + ix) * c)
+                x = uint8s(source + ((b * h + iy) * w + ix) * c)
                 for i in range(c):
                     u = x[i] ^ flip
                     y[i] = u if u > y[i] else y[i]

@@ -1,15 +1,15 @@
-"""Moving the channel axis."""
+"""Conversion of memory layouts."""
 
 from __future__ import annotations
 
 from onnxbridge.runtime.executor.kernels.compile.jit import entry, helper
-from onnxbridge.runtime.executor.kernels.numba.memory import floats, longs, octets
+from onnxbridge.runtime.executor.kernels.numba.memory import floats, longs, uint8s
 
 
 @helper
-def woven(x, apart, y, count):
-    """The colours of a picture's pixels: one element each of three rows of `count` elements that lie `apart`."""
-    a, b, c, to = floats(x), floats(x + 4 * apart), floats(x + 8 * apart), floats(y)
+def interleave_rgb(x, stride, y, count):
+    """Interleave three rows of `count` elements that are `stride` elements apart, as of an RGB image."""
+    a, b, c, to = floats(x), floats(x + 4 * stride), floats(x + 8 * stride), floats(y)
     for i in range(count):
         to[3 * i] = a[i]
         to[3 * i + 1] = b[i]
@@ -17,16 +17,16 @@ def woven(x, apart, y, count):
 
 
 @entry("ppi")
-def moved(source, target, size):
-    """Bytes to another address."""
-    x, y = octets(source), octets(target)
+def copy_bytes(source, target, size):
+    """Copy `size` bytes."""
+    x, y = uint8s(source), uint8s(target)
     for i in range(size):
         y[i] = x[i]
 
 
 @entry("ppiiiiu")
-def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
-    """(samples, channels, pixels) to (samples, pixels, channels), in squares that stay in the cache."""
+def channels_last(source, target, samples, channels, pixels, chunk, unit, thread):
+    """(samples, channels, pixels) to (samples, pixels, channels), in blocks that stay in the cache."""
     pieces = (pixels + chunk - 1) // chunk
     n, begin = unit // pieces, unit % pieces * chunk
     x = floats(source + 4 * n * channels * pixels)
@@ -34,7 +34,7 @@ def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
     end = min(pixels, begin + chunk)
     if channels == 3:
         at = 4 * (n * 3 * pixels + begin)
-        woven(source + at, pixels, target + at + 8 * begin, end - begin)
+        interleave_rgb(source + at, pixels, target + at + 8 * begin, end - begin)
         return
     for c in range(0, channels, 16):
         for p in range(begin, end, 16):
@@ -44,8 +44,8 @@ def channels_last(source, target, samples, channels, pixels, chunk, unit, part):
 
 
 @entry("pppu")
-def copied(source, target, spec, unit, part):
-    """Four axes of float32 at any distances: spec has the sizes, the distances in the source, those in the target."""
+def copy_strided(source, target, spec, unit, thread):
+    """Copy four axes of float32: the spec has the sizes, the strides of the source, and those of the target."""
     s = longs(spec)
     for a in range(unit * s[12], min(s[0], (unit + 1) * s[12])):
         for b in range(s[1]):
@@ -61,10 +61,10 @@ def copied(source, target, spec, unit, part):
 
 
 @entry("ppiiiipiu")
-def framed(source, target, samples, channels, height, width, spec, chunk, unit, part):
-    """Any (sample, channel, row, column) at the distances spec[0:4] to (sample, row, column, channel) in a frame of zeros.
+def pad_channels_last(source, target, samples, channels, height, width, spec, chunk, unit, thread):
+    """(sample, channel, row, column) with the strides spec[0:4] to (sample, row, column, channel) with zero padding.
 
-    spec[4:8] tells how wide the frame is above, below, left and right. A piece is `chunk` rows of the result.
+    spec[4:8] is the padding above, below, left and right. A piece is `chunk` rows of the result.
     """
     s = longs(spec)
     top, left, right = s[4], s[6], s[7]
@@ -83,7 +83,7 @@ def framed(source, target, samples, channels, height, width, spec, chunk, unit, 
                 y[i] = 0.0
             x = source + 4 * (n * s[0] + row * s[2])
             if channels == 3 and s[3] == 1:
-                woven(x, s[1], line + 4 * left * 3, width)
+                interleave_rgb(x, s[1], line + 4 * left * 3, width)
             else:
                 for c in range(channels):
                     given = floats(x + 4 * c * s[1])
@@ -92,7 +92,7 @@ def framed(source, target, samples, channels, height, width, spec, chunk, unit, 
 
 
 @entry("ppiiiiu")
-def interleaved(source, target, pixels, groups, each, chunk, unit, part):
+def shuffle_channels(source, target, pixels, groups, each, chunk, unit, thread):
     """Channels (groups, each) of every pixel as (each, groups)."""
     for p in range(unit * chunk, min(pixels, (unit + 1) * chunk)):
         x, y = floats(source + 4 * p * groups * each), floats(target + 4 * p * groups * each)

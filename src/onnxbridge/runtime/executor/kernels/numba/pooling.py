@@ -1,4 +1,4 @@
-"""Windows over (batch, row, column, channel), one channel after the other in the innermost loop."""
+"""Windows over (batch, row, column, channel), with channels in the innermost loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _F = np.float32
 
 
 @entry("pppu")
-def maximum(source, target, spec, unit, part):
+def maximum(source, target, spec, unit, thread):
     """The largest element of each window, one row of windows; padding never wins, NaN does."""
     s = longs(spec)
     h, w, c, kh, kw, sh, sw = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
@@ -43,8 +43,8 @@ def maximum(source, target, spec, unit, part):
 
 
 @entry("pppu")
-def mean(source, target, spec, unit, part):
-    """The mean of each window; whether padding counts is s[16], and s[14] and s[15] tell how far it reaches at the end."""
+def mean(source, target, spec, unit, thread):
+    """The mean of each window; whether padding counts is s[16], s[14] and s[15] are the padding at the end."""
     s = longs(spec)
     h, w, c, kh, kw, sh, sw = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
     top, left, oh, ow = s[10], s[11], s[12], s[13]
@@ -68,9 +68,9 @@ def mean(source, target, spec, unit, part):
 
 
 @entry("pppiiiiiffu")
-def response(source, target, room, pixels, channels, chunk, before, after, bias, alpha, unit, part):
+def lrn(source, target, scratch, pixels, channels, chunk, before, after, bias, alpha, unit, thread):
     """LRN with the exponent 3/4: x / (bias + alpha * sum of the squares of the neighbouring channels)^(3/4)."""
-    squares = floats(room + part * 4 * (channels + before + after + 16))
+    squares = floats(scratch + thread * 4 * (channels + before + after + 16))
     for i in range(before + after + channels):
         squares[i] = _F(0.0)
     for p in range(unit * chunk, min(pixels, (unit + 1) * chunk)):
@@ -88,7 +88,7 @@ def response(source, target, room, pixels, channels, chunk, before, after, bias,
 
 
 @entry("ppiiippffu")
-def affine(source, target, pixels, channels, chunk, scale, shift, low, high, unit, part):
+def affine(source, target, pixels, channels, chunk, scale, shift, low, high, unit, thread):
     """x * scale + shift for each channel, clipped."""
     a, b = floats(scale), floats(shift)
     for p in range(unit * chunk, min(pixels, (unit + 1) * chunk)):

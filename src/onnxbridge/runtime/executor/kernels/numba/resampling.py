@@ -1,4 +1,4 @@
-"""Resize of (batch, row, column, channel): each output row is mixed from input rows, then along them."""
+"""Resize of (batch, row, column, channel): each output row is interpolated between input rows, then along them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def added(source, a, target, count):
 
 
 @entry("ppppppppu")
-def resized(source, target, rows, heights, columns, widths, room, spec, unit, part):
-    """One row of the result. `rows` and `columns` (taps, outputs) tell the elements, `heights` and `widths` their weights.
+def resize(source, target, rows, heights, columns, widths, scratch, spec, unit, thread):
+    """One row of the result. `rows` and `columns` (taps, outputs) index the input, `heights` and `widths` are the weights.
 
-    A single tap has the weight 1. The spec has the sizes of the input, those of the result, the taps, and bytes of room.
+    A single tap has the weight 1. The spec has the sizes of the input and of the result, the taps, and bytes of scratch memory.
     """
     s = longs(spec)
     height, width, channels, high, wide = s[0], s[1], s[2], s[3], s[4]
@@ -45,10 +45,10 @@ def resized(source, target, rows, heights, columns, widths, room, spec, unit, pa
     whole = source + n * height * size
     line = whole + r[oy] * size
     if s[5] == 2:
-        line = room + part * s[7]
+        line = scratch + thread * s[7]
         blended(whole + r[oy] * size, whole + r[high + oy] * size, h[oy], h[high + oy], line, width * channels)
     elif s[5] > 2:
-        line = room + part * s[7]
+        line = scratch + thread * s[7]
         scaled(whole + r[oy] * size, h[oy], line, width * channels)
         for t in range(1, s[5]):
             added(whole + r[t * high + oy] * size, h[t * high + oy], line, width * channels)

@@ -7,23 +7,17 @@ import numpy as np
 from onnxbridge.runtime.executor.kernels.compile.jit import entry, helper
 from onnxbridge.runtime.executor.kernels.numba.activations import exp
 from onnxbridge.runtime.executor.kernels.numba.convolution import pack, panels
-from onnxbridge.runtime.executor.kernels.numba.memory import LANES, floats, longs, octets
+from onnxbridge.runtime.executor.kernels.numba.memory import LANES, floats, longs, uint8s
 
 _F = np.float32
 
 
-@entry("ppppiiippfu")
-def normalize(source, add, target, total, rows, columns, chunk, scale, shift, epsilon, unit, part):
-    """LayerNormalization of x, or of x + add, whose sum goes to `total`; without a shift its address is 0."""
-    a = floats(scale)
-    b = floats(shift)
+@entry("ppiiippfu")
+def normalize(source, target, rows, columns, chunk, scale, shift, epsilon, unit, thread):
+    """LayerNormalization; without a shift its address is 0."""
+    a, b = floats(scale), floats(shift)
     for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
-        if add != 0:
-            u, z, t = floats(source + 4 * r * columns), floats(add + 4 * r * columns), floats(total + 4 * r * columns)
-            for i in range(columns):
-                t[i] = u[i] + z[i]
-        x = floats((total if add != 0 else source) + 4 * r * columns)
-        y = floats(target + 4 * r * columns)
+        x, y = floats(source + 4 * r * columns), floats(target + 4 * r * columns)
         s = _F(0.0)
         for i in range(columns):
             s += x[i]
@@ -43,7 +37,7 @@ def normalize(source, add, target, total, rows, columns, chunk, scale, shift, ep
 
 @helper
 def _softened(y, columns):
-    """exp(y - largest) of a row, divided by its sum, in its place."""
+    """Softmax of a row, in place."""
     top = _F(-np.inf)
     for i in range(columns):
         top = top if y[i] <= top else y[i]
@@ -52,13 +46,13 @@ def _softened(y, columns):
         e = exp(y[i] - top)
         y[i] = e
         total += e
-    part = _F(1.0) / total
+    scale = _F(1.0) / total
     for i in range(columns):
-        y[i] *= part
+        y[i] *= scale
 
 
 @entry("ppiiiu")
-def average(source, target, rows, columns, chunk, unit, part):
+def average(source, target, rows, columns, chunk, unit, thread):
     """The mean of each row."""
     y = floats(target)
     for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
@@ -69,12 +63,12 @@ def average(source, target, rows, columns, chunk, unit, part):
         y[r] = s / _F(columns)
 
 
-@entry("ppiiifu")
-def softmax(source, target, rows, columns, chunk, factor, unit, part):
+@entry("ppiiiu")
+def softmax(source, target, rows, columns, chunk, unit, thread):
     for r in range(unit * chunk, min(rows, (unit + 1) * chunk)):
         x, y = floats(source + 4 * r * columns), floats(target + 4 * r * columns)
         for i in range(columns):
-            y[i] = x[i] * factor
+            y[i] = x[i]
         _softened(y, columns)
 
 
@@ -91,7 +85,7 @@ def hide(scores, mask, kind, step, columns, factor, seen):
             for j in range(columns):
                 y[j] = y[j] * factor + m[j * step]
     elif kind == 2:
-        o = octets(mask)
+        o = uint8s(mask)
         for j in range(columns):
             y[j] = y[j] * factor if o[j * step] != 0 else _F(-np.inf)
     else:
@@ -111,27 +105,27 @@ def visible(row, columns):
 
 
 @entry("ppppppppfu")
-def attend(query, key, value, mask, target, room, zeros, spec, factor, unit, part):
-    """softmax(factor * query key + mask) value for one head; the key comes as (depth, columns), all by their distances.
+def attend(query, key, value, mask, target, scratch, zeros, spec, factor, unit, thread):
+    """softmax(factor * query key + mask) value for one head; the key is (depth, columns), all with their strides.
 
-    Behind the sizes and distances the spec has: rows at a time, bytes of room, heads that share a key, the kind of mask and its
-    distances in elements, whether a query sees only keys up to its own place, and whether one that sees none gets zeros.
+    After the sizes and strides the spec has: rows at a time, bytes of scratch memory, heads that share a key, the kind of mask
+    and its strides in elements, whether a query attends only keys up to its own position, and whether one without keys gives 0.
     """
     s = longs(spec)
     heads, rows, columns, depth, wide = s[1], s[2], s[3], s[4], s[5]
-    block, shared, kind, causal, blind = s[20], s[22], s[23], s[28], s[29]
+    block, shared, kind, causal, zero_hidden = s[20], s[22], s[23], s[28], s[29]
     size = 4 if kind == 1 else 1
     padded, filled = (columns + LANES - 1) // LANES * LANES, (wide + LANES - 1) // LANES * LANES
-    keys = room + part * s[21]
+    keys = scratch + thread * s[21]
     values = keys + 4 * depth * padded
     scores = values + 4 * columns * filled
     table = scores + 4 * block * padded
     t = longs(table)
     infinite = _F(np.inf)
     b, h = unit // heads, unit % heads
-    held = h // shared
-    pack(key + 4 * (b * s[9] + held * s[10]), keys, 1, depth, columns, 0, s[11], s[12], depth)
-    pack(value + 4 * (b * s[13] + held * s[14]), values, 1, columns, wide, 0, s[15], s[16], columns)
+    key_head = h // shared
+    pack(key + 4 * (b * s[9] + key_head * s[10]), keys, 1, depth, columns, 0, s[11], s[12], depth)
+    pack(value + 4 * (b * s[13] + key_head * s[14]), values, 1, columns, wide, 0, s[15], s[16], columns)
     for start in range(0, rows, block):
         n = min(block, rows - start)
         for r in range(n):
@@ -144,7 +138,7 @@ def attend(query, key, value, mask, target, room, zeros, spec, factor, unit, par
             at = start + r
             seen = min(columns, at + 1) if causal != 0 else columns
             hide(row, mask + size * (b * s[24] + h * s[25] + at * s[26]), kind, s[27], columns, factor, seen)
-            if blind != 0 and visible(row, columns) == 0:
+            if zero_hidden != 0 and visible(row, columns) == 0:
                 for j in range(columns):
                     y[j] = _F(0.0)
             else:

@@ -26,8 +26,8 @@ def _summed(kind, x, begin, end):
 
 
 @entry("iippiiiiu")
-def total(kind, root, source, target, outer, count, inner, chunk, unit, part):
-    """(outer, count, inner) becomes (outer, inner); `root` if the square root is taken of it."""
+def total(kind, root, source, target, outer, count, inner, chunk, unit, thread):
+    """Sums (outer, count, inner) to (outer, inner), then takes the square root if `root` is not 0."""
     for o in range(unit * chunk, min(outer, (unit + 1) * chunk)):
         y = floats(target + 4 * o * inner)
         if inner == 1:

@@ -1,6 +1,6 @@
-"""The tiles as kernels call them, and the same in plain Python for where there are none.
+"""The tiles as kernels call them, and plain Python equivalents for processors without them.
 
-The table has a line of `step` addresses for each tap: where the rows of the input lie.
+The table has a line of `step` addresses for each tap: the addresses of the input rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from onnxbridge.runtime.executor.kernels import winograd
 from onnxbridge.runtime.executor.kernels.compile import float_tiles
 from onnxbridge.runtime.executor.kernels.compile.jit import external, helper, shared
-from onnxbridge.runtime.executor.kernels.numba.memory import BYTE_LANES, BYTE_PANEL, LANES, floats, ints, longs, octets, signed
+from onnxbridge.runtime.executor.kernels.numba.memory import BYTE_LANES, BYTE_PANEL, LANES, floats, int8s, ints, longs, uint8s
 
 _F = np.float32
 _PRODUCT = "iiiiiiiiiiiiff"
@@ -73,14 +73,14 @@ def plain_channelwise(which, taps, depth, table, step, weight, bias, add, addste
 @shared
 def plain_bytes(which, taps, quads, table, step, weight, out):
     """out[r, :] = sum over taps and depth of row[tap, r][k] * weight[tap, k, :]; four k lie together."""
-    t, w = longs(table), signed(weight)
+    t, w = longs(table), int8s(weight)
     wide = which % 4 * BYTE_LANES
     for r in range(which // 4):
         y = ints(out + 4 * r * BYTE_PANEL)
         for c in range(wide):
             total = np.int64(0)
             for tap in range(taps):
-                x = octets(t[tap * step + r])
+                x = uint8s(t[tap * step + r])
                 for k in range(4 * quads):
                     total += np.int64(x[k]) * np.int64(w[((tap * quads + k // 4) * wide + c) * 4 + k % 4])
             y[c] = np.int32(total)
@@ -88,7 +88,7 @@ def plain_bytes(which, taps, quads, table, step, weight, out):
 
 @shared
 def plain_spread(table, planes, step, channels):
-    """Sixteen input positions of a tile into the sixteen planes of minimal filtering."""
+    """The input transform of Winograd's algorithm: sixteen positions of a tile into sixteen planes."""
     t, y = longs(table), floats(planes)
     for c in range(channels):
         for r in range(4):
@@ -104,7 +104,7 @@ def plain_spread(table, planes, step, channels):
 
 @shared
 def plain_gather(planes, step, channels, bias, add, out, low, high):
-    """The sixteen planes of a tile into four output positions; a bias and four rows are added, and the result clipped."""
+    """The output transform: sixteen planes of a tile into four positions; adds a bias and four rows, and clips."""
     m, b, plus, to = floats(planes), floats(bias), longs(add), longs(out)
     for c in range(channels):
         for y in range(2):

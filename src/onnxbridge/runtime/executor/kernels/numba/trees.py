@@ -1,7 +1,7 @@
-"""Walking tree ensembles, adding up what the leaves weigh, and making scores and labels of it.
+"""Evaluation of tree ensembles: the sums of the leaves' weights, and scores and labels from them.
 
 A node is 16 bytes: where it splits (float32), on which feature, and the nodes for at most and for above that. A leaf leads to
-itself. Eight rows walk at once, so that the processor waits for none of them alone.
+itself. Eight rows are evaluated at once, to hide the latency of memory.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ def finish(s, count, kind):
 
 @entry("ppppppppppppppu")
 def ensemble(
-    x, y, labels, names, nodes, absent, roots, first, targets, weights, base, threshold, rooms, spec, unit, part,
+    x, y, labels, names, nodes, absent, roots, first, targets, weights, base, threshold, scratch_base, spec, unit, thread,
 ):  # fmt: skip
     """A piece of rows; `absent` has each node's successor for NaN, `threshold` the label's where one class has scores."""
     p = longs(spec)
     rows, features, trees, count, chunk = p[0], p[1], p[2], p[3], p[4]
     average, kind, other, width = p[5], p[6], p[7], p[8]
-    room = rooms + 8 * part * (chunk + 1) * width
+    scratch = scratch_base + 8 * thread * (chunk + 1) * width
     begin = unit * chunk
     size = min(chunk, rows - begin)
-    totals, b, r = doubles(room), doubles(base), longs(roots)
+    totals, b, r = doubles(scratch), doubles(base), longs(roots)
     for i in range(size * count):
         totals[i] = 0.0
     some = floats(x + 4 * begin * features)
@@ -80,7 +80,7 @@ def ensemble(
                 b6, b7 = below(at + 6 * row, a6, nodes), below(at + 7 * row, a7, nodes)
                 moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3) | (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7)
                 a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-            to, step = room + 8 * i * count, 8 * count
+            to, step = scratch + 8 * i * count, 8 * count
             weigh(to, a0, first, targets, weights)
             weigh(to + step, a1, first, targets, weights)
             weigh(to + 2 * step, a2, first, targets, weights)
@@ -98,8 +98,8 @@ def ensemble(
                 after = below(at, node, nodes) if value == value else np.int64(ints(absent)[node])
                 moved = node ^ after
                 node = after
-            weigh(room + 8 * i * count, node, first, targets, weights)
-    scores = doubles(room + 8 * chunk * width)
+            weigh(scratch + 8 * i * count, node, first, targets, weights)
+    scores = doubles(scratch + 8 * chunk * width)
     out = floats(y + 4 * begin * width)
     for i in range(size):
         for k in range(count):

@@ -1,19 +1,25 @@
-"""Convolutions of 3x3 kernels with stride 1 by minimal filtering."""
+"""Convolutions of 3x3 kernels with stride 1 by Winograd's algorithm."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.runtime.executor.kernels.compile.jit import entry
+from onnxbridge.runtime.executor.kernels.compile.jit import entry, helper
 from onnxbridge.runtime.executor.kernels.numba import activations
 from onnxbridge.runtime.executor.kernels.numba.convolution import panels, part_of
 from onnxbridge.runtime.executor.kernels.numba.memory import LANES, longs
 from onnxbridge.runtime.executor.kernels.numba.tiles import gather, spread
 
 
+@helper
+def tile(at, down, along):
+    """The sample, row and column of a tile by its number."""
+    return at // along // down, at // along % down, at % along
+
+
 @entry("pppppppppffffu")
-def convolve(x, out, weight, bias, add, tables, zero, spec, scratch, low, high, a, b, unit, part):
-    """As the plain convolution; `scratch` holds the planes before and after the products, and a row that is thrown away."""
+def convolve(x, out, weight, bias, add, tables, zero, spec, scratch, low, high, a, b, unit, thread):
+    """As the plain convolution; `scratch` holds the planes before and after the products, and a row that is discarded."""
     s = longs(spec)
     samples, height, width, step = s[0], s[1], s[2], s[3]
     depth, columns = s[5], s[6]
@@ -22,17 +28,14 @@ def convolve(x, out, weight, bias, add, tables, zero, spec, scratch, low, high, 
     down, along = (oh + 1) // 2, (ow + 1) // 2
     start, begin, end = part_of(unit, s, columns, block)
     tiles, wide = min(block, samples * down * along - start), end - begin
-    table = tables + part * s[23]
+    table = tables + thread * s[23]
     t = longs(table)
-    before = scratch + part * s[24]
+    before = scratch + thread * s[24]
     after = before + 4 * 16 * block * depth
-    waste = after + 4 * 16 * block * columns
+    discarded = after + 4 * 16 * block * columns
     infinite = np.float32(np.inf)
     for r in range(tiles):
-        at = start + r
-        tx = at % along
-        ty = at // along % down
-        n = at // along // down
+        n, ty, tx = tile(start + r, down, along)
         for k in range(16):
             iy, ix = 2 * ty - top + k // 4, 2 * tx - left + k % 4
             inside = 0 <= iy < height and 0 <= ix < width
@@ -46,18 +49,15 @@ def convolve(x, out, weight, bias, add, tables, zero, spec, scratch, low, high, 
             after + 4 * k * block * wide, wide, wide, -infinite, infinite,
         )  # fmt: skip
     for r in range(tiles):
-        at = start + r
-        tx = at % along
-        ty = at // along % down
-        n = at // along // down
+        n, ty, tx = tile(start + r, down, along)
         for k in range(4):
             oy, ox = 2 * ty + k // 2, 2 * tx + k % 2
             inside = oy < oh and ox < ow
             pixel = (n * oh + oy) * ow + ox
             t[k] = add + 4 * (pixel * addstep + begin) if add != 0 and inside else zero
-            t[4 + k] = out + 4 * (pixel * outstep + begin) if inside else waste
+            t[4 + k] = out + 4 * (pixel * outstep + begin) if inside else discarded
         gather(after + 4 * r * wide, block * wide, wide, bias + 4 * begin, table, table + 32, low, high)
         if kind != 0:
             for k in range(4):
-                if t[4 + k] != waste:
+                if t[4 + k] != discarded:
                     activations.run(kind, t[4 + k], wide, a, b)

@@ -1,7 +1,7 @@
-"""What a run notes down while it is recorded: the calls of machine code, the memory they use, and what Python does besides.
+"""Records a run: the kernel calls, the memory they use, and whether Python does other work.
 
-A recorded run can be played again (`replay.py`) on the same memory: every buffer that is taken while recording comes from the
-recording's own store and is never given to anybody else.
+A recorded run can be replayed (`recorded_run.py`) on the same memory: buffers that are allocated while recording belong to the
+recording alone.
 """
 
 from __future__ import annotations
@@ -19,60 +19,60 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class Tape:
-    """The notes of one recording."""
+class CallRecorder:
+    """What is recorded of one run."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self.beside = False  # whether the present step does something that is not among the calls
+        self.incomplete = False  # whether the current step does work besides the calls
         self.free: defaultdict[int, list[Array]] = defaultdict(list)
         self.buffers: list[Array] = []
-        self.kept: list[Any] = []
+        self.retained: list[Any] = []
 
 
 class _Local(threading.local):
-    tape: Tape | None = None
+    recorder: CallRecorder | None = None
 
 
 _local = _Local()
 
 
-def recording() -> Tape | None:
-    """The recording that this thread makes now."""
-    return _local.tape
+def active_recorder() -> CallRecorder | None:
+    """This thread's recorder, None when nothing is recorded."""
+    return _local.recorder
 
 
-def record(tape: Tape | None) -> None:
-    """Begin to write this thread's calls on a tape, or stop to do so."""
-    _local.tape = tape
+def activate(recorder: CallRecorder | None) -> None:
+    """Set this thread's recorder, None to stop recording."""
+    _local.recorder = recorder
 
 
-def beside() -> None:
-    """Say that the present step does work that its calls of machine code do not show."""
-    if _local.tape is not None:
-        _local.tape.beside = True
+def mark_incomplete() -> None:
+    """Mark the current step as one that does more than its kernel calls."""
+    if _local.recorder is not None:
+        _local.recorder.incomplete = True
 
 
-def unrecorded(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule in NumPy as the way out of a native step."""
+def as_fallback(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy rule as the fallback of a kernel."""
 
     def run(*args: Any, **attrs: Any) -> Any:
-        beside()
+        mark_incomplete()
         return rule(*args, **attrs)
 
     return run
 
 
-def numbers(*values: int) -> tuple[Array, int]:
-    """Whole numbers for a loop to read, and their address; the caller or the recording keeps them."""
+def int64_array(*values: int) -> tuple[Array, int]:
+    """An array of integers for a kernel, and its address; the caller or the recording keeps it alive."""
     array = np.array(values, np.int64)
-    if _local.tape is not None:
-        _local.tape.kept.append(array)
+    if _local.recorder is not None:
+        _local.recorder.retained.append(array)
     return array, array.__array_interface__["data"][0]
 
 
-def keep(array: Array) -> Array:
-    """Let an array that machine code reads live as long as the recording."""
-    if _local.tape is not None:
-        _local.tape.kept.append(array)
+def retain(array: Array) -> Array:
+    """Keep an array that kernels read alive as long as the recording."""
+    if _local.recorder is not None:
+        _local.recorder.retained.append(array)
     return array

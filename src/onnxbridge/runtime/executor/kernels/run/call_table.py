@@ -9,14 +9,14 @@ KERNEL, FORM, UNITS, ARGUMENTS, WIDTH = 0, 1, 2, 3, 20
 """A row: the kernel's address, the form of its arguments, how many pieces there are, and the arguments, float32 by their bits."""
 
 FORMS = (
-    "iii", "iiii", "iiiiii", "iiiiiiiii", "iiiu", "iiiiu", "iiiiiu", "iiiiiiu", "iiiiiiiu", "iiiiiiiiu", "iiiiiiiiiiiu",
-    "iiiiiiiiiiiiiiu", "iiiiifu", "iiiiiifu", "iiiiiiiifu", "iiiiiiiiifu", "iiiiiiiffu", "iiiiiiiiffu", "iiiiiiiiiiffu",
-    "iiiiiffffu", "iiiiiiiiffffu", "iiiiiiiiiffffu", "iiiifffffu",
+    "iii", "iiii", "iiiiii", "iiiiiiiii", "iiiu", "iiiiu", "iiiiiu", "iiiiiiu", "iiiiiiiiu", "iiiiiiiiiiiu",
+    "iiiiiiiiiiiiiiu", "iiiiiifu", "iiiiiiifu", "iiiiiiiifu", "iiiiiiiffu", "iiiiiiiiffu", "iiiiiiiiiiffu", "iiiiiffffu",
+    "iiiiiiiiffffu", "iiiiiiiiiffffu", "iiiifffffu",
 )  # fmt: skip
 """What kernels take: integers (i, addresses too) and float32 (f); u where the work comes in pieces."""
 
 TICKET, DONE, OPEN, ROW, STATE = 0, 64, 128, 192, 256
-"""Where a number lies that several threads look at, each in a cache line of its own, and the size of all."""
+"""Offsets of the numbers that threads share, each in a cache line of its own, and the size of all."""
 
 
 class Call(NamedTuple):

@@ -1,7 +1,7 @@
-"""Running tables of calls: alone, or with a few threads that take shares of each call until there are none left.
+"""Running tables of calls, with helper threads that claim shares of each call until none are left.
 
-The table is run by a compiled driver (`numba/driver.py`), which does not return to Python between calls. The threads that help
-sleep between runs; one that comes late, or is held up by the system, takes fewer shares.
+The table is run by a compiled driver (`numba/driver.py`), which does not return to Python between calls. Helper threads
+sleep between runs; one that is late or descheduled claims fewer shares.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import numpy as np
 
 from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, OPEN, STATE, UNITS, WIDTH, Call
 
-EACH = 3  # shares of a call for a thread, so that one that is held up leaves some to the others
+EACH = 3  # shares of a call for each thread, so that a descheduled thread leaves some to the others
+
 
 class Table:
-    """Calls that follow each other; arguments are changed in `cells` where an array lies elsewhere the next time."""
+    """Consecutive calls; arguments are changed in `cells` where an array has another address in the next run."""
 
     __slots__ = ("_kernels", "cells", "shared")
 
@@ -33,25 +34,25 @@ class Table:
         self.cells = rows.reshape(-1)
         self.shared = any(call.units > 1 for call in calls)
 
-    def run(self, trips: int = 1, moves: Sequence[tuple[int, int]] = ()) -> None:
-        """Run the calls so many times, each time moving some cells by some steps, with the helpers if nobody else has them."""
-        lead, crew, many = driver()[0], _crew, threads()
+    def run(self, iterations: int = 1, moves: Sequence[tuple[int, int]] = ()) -> None:
+        """Run the calls `iterations` times, incrementing some cells after each, with the helper threads if they are free."""
+        lead, pool, count = driver()[0], _pool, threads()
         if lead is None:
-            return self._interpreted(trips, moves)
-        helpers = many - 1 if self.shared and many > 1 and crew.busy.acquire(blocking=False) else 0
+            return self._interpreted(iterations, moves)
+        helpers = count - 1 if self.shared and count > 1 and pool.lock.acquire(blocking=False) else 0
         moved = np.array(moves, np.int64)
         cells, steps = (array.__array_interface__["data"][0] for array in (self.cells, moved))
         try:
             if helpers:
-                crew.open(helpers)
-            lead(crew.address, cells, len(self._kernels), EACH * many if helpers else 1, trips, steps, len(moves))
+                pool.wake(helpers)
+            lead(pool.address, cells, len(self._kernels), EACH * count if helpers else 1, iterations, steps, len(moves))
         finally:
             if helpers:
-                crew.close()
+                pool.release()
 
-    def _interpreted(self, trips: int, moves: Sequence[tuple[int, int]]) -> None:
+    def _interpreted(self, iterations: int, moves: Sequence[tuple[int, int]]) -> None:
         """The same where kernels are Python functions."""
-        for _ in range(trips):
+        for _ in range(iterations):
             for kernel, row in zip(self._kernels, self.cells.reshape(-1, WIDTH), strict=True):
                 kernel.interpreted(row[ARGUMENTS:].tolist(), int(row[UNITS]))
             for cell, step in moves:
@@ -71,7 +72,7 @@ def threads() -> int:
 
 @functools.cache
 def driver() -> tuple[Callable[..., None] | None, Callable[..., None] | None]:
-    """The driver's functions for who leads and for who helps, which run without Python's lock; None where kernels are Python."""
+    """The driver's functions of the leader and the helpers, which run without the GIL; None where kernels are Python."""
     from onnxbridge.runtime.executor.kernels.compile import jit
     from onnxbridge.runtime.executor.kernels.numba.driver import help, lead
 
@@ -80,46 +81,46 @@ def driver() -> tuple[Callable[..., None] | None, Callable[..., None] | None]:
     return jit.compiled(lead, "i" * 7).ctypes, jit.compiled(help, "ii").ctypes
 
 
-class _Crew:
-    """The threads that help."""
+class _ThreadPool:
+    """The helper threads."""
 
     def __init__(self) -> None:
-        self.busy = threading.Lock()
+        self.lock = threading.Lock()
         self._state = np.zeros(STATE // 8, np.int64)
         self.address: int = self._state.__array_interface__["data"][0]
         self._queues: list[SimpleQueue[None]] = []
 
-    def open(self, helpers: int) -> None:
-        """Wake the helpers for a run."""
+    def wake(self, helpers: int) -> None:
+        """Wake helpers for a run."""
         while len(self._queues) < helpers:
             queue: SimpleQueue[None] = SimpleQueue()
             self._queues.append(queue)
             arguments = (self, queue, len(self._queues))
-            threading.Thread(target=_help, args=arguments, daemon=True, name="onnxbridge").start()
+            threading.Thread(target=_helper_main, args=arguments, daemon=True, name="onnxbridge").start()
         self._state[OPEN // 8] = 1
         for queue in self._queues[:helpers]:
             queue.put(None)
 
-    def close(self) -> None:
-        """Let the helpers sleep, and others have them."""
+    def release(self) -> None:
+        """Let the helpers sleep, and other callers use them."""
         self._state[OPEN // 8] = 0
-        self.busy.release()
+        self.lock.release()
 
 
-def _help(crew: _Crew, queue: SimpleQueue[None], part: int) -> None:
+def _helper_main(pool: _ThreadPool, queue: SimpleQueue[None], part: int) -> None:
     help = driver()[1]
     while help is not None:
         queue.get()
-        help(crew.address, part)
+        help(pool.address, part)
 
 
-_crew = _Crew()
+_pool = _ThreadPool()
 
 
-def _forked() -> None:
-    global _crew
-    _crew = _Crew()  # the threads stayed in the other process
+def _after_fork() -> None:
+    global _pool
+    _pool = _ThreadPool()  # the threads stayed in the other process
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_after_fork)

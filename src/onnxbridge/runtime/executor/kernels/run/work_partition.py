@@ -1,13 +1,13 @@
-"""Cutting a kernel's work into pieces for several threads; with one thread a piece is as large as the cache allows."""
+"""Partition of a kernel's work into pieces for several threads; with one thread a piece is as large as the cache allows."""
 
 from __future__ import annotations
 
 from onnxbridge.runtime.executor.kernels.run.thread_pool import EACH, threads
 
-# A call that two threads share costs 0.3 to 1.4 microseconds more (`drive.py`), so a piece is to take two or more.
+# A call that two threads share costs 0.3 to 1.4 microseconds more (`driver.py`), so a piece is to take two or more.
 _LEAST = 1 << 14  # elements of a piece
 _WORTH = 1 << 17  # multiplications of a piece
-_STEP = 1 << 15  # multiplications for a step of a sequence: its pieces are the next step's pieces too, and lie in the cache
+_STEP = 1 << 15  # multiplications for a step of a sequence: the next step has the same pieces, which are in the cache
 _READ = 8  # multiplications in the time of reading a weight
 
 
@@ -24,7 +24,7 @@ def cut(rows: int, columns: int, panel: int, work: int, block: int, tall: int) -
     """A product's pieces: rows of each, columns cut into so many, columns of each, and the number of pieces.
 
     `work` is in multiplications, `block` the most rows for the cache, `panel` and `tall` what a tile has. For few rows it is
-    reading the weights that takes the time. No rows make no pieces: a place among them would be a division by zero.
+    reading the weights that takes the time. Without rows there are no pieces.
     """
     if rows == 0:
         return block, 1, columns, 0

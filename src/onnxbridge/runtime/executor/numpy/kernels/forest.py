@@ -21,7 +21,7 @@ _CIRCLE = "the nodes of a tree form a circle"
 
 @dataclass(frozen=True)
 class Forest:
-    """All nodes of all trees in one list; `yes` and `no` are positions in it. A leaf's `mode` is LEAF."""
+    """All nodes of all trees in one array; `yes` and `no` are indices in it. A leaf's `mode` is LEAF."""
 
     roots: Array
     mode: Array
@@ -124,7 +124,7 @@ def _remembered(nodes: tuple[tuple[str, Any], ...]) -> tuple[Forest, dict[tuple[
 
 
 def _grown(nodes: Mapping[str, Any]) -> tuple[Forest, dict[tuple[int, int], int]]:
-    """The forest, and where each (tree, node) lies in it: nodes are numbered within each tree."""
+    """The forest, and the index of each (tree, node) in it: nodes are numbered within each tree."""
     trees, ids = (np.asarray(nodes[n], np.int64) for n in ("nodes_treeids", "nodes_nodeids"))
     place = {key: i for i, key in enumerate(zip(trees.tolist(), ids.tolist(), strict=True))}
     unknown = set(nodes["nodes_modes"]) - {*MODES[:6], "LEAF"}
@@ -150,5 +150,5 @@ def _grown(nodes: Mapping[str, Any]) -> tuple[Forest, dict[tuple[int, int], int]
 
 
 def held(numbers: Any, tensor: Any) -> Array:
-    """What is given as a list or as a tensor, nothing for neither."""
+    """An attribute that is a list or a tensor; empty for neither."""
     return np.asarray(tensor if tensor is not None else () if numbers is None else numbers, np.float64)

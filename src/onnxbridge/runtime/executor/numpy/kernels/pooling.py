@@ -11,7 +11,7 @@ from onnxbridge.runtime.executor.numpy.kernels.windows import Array, Ints, Pads,
 
 
 def _fit(sizes: Ints, kernel: Ints, strides: Ints, pads: Pads, dilations: Ints, out: Ints) -> list[tuple[int, int]]:
-    """The padding with which exactly `out` windows lie inside: ceil mode lets the last one stick out."""
+    """The padding with which exactly `out` windows fit: in ceil mode the last one may extend beyond the input."""
     spans = zip(sizes, extent(kernel, dilations), strides, pads, out, strict=True)
     return [(b, max(a, (n - 1) * stride + span - size - b)) for size, span, stride, (b, a), n in spans]
 
@@ -38,7 +38,7 @@ def avg_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = False,
 ) -> Array:
-    """The mean of each window. Padding counts as zeros if asked for; what ceil mode adds beyond it never counts."""
+    """The mean of each window. Padding counts as zeros if requested; what ceil mode adds beyond it never counts."""
     out = out_sizes(x.shape[2:], kernel, strides, pads, dilations, ceil_mode=ceil_mode)
     fit = _fit(x.shape[2:], kernel, strides, pads, dilations, out)
     total = _sums(pad(x, fit), kernel, out, strides, dilations)
@@ -53,9 +53,7 @@ def avg_pool(
     return total
 
 
-def lp_pool(
-    x: Array, kernel: Ints, *, p: int = 2, strides: Ints, pads: Pads, dilations: Ints, ceil_mode: bool = False
-) -> Array:
+def lp_pool(x: Array, kernel: Ints, *, p: int = 2, strides: Ints, pads: Pads, dilations: Ints, ceil_mode: bool = False) -> Array:
     """(sum of |x|^p over the window)^(1/p)."""
     out = out_sizes(x.shape[2:], kernel, strides, pads, dilations, ceil_mode=ceil_mode)
     padded = pad(np.abs(x) ** p, _fit(x.shape[2:], kernel, strides, pads, dilations, out))

@@ -28,9 +28,7 @@ def same_pads(sizes: Ints, kernel: Ints, strides: Ints, dilations: Ints, *, lowe
     return pads
 
 
-def out_sizes(
-    sizes: Ints, kernel: Ints, strides: Ints, pads: Pads, dilations: Ints, *, ceil_mode: bool = False
-) -> list[int]:
+def out_sizes(sizes: Ints, kernel: Ints, strides: Ints, pads: Pads, dilations: Ints, *, ceil_mode: bool = False) -> list[int]:
     """How many windows fit; with `ceil_mode` also one that starts inside the input or its front padding but ends beyond."""
     found = []
     for size, span, stride, (before, after) in zip(sizes, extent(kernel, dilations), strides, pads, strict=True):
@@ -78,7 +76,7 @@ def windows(x: Array, kernel: Ints, out: Ints, strides: Ints, dilations: Ints) -
 
 
 def blocks(sizes: Ints, most: int) -> Iterator[tuple[slice, ...]]:
-    """Cuts an array of these sizes into boxes of at most `most` elements that lie together in memory, one slice for each axis."""
+    """Cuts an array of these sizes into contiguous boxes of at most `most` elements, one slice for each axis."""
     axis, inner = len(sizes) - 1, 1
     while axis > 0 and inner * sizes[axis] <= most:
         inner *= sizes[axis]

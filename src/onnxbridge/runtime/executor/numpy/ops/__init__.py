@@ -8,11 +8,11 @@ from onnxbridge.rules import Rules
 
 rule = Rules("runtime.numpy", package=__name__)
 variants: dict[str, tuple[Callable[[Call], bool], Callable[..., Any]]] = {}
-"""For an operator: for which calls another function runs in place of its rule, and which."""
+"""By operator: a predicate of calls, and the function that replaces the rule for them."""
 
 
 def variant(op: str, when: Callable[[Call], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function to run in place of an operator's rule for some calls."""
+    """Register the decorated function to replace an operator's rule for some calls."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         variants[op] = when, function

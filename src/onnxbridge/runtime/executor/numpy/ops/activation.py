@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.io.resource_limits import claim_broadcast
 from onnxbridge.lowering import Ref
-from onnxbridge.runtime.executor.buffer_pool import room
+from onnxbridge.runtime.executor.buffer_pool import empty_like
 from onnxbridge.runtime.executor.numpy.dtypes import widened
 from onnxbridge.runtime.executor.numpy.kernels.special import erf
 from onnxbridge.runtime.executor.numpy.ops import rule, variant
@@ -18,7 +18,7 @@ from onnxbridge.runtime.executor.numpy.ops import rule, variant
 
 @rule("Relu")
 def relu(X):
-    return np.maximum(X, X.dtype.type(0), out=room(X))
+    return np.maximum(X, X.dtype.type(0), out=empty_like(X))
 
 
 @rule("LeakyRelu")
@@ -140,7 +140,7 @@ def softmax_in_steps(input, *, axis=-1):
 
 
 def _total(x, axis):
-    """The sum with its axis kept. bfloat16, which NumPy adds up one by one, in a tree of eights: 256 + 1 is 256 there."""
+    """The sum with its axis kept. bfloat16, which NumPy adds sequentially, in a tree of eight branches: 256 + 1 is 256 there."""
     if x.dtype != ml_dtypes.bfloat16:
         return np.sum(x, axis=axis, keepdims=True)
     x = np.moveaxis(x, axis, -1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.hub.io.resource_limits import claim_broadcast
-from onnxbridge.runtime.executor.buffer_pool import room
+from onnxbridge.runtime.executor.buffer_pool import empty_like
 from onnxbridge.runtime.executor.numpy import cast as types
 from onnxbridge.runtime.executor.numpy.dtypes import dtype_of, is_float, widened
 from onnxbridge.runtime.executor.numpy.kernels.special import erf
@@ -17,9 +17,9 @@ from onnxbridge.runtime.executor.numpy.ops import rule
 
 
 def broadcast(function: Callable[..., Any], place: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
-    """The function, asked for no more than the budget allows when it broadcasts its arguments.
+    """The function, with the broadcast result checked against the budget.
 
-    `place` gives memory for a result that is like the first argument.
+    `place` allocates a result like the first argument.
     """
 
     @functools.wraps(function)
@@ -60,7 +60,7 @@ rule.table(
     Tanh=np.tanh,
 )
 rule.table(
-    Add=broadcast(np.add, room),
+    Add=broadcast(np.add, empty_like),
     And=broadcast(np.logical_and),
     BitwiseAnd=broadcast(np.bitwise_and),
     BitwiseOr=broadcast(np.bitwise_or),
@@ -70,9 +70,9 @@ rule.table(
     GreaterOrEqual=broadcast(np.greater_equal),
     Less=broadcast(np.less),
     LessOrEqual=broadcast(np.less_equal),
-    Mul=broadcast(np.multiply, room),
+    Mul=broadcast(np.multiply, empty_like),
     Or=broadcast(np.logical_or),
-    Sub=broadcast(np.subtract, room),
+    Sub=broadcast(np.subtract, empty_like),
     Where=broadcast(np.where),
     Xor=broadcast(np.logical_xor),
 )
@@ -80,7 +80,7 @@ rule.table(
 
 @rule("Div")
 def div(A, B):
-    """Whole numbers are divided towards zero."""
+    """Integer division rounds towards zero."""
     claim_broadcast(A, B)
     if is_float(A.dtype):
         return np.divide(A, B)

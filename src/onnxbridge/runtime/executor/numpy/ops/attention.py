@@ -48,7 +48,7 @@ def _visible(queries, keys, past, lengths, is_causal, left, right):
 
 
 def _bias(attn_mask, seen, keys, dtype):
-    """What is added to the scores: the mask, -inf behind its end and where a query may not see; None for nothing."""
+    """The bias of the scores: the mask, -inf after its end and where attention is not allowed; None for nothing."""
     bias = None
     if attn_mask is not None:
         bias = np.where(attn_mask, 0, -np.inf) if attn_mask.dtype == np.bool_ else attn_mask
@@ -99,7 +99,7 @@ def attention(
     if past_key is not None:
         past = past_key.shape[2]
         k, v = np.concatenate((past_key, k), axis=2), np.concatenate((past_value, v), axis=2)
-    # Both factors get the root of the scale, which keeps their product in range.
+    # Both factors are multiplied by the root of the scale, so that their product stays in range.
     kind = q.dtype.type
     root = kind(math.sqrt(scale if scale is not None else 1 / math.sqrt(q.shape[-1])))
     scores = _grouped_matmul(q * root, (k * root).swapaxes(-1, -2))
@@ -123,7 +123,7 @@ def attention(
 
 @rule("ai.onnx.preview::FlexAttention")
 def flex_attention(Q, K, V, *, prob_mod=None, scale=None, score_mod=None, softmax_precision=None):
-    """Attention with a subgraph on the scores and another on the weights, in float32 at least unless told."""
+    """Attention with a subgraph on the scores and another on the weights, in float32 or wider unless specified."""
     within = dtype_of(softmax_precision) if softmax_precision is not None else wide(Q).dtype
     factor = within.type(scale if scale is not None else 1 / math.sqrt(Q.shape[-1]))
     scores = _grouped_matmul(Q.astype(within), K.astype(within).swapaxes(-1, -2)) * factor
@@ -143,7 +143,7 @@ def rotary_embedding(X, cos_cache, sin_cache, position_ids=None, *, interleaved=
     size = rotary_embedding_dim or x.shape[-1]
     cos, sin = (c if position_ids is None else c[position_ids] for c in (cos_cache, sin_cache))
     if cos.shape[-1] != size // 2:
-        raise ValueError(f"the caches hold {cos.shape[-1]} angles, {size // 2} are needed")
+        raise ValueError(f"the caches have {cos.shape[-1]} angles, {size // 2} are needed")
     cos, sin = cos[:, :, None], sin[:, :, None]
     y = x.copy()
     first, second = (slice(0, size, 2), slice(1, size, 2)) if interleaved else (slice(0, size // 2), slice(size // 2, size))

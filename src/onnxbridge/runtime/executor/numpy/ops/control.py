@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.hub.io.resource_limits import claim, current
 from onnxbridge.rules import Bool, Int
-from onnxbridge.runtime.executor.loop_spec import Course
+from onnxbridge.runtime.executor.loop_spec import LoopSpec
 from onnxbridge.runtime.executor.numpy.ops import rule
 
 
@@ -24,12 +24,14 @@ def loop(M: Int | None = None, cond: Bool | None = None, *v_initial, body):
     # the executor's bodies say what they give, for the case that they never run; the walker's do not
     declared = getattr(body, "declared", ())[1 + states :]
     scanned = [[] for _ in declared]
-    trip = 0
-    while going and (M is None or trip < M):
-        inputs = (np.array(trip, np.int64), np.array(going), *state)
-        at_once = None if M is None else _many(body, inputs, trip, M - trip, 1, states, len(declared), (), counter=0)
+    iteration = 0
+    while going and (M is None or iteration < M):
+        inputs = (np.array(iteration, np.int64), np.array(going), *state)
+        at_once = (
+            None if M is None else _run_several(body, inputs, iteration, M - iteration, 1, states, len(declared), (), counter=0)
+        )
         if at_once is not None:
-            trip, state = trip + at_once.done, [at_once.carried[1 + i] for i in range(states)]
+            iteration, state = iteration + at_once.done, [at_once.carried[1 + i] for i in range(states)]
             for made, values in zip(scanned, at_once.scanned, strict=True):
                 made.append(values)
             continue
@@ -39,28 +41,28 @@ def loop(M: Int | None = None, cond: Bool | None = None, *v_initial, body):
         state = results[:states]
         scanned = scanned or [[] for _ in results[states:]]
         for made, value in zip(scanned, results[states:], strict=True):
-            budget.claim((trip + 1, *value.shape), value.dtype)
+            budget.claim((iteration + 1, *value.shape), value.dtype)
             made.append(value[None])
-        trip += 1
+        iteration += 1
     return (*state, *(_stacked(made, 0, d) for made, d in zip(scanned, declared or [None] * len(scanned), strict=True)))
 
 
-_ALONE = 3  # trips until it is worth asking whether others may be taken at once
+_SINGLE = 3  # iterations before it is checked whether several can be run at once
 
 
-def _many(body, inputs, trip, trips, flags, states, scanned, rows, counter=-1):
-    """Several trips at once from this one on, within the budget, where the body can do that.
+def _run_several(body, inputs, iteration, iterations, flags, states, scanned, rows, counter=-1):
+    """Several iterations at once from this one on, within the budget, where the body supports it.
 
-    Among its inputs and outputs it has these flags and states in front.
+    Its inputs and outputs start with these flags and states.
     """
-    if trip < _ALONE or not getattr(body, "ready", False):
+    if iteration < _SINGLE or not getattr(body, "ready", False):
         return None
     budget, before = current(), flags + (counter >= 0)
-    course = Course(
+    spec = LoopSpec(
         dict(enumerate(rows, before + states)), {flags + i: before + i for i in range(states)},
-        range(flags + states, flags + states + scanned), counter, flags - 1, before - 1, trip,
+        range(flags + states, flags + states + scanned), counter, flags - 1, before - 1, iteration,
     )  # fmt: skip
-    found = body.many(inputs, course, min(trips, budget.left()))
+    found = body.run_iterations(inputs, spec, min(iterations, budget.left()))
     if found is not None:
         budget.trip(found.done)
     return found
@@ -97,12 +99,12 @@ def scan(
         raise ValueError(f"the scan inputs have different lengths: {[len(r) for r in rows]}")
     declared = body.declared[states:]
     scanned = [[] for _ in declared]
-    trip, trips = 0, len(rows[0])
-    while trip < trips:
-        inputs = (*state, *(r[trip, ...] for r in rows))  # looks, of single numbers too
-        at_once = _many(body, inputs, trip, trips - trip, 0, states, len(declared), rows)
+    iteration, iterations = 0, len(rows[0])
+    while iteration < iterations:
+        inputs = (*state, *(r[iteration, ...] for r in rows))  # views, of scalars too
+        at_once = _run_several(body, inputs, iteration, iterations - iteration, 0, states, len(declared), rows)
         if at_once is not None:
-            trip, state = trip + at_once.done, [at_once.carried[i] for i in range(states)]
+            iteration, state = iteration + at_once.done, [at_once.carried[i] for i in range(states)]
             for made, values in zip(scanned, at_once.scanned, strict=True):
                 made.append(values)
             continue
@@ -110,12 +112,12 @@ def scan(
         results = body(*inputs)
         state = results[:states]
         for made, value in zip(scanned, results[states:], strict=True):
-            budget.claim((trip + 1, *value.shape), value.dtype)
+            budget.claim((iteration + 1, *value.shape), value.dtype)
             made.append(value[None])
-        trip += 1
+        iteration += 1
     out_axes, reverse = scan_output_axes or (0,) * len(scanned), scan_output_directions or (0,) * len(scanned)
     stacks = []
     for made, axis, back, d in zip(scanned, out_axes, reverse, declared, strict=True):
-        turned = [values[::-1] for values in made[::-1]] if back else made
-        stacks.append(_stacked(turned, axis, d))
+        values = [v[::-1] for v in made[::-1]] if back else made
+        stacks.append(_stacked(values, axis, d))
     return (*state, *stacks)

@@ -15,9 +15,7 @@ from onnxbridge.runtime.executor.numpy.padding import claim_output, pairs, sprea
 
 @rule("Conv")
 @widened
-def conv(
-    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None
-):
+def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
     w = window(X, kernel_shape or W.shape[2:], strides, pads, dilations, auto_pad)
     claim_output(X, W.shape[0], w)
     return kernels.conv(X, W, B, groups=group, **w.moves)
@@ -64,7 +62,7 @@ def deform_conv(
     pads=None,
     strides=None,
 ):
-    """Each position of the kernel looks where its offset points to, between elements, and at zeros outside."""
+    """Each position of the kernel samples the input at its offset, interpolated, with zeros outside."""
     space = X.ndim - 2
     batch, channels = X.shape[:2]
     w = window(X, kernel_shape or W.shape[2:], strides, pads, dilations, "NOTSET")

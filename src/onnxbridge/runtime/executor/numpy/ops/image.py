@@ -181,12 +181,8 @@ def roi_align(
             continue
         by_row, by_column = _roi_taps(rows, X.shape[2]), _roi_taps(columns, X.shape[3])
         image = X[int(batch_indices[r])]
-        # The largest is taken over the weighted neighbours one by one, not over their sums.
-        parts = [
-            image[:, i[:, None], j[None, :]] * (v[:, None] * w[None, :])
-            for i, v in by_row
-            for j, w in by_column
-        ]
+        # The maximum is over the weighted neighbors one by one, not over their sums.
+        parts = [image[:, i[:, None], j[None, :]] * (v[:, None] * w[None, :]) for i, v in by_row for j, w in by_column]
         found = np.maximum.reduce(parts) if mode == "max" else sum(parts)
         bins = found.reshape(X.shape[1], output_height, tall, output_width, wide_)
         y[r] = bins.max(axis=(2, 4)) if mode == "max" else bins.mean(axis=(2, 4))

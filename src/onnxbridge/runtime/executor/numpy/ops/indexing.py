@@ -34,7 +34,7 @@ def _wrapped(indices, size):
     Raises:
         IndexError: if one is outside; scattering and gathering would wrap or clamp it otherwise.
     """
-    if indices.size == 1:  # as in loops that take one row after the other
+    if indices.size == 1:  # as in loops over rows
         at = int(indices.item())
         if not -size <= at < size:
             raise IndexError(f"an index is outside of [{-size}, {size - 1}]")

@@ -12,11 +12,11 @@ from onnxbridge.runtime.executor.numpy.dtypes import widened
 from onnxbridge.runtime.executor.numpy.ops import rule
 from onnxbridge.runtime.executor.numpy.scores import labels_of, pair_of, transformed
 
-_ROWS = 64  # of a matrix that is as fast by itself
+_ROWS = 64  # of a matrix that is not worth batching
 
 
 def matmul_claimed(a, b):
-    """The matrix product, asked for no more than the budget allows."""
+    """The matrix product, checked against the budget."""
     if a.size * b.size > MIN_TRACKED_BYTES and a.ndim > 1 and b.ndim > 1:
         claim((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
     if a.ndim > 2 and b.ndim == 2 and a.shape[-2] < _ROWS:  # NumPy multiplies one matrix of a batch after the other
@@ -38,7 +38,7 @@ def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 
 
 def _scaled(x, factor):
-    """Whole numbers times a whole factor wrap as their type does; another factor is multiplied with in floating point."""
+    """Integers times an integer factor wrap as their type does; other factors are multiplied in floating point."""
     if factor == 1:
         return x
     if x.dtype.kind in "iu" and float(factor).is_integer():

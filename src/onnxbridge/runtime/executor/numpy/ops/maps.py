@@ -22,7 +22,7 @@ def zip_map(X, *, classlabels_int64s=None, classlabels_strings=None):
 
 @rule("ai.onnx.ml::CastMap")
 def cast_map(X, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1):
-    """The values in the order of their keys; of a sparse map, each at the place that its key names."""
+    """The values in the order of their keys; of a sparse map, each at the index that is its key."""
     types = {"TO_FLOAT": np.float32, "TO_STRING": object, "TO_INT64": np.int64}
     if cast_to not in types or map_form not in ("DENSE", "SPARSE"):
         raise Unsupported(f"cast_to {cast_to!r} of a map_form {map_form!r}")

@@ -37,7 +37,7 @@ def max_pool(
 
 
 def _with_indices(x, w, ceil_mode, storage_order):
-    """The maxima, and where each lies in the flattened input; `storage_order` 1 counts the columns of the last two axes first."""
+    """The maxima, and their indices in the flattened input; `storage_order` 1: column-major in the last two axes."""
     sizes = x.shape[2:]
     out = out_sizes(sizes, w.kernel, w.strides, w.pads, w.dilations, ceil_mode=ceil_mode)
     step = np.cumprod([1, *sizes[:0:-1]])[::-1] if not storage_order else np.cumprod([1, *sizes[:-1]])
@@ -107,9 +107,7 @@ def max_unpool(X, I, output_shape: Ints | None = None, *, kernel_shape, pads=Non
     """Each element goes where its index says, in the output that the pooling would have had without an output shape."""
     space = X.ndim - 2
     strides, cut = strides or (1,) * space, pairs(pads, space)
-    inferred = [
-        (n - 1) * s + k - b - e for n, s, k, (b, e) in zip(X.shape[2:], strides, kernel_shape, cut, strict=True)
-    ]
+    inferred = [(n - 1) * s + k - b - e for n, s, k, (b, e) in zip(X.shape[2:], strides, kernel_shape, cut, strict=True)]
     inferred = (*X.shape[:2], *inferred)
     full = inferred if output_shape is None else tuple(output_shape)
     claim(full, X.dtype)

@@ -36,7 +36,7 @@ def _number(v):
 
 
 def _saturated(y, dtype):
-    """Whole numbers in floating point, as the nearest that an integer type has."""
+    """Integers in floating point, converted to the nearest value of an integer type."""
     info = ml_dtypes.iinfo(dtype) if dtype.kind == "V" else np.iinfo(dtype)
     y = np.clip(y, float(info.min), float(info.max))
     return y.astype(np.int8 if info.min < 0 else np.uint8).astype(dtype) if dtype.kind == "V" else y.astype(dtype)

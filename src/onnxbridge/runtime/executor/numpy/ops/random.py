@@ -11,7 +11,7 @@ from onnxbridge.runtime.executor.numpy.ops import rule
 
 
 def _generator(seed):
-    # NumPy's old generator, since the standard's own test cases of Dropout draw from it.
+    # NumPy's legacy generator, since the standard's test cases of Dropout use it.
     return np.random.RandomState(None if seed is None else int(seed) % (1 << 32))
 
 
@@ -49,7 +49,7 @@ def bernoulli(input, *, dtype=None, seed=None):
 
 @rule("Multinomial", kind="random")
 def multinomial(input, *, dtype=6, sample_size=1, seed=None):
-    """Each row holds log-probabilities, not normalized; the samples are drawn by the Gumbel maximum."""
+    """Each row has unnormalized log-probabilities; samples by the Gumbel-max trick."""
     claim((*input.shape[:1], sample_size, input.shape[1]), np.float64)
     noise = _generator(seed).gumbel(size=(input.shape[0], sample_size, input.shape[1]))
     return np.argmax(wide(input)[:, None, :] + noise, axis=-1).astype(dtype_of(dtype))

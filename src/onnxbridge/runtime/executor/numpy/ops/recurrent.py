@@ -50,7 +50,7 @@ def _activation(name, alphas, betas, clip):
 
 
 def _directions(cell, X, direction, layout, states, sequence_lens, hidden):
-    """Run `cell(i, reverse, x, lengths, *initial states)` for each direction, and lay its results out as asked."""
+    """Run `cell(i, reverse, x, lengths, *initial states)` for each direction, and arrange the results in the requested layout."""
     x = X.swapaxes(0, 1) if layout else X
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
     claim((x.shape[0], len(ways), x.shape[1], hidden), x.dtype)
@@ -165,7 +165,7 @@ def lstm(
 
 
 class _Quantized:
-    """Weights (inputs, outputs) of whole numbers that quantize what they are multiplied with, anew for each product."""
+    """Quantized weights (inputs, outputs) whose other factor is quantized dynamically for each product."""
 
     def __init__(self, codes, scale, zero_point):
         self._codes, self._scale, self._zero_point = codes, scale, zero_point

@@ -125,7 +125,7 @@ _FEW = 8  # parts of an axis: of more elements than K of them all are sorted
 
 
 def _candidates(x, k, largest):
-    """The places of the k first in rising order; None where that is not quicker, or where equal elements leave a choice."""
+    """The indices of the k smallest in ascending order; None where that is not faster, or where ties are ambiguous."""
     n = x.shape[-1]
     if not 0 < k < n // _FEW or x.dtype.kind not in "fiu":
         return None

@@ -1,4 +1,4 @@
-"""Sequences, which are Python lists and never changed in place, and optional values, which are None when empty."""
+"""Sequences, which are Python lists that are never modified, and optional values, which are None when empty."""
 
 from __future__ import annotations
 

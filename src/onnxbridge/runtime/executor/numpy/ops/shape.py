@@ -1,4 +1,4 @@
-"""Operators that make shapes, read them, or arrange elements anew."""
+"""Operators that compute or read shapes, or rearrange elements."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def reshape(data, shape: Ints, *, allowzero=0):
 
 
 def _inferred(size, shape):
-    """The shape with its -1 worked out, also where other dimensions are 0."""
+    """The shape with its -1 inferred, also where other dimensions are 0."""
     if -1 not in shape:
         return shape
     known = int(np.prod([n for n in shape if n != -1], dtype=object))
@@ -136,7 +136,7 @@ def split(input, split: Ints | None = None, *, axis=0, num_outputs=None):
 
 @rule("Expand")
 def expand(input, shape: Ints):
-    """A view; the budget is asked for what it would take when it is written out."""
+    """A view; the budget is checked for the memory of a copy."""
     claim((1,) * len(shape), input.dtype)
     full = np.broadcast_shapes(input.shape, tuple(shape))
     claim(full, input.dtype)

@@ -1,4 +1,4 @@
-"""Strings, which are Python objects, and what counts them."""
+"""Strings, which are Python objects, and vectorizers of them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def string_concat(X, Y):
 
 
 def _lengths(X):
-    """How many characters each text has."""
+    """The number of characters of each string."""
     return np.fromiter(map(len, X.reshape(-1)), np.int64, X.size).reshape(X.shape)
 
 
 @rule("StringSplit")
 def string_split(X, *, delimiter=None, maxsplit=None):
-    """Without a delimiter at runs of white space; shorter rows are filled up with empty strings."""
+    """Without a delimiter splits at whitespace; shorter rows are padded with empty strings."""
     rows = [text.split(delimiter or None, -1 if maxsplit is None else maxsplit) for text in X.reshape(-1)]
     most = max(map(len, rows), default=0)
     claim((*X.shape, most), object)
@@ -57,11 +57,11 @@ def regex_full_match(X, *, pattern=None):
     matches = re.compile(pattern or "").fullmatch
     longest = max(map(len, X.reshape(-1)), default=0)
     if longest > _TRIED and repeats_repeats(pattern or ""):
-        raise LimitError(f"RegexFullMatch repeats a repeat, which may take forever on a text of {longest} characters")
+        raise LimitError(f"RegexFullMatch repeats a repeat, which may take exponential time on a string of {longest} characters")
     return np.array([matches(text) is not None for text in X.reshape(-1)], bool).reshape(X.shape)
 
 
-_TRIED = 20  # characters up to which every way of dividing them can be tried
+_TRIED = 20  # characters up to which exponential time is acceptable
 
 
 @rule("TfIdfVectorizer")
@@ -78,7 +78,7 @@ def tf_idf_vectorizer(
     pool_strings=None,
     weights=None,
 ):
-    """Counts the pool's n-grams in each row, also those with up to `max_skip_count` elements left out between two."""
+    """Counts the pool's n-grams in each row, also those with up to `max_skip_count` elements skipped between two."""
     pool = pool_strings if pool_int64s is None else pool_int64s
     grams = {}
     for n, (start, end) in enumerate(zip(ngram_counts, (*ngram_counts[1:], len(pool)), strict=True), 1):
@@ -130,7 +130,7 @@ def label_encoder(
     values_strings=None,
     values_tensor=None,
 ):
-    """Looks every element up; NaN finds NaN, and the first of equal keys counts, as in ONNX Runtime."""
+    """Looks up every element; NaN matches NaN, and the first of equal keys is used, as in ONNX Runtime."""
     keys = _first(keys_floats, keys_int64s, keys_strings, keys_tensor)
     if keys_floats is not None:
         keys = np.asarray(keys, np.float32)
@@ -154,7 +154,7 @@ def label_encoder(
 
 
 def _looked_up(x, keys, values, other):
-    """The value of each number's key; NaN lies behind all others."""
+    """The value of each number's key; NaN sorts last."""
     order = np.argsort(keys, kind="stable")
     there = keys[order]
     at = np.minimum(np.searchsorted(there, x), len(keys) - 1)

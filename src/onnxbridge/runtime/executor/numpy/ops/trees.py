@@ -107,9 +107,7 @@ def classifier(
     else:
         other = "-" if post_transform == "LOGISTIC" or not certain else "1-"
         post_transform = post_transform if post_transform == "LOGISTIC" else "NONE"
-    return Classifier(
-        trees, 1, base[1:] if base.size == 2 else base, post_transform, labels, 0.5 if certain else 0.0, other
-    )
+    return Classifier(trees, 1, base[1:] if base.size == 2 else base, post_transform, labels, 0.5 if certain else 0.0, other)
 
 
 @rule("ai.onnx.ml::TreeEnsembleRegressor")

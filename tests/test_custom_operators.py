@@ -104,8 +104,8 @@ def test_imports_of_the_python_interface(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     domain = "onnxbridge_test_imports"
     (tmp_path / "registers_bar.py").write_text(
-        "from onnxbridge.hub.decompositions.standard import expand\n"
-        f"@expand('{domain}::Bar')\ndef bar(op, x):\n    return op.Neg(x)\n"
+        "from onnxbridge.hub.decompositions.standard import decompose\n"
+        f"@decompose('{domain}::Bar')\ndef bar(op, x):\n    return op.Neg(x)\n"
     )
     with pytest.raises(ConversionError, match=f"{domain}::Bar"):
         onnxbridge.convert(model_of(domain))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxbridge.errors import ConversionError, Source, Unsupported
+from onnxbridge.errors import ConversionError, SourceLocation, Unsupported
 from onnxbridge.lowering import Body, Call, Deferred, Ref, Schema, Target, lower, resolve
 from onnxbridge.rules import Int, Ints, Outputs, Rules
 
@@ -22,7 +22,7 @@ class Direct(Target):
     def static(self, key, value):
         return None if isinstance(value, str) else np.asarray(value)
 
-    def expand(self, call):
+    def decompose(self, call):
         return self.expansions.get(call.op)
 
 
@@ -34,7 +34,8 @@ def run(rules, calls, outputs, target=None, **values):
 
 def call(op, *inputs, out="y", where=None, schema=None, **attrs):
     outs = out if isinstance(out, tuple) else (out,)
-    return Call(op, tuple(Ref(i) if isinstance(i, str) else i for i in inputs), attrs, outs, where or Source(node=op), schema)
+    inputs = tuple(Ref(i) if isinstance(i, str) else i for i in inputs)
+    return Call(op, inputs, attrs, outs, where or SourceLocation(node=op), schema)
 
 
 @pytest.fixture
@@ -110,10 +111,10 @@ def test_every_problem_is_reported_once_with_all_its_places(rules):
         return x.nothing
 
     calls = [
-        call("Missing", "x", out="a", where=Source("net.py", 22, "Net.forward")),
+        call("Missing", "x", out="a", where=SourceLocation("net.py", 22, "Net.forward")),
         call("Half", "a", out="skipped"),  # depends on what failed: says nothing
-        call("Missing", "a", out="b", where=Source("net.py", 30)),  # but an operator without a rule is found behind it too
-        call("Half", "x", out="c", where=Source("net.py", 23)),
+        call("Missing", "a", out="b", where=SourceLocation("net.py", 30)),  # an operator without a rule is found all the same
+        call("Half", "x", out="c", where=SourceLocation("net.py", 23)),
         call("Bug", "x", out="d"),
         call("Addd", "x", "x", out="e"),
     ]
@@ -216,7 +217,7 @@ class Steps(Target):
         lower(body.calls, rules, values, inner)
         return tuple(inner.steps)
 
-    def expand(self, call):
+    def decompose(self, call):
         doubled = Call("Add", (Ref("a"), Ref("a")), {}, ("t",))
         return Body(("a",), [doubled], (Ref("t"),)) if call.op == "Double" else None
 

@@ -361,7 +361,7 @@ def check(
             given = _with_bounds(writer, given, bounds)
             writer.from_hub(_prepared(writer, hub, given), **given)
         except ConversionError as e:
-            found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.places) for p in e.problems]
+            found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.locations) for p in e.problems]
         except MissingFrameworkError as e:
             found.append(Problem(name, str(e)))
     return found

@@ -101,9 +101,9 @@ def _is_same(a: Path, b: Path) -> bool:
 
 
 def _is_model_folder(path: Path) -> bool:
-    from onnxbridge.hub.io.detect_format import recognise
+    from onnxbridge.hub.io.detect_format import detect_format
 
-    return not any(path.iterdir()) or recognise(path) in ("savedmodel", "mlpackage")
+    return not any(path.iterdir()) or detect_format(path) in ("savedmodel", "mlpackage")
 
 
 def disk_error(e: Exception, path: Path) -> OnnxbridgeError:

@@ -14,7 +14,7 @@ import onnx
 
 from onnxbridge import plugins
 from onnxbridge.hub.decompositions import primitive_ops
-from onnxbridge.hub.decompositions.standard import covers
+from onnxbridge.hub.decompositions.standard import has_decomposition
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.rules import Rules
 
@@ -48,7 +48,7 @@ def backend_cell(rules: Rules, op: str) -> Cell:
     if op in rules:
         rule = rules[op]
         return Cell(NATIVE, rule.limits, rule.needs)
-    if not covers(op):
+    if not has_decomposition(op):
         return Cell(NO)
     lacking = sorted(_lacking(rules, op))
     return Cell(EXPANDED, f"unless that needs {', '.join(lacking)}" if lacking else "")
@@ -58,7 +58,7 @@ def _lacking(rules: Rules, op: str) -> frozenset[str]:
     """The primitive operators without a rule to which the operator's decomposition may lead."""
     if op in rules:
         return frozenset()
-    if not covers(op):
+    if not has_decomposition(op):
         return frozenset([op])
     return frozenset().union(*(_lacking(rules, part) for part in primitive_ops.decomposed_into(op)))
 

@@ -13,7 +13,7 @@ def one_line(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceLocation:
     """The source location of an operator: `file:line in scope`, or the framework's node name."""
 
     file: str = ""
@@ -36,22 +36,22 @@ class Problem:
     op: str
     reason: str
     hint: str = ""
-    places: tuple[Source, ...] = ()
+    locations: tuple[SourceLocation, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "op": self.op,
             "reason": self.reason,
             "hint": self.hint,
-            "count": len(self.places),
-            "places": [place.as_dict() for place in self.places],
+            "count": len(self.locations),
+            "places": [place.as_dict() for place in self.locations],
         }
 
     def __str__(self) -> str:
-        lines = [f"  {self.op} x{len(self.places)}: {self.reason}"]
-        if self.places:
-            more = len(self.places) - 1
-            lines.append(f"      at {self.places[0]}" + (f", and {more} more" if more else ""))
+        lines = [f"  {self.op} x{len(self.locations)}: {self.reason}"]
+        if self.locations:
+            more = len(self.locations) - 1
+            lines.append(f"      at {self.locations[0]}" + (f", and {more} more" if more else ""))
         if self.hint:
             lines.append(f"      hint: {self.hint}")
         return "\n".join(map(one_line, lines))
@@ -59,8 +59,8 @@ class Problem:
 
 def merge(problems: Iterable[Problem]) -> list[Problem]:
     """Join problems that differ only in their locations, in the order of their first occurrence."""
-    merged: dict[tuple[str, str, str], tuple[Source, ...]] = {}
+    merged: dict[tuple[str, str, str], tuple[SourceLocation, ...]] = {}
     for p in problems:
         key = (p.op, p.reason, p.hint)
-        merged[key] = merged.get(key, ()) + p.places
-    return [Problem(*key, places=places) for key, places in merged.items()]
+        merged[key] = merged.get(key, ()) + p.locations
+    return [Problem(*key, locations=places) for key, places in merged.items()]

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from onnxbridge.diagnostics import Problem, Source, merge
+    from onnxbridge.diagnostics import Problem, SourceLocation, merge
 
 __all__ = [
-    "ConversionError", "LimitError", "LossyStep", "MissingFrameworkError", "OnnxbridgeError", "Problem", "Source",
+    "ConversionError", "LimitError", "LossyStep", "MissingFrameworkError", "OnnxbridgeError", "Problem", "SourceLocation",
     "UnsafeFileError", "Unsupported", "UsageError", "VerificationError", "first_line", "merge",
 ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Source, Unsupported, first_line, merge
+from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, SourceLocation, Unsupported, first_line, merge
 from onnxbridge.rules import REQUIRED, Param, Rule
 
 Values = MutableMapping[Hashable, Any]
@@ -51,7 +51,7 @@ class Call:
     inputs: tuple[Any, ...]
     attrs: Mapping[str, Any]
     outputs: tuple[Hashable | None, ...]
-    where: Source = Source()
+    location: SourceLocation = SourceLocation()
     schema: Schema | None = None
 
 
@@ -93,7 +93,7 @@ class Target(Protocol):
         """The results of a rule on its bound arguments; by default, the rule is called."""
         return rule.lower(self.writer, *args, **attrs) if rule.writer else rule.lower(*args, **attrs)
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         """Name and type a rule's results, one for each of `call.outputs`."""
         return results
 
@@ -101,7 +101,7 @@ class Target(Protocol):
         """The argument that a rule gets for a subgraph, whose calls may use `values`; by default, a callable that lowers it."""
         return as_function(body, rules, values, self)
 
-    def expand(self, call: Call) -> Body | None:
+    def decompose(self, call: Call) -> Body | None:
         """The decomposition of an operator without a rule, None where there is none.
 
         Raises:
@@ -182,7 +182,7 @@ def _lower_one(
         try:
             with target.scope(call):
                 args, attrs = bind(rule, call, resolve, static)
-                return target.adopt(call, _as_results(target.apply(rule, call, args, attrs), call))
+                return target.bind_outputs(call, _as_results(target.apply(rule, call, args, attrs), call))
         except Unsupported as e:
             reason = e
         except (OnnxbridgeError, _Skip):
@@ -193,14 +193,14 @@ def _lower_one(
             reason = e
     body: Body | None = None
     try:
-        body = target.expand(call)
+        body = target.decompose(call)
     except Unsupported as e:
         reason = reason or e
     if body is not None:
         try:
             with target.scope(call):
                 results = as_function(body, rules, values, target)(*_resolve(call.inputs, values))
-                return target.adopt(call, _as_results(results, call))
+                return target.bind_outputs(call, _as_results(results, call))
         except ConversionError as e:
             if reason is None:
                 needs = ", ".join(sorted({f"{p.op} ({p.reason})" for p in e.problems}))
@@ -215,9 +215,9 @@ def _lower_one(
 
 def _problem(call: Call, error: Exception, target: Target) -> Problem:
     if isinstance(error, Unsupported):
-        return Problem(call.op, error.reason, error.hint, (call.where,))
+        return Problem(call.op, error.reason, error.hint, (call.location,))
     reason = f"its rule failed: {type(error).__name__}: {target.main_line(error)}"
-    return Problem(call.op, reason, "", (call.where,))
+    return Problem(call.op, reason, "", (call.location,))
 
 
 def _similar_rules(op: str, rules: Rules) -> str:
@@ -286,7 +286,7 @@ def bind(rule: Rule, call: Call, resolve: Resolve, static: Callable[[Ref], Any])
     # All names before any value: problems of a call are found even if one of its inputs could not be lowered.
     matched = [(p, *_take(p, given, defaults)) for p in rule.params if not p.variadic]
     for name, value in given.items():
-        if not rule.takes_any and value is not None and not (name in defaults and same(value, defaults[name])):
+        if not rule.takes_any and value is not None and not (name in defaults and same_value(value, defaults[name])):
             what = f"input {name!r}" if isinstance(value, Ref) else f"{name}={_short(value)}"
             raise Unsupported(f"{what} is not supported")
     args: list[Any] = []
@@ -318,10 +318,10 @@ def _take(p: Param, given: dict[str, Any], defaults: Mapping[str, Any]) -> tuple
     return defaults.get(name), False
 
 
-def same(a: Any, b: Any) -> bool:
+def same_value(a: Any, b: Any) -> bool:
     """Whether two attribute values are equal; a list equals a tuple with the same elements."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(same_value, a, b))
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return bool(np.array_equal(a, b))
     return bool(a == b)
@@ -362,10 +362,10 @@ def _static(p: Param, item: Any, static: Callable[[Ref], Any]) -> Any:
         return array
 
     value = known(item)
-    return replace(value, form=p.form, name=p.name) if isinstance(value, Deferred) else to_form(value, p.form, p.name)
+    return replace(value, form=p.form, name=p.name) if isinstance(value, Deferred) else coerce(value, p.form, p.name)
 
 
-def to_form(value: Any, form: str, name: str) -> Any:
+def coerce(value: Any, form: str, name: str) -> Any:
     """A constant in the form of a rule's annotation; None stays None."""
     if value is None or form == "array":
         return None if value is None else np.asarray(value)

@@ -140,9 +140,9 @@ def frontend_for(source: Any) -> Frontend:
         if found.accepts(source):
             return found
     if isinstance(source, (str, os.PathLike)):
-        from onnxbridge.hub.io.detect_format import recognise, wrong_kind
+        from onnxbridge.hub.io.detect_format import detect_format, wrong_format_error
 
-        raise wrong_kind(source, recognise(source), "a model that an installed frontend reads")
+        raise wrong_format_error(source, detect_format(source), "a model that an installed frontend reads")
     if isinstance(source, tuple) and all(isinstance(part, (str, os.PathLike)) for part in source):
         raise UsageError(
             f"no frontend reads {' with '.join(map(str, source))}: a second file holds the weights of net-symbol.json or of "

@@ -11,7 +11,7 @@ from onnxbridge.hub import passes
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir.schemas import attribute, schema_of
 from onnxbridge.hub.opset import opset_conversion
-from onnxbridge.lowering import same
+from onnxbridge.lowering import same_value
 from onnxbridge.rules import REQUIRED
 from tests.runtime.executor import node_cases
 
@@ -69,4 +69,4 @@ def check_signature(rule, op):
         declared = schema.attributes[label]
         assert (default is REQUIRED) == declared.required, label
         if declared.default_value.type:
-            assert same(default, attribute(declared.default_value)), label
+            assert same_value(default, attribute(declared.default_value)), label

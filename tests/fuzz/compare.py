@@ -16,7 +16,7 @@ import onnxruntime as ort
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import inference
 from onnxbridge.hub.ir.schemas import name_of
@@ -97,12 +97,12 @@ def _same_numbers(got: Any, expected: Any) -> bool:
 @contextlib.contextmanager
 def only_primitive_rules() -> Iterator[None]:
     """Runs the executor without its rules for operators that have a decomposition."""
-    from onnxbridge.hub.decompositions.lookup import body_of
+    from onnxbridge.hub.decompositions.lookup import decomposition_of
 
-    primitive = {op: r for op, r in rule.items() if op not in expand}
+    primitive = {op: r for op, r in rule.items() if op not in decompose}
 
     def settings(*arguments: Any) -> Settings:
-        return Settings(primitive, original_settings(*arguments).constant, body_of)
+        return Settings(primitive, original_settings(*arguments).constant, decomposition_of)
 
     original_settings = compiled_model._settings
     with mock.patch.object(compiled_model, "_settings", settings):
@@ -141,7 +141,7 @@ def compare(graph: Graph) -> tuple[list[Disagreement], list[str]]:
                 skipped.append(f"ort: {node.op_type}: {str(e)[:90]}")
         if expected is not None:
             disagreements += _differences("ort", node, [graph.values[o] for o in node.output], expected)
-        if name_of(node.op_type, node.domain) in expand or any(a.HasField("g") for a in node.attribute):
+        if name_of(node.op_type, node.domain) in decompose or any(a.HasField("g") for a in node.attribute):
             try:
                 with only_primitive_rules():
                     decomposed = Executor(_inferred(single)).run(None, feeds)

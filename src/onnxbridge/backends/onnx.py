@@ -49,7 +49,7 @@ class OnnxBackend(Backend):
         self.check_options(opset=opset, for_runtime=for_runtime)
         model = model.clone()
         decompose_inexact(model)
-        to = opset if opset is not None else opsets.lowest(model)
+        to = opset if opset is not None else opsets.lowest_opset(model)
         to = to if for_runtime is None else min(limits(for_runtime).opset, to)
         canonicalize(model, lambda op_type: unchanged_at(op_type, min(to, _IMPLEMENTED)))
         made = opsets.from_hub(model, to)

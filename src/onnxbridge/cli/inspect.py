@@ -84,7 +84,7 @@ def describe(model: Any) -> dict[str, Any]:
         dtype = v.dtype.name.lower() if v.dtype else None
         return {"name": v.name, "dtype": dtype, "shape": shape or [], "sizes": sizes, "keys": keys}
 
-    lowest = opset_conversion.lowest(model)
+    lowest = opset_conversion.lowest_opset(model)
     weights = [v.const_value for v in model.graph.initializers.values() if v.const_value is not None]
     operators = Counter(name_of(n.op_type, n.domain) for n in model.graph.all_nodes())
     return {

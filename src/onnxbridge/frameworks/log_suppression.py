@@ -23,7 +23,7 @@ def _descendants(name: str) -> list[logging.Logger]:
 
 
 @contextmanager
-def hushed(name: str) -> Iterator[None]:
+def loggers_disabled(name: str) -> Iterator[None]:
     """Disable the logger of this name and its descendants.
 
     Sets `disabled` on each logger, because changing a level clears the caches of every logger of the process.

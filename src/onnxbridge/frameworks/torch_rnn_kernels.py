@@ -32,7 +32,7 @@ def _rnn(
 
 
 @contextlib.contextmanager
-def whole_layers() -> Iterator[None]:
+def rnn_meta_kernels() -> Iterator[None]:
     """Replace the Python kernels of the recurrent operators by ones that only compute output shapes."""
     aten = frameworks.torch().ops.aten
     meta_kernels = {aten.lstm.input: _lstm, aten.gru.input: _rnn, aten.rnn_tanh.input: _rnn, aten.rnn_relu.input: _rnn}

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.hub import passes
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.io.detect_format import recognise
+from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.ir import inference, provenance
 from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.plugin_protocols import Frontend, Run
@@ -32,7 +32,7 @@ class OnnxFrontend(Frontend):
 
     def accepts(self, source: Any) -> bool:
         if isinstance(source, (str, os.PathLike)):
-            return os.path.exists(source) and recognise(source) in KINDS
+            return os.path.exists(source) and detect_format(source) in KINDS
         return isinstance(source, (onnx.ModelProto, ir.Model))
 
     def to_hub(self, source: Any, inputs: Any, dynamic: Any) -> ir.Model:

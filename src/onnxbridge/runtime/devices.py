@@ -205,10 +205,10 @@ def _decomposed(model: ir.Model | onnx.ModelProto, name: str) -> NamedRun:
     except ConversionError as e:
         hint = (
             "define a decomposition into standard operators in a module for --import MODULE, registered with "
-            '@expand("{}"); or write ONNX without running it: --no-verify'
+            '@decompose("{}"); or write ONNX without running it: --no-verify'
         )
         reason = "not supported by ONNX Runtime or onnxbridge's executor"
-        problems = [Problem(p.op, reason, hint.format(p.op), p.places) for p in e.problems]
+        problems = [Problem(p.op, reason, hint.format(p.op), p.locations) for p in e.problems]
         raise ConversionError("ONNX", problems) from e
 
 

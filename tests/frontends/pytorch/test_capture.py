@@ -172,7 +172,7 @@ def test_unsupported_operators_are_reported_with_locations():
         mark = line.rpartition("# ")[2]
         if mark in ("first", "second", "third", "fourth", "fifth"):
             expected[mark] = number
-    problems = {p.op: p.places[0] for p in caught.value.problems}
+    problems = {p.op: p.locations[0] for p in caught.value.problems}
     assert len(problems) == 5
     assert sorted(place.line for place in problems.values()) == sorted(expected.values())
     assert all(place.file.endswith(HERE) and place.scope == "Unknown.forward" for place in problems.values())

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_packed_sequence
 from torch.utils import _pytree as pytree
 
 from onnxbridge.errors import UsageError
-from onnxbridge.frameworks.torch_rnn_kernels import whole_layers
+from onnxbridge.frameworks.torch_rnn_kernels import rnn_meta_kernels
 from onnxbridge.frontends.pytorch import frontend, torch_patches
 from onnxbridge.frontends.pytorch.torch_patches import associative_scan
 from onnxbridge.frontends.pytorch.torch_patches.attention_fast_path import without_attention_fast_path
@@ -113,7 +113,7 @@ def test_recurrent_operators_have_python_kernels(layer, overload):
     meta = torch._C.DispatchKey.Meta
     before = dict(operator.py_kernels)
     assert meta in before and hasattr(operator._dispatch_cache, "clear")
-    with whole_layers(), packed_sequences():
+    with rnn_meta_kernels(), packed_sequences():
         assert all(operator.py_kernels[key] is not kernel for key, kernel in before.items())
     assert operator.py_kernels == before
 

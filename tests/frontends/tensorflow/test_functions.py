@@ -150,7 +150,7 @@ def test_every_unknown_operator_is_listed_with_its_line():
         hub_of(f, (np.eye(3, dtype=np.float32),))
     problems = {p.op: p for p in caught.value.problems}
     assert set(problems) == {"MatrixInverse", "MatrixDeterminant", "Lgamma", "Digamma", "Betainc"}
-    assert all(p.places[0].file.endswith("test_functions.py") and p.places[0].line > 0 for p in problems.values())
+    assert all(p.locations[0].file.endswith("test_functions.py") and p.locations[0].line > 0 for p in problems.values())
 
 
 def test_a_model_that_writes_variables_is_rejected():

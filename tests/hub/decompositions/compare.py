@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import binding_of, schema_of
@@ -103,7 +103,7 @@ def decomposed_model(case: Case, dynamic: bool) -> ir.Model:
     keys = tuple(("result", i) for i in range(case.outputs))
     refs = tuple(v if v is None else Ref(v) for v in values)
     call = Call(case.op, refs, case.attrs, keys, schema=binding_of(name, domain))
-    results = ScratchTarget("decomposition", op, named=False).write(call, expand)
+    results = ScratchTarget("decomposition", op, named=False).write(call, decompose)
     outputs = [op.output(op.constant(r), f"y{i}") for i, r in enumerate(results[: case.outputs])]
     return op.model(inputs, outputs)
 

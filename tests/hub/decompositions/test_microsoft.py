@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub.decompositions.lookup import body_of
+from onnxbridge.hub.decompositions.lookup import decomposition_of
 from onnxbridge.hub.decompositions.microsoft import MICROSOFT
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import graph_reader
@@ -233,7 +233,7 @@ def run_decomposition(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndar
     hub = opset_conversion.to_hub(onnx_files.from_proto(m))
     (node,) = hub.graph
     rules = {op: r for op, r in rule.items() if not op.startswith(MICROSOFT)}
-    body = body_of(graph_reader.call_of(node))
+    body = decomposition_of(graph_reader.call_of(node))
     assert body is not None
     given = [None if v is None else feeds[v.name] if v.name in feeds else v.const_value.numpy() for v in node.inputs]
     values = graph_reader.HubValues(lambda v: array_of(v.const_value))

@@ -12,8 +12,8 @@ import pytest
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
-from onnxbridge.hub.decompositions.lookup import body_of
-from onnxbridge.hub.decompositions.standard import covers, expand
+from onnxbridge.hub.decompositions.lookup import decomposition_of
+from onnxbridge.hub.decompositions.standard import decompose, has_decomposition
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.schemas import array_of, name_of, schema_of
@@ -25,8 +25,10 @@ from tests.hub.decompositions import test_random as test_random
 from tests.runtime.executor import node_cases
 
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training")
-FAILURES = node_cases.expected_failures("expand")
-PRIMITIVE_RULES = {op: rule for op, rule in numpy_rules.items() if not covers(op.rpartition("::")[2], op.rpartition("::")[0])}
+FAILURES = node_cases.expected_failures("decompositions")
+PRIMITIVE_RULES = {
+    op: rule for op, rule in numpy_rules.items() if not has_decomposition(op.rpartition("::")[2], op.rpartition("::")[0])
+}
 
 
 class Arrays(Target):
@@ -37,8 +39,8 @@ class Arrays(Target):
     def static(self, key, value):
         return value
 
-    def expand(self, call):
-        return body_of(call)
+    def decompose(self, call):
+        return decomposition_of(call)
 
 
 def node_of(model):
@@ -61,7 +63,7 @@ def _params():
 
 def _is_decomposed(node):
     """Whether the operator of a node is decomposed; the decomposition of SequenceMap needs the subgraph of the model."""
-    return node.domain in DOMAINS and node.op_type != "SequenceMap" and covers(node.op_type, node.domain)
+    return node.domain in DOMAINS and node.op_type != "SequenceMap" and has_decomposition(node.op_type, node.domain)
 
 
 def _fits_hub_opset(model):
@@ -73,13 +75,13 @@ def _fits_hub_opset(model):
 
 
 CASES = list(_params())
-STANDARD = [op for op in expand if op.rpartition("::")[0] in DOMAINS]
+STANDARD = [op for op in decompose if op.rpartition("::")[0] in DOMAINS]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_decomposition_passes_node_test(case):
     hub, node = node_of(node_cases.model_of(case))
-    body = body_of(graph_reader.call_of(node))
+    body = decomposition_of(graph_reader.call_of(node))
     for inputs, expected in node_cases.data_sets(case):
         feeds = dict(zip(hub.graph.inputs, inputs, strict=False))
         arguments = [None if v is None else feeds[v] if v in feeds else v.const_value.numpy() for v in node.inputs]
@@ -103,11 +105,11 @@ def test_every_decomposition_has_a_case():
 def test_signature_matches_the_schema(op):
     domain, _, name = op.rpartition("::")
     schema = schema_of(name, domain)
-    params = [p for p in expand[op].params if p.form != "outputs"]
+    params = [p for p in decompose[op].params if p.form != "outputs"]
     assert [p.name for p in params if not p.keyword] == [i.name for i in schema.inputs]
     assert {p.name for p in params if p.keyword} == set(schema.attributes)
 
 
 def test_primitive_operator_has_no_decomposition():
     (node,) = opset_conversion.to_hub(onnx_files.from_proto(node_cases.model_of(node_cases.cases(lowest=1)["test_add"]))).graph
-    assert body_of(graph_reader.call_of(node)) is None
+    assert decomposition_of(graph_reader.call_of(node)) is None

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError, UsageError
 from onnxbridge.hub.io import onnx_files
+from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.ir import provenance
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.opset.ir_version import lowest_ir_version
@@ -35,7 +36,7 @@ def test_text_formats_are_read(tmp_path, form):
         text = json_format.MessageToJson(proto) if form == "json" else text_format.MessageToString(proto)
     path = tmp_path / "model.anything"
     path.write_text(text)
-    assert onnx_files.recognise(path) == "onnx"
+    assert detect_format(path) == "onnx"
     np.testing.assert_array_equal(onnx_files.read(path).graph.initializers["w"].const_value.numpy().ravel()[:2], [0, 1])
 
 
@@ -149,7 +150,7 @@ def test_formats_are_detected_by_content(tmp_path):
         package: "mlpackage",
         tmp_path: "unknown",
     }
-    assert {p: onnx_files.recognise(p) for p in expected} == expected
+    assert {p: detect_format(p) for p in expected} == expected
     for path, kind in expected.items():
         if kind != "onnx":
             with pytest.raises((UnsafeFileError, UsageError)) as caught:
@@ -164,7 +165,7 @@ def test_formats_of_real_files_are_detected(tmp_path):
     torch.save(module.state_dict(), tmp_path / "a.onnx")
     torch.save(module.state_dict(), tmp_path / "b.onnx", _use_new_zipfile_serialization=False)
     torch.export.save(torch.export.export(module, (torch.ones(1, 2),)), tmp_path / "c.pt2")
-    kinds = [onnx_files.recognise(tmp_path / n) for n in ("a.onnx", "b.onnx", "c.pt2")]
+    kinds = [detect_format(tmp_path / n) for n in ("a.onnx", "b.onnx", "c.pt2")]
     assert kinds == ["pytorch-pickle", "pytorch-pickle", "pt2"]
     with pytest.raises(UnsafeFileError, match="runs code when it is opened.*torch.export.save"):
         onnx_files.read(tmp_path / "a.onnx")
@@ -179,8 +180,8 @@ def test_pipes_devices_and_nul_are_refused_without_waiting(tmp_path):
         (tmp_path / "none", UsageError, "no such file"),
         (tmp_path, UnsafeFileError, "not a known model format"),
     ):
-        for call in (onnx_files.read, onnx_files.recognise):
-            if path == tmp_path and call is onnx_files.recognise:
+        for call in (onnx_files.read, detect_format):
+            if path == tmp_path and call is detect_format:
                 continue
             with pytest.raises(error, match=why):
                 call(path)

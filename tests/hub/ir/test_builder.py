@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnxbridge.errors import Source, Unsupported
+from onnxbridge.errors import SourceLocation, Unsupported
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.builder import Builder
 
@@ -130,7 +130,7 @@ def test_outputs_keep_their_names_whatever_they_are(op):
 
 def test_nodes_have_a_source_location(op):
     x = op.input("x", FLOAT, [2])
-    where = Source("net.py", 22, "encoder.layer.0", "relu_1")
+    where = SourceLocation("net.py", 22, "encoder.layer.0", "relu_1")
     with op.scope("relu_1", where):
         y = op.Relu(op.Neg(x))
         op.rename(y, "relu_1")

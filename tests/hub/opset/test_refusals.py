@@ -49,7 +49,7 @@ def test_one_error_reports_every_node():
     )
     with pytest.raises(ConversionError) as caught:
         onnxbridge.opset.convert(model, to=9)
-    assert {(p.op, len(p.places)) for p in caught.value.problems} == {("TopK", 2), ("Unique", 1)}
+    assert {(p.op, len(p.locations)) for p in caught.value.problems} == {("TopK", 2), ("Unique", 1)}
     assert all("opset" in p.reason for p in caught.value.problems)
 
 
@@ -128,7 +128,7 @@ def test_hub_models_and_messages_are_not_modified():
 )
 def test_the_lowest_opset_of_a_model(text, expected):
     model = onnx_files.from_proto(model_of(26, text, ir_version=10))
-    assert opset_conversion.lowest(model) == expected
+    assert opset_conversion.lowest_opset(model) == expected
     written = onnx_files.to_proto(opset_conversion.from_hub(model, expected))
     onnx.checker.check_model(written, full_check=True)
 

@@ -199,7 +199,7 @@ def test_reports_every_missing_operator_at_once():
     agraph (float[2,2] x) => (float[2,2] y) { a = theirs.One(x)  b = theirs.Two(a)  c = theirs.One(b)  y = Relu(c) }"""
     with pytest.raises(ConversionError) as caught:
         Executor(parser.parse_model(text))
-    assert [(p.op, len(p.places)) for p in caught.value.problems] == [("theirs::One", 2), ("theirs::Two", 1)]
+    assert [(p.op, len(p.locations)) for p in caught.value.problems] == [("theirs::One", 2), ("theirs::Two", 1)]
 
 
 @pytest.mark.parametrize(

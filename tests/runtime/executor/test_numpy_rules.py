@@ -9,7 +9,7 @@ import pytest
 
 from onnxbridge.hub.decompositions.microsoft import MICROSOFT
 from onnxbridge.hub.ir.schemas import attribute, schema_of
-from onnxbridge.lowering import same
+from onnxbridge.lowering import same_value
 from onnxbridge.rules import REQUIRED
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.numpy.ops import linalg, rule
@@ -61,7 +61,7 @@ def test_signature_is_the_schema(op):
         elif declared.default_value.type:
             expected = attribute(declared.default_value)
             close = isinstance(expected, float) and np.float32(default) == np.float32(expected)
-            assert close or same(default, expected), attr
+            assert close or same_value(default, expected), attr
         else:
             assert default is None or attr == "activations", attr
 

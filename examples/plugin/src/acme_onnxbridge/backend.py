@@ -45,10 +45,10 @@ class Target(lowering.Target):
         self.writer = Source()
 
     def static(self, key, value):
-        return fold.static(key)
+        return fold.constant_array(key)
 
-    def expand(self, call):
-        return lookup.body_of(call)
+    def decompose(self, call):
+        return lookup.decomposition_of(call)
 
 
 def _constant(value):
@@ -68,7 +68,7 @@ class NumpySourceBackend(Backend):
         values = graph_reader.HubValues(_constant)
         names = [f"x{i}" for i in range(len(model.graph.inputs))]
         values.update(zip(model.graph.inputs, names, strict=True))
-        lower(graph_reader.of(model.graph), rule, values, target)
+        lower(graph_reader.calls_of(model.graph), rule, values, target)
         results = resolve([Ref(v) for v in model.graph.outputs], values)
         body = "".join(f"    {line}\n" for line in target.writer.lines)
         head = f"import numpy as np\n\n\ndef model({', '.join(names)}):\n"

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Source, UnsafeFileError
+from onnxbridge.errors import SourceLocation, UnsafeFileError
 from onnxbridge.hub.ir.target import HubTarget
 from onnxbridge.lowering import Call, Ref, lower, resolve
 from onnxbridge.plugins import Frontend
@@ -54,9 +54,10 @@ class PolynomialFrontend(Frontend):
         shape, dtype = (inputs or {}).get("x", (("N",), "float32"))
         target = HubTarget("Polynomial to ONNX", lambda key: (str(key), None, None))
         x = target.writer.input("x", ir.DataType.from_numpy(np.dtype(dtype)), list(shape))
-        calls = [Call("constant", (Ref("x"),), {"value": first}, ("y0",), Source(node="y0"))]
+        calls = [Call("constant", (Ref("x"),), {"value": first}, ("y0",), SourceLocation(node="y0"))]
         for i, c in enumerate(rest):
-            calls.append(Call("horner", (Ref(f"y{i}"), Ref("x")), {"coefficient": c}, (f"y{i + 1}",), Source(node=f"y{i + 1}")))
+            name = f"y{i + 1}"
+            calls.append(Call("horner", (Ref(f"y{i}"), Ref("x")), {"coefficient": c}, (name,), SourceLocation(node=name)))
         values = {"x": x}
         lower(calls, rule, values, target)
         (y,) = resolve([Ref(f"y{len(rest)}")], values)

@@ -166,9 +166,9 @@ class CoreMLBackend(Backend):
 
     def reopen(self, path: Path) -> Reopened | None:
         """A model whose metadata say that this backend wrote it."""
-        from onnxbridge.hub.io.detect_format import recognise
+        from onnxbridge.hub.io.detect_format import detect_format
 
-        if recognise(path) not in ("mlpackage", "mlmodel"):
+        if detect_format(path) not in ("mlpackage", "mlmodel"):
             return None
         coremltools()  # without its remarks, before the modules below import it
         from onnxbridge.backends.coreml.artifact import INTERFACE

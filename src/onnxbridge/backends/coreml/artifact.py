@@ -29,7 +29,7 @@ from onnxbridge.backends.coreml.interface.feature_values import (
 )
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, Image
 from onnxbridge.errors import UsageError, VerificationError
-from onnxbridge.formats.coreml.float32_program import Key as ConstantKey
+from onnxbridge.formats.coreml.float32_program import ConstantKey as ConstantKey
 from onnxbridge.plugin_protocols import Run
 from onnxbridge.runtime.mil import Interpreter
 

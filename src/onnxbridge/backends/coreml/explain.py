@@ -21,7 +21,7 @@ from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
 from onnxbridge.backends.coreml.precision.value_ranges import ranges
 from onnxbridge.backends.coreml.program import MilTarget, build
 from onnxbridge.backends.coreml.quiet_coremltools import quiet
-from onnxbridge.errors import ConversionError, Problem, Source
+from onnxbridge.errors import ConversionError, Problem, SourceLocation
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.lowering import Body, Call
 
@@ -54,7 +54,7 @@ class Line:
     """
 
     op: str
-    where: Source
+    location: SourceLocation
     how: str
     mil: tuple[str, ...] = ()
     dtype: str = ""
@@ -63,7 +63,7 @@ class Line:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "op": self.op, "where": self.where.as_dict(), "how": self.how, "mil": list(self.mil), "dtype": self.dtype,
+            "op": self.op, "where": self.location.as_dict(), "how": self.how, "mil": list(self.mil), "dtype": self.dtype,
             "units": self.units, "note": self.note,
         }  # fmt: skip
 
@@ -89,13 +89,13 @@ class _RecordingTarget(MilTarget):
         finally:
             self._depth -= 1
 
-    def expand(self, call: Call) -> Body | None:
+    def decompose(self, call: Call) -> Body | None:
         if not self._depth:
             self._decomposed = call
-        return super().expand(call)
+        return super().decompose(call)
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        adopted = super().adopt(call, results)
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        adopted = super().bind_outputs(call, results)
         if self._depth == 1:
             ops = [o for o in list(curr_block().operations)[self._first_op :] if o.op_type != "const"]
             self.records.append((call, call is self._decomposed, ops))
@@ -125,13 +125,14 @@ def explain(backend: Any, model: ir.Model, given: Mapping[str, Any]) -> list[Lin
                 half(op)
     records = targets[0].records if targets else []
     lines = [_line(call, decomposed, ops, options.precision, half) for call, decomposed, ops in records]
-    unsupported = [_unsupported_line(p, location) for p in problems for location in p.places or (Source(),)]
-    lowered, locations = {call.outputs for call, _, _ in records}, {line.where for line in unsupported}
-    skipped = [c for c in graph_reader.of(model.graph) if unsupported and c.outputs not in lowered and c.where not in locations]
-    return lines + [Line(c.op, c.where, "skipped", note="depends on an unsupported operator") for c in skipped] + unsupported
+    unsupported = [_unsupported_line(p, location) for p in problems for location in p.locations or (SourceLocation(),)]
+    lowered, locations = {call.outputs for call, _, _ in records}, {line.location for line in unsupported}
+    calls = graph_reader.calls_of(model.graph) if unsupported else ()
+    skipped = [c for c in calls if c.outputs not in lowered and c.location not in locations]
+    return lines + [Line(c.op, c.location, "skipped", note="depends on an unsupported operator") for c in skipped] + unsupported
 
 
-def _unsupported_line(problem: Problem, location: Source) -> Line:
+def _unsupported_line(problem: Problem, location: SourceLocation) -> Line:
     return Line(problem.op, location, "unsupported", note=problem.reason + (f"; {problem.hint}" if problem.hint else ""))
 
 
@@ -139,7 +140,7 @@ def _line(call: Call, decomposed: bool, ops: list[Any], precision: str, half: Ha
     live = [o for o in ops if o.outputs and (any(v.child_ops or v.consuming_blocks for v in o.outputs) or o is ops[-1])]
     live = [o for o in live if any(v.val is None for v in o.outputs)]  # coremltools folds constants
     if not live:
-        return Line(call.op, call.where, "folded")
+        return Line(call.op, call.location, "folded")
     names = tuple(o.op_type for o in live)
     how = "decomposed" if decomposed else "native" if len(live) == 1 else "composed"
     stays = set() if half is None else {*half.measured, *half.constants, *half.selecting, *half.integers, *half.logarithms}
@@ -156,7 +157,7 @@ def _line(call: Call, decomposed: bool, ops: list[Any], precision: str, half: Ha
         for text, ops_of in causes.items():
             cause = text if any(name in ops_of for name in in_fp32) else cause
         note = f"stays in float32: {f'magnitude {largest:.3g}' if largest else cause}"
-    return Line(call.op, call.where, how, names, dtype, _units(live, dtype), note)
+    return Line(call.op, call.location, how, names, dtype, _units(live, dtype), note)
 
 
 def _dtype(ops: list[Any], of_floats: str) -> str:

@@ -29,7 +29,7 @@ from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
 from onnxbridge.backends.coreml.precision.value_ranges import ranges
 from onnxbridge.backends.coreml.quiet_coremltools import quiet
 from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported, merge
-from onnxbridge.formats.coreml.float32_program import Key as ConstantKey
+from onnxbridge.formats.coreml.float32_program import ConstantKey as ConstantKey
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import FAILED, Body, Call, Ref, Target, lower, resolve
@@ -69,7 +69,7 @@ class MilTarget(Target):
         return made
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
-        known = fold.static(key) if isinstance(key, ir.Value) else None
+        known = fold.constant_array(key) if isinstance(key, ir.Value) else None
         if known is None and isinstance(value, Var) and value.val is not None:
             return np.asarray(value.val)
         return known
@@ -88,7 +88,7 @@ class MilTarget(Target):
         if before is not None:
             self.selection_ops |= fp16_selection.names(op for op in curr_block().operations if id(op) not in before)
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
             self._adopt(call, key, r) if isinstance(key, ir.Value) and isinstance(r, Var) else r
             for key, r in zip(call.outputs, results, strict=False)
@@ -114,11 +114,11 @@ class MilTarget(Target):
             result.name = result.op.name = self._names.unique(key.name)
         return result
 
-    def expand(self, call: Call) -> Body | None:
+    def decompose(self, call: Call) -> Body | None:
         self._expanded = call  # the rule's least target does not apply to the decomposition
         if isinstance(call, reduce_rank.RankReducedCall):
             return call.body
-        return infer_static_operands.select_among_axes(call) or lookup.body_of(call)
+        return infer_static_operands.select_among_axes(call) or lookup.decomposition_of(call)
 
 
 def _check_shape(shape: Sequence[Any], declared: ir.Shape | None) -> None:
@@ -207,7 +207,7 @@ def build(model: ir.Model, options: CoreMLOptions, target: Callable[[Any], MilTa
         else:  # lower the operators anyway, to report all problems at once
             values |= {v: function.inputs.get(k, FAILED) for v, k in zip(model.graph.inputs, substitutes, strict=True)}
         try:
-            calls = reduce_rank.rewrite(map(infer_static_operands.infer, graph_reader.of(model.graph)))
+            calls = reduce_rank.rewrite(map(infer_static_operands.infer, graph_reader.calls_of(model.graph)))
             lower(calls, rules, values, mil)
         except ConversionError as e:
             raise ConversionError(DIRECTION, merge([*interface.problems, *e.problems])) from e
@@ -264,7 +264,7 @@ def _rank_problems(model: ir.Model, message: str) -> list[Problem]:
         Problem(
             n.op_type,
             f"a result has rank {len(o.shape)}; Core ML supports at most {MAX_RANK}",
-            places=(graph_reader.call_of(n).where,),
+            locations=(graph_reader.call_of(n).location,),
         )
         for n in model.graph
         for o in n.outputs

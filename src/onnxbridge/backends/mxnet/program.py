@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.writer import Value, Writer
-from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
 from onnxbridge.formats.mxnet import write_params
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.io.safe_files import replacing
@@ -61,7 +61,7 @@ def _convert(model: ir.Model) -> MXNetModel:
         try:
             values[v] = target.writer.variable(v.name or "", _dtype(v), _shape(v))
         except Unsupported as e:
-            problems.append(Problem(f"the input {v.name}", e.reason, e.hint, (Source(node=v.name or ""),)))
+            problems.append(Problem(f"the input {v.name}", e.reason, e.hint, (SourceLocation(node=v.name or ""),)))
     if problems:
         raise ConversionError(DIRECTION, problems)
     lower([c for n in model.graph if not _known(n) for c in [graph_reader.call_of(n)]], rule, values, target)
@@ -128,7 +128,7 @@ class _SymbolTarget(Target):
 
     def static(self, key: Hashable, value: Any) -> Array | None:
         if isinstance(key, ir.Value):
-            known = fold.static(key)
+            known = fold.constant_array(key)
             if known is None:
                 sizes = fold.known_sizes(key)
                 known = None if sizes is None or None in sizes else np.array(sizes, np.int64)
@@ -139,7 +139,7 @@ class _SymbolTarget(Target):
         key = next((k for k in call.outputs if k is not None), None)
         return self.writer.scope(_stem(key) if isinstance(key, ir.Value) else call.op)
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(self._adopt(k, r) for k, r in zip(call.outputs, results, strict=False))
 
     def _adopt(self, key: Any, result: Any) -> Any:
@@ -149,8 +149,8 @@ class _SymbolTarget(Target):
             result = self.writer.constant(np.asarray(result))
         return Value(result.node, result.index, _dtype(key), _shape(key), result.array)
 
-    def expand(self, call: Call) -> Body | None:
-        return lookup.body_of(call)
+    def decompose(self, call: Call) -> Body | None:
+        return lookup.decomposition_of(call)
 
     def output(self, value: ir.Value, result: Value, before: list[Value]) -> Value:
         """The symbol's output for an output of the model, with its name if that is unused."""

@@ -18,9 +18,9 @@ from torch.utils._pytree import tree_leaves
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.codegen.classes import bodies
 from onnxbridge.backends.pytorch.modules.graph_module import Network
-from onnxbridge.errors import ConversionError, LimitError, Problem, Source
+from onnxbridge.errors import ConversionError, LimitError, Problem, SourceLocation
 from onnxbridge.frameworks import quiet
-from onnxbridge.frameworks.torch_rnn_kernels import whole_layers
+from onnxbridge.frameworks.torch_rnn_kernels import rnn_meta_kernels
 from onnxbridge.runtime.verify.sample_inputs import LEAST
 from onnxbridge.runtime.verify.sample_sizes import BATCHES, small_dimensions
 from onnxbridge.runtime.verify.time_limit import within
@@ -103,7 +103,7 @@ def exported(artifact: Any) -> Any:
 def _program(artifact: Any, examples: tuple[Any, ...], dynamic: tuple[Any, ...]) -> Any:
     if any(bodies(m) for m in artifact.modules() if isinstance(m, Network)):
         torch._dynamo.reset()  # otherwise it traces branches at sizes cached from other programs
-    with quiet(), whole_layers(), torch.no_grad():
+    with quiet(), rnn_meta_kernels(), torch.no_grad():
         return torch.export.export(artifact, examples, dynamic_shapes=dynamic, strict=False)
 
 
@@ -243,8 +243,8 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(torch.allclose(a, b, rtol=1e-3, atol=1e-3 * scale, equal_nan=True))
 
 
-def _error(reason: str, location: Source | None = None) -> ConversionError:
-    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, _HINT, (location or Source(),))])
+def _error(reason: str, location: SourceLocation | None = None) -> ConversionError:
+    return ConversionError("PyTorch module to .pt2", [Problem("torch.export", reason, _HINT, (location or SourceLocation(),))])
 
 
 _FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
@@ -263,7 +263,7 @@ def _reason(artifact: Any, error: Exception) -> str:
     return detail[1] if detail else (text.splitlines() or [type(error).__name__])[0]
 
 
-def _location(artifact: Any, error: Exception) -> Source | None:
+def _location(artifact: Any, error: Exception) -> SourceLocation | None:
     """The source location of the node that torch.export failed at."""
     found = re.findall(r"While executing %(\w+)", str(error))
     nodes = {n.name: n for m in artifact.modules() if isinstance(m, torch.fx.GraphModule) for n in reversed(m.graph.nodes)}

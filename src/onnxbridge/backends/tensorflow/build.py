@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.ops import rule
-from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
 from onnxbridge.frameworks import tensorflow_errors
-from onnxbridge.hub.decompositions.lookup import body_of
+from onnxbridge.hub.decompositions.lookup import decomposition_of
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.hub.ir.trainable import is_trained
 from onnxbridge.lowering import Body, Call, Target, lower
@@ -96,7 +96,7 @@ def _spec(value: ir.Value, keyword: str) -> Any:
     try:
         return tf.TensorSpec(shape, dtypes.of(value.dtype), keyword)
     except Unsupported as e:
-        raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (Source(),))]) from e
+        raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (SourceLocation(),))]) from e
 
 
 class _TraceTarget(Target):
@@ -118,7 +118,7 @@ class _TraceTarget(Target):
             return tf.constant(_array(value), dtypes.of(value.const_value.dtype))
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
-        found = fold.static(key) if isinstance(key, ir.Value) else None
+        found = fold.constant_array(key) if isinstance(key, ir.Value) else None
         if found is None and isinstance(value, tf.Tensor) and value.dtype != tf.string:
             found = tf.get_static_value(value)
         return found
@@ -127,13 +127,13 @@ class _TraceTarget(Target):
         return tensorflow_errors.main_line(error)
 
     def scope(self, call: Call) -> AbstractContextManager[Any]:
-        scope: AbstractContextManager[Any] = tf.name_scope(_scope(call.where.node or call.op))
+        scope: AbstractContextManager[Any] = tf.name_scope(_scope(call.location.node or call.op))
         return scope
 
-    def expand(self, call: Call) -> Body | None:
-        return body_of(call)
+    def decompose(self, call: Call) -> Body | None:
+        return decomposition_of(call)
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(r if key is None else self._adopt(key, r) for key, r in zip(call.outputs, results, strict=False))
 
     def _adopt(self, key: Hashable, result: Any) -> Any:
@@ -175,7 +175,7 @@ def build(model: ir.Model) -> HubModule:
     def body(*values: Any) -> list[Any]:
         target = _TraceTarget(module)
         target.values.update(zip(inputs, values, strict=True))
-        lower(graph_reader.of(graph), rule, target.values, target)
+        lower(graph_reader.calls_of(graph), rule, target.values, target)
         return [_output(target.values[v]) for v in graph.outputs]
 
     if all(s is not None for s in module.signature):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from onnxbridge import frameworks
 from onnxbridge.backends.tensorflow.build import keywords
-from onnxbridge.errors import ConversionError, Problem, Source
+from onnxbridge.errors import ConversionError, Problem, SourceLocation
 from onnxbridge.hub.ir import strings
 
 
@@ -43,7 +43,7 @@ def save(artifact: Any, path: Path) -> None:
     """Write the SavedModel; its signature `serving_default` has the hub's input and output names."""
     if any(s is None for s in artifact.signature):
         reason = "signatures do not support sequences or optional values as inputs"
-        raise ConversionError("TensorFlow module to SavedModel", [Problem("SavedModel", reason, places=(Source(),))])
+        raise ConversionError("TensorFlow module to SavedModel", [Problem("SavedModel", reason, locations=(SourceLocation(),))])
     outputs = keywords(artifact.output_names)
 
     @tf.function(input_signature=artifact.signature, autograph=False)  # type: ignore[untyped-decorator]

@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxbridge.formats.coreml.mil_program import Array, Block, Operation, Slot
 
-Key = tuple[str, str, int]
+ConstantKey = tuple[str, str, int]
 """A constant, identified by its reader: the name of the operator, the parameter, and the index among its values."""
 FLOAT16 = np.dtype(np.float16)
 SUFFIX = "_cast_fp16"
@@ -36,7 +36,7 @@ class Widening:
 
 
 def widen(
-    block: Block, constants: dict[int, Any], originals: Mapping[Key, Array], compressed: Collection[int], result: Widening
+    block: Block, constants: dict[int, Any], originals: Mapping[ConstantKey, Array], compressed: Collection[int], result: Widening
 ) -> None:
     """Convert a block and its inner blocks in place. `compressed` are the constants that were compressed after rounding, and are
     not compared with their originals."""
@@ -47,7 +47,7 @@ def widen(
 
 
 def packed_wide(
-    op: Operation, constants: Mapping[int, Any], originals: Mapping[Key, Array], result: Widening
+    op: Operation, constants: Mapping[int, Any], originals: Mapping[ConstantKey, Array], result: Widening
 ) -> Operation | None:
     """The operator of a compressed weight with its float32 operands. None if these are not known: the weight was compressed
     after rounding, or was not rounded."""
@@ -73,9 +73,9 @@ def _compare(value: Array, original: Array, description: str, result: Widening) 
         result.wrong.append(f"{description} is not its original value rounded to float16")
 
 
-def singles(block: Block, constants: Mapping[int, Any]) -> dict[Key, Array]:
+def singles(block: Block, constants: Mapping[int, Any]) -> dict[ConstantKey, Array]:
     """The float32 constants of a program, by their readers."""
-    result: dict[Key, Array] = {}
+    result: dict[ConstantKey, Array] = {}
     for op in block.operations:
         for name, items in op.inputs.items():
             for index, item in enumerate(items):
@@ -88,7 +88,11 @@ def singles(block: Block, constants: Mapping[int, Any]) -> dict[Key, Array]:
 
 
 def _widen_block(
-    block: Block, constants: Mapping[int, Any], originals: Mapping[Key, Array], compressed: Collection[int], result: Widening
+    block: Block,
+    constants: Mapping[int, Any],
+    originals: Mapping[ConstantKey, Array],
+    compressed: Collection[int],
+    result: Widening,
 ) -> None:
     block.inputs, block.outputs = _widen_slots(block.inputs), _widen_slots(block.outputs)
     for op in block.operations:
@@ -109,7 +113,7 @@ def _widen_slots(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
 
 
 def _widen_input(
-    op: Operation, name: str, index: int, item: Any, constants: Mapping[int, Any], originals: Mapping[Key, Array],
+    op: Operation, name: str, index: int, item: Any, constants: Mapping[int, Any], originals: Mapping[ConstantKey, Array],
     compressed: Collection[int], result: Widening,
 ) -> Any:  # fmt: skip
     value = _value(item, constants)

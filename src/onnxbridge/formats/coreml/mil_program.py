@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.errors import Source, UnsafeFileError
+from onnxbridge.errors import SourceLocation, UnsafeFileError
 from onnxbridge.lowering import Body, Call, Schema
 
 Array = np.ndarray[Any, Any]
@@ -84,7 +84,7 @@ def call_of(op: Operation, item: Callable[[Any], Any], body: Callable[[Block], B
     attrs: dict[str, Any] = {name: _argument(name, [item(i) for i in items]) for name, items in op.inputs.items()}
     attrs |= {name: body(block) for name, block in zip(BLOCKS.get(op.op, ()), op.blocks, strict=True)}
     first = () if FIRST.params[0] not in attrs else tuple(attrs.pop(name) for name in FIRST.params if name in attrs)
-    return Call(op.op, first, attrs, tuple(s.index for s in op.outputs), Source(node=op.name), FIRST)
+    return Call(op.op, first, attrs, tuple(s.index for s in op.outputs), SourceLocation(node=op.name), FIRST)
 
 
 def _argument(name: str, items: list[Any]) -> Any:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.io.detect_format import recognise
+from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 
@@ -36,7 +36,7 @@ class CoreML(Frontend):
     def accepts(self, source: Any) -> bool:
         source, _ = _split(source)
         if isinstance(source, (str, os.PathLike)):
-            return os.path.exists(source) and recognise(source) in KINDS
+            return os.path.exists(source) and detect_format(source) in KINDS
         return type(source).__module__.split(".")[0] == "coremltools" or type(source).__module__ == "Model_pb2"
 
     def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:

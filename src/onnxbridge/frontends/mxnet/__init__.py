@@ -17,7 +17,7 @@ from onnxbridge.formats.mxnet import read_params as params_file
 from onnxbridge.formats.mxnet import read_symbol
 from onnxbridge.frontends.mxnet import graph_reader, live_blocks
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.hub.io.detect_format import recognise
+from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.mxnet import python, service
@@ -46,7 +46,7 @@ class MXNet(Frontend):
         if not isinstance(first, (str, os.PathLike)):
             return False
         try:
-            return recognise(first) == "mxnet-symbol"
+            return detect_format(first) == "mxnet-symbol"
         except OnnxbridgeError:
             return False
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Source, UsageError
+from onnxbridge.errors import SourceLocation, UsageError
 from onnxbridge.formats.mxnet.dtypes import FLAGS, dtype_named
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
 from onnxbridge.frontends.mxnet import output_names
@@ -157,7 +157,7 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
             tuple(Ref((*scope, *e)) for e in node.inputs),
             attrs,
             tuple((*scope, i, o) if (i, o) in used_outputs else None for o in range(used.get(i, 1))),
-            Source(node=node.name),
+            SourceLocation(node=node.name),
         )
 
 

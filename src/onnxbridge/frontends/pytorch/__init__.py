@@ -51,10 +51,10 @@ class PytorchFrontend(Frontend):
 
     @staticmethod
     def _is_file(source: Any) -> bool:
-        from onnxbridge.hub.io.detect_format import recognise
+        from onnxbridge.hub.io.detect_format import detect_format
 
         try:
-            return recognise(source) in ("pt2", "torchscript", "pytorch-pickle")
+            return detect_format(source) in ("pt2", "torchscript", "pytorch-pickle")
         except OnnxbridgeError:
             return False
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxbridge.frameworks import tensorflow_errors
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub.io.detect_format import recognise
+from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.plugin_protocols import Frontend, Run
 from onnxbridge.rules import Rules
 
@@ -37,7 +37,7 @@ class TensorFlow(Frontend):
     def accepts(self, source: Any) -> bool:
         source, _ = _split(source)
         if isinstance(source, (str, os.PathLike)):
-            return os.path.exists(source) and recognise(source) in KINDS
+            return os.path.exists(source) and detect_format(source) in KINDS
         return any(c.__module__.split(".")[0] in _ROOTS for c in type(source).__mro__)
 
     def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:

@@ -118,7 +118,7 @@ def _refuse_lowered_control_flow(traced: Traced, reader: GraphReader) -> None:
     problems = [
         Problem(op.type, "TensorFlow 1 control flow",
                 "freeze with convert_variables_to_constants_v2(function, lower_control_flow=False), or build the graph after "
-                "tf.compat.v1.enable_control_flow_v2()", (reader.where(op),))
+                "tf.compat.v1.enable_control_flow_v2()", (reader.location(op),))
         for op in traced.graph.get_operations()
         if op.type.removeprefix("Ref") in LOWERED
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def _refuse_writes(traced: Traced, reader: GraphReader) -> None:
     """
     problems = [
         Problem(op.type, "the model changes a variable, and ONNX has no state",
-                "pass the state in and return it, or convert with training=False", (reader.where(op),))
+                "pass the state in and return it, or convert with training=False", (reader.location(op),))
         for op in all_operators(traced.graph)
         if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply"))
     ]  # fmt: skip

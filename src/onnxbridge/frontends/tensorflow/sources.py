@@ -19,7 +19,7 @@ from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph.graph_reader import plain_name
 from onnxbridge.frontends.tensorflow.input_specs import Spec
 from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks, operator_checks
-from onnxbridge.hub.io.detect_format import recognise
+from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.io.zip_archives import open_archive
 
 # how Keras words security errors
@@ -65,7 +65,7 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str |
 def load(path: str | os.PathLike[str]) -> Any:
     """The model in a file or folder: a Keras model, or a loaded SavedModel. No user code in it is run."""
     tf = frameworks.tensorflow()
-    kind = recognise(path)
+    kind = detect_format(path)
     if kind == "savedmodel":
         operator_checks.check(path)
         try:

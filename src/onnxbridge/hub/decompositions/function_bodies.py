@@ -15,7 +15,7 @@ from onnxbridge.hub.opset import decompose_for_opset, opset_conversion, schema_v
 from onnxbridge.lowering import Body, Call, Ref
 
 
-def body_of(call: Call) -> Body | None:
+def function_body_of(call: Call) -> Body | None:
     """The function body of a call whose input keys are hub values, at the hub's opset; None if the standard has none.
 
     Operators with a subgraph attribute (SequenceMap) return None: the subgraph of a call cannot be copied into a body.
@@ -66,7 +66,7 @@ def body_of(call: Call) -> Body | None:
     inputs = tuple(None if c is None else next(body_inputs) if c.const_value is None else None for c in input_copies)
     body_outputs = dict(zip(dict.fromkeys(used), model.graph.outputs, strict=True))
     outputs = tuple(None if key is None else Ref(body_outputs[r]) for r, key in zip(results, call.outputs, strict=False))
-    return Body(inputs, list(graph_reader.of(model.graph)), outputs)
+    return Body(inputs, list(graph_reader.calls_of(model.graph)), outputs)
 
 
 def _copy(value: ir.Value, name: str) -> ir.Value:

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 
-from onnxbridge.hub.decompositions.standard import covers, expand
+from onnxbridge.hub.decompositions.standard import decompose, has_decomposition
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import name_of, schema_of, version_of
@@ -54,7 +54,7 @@ def operators() -> tuple[str, ...]:
 
 def primitive() -> tuple[str, ...]:
     """The operators that have no decomposition."""
-    return tuple(op for op in operators() if not covers(op.rpartition("::")[2], op.rpartition("::")[0]))
+    return tuple(op for op in operators() if not has_decomposition(op.rpartition("::")[2], op.rpartition("::")[0]))
 
 
 @functools.cache
@@ -63,8 +63,8 @@ def decomposed_into(op: str) -> frozenset[str]:
 
     Empty if the standard's function body depends on the node.
     """
-    if op in expand:
-        return frozenset(_operators_in_function(expand[op].lower, set()))
+    if op in decompose:
+        return frozenset(_operators_in_function(decompose[op].lower, set()))
     schema: Any = schema_of(op)
     return frozenset(node.op_type for node in schema.function_body.node) if schema.has_function else frozenset()
 

@@ -48,7 +48,7 @@ KINDS = {
 }
 
 
-def recognise(path: str | os.PathLike[str]) -> str:
+def detect_format(path: str | os.PathLike[str]) -> str:
     """The format of the model at a path: a key of `KINDS`.
 
     Raises:
@@ -79,7 +79,7 @@ def recognise(path: str | os.PathLike[str]) -> str:
     return "python" if kind == "unknown" and text.endswith(".py") else kind
 
 
-def wrong_kind(
+def wrong_format_error(
     path: str | os.PathLike[str], kind: str, expected: str = "an ONNX model", hint: str | None = None
 ) -> OnnxbridgeError:
     """The error for a file of another format than expected: unsafe for pickles and unknown content, else a usage error.

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub.io import protobuf_weights
-from onnxbridge.hub.io.detect_format import onnx_text_format, recognise, wrong_kind
+from onnxbridge.hub.io.detect_format import detect_format, onnx_text_format, wrong_format_error
 from onnxbridge.hub.io.mapped_tensors import PlaceholderTensor, WeightStore, all_tensors, is_large, tensor_bytes
 from onnxbridge.hub.io.safe_files import (
     Buffer,
@@ -35,7 +35,7 @@ from onnxbridge.hub.io.sanitize import sanitize
 from onnxbridge.hub.ir.graphs import every_graph
 from onnxbridge.hub.opset.ir_version import lowest_ir_version
 
-__all__ = ["without_weights", "from_proto", "read", "recognise", "to_proto", "write", "wrong_kind"]
+__all__ = ["without_weights", "from_proto", "read", "detect_format", "to_proto", "write", "wrong_format_error"]
 
 MAX_FILE_BYTES = (1 << 31) - 1  # protobuf's own limit
 EXTERNAL_FILES = "onnxbridge.beside"  # key in a model's meta: the locations of its external data files
@@ -53,9 +53,9 @@ def read(path: str | os.PathLike[str], *, keep_maps: bool = False) -> ir.Model:
         ConversionError: if the model has maps, unless `keep_maps`, which keeps them as values without a type.
     """
     path_text = checked_path(path)
-    kind = recognise(path)
+    kind = detect_format(path)
     if kind != "onnx":
-        raise wrong_kind(path, kind)
+        raise wrong_format_error(path, kind)
     content = map_file(open_file(path))
     folder = os.path.dirname(path_text)
     form = onnx_text_format(content[:_PAGE])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import onnx
 
-from onnxbridge.errors import ConversionError, Problem, Source, UnsafeFileError
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, UnsafeFileError
 from onnxbridge.hub.io.mapped_tensors import MAX_RANK, to_dense
 from onnxbridge.hub.io.safe_files import quoted
 
@@ -98,7 +98,7 @@ def _normalize_type(kind: onnx.TypeProto, path: str, name: str, maps: list[Probl
     which = kind.WhichOneof("value")
     if which == "map_type":
         hint = "export without ZipMap (skl2onnx: options={'zipmap': False}); the probabilities are then a plain tensor"
-        maps.append(Problem("ZipMap", "a value is a map", hint, (Source(node=name),)))
+        maps.append(Problem("ZipMap", "a value is a map", hint, (SourceLocation(node=name),)))
         kind.Clear()
     elif which in ("sequence_type", "optional_type"):
         _normalize_type(getattr(kind, which).elem_type, path, name, maps)

@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxbridge.errors import Source, Unsupported
+from onnxbridge.errors import SourceLocation, Unsupported
 from onnxbridge.hub.ir import fold, inference, provenance, source_locations, strings
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import schema_of, version_of
@@ -48,7 +48,7 @@ class Builder:
         self._reserved: set[str] = set()
         self._names: set[str] = set() if names is None else names
         self._constants: dict[tuple[Any, ...], ir.Value] = {}
-        self._where = Source()
+        self._where = SourceLocation()
         self._prefix = ""
         self.domains: set[str] = set()
         self.functions: dict[Hashable, ir.Function] = {}
@@ -214,7 +214,7 @@ class Builder:
         self._reserved.add(name)
 
     @contextmanager
-    def scope(self, name: str, where: Source) -> Iterator[None]:
+    def scope(self, name: str, where: SourceLocation) -> Iterator[None]:
         """Nodes created inside get the source location `where`, and unnamed values names that start with `name`."""
         outer = self._prefix, self._where
         start = len(self._nodes[-1])

@@ -27,7 +27,7 @@ _NOT_FOLDED = frozenset(
 )  # fmt: skip
 
 
-def static(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
+def constant_array(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
     """The array of a constant value, None if the value is only known at run time."""
     if value is None or value.const_value is None:
         return None
@@ -47,7 +47,7 @@ def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:
         return None
     if node.op_type not in _LAYOUT_OPS and not all(_is_small(o) for o in node.outputs):
         return None
-    return evaluate(node, [static(v) for v in node.inputs])
+    return evaluate(node, [constant_array(v) for v in node.inputs])
 
 
 def _is_small(value: ir.Value) -> bool:
@@ -82,7 +82,7 @@ def known_elements(value: ir.Value | None, depth: int = 32) -> list[int | str | 
     """As `known_sizes`, but named dynamic dimensions are given by name."""
     if value is None:
         return None
-    array = static(value)
+    array = constant_array(value)
     if array is not None:
         return [int(i) for i in array.reshape(-1)] if array.ndim <= 1 and array.dtype.kind in "iu" and array.size <= 64 else None
     node = value.producer()

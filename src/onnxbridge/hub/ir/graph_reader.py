@@ -26,7 +26,7 @@ class HubValues(dict[Hashable, Any]):
         raise KeyError(key)
 
 
-def of(graph: ir.Graph | Iterable[ir.Node]) -> Iterator[Call]:
+def calls_of(graph: ir.Graph | Iterable[ir.Node]) -> Iterator[Call]:
     """A graph's nodes as calls: keys are `ir.Value`s, subgraphs are bodies."""
     for node in graph:
         yield call_of(node)
@@ -50,4 +50,4 @@ def _attribute(attr: ir.Attr) -> Any:
 
 def body(graph: ir.Graph) -> Body:
     """A subgraph as a body."""
-    return Body(tuple(graph.inputs), list(of(graph)), tuple(Ref(v) for v in graph.outputs))
+    return Body(tuple(graph.inputs), list(calls_of(graph)), tuple(Ref(v) for v in graph.outputs))

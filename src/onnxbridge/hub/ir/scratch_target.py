@@ -28,7 +28,7 @@ class ScratchTarget(Target):
 
     writer: Builder
 
-    def __init__(self, direction: str, writer: Builder, known: Known = fold.static, *, named: bool = True) -> None:
+    def __init__(self, direction: str, writer: Builder, known: Known = fold.constant_array, *, named: bool = True) -> None:
         self.direction = direction
         self.writer = writer
         self._known = known
@@ -38,7 +38,7 @@ class ScratchTarget(Target):
         return self._known(value)
 
     def scope(self, call: Call) -> AbstractContextManager[Any]:
-        return self.writer.scope(call.op, call.where) if self._named else nullcontext()
+        return self.writer.scope(call.op, call.location) if self._named else nullcontext()
 
     def write(self, call: Call, rules: Mapping[str, Rule], values: Values | None = None) -> tuple[Any, ...]:
         """Lower a call whose keys are hub values; returns its results, None for unused ones.
@@ -50,5 +50,5 @@ class ScratchTarget(Target):
         """
         keys = tuple(None if key is None else ("result", i) for i, key in enumerate(call.outputs))
         values = IdentityValues() if values is None else values
-        lower([Call(call.op, call.inputs, call.attrs, keys, call.where, call.schema)], rules, values, self)
+        lower([Call(call.op, call.inputs, call.attrs, keys, call.location, call.schema)], rules, values, self)
         return tuple(None if key is None else values[key] for key in keys)

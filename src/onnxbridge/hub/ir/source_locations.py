@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from onnxbridge.errors import Source
+from onnxbridge.errors import SourceLocation
 
 SOURCE, SCOPE, NODE = "onnxbridge.source", "onnxbridge.scope", "onnxbridge.node"
 CLASSES = "onnxbridge.classes"
@@ -27,7 +27,7 @@ _KINDS = "pkg.torch.onnx.class_hierarchy"
 """Metadata key of torch.onnx: their classes."""
 
 
-def write(node: ir.Node, where: Source) -> None:
+def write(node: ir.Node, where: SourceLocation) -> None:
     """Store a location in a node."""
     if where.file:
         node.metadata_props[SOURCE] = f"{where.file}:{where.line}"
@@ -37,13 +37,13 @@ def write(node: ir.Node, where: Source) -> None:
         node.metadata_props[NODE] = where.node
 
 
-def read(node: ir.Node) -> Source:
+def read(node: ir.Node) -> SourceLocation:
     """The location stored in a node; nodes of other ONNX files have their name, and module paths if torch.onnx wrote them."""
     file, _, line = node.metadata_props.get(SOURCE, "").rpartition(":")
     name = node.metadata_props.get(NODE) or node.name or next((o.name for o in node.outputs if o.name), "")
     around = re.findall(r"'([^']*)'", node.metadata_props.get(_EXPORTED, ""))[:-1]
     scope = node.metadata_props.get(SCOPE) or (around[-1] if around else "")
-    return Source(file, int(line) if line.isdigit() else 0, scope, name or "")
+    return SourceLocation(file, int(line) if line.isdigit() else 0, scope, name or "")
 
 
 def classes(model: ir.Model) -> dict[str, str]:

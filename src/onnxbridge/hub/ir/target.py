@@ -31,13 +31,13 @@ class HubTarget(Target):
         self._declared = declared
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
-        return fold.static(value) if isinstance(value, ir.Value) else np.asarray(value)
+        return fold.constant_array(value) if isinstance(value, ir.Value) else np.asarray(value)
 
     def scope(self, call: Call) -> AbstractContextManager[None]:
         key = next((k for k in call.outputs if k is not None), None)
-        return self.writer.scope("" if key is None else self._declared(key)[0], call.where)
+        return self.writer.scope("" if key is None else self._declared(key)[0], call.location)
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
             r if key is None or not isinstance(r, (ir.Value, int, float, bool, np.ndarray)) else self._adopt(key, r)
             for key, r in zip(call.outputs, results, strict=False)

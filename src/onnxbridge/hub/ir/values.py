@@ -43,7 +43,7 @@ def rank(x: Any) -> int:
     return len(x.shape)
 
 
-def fixed(x: Any, axes: Iterable[int] | None = None) -> list[int]:
+def static_shape(x: Any, axes: Iterable[int] | None = None) -> list[int]:
     """The static sizes of the given axes, by default of all axes.
 
     Raises:

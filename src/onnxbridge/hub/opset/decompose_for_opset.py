@@ -144,18 +144,18 @@ def _nearest(node: ir.Node, dtype: ir.DataType, supported: Collection[str]) -> i
     return ir.DataType[choices[0]] if choices and node.op_type not in _DTYPE_SPECIFIC else None
 
 
-def has_decomposition(op_type: str, version: int) -> bool:
+def has_decomposition_of_version(op_type: str, version: int) -> bool:
     """Whether the hub has a decomposition of this version of an operator."""
-    from onnxbridge.hub.decompositions.standard import expand
+    from onnxbridge.hub.decompositions.standard import decompose
 
-    return op_type in expand and schema_versions.since(op_type, OPSET) == version
+    return op_type in decompose and schema_versions.since(op_type, OPSET) == version
 
 
 def can_decompose(op_type: str) -> bool:
     """Whether the hub or the standard can decompose an operator."""
-    from onnxbridge.hub.decompositions.standard import covers
+    from onnxbridge.hub.decompositions.standard import has_decomposition
 
-    return schema_versions.since(op_type, OPSET) is not None and covers(op_type)
+    return schema_versions.since(op_type, OPSET) is not None and has_decomposition(op_type)
 
 
 def decomposition(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir.Node], tuple[Any, ...], int]:
@@ -164,14 +164,14 @@ def decomposition(node: ir.Node, version: int, names: set[str]) -> tuple[list[ir
     Raises:
         Unsupported: if there is neither a decomposition nor a function body.
     """
-    from onnxbridge.hub.decompositions.standard import expand
+    from onnxbridge.hub.decompositions.standard import decompose
 
     refusal = ""
-    if has_decomposition(node.op_type, version):
+    if has_decomposition_of_version(node.op_type, version):
         try:
             op = Builder(OPSET, names)
             target = ScratchTarget(f"the decomposition of {node.op_type}", op, known, named=False)
-            results = target.write(graph_reader.call_of(node), expand)
+            results = target.write(graph_reader.call_of(node), decompose)
             return op.take(), results, OPSET
         except ConversionError as error:
             refusal = error.problems[0].reason

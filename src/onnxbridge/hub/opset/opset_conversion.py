@@ -84,7 +84,7 @@ def conversion_problems(model: ir.Model, to: int) -> list[Problem]:
     return []
 
 
-def lowest(model: ir.Model, least: int = LOWEST_WRITTEN) -> int:
+def lowest_opset(model: ir.Model, least: int = LOWEST_WRITTEN) -> int:
     """The lowest opset, from `least` up, that supports a hub model's nodes unchanged."""
     from onnxbridge.hub.opset.opset_support import is_supported
 

@@ -10,7 +10,7 @@ from onnxbridge.hub.ir.schemas import plain
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.adapters import down
 from onnxbridge.hub.opset.apply_adapter import results_of
-from onnxbridge.lowering import same
+from onnxbridge.lowering import same_value
 from onnxbridge.rules import Rule
 
 
@@ -51,4 +51,4 @@ def _is_unchanged(node: ir.Node, adapter: Rule, version: int) -> bool:
     same_inputs = len(present) == sum(v is not None for v in node.inputs) and all(v in node.inputs for v in present)
     defaults = schema_versions.defaults(node.op_type, version)
     before, after = ({a.name: plain(a) for a in n.attributes.values()} for n in (node, written[0]))
-    return same_inputs and all(same(before.get(k, defaults.get(k)), after.get(k, defaults.get(k))) for k in before | after)
+    return same_inputs and all(same_value(before.get(k, defaults.get(k)), after.get(k, defaults.get(k))) for k in before | after)

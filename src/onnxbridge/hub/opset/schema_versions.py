@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir import schemas
 from onnxbridge.hub.ir.schemas import attribute, plain
-from onnxbridge.lowering import Schema, same
+from onnxbridge.lowering import Schema, same_value
 
 LOWEST, NEWEST = 1, onnx.defs.onnx_opset_version()
 NEWEST_ML = onnx.defs.onnx_ml_opset_version()
@@ -155,7 +155,7 @@ def downward(node: ir.Node, new: int, old: int) -> tuple[str, list[str]]:
         value = plain(attr)
         if name not in a.attributes:
             redundant = (
-                same(value, y.get(name))
+                same_value(value, y.get(name))
                 or (name == "dilations" and all(d == 1 for d in value))
                 or _is_redundant_saturate(node, name)
             )
@@ -177,7 +177,7 @@ def _same_when_absent(name: str, declared: Any, newer: onnx.defs.OpSchema, x: Ma
     if declared.required:
         return False
     if name in newer.attributes:
-        return same(x.get(name), y.get(name)) or (x.get(name) is None and y.get(name) is None)
+        return same_value(x.get(name), y.get(name)) or (x.get(name) is None and y.get(name) is None)
     return name in _REDUNDANT or name in _OPTIONAL
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, Unsupported
-from onnxbridge.hub.decompositions.microsoft import foreign
+from onnxbridge.hub.decompositions.microsoft import is_decomposable
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import bodies_of, every_graph, values_in
@@ -94,7 +94,7 @@ class VersionConverter:
     def _changes(self, owner: ir.Graph, version: int) -> bool:
         """Whether any operator of the graph has different versions at the two opsets."""
         nodes = [n for g in (owner, *owner.subgraphs()) for n in g if n.domain in _DOMAINS]
-        found = {schema_versions.name_of(n) for n in nodes if not foreign(n)}
+        found = {schema_versions.name_of(n) for n in nodes if not is_decomposable(n)}
         if self._ml is not None and any(n.domain == ML for g in (owner, *owner.subgraphs()) for n in g):
             return True
         since = schema_versions.since
@@ -126,7 +126,7 @@ class VersionConverter:
     def _visit(self, graph: ir.Graph, node: ir.Node, version: int, ml_version: int, written: bool = False) -> None:
         """Convert a node if its domain is to be converted."""
         if node.domain in _DOMAINS:
-            if not foreign(node):
+            if not is_decomposable(node):
                 self._node(graph, node, version, written)
         elif node.domain == ML and self._ml is not None:
             self._node(graph, node, ml_version)

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxbridge.errors import LimitError, UnsafeFileError
-from onnxbridge.frameworks.log_suppression import hushed
+from onnxbridge.frameworks.log_suppression import loggers_disabled
 from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
 from onnxbridge.hub.passes.constant_reshapes import ConstantReshapes
 from onnxbridge.hub.passes.infer_types import infer
@@ -87,5 +87,5 @@ def clean(model: ir.Model) -> ir.Model:
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )
-    with hushed("onnx_ir"):  # these passes log each weight that they do not change
+    with loggers_disabled("onnx_ir"):  # these passes log each weight that they do not change
         return passes(model).model

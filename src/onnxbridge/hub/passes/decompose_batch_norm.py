@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.provenance import inherit_state
 from onnxbridge.hub.passes.transposes.propagate_transposes import inverse
 from onnxbridge.hub.passes.transposes.transpose_rules import UNARY
@@ -24,7 +24,7 @@ def decompose_batch_norm(model: ir.Model) -> None:
 
 def _decompose(node: ir.Node, root: ir.Graph, names: set[str]) -> None:
     before = node.inputs[0].producer() if node.inputs[0] is not None else None
-    known = [static(v) for v in node.inputs[1:]]
+    known = [constant_array(v) for v in node.inputs[1:]]
     if before is None or before.op_type != "Transpose" or "perm" not in before.attributes or any(a is None for a in known):
         return
     perm = tuple(before.attributes["perm"].as_ints())

@@ -21,7 +21,7 @@ Decomposition = Callable[..., Any]
 
 def decompose_inexact(model: ir.Model) -> None:
     """Decompose, in place, every float64 operator with an attribute that is inexact in float32, with the number as a constant."""
-    from onnxbridge.hub.decompositions.standard import expand
+    from onnxbridge.hub.decompositions.standard import decompose
 
     names = {v.name for g in every_graph(model) for v in (*g.inputs, *g.initializers.values(), *_results(g)) if v.name}
     node_names = {n.name for g in every_graph(model) for n in g if n.name}
@@ -29,7 +29,7 @@ def decompose_inexact(model: ir.Model) -> None:
         for node in list(graph):
             if node.domain or not _inexact(node):
                 continue
-            rule = expand.get(node.op_type)
+            rule = decompose.get(node.op_type)
             decomposition = _DECOMPOSITIONS.get(node.op_type) or (rule.lower if rule is not None else None)
             if decomposition is not None:
                 _decompose(node, decomposition, Builder(OPSET, names), node_names)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.replacement import transfer
 from onnxbridge.hub.ir.schemas import array_of
 
@@ -51,7 +51,7 @@ def _fold(norm: ir.Node, names: set[str]) -> bool:
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
     if weight is None or weight.const_value is None or len(weight.uses()) != 1 or weight.is_graph_output():
         return False
-    statistics, b = [static(v) for v in norm.inputs[1:5]], static(bias)
+    statistics, b = [constant_array(v) for v in norm.inputs[1:5]], constant_array(bias)
     if (bias is not None and b is None) or any(s is None for s in statistics):
         return False
     eps = norm.attributes.get("epsilon")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.provenance import inherit_state
 from onnxbridge.hub.ir.replacement import transfer
 from onnxbridge.hub.passes.match import skip_nodes
@@ -23,7 +23,7 @@ def fuse_conv_bias(model: ir.Model) -> None:
 
 
 def _fuse(node: ir.Node, value: ir.Value | None, addend: ir.Value | None) -> bool:
-    array, result, channel = static(addend), skip_nodes(value), 1
+    array, result, channel = constant_array(addend), skip_nodes(value), 1
     layer = result.producer() if result is not None else None
     if layer is not None and layer.op_type == "Transpose" and "perm" in layer.attributes and not layer.domain:
         channel = list(layer.attributes["perm"].as_ints()).index(1)

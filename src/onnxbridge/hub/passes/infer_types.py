@@ -12,7 +12,7 @@ from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.hub.passes.constant_reshapes import make_constant
 
 if TYPE_CHECKING:
-    from onnxbridge.hub.decompositions.microsoft import Writing
+    from onnxbridge.hub.decompositions.microsoft import ContribDecomposer
 
 
 def infer(model: ir.Model) -> None:
@@ -22,10 +22,10 @@ def infer(model: ir.Model) -> None:
     """
     from onnxbridge.hub.decompositions import microsoft
 
-    _infer_graph(model.graph, microsoft.Writing(names_in(model)) if microsoft.present(model) else None)
+    _infer_graph(model.graph, microsoft.ContribDecomposer(names_in(model)) if microsoft.has_contrib_ops(model) else None)
 
 
-def _infer_graph(graph: ir.Graph, foreign: Writing | None, branch: bool = False) -> None:
+def _infer_graph(graph: ir.Graph, foreign: ContribDecomposer | None, branch: bool = False) -> None:
     """Infer a graph. A branch that is not executed may be inconsistent with the actual shapes: there shapes stay unknown."""
     for node in list(graph):
         if foreign is not None and foreign.put(graph, node):
@@ -47,7 +47,7 @@ def _infer_graph(graph: ir.Graph, foreign: Writing | None, branch: bool = False)
         _fold(graph, node)
 
 
-def _infer_bodies(node: ir.Node, foreign: Writing | None, branch: bool) -> None:
+def _infer_bodies(node: ir.Node, foreign: ContribDecomposer | None, branch: bool) -> None:
     for attr in node.attributes.values():
         if attr.type != ir.AttributeType.GRAPH:
             continue

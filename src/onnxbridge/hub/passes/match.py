@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 
 NUMBER = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Cast"})
 """Operators that do not change an integer scalar."""
@@ -27,7 +27,7 @@ def produced_by(value: Any, op_type: str) -> ir.Node | None:
 
 def is_number(value: ir.Value | None, number: float) -> bool:
     """Whether a value is a constant of one element with this number."""
-    known = static(value)
+    known = constant_array(value)
     return known is not None and known.size == 1 and bool(known.reshape(-1)[0] == number)
 
 

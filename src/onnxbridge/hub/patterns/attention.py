@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.patterns.forms import form
 from onnxbridge.hub.patterns.match import Number, Op, Pattern, Product, Value, producer
 
@@ -163,7 +163,7 @@ def _mask_covers_keys(mask: ir.Value, queries: list[Any], keys: Any) -> bool:
 
 def _no_query_fully_masked(mask: ir.Value, depth: int = 16) -> bool:
     """Whether no query has all keys masked, for which the operator gives zeros but Softmax gives NaN."""
-    array = static(mask)
+    array = constant_array(mask)
     if array is not None:
         return bool(np.isfinite(array).any(-1).all()) if array.size else False
     return _is_finite(mask, depth)
@@ -173,7 +173,7 @@ def _is_finite(value: ir.Value | None, depth: int) -> bool:
     """Whether a value is computed only from finite numbers, integers and booleans, so that it has no infinities."""
     if value is None or depth == 0:
         return False
-    array = static(value)
+    array = constant_array(value)
     if array is not None:
         return bool(np.isfinite(array).all())
     if value.dtype is not None and not value.dtype.is_floating_point():

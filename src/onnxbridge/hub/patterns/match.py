@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.provenance import state_of
 from onnxbridge.hub.ir.schemas import plain
 
@@ -249,7 +249,7 @@ def scalar(value: ir.Value | None) -> float | None:
         return None
     if value.is_graph_input() or state_of(value.const_value) == "parameter":
         return None
-    array = static(value)
+    array = constant_array(value)
     kind = None if value.dtype is None else value.dtype.is_floating_point() or value.dtype.is_integer()
     return float(array.reshape(-1)[0]) if array is not None and kind else None
 

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.fold import known_sizes, static
+from onnxbridge.hub.ir.fold import constant_array, known_sizes
 from onnxbridge.hub.patterns.forms import form
 from onnxbridge.hub.patterns.match import Either, Number, Op, Pattern, Power, Product, Value
 
@@ -125,8 +125,8 @@ def group(
         return None
     groups, scale_array, offset, dims = (
         shape[1],
-        static(ones),
-        static(zeros),
+        constant_array(ones),
+        constant_array(zeros),
         [d if isinstance(d, int) else None for d in x.shape or ()],
     )
     batch = shape[0] == 0 or (shape[0] is not None and shape[0] == dims[0])
@@ -163,7 +163,7 @@ def _channels(x: ir.Value) -> int | None:
 
 def _reduced_axes(x: ir.Value, axes: ir.Value) -> list[int] | None:
     """The axes of a reduction, non-negative and sorted."""
-    rank, found = _rank(x), static(axes)
+    rank, found = _rank(x), constant_array(axes)
     return None if rank is None or found is None else sorted(int(a) % rank for a in found.reshape(-1))
 
 

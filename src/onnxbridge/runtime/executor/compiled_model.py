@@ -221,7 +221,7 @@ class Compiled:
 
 def _compiled(compiler: Compiler, graph: ir.Graph) -> Plan:
     # inputs have the first slots, in their order
-    return compiler.compile(list(graph.inputs), list(graph_reader.of(graph)), [Ref(v) for v in graph.outputs])
+    return compiler.compile(list(graph.inputs), list(graph_reader.calls_of(graph)), [Ref(v) for v in graph.outputs])
 
 
 def _filled(plan: Plan, inputs: dict[int, Any]) -> list[Any]:
@@ -257,17 +257,17 @@ def _hub(model: ir.Model, given: bool) -> ir.Model:
         from onnxbridge.hub.opset.opset_conversion import to_hub
 
         hub = to_hub(hub.clone() if given and hub is model else hub)
-    if microsoft.present(hub):
+    if microsoft.has_contrib_ops(hub):
         hub = hub.clone() if given and hub is model else hub
         passes.infer(hub)
-    if gradient.present(hub):
+    if gradient.has_gradient_nodes(hub):
         hub = hub.clone() if given and hub is model else hub
-        gradient.write_out(hub)
+        gradient.decompose_gradients(hub)
     return hub
 
 
 def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
-    from onnxbridge.hub.decompositions.lookup import body_of
+    from onnxbridge.hub.decompositions.lookup import decomposition_of
     from onnxbridge.runtime.executor.numpy.ops import rule, variants
 
     def constant(key: Hashable) -> Any:
@@ -284,4 +284,4 @@ def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
             widen_step(call, step)
 
     rules = {op: r for op, r in rule.items() if op not in expanded} if expanded else rule
-    return Settings(rules, constant, body_of, adapt, widened if wide else None)
+    return Settings(rules, constant, decomposition_of, adapt, widened if wide else None)

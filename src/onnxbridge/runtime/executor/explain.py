@@ -41,7 +41,7 @@ def planned(plan: Plan, frame: list[Any], inputs: Mapping[int, Any], budget: Bud
         moved = sum(a.nbytes for a in (*args, *results) if isinstance(a, np.ndarray))
         algorithm = step.algorithm or ("one pass" if runs == "machine code" else "")
         operators = step.parts or (step.op,)
-        found.append(Planned(operators, str(step.where), algorithm, runs, shapes, moved, _flops(step, args, results)))
+        found.append(Planned(operators, str(step.location), algorithm, runs, shapes, moved, _flops(step, args, results)))
 
     record_run.record(plan, frame, tuple(inputs), budget, adapt, seen)
     return found

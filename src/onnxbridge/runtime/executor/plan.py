@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, Source, Unsupported
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, SourceLocation, Unsupported
 from onnxbridge.hub.io.resource_limits import Budget
-from onnxbridge.lowering import to_form
+from onnxbridge.lowering import coerce
 from onnxbridge.runtime.executor.work import operations
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Step:
     """One call of a rule: where its arguments come from, and where its results go (-1: nowhere)."""
 
     op: str
-    where: Source
+    location: SourceLocation
     run: Callable[..., Any]
     sources: tuple[int, ...]
     attrs: dict[str, Any]
@@ -125,7 +125,7 @@ def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt
     budget.operator = step.op
     try:
         for i, form, name in step.forms:
-            args[i] = to_form(args[i], form, name)
+            args[i] = coerce(args[i], form, name)
         if step.bodies:
             inner = {name: Subgraph(body, frame, budget, adapt) for name, body in step.bodies}
             results = step.run(*args, **step.attrs, **inner)
@@ -134,16 +134,16 @@ def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt
     except OnnxbridgeError:
         raise
     except Unsupported as e:
-        raise ConversionError(DIRECTION, [Problem(step.op, e.reason, e.hint, (step.where,))]) from e
+        raise ConversionError(DIRECTION, [Problem(step.op, e.reason, e.hint, (step.location,))]) from e
     except MemoryError as e:
         raise LimitError(f"{step.op} asks for more memory than this machine has: {e}") from e
     except Exception as e:
-        e.add_note(f"in {step.op} at {step.where}")
+        e.add_note(f"in {step.op} at {step.location}")
         raise
     if not isinstance(results, tuple):
         results = (results,)
     if len(results) < len(step.targets) and any(t > 0 for t in step.targets[len(results) :]):
-        raise ConversionError(DIRECTION, [Problem(step.op, f"its rule gives only {len(results)} outputs", "", (step.where,))])
+        raise ConversionError(DIRECTION, [Problem(step.op, f"its rule gives only {len(results)} outputs", "", (step.location,))])
     for target, result in zip(step.targets, results, strict=False):
         if target > 0:
             if type(result) is not np.ndarray and result is not None and not isinstance(result, (list, dict)):

@@ -24,7 +24,7 @@ class Settings:
 
     rules: Mapping[str, Rule]
     constant: Constant
-    expand: Callable[[Call], Body | None]
+    decompose: Callable[[Call], Body | None]
     adapt_step: Callable[[Call, Step], None] | None = None
     adapt_result: Convert | None = None
 
@@ -96,7 +96,7 @@ class Compiler(Target):
         bodies = tuple((name, a) for name, a in attrs.items() if isinstance(a, Plan))
         plain = {name: a for name, a in attrs.items() if not isinstance(a, Plan)}
         targets = tuple(Slot(-1) if key is None else self.new() for key in call.outputs)
-        step = Step(call.op, call.where, rule.lower, sources, plain, targets, forms, bodies, kind=rule.kind)
+        step = Step(call.op, call.location, rule.lower, sources, plain, targets, forms, bodies, kind=rule.kind)
         if self.settings.adapt_step is not None:
             self.settings.adapt_step(call, step)
         self.steps.append(step)
@@ -112,8 +112,8 @@ class Compiler(Target):
     def body(self, body: Body, rules: Mapping[str, Rule], values: Values) -> Plan:
         return Compiler(self.settings, values).compile(body.inputs, body.calls, body.outputs)
 
-    def expand(self, call: Call) -> Body | None:
-        return self.settings.expand(call)
+    def decompose(self, call: Call) -> Body | None:
+        return self.settings.decompose(call)
 
 
 def _declared(item: Any) -> tuple[Any, list[int]]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, Unsupported, UsageError
 from onnxbridge.formats.coreml.features import give, take
-from onnxbridge.formats.coreml.float32_program import Key, Widening, packed_wide, singles, widen
+from onnxbridge.formats.coreml.float32_program import ConstantKey, Widening, packed_wide, singles, widen
 from onnxbridge.formats.coreml.mil_program import Block, Operation, Slot, classes
 from onnxbridge.formats.coreml.reader import read
-from onnxbridge.lowering import Deferred, to_form
+from onnxbridge.lowering import Deferred, coerce
 from onnxbridge.runtime.mil.compiler import DIRECTION, PACKED, At, Compiler, Step, Steps, widened
 from onnxbridge.runtime.mil.state import State
 
@@ -53,11 +53,11 @@ class Interpreter:
         self._constants |= constants
         self._steps = self._compiled(self._function.block)
 
-    def singles(self) -> dict[Key, Any]:
+    def singles(self) -> dict[ConstantKey, Any]:
         """The float32 constants, by their readers."""
         return singles(self._function.block, self._constants)
 
-    def widen(self, before: Mapping[Key, Any]) -> Widening:
+    def widen(self, before: Mapping[ConstantKey, Any]) -> Widening:
         """Convert the fp16 program to float32 in place, with the constants from before rounding."""
         found = Widening()
         for op in self.packed.values():
@@ -123,9 +123,9 @@ class Interpreter:
         except OnnxbridgeError:
             raise
         except Unsupported as error:
-            raise ConversionError(DIRECTION, [Problem(call.op, error.reason, error.hint, (call.where,))]) from error
+            raise ConversionError(DIRECTION, [Problem(call.op, error.reason, error.hint, (call.location,))]) from error
         except Exception as error:
-            raise OnnxbridgeError(f"{call.op} {call.where.node!r}: {type(error).__name__}: {error}") from error
+            raise OnnxbridgeError(f"{call.op} {call.location.node!r}: {type(error).__name__}: {error}") from error
         results = result if isinstance(result, tuple) else (result,)
         for slot, value in zip(step.outputs, results, strict=True):
             values[slot.index] = _typed(step, slot, value)
@@ -134,7 +134,7 @@ class Interpreter:
         if isinstance(argument, At):
             return widened(values[argument], moves)
         if isinstance(argument, Deferred):
-            return to_form(widened(values[argument.value], moves), argument.form, argument.name)
+            return coerce(widened(values[argument.value], moves), argument.form, argument.name)
         if isinstance(argument, list):
             return [self._argument(a, values, moves) for a in argument]
         return partial(self._inner, argument, values) if isinstance(argument, Steps) else argument
@@ -146,7 +146,7 @@ def _typed(step: Step, slot: Slot, value: Any) -> Any:
         return value
     array = np.asarray(value)
     want = slot.type.dtype
-    name = f"{step.call.op} {step.call.where.node!r}"
+    name = f"{step.call.op} {step.call.location.node!r}"
     if array.dtype != want:
         whole = step.rule.kind == "mixed" and want.kind == "i" and np.array_equal(array, np.trunc(array))
         if array.dtype.kind != want.kind and {array.dtype.kind, want.kind} != {"i", "u"} and not whole:

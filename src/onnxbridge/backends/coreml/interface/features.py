@@ -19,7 +19,7 @@ from onnxbridge.backends.coreml.interface.feature_values import Feature, Growing
 from onnxbridge.backends.coreml.interface.kv_cache_state import DEFAULT_BOUND, GrowingStateValue, bounds_of, growing_state
 from onnxbridge.backends.coreml.interface.names import Names
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, Image
-from onnxbridge.errors import Problem, Source, Unsupported, UsageError
+from onnxbridge.errors import Problem, SourceLocation, Unsupported, UsageError
 
 MAX_RANK = 5
 
@@ -87,7 +87,7 @@ class Interface:
             try:
                 self._add_input(value, made.get(self.options.states.get(value.name or "")))
             except Unsupported as e:
-                self.problems.append(Problem("input", e.reason, e.hint, (Source(node=value.name or ""),)))
+                self.problems.append(Problem("input", e.reason, e.hint, (SourceLocation(node=value.name or ""),)))
         labels = dict.fromkeys(g.label for g in self.growing_states.values())
         for label in labels:
             name = self.positions[label] = self._names.unique("position" if len(labels) == 1 else f"position_{label}")
@@ -223,7 +223,7 @@ class Interface:
         used = set(function.inputs.values())
         state_inputs = {output: name for name, output in self.options.states.items()}
         for value, result in zip(graph.outputs, results, strict=True):
-            location = (Source(node=value.name or ""),)
+            location = (SourceLocation(node=value.name or ""),)
             try:
                 if isinstance(result, list):
                     raise Unsupported("it is a sequence; Core ML outputs are tensors", "return its elements, or concatenate them")

@@ -221,7 +221,7 @@ def select_among_axes(call: Call) -> Body | None:
         result = op.Where(op.Greater(functools.reduce(op.Mul, contained), 0), reduced, result)
     if result is None:
         return None
-    return Body((data, axes_input), list(graph_reader.of(op.graph([data, axes_input], [result], call.op))), (Ref(result),))
+    return Body((data, axes_input), list(graph_reader.calls_of(op.graph([data, axes_input], [result], call.op))), (Ref(result),))
 
 
 def _select_dft_axis(call: Call) -> Body | None:
@@ -248,7 +248,8 @@ def _select_dft_axis(call: Call) -> Body | None:
             result = transformed if result is None else op.Where(op.Equal(normalized, a), transformed, result)
     if result is None:
         return None
-    return Body((data, None, axes_input), list(graph_reader.of(op.graph([data, axes_input], [result], call.op))), (Ref(result),))
+    calls = list(graph_reader.calls_of(op.graph([data, axes_input], [result], call.op)))
+    return Body((data, None, axes_input), calls, (Ref(result),))
 
 
 def infer(call: Call) -> Call:

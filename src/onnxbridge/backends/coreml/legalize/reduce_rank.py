@@ -111,10 +111,12 @@ def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value]) -> list[Call]
     if made in body_inputs.values():
         made = op.Identity(made)
     body = Body(
-        tuple(body_inputs.values()), list(graph_reader.of(op.graph(list(body_inputs.values()), [made], call.op))), (Ref(made),)
+        tuple(body_inputs.values()),
+        list(graph_reader.calls_of(op.graph(list(body_inputs.values()), [made], call.op))),
+        (Ref(made),),
     )
     name = f"{call.op} of {max(len(v.shape or ()) for v in values)} axes"
-    written = RankReducedCall(name, tuple(map(Ref, body_inputs)), {}, (flattened.get(result, result),), call.where, None, body)
+    written = RankReducedCall(name, tuple(map(Ref, body_inputs)), {}, (flattened.get(result, result),), call.location, None, body)
     return [written]
 
 

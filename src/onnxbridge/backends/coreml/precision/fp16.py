@@ -11,7 +11,7 @@ import numpy as np
 from onnxbridge.backends.coreml.element_types import is_float
 from onnxbridge.backends.coreml.legalize.integers_as_floats import IntegerTracker
 from onnxbridge.formats.coreml.float32_program import SUFFIX
-from onnxbridge.formats.coreml.float32_program import Key as ConstantKey
+from onnxbridge.formats.coreml.float32_program import ConstantKey as ConstantKey
 
 FP16_MAX = float(np.finfo(np.float16).max)
 FP16_MIN = float(np.finfo(np.float16).smallest_subnormal)

@@ -22,7 +22,7 @@ from onnxbridge.backends.pytorch.codegen.helper_source import PACKAGE, Inlined
 from onnxbridge.backends.pytorch.codegen.line_breaking import lines
 from onnxbridge.backends.pytorch.codegen.statements import function
 from onnxbridge.backends.pytorch.modules.graph_module import Network
-from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
 
 _LOAD = '''
 
@@ -61,7 +61,7 @@ def save(artifact: Network, path: Path) -> list[Path]:
         text, stored = written(artifact)
         body = _safetensors(stored)
     except Unsupported as e:
-        raise ConversionError("PyTorch module to source", [Problem("emit", e.reason, e.hint, (Source(),))]) from e
+        raise ConversionError("PyTorch module to source", [Problem("emit", e.reason, e.hint, (SourceLocation(),))]) from e
     mark = ".failed" if path.suffix == ".failed" else ""  # the suffix that `convert` adds if verification failed
     stem = path.with_suffix("") if mark else path
     code, weights = (stem.with_suffix(kind + mark) for kind in (".py", ".safetensors"))

@@ -14,7 +14,7 @@ from torch import fx, nn
 from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.backends.pytorch.modules.partition import Block, Blocks, Path, is_list
 from onnxbridge.backends.pytorch.weights import Weights, identifiers
-from onnxbridge.errors import Source
+from onnxbridge.errors import SourceLocation
 
 _CONVENTIONAL = ("x", "y", "z")
 RESERVED_IN_CODE = frozenset({
@@ -194,7 +194,7 @@ class _Writer:
         args = tuple(self._value(v) for v in block.inputs)
         size_names = block.path[len(self.block.path) :]
         made = self.graph.create_node("call_module", ".".join(size_names), args, {}, _label(size_names))
-        where = Source(scope=".".join(block.path))
+        where = SourceLocation(scope=".".join(block.path))
         if len(block.results) == 1:
             self._define(block.results[0], made)
             made.meta["where"] = where

@@ -29,9 +29,9 @@ from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.trace import size_arithmetic
 from onnxbridge.backends.pytorch.trace.tracer import Deferred, Tracer, Unknown, Value, opaque_call
 from onnxbridge.backends.pytorch.weights import Weights, untransposed
-from onnxbridge.errors import ConversionError, Problem, Source, Unsupported
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
 from onnxbridge.hub.decompositions.autodiff import gradient
-from onnxbridge.hub.decompositions.lookup import body_of
+from onnxbridge.hub.decompositions.lookup import decomposition_of
 from onnxbridge.hub.ir import fold, graph_reader, source_locations, strings
 from onnxbridge.hub.ir.provenance import state_of, view_of
 from onnxbridge.hub.ir.trainable import is_trained
@@ -103,7 +103,7 @@ class _TraceTarget(Target):
         return made
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
-        found = fold.static(key) if isinstance(key, ir.Value) else None
+        found = fold.constant_array(key) if isinstance(key, ir.Value) else None
         if found is None:
             known = None if getattr(value, "hub_dtype", None) in _FLOATS else size_arithmetic.elements(value)
             if known is not None and not any(isinstance(e, Value) for e in known.reshape(-1)):
@@ -111,10 +111,10 @@ class _TraceTarget(Target):
         return found
 
     def scope(self, call: Call) -> AbstractContextManager[Any]:
-        return self.tracer.located(call.where)
+        return self.tracer.located(call.location)
 
-    def expand(self, call: Call) -> Body | None:
-        body = body_of(call)
+    def decompose(self, call: Call) -> Body | None:
+        body = decomposition_of(call)
         if body is not None:
             for inner, item in zip(body.inputs, call.inputs, strict=False):
                 if inner is not None and isinstance(item, Ref):
@@ -129,7 +129,7 @@ class _TraceTarget(Target):
         known = found is None and (item.key in self.values or getattr(item.key, "const_value", None) is not None)
         return self.values[item.key] if known else found
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         if call.op in _NEEDS_ORDER and any(getattr(self._value(i), "hub_dtype", None) == ir.DataType.UINT64 for i in call.inputs):
             raise Unsupported("PyTorch cannot compare uint64", "cast to int64 first")
         adopted = [r if key is None else self._adopt(call, key, r) for key, r in zip(call.outputs, results, strict=False)]
@@ -214,9 +214,9 @@ def _build(model: ir.Model, submodules: bool) -> Network:
     tracer = Tracer(root)
     weights = Weights(root, from_pytorch=_is_from_pytorch(model))
     target = _TraceTarget(tracer, weights)
-    if gradient.present(model):
+    if gradient.has_gradient_nodes(model):
         model = model.clone()
-        gradient.write_out(model)
+        gradient.decompose_gradients(model)
     graph = model.graph
     names = _parameter_names([v.name or "" for v in graph.inputs if v.const_value is None])
     inputs = [v for v in graph.inputs if v.const_value is None]
@@ -228,11 +228,11 @@ def _build(model: ir.Model, submodules: bool) -> Network:
             if is_trained(value):
                 target.trained.add(id(value.const_value))
                 target.values[value]
-    lower(graph_reader.of(graph), rule, target.values, target)
+    lower(graph_reader.calls_of(graph), rule, target.values, target)
     outputs = [_output(target.values[v], v) for v in graph.outputs]
     if specialized := tracer.specialized_dims():
         reason = f"the dimension {', '.join(specialized)} is declared dynamic, but the PyTorch model only supports one size of it"
-        raise ConversionError(DIRECTION, [Problem("shape", reason, "declare a static input shape", (Source(),))])
+        raise ConversionError(DIRECTION, [Problem("shape", reason, "declare a static input shape", (SourceLocation(),))])
     single = len(outputs) == 1 and isinstance(graph.outputs[0].type, ir.TensorType)
     tracer.graph.output(outputs[0].node if single else tuple(o.node for o in outputs))
     simplify_shapes(tracer.graph)
@@ -306,7 +306,7 @@ def _placeholder(tracer: Tracer, value: ir.Value, name: str) -> Value:
     try:
         made = tracer.placeholder(name, tracer.fake_tensor(dtypes.outside(value.dtype), _dims(value)))
     except Unsupported as e:
-        raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (Source(),))]) from e
+        raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (SourceLocation(),))]) from e
     return made.to(torch.int64) if value.dtype in dtypes.WIDE else made
 
 

@@ -14,7 +14,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from onnxbridge.frameworks.log_suppression import hushed
+from onnxbridge.frameworks.log_suppression import loggers_disabled
 
 _ORDERS = (sympy.LessThan, sympy.StrictLessThan, sympy.GreaterThan, sympy.StrictGreaterThan, sympy.And, sympy.Or, sympy.Not)
 
@@ -57,7 +57,7 @@ class ConservativeShapeEnv(ShapeEnv):  # type: ignore[misc]
             result = function()
         for comparison in decided:
             try:
-                with self._record_decisions(comparison), hushed("torch"):
+                with self._record_decisions(comparison), loggers_disabled("torch"):
                     other = function()
             except Exception:
                 continue

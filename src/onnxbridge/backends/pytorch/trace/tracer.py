@@ -24,8 +24,8 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, statically_known_t
 
 from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.backends.pytorch.trace.size_comparisons import ConservativeShapeEnv
-from onnxbridge.errors import Source, Unsupported
-from onnxbridge.frameworks.torch_rnn_kernels import whole_layers
+from onnxbridge.errors import SourceLocation, Unsupported
+from onnxbridge.frameworks.torch_rnn_kernels import rnn_meta_kernels
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -186,7 +186,7 @@ class Tracer(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         self._constants = 0
         self._bodies = 0
         self._device_node: fx.Node | None = None
-        self._location = Source()
+        self._location = SourceLocation()
 
     def proxy(self, node: fx.Node) -> Value:
         return Value(node, self)
@@ -256,9 +256,9 @@ class Tracer(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         return [n or "(unnamed)" for n in fixed]
 
     @contextmanager
-    def located(self, where: Source) -> Iterator[None]:
+    def located(self, where: SourceLocation) -> Iterator[None]:
         """Calls traced inside have this source location."""
-        before, self._location = self._location, where if str(where) != str(Source()) else self._location
+        before, self._location = self._location, where if str(where) != str(SourceLocation()) else self._location
         try:
             yield
         finally:
@@ -325,7 +325,7 @@ class Tracer(fx.proxy.GraphAppendingTracer):  # type: ignore[misc]
         token = _tracing.set(True)
         try:
             # without the dispatcher some functions specialize symbolic sizes to the example
-            with self.mode, enable_python_dispatcher(), whole_layers() if node.target in _RECURRENT else nullcontext():
+            with self.mode, enable_python_dispatcher(), rnn_meta_kernels() if node.target in _RECURRENT else nullcontext():
                 function = getattr(args[0], node.target) if node.op == "call_method" else node.target
                 arguments = args[1:] if node.op == "call_method" else args
                 if not any(map(_is_symbolic, metas)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.errors import ConversionError, Problem, Source, UnsafeFileError
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, UnsafeFileError
 from onnxbridge.formats.coreml.estimators.ops import rule
 from onnxbridge.formats.coreml.mil_program import Feature, Function, Slot, Type
 from onnxbridge.formats.coreml.neural_network.attributes import attributes
@@ -51,7 +51,7 @@ def function(spec: Any, inputs: list[Feature], outputs: list[Feature]) -> Functi
     if classes is not None:
         attrs = {k: v for k, v in attrs.items() if not k.endswith("ClassLabels")} | {"classes": classes}
     results = [f.name for f in outputs] if classes is None else ["probabilities"]
-    call = Call(kind, tuple(Ref(f.name) for f in inputs), attrs, tuple(("result", r) for r in results), Source(node=kind))
+    call = Call(kind, tuple(Ref(f.name) for f in inputs), attrs, tuple(("result", r) for r in results), SourceLocation(node=kind))
     lower([call], rule, values, Target(writer))
     results_of = resolve([Ref(("result", r)) for r in results], values)
     with writer.named(kind):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from onnxbridge.errors import Source, UnsafeFileError
+from onnxbridge.errors import SourceLocation, UnsafeFileError
 from onnxbridge.formats.coreml.neural_network import custom_layers
 from onnxbridge.formats.coreml.neural_network.attributes import attributes
 from onnxbridge.lowering import Body, Call, Ref
@@ -23,7 +23,7 @@ def calls(layers: Iterable[Any], known: set[Hashable]) -> Iterator[Call]:
     """
     layers = list(layers)
     for i, layer in enumerate(layers):
-        kind, where = _kind(layer), Source(node=layer.name)
+        kind, where = _kind(layer), SourceLocation(node=layer.name)
         if kind in LOOP_EXITS:
             if EXIT_CODE not in known:
                 raise UnsafeFileError(f"the layer {layer.name} exits a loop, but is not inside of one")
@@ -53,7 +53,7 @@ def _kind(layer: Any) -> str:
     return str(kind)
 
 
-def _layer_call(kind: str, layer: Any, where: Source) -> Call:
+def _layer_call(kind: str, layer: Any, where: SourceLocation) -> Call:
     params = getattr(layer, kind)
     if kind == "custom":
         kind, attrs = custom_layers.PREFIX + params.className, custom_layers.attributes(params)
@@ -62,7 +62,9 @@ def _layer_call(kind: str, layer: Any, where: Source) -> Call:
     return Call(kind, tuple(map(Ref, layer.input)), attrs, tuple(layer.output), where)
 
 
-def _branch(condition: tuple[Ref, ...], branches: list[list[Any]], known: set[Hashable], may_exit: bool, where: Source) -> Call:
+def _branch(
+    condition: tuple[Ref, ...], branches: list[list[Any]], known: set[Hashable], may_exit: bool, where: SourceLocation
+) -> Call:
     first, second = map(_written_blobs, branches)
     outputs: list[Hashable] = [n for n in {**first, **second} if n in known or (n in first and n in second)]
     outputs += [EXIT_CODE] if may_exit else []
@@ -85,7 +87,7 @@ def _loop(layer: Any, known: set[Hashable]) -> Call:
         attrs["conditionVar"] = Body(changed, inner, (Ref(params.conditionVar),))
     if layer.input:
         attrs["maxLoopIterations"] = Ref(layer.input[0])
-    return Call("loop", tuple(map(Ref, changed)), attrs, changed, Source(node=layer.name))
+    return Call("loop", tuple(map(Ref, changed)), attrs, changed, SourceLocation(node=layer.name))
 
 
 def _written_blobs(layers: Iterable[Any]) -> dict[str, None]:

@@ -90,9 +90,9 @@ class Target(lowering.Target):
         return None if isinstance(value, Slot) else np.asarray(value)
 
     def scope(self, call: Call) -> Any:
-        return self.writer.named(call.where.node)
+        return self.writer.named(call.location.node)
 
-    def expand(self, call: Call) -> Body | None:
+    def decompose(self, call: Call) -> Body | None:
         if call.op.startswith(custom_layers.PREFIX):
             raise custom_layers.missing(call)
         return None

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.ir.values import fixed, rank
+from onnxbridge.hub.ir.values import rank, static_shape
 
 
 def _expand_mask(op, mask, query):
@@ -20,7 +20,7 @@ def _expand_mask(op, mask, query):
 def scaled_dot_product_attention(op, query, key, value, attn_mask=None):
     if rank(query) == 4 and list(query.shape)[:2] == list(key.shape)[:2] == list(value.shape)[:2]:
         return op.Attention(query, key, value, _expand_mask(op, attn_mask, query))
-    (width,) = fixed(query, [-1])
+    (width,) = static_shape(query, [-1])
     swapped = [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2]
     scores = op.Div(op.MatMul(query, op.Transpose(key, perm=swapped)), math.sqrt(width))
     if attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:

@@ -5,7 +5,7 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.frontends.coreml.padding import split_pads, window
-from onnxbridge.hub.ir.values import fixed, like
+from onnxbridge.hub.ir.values import like, static_shape
 from onnxbridge.rules import Array, Int, Ints, Str
 
 
@@ -19,7 +19,7 @@ def conv(
     op, x, weight, bias=None, strides: Ints | None = None, pad_type: Str = "valid", pad: Ints | None = None,
     dilations: Ints | None = None, groups: Int = 1,
 ):  # fmt: skip
-    kernel = fixed(weight)[2:]
+    kernel = static_shape(weight)[2:]
     weight, bias = _match_dtypes(op, x, weight, bias)
     return op.Conv(x, weight, bias, kernel_shape=kernel, group=groups, **window(x, kernel, strides, dilations, pad_type, pad))
 
@@ -44,12 +44,12 @@ def conv_transpose(
     """`same` and `output_shape` crop the full result: half of the surplus before, the rest after."""
     if pad_type not in ("same", "valid", "custom"):
         raise Unsupported(f"pad_type {pad_type}")
-    kernel = fixed(weight)[2:]
+    kernel = static_shape(weight)[2:]
     ones = (1,) * len(kernel)
     strides, dilations = strides or ones, dilations or ones
     before, after = split_pads(pad if pad_type == "custom" else None, len(kernel))
     if pad_type == "same" or output_shape:
-        sizes = fixed(x)[2:]
+        sizes = static_shape(x)[2:]
         full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(sizes, strides, kernel, dilations, strict=True)]
         target_sizes = output_shape[2:] if output_shape else np.multiply(sizes, strides).tolist()
         if pad_type == "same":

@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.ir.values import cast, fixed, is_integer, like, rank
+from onnxbridge.hub.ir.values import cast, is_integer, like, rank, static_shape
 from onnxbridge.rules import Bool, Float, Int, Ints, Str
 
 ALIGN_CORNERS_MODES = ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS")
@@ -54,7 +54,7 @@ def _linear(op, x, new_sizes, mode):
             x, None, None, op.dims([*other_sizes, *new_sizes]), mode="linear",
             coordinate_transformation_mode=TRANSFORMATIONS[mode],
         )  # fmt: skip
-    sizes = fixed(x, range(rank(x) - len(new_sizes), rank(x)))
+    sizes = static_shape(x, range(rank(x) - len(new_sizes), rank(x)))
     if len(new_sizes) != 2 or not all(isinstance(n, int) for n in new_sizes):
         raise Unsupported(f"sampling_mode {mode} with dynamic sizes")
     rows, columns = (_matrix(n, c, mode, x.dtype.numpy()) for n, c in zip(sizes, new_sizes, strict=True))
@@ -133,7 +133,7 @@ def _sizes(op, shape):
     """The elements of a shape: integers if it is constant."""
     if shape.const_value is not None:
         return [int(n) for n in shape.const_value.numpy().reshape(-1)]
-    (count,) = fixed(shape)
+    (count,) = static_shape(shape)
     return [op.Gather(cast(op, shape, ir.DataType.INT64), i, axis=0) for i in range(count)]
 
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.dtypes import onnx_dtype
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.ir.values import cast, fixed, rank
+from onnxbridge.hub.ir.values import cast, rank, static_shape
 from onnxbridge.rules import Array, Bool, Float, Int, Ints, Str
 
 INT64 = ir.DataType.INT64
@@ -178,7 +178,7 @@ def non_maximum_suppression(
     rows = score_threshold is not None
     if not rows:
         boxes, scores = (op.Transpose(v, perm=[0, 2, 1]) for v in (boxes, scores))
-    batch, count, classes = fixed(scores)
+    batch, count, classes = static_shape(scores)
     best = op.ReduceMax(scores, [2], keepdims=0)
     ranked = op.Unsqueeze(best, [1])
     if per_class_suppression:  # each box competes in its own class only

@@ -3,13 +3,13 @@
 import numpy as np
 
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.ir.values import fixed, like, rank
+from onnxbridge.hub.ir.values import like, rank, static_shape
 from onnxbridge.rules import Float, Int, Ints
 
 
 def _or_constant(op, values, x, number):
     """Per-channel values; if there are none, a constant for all channels."""
-    return op.constant(np.full(fixed(x, [1]), number, x.dtype.numpy())) if values is None else values
+    return op.constant(np.full(static_shape(x, [1]), number, x.dtype.numpy())) if values is None else values
 
 
 @rule("batch_norm")
@@ -27,7 +27,7 @@ def instance_norm(op, x, gamma=None, beta=None, epsilon: Float = 1e-5):
 def layer_norm(op, x, axes: Ints | None = None, gamma=None, beta=None, epsilon: Float = 1e-5):
     axes = sorted(a % rank(x) for a in (range(rank(x)) if axes is None else axes))
     if axes == list(range(rank(x) - len(axes), rank(x))):
-        scale = op.constant(np.ones(fixed(x, axes), x.dtype.numpy())) if gamma is None else gamma
+        scale = op.constant(np.ones(static_shape(x, axes), x.dtype.numpy())) if gamma is None else gamma
         return op.LayerNormalization(x, scale, beta, axis=axes[0] - rank(x), epsilon=epsilon)
     centered = op.Sub(x, op.ReduceMean(x, axes))
     y = op.Div(centered, op.Sqrt(op.Add(op.ReduceMean(op.Mul(centered, centered), axes), epsilon)))

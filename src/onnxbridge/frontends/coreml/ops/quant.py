@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxbridge.frontends.coreml.dtypes import onnx_dtype
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.ir.fold import evaluate, static
+from onnxbridge.hub.ir.fold import constant_array, evaluate
 from onnxbridge.hub.ir.values import is_integer
 from onnxbridge.rules import Array, Int, Ints, Str
 from onnxbridge.runtime.mil.ops import quant as weights
@@ -72,8 +72,8 @@ def _dequantized(value):
     """The value of an operand that may itself be quantized, and is then a DequantizeLinear node."""
     node = value.producer()
     if node is None or node.op_type != "DequantizeLinear":
-        return static(value)
-    (result,) = evaluate(node, [static(v) for v in node.inputs])
+        return constant_array(value)
+    (result,) = evaluate(node, [constant_array(v) for v in node.inputs])
     return result
 
 

@@ -7,7 +7,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.frontends.coreml.ops.image import ALIGN_CORNERS_MODES
 from onnxbridge.hub.ir import fold
-from onnxbridge.hub.ir.values import cast, fixed, like, rank
+from onnxbridge.hub.ir.values import cast, like, rank, static_shape
 from onnxbridge.rules import Bool, Float, Int, Str
 from onnxbridge.runtime.mil.ops.image import CORNER_TOLERANCE
 
@@ -53,15 +53,15 @@ def crop_resize(
     Samples outside of the image are `pad_value`; before iOS16, which lacks it, boxes must lie inside. Boxes with an undefined
     result are unsupported if they are constant; otherwise they give NaN.
     """
-    (batch,), (height, width) = fixed(x, [0]), fixed(x, [2, 3])
+    (batch,), (height, width) = static_shape(x, [0]), static_shape(x, [2, 3])
     every_image = False
     if boxes is None:
-        (count, columns), flat = fixed(roi, [0, 2]), op.Reshape(roi, [fixed(roi, [0])[0], -1])
+        (count, columns), flat = static_shape(roi, [0, 2]), op.Reshape(roi, [static_shape(roi, [0])[0], -1])
         every_image = columns == 4
         box_indices = None if every_image else op.Cast(op.Slice(flat, [0], [1], [1]), to=ir.DataType.INT64)
         boxes = flat if every_image else op.Slice(flat, [1], [5], [1])
     else:
-        (count,) = fixed(boxes, [0])
+        (count,) = static_shape(boxes, [0])
         box_indices = op.constant(np.arange(count)) if box_indices is None else box_indices
     boxes = op.Mul(cast(op, boxes, FLOAT), spatial_scale)
     top, left, bottom, right = _corners(op, boxes, box_coordinate_mode)
@@ -95,7 +95,7 @@ def crop_resize(
         crops = op.Where(op.Unsqueeze(invalid, [2, 3]), np.nan, crops)
     if roi is None:
         return crops
-    return op.Reshape(crops, [count, -1, *fixed(x, [1]), target_height, target_width])
+    return op.Reshape(crops, [count, -1, *static_shape(x, [1]), target_height, target_width])
 
 
 def _outside(op, *spans):
@@ -117,7 +117,7 @@ def _invalid_mask(op, tests, reason):
     found = tests[0]
     for test in tests[1:]:
         found = op.Or(found, test)
-    known = fold.static(found)
+    known = fold.constant_array(found)
     if known is not None and known.any():
         raise Unsupported(reason)
     return found if known is None else None
@@ -129,7 +129,7 @@ PADDING = {"constant": ("zeros", True), "border": ("border", True), "reflection"
 
 def _grid_sample(op, x, across, down, mode, padding, value):
     """Sample `x` at pixel positions (N, H, W)."""
-    height, width = fixed(x, [2, 3])
+    height, width = static_shape(x, [2, 3])
     if mode == "nearest":  # MIL reflects before rounding; done in pixels, since grid coordinates do not represent halves exactly
         across, down = (op.Round(_reflect(op, positions, n, padding)) for positions, n in ((across, width), (down, height)))
     name, aligned = PADDING[padding]
@@ -168,7 +168,7 @@ def resample(
 ):
     if padding_mode not in PADDING or sampling_mode not in ("bilinear", "nearest"):
         raise Unsupported(f"{sampling_mode} with {padding_mode}")
-    height, width = fixed(x, [2, 3])
+    height, width = static_shape(x, [2, 3])
     across, down = op.Split(cast(op, coordinates, FLOAT), axis=3, num_outputs=2, outputs=2)
     across, down = (
         _elements(op, op.Squeeze(v, [3]), n, coordinates_mode, align_corners) for v, n in ((across, width), (down, height))

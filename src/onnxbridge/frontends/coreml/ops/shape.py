@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.ir.fold import static
-from onnxbridge.hub.ir.values import cast, fixed, rank
+from onnxbridge.hub.ir.fold import constant_array
+from onnxbridge.hub.ir.values import cast, rank, static_shape
 from onnxbridge.rules import Bool, Float, Int, Ints, Str
 
 INT64 = ir.DataType.INT64
@@ -23,7 +23,7 @@ def shape(op, x):
 @rule("reshape")
 def reshape(op, x, shape):
     """A 0 stands for the size of x at the same axis, aligned at the right; outside of x it is 1."""
-    known = static(shape)
+    known = constant_array(shape)
     if known is None:
         return op.Reshape(x, cast(op, shape, INT64))
     sizes = [int(n) for n in known.reshape(-1)]
@@ -35,7 +35,7 @@ def reshape(op, x, shape):
 def reshape_like(op, x, ref_tensors, begins, ends, end_masks):
     parts = []
     for ref, begin, end, to_the_end in zip(ref_tensors, begins, ends, end_masks, strict=True):
-        begin, end, to_the_end = (static(v) for v in (begin, end, to_the_end))
+        begin, end, to_the_end = (constant_array(v) for v in (begin, end, to_the_end))
         if begin is None or end is None or to_the_end is None:
             raise Unsupported("begins, ends and end_masks must be constant")
         parts.append(op.Shape(ref, start=int(begin), end=None if to_the_end else int(end)))
@@ -145,7 +145,7 @@ def pad(op, x, pad, mode: Str = "constant", constant_val: Float = 0.0):
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
     if mode not in modes:
         raise Unsupported(f"mode {mode}")
-    (count,) = fixed(pad)
+    (count,) = static_shape(pad)
     pads = op.Reshape(op.Transpose(op.Reshape(cast(op, pad, INT64), [-1, 2]), perm=[1, 0]), [-1])
     axes = list(range(rank(x) - count // 2, rank(x)))
     return op.Pad(x, pads, constant_val if mode == "constant" else None, axes, mode=modes[mode])
@@ -180,7 +180,7 @@ def band_part(op, x, lower: Int = -1, upper: Int = -1):
 @rule("sliding_windows")
 def sliding_windows(op, x, axis: Int, size: Int, stride: Int = 1):
     axis %= rank(x)
-    (length,) = fixed(x, [axis])
+    (length,) = static_shape(x, [axis])
     starts = np.arange(0, length - size + 1, stride)
     return op.Gather(x, starts[:, None] + np.arange(size), axis=axis)
 

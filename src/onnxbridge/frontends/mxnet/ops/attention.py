@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.linalg import transposed
-from onnxbridge.hub.ir.values import fixed
+from onnxbridge.hub.ir.values import static_shape
 
 
 def heads_of(op, x, heads, parts, which):
     """One of the interleaved projections, [length, batch, heads * parts * size], as [batch * heads, length, size]."""
-    length, batch, width = fixed(x)
+    length, batch, width = static_shape(x)
     size = width // (heads * parts)
     split = op.Reshape(x, [length, batch, heads, parts, size])
     one = op.Gather(split, which, axis=3)
@@ -17,13 +17,13 @@ def heads_of(op, x, heads, parts, which):
 
 
 def scores(op, queries, keys):
-    return op.MatMul(op.Div(queries, float(fixed(queries, [2])[0]) ** 0.5), transposed(op, keys))
+    return op.MatMul(op.Div(queries, float(static_shape(queries, [2])[0]) ** 0.5), transposed(op, keys))
 
 
 def joined(op, attention, values, heads):
     """Values weighted by attention, with concatenated heads: [length, batch, heads * size]."""
-    both, length, _ = fixed(attention)
-    (size,) = fixed(values, [2])
+    both, length, _ = static_shape(attention)
+    (size,) = static_shape(values, [2])
     mixed = op.Reshape(op.MatMul(attention, values), [both // heads, heads, length, size])
     return op.Reshape(op.Transpose(mixed, perm=[2, 0, 1, 3]), [length, both // heads, heads * size])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
-from onnxbridge.hub.ir.values import fixed, rank
+from onnxbridge.hub.ir.values import rank, static_shape
 
 CHANNELS_FIRST = (None, "NCW", "NCHW", "NCDHW")
 
@@ -38,7 +38,7 @@ def deconvolution(
     stride, dilate = as_tuple(stride) or (1,) * count, as_tuple(dilate) or (1,) * count
     pad, adj, target = as_tuple(pad) or (0,) * count, as_tuple(adj) or (0,) * count, as_tuple(target_shape)
     if any(target):
-        sizes = fixed(data, range(2, 2 + count))
+        sizes = static_shape(data, range(2, 2 + count))
         full_sizes = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, sizes, dilate, kernel, strict=True)]
         spare = [m - t for m, t in zip(full_sizes, target, strict=True)]
         pad, adj = tuple((s + 1) // 2 for s in spare), tuple(s % 2 for s in spare)

@@ -7,7 +7,7 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
-from onnxbridge.hub.ir.values import fixed, rank
+from onnxbridge.hub.ir.values import rank, static_shape
 
 
 @rule("UpSampling")
@@ -15,13 +15,12 @@ def up_sampling(op, *data, scale, sample_type, num_filter=0, multi_input_mode="c
     """Several inputs are upsampled to the size of the first upsampled one. "bilinear" takes its kernel as an input."""
     if sample_type == "bilinear":
         pad, size = (scale - 1 + 1) // 2, 2 * scale - scale % 2
-        return op.ConvTranspose(
-            *data, kernel_shape=[size, size], strides=[scale, scale], pads=[pad] * 4, group=num_filter or fixed(data[0], [1])[0]
-        )
+        groups = num_filter or static_shape(data[0], [1])[0]
+        return op.ConvTranspose(*data, kernel_shape=[size, size], strides=[scale, scale], pads=[pad] * 4, group=groups)
     if sample_type != "nearest":
         raise Unsupported(f"sample_type={sample_type!r} is not supported")
-    height = fixed(data[0], [2])[0] * scale if len(data) > 1 else 0
-    scaled = [_repeated(op, x, height // fixed(x, [2])[0] if height else scale) for x in data]
+    height = static_shape(data[0], [2])[0] * scale if len(data) > 1 else 0
+    scaled = [_repeated(op, x, height // static_shape(x, [2])[0] if height else scale) for x in data]
     if len(scaled) == 1:
         return scaled[0]
     return op.Sum(*scaled) if multi_input_mode == "sum" else op.Concat(*scaled, axis=1)
@@ -44,14 +43,14 @@ def bilinear_resize_2d(
 
 def _resized(data, like, size, scales, mode):
     if mode == "like":
-        return fixed(like, [2, 3])
+        return static_shape(like, [2, 3])
     if mode == "size" and scales == (None, None):
         return size
     if mode == "size":
-        return [int(n * s) for n, s in zip(fixed(data, [2, 3]), scales, strict=True)]
+        return [int(n * s) for n, s in zip(static_shape(data, [2, 3]), scales, strict=True)]
     if mode in ("to_even_down", "to_even_up", "to_odd_down", "to_odd_up"):
         odd, step = "odd" in mode, 1 if mode.endswith("up") else -1
-        return [n if n % 2 == odd else n + step for n in fixed(data, [2, 3])]
+        return [n if n % 2 == odd else n + step for n in static_shape(data, [2, 3])]
     raise Unsupported(f"mode={mode!r} is not supported")
 
 
@@ -64,7 +63,7 @@ def grid_generator(op, data, *, transform_type, target_shape=(0, 0)):
         coordinates = np.stack([_grid(height, width)[1], _grid(height, width)[0], np.ones((height, width))])
         flat = op.MatMul(op.Reshape(data, [-1, 2, 3]), coordinates.reshape(3, -1).astype(kind))
         return op.Reshape(flat, [-1, 2, height, width])
-    height, width = fixed(data, [2, 3])
+    height, width = static_shape(data, [2, 3])
     half = np.array([(width - 1) / 2, (height - 1) / 2], kind).reshape(1, 2, 1, 1)
     base = np.stack(np.meshgrid(np.arange(width), np.arange(height)))[None].astype(kind)
     return op.Sub(op.Div(op.Add(data, base), half), 1.0)
@@ -82,7 +81,7 @@ def bilinear_sampler(op, data, grid):
 
 @rule("SpatialTransformer")
 def spatial_transformer(op, data, loc, *, target_shape=(0, 0), transform_type, sampler_type):
-    target = as_tuple(target_shape) if any(as_tuple(target_shape)) else fixed(data, [2, 3])
+    target = as_tuple(target_shape) if any(as_tuple(target_shape)) else static_shape(data, [2, 3])
     grid = grid_generator(op, op.Flatten(loc, axis=1) if rank(loc) > 2 else loc, transform_type="affine", target_shape=target)
     return bilinear_sampler(op, data, grid)
 
@@ -108,7 +107,7 @@ def roi_align(op, data, rois, *, pooled_size, spatial_scale, sample_ratio=-1, po
 @rule("im2col")
 def im2col(op, data, *, kernel, stride=(), dilate=(), pad=()):
     """The elements of each window as a column: a convolution with one-hot kernels."""
-    kernel, (channels,) = as_tuple(kernel), fixed(data, [1])
+    kernel, (channels,) = as_tuple(kernel), static_shape(data, [1])
     count, size = len(kernel), int(np.prod(kernel))
     picks = np.tile(np.eye(size, dtype=data.dtype.numpy()).reshape(size, 1, *kernel), (channels, *[1] * (count + 1)))
     columns = op.Conv(
@@ -214,7 +213,7 @@ def _centers(op, edges):
 
 def _replaced(op, rows, start, columns):
     """The rows with their coordinates replaced."""
-    width = fixed(rows, [2])[0]
+    width = static_shape(rows, [2])[0]
     parts = [op.Slice(rows, [0], [start], [2])] if start else []
     parts += [op.Unsqueeze(c, [2]) for c in columns]
     parts += [op.Slice(rows, [start + 4], [width], [2])] if start + 4 < width else []
@@ -224,7 +223,7 @@ def _replaced(op, rows, start, columns):
 @rule("_contrib_MultiBoxPrior", "_npx_multibox_prior")
 def multi_box_prior(op, data, *, sizes=(1.0,), ratios=(1.0,), clip=False, steps=(-1.0, -1.0), offsets=(0.5, 0.5)):
     """Every size with the first ratio, then the first size with the other ratios, around the center of each pixel."""
-    height, width = fixed(data, [2, 3])
+    height, width = static_shape(data, [2, 3])
     sizes, ratios = as_tuple(sizes), as_tuple(ratios)
     down, across = (s if s > 0 else 1 / n for s, n in zip(steps, (height, width), strict=True))
     first = ratios[0] ** 0.5

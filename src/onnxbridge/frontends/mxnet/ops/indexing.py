@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named, scalar_shape
-from onnxbridge.hub.ir.values import cast, fixed, like, rank
+from onnxbridge.hub.ir.values import cast, like, rank, static_shape
 
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
@@ -102,7 +102,7 @@ def index_copy(op, old_tensor, index_vector, new_tensor):
 @rule("_contrib_index_array")
 def index_array(op, data, *, axes=None):
     """Each element's coordinates, all or those of `axes`."""
-    dims = fixed(data)
+    dims = static_shape(data)
     chosen = list(range(len(dims))) if axes is None else [a % len(dims) for a in as_tuple(axes)]
     return op.constant(np.stack([np.indices(dims)[a] for a in chosen], -1).astype(np.int64))
 
@@ -184,7 +184,7 @@ def slice_assign_scalar(op, data, *, scalar=0.0, begin, end, step=()):
 
 def _positions(data, begin, end, step):
     """The coordinates of the slice's elements, in the last dimension."""
-    dims = fixed(data)
+    dims = static_shape(data)
     steps = [*as_tuple(step), *[None] * (len(dims) - len(as_tuple(step)))]
     cuts = [slice(b, e, s) for b, e, s in zip(as_tuple(begin), as_tuple(end), steps, strict=False)]
     return np.stack(np.indices(dims), -1)[tuple(cuts)].astype(np.int64)

@@ -8,7 +8,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.shape import diag, product, sizes
 from onnxbridge.frontends.mxnet.ops.types import scalar_shape
-from onnxbridge.hub.ir.values import fixed, rank
+from onnxbridge.hub.ir.values import rank, static_shape
 
 
 def transposed(op, x, yes=True):
@@ -51,7 +51,7 @@ def khatri_rao(op, *args):
     total = args[0]
     for item in args[1:]:
         pairs = op.Mul(op.Unsqueeze(total, [1]), op.Unsqueeze(item, [0]))
-        total = op.Reshape(pairs, [-1, *fixed(item, [1])])
+        total = op.Reshape(pairs, [-1, *static_shape(item, [1])])
     return op.Identity(total) if len(args) == 1 else total
 
 
@@ -95,7 +95,7 @@ def linalg_extractdiag(op, A, *, offset=0):
 
 @rule("_linalg_makediag", "linalg_makediag")
 def linalg_makediag(op, A, *, offset=0):
-    (count,) = fixed(A, [-1])
+    (count,) = static_shape(A, [-1])
     size, zeros = count + abs(offset), [0] * (rank(A) - 1)
     rows = op.Unsqueeze(op.Pad(A, [*zeros, max(-offset, 0), *zeros, max(offset, 0)]), [-1])
     return op.Where(op.constant(np.eye(size, k=offset, dtype=bool)), rows, 0)
@@ -104,7 +104,7 @@ def linalg_makediag(op, A, *, offset=0):
 @rule("_linalg_extracttrian", "linalg_extracttrian")
 def linalg_extracttrian(op, A, *, offset=0, lower=True):
     """A lower triangle by rows, an upper one by columns. A nonzero offset selects which."""
-    (size,) = fixed(A, [-1])
+    (size,) = static_shape(A, [-1])
     if not (lower if offset == 0 else offset < 0):
         A, offset = transposed(op, A), -offset
     flat = op.reshape(A, [*sizes(op, A)[:-2], size * size])

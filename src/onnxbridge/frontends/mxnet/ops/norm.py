@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.hub.ir.values import cast, fixed, like, rank
+from onnxbridge.hub.ir.values import cast, like, rank, static_shape
 
 
 @rule("BatchNorm", "_npx_batch_norm")
@@ -16,7 +16,7 @@ def batch_norm(
 ):  # fmt: skip
     """With `fix_gamma`, gamma is treated as 1."""
     if fix_gamma:
-        gamma = op.constant(np.ones(fixed(gamma), gamma.dtype.numpy()))
+        gamma = op.constant(np.ones(static_shape(gamma), gamma.dtype.numpy()))
     axis %= rank(data)
     order = list(range(rank(data)))
     order[1], order[axis] = axis, 1
@@ -66,7 +66,7 @@ def instance_norm(op, data, gamma, beta, *, eps=1e-3):
 @rule("GroupNorm")
 def group_norm(op, data, gamma, beta, *, num_groups=1, eps=1e-5, output_mean_var=False):
     """Gamma and beta have one element per group, so groups correspond to the channels of InstanceNorm."""
-    if fixed(gamma) != [num_groups]:
+    if static_shape(gamma) != [num_groups]:
         raise Unsupported("gamma does not have one element per group")
     if output_mean_var:
         raise Unsupported("output_mean_var=True is not supported")

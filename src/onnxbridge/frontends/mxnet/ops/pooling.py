@@ -9,7 +9,7 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
-from onnxbridge.hub.ir.values import fixed, rank
+from onnxbridge.hub.ir.values import rank, static_shape
 
 
 @rule("Pooling", "Pooling_v1", "_npx_pooling")
@@ -74,7 +74,7 @@ def _end_padding(x, kernel, convention, stride, pad):
     if convention != "full":
         raise Unsupported(f"pooling_convention={convention!r} is not supported")
     end = []
-    for n, k, s, p in zip(fixed(x, range(2, rank(x))), kernel, stride, pad, strict=True):
+    for n, k, s, p in zip(static_shape(x, range(2, rank(x))), kernel, stride, pad, strict=True):
         windows = -(-(n + 2 * p - k) // s) + 1
         end.append(max((windows - 1) * s + k - n - p, 0))
     return tuple(end)
@@ -83,7 +83,7 @@ def _end_padding(x, kernel, convention, stride, pad):
 def _counts(x, kernel, stride, pad, end, count_include_pad):
     """The number of elements in each window; `count_include_pad` includes the symmetric padding."""
     counts = np.ones((), x.dtype.numpy())
-    for n, k, s, p, e in zip(fixed(x, range(2, rank(x))), kernel, stride, pad, end, strict=True):
+    for n, k, s, p, e in zip(static_shape(x, range(2, rank(x))), kernel, stride, pad, end, strict=True):
         starts = np.arange((n + p + e - k) // s + 1) * s - p
         low, high = (-p, n + p) if count_include_pad else (0, n)
         along = np.minimum(starts + k, high) - np.maximum(starts, low)
@@ -97,7 +97,7 @@ def adaptive_avg_pooling_2d(op, data, *, output_size=()):
     height, width = size if len(size) == 2 else size * 2
     if (height, width) == (1, 1):
         return op.GlobalAveragePool(data)
-    tall, wide = fixed(data, [2, 3])
+    tall, wide = static_shape(data, [2, 3])
     rows, columns = (_averages(n, out, data.dtype.numpy()) for n, out in ((tall, height), (wide, width)))
     return op.MatMul(op.MatMul(rows, data), np.ascontiguousarray(columns.T))
 

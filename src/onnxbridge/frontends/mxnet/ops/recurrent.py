@@ -6,8 +6,8 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.hub.ir.fold import static
-from onnxbridge.hub.ir.values import fixed
+from onnxbridge.hub.ir.fold import constant_array
+from onnxbridge.hub.ir.values import static_shape
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 # MXNet's gate order (input, forget, cell, output; reset, update, new) permuted to ONNX's
@@ -46,7 +46,7 @@ def _layer(op, state, start, count, total, x):
     """A layer's slice of an initial state, None if it is all zeros."""
     if state is None:
         return None
-    known = static(state)
+    known = constant_array(state)
     if known is not None and not known.any():
         return None
     if state.shape[1] == 1 and x.shape[1] != 1:  # one state for the whole batch
@@ -57,7 +57,7 @@ def _layer(op, state, start, count, total, x):
 def _weights(op, data, parameters, mode, size, layers, directions, projection):
     """For each layer, the input and state kernels, biases and projections, each with directions as the first dimension."""
     gates, out = GATES[mode], projection or size
-    (width,) = fixed(data, [2])
+    (width,) = static_shape(data, [2])
     reader = _Vector(op, parameters)
     read = []
     for layer in range(layers):
@@ -85,7 +85,7 @@ class _Vector:
     """Splits a vector of parameters into matrices, as an array if it is constant, otherwise with nodes."""
 
     def __init__(self, op, vector):
-        self._op, self._vector, self._known, self._at = op, vector, static(vector), 0
+        self._op, self._vector, self._known, self._at = op, vector, constant_array(vector), 0
 
     def take(self, shape, order=None):
         """The next elements in this shape, with gates reordered: [gates, rows, columns] to [gates * rows, columns]."""

@@ -9,8 +9,8 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
-from onnxbridge.hub.ir.fold import static
-from onnxbridge.hub.ir.values import cast, fixed, rank
+from onnxbridge.hub.ir.fold import constant_array
+from onnxbridge.hub.ir.values import cast, rank, static_shape
 
 LAST, FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -132,7 +132,7 @@ def concat(op, *data, dim=1):
 
 @rule("_rnn_param_concat")
 def rnn_param_concat(op, *data, dim=1):
-    known = [static(d) for d in data]
+    known = [constant_array(d) for d in data]
     if any(k is None for k in known):
         return op.Concat(*data, axis=dim)
     return op.constant(np.concatenate(known, axis=dim))
@@ -152,7 +152,7 @@ def slice_channel(op, data, *, num_outputs, axis=1, squeeze_axis=False):
 def split_v2(op, data, *, indices=(), axis=1, squeeze_axis=False, sections=0):
     if sections:
         return _pieces(op, data, sections, None, axis, squeeze_axis)
-    (size,) = fixed(data, [axis])
+    (size,) = static_shape(data, [axis])
     ends = [min(i, size) for i in (*as_tuple(indices), size)]
     lengths = [b - a for a, b in zip(ends, ends[1:], strict=False)]
     return _pieces(op, data, len(lengths), lengths, axis, squeeze_axis)
@@ -192,8 +192,8 @@ def slice_like(op, data, shape_like, *, axes=()):
 @rule("Crop")
 def crop(op, *data, offset=(0, 0), h_w=(0, 0), center_crop=False):
     """Crop the last two dimensions to the size of the second input, or to `h_w`."""
-    height, width = fixed(data[1], [2, 3]) if len(data) == 2 else h_w
-    tall, wide = fixed(data[0], [2, 3])
+    height, width = static_shape(data[1], [2, 3]) if len(data) == 2 else h_w
+    tall, wide = static_shape(data[0], [2, 3])
     top, left = ((tall - height) // 2, (wide - width) // 2) if center_crop else offset
     return op.Slice(data[0], [top, left], [top + height, left + width], [2, 3])
 
@@ -302,13 +302,13 @@ def pad(op, data, *, mode, pad_width, constant_value=0.0):
 @rule("diag")
 def diag(op, data, *, k=0, axis1=0, axis2=1):
     if rank(data) == 1:
-        size = fixed(data)[0] + abs(k)
+        size = static_shape(data)[0] + abs(k)
         wide = op.Pad(data, [max(k, 0), max(-k, 0)])
         mask = op.constant(np.eye(size, k=k, dtype=bool))
         return op.Where(mask, wide if k >= 0 else op.Unsqueeze(op.Pad(data, [-k, 0]), [1]), 0)
     axis1, axis2 = axis1 % rank(data), axis2 % rank(data)
     rest = [i for i in range(rank(data)) if i not in (axis1, axis2)]
-    rows, columns = fixed(data, [axis1, axis2])
+    rows, columns = static_shape(data, [axis1, axis2])
     if min(axis1, axis2) < rank(data) - 2 or axis1 > axis2:
         data = op.Transpose(data, perm=[*rest, axis1, axis2])
     start, count = max(-k, 0), min(rows + min(k, 0), columns - max(k, 0))
@@ -377,7 +377,7 @@ def linspace(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dty
 @rule("_contrib_arange_like")
 def arange_like(op, data, *, start=0.0, step=1.0, repeat=1, axis=None):
     """A range over the elements of the input, in its shape, or over the indices of one axis."""
-    count = fixed(data, None if axis is None else [axis])
+    count = static_shape(data, None if axis is None else [axis])
     total = math.prod(count)
     numbers = start + np.repeat(np.arange(-(-total // repeat)), repeat)[:total] * step
     return op.constant(numbers.reshape(count).astype(data.dtype.numpy()))

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frameworks.torch_rnn_kernels import whole_layers
+from onnxbridge.frameworks.torch_rnn_kernels import rnn_meta_kernels
 from onnxbridge.frontends.pytorch.capture import io_names, pytree_containers
 from onnxbridge.frontends.pytorch.capture.example_inputs import Example, make_example, named_sizes
 from onnxbridge.frontends.pytorch.capture.load import load, quiet
@@ -175,7 +175,7 @@ def _export(module: Any, example: Example) -> Any:
     with (
         quiet(),
         eval_mode(module),
-        whole_layers(),
+        rnn_meta_kernels(),
         packed_sequences(),
         batched_detection(),
         sequential_associative_scan(),

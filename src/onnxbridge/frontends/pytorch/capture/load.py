@@ -15,10 +15,10 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
-from onnxbridge.frameworks.log_suppression import hushed
+from onnxbridge.frameworks.log_suppression import loggers_disabled
 from onnxbridge.frontends.pytorch.capture.callables import as_module
 from onnxbridge.frontends.pytorch.torchscript import interpreter
-from onnxbridge.hub.io.detect_format import recognise, wrong_kind
+from onnxbridge.hub.io.detect_format import detect_format, wrong_format_error
 from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.hub.io.zip_archives import open_archive
 
@@ -28,7 +28,7 @@ FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Suppress PyTorch's warnings and log output."""
-    with hushed("torch"), warnings.catch_warnings():
+    with loggers_disabled("torch"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
@@ -43,12 +43,12 @@ def load(source: Any) -> Any:
     if weights is not None:
         raise UsageError(f"weights require a factory: pass ('module:function', {os.fspath(weights)!r})")
     if isinstance(source, (str, os.PathLike)):
-        kind = recognise(source)
+        kind = detect_format(source)
         if kind == "torchscript":
             with quiet():
                 return interpreter.load(source)
         if kind != "pt2":  # checked before PyTorch is imported, which takes seconds
-            raise wrong_kind(source, kind, "a PyTorch program")
+            raise wrong_format_error(source, kind, "a PyTorch program")
         from onnxbridge.frontends.pytorch.pt2.archive import load_program
 
         with quiet():
@@ -97,7 +97,7 @@ def _build(name: str, weights: Any) -> Any:
 def _load_state_dict(path: Any) -> Mapping[str, Any]:
     """Load a state dict without running code."""
     torch = frameworks.torch()
-    kind = recognise(path)
+    kind = detect_format(path)
     if kind == "safetensors":
         tensors: Mapping[str, Any] = frameworks.safetensors().load_file(os.fspath(path))
         return tensors
@@ -107,7 +107,7 @@ def _load_state_dict(path: Any) -> Mapping[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         hint = "load it where you trust it, and save its state_dict()" if kind == "pytorch-pickle" else None
-        raise wrong_kind(path, kind, "a state dict that loads without running code", hint) from error
+        raise wrong_format_error(path, kind, "a state dict that loads without running code", hint) from error
     if not isinstance(state, Mapping):
         raise UsageError(f"{quoted(os.fspath(path))} is not a state dict: it holds a {type(state).__qualname__}")
     others = [name for name, v in state.items() if not isinstance(v, torch.Tensor)]

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import frameworks
-from onnxbridge.errors import ConversionError, Problem, Source, UsageError
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, UsageError
 from onnxbridge.frontends.pytorch import dtypes
 from onnxbridge.frontends.pytorch.capture import io_names
 from onnxbridge.frontends.pytorch.capture.export import Captured
@@ -153,7 +153,7 @@ def _undetermined(value: ir.Value) -> str:
 
 def _undetermined_error(label: str, reason: str) -> ConversionError:
     hint = "return results that do not depend on it"
-    return ConversionError("PyTorch to ONNX", [Problem(f"output {label}", reason, hint, (Source(),))])
+    return ConversionError("PyTorch to ONNX", [Problem(f"output {label}", reason, hint, (SourceLocation(),))])
 
 
 def _user_results(program: Any, results: tuple[Any, ...], labels: dict[str, str]) -> list[Any]:

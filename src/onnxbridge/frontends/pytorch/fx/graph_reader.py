@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import Source
+from onnxbridge.errors import SourceLocation
 from onnxbridge.frontends.pytorch import dtypes
 from onnxbridge.frontends.pytorch.fx.aliasing import out_of_place_variant
 from onnxbridge.hub.ir import source_locations
@@ -132,7 +132,7 @@ def results_of(graph: Any, names: NodeKeys) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def calls_of(graph: Any, names: NodeKeys, where: Source | None = None) -> Iterator[Call]:
+def calls_of(graph: Any, names: NodeKeys, where: SourceLocation | None = None) -> Iterator[Call]:
     """The graph's operators as calls; `where` overrides the source locations of the nodes."""
     unneeded = _unneeded(graph)
     for node in graph.nodes:
@@ -246,7 +246,7 @@ def classes(nodes: Iterable[Any]) -> dict[str, str]:
     return {path: kind for path, kind in found.items() if kind}
 
 
-def location_of_node(node: Any) -> Source:
+def location_of_node(node: Any) -> SourceLocation:
     """The user's source location of a node."""
     file, line, function = _frame(node.meta.get("stack_trace") or "")
     stack = node.meta.get("nn_module_stack") or {}
@@ -256,4 +256,4 @@ def location_of_node(node: Any) -> Source:
         path, kind = named[-1]
         kind = kind if isinstance(kind, str) else kind.__name__
         scope = path or f"{kind.rpartition('.')[2]}.{function}"
-    return Source(file, line, scope, "" if file else node.name)
+    return SourceLocation(file, line, scope, "" if file else node.name)

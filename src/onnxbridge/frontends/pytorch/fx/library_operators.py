@@ -21,7 +21,7 @@ def call_of(call: Call, target: Any, body: Body, operands: tuple[Any, ...]) -> B
     names = _parameter_names(call)
     labels = tuple(names.get(o, "x") for o in operands)
     attrs = {"domain": target.namespace, "name": name, "body": body, "form": constants, "labels": labels}
-    inner = Call(FUNCTION, operands, attrs, call.outputs, call.where)
+    inner = Call(FUNCTION, operands, attrs, call.outputs, call.location)
     return Body((), [inner], tuple(None if key is None else Ref(key) for key in call.outputs))
 
 

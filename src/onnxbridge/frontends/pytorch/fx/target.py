@@ -75,8 +75,8 @@ class PytorchTarget(HubTarget):
             return ir.DataType.DOUBLE, []
         return None, None
 
-    def adopt(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        adopted = super().adopt(call, results)
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        adopted = super().bind_outputs(call, results)
         for key, result in zip(call.outputs, adopted, strict=False):
             if isinstance(result, Complex) and key is not None:
                 name, _, shape = self.declared(key)
@@ -97,7 +97,7 @@ class PytorchTarget(HubTarget):
         if isinstance(tensor, frameworks.torch().Tensor) and not dtypes.is_contiguous(tensor):
             value.meta["strided"] = True
 
-    def expand(self, call: Call) -> Body | None:
+    def decompose(self, call: Call) -> Body | None:
         key = next((k for k in call.outputs if k is not None), None)
         if key is None or call.op == library_operators.FUNCTION:  # already the expansion of a third-party operator
             return None
@@ -117,12 +117,12 @@ class PytorchTarget(HubTarget):
         if library and not call.op.startswith("complex::"):
             names = graph_reader.NodeKeys()
             self._graphs[graph] = names
-            inner = list(graph_reader.calls_of(graph, names, call.where))
+            inner = list(graph_reader.calls_of(graph, names, call.location))
             body = Body(tuple(placeholders), self._guarded(operator, inner), graph_reader.results_of(graph, names))
             return library_operators.call_of(call, operator, body, tuple(map(outer_keys.ref, sources)))
         names = graph_reader.NodeKeys(dict(zip(placeholders, map(outer_keys.ref, sources), strict=True)))
         self._graphs[graph] = names
-        inner = list(graph_reader.calls_of(graph, names, call.where))
+        inner = list(graph_reader.calls_of(graph, names, call.location))
         return Body((), self._guarded(operator, inner), graph_reader.results_of(graph, names))
 
     def _guarded(self, target: Any, inner: list[Call]) -> Iterator[Call]:

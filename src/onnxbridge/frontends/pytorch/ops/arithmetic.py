@@ -77,7 +77,7 @@ def floor_divide(op, self, other):
         return op.Where(op.Equal(b, 0.0), op.Div(a, b), _round_half_down(op, exact))
     q = op.Div(a, b)
     uneven = op.Not(op.Equal(op.Mul(q, b), a))
-    divisor = fold.static(b)
+    divisor = fold.constant_array(b)
     positive = divisor is not None and (divisor > 0).all()
     signs_differ = op.Less(a, 0) if positive else op.Xor(op.Less(a, 0), op.Less(b, 0))
     return op.Sub(q, op.Cast(op.And(uneven, signs_differ), to=a.dtype)) if a.dtype not in UNSIGNED else q

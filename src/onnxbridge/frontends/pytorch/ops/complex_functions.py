@@ -25,7 +25,7 @@ from onnxbridge.frontends.pytorch.ops.complex_numbers import (
     square_root,
     sub,
 )
-from onnxbridge.hub.decompositions.linalg.factorizations import identity, turned
+from onnxbridge.hub.decompositions.linalg.factorizations import identity, matrix_transpose
 
 D = ir.DataType
 
@@ -214,9 +214,9 @@ def _solve(op, a, b):
 
 def _transpose_if(op, x, transpose):
     return (
-        on_each_part(lambda op, x: turned(op, x))(op, x)
+        on_each_part(lambda op, x: matrix_transpose(op, x))(op, x)
         if transpose and isinstance(x, Complex)
-        else turned(op, x)
+        else matrix_transpose(op, x)
         if transpose
         else x
     )

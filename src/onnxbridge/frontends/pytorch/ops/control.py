@@ -90,7 +90,7 @@ def _number_rule(python_function, compute, to_float=False):
 
 def _floordiv(op, a, b):
     """ONNX division rounds toward zero, which is the same for non-negative sizes."""
-    known = fold.static(b)
+    known = fold.constant_array(b)
     if a.dtype == b.dtype == D.INT64 and known is not None and known > 0 and lower_bound(a) >= 0:
         return op.Div(a, b)
     return floor_divide(op, a, b)

@@ -10,7 +10,7 @@ from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.shape import sizes
 from onnxbridge.hub.decompositions.linalg import factorizations, ldl
-from onnxbridge.hub.decompositions.linalg.factorizations import turned
+from onnxbridge.hub.decompositions.linalg.factorizations import matrix_transpose
 
 D = ir.DataType
 
@@ -21,7 +21,7 @@ def _per_matrix(op, a, value, dtype):
 
 
 def _transpose_if(op, x, transpose):
-    return turned(op, x) if transpose else x
+    return matrix_transpose(op, x) if transpose else x
 
 
 @rule("aten::linalg_cholesky_ex")
@@ -41,7 +41,7 @@ def cholesky(op, self, upper=False):
 def cholesky_solve(op, self, input2, upper=False):
     factor = _transpose_if(op, input2, upper)
     y = factorizations.solve_triangular(op, factor, self, upper=False)
-    return factorizations.solve_triangular(op, turned(op, factor), y, upper=True)
+    return factorizations.solve_triangular(op, matrix_transpose(op, factor), y, upper=True)
 
 
 @rule("aten::cholesky_inverse")
@@ -53,8 +53,9 @@ def cholesky_inverse(op, self, upper=False):
 def linalg_solve_triangular(op, self, B, *, upper, left=True, unitriangular=False):
     if left:
         return factorizations.solve_triangular(op, self, B, upper=upper, unit=unitriangular)
-    x = factorizations.solve_triangular(op, turned(op, self), turned(op, B), upper=not upper, unit=unitriangular)
-    return turned(op, x)
+    a, b = matrix_transpose(op, self), matrix_transpose(op, B)
+    x = factorizations.solve_triangular(op, a, b, upper=not upper, unit=unitriangular)
+    return matrix_transpose(op, x)
 
 
 @rule("aten::triangular_solve")
@@ -86,15 +87,15 @@ def _parts(op, packed):
     m, n = op.size(packed, -2), op.size(packed, -1)
     small = op.dims([min(m, n) if isinstance(m, int) and isinstance(n, int) else op.Min(m, n)])
     low = op.Slice(packed, [0], small, [-1])
-    ones = op.Equal(factorizations.upright(op, factorizations.count(op, m)), factorizations.count(op, op.size(low, -1)))
+    ones = op.Equal(factorizations.as_columns(op, factorizations.arange(op, m)), factorizations.arange(op, op.size(low, -1)))
     low = op.Where(ones, 1.0, op.Trilu(low, np.int64(-1), upper=0))
     return low, op.Trilu(op.Slice(packed, [0], small, [-2]), np.int64(0), upper=1)
 
 
 def _permutation(op, order, like):
     """The permutation matrix that restores the row order."""
-    positions = factorizations.count(op, op.size(order, -1))
-    return op.Cast(op.Equal(factorizations.upright(op, positions), op.Unsqueeze(order, [-2])), to=like.dtype)
+    positions = factorizations.arange(op, op.size(order, -1))
+    return op.Cast(op.Equal(factorizations.as_columns(op, positions), op.Unsqueeze(order, [-2])), to=like.dtype)
 
 
 @rule("aten::linalg_lu")
@@ -121,7 +122,7 @@ def linalg_lu_solve(op, LU, pivots, B, *, left=True, adjoint=False):
     order = _order(op, LU, pivots)
     if left:
         return factorizations.solve_factored(op, LU, order, B, adjoint=adjoint)
-    return turned(op, factorizations.solve_factored(op, LU, order, turned(op, B), adjoint=not adjoint))
+    return matrix_transpose(op, factorizations.solve_factored(op, LU, order, matrix_transpose(op, B), adjoint=not adjoint))
 
 
 def is_vector(a, b):
@@ -132,9 +133,9 @@ def is_vector(a, b):
 @rule("aten::_linalg_solve_ex")
 def linalg_solve_ex(op, A, B, *, left=True, check_errors=False):
     vector = is_vector(A, B)
-    b = factorizations.upright(op, B) if vector else B
-    b = b if left or vector else turned(op, b)
-    packed, _, order, info = factorizations.lu(op, A if left else turned(op, A))
+    b = factorizations.as_columns(op, B) if vector else B
+    b = b if left or vector else matrix_transpose(op, b)
+    packed, _, order, info = factorizations.lu(op, A if left else matrix_transpose(op, A))
     x = factorizations.solve_factored(op, packed, order, b)
     x = op.Squeeze(x, [-1]) if vector else _transpose_if(op, x, not left)
     return x, None, None, info  # the factors are only used for gradients
@@ -154,7 +155,7 @@ def linalg_slogdet(op, A):
         return _per_matrix(op, A, 1, A.dtype), _per_matrix(op, A, 0, A.dtype), None, None
     packed, swaps, _, _ = factorizations.lu(op, A)
     diagonal = op.ReduceSum(op.Mul(packed, factorizations.identity(op, op.size(A, -1), A)), [-1], keepdims=0)
-    moved = op.Not(op.Equal(swaps, factorizations.count(op, op.size(swaps, -1))))
+    moved = op.Not(op.Equal(swaps, factorizations.arange(op, op.size(swaps, -1))))
     signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, A)))
     size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
     return op.ReduceProd(signs, [-1], keepdims=0), size, packed, _lapack_pivots(op, swaps)
@@ -191,7 +192,7 @@ def linalg_qr(op, A, mode="reduced"):
 def householder_product(op, input, tau):
     eye = factorizations.identity(op, op.size(input, -2), input)
     start = op.Slice(eye, [0], op.dims([op.size(input, -1)]), [1])
-    return factorizations.reflected(op, input, tau, start)
+    return factorizations.apply_reflections(op, input, tau, start)
 
 
 @rule("aten::orgqr")
@@ -202,8 +203,9 @@ def orgqr(op, self, input2):
 @rule("aten::ormqr")
 def ormqr(op, self, input2, input3, left=True, transpose=False):
     if left:
-        return factorizations.reflected(op, self, input2, input3, transposed=transpose)
-    return turned(op, factorizations.reflected(op, self, input2, turned(op, input3), transposed=not transpose))
+        return factorizations.apply_reflections(op, self, input2, input3, transposed=transpose)
+    other = matrix_transpose(op, input3)
+    return matrix_transpose(op, factorizations.apply_reflections(op, self, input2, other, transposed=not transpose))
 
 
 def _mark_undetermined(op, x):
@@ -217,14 +219,14 @@ def _mark_undetermined(op, x):
 def linalg_eigh(op, A, UPLO="L", compute_v=True):
     triangle = op.Trilu(A, np.int64(0), upper=int(UPLO == "U"))
     rest = op.Trilu(A, np.int64(1 if UPLO == "U" else -1), upper=int(UPLO == "U"))
-    values, vectors = factorizations.eigh(op, op.Add(triangle, turned(op, rest)))
+    values, vectors = factorizations.eigh(op, op.Add(triangle, matrix_transpose(op, rest)))
     return values, _mark_undetermined(op, vectors) if compute_v else op.constant(np.zeros(0, A.dtype.numpy()))
 
 
 @rule("aten::_linalg_svd", limits="signs of singular vectors are not LAPACK's: they cannot be outputs of the model")
 def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
     is_wide = _is_wide(op, A)
-    values, left, right = factorizations.singular(op, _transpose_if(op, A, is_wide))
+    values, left, right = factorizations.jacobi_svd(op, _transpose_if(op, A, is_wide))
     if not all(isinstance(d, int) for d in A.shape[-2:]):  # it may be wider than assumed: zeros come last
         min_dim = op.dims([op.Min(op.size(A, -2), op.size(A, -1))])
         values, left = (op.Slice(x, [0], min_dim, [-1]) for x in (values, left))
@@ -240,7 +242,7 @@ def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
     reduced_u = op.Mul(op.Slice(q, [0], op.dims([op.size(r, -1)]), [-1]), op.Unsqueeze(signs, [-2]))
     u = op.Concat(reduced_u, op.Slice(q, op.dims([op.size(r, -1)]), [2**63 - 1], [-1]), axis=-1) if full_matrices else reduced_u
     u, v = (right, u) if is_wide else (u, right)
-    return _mark_undetermined(op, u), values, _mark_undetermined(op, turned(op, v))
+    return _mark_undetermined(op, u), values, _mark_undetermined(op, matrix_transpose(op, v))
 
 
 def _is_wide(op, a):
@@ -256,15 +258,15 @@ def linalg_pinv(op, self, *, atol=None, rtol=None, hermitian=False):
         size = op.Abs(values)
     else:
         is_wide = _is_wide(op, self)
-        values, left, right = factorizations.singular(op, _transpose_if(op, self, is_wide))
+        values, left, right = factorizations.jacobi_svd(op, _transpose_if(op, self, is_wide))
         size = values
     min_dim = _tolerance(op, self, size, atol, rtol)
     is_nonzero = op.Greater(size, min_dim)
     inverse = op.Where(is_nonzero, op.Reciprocal(op.Where(is_nonzero, values, 1.0)), 0.0)
     if hermitian:
-        return op.MatMul(op.Mul(vectors, op.Unsqueeze(inverse, [-2])), turned(op, vectors))
+        return op.MatMul(op.Mul(vectors, op.Unsqueeze(inverse, [-2])), matrix_transpose(op, vectors))
     scaled = op.Mul(op.Mul(right, op.Unsqueeze(inverse, [-2])), op.Unsqueeze(inverse, [-2]))
-    return _transpose_if(op, op.MatMul(scaled, turned(op, left)), is_wide)
+    return _transpose_if(op, op.MatMul(scaled, matrix_transpose(op, left)), is_wide)
 
 
 def _tolerance(op, a, sizes, atol, rtol):

@@ -86,7 +86,7 @@ def diagonal_scatter(op, self, src, offset=0, dim1=0, dim2=1):
 
 def _scatter_dynamic_diagonal(op, x, src, offset):
     """Replace the diagonal of the last two axes, with a dynamic size."""
-    rows, columns = (factorizations.count(op, op.size(x, axis)) for axis in (-2, -1))
+    rows, columns = (factorizations.arange(op, op.size(x, axis)) for axis in (-2, -1))
     on_diagonal = op.Equal(op.Add(op.Unsqueeze(rows, [1]), offset), columns)
     positions = op.Max(op.Sub(rows, max(-offset, 0)), 0)
     # rows without an element on the diagonal gather the padding at the end

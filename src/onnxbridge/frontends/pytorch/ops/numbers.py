@@ -133,7 +133,7 @@ def pow_(op, self, exponent):
 
 def _integer_power(op, a, b):
     """Integer powers by repeated squaring: exact and wrapping, where runtimes use floating point."""
-    dtype, known = a.dtype, fold.static(b)
+    dtype, known = a.dtype, fold.constant_array(b)
     if dtype.bitwidth < 32:
         a, b = (op.Cast(v, to=D.INT32) for v in (a, b))
     if known is not None and rank(b) == 0 and int(known) >= 0:
@@ -166,7 +166,7 @@ def _shift(op, a, b, right):
     """Shift a by b bits; all bits are shifted out if b is negative or not less than the width."""
     if category(a.dtype) != 1:
         raise Unsupported("shifts of floating point numbers")
-    dtype, known, signed = a.dtype, fold.static(b), a.dtype not in UNSIGNED
+    dtype, known, signed = a.dtype, fold.constant_array(b), a.dtype not in UNSIGNED
     max_shift = dtype.bitwidth - int(signed and right)
     b, is_out_of_range = op.Cast(b, to=D.INT64) if signed else b, None
     if known is None or known.size == 0 or known.min() < 0 or known.max() >= max_shift:

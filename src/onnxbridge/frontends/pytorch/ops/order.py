@@ -121,7 +121,7 @@ def _running_extreme(op, x, dim, largest):
     size = op.size(x, dim)
     widened = x if x.dtype not in (D.BOOL, D.UINT8, D.INT8, D.INT16) else op.Cast(x, to=D.INT32)
     index_shape = [-1 if i == dim % len(x.shape) else 1 for i in range(len(x.shape))]
-    positions = op.Expand(op.reshape(factorizations.count(op, size), index_shape), op.dims(sizes(op, x)))
+    positions = op.Expand(op.reshape(factorizations.arange(op, size), index_shape), op.dims(sizes(op, x)))
 
     def combine(widened, positions, step, size):
         """Combine each element with the one `step` before it; step and size have the form of Slice's arguments."""

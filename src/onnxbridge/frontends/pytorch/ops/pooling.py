@@ -10,7 +10,7 @@ from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.conv import per_axis, with_batch_axis
 from onnxbridge.hub.decompositions.linalg import factorizations
-from onnxbridge.hub.decompositions.linalg.factorizations import upright
+from onnxbridge.hub.decompositions.linalg.factorizations import as_columns
 
 
 def _windows(x, rank, kernel, stride, padding, dilation, ceil_mode):
@@ -175,7 +175,7 @@ def _mean_of_dynamic_windows(op, x, axis, count):
 
 def _window_mask(op, size, count):
     """Which elements of an axis of this size are in each of `count` windows: [windows, elements]."""
-    parts = upright(op, factorizations.count(op, count))
+    parts = as_columns(op, factorizations.arange(op, count))
     positions = op.Unsqueeze(op.Range(np.int64(0), size, np.int64(1)), [0])
     start = op.Div(op.Mul(size, parts), count)
     end = op.Div(op.Add(op.Mul(size, op.Add(parts, 1)), op.Sub(count, 1) if isinstance(count, ir.Value) else count - 1), count)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.rules import Int, Ints
 
 D = ir.DataType
@@ -38,10 +38,10 @@ def _replacement(op, value, array):
 
 def dequantize(op, input, scale, zero_point, quant_min, quant_max, out_dtype, **granularity):
     """Dequantize; constant weights in a 4-bit range are stored as 4-bit integers."""
-    known, kind = static(input), _FOUR_BITS.get((quant_min, quant_max))
-    if known is not None and kind is not None and (zero_point is None or static(zero_point) is not None):
+    known, kind = constant_array(input), _FOUR_BITS.get((quant_min, quant_max))
+    if known is not None and kind is not None and (zero_point is None or constant_array(zero_point) is not None):
         input = _replacement(op, input, known.astype(kind))
-        zero_point = zero_point if zero_point is None else op.constant(static(zero_point).astype(kind))
+        zero_point = zero_point if zero_point is None else op.constant(constant_array(zero_point).astype(kind))
     elif zero_point is not None:
         zero_point = cast(op, zero_point, input.dtype)
     result = op.DequantizeLinear(input, cast(op, scale, D.FLOAT), zero_point, **granularity)
@@ -155,7 +155,7 @@ def _quantize_by_reciprocal(op, input, block_size, scale, zero_point, dtype, qua
         return x if len(x.shape) == len(sizes) else op.reshape(x, sizes)
 
     x = op.Round(op.Mul(input, broadcast(op.Reciprocal(scale))))  # not 1 / scale, which ONNX Runtime fuses into a division
-    known = None if zero_point is None else static(zero_point)
+    known = None if zero_point is None else constant_array(zero_point)
     if zero_point is not None and (known is None or known.any()):
         x = op.Add(x, broadcast(cast(op, zero_point, D.FLOAT)))
     low, high = _RANGES[dtype]
@@ -166,7 +166,7 @@ def _quantize_by_reciprocal(op, input, block_size, scale, zero_point, dtype, qua
 @rule("torchao::quantize_affine")
 def quantize_affine(op, input, block_size: Ints, scale, zero_point, output_dtype, quant_min=None, quant_max=None):
     is_per_axis = all(b in (1, -1, d) for b, d in zip(block_size, input.shape, strict=True))
-    if is_per_axis and static(scale) is None and {input.dtype, scale.dtype} == {D.FLOAT} and output_dtype in _RANGES:
+    if is_per_axis and constant_array(scale) is None and {input.dtype, scale.dtype} == {D.FLOAT} and output_dtype in _RANGES:
         return _quantize_by_reciprocal(op, input, block_size, scale, zero_point, output_dtype, quant_min, quant_max)
     scale, zero_point, granularity = _granularity(op, input, block_size, scale, zero_point)
     return quantize(op, input, scale, zero_point, quant_min, quant_max, output_dtype, **granularity)

@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 
 # ONNX's gate order as indices into PyTorch's: input output forget cell; update reset hidden
 _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
@@ -13,7 +13,7 @@ _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 def reorder_gates(op, weight, kind):
     """A stacked weight or bias in ONNX's gate order, with a leading axis for directions."""
     order = _ORDER[kind]
-    known = static(weight)
+    known = constant_array(weight)
     if known is not None:
         parts = np.split(known, len(order))
         return np.concatenate([parts[i] for i in order])[None]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, Source, UnsafeFileError
+from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, SourceLocation, UnsafeFileError
 from onnxbridge.frontends.pytorch.pt2 import validator
 from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.hub.io.zip_archives import open_archive
@@ -109,7 +109,7 @@ def _check_libraries(called: Sequence[str]) -> None:
         reasons += [] if _is_registered(name) else ["not registered with torch.library in this process"]
         if reasons:
             hint = f"import the module that registers {name} and a rule for it: --import MODULE, imports=['MODULE']"
-            problems.append(Problem(name, " and ".join(reasons), hint, (Source(),) * called.count(name)))
+            problems.append(Problem(name, " and ".join(reasons), hint, (SourceLocation(),) * called.count(name)))
     if problems:
         raise ConversionError("PyTorch to ONNX", problems)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Source
+from onnxbridge.errors import SourceLocation
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas
 from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import DilatedConv, match_dilated_conv
@@ -43,7 +43,7 @@ class GraphReader:
     are weights too.
     """
 
-    where: Callable[[Any], Source]
+    location: Callable[[Any], SourceLocation]
     constants: str = ""
     declared: dict[Hashable, Declared] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class GraphReader:
         elif op.type in ("TensorListReserve", "EmptyTensorList"):
             inputs[0] = element_sizes(op.outputs[0]) or inputs[0]
         outputs = tuple(self._declare(t, prefix) if t.name in used else None for t in op.outputs)
-        return Call(op.type, tuple(inputs), attrs, outputs, self.where(op), known.schema)
+        return Call(op.type, tuple(inputs), attrs, outputs, self.location(op), known.schema)
 
     def _declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
         key = (prefix, tensor.name)
@@ -104,7 +104,7 @@ class GraphReader:
 
     def _dilated_conv(self, op: Any, found: DilatedConv, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
         """The convolution as one call; with one spatial axis, it is wrapped in an axis of height 1."""
-        known, where = op_schemas.definition(found.conv.type), self.where(op)
+        known, where = op_schemas.definition(found.conv.type), self.location(op)
         assert known is not None
         x, filter = _refs([found.x, found.conv.inputs[1]], bound, prefix)
         inputs_ = found.conv.node_def.attr
@@ -131,7 +131,7 @@ class GraphReader:
         inputs = (ref(norm.x, bound, prefix), full(norm.gain, 1, "gamma"), full(norm.shift, 0, "beta"),
                   ref(norm.mean, bound, prefix), ref(norm.variance, bound, prefix))  # fmt: skip
         attrs = {"epsilon": norm.epsilon, "data_format": norm.data_format, "is_training": False}
-        return Call("FusedBatchNormV3", inputs, attrs, (self._declare(op.outputs[0], prefix),), self.where(op), known.schema)
+        return Call("FusedBatchNormV3", inputs, attrs, (self._declare(op.outputs[0], prefix),), self.location(op), known.schema)
 
     def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
         """If or Case; the branches capture outer values."""
@@ -146,14 +146,14 @@ class GraphReader:
 
         if "If" in op.type:
             bodies = {a: body(op.get_attr(a).name, a) for a in ("then_branch", "else_branch")}
-            return Call("If", (inputs_[0],), bodies, outputs, self.where(op), Schema(("cond",)))
+            return Call("If", (inputs_[0],), bodies, outputs, self.location(op), Schema(("cond",)))
         branches = [body(f.name, f"branch_{i}") for i, f in enumerate(op.get_attr("branches"))]
         return self._case(op, inputs_[0], branches, outputs)
 
     def _case(self, op: Any, index: Any, branches: list[Body], outputs: tuple[Hashable, ...]) -> Call:
         """The branches as nested Ifs; out-of-range indices select the last."""
         rest = branches[-1]
-        where = self.where(op)
+        where = self.location(op)
         for i in reversed(range(1, len(branches) - 1)):
             inner = tuple(("case", id(op), i, k) for k in range(len(outputs)))
             attrs = {"index": i, "then_branch": branches[i], "else_branch": rest}
@@ -180,7 +180,7 @@ class GraphReader:
                 graph, wanted, tuple((inner_prefix, graph.inputs[i].name) for i in changed), inner, inner_prefix
             )
         outputs = tuple(self._declare(op.outputs[i], prefix) for i in changed)
-        yield Call("While", (tuple(inputs_[i] for i in changed),), attrs, outputs, self.where(op), Schema(("input",)))
+        yield Call("While", (tuple(inputs_[i] for i in changed),), attrs, outputs, self.location(op), Schema(("input",)))
 
     def _body(self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str) -> Body:
         bound |= {name: Ref((p, name)) for p, name in inputs}

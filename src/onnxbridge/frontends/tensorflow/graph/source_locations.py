@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
-from onnxbridge.errors import Source
+from onnxbridge.errors import SourceLocation
 from onnxbridge.hub.ir.source_locations import relative
 
 _PACKAGE = str(resources.files("onnxbridge"))
@@ -21,11 +21,11 @@ def _foreign(path: str) -> bool:
     return path.startswith((*folders, "<", "/dev/fd")) or "site-packages" in path
 
 
-def location_finder() -> Callable[[Any], Source]:
+def location_finder() -> Callable[[Any], SourceLocation]:
     """A function that returns an operator's location; equal stacks are resolved once."""
     seen: dict[tuple[str, int], tuple[str, int]] = {}
 
-    def where(op: Any) -> Source:
+    def where(op: Any) -> SourceLocation:
         file, line = "", 0
         stack = op.traceback
         for frame in reversed(stack.get_user_frames()) if stack is not None else ():
@@ -37,6 +37,6 @@ def location_finder() -> Callable[[Any], Source]:
                     seen[key] = (relative(frame.filename), frame.lineno)
                 file, line = seen[key]
                 break
-        return Source(file, line, node=op.name)
+        return SourceLocation(file, line, node=op.name)
 
     return where

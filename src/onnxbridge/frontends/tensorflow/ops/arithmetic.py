@@ -202,7 +202,7 @@ def truncate_mod(op, x, y):
 
 @rule("DivNoNan")
 def div_no_nan(op, x, y):
-    known = fold.static(y)
+    known = fold.constant_array(y)
     if known is not None and known.all():
         return op.Div(x, y)
     zero = op.Equal(y, _like(y, 0))
@@ -277,7 +277,7 @@ def _shift(op, x, y, direction):
     if not x.dtype.name.startswith("U"):
         raise Unsupported("a shift of a signed integer", "cast to an unsigned type first")
     max_shift = x.dtype.bitwidth - 1
-    known = fold.static(y)
+    known = fold.constant_array(y)
     if known is None or known.max(initial=0) > max_shift:  # TensorFlow clamps shift amounts; ONNX leaves larger ones undefined
         y = op.Min(y, _like(y, max_shift))
     return op.BitShift(x, y, direction=direction)

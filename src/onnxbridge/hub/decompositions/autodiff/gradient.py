@@ -23,12 +23,12 @@ DOMAIN = "ai.onnx.preview.training"
 Values = dict[ir.Value, ir.Value]
 
 
-def present(model: ir.Model) -> bool:
+def has_gradient_nodes(model: ir.Model) -> bool:
     """Whether the model has a Gradient node."""
     return any(node.op_type == "Gradient" and node.domain == DOMAIN for graph in every_graph(model) for node in graph)
 
 
-def write_out(model: ir.Model) -> None:
+def decompose_gradients(model: ir.Model) -> None:
     """Replace the Gradient nodes of a hub model's main graph, in place.
 
     Raises:

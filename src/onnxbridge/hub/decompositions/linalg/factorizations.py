@@ -15,17 +15,17 @@ import onnx_ir as ir
 INT64, INT32 = ir.DataType.INT64, ir.DataType.INT32
 
 
-def count(op: Any, n: Any) -> Any:
+def arange(op: Any, n: Any) -> Any:
     """The indices 0 to n - 1; n is an integer or a scalar value."""
     return op.Range(np.int64(0), n, np.int64(1)) if isinstance(n, ir.Value) else op.constant(np.arange(n, dtype=np.int64))
 
 
-def upright(op: Any, v: Any) -> Any:
+def as_columns(op: Any, v: Any) -> Any:
     """Vectors [..., n] as columns [..., n, 1]."""
     return op.Unsqueeze(v, [-1])
 
 
-def turned(op: Any, a: Any) -> Any:
+def matrix_transpose(op: Any, a: Any) -> Any:
     """Transposes the last two axes."""
     n = len(a.shape)
     return op.Transpose(a, perm=[*range(n - 2), n - 1, n - 2])
@@ -35,8 +35,8 @@ def identity(op: Any, n: Any, like: Any) -> Any:
     """The n x n identity matrix in the dtype of `like`."""
     if not isinstance(n, ir.Value):
         return op.constant(np.eye(n, dtype=like.dtype.numpy()))
-    indices = count(op, n)
-    return op.Cast(op.Equal(upright(op, indices), indices), to=like.dtype)
+    indices = arange(op, n)
+    return op.Cast(op.Equal(as_columns(op, indices), indices), to=like.dtype)
 
 
 def broadcast_batches(op: Any, a: Any, b: Any) -> tuple[Any, Any]:
@@ -68,16 +68,16 @@ def solve_triangular(op: Any, a: Any, b: Any, *, upper: bool, unit: bool = False
     """Solves a @ x = b with the upper or lower triangle of a; `unit` takes the diagonal as ones."""
     a, b = broadcast_batches(op, a, b)
     n = op.size(a, -1)
-    indices = count(op, n)
+    indices = arange(op, n)
 
     def body(iteration: Any, condition: Any, x: Any) -> Any:
         k = op.Sub(op.Sub(n, 1), iteration) if upper else iteration
         column, pivot = _entry(op, a, k)
         row = op.Gather(x, k, axis=-2)
-        row = row if unit else op.Div(row, upright(op, pivot))
+        row = row if unit else op.Div(row, as_columns(op, pivot))
         remaining = op.Less(indices, k) if upper else op.Greater(indices, k)
         x = op.Sub(x, _outer(op, op.Where(remaining, column, 0.0), row))
-        return condition, op.Where(upright(op, op.Equal(indices, k)), op.Unsqueeze(row, [-2]), x)
+        return condition, op.Where(as_columns(op, op.Equal(indices, k)), op.Unsqueeze(row, [-2]), x)
 
     return op.Loop(n, True, b, body=body)
 
@@ -88,14 +88,14 @@ def cholesky(op: Any, a: Any) -> tuple[Any, Any]:
     info is for each matrix the order of the first leading minor that is not positive, or 0 if all are.
     """
     n = op.size(a, -1)
-    indices = count(op, n)
+    indices = arange(op, n)
 
     def body(k: Any, condition: Any, rest: Any, factor: Any, info: Any) -> Any:
         column, pivot = _entry(op, rest, k)
         is_first = op.Cast(op.And(op.Not(op.Greater(pivot, 0.0)), op.Equal(info, 0)), to=INT32)
         info = op.Add(info, op.Mul(is_first, op.Cast(op.Add(k, 1), to=INT32)))
-        column = op.Where(op.Less(indices, k), 0.0, op.Div(column, upright(op, op.Sqrt(pivot))))
-        factor = op.Where(op.Equal(indices, k), upright(op, column), factor)
+        column = op.Where(op.Less(indices, k), 0.0, op.Div(column, as_columns(op, op.Sqrt(pivot))))
+        factor = op.Where(op.Equal(indices, k), as_columns(op, column), factor)
         return condition, op.Sub(rest, _outer(op, column, column)), factor, info
 
     none = op.Cast(op.Mul(_first(op, a), 0.0), to=INT32)
@@ -115,12 +115,12 @@ def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
     info is the 1-based index of the first zero pivot, or 0.
     """
     m, n = op.size(a, -2), op.size(a, -1)
-    rows, columns = count(op, m), count(op, n)
+    rows, columns = arange(op, m), arange(op, n)
     steps = min(m, n) if isinstance(m, int) and isinstance(n, int) else op.Min(m, n)
-    step_indices = count(op, steps)
+    step_indices = arange(op, steps)
     zero = op.Mul(op.Gather(a, np.int64(0), axis=-1), 0.0)
     order = op.Add(op.Cast(zero, to=INT64), rows)
-    swaps = op.Add(op.Cast(upright(op, op.Gather(zero, np.int64(0), axis=-1)), to=INT64), step_indices)
+    swaps = op.Add(op.Cast(as_columns(op, op.Gather(zero, np.int64(0), axis=-1)), to=INT64), step_indices)
     none = op.Cast(op.Mul(_first(op, a), 0.0), to=INT32)
 
     def body(k: Any, condition: Any, a: Any, order: Any, swaps: Any, info: Any) -> Any:
@@ -128,7 +128,7 @@ def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
             size = op.Where(op.Less(rows, k), -1.0, op.Abs(op.Gather(a, k, axis=-1)))
             best = op.ArgMax(size, axis=-1, keepdims=1)
             source = op.Where(op.Equal(rows, k), best, op.Where(op.Equal(rows, best), k, rows))
-            a = op.GatherElements(a, op.Expand(upright(op, source), op.Shape(a)), axis=-2)
+            a = op.GatherElements(a, op.Expand(as_columns(op, source), op.Shape(a)), axis=-2)
             order = op.GatherElements(order, source, axis=-1)
             swaps = op.Where(op.Equal(step_indices, k), best, swaps)
         column, entry = _entry(op, a, k)
@@ -136,10 +136,10 @@ def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
         is_first = op.Cast(op.And(is_zero, op.Equal(info, 0)), to=INT32)
         info = op.Add(info, op.Mul(is_first, op.Cast(op.Add(k, 1), to=INT32)))
         below = op.Greater(rows, k)
-        column = op.Where(below, op.Div(column, upright(op, op.Where(is_zero, 1.0, entry))), 0.0)
+        column = op.Where(below, op.Div(column, as_columns(op, op.Where(is_zero, 1.0, entry))), 0.0)
         row = op.Where(op.Greater(columns, k), op.Gather(a, k, axis=-2), 0.0)
-        here = op.And(upright(op, below), op.Equal(columns, k))
-        return condition, op.Where(here, upright(op, column), op.Sub(a, _outer(op, column, row))), order, swaps, info
+        here = op.And(as_columns(op, below), op.Equal(columns, k))
+        return condition, op.Where(here, as_columns(op, column), op.Sub(a, _outer(op, column, row))), order, swaps, info
 
     packed, order, swaps, info = op.Loop(steps, True, a, order, swaps, none, body=body, outputs=4)
     return packed, swaps, order, info
@@ -147,7 +147,7 @@ def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
 
 def row_order(op: Any, swaps: Any, rows: Any) -> Any:
     """The row permutation that a sequence of swaps (int64; step k exchanges row k with swaps[k]) results in."""
-    indices = count(op, rows)
+    indices = arange(op, rows)
     start = op.Add(op.Mul(op.Gather(swaps, [0], axis=-1), 0), indices)
 
     def body(k: Any, condition: Any, order: Any) -> Any:
@@ -160,7 +160,7 @@ def row_order(op: Any, swaps: Any, rows: Any) -> Any:
 
 def permute_rows(op: Any, a: Any, order: Any) -> Any:
     """Permutes the rows of each matrix."""
-    order, a = broadcast_batches(op, upright(op, order), a)
+    order, a = broadcast_batches(op, as_columns(op, order), a)
     return op.GatherElements(a, op.Expand(order, op.Shape(a)), axis=-2)
 
 
@@ -169,7 +169,7 @@ def solve_factored(op: Any, packed: Any, order: Any, b: Any, *, adjoint: bool = 
     if not adjoint:
         y = solve_triangular(op, packed, permute_rows(op, b, order), upper=False, unit=True)
         return solve_triangular(op, packed, y, upper=True)
-    flipped = turned(op, packed)
+    flipped = matrix_transpose(op, packed)
     y = solve_triangular(op, flipped, b, upper=False)
     y = solve_triangular(op, flipped, y, upper=True, unit=True)
     inverse_order = op.TopK(order, op.dims([op.size(order, -1)]), axis=-1, largest=0, outputs=2)[1]
@@ -179,9 +179,9 @@ def solve_factored(op: Any, packed: Any, order: Any, b: Any, *, adjoint: bool = 
 def householder(op: Any, a: Any) -> tuple[Any, Any]:
     """QR factorization as LAPACK's geqrf returns it: R above the Householder vectors in one matrix, and the factors tau."""
     m, n = op.size(a, -2), op.size(a, -1)
-    rows, columns = count(op, m), count(op, n)
+    rows, columns = arange(op, m), arange(op, n)
     steps = min(m, n) if isinstance(m, int) and isinstance(n, int) else op.Min(m, n)
-    step_indices = count(op, steps)
+    step_indices = arange(op, steps)
 
     def body(k: Any, condition: Any, a: Any, factors: Any) -> Any:
         column, entry = _entry(op, a, k)
@@ -191,33 +191,33 @@ def householder(op: Any, a: Any) -> tuple[Any, Any]:
         plain = op.Equal(rest, 0.0)
         beta = op.Where(plain, entry, op.Where(op.Less(entry, 0.0), norm, op.Neg(norm)))
         factor = op.Where(plain, 0.0, op.Div(op.Sub(beta, entry), op.Where(plain, 1.0, beta)))
-        reflector_tail = op.Div(below, upright(op, op.Where(plain, 1.0, op.Sub(entry, beta))))
+        reflector_tail = op.Div(below, as_columns(op, op.Where(plain, 1.0, op.Sub(entry, beta))))
         v = op.Where(op.Equal(rows, k), 1.0, reflector_tail)
-        row = op.ReduceSum(op.Mul(upright(op, v), a), [-2], keepdims=0)
-        row = op.Where(op.Greater(columns, k), op.Mul(row, upright(op, factor)), 0.0)
+        row = op.ReduceSum(op.Mul(as_columns(op, v), a), [-2], keepdims=0)
+        row = op.Where(op.Greater(columns, k), op.Mul(row, as_columns(op, factor)), 0.0)
         a = op.Sub(a, _outer(op, v, row))
-        new_column = op.Where(op.Less(rows, k), column, op.Where(op.Equal(rows, k), upright(op, beta), reflector_tail))
-        a = op.Where(op.Equal(columns, k), upright(op, new_column), a)
-        return condition, a, op.Where(op.Equal(step_indices, k), upright(op, factor), factors)
+        new_column = op.Where(op.Less(rows, k), column, op.Where(op.Equal(rows, k), as_columns(op, beta), reflector_tail))
+        a = op.Where(op.Equal(columns, k), as_columns(op, new_column), a)
+        return condition, a, op.Where(op.Equal(step_indices, k), as_columns(op, factor), factors)
 
     one = op.Mul(_first(op, a), 0.0)
-    start = op.Add(upright(op, one), op.Mul(op.Cast(step_indices, to=a.dtype), 0.0))
+    start = op.Add(as_columns(op, one), op.Mul(op.Cast(step_indices, to=a.dtype), 0.0))
     packed, factors = op.Loop(steps, True, a, start, body=body, outputs=2)
     return packed, factors
 
 
-def reflected(op: Any, packed: Any, factors: Any, x: Any, *, transposed: bool = False) -> Any:
+def apply_reflections(op: Any, packed: Any, factors: Any, x: Any, *, transposed: bool = False) -> Any:
     """Q @ x, or Q.T @ x, where Q is given by the reflections that `householder` returns."""
     packed, x = broadcast_batches(op, packed, x)
-    factors, _ = broadcast_batches(op, upright(op, factors), packed)
+    factors, _ = broadcast_batches(op, as_columns(op, factors), packed)
     steps = op.size(factors, -2)
-    rows = count(op, op.size(packed, -2))
+    rows = arange(op, op.size(packed, -2))
 
     def body(iteration: Any, condition: Any, x: Any) -> Any:
         k = iteration if transposed else op.Sub(op.Sub(steps, 1), iteration)
         column = op.Gather(packed, k, axis=-1)
         v = op.Where(op.Equal(rows, k), 1.0, op.Where(op.Greater(rows, k), column, 0.0))
-        row = op.ReduceSum(op.Mul(upright(op, v), x), [-2], keepdims=0)
+        row = op.ReduceSum(op.Mul(as_columns(op, v), x), [-2], keepdims=0)
         return condition, op.Sub(x, _outer(op, v, op.Mul(row, op.Gather(factors, k, axis=-2))))
 
     return op.Loop(steps, True, x, body=body)
@@ -231,7 +231,7 @@ def qr(op: Any, a: Any, *, complete: bool = False) -> tuple[Any, Any]:
     eye = identity(op, m, a)
     start = op.Slice(eye, [0], op.dims([wide]), [1])
     batch = op.Mul(op.Slice(packed, [0], [1], [-1]), 0.0)
-    q = reflected(op, packed, factors, op.Add(start, batch))
+    q = apply_reflections(op, packed, factors, op.Add(start, batch))
     return q, op.Trilu(op.Slice(packed, [0], op.dims([wide]), [-2]), np.int64(0), upper=1)
 
 
@@ -241,7 +241,7 @@ def _jacobi_pairs(op: Any, n: Any, iteration: Any) -> Any:
     The indices of a pair add up to the same sum modulo the number of rounds. Returns the column indices, the partner of each
     (itself if it has none), and the number of rounds.
     """
-    indices = count(op, n)
+    indices = arange(op, n)
     odd = op.Add(op.Sub(n, 1), op.Mod(n, 2)) if isinstance(n, ir.Value) else n - 1 + n % 2
     half = op.Div(op.Add(odd, 1), 2) if isinstance(odd, ir.Value) else (odd + 1) // 2
     round_ = op.Mod(iteration, odd)
@@ -267,9 +267,9 @@ def _jacobi(op: Any, a: Any, symmetric: bool) -> tuple[Any, Any]:
 
     def body(iteration: Any, condition: Any, a: Any, v: Any, idle_rounds: Any) -> Any:
         indices, partners, rounds = _jacobi_pairs(op, n, iteration)
-        g = a if symmetric else op.MatMul(turned(op, a), a)
-        pair_mask = op.Equal(upright(op, indices), partners)  # [i, j]: i is the partner of j
-        diagonal = op.ReduceSum(op.Where(op.Equal(upright(op, indices), indices), g, 0.0), [-2], keepdims=0)
+        g = a if symmetric else op.MatMul(matrix_transpose(op, a), a)
+        pair_mask = op.Equal(as_columns(op, indices), partners)  # [i, j]: i is the partner of j
+        diagonal = op.ReduceSum(op.Where(op.Equal(as_columns(op, indices), indices), g, 0.0), [-2], keepdims=0)
         other_diagonal = op.Gather(diagonal, partners, axis=-1)
         cross = op.ReduceSum(op.Where(pair_mask, g, 0.0), [-2], keepdims=0)
         # both columns of a pair need the same angle, but a matrix product is symmetric only up to rounding
@@ -288,13 +288,13 @@ def _jacobi(op: Any, a: Any, symmetric: bool) -> tuple[Any, Any]:
         t = op.Where(above_rounding, t, 0.0)
         c = op.Reciprocal(op.Sqrt(op.Add(op.Mul(t, t), 1.0)))
         s = op.Unsqueeze(op.Neg(op.Mul(t, c)), [-2])
-        rotation = op.Where(op.Equal(upright(op, indices), indices), op.Unsqueeze(c, [-2]), op.Where(pair_mask, s, 0.0))
+        rotation = op.Where(op.Equal(as_columns(op, indices), indices), op.Unsqueeze(c, [-2]), op.Where(pair_mask, s, 0.0))
         rotated = op.Greater(op.ReduceMax(op.Cast(op.reshape(above_rounding, [-1]), to=INT32), keepdims=0), 0)
         idle_rounds = op.Where(rotated, 0, op.Add(idle_rounds, 1))
-        a = op.MatMul(op.MatMul(turned(op, rotation), a) if symmetric else a, rotation)
+        a = op.MatMul(op.MatMul(matrix_transpose(op, rotation), a) if symmetric else a, rotation)
         return op.Less(idle_rounds, rounds), a, op.MatMul(v, rotation), idle_rounds
 
-    square = op.Mul(op.MatMul(turned(op, a), a), 0.0)
+    square = op.Mul(op.MatMul(matrix_transpose(op, a), a), 0.0)
     eye = op.Add(op.Where(op.IsNaN(square), 0.0, square), identity(op, n, a))
     max_iterations = op.Mul(n, SWEEPS) if isinstance(n, ir.Value) else n * SWEEPS
     result, v, _ = op.Loop(max_iterations, True, a, eye, op.constant(np.int64(0)), body=body, outputs=3)
@@ -319,7 +319,7 @@ def eigh(op: Any, a: Any) -> tuple[Any, Any]:
     return values, v
 
 
-def singular(op: Any, a: Any) -> tuple[Any, Any, Any]:
+def jacobi_svd(op: Any, a: Any) -> tuple[Any, Any, Any]:
     """Singular value decomposition by one-sided Jacobi rotations.
 
     Returns the singular values in descending order, one for each column; a @ v, whose columns are orthogonal; and v.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.decompositions.linalg.factorizations import _outer, broadcast_batches, count, turned, upright
+from onnxbridge.hub.decompositions.linalg.factorizations import _outer, arange, as_columns, broadcast_batches, matrix_transpose
 
 INT64, INT32 = ir.DataType.INT64, ir.DataType.INT32
 _ALPHA = (1 + 17**0.5) / 8
@@ -25,7 +25,7 @@ def _pivot(op: Any, a: Any, k: Any, indices: Any) -> tuple[Any, Any, Any]:
     best = op.ArgMax(sizes, axis=-1, keepdims=1)
     largest = op.Max(op.ReduceMax(sizes, [-1], keepdims=1), 0.0)
     at_best = op.Equal(indices, best)
-    row = op.Abs(op.ReduceSum(op.Where(upright(op, at_best), a, 0.0), [-2], keepdims=0))
+    row = op.Abs(op.ReduceSum(op.Where(as_columns(op, at_best), a, 0.0), [-2], keepdims=0))
     best_diagonal = op.ReduceSum(op.Where(at_best, row, 0.0), [-1], keepdims=1)
     other = op.ReduceMax(op.Where(op.Or(at_best, op.Less(indices, k)), 0.0, row), [-1], keepdims=1)
     is_zero = op.Equal(op.Max(diagonal, largest), 0.0)
@@ -45,9 +45,9 @@ def ldl(op: Any, a: Any) -> tuple[Any, Any, Any]:
     block, or 0.
     """
     n = op.size(a, -1)
-    indices, last = count(op, n), op.Sub(n, 1)
+    indices, last = arange(op, n), op.Sub(n, 1)
     low = op.Trilu(a, np.int64(0), upper=0)
-    whole = op.Add(low, turned(op, op.Trilu(a, np.int64(-1), upper=0)))
+    whole = op.Add(low, matrix_transpose(op, op.Trilu(a, np.int64(-1), upper=0)))
 
     def body(k: Any, condition: Any, a: Any, factor: Any, pivots: Any, second: Any, info: Any) -> Any:
         """`second`: column k is the second of a 2x2 block, which the previous iteration has processed."""
@@ -67,16 +67,16 @@ def ldl(op: Any, a: Any) -> tuple[Any, Any, Any]:
         in_first, in_second = op.And(op.Equal(indices, k), op.Not(second)), op.And(op.Equal(indices, next_row), double)
         left = op.Where(double, first, single)
         rest = op.Sub(swapped, _outer(op, left, op.Where(op.And(below, op.Not(in_second)), one, 0.0)))
-        rest = op.Where(upright(op, double), op.Sub(rest, _outer(op, then, op.Where(below_block, two, 0.0))), rest)
+        rest = op.Where(as_columns(op, double), op.Sub(rest, _outer(op, then, op.Where(below_block, two, 0.0))), rest)
         left = op.Where(in_first, d11, op.Where(in_second, d21, left))
         right = op.Where(op.Equal(indices, next_row), d22, then)
-        factor = op.Where(op.Unsqueeze(in_first, [-2]), upright(op, left), factor)
-        factor = op.Where(op.Unsqueeze(in_second, [-2]), upright(op, right), factor)
+        factor = op.Where(op.Unsqueeze(in_first, [-2]), as_columns(op, left), factor)
+        factor = op.Where(op.Unsqueeze(in_second, [-2]), as_columns(op, right), factor)
         one_based = op.Cast(op.Add(source, 1), to=INT32)
         pivots = op.Where(op.Or(in_first, in_second), op.Where(double, op.Neg(one_based), one_based), pivots)
         is_first_zero = op.And(op.And(is_zero, op.Not(second)), op.Equal(info, 0))
         info = op.Where(is_first_zero, op.Cast(next_row, to=INT32), info)
-        return condition, op.Where(upright(op, second), a, rest), factor, pivots, double, info
+        return condition, op.Where(as_columns(op, second), a, rest), factor, pivots, double, info
 
     zeros = op.Cast(op.Mul(op.Gather(a, np.int64(0), axis=-1), 0.0), to=INT32)
     one_zero = op.Gather(zeros, [0], axis=-1)
@@ -93,27 +93,27 @@ def _at(op: Any, vectors: Any, k: Any) -> Any:
 def _swap_rows(op: Any, x: Any, indices: Any, a: Any, b: Any) -> Any:
     """x with rows a and b, given as [..., 1] for each matrix, exchanged."""
     order = op.Where(op.Equal(indices, a), b, op.Where(op.Equal(indices, b), a, indices))
-    return op.GatherElements(x, op.Expand(upright(op, order), op.Shape(x)), axis=-2)
+    return op.GatherElements(x, op.Expand(as_columns(op, order), op.Shape(x)), axis=-2)
 
 
 def _swap_both(op: Any, x: Any, indices: Any, a: Any, b: Any) -> Any:
     """x with rows a and b, and columns a and b, exchanged."""
-    return turned(op, _swap_rows(op, turned(op, _swap_rows(op, x, indices, a, b)), indices, a, b))
+    return matrix_transpose(op, _swap_rows(op, matrix_transpose(op, _swap_rows(op, x, indices, a, b)), indices, a, b))
 
 
 def solve_ldl(op: Any, factor: Any, pivots: Any, b: Any) -> Any:
     """Solves a @ x = b from a's factor and pivots (int64) as `ldl` returns them."""
-    batched_pivots, _ = broadcast_batches(op, upright(op, pivots), b)
+    batched_pivots, _ = broadcast_batches(op, as_columns(op, pivots), b)
     factor, b = broadcast_batches(op, factor, b)
     n = op.size(factor, -1)
-    indices, last = count(op, n), op.Sub(n, 1)
+    indices, last = arange(op, n), op.Sub(n, 1)
     batched_pivots = op.Squeeze(batched_pivots, [-1])
 
     def forward(k: Any, condition: Any, x: Any, second: Any) -> Any:
         next_row, pivot = op.Min(op.Add(k, 1), last), _at(op, batched_pivots, k)
         double = op.And(op.Less(pivot, 0), op.Not(second))
         target = op.Where(double, next_row, k)
-        x = op.Where(upright(op, second), x, _swap_rows(op, x, indices, target, op.Sub(op.Abs(pivot), 1)))
+        x = op.Where(as_columns(op, second), x, _swap_rows(op, x, indices, target, op.Sub(op.Abs(pivot), 1)))
         one, two = op.Gather(factor, k, axis=-1), op.Gather(factor, next_row, axis=-1)
         y, z = op.Gather(x, k, axis=-2), op.Gather(x, next_row, axis=-2)
         single = _outer(op, op.Where(op.Greater(indices, k), one, 0.0), y)
@@ -125,9 +125,9 @@ def solve_ldl(op: Any, factor: Any, pivots: Any, b: Any) -> Any:
         y, z = op.Div(y, op.Where(double, d21, 1.0)), op.Div(z, op.Where(double, d21, 1.0))
         new_y = op.Where(double, op.Div(op.Sub(op.Mul(upper, y), z), scale), op.Div(y, op.Where(second, 1.0, d11)))
         new_z = op.Div(op.Sub(op.Mul(lower, z), y), scale)
-        update = op.Where(upright(op, op.Or(double, second)), op.Where(upright(op, second), 0.0, pair), single)
-        in_first = upright(op, op.And(op.Equal(indices, k), op.Not(second)))
-        in_second = upright(op, op.And(op.Equal(indices, next_row), double))
+        update = op.Where(as_columns(op, op.Or(double, second)), op.Where(as_columns(op, second), 0.0, pair), single)
+        in_first = as_columns(op, op.And(op.Equal(indices, k), op.Not(second)))
+        in_second = as_columns(op, op.And(op.Equal(indices, next_row), double))
         x = op.Where(in_second, op.Unsqueeze(new_z, [-2]), op.Where(in_first, op.Unsqueeze(new_y, [-2]), op.Sub(x, update)))
         return condition, x, double
 
@@ -139,12 +139,12 @@ def solve_ldl(op: Any, factor: Any, pivots: Any, b: Any) -> Any:
         one = op.Gather(factor, k, axis=-1)
         # the rows below the diagonal; for the first column of a 2x2 block, below the block
         below_block = op.Greater(indices, op.Where(second, op.Add(k, 1), k))
-        row = op.ReduceSum(op.Mul(upright(op, op.Where(below_block, one, 0.0)), x), [-2], keepdims=0)
-        x = op.Sub(x, op.Where(upright(op, op.Equal(indices, k)), op.Unsqueeze(row, [-2]), 0.0))
+        row = op.ReduceSum(op.Mul(as_columns(op, op.Where(below_block, one, 0.0)), x), [-2], keepdims=0)
+        x = op.Sub(x, op.Where(as_columns(op, op.Equal(indices, k)), op.Unsqueeze(row, [-2]), 0.0))
         # the swap of a 2x2 block was of its second row; it is undone after both rows are solved
         target = op.Where(second, op.Add(k, 1), k)
         swapped = _swap_rows(op, x, indices, target, op.Sub(op.Abs(pivot), 1))
-        return condition, op.Where(upright(op, double), x, swapped), double
+        return condition, op.Where(as_columns(op, double), x, swapped), double
 
     no_block = op.Less(op.Mul(op.Gather(batched_pivots, [0], axis=-1), 0), 0)
     x, _ = op.Loop(n, True, b, no_block, body=forward, outputs=2)

@@ -36,17 +36,17 @@ def rank_of(value: ir.Value) -> int:
     return len(value.shape)
 
 
-def foreign(node: ir.Node) -> bool:
+def is_decomposable(node: ir.Node) -> bool:
     """Whether the operator of a node is not in the ONNX standard but has a decomposition here."""
     return not onnx.defs.has(node.op_type, node.domain) and name_of(node.op_type, node.domain) in contrib
 
 
-def present(model: ir.Model) -> bool:
+def has_contrib_ops(model: ir.Model) -> bool:
     """Whether the model has operators that can be decomposed here."""
-    return any(foreign(node) for graph in every_graph(model) for node in graph)
+    return any(is_decomposable(node) for graph in every_graph(model) for node in graph)
 
 
-class Writing:
+class ContribDecomposer:
     """Decomposes contrib operators of a model whose value names are `names`."""
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -54,7 +54,7 @@ class Writing:
 
     def put(self, graph: ir.Graph, node: ir.Node) -> bool:
         """Replace a node by its decomposition, in place. Returns False, and keeps the node, if it cannot be decomposed."""
-        if not foreign(node):
+        if not is_decomposable(node):
             return False
         try:
             results = _target(self.writer).write(graph_reader.call_of(node), contrib)

@@ -39,5 +39,5 @@ def raise_if_unsupported(call: Call) -> None:
     """Raise a ConversionError with the reason if an operator is known to have no decomposition."""
     if call.op in UNSUPPORTED:
         raise ConversionError(
-            "ONNX Runtime's contrib operators to ONNX", [Problem(call.op, *UNSUPPORTED[call.op], (call.where,))]
+            "ONNX Runtime's contrib operators to ONNX", [Problem(call.op, *UNSUPPORTED[call.op], (call.location,))]
         )

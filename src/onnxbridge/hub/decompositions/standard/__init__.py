@@ -9,12 +9,12 @@ from __future__ import annotations
 from onnxbridge.hub.ir.schemas import name_of, schema_of
 from onnxbridge.rules import Rules
 
-expand = Rules("hub.expand", package=__name__, writer=True)
+decompose = Rules("hub.decompositions", package=__name__, writer=True)
 
 
-def covers(op_type: str, domain: str = "") -> bool:
+def has_decomposition(op_type: str, domain: str = "") -> bool:
     """Whether the operator has a decomposition, onnxbridge's own or a function body of the ONNX standard."""
-    if name_of(op_type, domain) in expand:
+    if name_of(op_type, domain) in decompose:
         return True
     try:
         schema = schema_of(op_type, domain)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 
 
-@expand("AffineGrid")
+@decompose("AffineGrid")
 def affine_grid(op, theta, size, *, align_corners=0):
     """Multiplies the homogeneous coordinates of the grid, in [-1, 1], by theta.
 

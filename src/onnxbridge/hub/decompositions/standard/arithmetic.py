@@ -8,26 +8,26 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.ir.values import cast, is_integer
 
 
-@expand("Neg")
+@decompose("Neg")
 def neg(op, X):
     return op.Mul(X, -1)
 
 
-@expand("Reciprocal")
+@decompose("Reciprocal")
 def reciprocal(op, X):
     return op.Div(op.constant(1, dtype=X.dtype), X)
 
 
-@expand("Sum")
+@decompose("Sum")
 def sum_(op, *data_0):
     return functools.reduce(op.Add, data_0) if len(data_0) > 1 else op.Identity(data_0[0])
 
 
-@expand("Mean")
+@decompose("Mean")
 def mean(op, *data_0):
     return op.Div(functools.reduce(op.Add, data_0), float(len(data_0)))
 
@@ -42,34 +42,34 @@ def _extreme(op, better, values):
     return functools.reduce(of_two, values) if len(values) > 1 else op.Identity(values[0])
 
 
-@expand("Max")
+@decompose("Max")
 def max_(op, *data_0):
     return _extreme(op, op.Greater, data_0)
 
 
-@expand("Min")
+@decompose("Min")
 def min_(op, *data_0):
     return _extreme(op, op.Less, data_0)
 
 
-@expand("Sign")
+@decompose("Sign")
 def sign(op, input):
     zero = op.constant(0, dtype=input.dtype)
     positive = op.Cast(op.Greater(input, zero), to=input.dtype)
     return positive if input.dtype.name.startswith("UINT") else op.Sub(positive, op.Cast(op.Less(input, zero), to=input.dtype))
 
 
-@expand("Abs")
+@decompose("Abs")
 def abs_(op, X):
     return op.Identity(X) if X.dtype.name.startswith("UINT") else op.Max(X, op.Neg(X))
 
 
-@expand("Ceil")
+@decompose("Ceil")
 def ceil(op, X):
     return op.Neg(op.Floor(op.Neg(X)))
 
 
-@expand("Round")
+@decompose("Round")
 def round_(op, X):
     """Rounds half to even: floor(X), plus 1 if the fraction exceeds 0.5, or equals 0.5 and the floor is odd."""
     floor = op.Floor(X)
@@ -80,19 +80,19 @@ def round_(op, X):
     return op.Where(op.Equal(X, floor), X, op.Add(floor, op.Cast(up, to=X.dtype)))  # also keeps infinities
 
 
-@expand("IsNaN")
+@decompose("IsNaN")
 def is_nan(op, X):
     return op.Not(op.Equal(X, X))
 
 
-@expand("IsInf")
+@decompose("IsInf")
 def is_inf(op, X, *, detect_negative=1, detect_positive=1):
     infinities = [np.inf] * bool(detect_positive) + [-np.inf] * bool(detect_negative)
     hits = [op.Equal(X, op.constant(infinity, dtype=X.dtype)) for infinity in infinities]
     return functools.reduce(op.Or, hits) if hits else op.And(op.Equal(X, X), op.constant(np.bool_(False)))
 
 
-@expand("Xor")
+@decompose("Xor")
 def xor(op, A, B):
     return op.And(op.Or(A, B), op.Not(op.And(A, B)))
 
@@ -133,7 +133,7 @@ def _bitwise(name, combine):
         both = _common_bits(op, a, b, 8 * int(A.dtype.itemsize), A.dtype.name.startswith("INT"))
         return cast(op, combine(op, a, b, both), A.dtype)
 
-    expand(name)(bitwise)
+    decompose(name)(bitwise)
 
 
 _bitwise("BitwiseAnd", lambda op, a, b, both: both)
@@ -141,7 +141,7 @@ _bitwise("BitwiseOr", lambda op, a, b, both: op.Sub(op.Add(a, b), both))
 _bitwise("BitwiseXor", lambda op, a, b, both: op.Sub(op.Add(a, b), op.Mul(both, 2)))
 
 
-@expand("BitwiseNot")
+@decompose("BitwiseNot")
 def bitwise_not(op, X):
     (x,) = _as_int64(op, X)
     narrow_unsigned = X.dtype.name.startswith("UINT") and X.dtype.itemsize < 8
@@ -149,7 +149,7 @@ def bitwise_not(op, X):
     return cast(op, op.Sub(np.int64(all_ones), x), X.dtype)
 
 
-@expand("BitShift")
+@decompose("BitShift")
 def bit_shift(op, X, Y, *, direction):
     """Multiplies or divides by powers of two."""
     bits = 8 * int(X.dtype.itemsize)

@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, element, scalar
 
 
-@expand("Col2Im")
+@decompose("Col2Im")
 def col2im(op, input, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
     """A ConvTranspose with one-hot kernels, each of which copies one element of a block to its position."""
     space = image_shape.shape[0] if image_shape.shape is not None else None

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, product, scalar, sizes_of
-from onnxbridge.hub.ir.values import fixed, rank
+from onnxbridge.hub.ir.values import rank, static_shape
 
 
-@expand("DeformConv")
+@decompose("DeformConv")
 def deform_conv(
     op, X, W, offset, B=None, mask=None, *, dilations=(1, 1), group=1, kernel_shape=None, offset_group=1, pads=(0, 0, 0, 0),
     strides=(1, 1),
 ):  # fmt: skip
     if rank(X) != 4:
         raise Unsupported("DeformConv of an input that is not 4-D")
-    (n, _, *size), (out, inner, *kernel), result = sizes_of(op, X), fixed(W), [op.size(offset, d) for d in (2, 3)]
+    (n, _, *size), (out, inner, *kernel), result = sizes_of(op, X), static_shape(W), [op.size(offset, d) for d in (2, 3)]
     taps, groups, c = int(np.prod(kernel)), offset_group, inner * group
     images = product(op, [n, groups])
     offsets = op.reshape(offset, [images, taps, 2, *result])

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import scalar
 from onnxbridge.hub.decompositions.standard.image import cubic
 from onnxbridge.hub.ir.values import cast, is_integer, rank
@@ -16,7 +16,7 @@ from onnxbridge.hub.ir.values import cast, is_integer, rank
 _INT64 = ir.DataType.INT64
 
 
-@expand("GridSample")
+@decompose("GridSample")
 def grid_sample(op, X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
     """Supports any number of spatial axes. Each output combines 1, 2 or 4 neighbors along each axis."""
     space, dtype = rank(X) - 2, X.dtype

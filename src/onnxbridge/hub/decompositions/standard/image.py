@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, element, scalar
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 
 _DOUBLE = 11
 
 
-@expand("Resize")
+@decompose("Resize")
 def resize(
     op, X, roi=None, scales=None, sizes=None, *, antialias=0, axes=None,
     coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
@@ -32,7 +32,7 @@ def resize(
     is_integer = X.dtype.is_integer()
     y = op.Cast(X, to=1) if is_integer and mode != "nearest" else X
     for i in reversed(range(len(axes))):
-        factor, static_length = static(factors[i]), static(results[i])
+        factor, static_length = constant_array(factors[i]), constant_array(results[i])
         length_unchanged = sizes is None or (static_length is not None and static_length.item() == lengths[i])
         if factor is not None and factor.item() == 1.0 and not crop and length_unchanged:
             continue
@@ -148,7 +148,7 @@ def cubic(op, x, a):
     return op.Where(op.LessOrEqual(x, 1.0), inner, op.Where(op.Less(x, 2.0), outer, 0.0))
 
 
-@expand("NonMaxSuppression")
+@decompose("NonMaxSuppression")
 def non_max_suppression(
     op, boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
 ):

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, broadcast_along, product, scalar, sizes_of
 from onnxbridge.hub.ir.values import cast, rank
 
@@ -17,19 +17,19 @@ def _column_minus_row(op, x):
     return op.Sub(op.Unsqueeze(columns, [0]), op.Unsqueeze(rows, [1]))
 
 
-@expand("Trilu")
+@decompose("Trilu")
 def trilu(op, input, k=None, *, upper=1):
     k = np.int64(0) if k is None else op.Reshape(k, np.zeros(0, np.int64))
     mask = op.GreaterOrEqual(_column_minus_row(op, input), k) if upper else op.LessOrEqual(_column_minus_row(op, input), k)
     return op.And(mask, input) if input.dtype.name == "BOOL" else op.Where(mask, input, op.constant(0, dtype=input.dtype))
 
 
-@expand("EyeLike")
+@decompose("EyeLike")
 def eye_like(op, input, *, dtype=None, k=0):
     return op.Cast(op.Equal(_column_minus_row(op, input), np.int64(k)), to=dtype or input.dtype)
 
 
-@expand("OneHot")
+@decompose("OneHot")
 def one_hot(op, indices, depth, values, *, axis=-1):
     """Indices outside of [-depth, depth) give `off` everywhere."""
     axis %= rank(indices) + 1
@@ -41,14 +41,14 @@ def one_hot(op, indices, depth, values, *, axis=-1):
     return op.Where(op.Equal(op.Unsqueeze(class_index, [axis]), classes), on, off)
 
 
-@expand("Hardmax")
+@decompose("Hardmax")
 def hardmax(op, input, *, axis=-1):
     axis %= rank(input)
     best = op.ArgMax(input, axis=axis, keepdims=1)
     return op.Cast(op.Equal(broadcast_along(op, arange(op, op.size(input, axis)), axis, rank(input)), best), to=input.dtype)
 
 
-@expand("Compress")
+@decompose("Compress")
 def compress(op, input, condition, *, axis=None):
     data = op.Reshape(input, [-1]) if axis is None else input
     return op.Gather(data, op.Squeeze(op.NonZero(condition), [0]), axis=axis or 0)
@@ -65,17 +65,17 @@ def _index_tuples(op, indices, axis):
     return op.Concat(*parts, axis=count)
 
 
-@expand("GatherElements")
+@decompose("GatherElements")
 def gather_elements(op, data, indices, *, axis=0):
     return op.GatherND(data, _index_tuples(op, indices, axis))
 
 
-@expand("ScatterElements")
+@decompose("ScatterElements")
 def scatter_elements(op, data, indices, updates, *, axis=0, reduction="none"):
     return op.ScatterND(data, _index_tuples(op, indices, axis), updates, reduction=reduction)
 
 
-@expand("GatherND")
+@decompose("GatherND")
 def gather_nd(op, data, indices, *, batch_dims=0):
     """Flattens the indexed axes of the data and gathers by flat index."""
     depth = indices.shape[-1] if indices.shape is not None else None
@@ -96,7 +96,7 @@ def gather_nd(op, data, indices, *, batch_dims=0):
     return op.Gather(flat, flat_index, axis=0)
 
 
-@expand("ReverseSequence")
+@decompose("ReverseSequence")
 def reverse_sequence(op, input, sequence_lens, *, batch_axis=1, time_axis=0):
     count = rank(input)
     steps = broadcast_along(op, arange(op, op.size(input, time_axis)), time_axis, count)
@@ -106,7 +106,7 @@ def reverse_sequence(op, input, sequence_lens, *, batch_axis=1, time_axis=0):
     return op.GatherElements(input, op.Expand(source, op.Shape(input)), axis=time_axis)
 
 
-@expand("TensorScatter")
+@decompose("TensorScatter")
 def tensor_scatter(op, past_cache, update, write_indices=None, *, axis=-2, mode="linear"):
     """Computes for each position of the cache which element of the update, if any, is written to it."""
     count = rank(past_cache)

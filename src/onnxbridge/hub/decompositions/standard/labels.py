@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 
 
 def _matches(op, X, keys):
@@ -31,7 +31,7 @@ def _look_up(op, X, keys, values, default):
     return op.Gather(op.constant(table), index, axis=0)
 
 
-@expand("ai.onnx.ml::LabelEncoder")
+@decompose("ai.onnx.ml::LabelEncoder")
 def label_encoder(
     op, X, *, default_float=-0.0, default_int64=-1, default_string="_Unused", default_tensor=None, keys_floats=None,
     keys_int64s=None, keys_strings=None, keys_tensor=None, values_floats=None, values_int64s=None, values_strings=None,
@@ -49,14 +49,14 @@ def label_encoder(
     return _look_up(op, X, keys, np.array(values_floats, np.float32), default_float)
 
 
-@expand("ai.onnx.ml::CategoryMapper")
+@decompose("ai.onnx.ml::CategoryMapper")
 def category_mapper(op, X, *, cats_int64s=None, cats_strings=None, default_int64=-1, default_string="_Unused"):
     if X.dtype.name == "STRING":
         return _look_up(op, X, cats_strings, np.array(cats_int64s, np.int64), default_int64)
     return _look_up(op, X, cats_int64s, np.array(cats_strings, object), default_string)
 
 
-@expand("ai.onnx.ml::OneHotEncoder")
+@decompose("ai.onnx.ml::OneHotEncoder")
 def one_hot_encoder(op, X, *, cats_int64s=None, cats_strings=None, zeros=1):
     """Elements of no category become zeros; a graph cannot raise the error that zeros=0 requires."""
     if not zeros:

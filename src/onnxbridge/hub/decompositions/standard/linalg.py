@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, product, scalar
 from onnxbridge.hub.ir.values import rank
 
 
-@expand("Einsum")
+@decompose("Einsum")
 def einsum(op, *Inputs, equation):
     terms, result = _subscripts(equation, [v.shape for v in Inputs])
     values = [_diagonal(op, v, t) for v, t in zip(Inputs, terms, strict=True)]
@@ -118,7 +118,7 @@ def _aligned(op, value, letters, wanted):
     return op.Unsqueeze(value, missing) if missing else value
 
 
-@expand("Gemm")
+@decompose("Gemm")
 def gemm(op, A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     a, b = (op.Transpose(v, perm=[1, 0]) if transposed else v for v, transposed in ((A, transA), (B, transB)))
     y = op.MatMul(a, b)
@@ -129,7 +129,7 @@ def gemm(op, A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 _UNROLLED = 8
 
 
-@expand("Det")
+@decompose("Det")
 def det(op, X):
     """The product of the pivots of Gaussian elimination with partial pivoting, with a sign change for each row exchange."""
     size, order = op.size(X, -1), rank(X)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.classifier_scores import best, binary_scores, labels, to_float, transformed
 from onnxbridge.hub.ir.values import cast, is_integer
 
 
-@expand("ai.onnx.ml::LinearRegressor")
+@decompose("ai.onnx.ml::LinearRegressor")
 def linear_regressor(op, X, *, coefficients=None, intercepts=None, post_transform="NONE", targets=1):
     return transformed(op, _linear(op, to_float(op, X), coefficients, intercepts, targets), post_transform)
 
@@ -21,7 +21,7 @@ def _linear(op, x, coefficients, intercepts, rows):
     return op.Add(y, op.constant(np.asarray(intercepts), dtype=x.dtype)) if intercepts else y
 
 
-@expand("ai.onnx.ml::LinearClassifier")
+@decompose("ai.onnx.ml::LinearClassifier")
 def linear_classifier(
     op, X, *, classlabels_ints=None, classlabels_strings=None, coefficients=None, intercepts=None, multi_class=0,
     post_transform="NONE",
@@ -38,7 +38,7 @@ def linear_classifier(
     return best(op, names, scores), transformed(op, scores, post_transform)
 
 
-@expand("ai.onnx.ml::Normalizer")
+@decompose("ai.onnx.ml::Normalizer")
 def normalizer(op, X, *, norm="MAX"):
     """Divides rows by their norm; zero rows stay zero."""
     x = to_float(op, X)
@@ -51,7 +51,7 @@ def normalizer(op, X, *, norm="MAX"):
     return cast(op, op.Where(op.Equal(size, 0.0), x, op.Div(x, size)), 1)
 
 
-@expand("ai.onnx.ml::Scaler")
+@decompose("ai.onnx.ml::Scaler")
 def scaler(op, X, *, offset=None, scale=None):
     x = to_float(op, X)
     x = x if offset is None else op.Sub(x, op.constant(np.asarray(offset), dtype=x.dtype))
@@ -59,7 +59,7 @@ def scaler(op, X, *, offset=None, scale=None):
     return cast(op, x, 1)
 
 
-@expand("ai.onnx.ml::Imputer")
+@decompose("ai.onnx.ml::Imputer")
 def imputer(
     op, X, *, imputed_value_floats=None, imputed_value_int64s=None, replaced_value_float=0.0, replaced_value_int64=0,
 ):  # fmt: skip
@@ -70,19 +70,19 @@ def imputer(
     return op.Where(is_missing, new, X)
 
 
-@expand("ai.onnx.ml::Binarizer")
+@decompose("ai.onnx.ml::Binarizer")
 def binarizer(op, X, *, threshold=0.0):
     x = to_float(op, X)
     return op.Cast(op.Greater(x, threshold), to=X.dtype)
 
 
-@expand("ai.onnx.ml::ArrayFeatureExtractor")
+@decompose("ai.onnx.ml::ArrayFeatureExtractor")
 def array_feature_extractor(op, X, Y):
     picked = op.Gather(X, op.Reshape(Y, [-1]), axis=-1)
     return op.Unsqueeze(picked, [0]) if len(X.shape) == 1 else picked
 
 
-@expand("ai.onnx.ml::FeatureVectorizer")
+@decompose("ai.onnx.ml::FeatureVectorizer")
 def feature_vectorizer(op, *X, inputdimensions=None):
     """Concatenates the features; an input with more columns than inputdimensions is truncated."""
     parts = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.ir.values import cast, rank
 
 FLOAT = ir.DataType.FLOAT
@@ -17,7 +17,7 @@ def _wide(op, X, axis, stash_type):
     return X if X.dtype == stash_type else op.Cast(X, to=stash_type), list(range(axis % rank(X), rank(X)))
 
 
-@expand("LayerNormalization")
+@decompose("LayerNormalization")
 def layer_normalization(op, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     x, axes = _wide(op, X, axis, stash_type)
     mean = op.ReduceMean(x, axes)
@@ -28,14 +28,14 @@ def layer_normalization(op, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_ty
     return y if B is None else op.Add(y, B), mean, inverse
 
 
-@expand("RMSNormalization")
+@decompose("RMSNormalization")
 def rms_normalization(op, X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
     x, axes = _wide(op, X, axis, stash_type)
     y = op.Div(x, op.Sqrt(op.Add(op.ReduceMean(op.Mul(x, x), axes), epsilon)))
     return op.Mul(y if x is X else op.Cast(y, to=X.dtype), scale)
 
 
-@expand("MeanVarianceNormalization")
+@decompose("MeanVarianceNormalization")
 def mean_variance_normalization(op, X, *, axes=(0, 2, 3)):
     """Supports every dtype and computes the variance from centered values.
 
@@ -52,7 +52,7 @@ def _by_channel(op, values, x):
     return op.Reshape(values, [1, -1] + [1] * (rank(x) - 2))
 
 
-@expand("InstanceNormalization")
+@decompose("InstanceNormalization")
 def instance_normalization(op, input, scale, B, *, epsilon=1e-5):
     axes = list(range(2, rank(input)))
     centered = op.Sub(input, op.ReduceMean(input, axes))
@@ -60,7 +60,7 @@ def instance_normalization(op, input, scale, B, *, epsilon=1e-5):
     return op.Add(op.Mul(op.Div(centered, spread), _by_channel(op, scale, input)), _by_channel(op, B, input))
 
 
-@expand("BatchNormalization")
+@decompose("BatchNormalization")
 def batch_normalization(op, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0):
     mean, variance = input_mean, input_var
     if training_mode:
@@ -87,7 +87,7 @@ def batch_normalization(op, X, scale, B, input_mean, input_var, *, epsilon=1e-5,
     return (y, *running)
 
 
-@expand("LRN")
+@decompose("LRN")
 def lrn(op, X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
     """Sums the squares of neighboring channels as slices of a zero-padded value."""
     before = (size - 1) // 2
@@ -98,7 +98,7 @@ def lrn(op, X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
     return op.Div(X, op.Pow(op.Add(op.Mul(total, alpha / size), bias), beta))
 
 
-@expand("LpNormalization")
+@decompose("LpNormalization")
 def lp_normalization(op, input, *, axis=-1, p=2):
     """Slices of norm zero stay zero."""
     size = (op.ReduceL1 if p == 1 else op.ReduceL2)(input, [axis])

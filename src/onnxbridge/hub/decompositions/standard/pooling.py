@@ -5,28 +5,28 @@ from __future__ import annotations
 import math
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import product, scalar, sizes_of
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.rules import Ints
 
 
-@expand("GlobalAveragePool")
+@decompose("GlobalAveragePool")
 def global_average_pool(op, X):
     return op.ReduceMean(X, list(range(2, rank(X))))
 
 
-@expand("GlobalMaxPool")
+@decompose("GlobalMaxPool")
 def global_max_pool(op, X):
     return op.ReduceMax(X, list(range(2, rank(X))))
 
 
-@expand("GlobalLpPool")
+@decompose("GlobalLpPool")
 def global_lp_pool(op, X, *, p=2):
     return op.Pow(op.ReduceSum(op.Pow(op.Abs(X), float(p)), list(range(2, rank(X)))), 1 / p)
 
 
-@expand("LpPool")
+@decompose("LpPool")
 def lp_pool(op, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None):
     """The average of the powers, padding included, times the number of elements in the window."""
     if ceil_mode:
@@ -38,7 +38,7 @@ def lp_pool(op, X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_sha
     return op.Pow(op.Mul(mean, float(math.prod(kernel_shape))), 1 / p)
 
 
-@expand("MaxUnpool")
+@decompose("MaxUnpool")
 def max_unpool(op, X, I, output_shape: Ints | None = None, *, kernel_shape, pads=None, strides=None):  # noqa: E741
     """Scatters elements by their indices into zeros of the inferred output shape, and pads to output_shape if that is given."""
     space = len(kernel_shape)

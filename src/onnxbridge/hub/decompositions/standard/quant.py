@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, broadcast_along
-from onnxbridge.hub.ir.values import cast, fixed, rank
+from onnxbridge.hub.ir.values import cast, rank, static_shape
 from onnxbridge.hub.opset.known_values import known
 
 _FLOAT, _INT32 = ir.DataType.FLOAT, ir.DataType.INT32
@@ -28,7 +28,7 @@ def _broadcast_parameter(op, scale, x, axis, block):
     return op.Gather(scale, op.Div(arange(op, op.size(x, axis)), np.int64(block)), axis=axis)
 
 
-@expand("QuantizeLinear")
+@decompose("QuantizeLinear")
 def quantize_linear(
     op, x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, precision=0, saturate=1,
 ):  # fmt: skip
@@ -43,7 +43,7 @@ def quantize_linear(
     return op.Cast(op.Clip(y, *map(float, _LIMITS[dtype.name])), to=dtype)
 
 
-@expand("DequantizeLinear")
+@decompose("DequantizeLinear")
 def dequantize_linear(op, x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
     scale = _broadcast_parameter(op, x_scale, x, axis, block_size)
     quantized_dtype = x.dtype.name in (*_LIMITS, "INT32")
@@ -59,7 +59,7 @@ def _subtract_zero_point(op, values, zero_point, point, dtype):
     return values if zero_point is None else op.Sub(values, op.Cast(point(zero_point), to=dtype))
 
 
-@expand("MatMulInteger")
+@decompose("MatMulInteger")
 def mat_mul_integer(op, A, B, a_zero_point=None, b_zero_point=None):
     """Zero points are per row of A and per column of B."""
 
@@ -74,7 +74,7 @@ def mat_mul_integer(op, A, B, a_zero_point=None, b_zero_point=None):
 _EXACT_LIMIT = 1 << 24
 
 
-@expand("ConvInteger")
+@decompose("ConvInteger")
 def conv_integer(
     op, x, w, x_zero_point=None, w_zero_point=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None,
     strides=None,
@@ -85,7 +85,7 @@ def conv_integer(
     """
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     attrs = dict(zip(names, (auto_pad, dilations, group, kernel_shape, pads, strides), strict=True))
-    channels, *kernel = fixed(w, range(1, rank(w)))
+    channels, *kernel = static_shape(w, range(1, rank(w)))
     taps = int(np.prod(kernel, dtype=np.int64))
     data = _subtract_zero_point(op, x, x_zero_point, lambda v: v, _FLOAT)
     weights = _subtract_zero_point(
@@ -108,7 +108,7 @@ def conv_integer(
     return total
 
 
-@expand("QLinearConv")
+@decompose("QLinearConv")
 def qlinear_conv(
     op, x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *, auto_pad="NOTSET",
     dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
@@ -129,7 +129,7 @@ def qlinear_conv(
     return op.QuantizeLinear(op.Mul(op.Cast(total, to=y_scale.dtype), scale), y_scale, y_zero_point)
 
 
-@expand("QLinearMatMul")
+@decompose("QLinearMatMul")
 def qlinear_mat_mul(op, a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
     product = op.MatMulInteger(a, b, a_zero_point, b_zero_point)
 

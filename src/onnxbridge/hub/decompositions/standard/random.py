@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.ir.values import cast
 from onnxbridge.hub.opset.known_values import known
 from onnxbridge.rules import Outputs
@@ -29,22 +29,22 @@ def _zeros(op, shape):
     return op.Expand(op.constant(np.float32(0)), op.dims(shape))
 
 
-@expand("RandomNormalLike")
+@decompose("RandomNormalLike")
 def random_normal_like(op, input, *, dtype=None, mean=0.0, scale=1.0, seed=None):
     return _normal(op, input, mean, scale, seed, dtype or input.dtype)
 
 
-@expand("RandomNormal")
+@decompose("RandomNormal")
 def random_normal(op, *, dtype=1, mean=0.0, scale=1.0, seed=None, shape):
     return _normal(op, _zeros(op, shape), mean, scale, seed, dtype)
 
 
-@expand("RandomUniform")
+@decompose("RandomUniform")
 def random_uniform(op, *, dtype=1, high=1.0, low=0.0, seed=None, shape):
     return op.RandomUniformLike(_zeros(op, shape), dtype=dtype, high=high, low=low, seed=seed)
 
 
-@expand("Multinomial")
+@decompose("Multinomial")
 def multinomial(op, input, *, dtype=6, sample_size=1, seed=None):
     """Samples classes with the Gumbel-max trick."""
     scores = op.Unsqueeze(cast(op, input, _FLOAT), [1])
@@ -53,7 +53,7 @@ def multinomial(op, input, *, dtype=6, sample_size=1, seed=None):
     return cast(op, op.ArgMax(op.Add(repeated, noise), axis=2, keepdims=0), ir.DataType(dtype))
 
 
-@expand("Dropout")
+@decompose("Dropout")
 def dropout(op, data, ratio=None, training_mode=None, *, seed=None, outputs: Outputs):
     training = np.bool_(False) if training_mode is None else known(training_mode)
     if training is not None and not training:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import reverse_first_axis
 
 # Name: the function (op, x, alpha, beta), and the defaults of the parameters that it has.
@@ -137,7 +137,7 @@ def _steps(op, rows, states, lengths, steps, reverse, cell):
     return (y, *final)
 
 
-@expand("RNN")
+@decompose("RNN")
 def rnn(
     op, X, W, R, B=None, sequence_lens=None, initial_h=None, *, activation_alpha=None, activation_beta=None,
     activations=("Tanh", "Tanh"), clip=None, direction="forward", hidden_size=None, layout=0,
@@ -151,7 +151,7 @@ def rnn(
     return _layer(op, X, _product(W), _product(R), size, B, sequence_lens, [initial_h], direction, layout, cell)
 
 
-@expand("GRU")
+@decompose("GRU")
 def gru(
     op, X, W, R, B=None, sequence_lens=None, initial_h=None, *, activation_alpha=None, activation_beta=None, activations=None,
     clip=None, direction="forward", hidden_size=None, layout=0, linear_before_reset=0,
@@ -177,7 +177,7 @@ def gru(
     return _layer(op, X, _product(W), recurrence, (gates, size), B, sequence_lens, [initial_h], direction, layout, cell)
 
 
-@expand("LSTM")
+@decompose("LSTM")
 def lstm(
     op, X, W, R, B=None, sequence_lens=None, initial_h=None, initial_c=None, P=None, *, activation_alpha=None,
     activation_beta=None, activations=None, clip=None, direction="forward", hidden_size=None, input_forget=0, layout=0,
@@ -187,7 +187,7 @@ def lstm(
     return _lstm(op, X, products, size, B, sequence_lens, [initial_h, initial_c], P, functions, direction, input_forget, layout)
 
 
-@expand("com.microsoft::DynamicQuantizeLSTM")
+@decompose("com.microsoft::DynamicQuantizeLSTM")
 def dynamic_quantize_lstm(
     op, X, W, R, B=None, sequence_lens=None, initial_h=None, initial_c=None, P=None, W_scale=None, W_zero_point=None,
     R_scale=None, R_zero_point=None, *, activation_alpha=None, activation_beta=None, activations=None, clip=None,

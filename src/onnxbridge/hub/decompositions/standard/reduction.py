@@ -6,23 +6,23 @@ import math
 
 import numpy as np
 
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.cumulative import running
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along
 from onnxbridge.hub.ir.values import rank
 
 
-@expand("CumSum")
+@decompose("CumSum")
 def cum_sum(op, x, axis, *, exclusive=0, reverse=0):
     return along(op, axis, rank(x), lambda a: running(op, op.Add, x, a, 0, exclusive, reverse))
 
 
-@expand("CumProd")
+@decompose("CumProd")
 def cum_prod(op, x, axis, *, exclusive=0, reverse=0):
     return along(op, axis, rank(x), lambda a: running(op, op.Mul, x, a, 1, exclusive, reverse))
 
 
-@expand("ReduceMean")
+@decompose("ReduceMean")
 def reduce_mean(op, data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
     total = op.ReduceSum(data, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
     shapes = [data.shape, total.shape]

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, scalar
 
 _INT64 = ir.DataType.INT64
@@ -43,7 +43,7 @@ def _points(op, start, length, bins, ratio, size):
     return taps, scalar(op, max_points), op.Reshape(op.Add(op.Cast(counts, to=dtype), op.Mul(point, 0.0)), flat), count
 
 
-@expand("RoiAlign")
+@decompose("RoiAlign")
 def roi_align(
     op, X, rois, batch_indices, *, coordinate_transformation_mode="half_pixel", mode="avg", output_height=1, output_width=1,
     sampling_ratio=0, spatial_scale=1.0,
@@ -100,7 +100,7 @@ def _joined_sizes(op, joined, rest):
     return [total, *rest]
 
 
-@expand("MaxRoiPool")
+@decompose("MaxRoiPool")
 def max_roi_pool(op, X, rois, *, pooled_shape, spatial_scale=1.0):
     """The maximum over the columns of each bin, then over its rows."""
     if X.shape is None or len(X.shape) != 4 or len(pooled_shape) != 2:

@@ -5,26 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import broadcast_along, element, product, scalar, sizes_of
 from onnxbridge.hub.ir.values import cast, rank
 from onnxbridge.hub.opset.known_values import known
 from onnxbridge.rules import Outputs
 
 
-@expand("Size")
+@decompose("Size")
 def size(op, data):
     return op.ReduceProd(op.Shape(data), keepdims=0)
 
 
-@expand("Flatten")
+@decompose("Flatten")
 def flatten(op, input, *, axis=1):
     sizes = sizes_of(op, input)
     axis = axis % rank(input) if axis < 0 else axis
     return op.reshape(input, [product(op, sizes[:axis]), product(op, sizes[axis:])])
 
 
-@expand("Tile")
+@decompose("Tile")
 def tile(op, input, repeats):
     """Inserts an axis of size repeats[d] before each axis d, expands, and merges the two."""
     sizes = sizes_of(op, input)
@@ -37,7 +37,7 @@ def tile(op, input, repeats):
     return op.Reshape(expanded, op.dims(new_sizes), allowzero=1)
 
 
-@expand("DepthToSpace")
+@decompose("DepthToSpace")
 def depth_to_space(op, input, *, blocksize, mode="DCR"):
     n, c, h, w = sizes_of(op, input)
     b, depth = blocksize, c // blocksize**2 if isinstance(c, int) else op.Div(c, np.int64(blocksize**2))
@@ -45,7 +45,7 @@ def depth_to_space(op, input, *, blocksize, mode="DCR"):
     return op.reshape(op.Transpose(op.reshape(input, parts), perm=order), [n, depth, *_scale_sizes(op, (h, w), b)])
 
 
-@expand("SpaceToDepth")
+@decompose("SpaceToDepth")
 def space_to_depth(op, input, *, blocksize):
     n, c, h, w = sizes_of(op, input)
     b = blocksize
@@ -58,7 +58,7 @@ def _scale_sizes(op, sizes, factor):
     return [s * factor if isinstance(s, int) else op.Mul(s, np.int64(factor)) for s in sizes]
 
 
-@expand("Split")
+@decompose("Split")
 def split(op, input, split=None, *, axis=0, num_outputs=None, outputs: Outputs):
     """Consecutive slices; without sizes all have the same length, except the last, which may be shorter."""
     length, count = op.size(input, axis), len(outputs)
@@ -71,7 +71,7 @@ def split(op, input, split=None, *, axis=0, num_outputs=None, outputs: Outputs):
     return tuple(op.Slice(input, bounds[i], bounds[i + 1], [axis]) for i in range(count))
 
 
-@expand("Pad")
+@decompose("Pad")
 def pad(op, data, pads, constant_value=None, axes=None, *, mode="constant"):
     """Gathers each axis by the source index of each output element; negative pads remove elements."""
     count = rank(data)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along, arange, scalar
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.hub.opset.adapters.signal import along_computed
@@ -85,7 +85,7 @@ def _static_or_scalar(op, value):
     return int(found.reshape(())) if found is not None else op.Reshape(op.Cast(value, to=7), np.zeros(0, np.int64))
 
 
-@expand("DFT")
+@decompose("DFT")
 def dft(op, input, dft_length=None, axis=None, *, inverse=0, onesided=0):
     length = _static_or_scalar(op, dft_length)
     if axis is None:
@@ -109,7 +109,7 @@ def _dft(op, input, length, axis, inverse, onesided):
     return _join_complex(op, *(v if v is None or not moved else op.Transpose(v, perm=back) for v in results))
 
 
-@expand("STFT")
+@decompose("STFT")
 def stft(op, signal, frame_step, window=None, frame_length=None, *, onesided=1):
     real, imaginary = _parts(op, signal)
     total, step, length = op.size(signal, 1), _static_or_scalar(op, frame_step), _static_or_scalar(op, frame_length)
@@ -130,7 +130,7 @@ def stft(op, signal, frame_step, window=None, frame_length=None, *, onesided=1):
     return _join_complex(op, *_transform(op, *parts, length, False, onesided))
 
 
-@expand("MelWeightMatrix")
+@decompose("MelWeightMatrix")
 def mel_weight_matrix(op, num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz, *, output_datatype=1):
     """A triangular filter for each mel band over the bins of a spectrum; a band of width zero is a single 1."""
     scalars = (num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz)

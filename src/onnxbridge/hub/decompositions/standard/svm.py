@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.classifier_scores import best, binary_scores, labels, to_float, transformed
 
 
@@ -28,7 +28,7 @@ def _kernel(op, x, vectors, kind, parameters):
     return op.Exp(op.Mul(op.ReduceSum(op.Mul(difference, difference), [2], keepdims=0), -gamma))
 
 
-@expand("ai.onnx.ml::SVMRegressor")
+@decompose("ai.onnx.ml::SVMRegressor")
 def svm_regressor(
     op, X, *, coefficients=None, kernel_params=None, kernel_type="LINEAR", n_supports=0, one_class=0, post_transform="NONE",
     rho=None, support_vectors=None,
@@ -42,7 +42,7 @@ def svm_regressor(
     return transformed(op, total, post_transform)
 
 
-@expand("ai.onnx.ml::SVMClassifier")
+@decompose("ai.onnx.ml::SVMClassifier")
 def svm_classifier(
     op, X, *, classlabels_ints=None, classlabels_strings=None, coefficients=None, kernel_params=None, kernel_type="LINEAR",
     post_transform="NONE", prob_a=None, prob_b=None, rho=None, support_vectors=None, vectors_per_class=None,

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.ir.values import rank
 
 
@@ -26,7 +26,7 @@ def _count_ngrams(op, X, grams, step):
     return op.ReduceSum(matched, [-2], keepdims=0)
 
 
-@expand("TfIdfVectorizer")
+@decompose("TfIdfVectorizer")
 def tf_idf_vectorizer(
     op, X, *, max_gram_length, max_skip_count, min_gram_length, mode, ngram_counts, ngram_indexes, pool_int64s=None,
     pool_strings=None, weights=None,

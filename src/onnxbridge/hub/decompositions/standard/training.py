@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 
 _TRAINING = "ai.onnx.preview.training::"
 
@@ -20,7 +20,7 @@ def _decayed(op, x, gradient, norm_coefficient):
     return op.Add(op.Mul(x, norm_coefficient), gradient)
 
 
-@expand(_TRAINING + "Adagrad")
+@decompose(_TRAINING + "Adagrad")
 def adagrad(op, R, T, *inputs, decay_factor=0.0, epsilon=0.0, norm_coefficient=0.0):
     rate = op.Div(R, op.Add(op.Mul(op.Cast(T, to=R.dtype), decay_factor), 1.0))
 
@@ -33,7 +33,7 @@ def adagrad(op, R, T, *inputs, decay_factor=0.0, epsilon=0.0, norm_coefficient=0
     return _for_each_tensor(inputs, 3, step)
 
 
-@expand(_TRAINING + "Adam")
+@decompose(_TRAINING + "Adam")
 def adam(op, R, T, *inputs, alpha=0.9, beta=0.999, epsilon=0.0, norm_coefficient=0.0, norm_coefficient_post=0.0):
     steps = op.Cast(T, to=R.dtype)
     unbiased = op.Div(
@@ -52,7 +52,7 @@ def adam(op, R, T, *inputs, alpha=0.9, beta=0.999, epsilon=0.0, norm_coefficient
     return _for_each_tensor(inputs, 4, step)
 
 
-@expand(_TRAINING + "Momentum")
+@decompose(_TRAINING + "Momentum")
 def momentum(op, R, T, *inputs, alpha, beta, mode, norm_coefficient):
     part = op.Where(op.Greater(T, 0), beta, op.Cast(op.constant(1.0), to=ir.DataType.FLOAT))
 

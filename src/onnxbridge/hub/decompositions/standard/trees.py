@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.classifier_scores import labels, transformed
 from onnxbridge.rules import Outputs
 
@@ -119,7 +119,7 @@ def _scores(op, X, nodes, leaf_trees, leaf_nodes, targets, weights, count, aggre
     return op.Add(total, base.astype(np.float32)) if base.size else total
 
 
-@expand("ai.onnx.ml::TreeEnsembleRegressor")
+@decompose("ai.onnx.ml::TreeEnsembleRegressor")
 def tree_ensemble_regressor(
     op, X, *, aggregate_function="SUM", base_values=None, base_values_as_tensor=None, n_targets=None,
     nodes_falsenodeids=None, nodes_featureids=None, nodes_hitrates=None, nodes_hitrates_as_tensor=None,
@@ -133,7 +133,7 @@ def tree_ensemble_regressor(
     return transformed(op, scores, post_transform)
 
 
-@expand("ai.onnx.ml::TreeEnsembleClassifier")
+@decompose("ai.onnx.ml::TreeEnsembleClassifier")
 def tree_ensemble_classifier(
     op, X, *, base_values=None, base_values_as_tensor=None, class_ids=None, class_nodeids=None, class_treeids=None,
     class_weights=None, class_weights_as_tensor=None, classlabels_int64s=None, classlabels_strings=None,
@@ -167,7 +167,7 @@ def tree_ensemble_classifier(
     return label, op.Concat(op.Sub(1.0, scores) if nonnegative else op.Neg(scores), scores, axis=1)
 
 
-@expand("ai.onnx.ml::TreeEnsemble")
+@decompose("ai.onnx.ml::TreeEnsemble")
 def tree_ensemble(
     op, X, *, aggregate_function=1, leaf_targetids=None, leaf_weights=None, membership_values=None, n_targets=None,
     nodes_falseleafs=None, nodes_falsenodeids=None, nodes_featureids=None, nodes_hitrates=None,

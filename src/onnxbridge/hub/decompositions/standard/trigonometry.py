@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 
 
-@expand("Sigmoid")
+@decompose("Sigmoid")
 def sigmoid(op, X):
     return op.Reciprocal(op.Add(op.Exp(op.Neg(X)), 1.0))
 
 
-@expand("Tan")
+@decompose("Tan")
 def tan(op, input):
     return op.Div(op.Sin(input), op.Cos(input))
 
 
-@expand("Asin")
+@decompose("Asin")
 def asin(op, input):
     return op.Atan(op.Div(input, op.Sqrt(op.Mul(op.Sub(1.0, input), op.Add(input, 1.0)))))
 
 
-@expand("Acos")
+@decompose("Acos")
 def acos(op, input):
     return op.Mul(op.Atan(op.Sqrt(op.Div(op.Sub(1.0, input), op.Add(input, 1.0)))), 2.0)
 
 
-@expand("Sinh")
+@decompose("Sinh")
 def sinh(op, input):
     """For |x| < 1, where the exponentials cancel, tanh(x) / sqrt(1 - tanh(x)^2), which is exact for subnormals too."""
     t = op.Tanh(input)
@@ -35,7 +35,7 @@ def sinh(op, input):
     return op.Where(op.Less(op.Abs(input), 1.0), small, op.Sub(*_half_exponentials(op, input)))
 
 
-@expand("Cosh")
+@decompose("Cosh")
 def cosh(op, input):
     return op.Add(*_half_exponentials(op, input))
 
@@ -56,7 +56,7 @@ def _log1p(op, x):
     )
 
 
-@expand("Asinh")
+@decompose("Asinh")
 def asinh(op, input):
     """Of |x|, since the formula cancels for negative x; for large x it is log(2 |x|)."""
     magnitude = op.Abs(input)
@@ -67,12 +67,12 @@ def asinh(op, input):
     return op.Mul(op.Where(large, far, near), op.Sign(input))
 
 
-@expand("Acosh")
+@decompose("Acosh")
 def acosh(op, input):
     x_minus_one = op.Sub(input, 1.0)
     return _log1p(op, op.Add(x_minus_one, op.Mul(op.Sqrt(x_minus_one), op.Sqrt(op.Add(input, 1.0)))))
 
 
-@expand("Atanh")
+@decompose("Atanh")
 def atanh(op, input):
     return op.Mul(op.Sub(_log1p(op, input), _log1p(op, op.Neg(input))), 0.5)

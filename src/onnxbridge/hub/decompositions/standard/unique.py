@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.decompositions.standard import expand
+from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
 from onnxbridge.hub.ir.values import rank
 
@@ -25,7 +25,7 @@ def _ranks(op, rows):
     return op.ReduceSum(op.Cast(smaller, to=ir.DataType.INT64), [1, 2], keepdims=0)
 
 
-@expand("Unique")
+@decompose("Unique")
 def unique(op, X, *, axis=None, sorted=1):
     if X.dtype.name == "STRING":
         raise Unsupported("Unique of strings: no simpler operator sorts strings")

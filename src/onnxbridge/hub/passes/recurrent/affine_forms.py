@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import known_sizes, static
+from onnxbridge.hub.ir.fold import constant_array, known_sizes
 from onnxbridge.hub.passes.match import skip_nodes
 
 Array = np.ndarray[Any, Any]
@@ -59,12 +59,12 @@ class AffineForms:
         return self._found[value]
 
     def _matmul(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
-        return self._times(node.inputs[0], static(node.inputs[1]), node.inputs[1])
+        return self._times(node.inputs[0], constant_array(node.inputs[1]), node.inputs[1])
 
     def _gemm(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
         plain = {a: node.attributes[a].as_float() for a in ("alpha", "beta") if a in node.attributes}
         transposed = {a: node.attributes[a].as_int() for a in ("transA", "transB") if a in node.attributes}
-        matrix = static(node.inputs[1])
+        matrix = constant_array(node.inputs[1])
         if any(v != 1.0 for v in plain.values()) or transposed.get("transA") or matrix is None:
             return None
         products = self._times(node.inputs[0], matrix.T if transposed.get("transB") else matrix, node.inputs[1])
@@ -88,7 +88,7 @@ class AffineForms:
 
     def _add(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
         for a, b in (node.inputs, node.inputs[::-1]):
-            if static(b) is not None:
+            if constant_array(b) is not None:
                 return self._add_bias(self.of(a), b)
         first, second = (self.of(v) for v in node.inputs)
         disjoint = not {p.source for p in first} & {p.source for p in second}
@@ -96,7 +96,7 @@ class AffineForms:
         return first + second if disjoint and matrices and node.inputs[0].shape[-1] == node.inputs[1].shape[-1] else None  # type: ignore[union-attr,index]
 
     def _add_bias(self, products: tuple[Product, ...], value: Any) -> tuple[Product, ...] | None:
-        bias = static(value)
+        bias = constant_array(value)
         width = next((p.matrix.shape[1] for p in products if p.matrix is not None), None)
         if bias is None or width is None or bias.size != width or bias.shape[-1:] != (width,):
             return None

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.passes.match import NUMBER, is_number, is_used, produced_by, skip_nodes
@@ -78,7 +78,7 @@ class _Loop:
 
     def _counters(self) -> Iterator[tuple[int, _Counter]]:
         for i, (state, result, first) in enumerate(zip(self.states, self.results, self.initial, strict=True)):
-            start, node = static(first), result.producer()
+            start, node = constant_array(first), result.producer()
             if start is None or start.size != 1 or start.dtype.kind != "i" or node is None or node.op_type != "Add":
                 continue
             if any(skip_nodes(a) is state and is_number(b, 1) for a, b in (node.inputs, node.inputs[::-1])):

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.fold import static
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.passes.match import NUMBER, is_number, is_used, produced_by, skip_nodes
@@ -252,7 +252,7 @@ def _terms(value: ir.Value | None) -> Iterator[tuple[Any, Any]]:
 def _is_zero(value: ir.Value | None) -> bool:
     """Whether a value is zero: a constant, or expanded from one."""
     value = skip_nodes(value)
-    known = static(value)
+    known = constant_array(value)
     if known is not None:
         return not known.any()
     node = value.producer() if value is not None else None

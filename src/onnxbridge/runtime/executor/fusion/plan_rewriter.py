@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from onnxbridge.lowering import to_form
+from onnxbridge.lowering import coerce
 from onnxbridge.runtime.executor.kernels.run.call_recorder import as_fallback
 from onnxbridge.runtime.executor.plan import NOTHING, Plan, Step
 
@@ -93,7 +93,8 @@ class PlanRewriter:
         """Replace steps by one at the index of the last; `how` is its algorithm, and its work for each element."""
         first = self._steps[min(indices)]
         assert first is not None
-        step = Step(op, first.where, run, tuple(sources), attrs or {}, tuple(targets), (), (), True, self._parts(indices), *how)
+        parts = self._parts(indices)
+        step = Step(op, first.location, run, tuple(sources), attrs or {}, tuple(targets), (), (), True, parts, *how)
         read = {slot for i in indices for slot in self._reads(i)}
         for i in indices:
             self._remove(i)
@@ -134,7 +135,7 @@ class PlanRewriter:
             if value is None:
                 forms.append((k, form, name))
             else:
-                self.frame.append(to_form(value, form, name))
+                self.frame.append(coerce(value, form, name))
                 sources[k] = len(self.frame) - 1
         self._remove(i)
         changed = replace(step, sources=tuple(sources), forms=tuple(forms))

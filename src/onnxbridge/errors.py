@@ -32,7 +32,7 @@ def first_line(error: BaseException | str) -> str:
 
 def __getattr__(name: str) -> Any:
     """Imports the classes of diagnostics lazily."""
-    if name in ("Problem", "Source", "merge"):
+    if name in ("Problem", "SourceLocation", "merge"):
         from onnxbridge import diagnostics
 
         return getattr(diagnostics, name)

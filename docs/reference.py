@@ -22,7 +22,7 @@ API = {
     ),
     "Results": (
         "onnxbridge.Conversion", "onnxbridge.runtime.verify.report.Report", "onnxbridge.runtime.verify.compare.Comparison",
-        "onnxbridge.runtime.verify.compare.Tolerance", "onnxbridge.Problem", "onnxbridge.diagnostics.Source",
+        "onnxbridge.runtime.verify.compare.Tolerance", "onnxbridge.Problem", "onnxbridge.diagnostics.SourceLocation",
     ),
     "Running models": ("onnxbridge.runtime.Executor", "onnxbridge.runtime.session", "onnxbridge.runtime.mil.Interpreter"),
     "Errors": (

@@ -30,7 +30,10 @@ API = {
         "onnxbridge.UnsafeFileError", "onnxbridge.MissingFrameworkError", "onnxbridge.LimitError", "onnxbridge.errors.LossyStep",
         "onnxbridge.errors.Unsupported",
     ),
-    "Plugins": ("onnxbridge.plugins.Frontend", "onnxbridge.plugins.Backend", "onnxbridge.plugins.ArtifactInfo", "onnxbridge.plugins.Reopened"),
+    "Plugins": (
+        "onnxbridge.plugins.Frontend", "onnxbridge.plugins.Backend", "onnxbridge.plugins.ArtifactInfo",
+        "onnxbridge.plugins.Reopened",
+    ),
 }  # fmt: skip
 """What docs/reference-api.md lists, by section."""
 INTERNAL = {

@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(config, items):
         return
     chosen, seen = [], Counter()
     for item in items:
-        suite = item.parent.name == "OnnxBackendNodeModelTest" or item.parent.name.startswith("Onnx")
+        suite = item.parent.name.startswith("OnnxBackend")  # onnx's own cases
         key = (item.path, item.parent.name if suite else item.name.partition("[")[0])
         seen[key] += 1
         if item.get_closest_marker("slow") is None and (seen[key] % 40 == 1 if suite else seen[key] == 1):

@@ -47,6 +47,7 @@ def test_the_page_has_files_and_commands():
     assert len(COMMANDS) >= 7
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_does_what_it_says(folder):
     for command in COMMANDS:
         if command.startswith("onnxbridge"):
@@ -55,6 +56,7 @@ def test_every_command_of_the_page_does_what_it_says(folder):
             assert "check" in command or "PASSED" in ran.stdout
 
 
+@pytest.mark.slow
 def test_an_operator_that_nothing_registers_is_named_with_the_way_out(folder):
     ran = called("onnxbridge convert net.pt2 -o none.onnx", folder)
     assert ran.returncode == 3 and "acme::soft_clip x1: no rule" in ran.stderr and "--import MODULE" in ran.stderr

@@ -15,6 +15,7 @@ def test_framework_is_imported_once():
     assert frameworks.torch() is frameworks.torch()
 
 
+@pytest.mark.slow
 def test_coremltools_and_tensorflow_are_quiet():
     script = (
         "import sys; from onnxbridge import frameworks\n"

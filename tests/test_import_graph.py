@@ -6,6 +6,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import onnxbridge
 
 ROOT = Path(onnxbridge.__file__).parent
@@ -41,6 +43,7 @@ def imports() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle():
     graph, state, circles = imports(), {}, []
 

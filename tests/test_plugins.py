@@ -147,6 +147,7 @@ def test_a_third_partys_plugins_are_used(site, tmp_path):
     assert np.allclose(scope["model"](np.array([2.0], np.float32))[0], 11)
 
 
+@pytest.mark.slow
 def test_a_third_partys_rule_joins_our_table(site):
     script = """
 import torch, onnxbridge

@@ -117,7 +117,7 @@ def test_check_exits_with_3_where_something_is_in_the_way(cli, tmp_path):
         (["convert", "{net}", "--inputs", "z:float32[1]", "-o", "{tmp}/o"], "the model has no input 'z'"),
         (["convert", "{net}", "--inputs", "x:float32[1,4,8,8]", "-o", "{tmp}/o"], "does not fit"),
         (["convert", "{net}", "--dynamic", "N=9..1"], "N=1..64"),
-        (["convert", "{net}", "--device", "abacus", "-o", "{tmp}/o"], "no device 'abacus'"),
+        (["convert", "{net}", "--device", "abacus", "-o", "{tmp}/o"], "unknown device 'abacus'"),
         (["convert", "{net}", "-o", "{tmp}/no/folder/o.onnx"], "there is no folder"),
         (["convert", "{net}", "--opset", "3000", "-o", "{tmp}/o"], "opset 3000"),
         (["coverage", "Rleu"], "'Rleu' is not an ONNX operator"),

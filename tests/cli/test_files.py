@@ -114,6 +114,7 @@ def large_network(path, **options):
     onnx_files.write(op.model([x], [op.output(op.MatMul(x, weight), "y")]), path, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "package"), [("onnx", "onnx"), ("mxnet", "onnx"), ("pytorch", "torch"), ("coreml", "coremltools")]
 )

@@ -38,6 +38,7 @@ def test_random_graphs_agree(start):
     assert not found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 160, 40))
 def test_random_graphs_pass_the_full_check_at_other_opsets(start):
     found = []

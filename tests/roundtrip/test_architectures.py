@@ -74,6 +74,7 @@ def test_lstm_is_saved_as_a_program_and_verified_from_the_file(tmp_path):
     assert report.passed, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["onnx", "coreml", "pytorch"])
 @pytest.mark.parametrize("name", list(cases()))
 def test_architecture(name, target):

@@ -33,6 +33,7 @@ def save(conversion, folder):
     return tuple(paths) if conversion.target == "mxnet" else paths[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_conversion_preserves_outputs_and_accuracy(trained, test_split, tmp_path, source, target):

@@ -16,6 +16,7 @@ from tests import recurrent_states as states
 BACKENDS = ["pytorch", "tensorflow", "mxnet", "coreml"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "name"), states.CASES)
 @pytest.mark.parametrize("to", BACKENDS)
 def test_backend(to, op, name):

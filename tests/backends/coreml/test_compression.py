@@ -69,6 +69,7 @@ def corrupt(package, to, change):
     raise AssertionError("nothing to change")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "target", "precision"), METHODS)
 def test_five_percent_error_in_one_scale_or_entry_is_found(method, target, precision, tmp_path):
     """Outputs are compared up to rounding, and weights by the error bound of their compression; also for a saved package."""

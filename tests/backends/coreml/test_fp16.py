@@ -80,6 +80,7 @@ def test_wrong_weight_is_named(monkeypatch, options):
     assert "the weight of c_cast_fp16 is not its original value rounded to float16" in str(failed_verification(**options))
 
 
+@pytest.mark.slow
 def test_saved_package_is_verified_in_float32(tmp_path, monkeypatch):
     onnx.save(network(), tmp_path / "net.onnx")
     made = onnxbridge.convert(str(tmp_path / "net.onnx"), "coreml", compute_precision="fp16", samples=1)

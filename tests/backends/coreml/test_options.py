@@ -104,7 +104,7 @@ def test_labels_make_a_classifier(tmp_path):
         ({"convert_to": "neuralnetwork", "compute_precision": "fp16"}, "compute_precision requires an ML program"),
         ({"convert_to": "neuralnetwork", "minimum_deployment_target": "iOS18"}, "targets iOS14"),
         ({"convert_to": "neuralnetwork", "compress": "linear8"}, "compress requires an ML program"),
-        ({"minimum_deployment_target": "iOS14"}, "none of iOS15"),
+        ({"minimum_deployment_target": "iOS14"}, "not one of iOS15"),
         ({"bounds": {"M": (1, 4)}}, "have no dimension 'M'; all are static"),
     ],
 )
@@ -240,6 +240,7 @@ def test_unsupported_growing_states():
     assert artifact_and_error(two, feeds, bounds={"N": (1, 1)}, **STATE)[1] < 2e-3
 
 
+@pytest.mark.slow
 def test_samples_have_enumerated_shapes():
     made = ir.to_proto(classifier("N", 3, "H", "W"))
     for options in ({}, {"compute_precision": "mixed"}, {"image": ["x:RGB,scale=1/255"]}):
@@ -259,6 +260,7 @@ def test_several_inputs_with_enumerated_shapes():
     assert [tuple(s.values()) for s in result.report.sizes] == [((1, 4), (1,)), ((3, 5), (3,))]
 
 
+@pytest.mark.slow
 def test_smallest_and_largest_sizes_are_verified():
     made = ir.to_proto(model(lambda op, x: op.Relu(x), ("x", FLOAT, ["N", "L"])))
     report = onnxbridge.convert(made, "coreml", dynamic=["N=1..64", "L=1..9"], samples=1).report
@@ -293,6 +295,7 @@ def test_activation_parameters_in_neural_networks(write):
     assert onnxbridge.convert(made, "coreml", convert_to="neuralnetwork", samples=1).report.passed
 
 
+@pytest.mark.slow
 def test_selections_are_computed_in_float32():
     """In float16, scores near 1 tie, and the areas of large boxes overflow."""
     rng = np.random.default_rng(7)

@@ -124,6 +124,7 @@ def test_dtypes_of_inputs_and_outputs(dtype, array, target):
     assert y.dtype == array.dtype and y.tolist() == [*array.tolist(), *array.tolist()]
 
 
+@pytest.mark.slow
 def test_bfloat16_is_computed_in_float32():
     """As an input dtype, in native and decomposed operators, and as an intermediate dtype; the notes report it."""
     half = ir.DataType.BFLOAT16

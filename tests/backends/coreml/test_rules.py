@@ -58,6 +58,7 @@ def assert_agree(names, found, expected):
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_against_onnx_runtime(family):
     model, feeds, names = model_of_samples(FAMILIES[family])

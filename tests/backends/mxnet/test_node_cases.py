@@ -101,6 +101,7 @@ def test_case(name, tmp_path):
     PASSED.update(n.op_type for n in case.model.graph.node)
 
 
+@pytest.mark.slow  # it needs the results of all cases
 def test_every_rule_has_a_case_that_passes():
     """Runs after the cases; the other rules are tested in whole networks."""
     if not PASSED:

@@ -130,6 +130,7 @@ print(json.dumps({"grad": found, "values": values, "args": sorted(args), "states
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_network_is_trained(tmp_path):
     source = network()
     onnxbridge.convert(source, to="mxnet", verify=False).save(tmp_path / "net")
@@ -147,6 +148,7 @@ def test_a_fresh_network_is_trained(tmp_path):
     assert found["values"]["b1.var"] == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_weight_that_is_also_a_statistic(tmp_path):
     """Other exporters merge equal weights, so that one is both an argument and an auxiliary state."""
     import onnxruntime

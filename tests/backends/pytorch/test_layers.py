@@ -253,6 +253,7 @@ def test_any_name_of_a_weight(name):
     assert made.report.passed and len(list(made.model.parameters())) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"mode": "bilinear"}, {"mode": "nearest"}, {"mode": "bicubic"}])
 def test_dynamic_images_are_upsampled_by_a_layer(options, tmp_path):
     net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Upsample(scale_factor=2, **options))

@@ -281,7 +281,7 @@ def test_on_the_command_line(cli, tmp_path):
     ran = cli("convert", tmp_path / "tagger.onnx", "--to", "pytorch", "--emit", "source", "-o", tmp_path / "net.py")
     assert ran.code == 0, ran.err
     assert {p.name for p in tmp_path.iterdir()} == {"tagger.onnx", "net.py", "net.safetensors"}
-    with pytest.raises(UsageError, match="none of program, source"):
+    with pytest.raises(UsageError, match="not one of program, source"):
         onnxbridge.convert(tmp_path / "tagger.onnx", "pytorch", emit="prose")
 
 

@@ -35,6 +35,7 @@ def saved(tmp_path, build, shape=(2, 3), **options):
     return path
 
 
+@pytest.mark.slow
 def test_package_converts_to_all_targets_with_metadata(tmp_path):
     path = saved(tmp_path, lambda x: mb.softmax(x=mb.linear(x=x, weight=np.eye(3, dtype=np.float32), name="dense"), name="y"))
     for target in ("onnx", "pytorch", "coreml"):
@@ -46,6 +47,7 @@ def test_package_converts_to_all_targets_with_metadata(tmp_path):
     assert not any(key.startswith("com.github") for key in made.hub.metadata_props)
 
 
+@pytest.mark.slow
 def test_names_of_the_source_are_restored(tmp_path):
     graph = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 22]> g (float[N, 3] "in/x:0") => (float[N, 3] "out y")'
                                     '{ "out y" = Relu ("in/x:0") }')  # fmt: skip

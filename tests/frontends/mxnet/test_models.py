@@ -80,6 +80,7 @@ def test_weights_are_not_copied(models):
     assert kernels and not any(k.flags.owndata for k in kernels)
 
 
+@pytest.mark.slow
 def test_a_live_block_in_mxnets_own_interpreter(tmp_path):
     """If MXNet is importable, live blocks and symbols are sources."""
     code = """

@@ -253,6 +253,7 @@ def test_pickles_are_rejected(tmp_path):
     assert not (tmp_path / "touched").exists()
 
 
+@pytest.mark.slow
 def test_digits_example(tmp_path, monkeypatch):
     folder = Path(__file__).parents[3] / "examples" / "digits"
     monkeypatch.syspath_prepend(folder)

@@ -156,6 +156,7 @@ class Steps(nn.Module):
         return torch.while_loop(lambda i, y: i < 3, body, (torch.tensor(0), x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "shape", "op"), [(Branches, (5, 2, 4), "If"), (Steps, (5, 4), "Loop")])
 def test_vmap_in_control_flow(module, shape, op):
     def given(n, sign):

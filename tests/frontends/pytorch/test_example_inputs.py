@@ -23,7 +23,7 @@ def test_complex_and_bfloat16_examples():
 def test_bfloat16_model_is_verified():
     net = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2)).bfloat16().eval()
     report = onnxbridge.convert(net, inputs=(torch.randn(2, 4).bfloat16(),)).report
-    assert report.candidate == "ONNX (onnxbridge's executor, since ONNX Runtime's Python interface has no bfloat16)"
+    assert report.candidate == "ONNX (onnxbridge's executor, since ONNX Runtime's Python API does not support bfloat16)"
 
 
 def test_integer_inputs_are_taken_from_the_example():

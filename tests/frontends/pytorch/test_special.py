@@ -61,6 +61,7 @@ class AllFunctions(nn.Module):
         return tuple(f(*inputs[i * n : i * n + n]) for i, f in enumerate(self.functions))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [UNARY, BINARY], ids=["unary", "binary"])
 def test_special_functions_in_double_precision(table):
     points = [p for _, _, *given in table.values() for p in given]

@@ -320,6 +320,7 @@ def test_opcodes_that_pytorch_writes():
     assert {"GLOBAL", "NEWOBJ", "BUILD", "BINPERSID", "REDUCE"} <= {o.name for o, _, _ in pickletools.genops(data)}
 
 
+@pytest.mark.slow
 def test_unsafe_file_has_exit_code_4(tmp_path):
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")

@@ -127,6 +127,7 @@ def test_subclassed_model():
     assert any("test_keras.py:" in n.metadata_props.get("onnxbridge.source", "") for n in hub.graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size", "transposes"), [("MobileNetV2", 64, 1), ("ResNet50", 48, 1), ("EfficientNetB0", 48, 1)])
 def test_application(name, size, transposes):
     keras.utils.set_random_seed(0)

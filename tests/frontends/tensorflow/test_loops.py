@@ -110,6 +110,7 @@ def test_maximum_iterations_is_the_trip_count():
     assert loop.input[0]
 
 
+@pytest.mark.slow
 def test_a_recurrent_model_is_exported_from_pytorch(tmp_path):
     torch = pytest.importorskip("torch")
     source = layers(L.Bidirectional(L.LSTM(5, return_sequences=True)), L.GRU(4, activation="elu"), L.Dense(2))

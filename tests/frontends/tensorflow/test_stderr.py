@@ -44,6 +44,7 @@ def _stderr(folder, *arguments):
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["net.keras", "net.h5", "saved", "first"])
 def test_convert_and_verify_are_silent(folder, name):
     assert _stderr(folder, "convert", name, "-o", f"{name}.onnx", "-q") == (0, "")
@@ -51,10 +52,12 @@ def test_convert_and_verify_are_silent(folder, name):
         assert _stderr(folder, "verify", name, f"{name}.onnx") == (0, "")
 
 
+@pytest.mark.slow
 def test_inspect_is_silent(folder):
     assert _stderr(folder, "inspect", "saved") == (0, "")
 
 
+@pytest.mark.slow
 def test_an_error_is_one_line(folder):
     (folder / "damaged").mkdir()
     for entry in (folder / "saved").rglob("*"):

@@ -66,7 +66,7 @@ def test_trailing_null_characters():
 
 
 def test_invalid_utf8_is_rejected():
-    with pytest.raises(ConversionError, match="not UTF-8"):
+    with pytest.raises(ConversionError, match="not valid UTF-8"):
         hub_of(_function(lambda s: tf.equal(s, tf.constant(b"\xff\xfe"))))
 
 

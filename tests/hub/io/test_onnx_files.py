@@ -101,6 +101,7 @@ def test_large_constants_in_branches_and_functions_are_mapped_and_written(tmp_pa
         np.testing.assert_array_equal(session.run(None, {"p": np.array(True)})[0], WEIGHT * WEIGHT)
 
 
+@pytest.mark.slow
 def test_more_than_two_gigabytes_round_trip_without_being_loaded(tmp_path):
     rows = 2_200_000
     dims = (256, rows)  # 2.25 GB of float32, nearly all of it a hole in the file

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def numbers(model, feeds):
     return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)[0]
 
 
+@pytest.mark.slow
 @given(
     steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 2)), min_size=1, max_size=4),
     target=st.integers(LOWEST, 23),

@@ -21,6 +21,7 @@ for kind, cases in suite.test_cases.items():
         for name in [n for n in vars(cases) if n.endswith("_cuda") or getattr(vars(cases)[n], "__unittest_skip__", False)]:
             delattr(cases, name)
         globals()[kind] = cases
+del kind, cases  # or the last class would be collected twice
 
 
 X = np.array([[1, -2], [3, -4]], np.float32)

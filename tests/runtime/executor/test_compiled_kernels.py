@@ -35,6 +35,7 @@ def files_of(folder):
     return sorted((path, path.stat().st_mtime_ns) for path in Path(folder).rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_kernels_compiled_ahead_of_time_are_loaded_by_later_processes():
     ran = doctor()
     assert ran.returncode == 0 and not ran.stderr, ran.stderr
@@ -117,6 +118,7 @@ np.testing.assert_allclose(y[:3], np.exp(x[:3]) / np.exp(x[:3]).sum(), rtol=1e-6
 """
 
 
+@pytest.mark.slow
 def test_what_is_damaged_is_compiled_again(tmp_path):
     assert called("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path)).returncode == 0
     files = [path for path, _ in files_of(tmp_path)]
@@ -133,6 +135,7 @@ def test_what_is_damaged_is_compiled_again(tmp_path):
         assert files_of(tmp_path) == before  # the second one could load everything
 
 
+@pytest.mark.slow
 def test_several_processes_compile_at_once(tmp_path):
     command = [sys.executable, "-c", ONE]
     started = [
@@ -154,6 +157,7 @@ print(llvm.lanes(), llvm.tiled(), byte_tiles.lanes())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "features", "expected"),
     [("haswell", "+avx2,+fma,+avx,+sse4.2,+f16c,+bmi2", ["8", "True", "0"]), ("x86-64", "+sse2", ["16", "False", "0"])],

@@ -33,6 +33,7 @@ test_recorded_runs.py::test_threads_share_the_work[groups]
 """
 
 
+@pytest.mark.slow
 def test_every_kernel_runs_as_python():
     root, here = Path(__file__).parents[3], "tests/runtime/executor"
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))

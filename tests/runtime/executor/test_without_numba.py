@@ -33,6 +33,7 @@ SYSTEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SYSTEMS)
 def test_models_run_all_the_same(tmp_path, kind):
     if "llvmlite" in SYSTEMS[kind]:

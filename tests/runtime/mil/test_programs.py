@@ -270,5 +270,5 @@ def test_weight_file_outside_of_the_package_raises(tmp_path):
         if op.type == "const" and op.attributes["val"].WhichOneof("value") == "blobFileValue":
             op.attributes["val"].blobFileValue.fileName = "@model_path/../../../../secret.bin"
     (tmp_path / "model.mlpackage" / "Data" / "com.apple.CoreML" / "model.mlmodel").write_bytes(spec.SerializeToString())
-    with pytest.raises(UnsafeFileError, match=r"secret\.bin.*which is not there"):
+    with pytest.raises(UnsafeFileError, match=r"secret\.bin.*which does not exist"):
         Interpreter(path)

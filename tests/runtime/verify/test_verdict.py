@@ -75,6 +75,7 @@ def convolutions():
     return onnx_files.to_proto(model_of(build, (1, 16, 8, 8)))
 
 
+@pytest.mark.slow
 def test_compression_that_moves_the_output_too_far_fails(tmp_path):
     pytest.importorskip("coremltools")
     with pytest.raises(VerificationError, match="compression moves y by .* of its range; --max-drift") as failed:
@@ -123,6 +124,7 @@ def test_a_run_that_does_not_end_is_abandoned(tmp_path, monkeypatch):
     assert time.monotonic() - start < 5 and (tmp_path / "y.onnx.failed").exists() and not (tmp_path / "y.onnx").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ended")
 def test_an_endless_loop_reaches_a_limit():
     start = time.monotonic()
@@ -131,6 +133,7 @@ def test_an_endless_loop_reaches_a_limit():
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ended")
 def test_saving_a_module_that_does_not_end_is_abandoned(tmp_path, monkeypatch):
     pytest.importorskip("torch")

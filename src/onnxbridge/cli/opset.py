@@ -70,13 +70,13 @@ def command(
         target = Path(output or f"{stem}.opset{after}.onnx")
         paths = write_atomically(target, force, lambda free: onnx_files.write(made, free), source_files(model, read))
     lossy = [loss.reason for loss in merge(losses or [])]
-    told = {
+    found = {
         "from": before, "to": after, "domains": dict(made.opset_imports), "ir_version": lowest_ir_version(made),
         "lossy": lossy, "written": [str(p) for p in paths],
     }  # fmt: skip
-    shell.outcome.tell(**told)
+    shell.outcome.tell(**found)
     if not as_json:
-        shell.say(f"opset {before} to opset {after}, IR version {told['ir_version']}")
+        shell.say(f"opset {before} to opset {after}, IR version {found['ir_version']}")
         for loss in lossy:
             shell.say(f"lossy: {loss}")
         shell.say("wrote " + ", ".join(str(p) for p in paths))

@@ -75,7 +75,7 @@ class Outcome:
         self._stage, self._since = name.partition(" ")[0], now
 
     def tell(self, **found: Any) -> None:
-        """What the command found, beside what is told of every command."""
+        """What the command found, beside what every command reports."""
         self.found.update(found)
 
     def write(self, code: int, error: BaseException | None) -> str:

@@ -123,7 +123,7 @@ def test_float16_matches_float32_up_to_rounding():
     plain, wide = model("MoE", single, 1, {})
     (expected,) = run_onnxruntime(plain, wide)
     noise, executor = SimulatedPrecision(HALF), Executor(plain)
-    deviations = [np.abs(executor.run(None, wide, coarse=noise)[0] - expected).max() for _ in range(4)]
+    deviations = [np.abs(executor.run(None, wide, simulated=noise)[0] - expected).max() for _ in range(4)]
     (got,) = Executor(m).run(None, feeds)
     assert got.dtype == np.float16 and 0 < max(deviations) < np.abs(expected).max() / 200
     np.testing.assert_allclose(got, expected, rtol=HALF, atol=2 * max(deviations))

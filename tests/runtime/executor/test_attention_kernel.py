@@ -1,4 +1,4 @@
-"""Attention in machine code against its rule and against the steps that exporters write."""
+"""Attention in compiled kernels against its rule and against the steps that exporters write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.kernels.compile import availability
 from tests.runtime.executor.fused import model
 
-pytestmark = pytest.mark.skipif(not availability.available(), reason="without llvmlite there is no machine code")
+pytestmark = pytest.mark.skipif(not availability.available(), reason="without llvmlite there are no compiled kernels")
 EPS = np.finfo(np.float32).eps
 rng = np.random.default_rng(8)
 

@@ -1,4 +1,4 @@
-"""Dynamic quantization in machine code: the same bytes and exact sums as by the rules, and one rounding of what follows them."""
+"""Dynamic quantization in compiled kernels: the same bytes and exact sums as by the rules."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_recurrent_layers(name, bidirectional, hidden):
 @pytest.mark.parametrize("name", ["LSTM", *RECURRENT])
 @pytest.mark.parametrize("x, h", [((5, 3, 6), (1, 3, 6)), ((5, 3, 7), (1, 1, 6)), ((5, 3, 7), (1, 2, 6)), ((5, 3, 7), (1, 3, 5))])
 def test_a_recurrent_layer_takes_no_other_sizes(name, x, h):
-    """Machine code would read and write beyond them."""
+    """Kernels would read and write beyond them."""
     gates, extra = RECURRENT.get(name, (4, "layout = 0"))
     text = f"""agraph (float[a,b,c] x, float[d,e,f] h) => (float[g,i,j,k] y)
         {{ y = {name[:4].strip()}<hidden_size = 6, {extra}>(x, w, r, , , h) }}"""

@@ -1,4 +1,4 @@
-"""What a compiled plan keeps: constants, memory, machine code, and values that are not numbers."""
+"""What a compiled plan keeps: constants, memory, compiled kernels, and values that are not numbers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_chance_is_not_a_constant():
     assert (first != second).any()
 
 
-def test_without_machine_code_the_results_are_the_same(monkeypatch):
+def test_without_kernels_the_results_are_the_same(monkeypatch):
     text = "agraph (float[1,20,9,9] x) => (float[1,18,9,9] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Gelu(a) }"
     proto, x = model(text, w=draw(18, 20, 3, 3)), draw(1, 20, 9, 9)
     native = Executor(proto).run(None, {"x": x})[0]

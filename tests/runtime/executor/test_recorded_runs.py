@@ -83,7 +83,7 @@ def test_what_shapes_determine_is_not_overwritten_by_the_steps_before_it():
         same(executor, {"x": draw(40, 50)})
 
 
-def test_steps_that_python_runs_between_machine_code():
+def test_python_steps_between_kernels():
     text = """agraph (float[4,30] x, int64[5] at) => (float[4,9] y, float[5,9] z) {
         a = MatMul(x, w) b = CumSum(a, one) c = Add(b, a) d = Tanh(c) g = Gather<axis = 0>(d, at)
         y = MatMul(d, v) z = MatMul(g, v) }"""
@@ -204,8 +204,8 @@ def test_a_plan_tells_what_was_put_together_and_what_it_costs():
     weights = {"w": draw(24, 16, 3, 3), "s": draw(24), "one": np.abs(draw(24)) + 1, "from": np.array([3]), "to": np.array([4])}
     steps = Executor(model(text, **weights)).explain({"x": draw(2, 16, 20, 20), "at": np.array([3, 4])})
     assert [(s.operators, s.runs) for s in steps] == [
-        (("Conv", "BatchNormalization", "Relu"), "machine code"), (("Gather",), "Python"), (("Mul",), "machine code"),
-        (("Tanh",), "machine code"),
+        (("Conv", "BatchNormalization", "Relu"), "compiled kernel"), (("Gather",), "Python"), (("Mul",), "compiled kernel"),
+        (("Tanh",), "compiled kernel"),
     ]  # fmt: skip
     conv = steps[0]
     assert conv.shapes == ((2, 24, 20, 20),)
@@ -223,7 +223,7 @@ def test_the_command_shows_the_plan(cli, tmp_path):
     onnx.save(model(NET, **WEIGHTS), tmp_path / "net.onnx")
     assert "step " not in cli("inspect", tmp_path / "net.onnx").out
     out = cli("inspect", tmp_path / "net.onnx", "--plan").out
-    assert "step    Conv+Relu -> 2x20x20x20: machine code, tiles over rows of the kernel; " in out
+    assert "step    Conv+Relu -> 2x20x20x20: compiled kernel, tiles over rows of the kernel; " in out
     found = json.loads(cli("inspect", tmp_path / "net.onnx", "--plan", "--json").out)["plan"]
     assert found[0]["operators"] == ["Conv", "Relu"]
     assert found[0]["flops"] == 2 * 2 * 20 * 20 * 20 * 27

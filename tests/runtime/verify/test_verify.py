@@ -310,19 +310,19 @@ def test_the_mean_of_a_sigmoid_in_a_branch_has_the_error_of_one_half():
 
 
 def test_simulated_precision_rounds_to_neighbors_without_bias():
-    coarse = SimulatedPrecision(2.0**-11)
+    simulated = SimulatedPrecision(2.0**-11)
     x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
     for dtype in (np.float32, np.float64):
-        y = coarse(x.astype(dtype))
+        y = simulated(x.astype(dtype))
         assert y.dtype == dtype and np.array_equal(y.astype(np.float16), y)
         off = (y - x) / np.abs(x)
         normal = np.abs(x) > 2.0**-14
         assert 2.0**-11 < np.abs(off[normal]).max() <= 2.0**-10 and abs(off[normal].mean()) < 1e-5
     held = np.float32([0, -0.0, 1, -1.5, 2.0**-15, np.inf, -np.inf, 65504, 1024])
-    assert np.array_equal(coarse(held), held) and np.isnan(coarse(np.float32([np.nan]))).all()
-    assert coarse(np.float32([1e-9]))[0] == np.float32(2.0**-24)  # the logarithm of 0 would say nothing
-    assert coarse.constant(np.float32([1e-9]))[0] == np.float32(1e-9)
-    assert coarse(np.arange(3)).dtype == np.int64 and coarse(x.T).shape == (400, 300)
+    assert np.array_equal(simulated(held), held) and np.isnan(simulated(np.float32([np.nan]))).all()
+    assert simulated(np.float32([1e-9]))[0] == np.float32(2.0**-24)  # the logarithm of 0 would say nothing
+    assert simulated.constant(np.float32([1e-9]))[0] == np.float32(1e-9)
+    assert simulated(np.arange(3)).dtype == np.int64 and simulated(x.T).shape == (400, 300)
 
 
 @pytest.mark.parametrize(("error", "passes"), [(0.0, True), (0.05, False)])
@@ -331,7 +331,7 @@ def test_half_precision_is_allowed_its_own_error_and_no_more(error, passes):
     executor = Executor(model)
 
     def half(feeds):
-        results = executor.run(None, feeds, coarse=SimulatedPrecision(2.0**-11, seed=5))
+        results = executor.run(None, feeds, simulated=SimulatedPrecision(2.0**-11, seed=5))
         found = dict(zip(executor.output_names, results, strict=True))
         return found | {"y": found["y"] + np.float32(error)}
 

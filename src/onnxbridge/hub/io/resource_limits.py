@@ -60,11 +60,11 @@ class Budget:
                 f"{self.limits.total_bytes} bytes"
             )
 
-    def hold(self, value: Any) -> None:
+    def track(self, value: Any) -> None:
         """Track the memory of a result until it is freed; a view counts as its base array."""
         if isinstance(value, list):
             for item in value:
-                self.hold(item)
+                self.track(item)
             return
         if not isinstance(value, np.ndarray):
             return
@@ -88,22 +88,22 @@ class Budget:
     def _release(self, key: int) -> None:
         self.live -= self._tracked.pop(key)[1]
 
-    def left(self) -> int:
+    def iterations_left(self) -> int:
         """The number of loop iterations still allowed."""
         return self.limits.trips - self._trips
 
-    def trip(self, many: int = 1) -> None:
+    def count_iterations(self, many: int = 1) -> None:
         """Count loop iterations."""
         self._trips += many
         if self._trips > self.limits.trips:
             raise LimitError(f"{self._subject()} exceeds the limit of {self.limits.trips} loop iterations")
 
-    def grow(self, items: int) -> None:
+    def check_items(self, items: int) -> None:
         """Check the length of a sequence."""
         if items > self.limits.items:
             raise LimitError(f"{self._subject()} requests a sequence of {items} items, and the limit is {self.limits.items}")
 
-    def tick(self) -> None:
+    def check_time(self) -> None:
         """Check the time limit."""
         if self._deadline is not math.inf and time.monotonic() > self._deadline:
             raise LimitError(f"{self._subject()} was reached after the time limit of {self.limits.seconds} seconds")

@@ -62,14 +62,16 @@ class Compiled:
         self._recorded: Any = None
         self._last: Any = None
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], coarse: SimulatedPrecision | None = None) -> list[Any]:
+    def run(
+        self, names: Sequence[str] | None, feeds: Mapping[str, Any], simulated: SimulatedPrecision | None = None
+    ) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
 
         Raises:
             UsageError: if an input is missing, unknown, or not as the model declares it.
             LimitError: if the run would take more than the limits allow.
         """
-        if names is None and coarse is None and self._native and (self._kernels or self._account.pays()):
+        if names is None and simulated is None and self._native and (self._kernels or self._account.pays()):
             try:
                 with limited(self._limits) as budget, self._account.guarding():
                     results = self._run_plan(self._fused_plan_for(feeds, True), feeds, budget)
@@ -78,8 +80,9 @@ class Compiled:
             except TooEarly:
                 self._fused, self._kernels, self._recording = None, False, None
         with limited(self._limits) as budget:
-            if coarse is not None:
-                return self._low_precision(self._plan if names is None else self._plan_for(tuple(names)), feeds, budget, coarse)
+            if simulated is not None:
+                plan = self._plan if names is None else self._plan_for(tuple(names))
+                return self._low_precision(plan, feeds, budget, simulated)
             return self._run_plan(
                 self._fused_plan_for(feeds, False) if names is None else self._plan_for(tuple(names)), feeds, budget
             )
@@ -115,15 +118,15 @@ class Compiled:
             self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
-    def _low_precision(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, coarse: SimulatedPrecision) -> list[Any]:
-        """The outputs, where each input, each constant and each result of an operator is rounded by `coarse`."""
+    def _low_precision(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, simulated: SimulatedPrecision) -> list[Any]:
+        """The outputs, where each input, each constant and each result of an operator is rounded by `simulated`."""
         adapt = self._settings.adapt_result
-        inputs = {slot: coarse(value) for slot, value in self._inputs_by_slot(feeds, True).items()}
-        frame = [coarse.constant(value) for value in plan.frame]
+        inputs = {slot: simulated(value) for slot, value in self._inputs_by_slot(feeds, True).items()}
+        frame = [simulated.constant(value) for value in plan.frame]
         for slot, value in inputs.items():
             frame[slot] = value
         with without_warnings():
-            results = execute(plan, frame, budget, coarse if adapt is None else lambda result: coarse(adapt(result)))
+            results = execute(plan, frame, budget, simulated if adapt is None else lambda result: simulated(adapt(result)))
         self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 

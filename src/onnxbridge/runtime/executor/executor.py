@@ -44,17 +44,17 @@ class Executor:
         self.input_names, self.output_names = self._compiled.input_names, self._compiled.output_names
 
     def run(
-        self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, coarse: SimulatedPrecision | None = None
+        self, names: Sequence[str] | None, feeds: Mapping[str, Any], *, simulated: SimulatedPrecision | None = None
     ) -> list[Any]:
         """The named values (all outputs for None; intermediate ones may be named) for these inputs.
 
-        With `coarse`, inputs, constants and every operator's results are rounded by it, which simulates lower precision.
+        With `simulated`, inputs, constants and every operator's results are rounded by it, which simulates lower precision.
 
         Raises:
             UsageError: if an input is missing, unknown, or not as the model declares it.
             LimitError: if the run would take more than the limits allow.
         """
-        return self._compiled.run(names, feeds, coarse)
+        return self._compiled.run(names, feeds, simulated)
 
     @property
     def work(self) -> int:

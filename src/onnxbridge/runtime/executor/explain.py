@@ -18,9 +18,9 @@ from onnxbridge.runtime.executor.work import multiply_adds
 class Planned:
     """One step of a plan on inputs of certain sizes.
 
-    `operators` are those of the model that it replaces, `place` is their source location. `runs` is "machine code", "Python", or
-    "once" for what the shapes of the inputs determine. `bytes` is what it reads and writes apart from weights, `flops` counts
-    a multiplication and an addition as two and is 0 where nothing is known.
+    `operators` are those of the model that it replaces, `place` is their source location. `runs` is "compiled kernel",
+    "Python", or "once" for what the shapes of the inputs determine. `bytes` is what it reads and writes besides weights;
+    `flops` counts a multiplication and an addition as two and is 0 if unknown.
     """
 
     operators: tuple[str, ...]
@@ -39,7 +39,7 @@ def planned(plan: Plan, frame: list[Any], inputs: Mapping[int, Any], budget: Bud
     def seen(step: Step, args: list[Any], results: list[Any], runs: str) -> None:
         shapes = tuple(r.shape for r in results if isinstance(r, np.ndarray))
         moved = sum(a.nbytes for a in (*args, *results) if isinstance(a, np.ndarray))
-        algorithm = step.algorithm or ("one pass" if runs == "machine code" else "")
+        algorithm = step.algorithm or ("one pass" if runs == "compiled kernel" else "")
         operators = step.parts or (step.op,)
         found.append(Planned(operators, str(step.location), algorithm, runs, shapes, moved, _flops(step, args, results)))
 

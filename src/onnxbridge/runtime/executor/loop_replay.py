@@ -116,7 +116,7 @@ class _IterationRun:
             if to > 0:
                 self.frame[to] = buffers[i]
         if budget.limits.seconds is not None:
-            budget.tick()
+            budget.check_time()
             iterations = min(iterations, _TICKS)
         scanned: list[Call] = []
         stacks = []

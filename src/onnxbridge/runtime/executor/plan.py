@@ -110,7 +110,7 @@ def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None)
     for step, dead in zip(plan.steps, plan.frees, strict=True):
         if timed:
             budget.operator = step.op
-            budget.tick()
+            budget.check_time()
         args = [frame[i] for i in step.sources]
         perform(step, args, frame, budget, adapt)
         budget.work += operations(step.op, args, [frame[i] for i in step.targets if i > 0], step.attrs)
@@ -150,7 +150,7 @@ def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt
                 result = np.asarray(result)
             if adapt is not None:
                 result = adapt(result)
-            budget.hold(result)
+            budget.track(result)
             frame[target] = result
 
 

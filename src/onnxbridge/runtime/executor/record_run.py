@@ -110,7 +110,7 @@ def record(
                 for t in targets:
                     frame[t] = made.frame[t] = memory.detached(frame[t])
             elif compiled and all(memory.contains(frame[t]) for t in targets):
-                runs = "machine code"
+                runs = "compiled kernel"
                 if not items or not isinstance(items[-1], _OpenSequence):
                     items.append(_OpenSequence())
                 row = items[-1]

@@ -61,7 +61,7 @@ class Recording:
         timed = budget.limits.seconds is not None
         for item in self.items:
             if timed:
-                budget.tick()
+                budget.check_time()
             if isinstance(item, CallSequence):
                 for cell, slot, distance in item.patches:
                     item.table.cells[cell] = frame[slot].__array_interface__["data"][0] + distance

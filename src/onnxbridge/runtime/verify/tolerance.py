@@ -183,7 +183,7 @@ class Rounding:
         for count in range(QUANTIZED_RUNS):
             if count and self._work() - start > WORK / 2:
                 break
-            run = self._noisy.run(None, supplied, coarse=noisy)
+            run = self._noisy.run(None, supplied, simulated=noisy)
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
                 self._low_precision[name] = _noise(a, [b], True).combined(self._low_precision.get(name, _Noise()))
 
@@ -196,7 +196,7 @@ class Rounding:
             if count and self._work() - start > WORK / 2:
                 break
             try:
-                run = self._own.run(None, supplied, coarse=noisy)
+                run = self._own.run(None, supplied, simulated=noisy)
             except OnnxbridgeError:
                 raise
             except Exception:  # a choice with an empty result, for example
@@ -219,7 +219,7 @@ class Rounding:
             for count in range(PRECISION_RUNS if self._simulated else 0):
                 if count and self._work() - start >= WORK / 2:
                     break
-                low_precision_runs.append(self._noisy.run(None, supplied, coarse=self._simulated))
+                low_precision_runs.append(self._noisy.run(None, supplied, simulated=self._simulated))
         except OnnxbridgeError:
             raise
         except Exception as e:  # the two models will show whether the inputs are wrong

@@ -35,7 +35,7 @@ def loop(M: Int | None = None, cond: Bool | None = None, *v_initial, body):
             for made, values in zip(scanned, at_once.scanned, strict=True):
                 made.append(values)
             continue
-        budget.trip()
+        budget.count_iterations()
         flag, *results = body(*inputs)
         going = bool(flag)
         state = results[:states]
@@ -62,9 +62,9 @@ def _run_several(body, inputs, iteration, iterations, flags, states, scanned, ro
         dict(enumerate(rows, before + states)), {flags + i: before + i for i in range(states)},
         range(flags + states, flags + states + scanned), counter, flags - 1, before - 1, iteration,
     )  # fmt: skip
-    found = body.run_iterations(inputs, spec, min(iterations, budget.left()))
+    found = body.run_iterations(inputs, spec, min(iterations, budget.iterations_left()))
     if found is not None:
-        budget.trip(found.done)
+        budget.count_iterations(found.done)
     return found
 
 
@@ -108,7 +108,7 @@ def scan(
             for made, values in zip(scanned, at_once.scanned, strict=True):
                 made.append(values)
             continue
-        budget.trip()
+        budget.count_iterations()
         results = body(*inputs)
         state = results[:states]
         for made, value in zip(scanned, results[states:], strict=True):

@@ -60,7 +60,7 @@ def sequence_map(input_sequence, *additional_inputs, body):
     budget = current()
     results = []
     for i, item in enumerate(input_sequence):
-        budget.trip()
+        budget.count_iterations()
         results.append(body(item, *(more[i] if isinstance(more, list) else more for more in additional_inputs)))
     return tuple(list(made) for made in zip(*results, strict=True)) if results else tuple([] for _ in body.declared)
 

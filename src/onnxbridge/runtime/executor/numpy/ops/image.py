@@ -238,7 +238,7 @@ def _suppressed(edges, order, limit, most):
     area = (bottom - top) * (right - left)
     kept = []
     while order.size and len(kept) < most:
-        current().tick()
+        current().check_time()
         i, order = order[0], order[1:]
         kept.append(int(i))
         tall = np.minimum(bottom[i], bottom[order]) - np.maximum(top[i], top[order])

@@ -16,7 +16,7 @@ def zip_map(X, *, classlabels_int64s=None, classlabels_strings=None):
     rows = X.reshape(1, -1) if X.ndim == 1 else X
     if rows.shape[1] != len(keys):
         raise ValueError(f"{rows.shape[1]} columns for {len(keys)} keys")
-    current().grow(X.size)
+    current().check_items(X.size)
     return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
 
 

@@ -128,7 +128,7 @@ def max_roi_pool(X, rois, *, pooled_shape, spatial_scale=1.0):
     claim((rois.shape[0], X.shape[1], *pooled_shape), X.dtype)
     y = np.zeros((rois.shape[0], X.shape[1], *pooled_shape), X.dtype)
     for r, roi in enumerate(rois.astype(np.float64)):
-        current().tick()
+        current().check_time()
         left, top, right, bottom = (int(np.floor(v * spatial_scale + 0.5)) for v in roi[1:])
         rows = _bins(top, bottom, pooled_shape[0], height)
         columns = _bins(left, right, pooled_shape[1], width)

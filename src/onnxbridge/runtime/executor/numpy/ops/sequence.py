@@ -44,7 +44,7 @@ def sequence_erase(input_sequence, position: Int = -1):
 @rule("SequenceInsert")
 def sequence_insert(input_sequence, tensor, position: Int | None = None):
     length = len(input_sequence)
-    current().grow(length + 1)
+    current().check_items(length + 1)
     claim((length + 1, tensor.size), tensor.dtype)  # as if all were of this size: a sum at every step would be quadratic
     at = length if position is None or position == length else _place(position, length)
     return [*input_sequence[:at], tensor, *input_sequence[at:]]
@@ -69,12 +69,12 @@ def sequence_map(input_sequence, *additional_inputs, body):
 def split_to_sequence(input, split=None, *, axis=0, keepdims=1):
     length = input.shape[axis]
     if split is None:
-        current().grow(length)
+        current().check_items(length)
         parts = np.split(input, length, axis) if length else []
         return parts if keepdims else [np.squeeze(p, axis) for p in parts]
     if split.ndim == 0:
         each = int(split)
-        current().grow(-(-length // each))
+        current().check_items(-(-length // each))
         return np.split(input, range(each, length, each), axis)
     if split.sum() != length:
         raise ValueError(f"the parts {split.tolist()} do not add up to {length}")

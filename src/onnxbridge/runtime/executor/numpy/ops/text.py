@@ -102,7 +102,7 @@ def tf_idf_vectorizer(
 def _occurrences(row, grams, shortest, longest, most_skipped):
     for n in range(shortest, longest + 1):
         for step in range(1, 2 if n == 1 else min(most_skipped + 2, len(row))):
-            current().tick()
+            current().check_time()
             for start in range(len(row) - (n - 1) * step):
                 found = grams.get(tuple(row[start : start + n * step : step]))
                 if found is not None:

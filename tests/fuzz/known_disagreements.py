@@ -131,6 +131,12 @@ def _cancelling(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) ->
     return bool(np.abs(inputs[0].astype(float)).max(initial=0) > 0 and any((o < -8).any() for o in outputs))
 
 
+def _cancelled_loss(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A sum of losses that is as small as the rounding of its terms."""
+    terms = np.abs(inputs[0].astype(float)).sum()
+    return any(np.abs(np.asarray(o, float)).min(initial=np.inf) <= 2.0**-22 * terms for o in outputs)
+
+
 def _large_negative(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return bool((inputs[0].astype(float) < -4).any())
 
@@ -199,6 +205,7 @@ ROWS: list[tuple[str, set[str], Predicate, str]] = [
     ("ort", {"Attention"}, _one_causal_query, "Attention: one query"),
     ("ort", {"Dropout"}, _always, "Dropout: the mask"),
     *((checker, {"ReduceLogSum"}, _cancelling, "A step after a rounding") for checker in ("ort", "float64", "decomposition")),
+    ("ort", {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}, _cancelled_loss, "A step after a rounding"),
     *((checker, {"Gelu"}, _large_negative, "A step after a rounding") for checker in ("ort", "float64", "decomposition")),
     ("decomposition", REDUCTIONS, _large_integers, "Integers out of range"),
     ("float64", {"Loop", "Scan", "If"}, _floor_in_subgraph, "A step after a rounding"),

@@ -317,11 +317,6 @@ def _mark(role: str, value: int) -> str:
     return f"\x01{role}\x02{value}\x03" if value >= 0 else str(value)
 
 
-def unmarked(text: str) -> str:
-    """The text with marked integers written out."""
-    return _MARK.sub(lambda m: m[2], text)
-
-
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(module.named_parameters(recurse=False, remove_duplicate=False)), **dict(module.named_buffers(recurse=False))}
 

@@ -297,6 +297,9 @@ def _infer_outputs(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | Non
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, input=inputs, output=outputs)
     for a in node.attributes.values():
         proto.attribute.append(ir.serde.serialize_attribute(a))
+    ceil_mode = node.attributes.get("ceil_mode")
+    if ceil_mode is not None and ceil_mode.as_int():  # before opset 22 onnx counts a window that starts in the end padding
+        schema = onnx.defs.get_schema(schema.name, schema.domain)
     try:
         inferred = schema._infer_node_outputs(proto.SerializeToString(), types, data, {}, {}, 13)  # type: ignore[call-arg]
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as e:

@@ -10,23 +10,46 @@ from onnxbridge.hub.opset.known_values import dtype_of, fixed_shape
 from onnxbridge.rules import Outputs
 
 
-def _end_pads(X, kernel, strides, pads, dilations):
-    """Pads with which ceil_mode=0 is equivalent to ceil_mode=1; None if the sizes are dynamic."""
-    if X.shape is None or not all(isinstance(d, int) for d in list(X.shape)[2:]):
-        return None
+def _exact_sizes(op, X, kernel, strides, pads, dilations, counted, may_slice):
+    """A pooling with ceil_mode=1 as older versions understand it: its input, pads, and whether ceil_mode is still needed.
+
+    Since opset 22 a window must start in the data or in the padding before it; the older formula of the output's size counts one
+    window more. Where the last window is complete, both formulas and ceil_mode=0 agree, so padding is added to the end for
+    a window that would be incomplete, unless it is `counted` in averages, and elements that no window uses are removed.
+    """
     rank = len(kernel)
-    begin, end = list(pads or [0] * 2 * rank)[:rank], list(pads or [0] * 2 * rank)[rank:]
-    for i, size in enumerate(list(X.shape)[2:]):
-        stride, reach = (strides or [1] * rank)[i], (kernel[i] - 1) * (dilations or [1] * rank)[i] + 1
-        free = size + begin[i] + end[i] - reach
-        windows = -(-free // stride) + 1
-        if (windows - 1) * stride >= size + begin[i]:
-            windows -= 1  # a window must start in the data or in the padding before it
-        if windows != free // stride + 1:
-            end[i] += (windows - 1) * stride - free
-        if not 0 <= end[i] < reach:
-            return None
-    return begin + end
+    strides, dilations, pads = strides or [1] * rank, dilations or [1] * rank, list(pads or [0] * 2 * rank)
+    longer, shorter = list(pads), {}  # end pads for ceil_mode=0; elements that no window uses, by axis
+    ceil_needed = False
+    for i in range(rank):
+        size = None if X.shape is None else X.shape[i + 2]
+        if strides[i] == 1:  # no window is incomplete
+            continue
+        if not isinstance(size, int):
+            ceil_needed = True
+            continue
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        free = size + pads[i] + pads[i + rank] - reach
+        missing = (_count(size, pads[i], free, strides[i], True) - 1) * strides[i] - free
+        if missing > 0:
+            longer[i + rank] += missing
+            ceil_needed |= counted or longer[i + rank] >= reach
+        elif missing < 0:
+            shorter[i] = -missing
+    if not ceil_needed:
+        return X, longer, False
+    for i, unused in shorter.items() if may_slice else ():
+        padding = min(unused, pads[i + rank])
+        pads[i + rank] -= padding
+        if unused > padding:
+            X = op.Slice(X, [0], [X.shape[i + 2] - (unused - padding)], [i + 2])
+    return X, pads, True
+
+
+def _count(size, begin, free, stride, ceil_mode):
+    """The number of windows along an axis, of which `free` elements remain after the first."""
+    count = (-(-free // stride) if ceil_mode else free // stride) + 1
+    return count - (ceil_mode and (count - 1) * stride >= size + begin)
 
 
 def _windows(X, kernel, strides, pads, dilations, ceil_mode):
@@ -36,9 +59,7 @@ def _windows(X, kernel, strides, pads, dilations, ceil_mode):
     for i, size in enumerate(fixed_shape(X)[2:]):
         begin, end, reach = pads[i], pads[i + rank], (kernel[i] - 1) * dilations[i] + 1
         free = size + begin + end - reach
-        count = (-(-free // strides[i]) if ceil_mode else free // strides[i]) + 1
-        if ceil_mode and (count - 1) * strides[i] >= size + begin:
-            count -= 1
+        count = _count(size, begin, free, strides[i], ceil_mode)
         indices = np.arange(count)[:, None] * strides[i] + np.arange(kernel[i]) * dilations[i] - begin
         yield indices, (indices >= 0) & (indices < size), (indices >= -begin) & (indices < size + end)
 
@@ -86,9 +107,13 @@ def _max_pool_with_indices(op, X, kernel, strides, pads, dilations, ceil_mode, s
     return op.Reshape(op.ReduceMax(elements, axes=[2], keepdims=0), result), op.Reshape(index, result)
 
 
-def _average_pool(op, X, kernel, strides, pads, dilations, ceil_mode, count_include_pad):
+def _average_pool(op, X, kernel, strides, pads, dilations, ceil_mode, count_include_pad, version):
     windows = list(_windows(X, kernel, strides, pads, dilations, ceil_mode))
-    total = _reduce_windows(op, X, windows, 0.0, lambda v, axis: op.ReduceSum(v, [axis], keepdims=0))
+    axes_is_input = version >= 13
+    total = _reduce_windows(
+        op, X, windows, 0.0,
+        lambda v, axis: op.ReduceSum(v, [axis], keepdims=0) if axes_is_input else op.ReduceSum(v, axes=[axis], keepdims=0),
+    )  # fmt: skip
     counts = np.ones(())
     for _, inside, padded in windows:
         counts = np.multiply.outer(counts, (padded if count_include_pad else inside).sum(1))
@@ -108,7 +133,7 @@ def average_pool_dilated(
         pads = None
     elif auto_pad != "NOTSET":
         raise Unsupported(f"opset 19 added dilations, here with {auto_pad=!s}")
-    return _average_pool(op, X, kernel_shape, strides, pads, dilations, ceil_mode, count_include_pad)
+    return _average_pool(op, X, kernel_shape, strides, pads, dilations, ceil_mode, count_include_pad, 18)
 
 
 def _without_ceil_mode(name, version):
@@ -117,25 +142,23 @@ def _without_ceil_mode(name, version):
     ):  # fmt: skip
         if version < 10 and dilations is not None and all(d == 1 for d in dilations):
             dilations = None
+        indices_used, counted = bool(outputs[1:] and outputs[1]), more.get("count_include_pad", 0)
         if ceil_mode and auto_pad == "NOTSET":
-            counted = more.get("count_include_pad", 0)
-            padded = _end_pads(X, kernel_shape, strides, pads, dilations)
-            # padding that is included in the average must not change
-            if padded is not None and (not counted or padded == list(pads or [0] * 2 * len(kernel_shape))):
-                pads, ceil_mode = padded, 0
+            X, pads, ceil_mode = _exact_sizes(op, X, kernel_shape, strides, pads, dilations, counted, not indices_used)
+            pads = pads if any(pads) else None
         if (ceil_mode or dilations) and version < 10:
             if auto_pad not in ("NOTSET", "VALID"):
                 raise Unsupported(f"opset 10 added dilations and ceil_mode, here with {auto_pad=!s}")
             if name == "AveragePool":
-                return _average_pool(op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("count_include_pad", 0))
-            if outputs[1:] and outputs[1]:
+                return _average_pool(op, X, kernel_shape, strides, pads, dilations, ceil_mode, counted, version)
+            if indices_used:
                 return _max_pool_with_indices(
                     op, X, kernel_shape, strides, pads, dilations, ceil_mode, more.get("storage_order", 0)
                 )
             windows = _windows(X, kernel_shape, strides, pads, dilations, ceil_mode)
             return _reduce_windows(op, X, list(windows), -np.inf, lambda v, axis: op.ReduceMax(v, axes=[axis], keepdims=0))
         count = max((i + 1 for i, used in enumerate(outputs) if used), default=1)
-        attrs = {"ceil_mode": ceil_mode or None, "dilations": dilations, "pads": pads, "strides": strides, **more}
+        attrs = {"ceil_mode": int(ceil_mode) or None, "dilations": dilations, "pads": pads, "strides": strides, **more}
         present = {k: v for k, v in attrs.items() if v is not None}
         if auto_pad != "NOTSET":
             present["auto_pad"] = auto_pad

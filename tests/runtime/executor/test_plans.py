@@ -88,6 +88,18 @@ def test_memory_is_used_again_but_never_twice_at_once():
     assert pool.empty((99, 101)).ctypes.data == where
 
 
+def test_a_small_result_uses_a_large_buffer_that_is_free_before_new_memory():
+    pool = Pool()
+    large, medium = pool.empty((300, 300)), pool.empty((200, 200))
+    at_large, at_medium = large.ctypes.data, medium.ctypes.data
+    del large, medium
+    small = pool.empty((100, 100))
+    assert small.ctypes.data == at_medium  # the smallest that is large enough
+    assert pool.empty((150, 150)).ctypes.data == at_large
+    del small
+    assert pool.empty((200, 200)).ctypes.data == at_medium  # returned to its own size
+
+
 def test_results_stay_when_the_next_run_comes():
     proto = model("agraph (float[64,64] x) => (float[64,64] y) { y = MatMul(x, w) }", w=np.eye(64, dtype=np.float32))
     executor, x = Executor(proto), draw(64, 64)

@@ -61,15 +61,25 @@ class Pool:
 
     def _lease(self, size: int) -> _Lease:
         size_class, recorder = _class(size), active_recorder()
-        free = (self._free if recorder is None else recorder.free)[size_class]
-        try:
-            buffer = free.pop()
-        except IndexError:
+        by_class = self._free if recorder is None else recorder.free
+        free, buffer = _take(by_class, size_class)
+        if buffer is None:
             buffer = np.empty(size_class + _ALIGNED, np.uint8)
             if recorder is not None:
                 recorder.buffers.append(buffer)
         address = buffer.__array_interface__["data"][0]
         return _Lease(free, buffer, address + -address % _ALIGNED, size)
+
+
+def _take(by_class: defaultdict[int, list[Array]], size_class: int) -> tuple[list[Array], Array | None]:
+    """A free buffer of this class, otherwise of the next larger class that has one, with the list that it returns to."""
+    own = by_class[size_class]
+    with contextlib.suppress(IndexError):  # another thread may take the last one
+        return own, own.pop()
+    for larger in sorted(c for c, buffers in list(by_class.items()) if c > size_class and buffers):
+        with contextlib.suppress(IndexError):
+            return by_class[larger], by_class[larger].pop()
+    return own, None
 
 
 def _class(size: int) -> int:

@@ -21,6 +21,9 @@ from onnxbridge.plugin_protocols import Backend, Run
 _IMPLEMENTED = 23
 """The opset whose operators ONNX Runtime implements: of 24 it has no Swish, and no Attention with a mask for all queries."""
 
+_GELU = 20
+"""The opset that introduced Gelu, which raises the default opset of a model that spells it out."""
+
 
 class OnnxBackend(Backend):
     """Writes ONNX."""
@@ -49,6 +52,8 @@ class OnnxBackend(Backend):
         self.check_options(opset=opset, for_runtime=for_runtime)
         model = model.clone()
         decompose_inexact(model)
+        if opset is None and for_runtime is None:
+            canonicalize(model, lambda op_type: unchanged_at(op_type, _GELU))
         to = opset if opset is not None else opsets.lowest_opset(model)
         to = to if for_runtime is None else min(limits(for_runtime).opset, to)
         canonicalize(model, lambda op_type: unchanged_at(op_type, min(to, _IMPLEMENTED)))

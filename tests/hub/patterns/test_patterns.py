@@ -8,6 +8,7 @@ import onnxruntime as ort
 import pytest
 from onnx import numpy_helper, parser
 
+import onnxbridge
 from onnxbridge.hub import passes
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import provenance
@@ -385,3 +386,36 @@ def test_other_einsums_are_not_changed(equations):
     text = f"""agraph (float[2,5,3,8] q, float[2,5,3,8] k, float[2,5,3,8] v) => (float[2,5,3,8] y) {{
         m = Einsum<equation = "{first}">(q, k) p = Softmax<axis = -1>(m) y = Einsum<equation = "{second}">(p, v) }}"""
     stays(model(text))
+
+
+STATISTICS = {"mean": draw(6), "var": np.abs(draw(6)) + 0.5, "gamma": draw(6), "beta": draw(6)}
+FACTOR = "e = Add(var, eps) r = Sqrt(e) i = Reciprocal(r) f = Mul(i, gamma)"
+BATCH_NORMS = {
+    "centered": "d = Sub(x, mean) e = Add(var, eps) r = Sqrt(e) n = Div(d, r) g = Mul(n, gamma) y = Add(g, beta)",
+    "tensorflow": f"{FACTOR} a = Mul(x, f) b = Mul(mean, f) c = Sub(beta, b) y = Add(a, c)",
+}
+
+
+def batch_normalized(text, **change):
+    used = {k: v.reshape(1, 6, 1, 1) for k, v in STATISTICS.items()} | {"eps": np.float32(1e-3)} | change
+    return model(f"agraph (float[2,6,5,4] x) => (float[2,6,5,4] y) {{ {text} }}", **used)
+
+
+@pytest.mark.parametrize("form", BATCH_NORMS)
+def test_batch_normalization_with_folded_weights(form):
+    proto, x = batch_normalized(BATCH_NORMS[form]), draw(2, 6, 5, 4)
+    hub = onnxbridge.convert(proto, "onnx", verify=False).hub
+    (node,) = hub.graph
+    assert node.op_type == "BatchNormalization"
+    assert node.attributes["epsilon"].as_float() == np.float32(1e-3)
+    np.testing.assert_allclose(run(onnx_files.to_proto(hub), {"x": x})[0], run(proto, {"x": x})[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [(BATCH_NORMS["tensorflow"].replace("Mul(mean, f)", "Mul(mean, i)"), {}),
+     (BATCH_NORMS["centered"], {"var": np.ones((1, 1, 5, 1), np.float32)}), (BATCH_NORMS["centered"].replace("Sqrt", "Neg"), {})],
+)  # fmt: skip
+def test_similar_batch_normalizations_are_not_recognized(text, change):
+    hub = onnxbridge.convert(batch_normalized(text, **change), "onnx", verify=False).hub
+    assert "BatchNormalization" not in [node.op_type for node in hub.graph]

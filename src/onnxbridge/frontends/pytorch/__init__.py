@@ -70,10 +70,8 @@ class PytorchFrontend(Frontend):
     ) -> ir.Model:
         from onnxbridge.frontends.pytorch.capture.export import capture
         from onnxbridge.frontends.pytorch.fx.convert import to_hub
-        from onnxbridge.hub.passes.fuse_pads import fuse_pads
 
         model = to_hub(capture(source, inputs, dynamic))
-        fuse_pads(model)
         if fold_batch_norm:
             from onnxbridge.hub.passes.fold_batch_norm import FoldBatchNorm
 

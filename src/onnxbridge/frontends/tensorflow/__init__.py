@@ -48,28 +48,10 @@ class TensorFlow(Frontend):
             UsageError: if the shape of an input is unknown.
             UnsafeFileError: if a file must not be run.
         """
-        from onnx_ir.passes import common
-
         from onnxbridge.frontends.tensorflow import convert, sources
-        from onnxbridge.hub.passes.decompose_batch_norm import decompose_batch_norm
-        from onnxbridge.hub.passes.fuse_conv_bias import fuse_conv_bias
-        from onnxbridge.hub.passes.fuse_pads import fuse_pads
-        from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
-        from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
-        from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 
         source, signature = _split(source)
-        model = convert.hub_model(sources.trace(source, inputs, dynamic, signature))
-        common.RemoveUnusedNodesPass()(model)
-        infer_trip_counts(model)
-        recognize_rnn(model)
-        fuse_conv_bias(model)
-        common.RemoveUnusedNodesPass()(model)
-        push_transposes(model)
-        decompose_batch_norm(model)
-        common.RemoveUnusedNodesPass()(model)
-        fuse_pads(model)
-        return model
+        return convert.hub_model(sources.trace(source, inputs, dynamic, signature))
 
     def main_line(self, error: BaseException | str) -> str:
         return tensorflow_errors.main_line(error)

@@ -70,8 +70,6 @@ class Builder:
         inference.infer(schema, node, self._known)
         known = fold.fold(node) if self._opset == OPSET else None
         if known is not None:
-            for i in range(len(values)):
-                node.replace_input_with(i, None)
             stem = next((v.name for v in values if v is not None and v.name), "")
             results = tuple(self.constant(a, f"{stem}.{op_type.lower()}" if stem else "") for a in known)
             weights = [v for v in values if v is not None and not v.meta.get(fold.COMPUTED)]
@@ -79,12 +77,16 @@ class Builder:
             for result in results:
                 if not weights:
                     result.meta[fold.COMPUTED] = True
-                elif viewed is not None:
+                    continue
+                fold.record_formula(result, node)
+                if viewed is not None:
                     provenance.set_view(result, viewed)
                 elif any(provenance.state_of(v.const_value) == "parameter" for v in weights):
                     provenance.inherit_state(result.const_value, [v.const_value for v in weights])
                 elif all(provenance.is_fixed(v.const_value) for v in weights) and result.const_value is not None:
                     provenance.set_state(result.const_value, "constant")
+            for i in range(len(values)):
+                node.replace_input_with(i, None)
             return results if outputs > 1 else results[0]
         self.append(node)
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]

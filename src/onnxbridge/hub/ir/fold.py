@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.entry_points import evaluator_rules
+from onnxbridge.hub.ir import provenance
 from onnxbridge.hub.ir.schemas import array_of, binding_of, name_of, plain
 from onnxbridge.lowering import Call, bind
 
@@ -25,6 +27,35 @@ _NOT_FOLDED = frozenset(
         "DequantizeLinear", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
     }
 )  # fmt: skip
+
+
+FORMULA = "formula"
+"""Key in a value's meta: the `Formula` of a constant that was computed from weights."""
+_FORMULA_OPS = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Reciprocal", "Pow"}) | provenance.VIEWS
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """The arithmetic or reshape that a constant was folded from, which patterns match like a node."""
+
+    op_type: str
+    inputs: tuple[ir.Value | None, ...]
+    attributes: Mapping[str, ir.Attr]
+    domain: str = ""
+    outputs: tuple[ir.Value, ...] = field(default=())
+
+
+def record_formula(result: ir.Value, node: ir.Node) -> None:
+    """Record the formula of a constant folded from weights: a normalization is recognized by it after its weights are folded."""
+    if node.op_type in _FORMULA_OPS and not node.domain:
+        result.meta[FORMULA] = Formula(node.op_type, tuple(node.inputs), dict(node.attributes))
+
+
+def forget_formulas(model: ir.Model) -> None:
+    """Drop the recorded formulas, and with them the constants that only they use."""
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for value in graph.initializers.values():
+            value.meta.pop(FORMULA, None)
 
 
 def constant_array(value: ir.Value | None) -> np.ndarray[Any, Any] | None:

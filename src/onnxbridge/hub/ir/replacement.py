@@ -84,6 +84,17 @@ def _declared(old: ir.Shape | None, new: ir.Shape | None) -> ir.Shape | None:
     return ir.Shape([n if isinstance(n, int) and not isinstance(o, int) else o for o, n in zip(old, new, strict=True)])
 
 
+def merge_declared(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
+    """The inferred shape, completed with sizes and names that only the file declares."""
+    if inferred is None or declared is None or len(inferred) != len(declared):
+        return inferred if inferred is not None else declared
+
+    def known(dim: object) -> bool:
+        return isinstance(dim, int) or getattr(dim, "value", None) is not None
+
+    return ir.Shape([i if known(i) else d for i, d in zip(inferred, declared, strict=True)])
+
+
 def _needed(nodes: Sequence[ir.Node], results: set[int]) -> list[ir.Node]:
     """The nodes whose results are used; the others are detached from their inputs."""
     found = []

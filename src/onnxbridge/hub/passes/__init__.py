@@ -7,12 +7,20 @@ from onnx_ir.passes import common
 
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.frameworks.log_suppression import loggers_disabled
+from onnxbridge.hub.ir.fold import forget_formulas
 from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
 from onnxbridge.hub.passes.constant_reshapes import ConstantReshapes
+from onnxbridge.hub.passes.decompose_batch_norm import decompose_batch_norm
+from onnxbridge.hub.passes.fuse_conv_bias import fuse_conv_bias
+from onnxbridge.hub.passes.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.merge_constants import MergeConstants
+from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
+from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
+from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
+from onnxbridge.hub.patterns import canonicalize
 
 __all__ = ["clean", "infer", "inline"]
 
@@ -73,10 +81,23 @@ def _inlined_node_count(model: ir.Model) -> int:
 
 
 def clean(model: ir.Model) -> ir.Model:
-    """Remove identities, duplicate nodes, and unused nodes and weights.
+    """Recognize recurrent and normalization layers that the source decomposes, move transposes and pads into layers, and remove
+    identities, duplicate nodes, and unused nodes and weights.
 
     Equal weights are not merged: each has its own name and may be trained separately.
     """
+    unused = common.RemoveUnusedNodesPass()
+    unused(model)
+    infer_trip_counts(model)
+    recognize_rnn(model)
+    canonicalize(model, {"BatchNormalization"}.__contains__, outermost_first=True)
+    forget_formulas(model)
+    fuse_conv_bias(model)
+    unused(model)
+    push_transposes(model)
+    decompose_batch_norm(model)
+    unused(model)
+    fuse_pads(model)
     passes = ir.passes.Sequential(
         common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
         MergeTransposes(),

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.provenance import inherit_state
 from onnxbridge.hub.ir.replacement import transfer
-from onnxbridge.hub.passes.match import skip_nodes
+from onnxbridge.hub.passes.value_queries import skip_nodes
 
 
 def fuse_conv_bias(model: ir.Model) -> None:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir import fold, inference, provenance
 from onnxbridge.hub.ir.graphs import names_in
+from onnxbridge.hub.ir.replacement import merge_declared
 from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.hub.passes.constant_reshapes import make_constant
 
@@ -58,17 +59,6 @@ def _infer_bodies(node: ir.Node, foreign: ContribDecomposer | None, branch: bool
         _infer_graph(body, foreign, branch or node.op_type == "If")
 
 
-def merge_declared(inferred: ir.Shape | None, declared: ir.Shape | None) -> ir.Shape | None:
-    """The inferred shape, completed with sizes and names that only the file declares."""
-    if inferred is None or declared is None or len(inferred) != len(declared):
-        return inferred if inferred is not None else declared
-
-    def known(dim: object) -> bool:
-        return isinstance(dim, int) or getattr(dim, "value", None) is not None
-
-    return ir.Shape([i if known(i) else d for i, d in zip(inferred, declared, strict=True)])
-
-
 def _fold(graph: ir.Graph, node: ir.Node) -> None:
     # a graph output must stay the output of a node
     known = None if any(o.is_graph_output() for o in node.outputs) else fold.fold(node)
@@ -79,6 +69,7 @@ def _fold(graph: ir.Graph, node: ir.Node) -> None:
         tensor = ir.tensor(array, dtype=output.dtype, name=name)
         provenance.inherit_state(tensor, [v.const_value for v in node.inputs if v is not None and not v.meta.get(fold.COMPUTED)])
         folded = ir.Value(name=name, type=output.type, shape=ir.Shape(list(array.shape)), const_value=tensor)
+        fold.record_formula(folded, node)
         output.replace_all_uses_with(folded)
         output.name = None
         graph.register_initializer(folded)

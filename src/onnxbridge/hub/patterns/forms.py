@@ -9,8 +9,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import names_in
-from onnxbridge.hub.ir.replacement import replace
-from onnxbridge.hub.passes.infer_types import merge_declared
+from onnxbridge.hub.ir.replacement import merge_declared, replace
 from onnxbridge.hub.patterns.match import Call, Found, Pattern, Product
 
 Write = Callable[..., ir.Value | None]
@@ -40,16 +39,19 @@ def form(op_type: str, *patterns: Call | Product) -> Callable[[Write], Write]:
     return register
 
 
-def canonicalize(model: ir.Model, supports: Callable[[str], bool] = lambda op_type: True) -> None:
+def canonicalize(
+    model: ir.Model, supports: Callable[[str], bool] = lambda op_type: True, *, outermost_first: bool = False
+) -> None:
     """Replace matches of patterns by the operators that are supported, in place, in one pass over the nodes.
 
-    Types and shapes must have been inferred. Intermediate results must have no other uses and not be outputs.
+    Types and shapes must have been inferred. Intermediate results must have no other uses and not be outputs. With
+    `outermost_first` the pass goes from the outputs to the inputs, for patterns that contain others of the same operator.
     """
     forms = {root: chosen for root, all_ in _FORMS.items() if (chosen := [f for f in all_ if supports(f.op_type)])}
     writer: Builder | None = None
     for graph in (model.graph, *model.graph.subgraphs()):
-        for node in graph:
-            for each in forms.get(node.op_type, ()) if not node.domain else ():
+        for node in [n for n in reversed(graph) if n.op_type in forms] if outermost_first else graph:
+            for each in forms.get(node.op_type, ()) if node.graph is graph and not node.domain else ():
                 writer = writer or Builder(names=names_in(model))
                 if _replace_match(node, each, writer, model.graph):
                     break

@@ -5,7 +5,8 @@
 
 A pattern yields a `Found` for each match: its named values and numbers, and the matched nodes. A number matches a constant of
 one element that is equal up to rounding in its dtype. The inputs of commutative operators match in any order. A `Product`
-matches multiplications, divisions, roots and powers in any nesting.
+matches multiplications, divisions, roots and powers in any nesting. A constant that was folded from weights matches as its
+formula.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import constant_array
+from onnxbridge.hub.ir.fold import FORMULA, Formula, constant_array
 from onnxbridge.hub.ir.provenance import state_of
 from onnxbridge.hub.ir.schemas import plain
 
@@ -41,8 +42,8 @@ class Found:
             return Found({**self.named, name: what}, self.nodes)
         return self if self.named[name] is what or (isinstance(what, float) and self.named[name] == what) else None
 
-    def covering(self, *nodes: ir.Node) -> Found:
-        return Found(self.named, self.nodes.union(nodes))
+    def covering(self, *nodes: ir.Node | Formula) -> Found:
+        return Found(self.named, self.nodes.union(node for node in nodes if isinstance(node, ir.Node)))
 
 
 class Pattern(Protocol):
@@ -109,8 +110,10 @@ class Call:
     node: str
 
     def match(self, value: ir.Value, found: Found) -> Iterator[Found]:
-        node = producer(value, self.op_type)
-        if node is None or not all(_attribute_matches(attribute(node, k), wanted) for k, wanted in self.attributes.items()):
+        node = formula(value)
+        if node is None or not produces_only(node, value, self.op_type):
+            return
+        if not all(_attribute_matches(attribute(node, k), wanted) for k, wanted in self.attributes.items()):
             return
         inputs = list(node.inputs)
         while inputs and inputs[-1] is None:
@@ -163,8 +166,9 @@ class Product:
 
 
 def _factored(
-    pending: list[tuple[ir.Value, float]], number: float, powers: dict[ir.Value, float], nodes: frozenset[ir.Node], most: int
-) -> Iterator[tuple[float, dict[ir.Value, float], frozenset[ir.Node]]]:
+    pending: list[tuple[ir.Value, float]], number: float, powers: dict[ir.Value, float],
+    nodes: frozenset[ir.Node | Formula], most: int,
+) -> Iterator[tuple[float, dict[ir.Value, float], frozenset[ir.Node | Formula]]]:  # fmt: skip
     """All factorizations of a product into a number and powers of values, the finest first."""
     if len(powers) + len(pending) > most:
         return
@@ -179,9 +183,9 @@ def _factored(
     yield from _factored(rest, number, {**powers, value: powers.get(value, 0.0) + exponent}, nodes, most)
 
 
-def _operands(value: ir.Value, exponent: float) -> tuple[ir.Node, float, list[tuple[ir.Value, float]]] | None:
+def _operands(value: ir.Value, exponent: float) -> tuple[ir.Node | Formula, float, list[tuple[ir.Value, float]]] | None:
     """The node that produces a value, and a power of the value as a number and powers of the node's inputs."""
-    node = value.producer()
+    node = formula(value)
     if node is None or node.domain or node.op_type not in ("Mul", "Div", "Neg", "Sqrt", "Reciprocal", "Pow"):
         return None
     if abs(exponent) != 1:  # roots and powers of products are not expanded: signs would be lost
@@ -232,12 +236,22 @@ def _pattern(item: Pattern | float | None) -> Pattern | None:
 def producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
     """The node that produces a value, if it has this operator and no other used output."""
     node = value.producer() if value is not None else None
-    if node is None or node.op_type != op_type or node.domain:
-        return None
-    return node if all(o is value or not (o.uses() or o.is_graph_output()) for o in node.outputs) else None
+    return node if node is not None and value is not None and produces_only(node, value, op_type) else None
 
 
-def attribute(node: ir.Node, name: str) -> Any:
+def produces_only(node: ir.Node | Formula, value: ir.Value, op_type: str) -> bool:
+    """Whether a node has this operator, and no output but the value is used."""
+    if node.op_type != op_type or node.domain:
+        return False
+    return all(o is value or not (o.uses() or o.is_graph_output()) for o in node.outputs)
+
+
+def formula(value: ir.Value) -> ir.Node | Formula | None:
+    """The node that produces a value, or the formula of a folded constant."""
+    return value.producer() or value.meta.get(FORMULA)
+
+
+def attribute(node: ir.Node | Formula, name: str) -> Any:
     """An attribute's value, None if the node does not set it."""
     found = node.attributes.get(name)
     return None if found is None else plain(found)

@@ -6,19 +6,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import SourceLocation
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas
 from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import DilatedConv, match_dilated_conv
-from onnxbridge.frontends.tensorflow.graph.recognize_batch_norm import VIEWS, BatchNorm, match_batch_norm
 from onnxbridge.lowering import Body, Call, Ref, Schema
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 LOOPS = frozenset({"While", "StatelessWhile"})
+VIEWS = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 _ALIASES = frozenset({"Identity", "ReadVariableOp"})
 Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
 
@@ -70,8 +69,6 @@ class GraphReader:
                 bound[op.outputs[0].name] = bound[op.inputs[0].name]
             elif op.type in VIEWS and (weight := _viewed_weight(op.outputs[0], bound)) is not None:
                 bound[op.outputs[0].name] = bound[weight.name]
-            elif (norm := match_batch_norm(op, lambda t: is_stored(t, bound))) is not None:
-                yield self._batch_norm(op, norm, bound, prefix)
             else:
                 yield self._operator(op, bound, prefix, used)
 
@@ -117,21 +114,6 @@ class GraphReader:
         yield Call("ExpandDims", (x, 1), {}, (tall,), where, Schema(("input", "dim")))
         yield Call(found.conv.type, (Ref(tall), filter), attrs, (wide,), where, known.schema)
         yield Call("Squeeze", (Ref(wide),), {"squeeze_dims": (1,)}, (output,), where, Schema(("input",)))
-
-    def _batch_norm(self, op: Any, norm: BatchNorm, bound: dict[str, Any], prefix: str) -> Call:
-        known, shape = op_schemas.definition("FusedBatchNormV3"), [norm.channels]
-        assert known is not None
-        dtype, name = norm.mean.dtype.as_numpy_dtype, prefix + op.name
-
-        def full(tensor: Any, number: int, label: str) -> Any:
-            if tensor is not None:
-                return ref(tensor, bound, prefix)
-            return Ref(StoredValue(f"{name}/{label}", lambda: np.full(shape, number, dtype)))
-
-        inputs = (ref(norm.x, bound, prefix), full(norm.gain, 1, "gamma"), full(norm.shift, 0, "beta"),
-                  ref(norm.mean, bound, prefix), ref(norm.variance, bound, prefix))  # fmt: skip
-        attrs = {"epsilon": norm.epsilon, "data_format": norm.data_format, "is_training": False}
-        return Call("FusedBatchNormV3", inputs, attrs, (self._declare(op.outputs[0], prefix),), self.location(op), known.schema)
 
     def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
         """If or Case; the branches capture outer values."""

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.fold import constant_array, known_sizes
-from onnxbridge.hub.passes.match import skip_nodes
+from onnxbridge.hub.passes.value_queries import skip_nodes
 
 Array = np.ndarray[Any, Any]
 

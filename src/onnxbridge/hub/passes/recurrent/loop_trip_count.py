@@ -17,8 +17,8 @@ from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.replacement import replace
-from onnxbridge.hub.passes.match import NUMBER, is_number, is_used, produced_by, skip_nodes
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
+from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, produced_by, skip_nodes
 
 _COMPARED = {"Less": (0, 1, 0), "LessOrEqual": (0, 1, 1), "Greater": (1, 0, 0), "GreaterOrEqual": (1, 0, 1)}
 """Comparison -> (index of the counter input, index of the limit input, extra iterations if equality is allowed)."""

@@ -34,20 +34,21 @@ def test_importing_onnxbridge_imports_no_framework():
 
 def test_missing_framework_reports_the_install_command(monkeypatch):
     monkeypatch.setattr(frameworks.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingFrameworkError, match="torch is not installed: pip install torch"):
-        frameworks._load("torch")
+    with pytest.raises(MissingFrameworkError, match="safetensors is not installed: pip install safetensors"):
+        frameworks.safetensors()
 
 
-def test_broken_framework_reports_the_import_error(tmp_path, monkeypatch):
-    (tmp_path / "broken_framework.py").write_text("raise ImportError('no libfoo')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(MissingFrameworkError, match="does not import: no libfoo"):
-        frameworks._load("broken_framework")
+def test_broken_framework_reports_the_import_error(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('no libfoo')")
+    script = "from onnxbridge import frameworks; frameworks.torch()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    assert "MissingFrameworkError: torch is installed but does not import: no libfoo" in result.stderr
 
 
 def test_other_messages_on_stderr_are_not_suppressed(tmp_path):
-    (tmp_path / "loud.py").write_text("import os; os.write(2, b'I0000 noise\\nthe disk is full\\n')")
-    script = "from onnxbridge import frameworks; frameworks._load('loud', '', 'tensorflow')"
+    (tmp_path / "tensorflow.py").write_text("import os; os.write(2, b'I0000 noise\\nthe disk is full\\n')")
+    script = "from onnxbridge import frameworks; frameworks.tensorflow()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     assert result.stderr == "the disk is full\n"

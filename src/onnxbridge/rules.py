@@ -159,6 +159,10 @@ class Rules(Mapping[str, Rule]):
             load_extra_rules(self.name)
         return self
 
+    def __delitem__(self, op: str) -> None:
+        """Unregister an operator's rule, so that another one can be registered: when a notebook's cell runs again."""
+        del self.load()._rules[op]
+
     def __getitem__(self, op: str) -> Rule:
         return self.load()._rules[op]
 

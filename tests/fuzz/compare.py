@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,9 +21,6 @@ from onnxbridge.hub.ir import inference
 from onnxbridge.hub.ir.schemas import name_of
 from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.executor import compiled_model
-from onnxbridge.runtime.executor.numpy.ops import rule
-from onnxbridge.runtime.executor.plan_compiler import Settings
 from tests.fuzz.graphs import Graph
 
 # Relative, and absolute relative to the largest element of a result: at least half of the digits of the dtype.
@@ -94,21 +90,6 @@ def _same_numbers(got: Any, expected: Any) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def only_primitive_rules() -> Iterator[None]:
-    """Runs the executor without its rules for operators that have a decomposition."""
-    from onnxbridge.hub.decompositions.lookup import decomposition_of
-
-    primitive = {op: r for op, r in rule.items() if op not in decompose}
-
-    def settings(*arguments: Any) -> Settings:
-        return Settings(primitive, original_settings(*arguments).constant, decomposition_of)
-
-    original_settings = compiled_model._settings
-    with mock.patch.object(compiled_model, "_settings", settings):
-        yield
-
-
 def compare(graph: Graph) -> tuple[list[Disagreement], list[str]]:
     """The disagreements on a graph's nodes, and descriptions of the nodes that could not be compared."""
     if graph.error is not None:
@@ -143,8 +124,7 @@ def compare(graph: Graph) -> tuple[list[Disagreement], list[str]]:
             disagreements += _differences("ort", node, [graph.values[o] for o in node.output], expected)
         if name_of(node.op_type, node.domain) in decompose or any(a.HasField("g") for a in node.attribute):
             try:
-                with only_primitive_rules():
-                    decomposed = Executor(_inferred(single)).run(None, feeds)
+                decomposed = Executor(_inferred(single), expanded=decompose).run(None, feeds)
             except inference.Contradiction as e:
                 skipped.append(f"decomposition: {node.op_type}: {str(e)[:90]}")
             except ConversionError as e:

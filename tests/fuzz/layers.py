@@ -8,7 +8,7 @@ from tests.fuzz.operators import Constant, generator, ints
 from tests.fuzz.random_values import FLOATS
 
 
-def _image(d, space=None, kinds=(np.float32,)):
+def image(d, space=None, kinds=(np.float32,)):
     space = space or d.choice((1, 2, 2, 3))
     return d.array(d.choice(kinds), (d.integer(1, 2), d.choice((1, 2, 4)), *(d.integer(3, 7) for _ in range(space))), edges=False)
 
@@ -27,7 +27,7 @@ def _window_attributes(d, x, kernel, dilated=True):
 
 @generator(4)
 def conv(d):
-    x = _image(d)
+    x = image(d)
     kernel = [d.integer(1, min(3, n)) for n in x.shape[2:]]
     group = d.choice([g for g in (1, 2, x.shape[1]) if x.shape[1] % g == 0])
     attrs = {**_window_attributes(d, x, kernel), "group": group}
@@ -43,7 +43,7 @@ def conv(d):
 
 @generator(3)
 def pool(d):
-    x = _image(d)
+    x = image(d)
     if d.coin(0.2):
         return d.choice(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")), [x], {}, 1
     kernel = [d.integer(1, min(3, n)) for n in x.shape[2:]]
@@ -58,7 +58,7 @@ def pool(d):
 
 @generator(3)
 def normalized(d):
-    x = _image(d)
+    x = image(d)
     c = x.shape[1]
     scale, shift = (d.array(np.float32, (c,), edges=False) for _ in range(2))
     op = d.choice((
@@ -77,16 +77,16 @@ def normalized(d):
     if op == "LpNormalization":
         return op, [x], {"p": d.integer(1, 2), "axis": d.axis(x.ndim)}, 1
     if op == "LRN":
-        return op, [_image(d, 2)], {"size": d.choice((1, 2, 3, 5)), "alpha": 0.5, "bias": 2.0}, 1
+        return op, [image(d, 2)], {"size": d.choice((1, 2, 3, 5)), "alpha": 0.5, "bias": 2.0}, 1
     if op == "MeanVarianceNormalization":
-        return op, [_image(d, 2)], {}, 1
+        return op, [image(d, 2)], {}, 1
     return op, [x, scale, shift], {}, 1
 
 
 @generator(3)
 def resized(d):
     mode = d.choice(("nearest", "linear", "cubic"))
-    x = _image(d, 2)
+    x = image(d, 2)
     transformation = d.choice(("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"))
     attrs = {"mode": mode, "coordinate_transformation_mode": transformation}
     if mode == "nearest":
@@ -107,7 +107,7 @@ def resized(d):
 
 @generator()
 def sampled(d):
-    x = _image(d, 2)
+    x = image(d, 2)
     if d.coin(0.5):
         grid = d.array(np.float32, (x.shape[0], 3, 2, 2), edges=False)
         attrs = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper
 
-from tests.fuzz.layers import _image
+from tests.fuzz.layers import image
 from tests.fuzz.operators import KINDS, Constant, generator, ints
 from tests.fuzz.random_values import FLOATS, INTS, NUMBERS
 
@@ -80,7 +80,7 @@ def spatial(d):
 @generator(2)
 def regions(d):
     op = d.choice(("RoiAlign", "MaxRoiPool", "NonMaxSuppression", "DeformConv"))
-    x = _image(d, 2)
+    x = image(d, 2)
     if op == "NonMaxSuppression":
         boxes = np.sort(d.rng.random((1, 6, 2, 2)), 2).reshape(1, 6, 4).astype(np.float32)
         boxes = boxes[..., d.rng.permutation(4)] if d.coin(0.2) else boxes
@@ -147,7 +147,7 @@ def attention_variants(d):
 @generator(2)
 def resize_variants(d):
     """Resize with axes, keep_aspect_ratio_policy, tf_crop_and_resize or cubic_coeff_a."""
-    x = _image(d, d.choice((1, 2, 3)))
+    x = image(d, d.choice((1, 2, 3)))
     variant = d.choice(("axes", "policy", "region", "coefficient"))
     mode = d.choice(("nearest", "linear"))
     if variant == "region":
@@ -156,7 +156,7 @@ def resize_variants(d):
         attrs = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 5.0}
         return "Resize", [x, Constant(roi), None, ints(*x.shape[:-1], d.integer(1, 6))], attrs, 1
     if variant == "coefficient":
-        x = _image(d, 2)
+        x = image(d, 2)
         attrs = {"mode": "cubic", "cubic_coeff_a": d.choice((-0.5, -1.0)), "exclude_outside": d.integer(0, 1)}
         return "Resize", [x, None, Constant(np.array([1, 1, 2, 1.5], np.float32))], attrs, 1
     axes = [x.ndim - 1, x.ndim - 2][: d.integer(1, 2)]
@@ -259,7 +259,7 @@ def indexing_variants(d):
 def window_variants(d):
     """Integer convolution and pooling with strides, pads and dilations."""
     op = d.choice(("ConvInteger", "QLinearConv", "MaxPool", "LpPool", "AveragePool", "GlobalLpPool", "ConvTranspose", "STFT"))
-    x = _image(d, 2)
+    x = image(d, 2)
     c = x.shape[1]
     kernel = [d.integer(1, min(3, n)) for n in x.shape[2:]]
     attributes = {"strides": [d.integer(1, 2), d.integer(1, 3)], "pads": [d.integer(0, k - 1) for k in (*kernel, *kernel)]}

@@ -15,6 +15,7 @@ from onnxbridge.backends.coreml import backend
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime import devices
+from onnxbridge.runtime.mil import Interpreter
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
@@ -61,8 +62,8 @@ def test_output_that_is_an_input_or_repeated():
     artifact, _ = run(ir.Model(graph, ir_version=10))
     names = [p.coreml for p in artifact.outputs]
     assert len(set(names) | {"x"}) == len(names) + 1
-    found = list(artifact._predict({"x": np.float32([-1, 2])}, {}, {})[0].values())
-    assert [v.tolist() for v in found] == [[-1, 2], [0, 2], [0, 2], [7, 8]]
+    found = Interpreter(artifact.model).run({"x": np.float32([-1, 2])})
+    assert [found[name].tolist() for name in names] == [[-1, 2], [0, 2], [0, 2], [7, 8]]
 
 
 def test_int64_is_computed_as_int32():
@@ -348,12 +349,19 @@ def test_deployment_targets(target, version):
     assert np.allclose(call({"x": x})["y"], devices.run(devices.session(made, "cpu"), {"x": x})["y"], rtol=1e-5, atol=1e-6)
 
 
-def test_rule_may_need_a_newer_deployment_target(monkeypatch):
-    from dataclasses import replace
-
-    made = model(lambda op, x: op.Sin(x), ("x", FLOAT, [1]))
+@pytest.fixture
+def newer_sin():
+    """A rule for Sin that needs iOS 18."""
     original = backend.rules["Sin"]
-    monkeypatch.setitem(backend.rules._rules, "Sin", replace(original, needs="iOS18"))
+    del backend.rules["Sin"]
+    backend.rules("Sin", needs="iOS18")(lambda input: original.lower(input))
+    yield
+    del backend.rules["Sin"]
+    backend.rules.table(Sin=original.lower)
+
+
+def test_rule_may_need_a_newer_deployment_target(newer_sin):
+    made = model(lambda op, x: op.Sin(x), ("x", FLOAT, [1]))
     with pytest.raises(ConversionError, match="Sin x1: needs iOS18"):
         backend.from_hub(made)
     assert operators(backend.from_hub(made, minimum_deployment_target="iOS18")) == ["sin"]

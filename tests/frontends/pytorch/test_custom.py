@@ -45,7 +45,7 @@ def registered():
         return op.Clip(y, -1.0, 1.0) if clip else y
 
     yield
-    del rule._rules["onnxbridge_custom::bent"]
+    del rule["onnxbridge_custom::bent"]
 
 
 def test_a_registered_rule(registered, tmp_path):

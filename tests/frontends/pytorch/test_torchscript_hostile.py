@@ -331,13 +331,16 @@ def test_unsafe_file_has_exit_code_4(tmp_path):
     assert victim.read_bytes() == b"precious"
 
 
-def test_state_dict_zip_bomb_is_rejected(tmp_path):
+def test_state_dict_zip_bomb_is_rejected(tmp_path, monkeypatch):
     from onnxbridge.frontends.pytorch.capture import load
 
-    torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "net.pt")
-    assert set(load._load_state_dict(tmp_path / "net.pt")) == {"weight", "bias"}
+    (tmp_path / "linear_2_2.py").write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 2)\n")
+    monkeypatch.chdir(tmp_path)
+    net = nn.Linear(2, 2)
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    assert torch.equal(load.load(("linear_2_2:net", "net.pt")).weight, net.weight)
     with zipfile.ZipFile(tmp_path / "net.pt") as old, zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as new:
         for name in old.namelist():
             new.writestr(name, bytes(300 << 20) if name.endswith("data/0") else old.read(name))
     with pytest.raises(LimitError, match="members have"):
-        load._load_state_dict(tmp_path / "bomb.pt")
+        load.load(("linear_2_2:net", "bomb.pt"))

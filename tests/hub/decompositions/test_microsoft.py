@@ -20,6 +20,7 @@ from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.lowering import as_function
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.numpy.ops import rule
+from tests.hub.decompositions.rounding import assert_within_rounding
 from tests.hub.decompositions.test_standard_cases import Arrays
 
 DOMAIN = "com.microsoft"
@@ -128,20 +129,12 @@ FLOAT_CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def largest_magnitude(expected: np.ndarray) -> float:
-    """The largest finite magnitude, to which the absolute tolerance is relative."""
-    finite = expected[np.isfinite(expected)]
-    return float(np.abs(finite).max(initial=0))
-
-
 @pytest.mark.parametrize(
     ("op", "inputs", "outputs", "attrs"), FLOAT_CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(FLOAT_CASES)]
 )
 def test_floating_point_outputs_match_onnxruntime(op, inputs, outputs, attrs):
     m, feeds = model(op, inputs, outputs, attrs)
-    for got, expected in zip(Executor(m).run(None, feeds), run_onnxruntime(m, feeds), strict=True):
-        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5 * (1 + largest_magnitude(expected)))
+    assert_within_rounding(m, feeds, run_onnxruntime(m, feeds))
 
 
 def test_skip_layer_normalization_outputs_the_residual_sum():
@@ -151,8 +144,7 @@ def test_skip_layer_normalization_outputs_the_residual_sum():
     graph = helper.make_graph([node], "g", declared, outputs)
     m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)], ir_version=10)
     feeds = {"x": X34, "s": normal(2, 3, 4), "g": LN}
-    for got, expected in zip(Executor(m).run(None, feeds), run_onnxruntime(m, feeds), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+    assert_within_rounding(m, feeds, run_onnxruntime(m, feeds))
 
 
 QUANTIZED_CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
@@ -197,7 +189,7 @@ def test_quantized_outputs_match_onnxruntime_up_to_rounding_of_ties(op, inputs, 
 def test_qgemm_with_bias_and_float_output():
     bias = RNG.integers(-99, 99, (1, 5)).astype(np.int32)
     m, feeds = model("QGemm", [randint(3, 4), S, Z, randint(4, 5), T, ZT, bias], 1, {"alpha": 0.5})
-    np.testing.assert_allclose(Executor(m).run(None, feeds)[0], run_onnxruntime(m, feeds)[0], rtol=1e-5)
+    assert_within_rounding(m, feeds, run_onnxruntime(m, feeds))
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8])
@@ -253,7 +245,7 @@ def test_types_are_inferred_through_contrib_operators():
     m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)], ir_version=8)
     for c in (True, False):
         feeds = {"x": X34, "b": LN, "c": np.array(c)}
-        np.testing.assert_allclose(Executor(m).run(None, feeds)[0], run_onnxruntime(m, feeds)[0], rtol=1e-5, atol=1e-5)
+        assert_within_rounding(m, feeds, run_onnxruntime(m, feeds))
 
 
 def branch(op: str) -> onnx.GraphProto:

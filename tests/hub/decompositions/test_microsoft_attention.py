@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from onnxbridge.runtime import Executor
+from tests.hub.decompositions.rounding import assert_within_rounding
 from tests.hub.decompositions.test_microsoft import (
     BIAS,
     PAST,
     QKV,
     WEIGHTS,
     Constant,
-    largest_magnitude,
     model,
     randint,
     run_onnxruntime,
@@ -75,12 +75,11 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def assert_matches_onnxruntime(op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any], tolerance: float = 2e-5) -> None:
+def assert_matches_onnxruntime(
+    op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any], unit: float | None = None
+) -> None:
     m, feeds = model(op, inputs, outputs, attrs)
-    for got, expected in zip(Executor(m).run(None, feeds), run_onnxruntime(m, feeds), strict=True):
-        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-        got, expected = got.astype(np.float32), expected.astype(np.float32)
-        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * (1 + largest_magnitude(expected)))
+    assert_within_rounding(m, feeds, run_onnxruntime(m, feeds))
 
 
 @pytest.mark.parametrize(("op", "inputs", "outputs", "attrs"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
@@ -140,7 +139,7 @@ GENERATION_STEPS = {
 @pytest.mark.parametrize("name", GENERATION_STEPS)
 def test_group_query_attention_matches_onnxruntime(name):
     op, inputs, outputs, attrs = GENERATION_STEPS[name]
-    assert_matches_onnxruntime(op, inputs, outputs, attrs, 2e-3 if name == "float16" else 2e-5)
+    assert_matches_onnxruntime(op, inputs, outputs, attrs)
 
 
 def test_padded_prompts():
@@ -167,7 +166,7 @@ def test_packed_qkv_equals_separate_inputs():
     expected = run_onnxruntime(separate, feeds)[0]
     for inputs in ([np.stack([q, k, v], 3)], [flat[0], np.stack([k, v], 3)]):
         m, feeds = model("MultiHeadAttention", inputs, 1, {"num_heads": 2})
-        np.testing.assert_allclose(Executor(m).run(None, feeds)[0], expected, atol=1e-5)
+        assert_within_rounding(m, feeds, [expected])
 
 
 def test_mask_of_maximum_length_is_sliced():

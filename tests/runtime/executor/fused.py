@@ -35,5 +35,15 @@ def agrees(proto, feeds, *ops, depth=1):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             allowed = 8 * np.sqrt(depth) * EPS * max(1.0, np.abs(exact).max(initial=0))
             np.testing.assert_allclose(a, exact, rtol=0, atol=allowed)
-    assert [s.op for s in executor._compiled._fused.steps] == list(ops)
+    assert step_names(executor, feeds) == list(ops)
     return joined
+
+
+def step_names(executor, feeds):
+    """What the steps of a run on these inputs compute, in order."""
+    return [step.op for step in executor.explain(feeds)]
+
+
+def all_compiled(executor, feeds):
+    """Whether a repeated run on these inputs is kernel calls alone, not even the shapes are computed again."""
+    return all(step.runs != "Python" for step in executor.explain(feeds))

@@ -9,7 +9,6 @@ from onnx import numpy_helper, parser
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.kernels import integers
 from onnxbridge.runtime.executor.kernels.compile import availability
-from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
 
 pytestmark = pytest.mark.skipif(
     not availability.available() or not integers.available(),
@@ -40,7 +39,7 @@ def agrees(text, feeds, *ops, **weights):
                 np.testing.assert_allclose(got, wanted, rtol=4e-7, atol=4e-7 * np.abs(wanted).max(initial=0))
             else:
                 np.testing.assert_array_equal(got, wanted)
-    assert [s.op for s in executor._compiled._fused.steps if s.native] == list(ops)
+    assert [s.op for s in executor.explain(feeds) if s.runs == "compiled kernel"] == list(ops)
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 133), (2, 70, 900)])
@@ -54,14 +53,8 @@ def test_ranges(shape, kind):
 
 
 @pytest.fixture(params=[1, 3])
-def threads(request, monkeypatch):
-    monkeypatch.setenv("ONNXBRIDGE_THREADS", str(request.param))
-    monkeypatch.setattr(work_partition, "_LEAST", 16)
-    monkeypatch.setattr(work_partition, "_WORTH", 64)
-    thread_pool.threads.cache_clear()
-    yield
-    monkeypatch.undo()
-    thread_pool.threads.cache_clear()
+def threads(request, small_pieces):
+    small_pieces(request.param)
 
 
 @pytest.mark.parametrize("each", [False, True])
@@ -141,11 +134,11 @@ def test_lstm(kind, each, threads):
             step = 255 * weights["rs"].max() * 2 / 255  # what one step of a hidden state's byte changes a gate by, at most
             np.testing.assert_allclose(got, exact, rtol=0, atol=step)
             assert np.median(np.abs(got - exact)) < 1e-5
-    assert [s.op for s in executor._compiled._fused.steps] == ["DynamicQuantizeLSTM"]
+    assert [s.op for s in executor.explain(feeds)] == ["DynamicQuantizeLSTM"]
 
 
 def test_zero_points_for_each_row_and_unknown_weights_are_left_to_the_rules():
     text = """agraph (uint8[5,7] x, uint8[5] z, int8[7,3] v) => (int32[5,3] y, int32[5,3] u) {
         y = MatMulInteger(x, w, z) u = MatMulInteger(x, v) }"""
     feeds = {"x": whole(np.uint8, 5, 7), "z": whole(np.uint8, 5), "v": whole(np.int8, 7, 3)}
-    agrees(text, feeds, "MatMulInteger", w=whole(np.int8, 7, 3))
+    agrees(text, feeds, w=whole(np.int8, 7, 3))

@@ -99,7 +99,7 @@ def test_splits_and_features_at_the_ends_of_float32():
         x = rng.choice(ends, (rows, 5))
         for given in (x, np.nan_to_num(x, nan=0.5, posinf=np.inf, neginf=-np.inf)):
             np.testing.assert_array_equal(executor.run(None, {"x": given})[0], executor.run(["y"], {"x": given})[0])
-    assert executor._compiled._fused.steps[0].native
+    assert executor.explain({"x": x})[0].runs == "compiled kernel"
 
 
 def test_linear_models_and_scaling():

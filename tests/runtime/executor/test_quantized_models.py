@@ -8,6 +8,7 @@ from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.kernels import integers
+from tests.runtime.executor.fused import step_names
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(5)
@@ -53,7 +54,7 @@ def check(head, kind, body, weights, feeds, *ops):
         assert (found.dtype, found.shape) == (zero.dtype, exact.shape)
         assert np.abs(found - exact).max() <= 0.5 + 2.0**-10  # what float32 may lose beside 2^8 steps
     if integers.available():
-        assert [s.op for s in executor._compiled._fused.steps] == list(ops)
+        assert step_names(executor, feeds) == list(ops)
 
 
 SHAPE = {"Bytes+Conv": "[a,b,e,f]", "Bytes+Add": "[a,b,e,f]", "Bytes+Gemm": "[a,b]", "Bytes+MatMul": "[a,b,e]"}
@@ -90,8 +91,7 @@ def stated(text, inputs, exact, weights, feeds, op):
         assert (found.dtype, found.shape) == (zero.dtype, wanted.shape)
         assert np.abs(found - wanted).max() <= 0.5 + 2.0**-10
     if integers.available():
-        assert [(s.op, s.native) for s in executor._compiled._fused.steps] == [(op, True)]
-        assert executor._compiled._recording.all_native
+        assert [(s.op, s.runs) for s in executor.explain(feeds)] == [(op, "compiled kernel")]
 
 
 @pytest.mark.parametrize("biased", [True, False])
@@ -171,7 +171,7 @@ def test_maxima(kind):
     executor, x = Executor(model(proto, **weights)), {"x": draw(kind, 2, 5, 9, 7)}
     np.testing.assert_array_equal(executor.run(None, x)[0], executor.run(["y"], x)[0])
     if integers.available():
-        assert [s.op for s in executor._compiled._fused.steps] == ["Bytes+MaxPool"]
+        assert step_names(executor, x) == ["Bytes+MaxPool"]
 
 
 def test_weights_that_are_no_signed_bytes_stay_in_float():
@@ -181,8 +181,7 @@ def test_weights_that_are_no_signed_bytes_stay_in_float():
         "ys": np.float32(0.4), "yz": np.uint8(100),
     }  # fmt: skip
     executor = Executor(model(f"agraph (uint8[1,6,9,9] x) => (uint8[a,b,e,f] y) {{ {body} }}", **weights))
-    executor.run(None, {"x": draw(np.uint8, 1, 6, 9, 9)})
-    assert "Bytes+Conv" not in [s.op for s in executor._compiled._fused.steps]
+    assert "Bytes+Conv" not in step_names(executor, {"x": draw(np.uint8, 1, 6, 9, 9)})
 
 
 def test_without_the_instruction_the_results_are_those_of_float32(monkeypatch):
@@ -197,4 +196,4 @@ def test_without_the_instruction_the_results_are_those_of_float32(monkeypatch):
     monkeypatch.setattr(integers, "available", lambda: False)
     executor = Executor(proto)
     assert np.abs(executor.run(None, x)[0].astype(int) - found).max() <= 1
-    assert "Bytes+Conv" not in [s.op for s in executor._compiled._fused.steps]
+    assert "Bytes+Conv" not in step_names(executor, x)

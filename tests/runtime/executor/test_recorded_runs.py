@@ -12,7 +12,7 @@ from onnx import numpy_helper, parser
 
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.kernels.compile import availability
-from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
+from tests.runtime.executor.fused import all_compiled
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)
@@ -49,8 +49,7 @@ def test_other_values_and_other_shapes():
     executor = Executor(model(NET, **WEIGHTS))
     for n in (1, 1, 1, 2, 2, 2, 1, 3, 1, 1):
         same(executor, {"x": draw(n, 3, 20, 20)})
-    assert executor._compiled._recording is not None
-    assert executor._compiled._recording.all_native  # not even the shapes are computed again
+    assert all_compiled(executor, {"x": draw(1, 3, 20, 20)})
 
 
 def test_inputs_that_lie_otherwise_in_memory():
@@ -89,8 +88,10 @@ def test_python_steps_between_kernels():
         y = MatMul(d, v) z = MatMul(g, v) }"""
     executor = Executor(model(text, w=draw(30, 24), v=draw(24, 9), one=np.int64(1)))
     for _ in range(4):
-        same(executor, {"x": draw(4, 30), "at": rng.integers(0, 4, 5)})
-    assert executor._compiled._recording is not None
+        feeds = {"x": draw(4, 30), "at": rng.integers(0, 4, 5)}
+        same(executor, feeds)
+    runs = [step.runs for step in executor.explain(feeds)]
+    assert {"Python", "compiled kernel"} == set(runs)
 
 
 def test_shapes_that_hang_on_values():
@@ -117,19 +118,6 @@ def test_numbers_that_are_fed_are_not_frozen():
         x = draw(2, 4, 5, 5)
         (y,) = executor.run(None, {"x": x, "axes": np.array(axes)})
         np.testing.assert_allclose(y, np.maximum(x, 0).mean(tuple(axes), keepdims=True), rtol=1e-5, atol=1e-6)
-
-
-@pytest.fixture
-def crew(monkeypatch):
-    """Three threads, and pieces so small that every kernel is shared out."""
-    monkeypatch.setenv("ONNXBRIDGE_THREADS", "3")
-    monkeypatch.setattr(work_partition, "_LEAST", 16)
-    monkeypatch.setattr(work_partition, "_WORTH", 64)
-    monkeypatch.setattr(work_partition, "_STEP", 64)
-    thread_pool.threads.cache_clear()
-    yield
-    monkeypatch.undo()
-    thread_pool.threads.cache_clear()
 
 
 CASES = {
@@ -169,15 +157,17 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_threads_share_the_work(name, crew):
+def test_threads_share_the_work(name, small_pieces):
+    small_pieces(3)
     text, weights, shape = CASES[name]
     executor = Executor(model(text, **weights))
     for _ in range(3):
         same(executor, {"x": draw(*shape)}, atol=1e-4)
-    assert any(call.units > 1 for item in executor._compiled._recording.items for call in getattr(item, "calls", []))
+    assert any(step.pieces > 1 for step in executor.explain())
 
 
-def test_two_callers_at_once(crew):
+def test_two_callers_at_once(small_pieces):
+    small_pieces(3)
     executor = Executor(model(NET, **WEIGHTS))
     feeds = [draw(1, 3, 20, 20) for _ in range(4)]
     wanted = [executor.run(None, {"x": x}) for x in feeds]
@@ -238,7 +228,7 @@ def test_picking_one_and_reshaping_what_lies_otherwise():
     executor = Executor(model(text, w=draw(12, 24), zero=np.int64(0), last=np.int64(-1), **shapes))
     for _ in range(3):
         same(executor, {"x": draw(2, 6, 12)})
-    assert executor._compiled._recording.all_native
+    assert all_compiled(executor, {"x": draw(2, 6, 12)})
 
 
 def test_an_index_beyond_the_axis_is_refused():

@@ -15,7 +15,7 @@ from onnx import numpy_helper, parser
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.kernels.array_layout import address
 from onnxbridge.runtime.executor.kernels.compile import availability, kernel
-from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
+from onnxbridge.runtime.executor.kernels.run import thread_pool
 from onnxbridge.runtime.executor.kernels.run.call_table import DONE, OPEN, ROW, TICKET, Call
 from onnxbridge.runtime.executor.kernels.run.thread_pool import Table
 
@@ -50,35 +50,20 @@ def model(name):
     return proto
 
 
-@pytest.fixture
-def many(monkeypatch):
-    """Sets the number of threads; pieces are so small that every kernel is shared."""
-    for name in ("_LEAST", "_WORTH", "_STEP"):
-        monkeypatch.setattr(work_partition, name, 16)
-
-    def setting(count):
-        monkeypatch.setenv("ONNXBRIDGE_THREADS", str(count))
-        thread_pool.threads.cache_clear()
-
-    yield setting
-    monkeypatch.undo()
-    thread_pool.threads.cache_clear()
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_results_are_the_same_bits_for_any_number_of_threads(name, many):
+def test_results_are_the_same_bits_for_any_number_of_threads(name, small_pieces):
     proto, x, found = model(name), draw(*SHAPES[name]), []
     for count in (1, 2, 4):
-        many(count)
+        small_pieces(count)
         executor = Executor(proto)
         found += [executor.run(None, {"x": x})[0] for _ in range(20)]
-    assert any(call.units > 1 for item in executor._compiled._recording.items for call in item.calls)
+    assert any(step.pieces > 1 for step in executor.explain({"x": x}))
     for y in found[1:]:
         np.testing.assert_array_equal(y, found[0])
 
 
-def test_executors_of_several_callers_at_once(many):
-    many(3)
+def test_executors_of_several_callers_at_once(small_pieces):
+    small_pieces(3)
     names, wrong = list(MODELS), []
     feeds = {name: {"x": draw(*SHAPES[name])} for name in names}
     executors = {name: Executor(model(name)) for name in names}
@@ -98,22 +83,23 @@ def test_executors_of_several_callers_at_once(many):
 
 
 FORK = """
-import os, sys
+import os, sys, threading
 import numpy as np
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
-work_partition._LEAST = work_partition._WORTH = 16
+from onnxbridge.runtime.executor.kernels.run import work_partition
+work_partition.MIN_ELEMENTS = work_partition.MIN_MULTIPLICATIONS = 16
 x = np.load(sys.argv[2])
 executor = Executor(sys.argv[1])
 before = executor.run(None, {"x": x})[0]
 for _ in range(10):
     executor.run(None, {"x": x})
-parent = thread_pool._pool
+assert threading.active_count() == 3
 child = os.fork()
+assert threading.active_count() == (3 if child else 1)
 right = all(np.array_equal(executor.run(None, {"x": x})[0], before) for _ in range(10))
 if child == 0:
-    os._exit(0 if right and thread_pool._pool is not parent and thread_pool._pool._queues else 1)
-assert right and thread_pool._pool is parent
+    os._exit(0 if right and threading.active_count() == 3 else 1)
+assert right and threading.active_count() == 3
 assert os.waitpid(child, 0)[1] == 0
 """
 

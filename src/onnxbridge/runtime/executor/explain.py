@@ -18,15 +18,18 @@ from onnxbridge.runtime.executor.work import multiply_adds
 class Planned:
     """One step of a plan on inputs of certain sizes.
 
-    `operators` are those of the model that it replaces, `place` is their source location. `runs` is "compiled kernel",
-    "Python", or "once" for what the shapes of the inputs determine. `bytes` is what it reads and writes besides weights;
-    `flops` counts a multiplication and an addition as two and is 0 if unknown.
+    `op` is what the step computes, `operators` are those of the model that it replaces, `location` is that of their source.
+    `runs` is "compiled kernel", "Python", or "once" for what the shapes of the inputs determine; `pieces` is how many parts
+    of a kernel's work threads may take. `bytes` is what it reads and writes besides weights; `flops` counts a multiplication
+    and an addition as two and is 0 if unknown.
     """
 
+    op: str
     operators: tuple[str, ...]
-    place: str
+    location: str
     algorithm: str
     runs: str
+    pieces: int
     shapes: tuple[tuple[int, ...], ...]
     bytes: int
     flops: int
@@ -36,12 +39,13 @@ def planned(plan: Plan, frame: list[Any], inputs: Mapping[int, Any], budget: Bud
     """The steps of a plan, in order, from running it once on a frame that has its inputs."""
     found: list[Planned] = []
 
-    def seen(step: Step, args: list[Any], results: list[Any], runs: str) -> None:
+    def seen(step: Step, args: list[Any], results: list[Any], runs: str, pieces: int) -> None:
         shapes = tuple(r.shape for r in results if isinstance(r, np.ndarray))
         moved = sum(a.nbytes for a in (*args, *results) if isinstance(a, np.ndarray))
         algorithm = step.algorithm or ("one pass" if runs == "compiled kernel" else "")
         operators = step.parts or (step.op,)
-        found.append(Planned(operators, str(step.location), algorithm, runs, shapes, moved, _flops(step, args, results)))
+        location, flops = str(step.location), _flops(step, args, results)
+        found.append(Planned(step.op, operators, location, algorithm, runs, pieces, shapes, moved, flops))
 
     record_run.record(plan, frame, tuple(inputs), budget, adapt, seen)
     return found

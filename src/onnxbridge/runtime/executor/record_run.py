@@ -21,7 +21,7 @@ from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, WIDTH,
 from onnxbridge.runtime.executor.plan import NOTHING, Plan, Step, perform
 from onnxbridge.runtime.executor.recorded_run import CallSequence, Patch, PythonStep, Recording, extent, kind
 
-Observer = Callable[[Step, list[Any], list[Any], str], None]
+Observer = Callable[[Step, list[Any], list[Any], str, int], None]
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ def record(
 ) -> tuple[tuple[Any, ...], Recording]:
     """Run a plan on a frame that has its inputs in their slots; gives the outputs and the recording.
 
-    `observe` is called for each step with its arguments, its results, and how it will run in a replay.
+    `observe` is called for each step with its arguments, its results, how it will run in a replay, and in how many pieces.
     """
     made = Recording([None] * len(frame), plan.outputs)
     recorder, memory = made.recorder, _Memory()
@@ -129,7 +129,8 @@ def record(
                     if made.frame[slot] is None:
                         made.frame[slot] = memory.view(frame[slot])
             if observe is not None:
-                observe(step, args, [frame[t] for t in targets], runs)
+                pieces = max((call.units for call in recorder.calls), default=1)
+                observe(step, args, [frame[t] for t in targets], runs, pieces)
             del args
             for t in targets:
                 if t in outputs and t in view_of:

@@ -102,6 +102,10 @@ class Rounding:
     """Measures what rounding explains at each output of a hub model, sample by sample.
 
     `unit` is the unit roundoff of a lower precision in which one of the two models computes (2^-11 for float16), else None.
+
+    Attributes:
+        reason: why tolerances are a default, "" if they are derived.
+        fault: an unexpected error of the executor on inputs on which both models run, "" if there was none.
     """
 
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
@@ -119,7 +123,8 @@ class Rounding:
         self._measured: list[Mapping[str, Any]] = []
         # an input that equals a constant of a comparison is not rounded, so it is not moved
         self._exact_inputs = {v.name or "": values_of_interest(v) for v in model.graph.inputs}
-        self.reason = ""
+        self.reason = self.fault = ""
+        self._incomplete: list[str] = []
         try:
             # without compiled kernels, so that their absence does not change a tolerance
             self._own = Executor(model, native=False)
@@ -170,7 +175,8 @@ class Rounding:
                 self._rerun_choices(feeds)
             if self._quantizes and not self.reason:
                 self._rerun_quantized(feeds)
-        except LimitError:
+        except LimitError as e:
+            self._incomplete.append(f"rounding was not measured again where the models differ: {e}")
             return False
         measured, self.reason = not self.reason and (new or self._has_choices or self._quantizes), ""
         return measured
@@ -199,7 +205,8 @@ class Rounding:
                 run = self._own.run(None, supplied, simulated=noisy)
             except OnnxbridgeError:
                 raise
-            except Exception:  # a choice with an empty result, for example
+            except Exception as e:  # a choice with an empty result, for example
+                self._incomplete.append(f"{count} of {CHOICE_RUNS} runs with other choices were measured: {_described(e)}")
                 break
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
                 self._choices[name] = _noise(a, [b]).combined(self._choices.get(name, _Noise()))
@@ -223,7 +230,7 @@ class Rounding:
         except OnnxbridgeError:
             raise
         except Exception as e:  # the two models will show whether the inputs are wrong
-            self.reason = f"the executor fails with {type(e).__name__}: {(str(e).strip() or 'no message').splitlines()[0]}"
+            self.reason = self.fault = f"the executor fails with {_described(e)}"
             return
         for i, name in enumerate(self._own.output_names):
             own, exact, *near = (run[i] for run in runs)
@@ -246,12 +253,11 @@ class Rounding:
         return {name: self._tolerance(name, np.asarray(r)) for name, r in references.items()}
 
     def notes(self) -> list[str]:
-        """Notes on outputs whose size depends on rounding."""
+        """Notes on outputs whose size depends on rounding, and on what could not be measured."""
         measured = (self._rounding, self._low_precision, self._choices)
         resized = list(dict.fromkeys(name for found in measured for name, noise in found.items() if noise.resized))
-        if not resized:
-            return []
-        return [f"the size of {', '.join(resized)} depends on rounding; try other inputs"]
+        sizes = [f"the size of {', '.join(resized)} depends on rounding; try other inputs"] if resized else []
+        return sizes + self._incomplete
 
     def _tolerance(self, name: str, reference: np.ndarray[Any, Any]) -> Tolerance:
         eps = _epsilon(reference.dtype)
@@ -307,6 +313,11 @@ def _has_errors_of_one(value: ir.Value) -> bool:
         todo += [v for v in dict.fromkeys(before) if v is not None and v not in seen]
         seen.update(todo)
     return False
+
+
+def _described(error: Exception) -> str:
+    """An error's type and the first line of its message."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
 def _epsilon(dtype: np.dtype[Any]) -> float:

@@ -168,10 +168,13 @@ def compare_runners(
             found.setdefault(one.name, []).append(replace(one, worst=at))
         if candidate.stored is not None:
             drift.add(expected, _run(replace(candidate, run=candidate.stored), feed))
-    if rounding is not None and rounding.reason:
+    weak = [runner.weak for runner in (reference, candidate) if runner.weak]
+    if rounding is not None and rounding.fault:
+        share = "the tolerance is a default" if rounding.reason else "the tolerance is derived from some of the inputs only"
+        weak.append(f"{share}, since {rounding.fault}")
+    elif rounding is not None and rounding.reason:
         notes.append(f"the tolerance is a default, since {rounding.reason}")
     notes += rounding.notes() if rounding is not None else []
-    weak = [runner.weak for runner in (reference, candidate) if runner.weak]
     fixed = {} if given else never_varied(model.graph, inputs)
     fixed = {name: size for name, size in fixed.items() if (bounds or {}).get(name) != (size, size)}
     if fixed:

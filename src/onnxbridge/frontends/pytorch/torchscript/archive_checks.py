@@ -22,7 +22,7 @@ from onnxbridge.hub.io.zip_archives import Archive, content, open_archive
 _MAX_CODE = 64 << 20
 _MAX_PICKLE = 64 << 20
 _CHUNK = 16 << 20
-_MAX_IN_MEMORY = 512 << 20
+MAX_IN_MEMORY = 512 << 20
 _HINT = "export the module again with torch.export.save"
 
 
@@ -45,7 +45,7 @@ def validated_copy(path: Any) -> Iterator[str]:
 @contextmanager
 def _temporary_file(size: int) -> Iterator[tuple[IO[bytes], str]]:
     """A new file and its path: in memory if small, since disks can be slow, else in a new folder."""
-    if size <= _MAX_IN_MEMORY and hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+    if size <= MAX_IN_MEMORY and hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         with open(os.memfd_create("onnxbridge"), "w+b") as file:
             yield file, f"/proc/self/fd/{file.fileno()}"
         return

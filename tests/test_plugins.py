@@ -66,7 +66,7 @@ def test_a_plugin_that_does_not_inherit_gets_the_defaults():
     plain = Plain()
     found = plugins.complete(plain, plugins.Backend, "acme:plain")
     assert isinstance(found, plugins.Backend) and not plain.looked_up  # its rules may need a framework
-    assert found.from_hub(None, digits=4) == 4 and plugin_options.takes(found, "digits")
+    assert found.from_hub(None, digits=4) == 4 and plugin_options.has_option(found, "digits")
     assert found.suffixes is None and found.info(4) == plugins.ArtifactInfo() and found.reopen(Path("net")) is None
     assert not found.is_native("Relu") and plain.looked_up
     assert found.written(Path("net"), digits=4) == [Path("net")]

@@ -212,7 +212,7 @@ def _is_path(source: Any) -> bool:
 
 def _with_bounds(writer: Any, options: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
     """The backend's options, with the bounds of dynamic sizes where it has such an option."""
-    return {"bounds": bounds, **options} if bounds and plugin_options.takes(writer, "bounds") else options
+    return {"bounds": bounds, **options} if bounds and plugin_options.has_option(writer, "bounds") else options
 
 
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Runner:

@@ -109,6 +109,13 @@ class Target(Protocol):
         """
         return None
 
+    def problem(self, call: Call, error: Exception) -> Problem:
+        """The problem that is reported for a call whose rule, or whose look-up, raised this error."""
+        if isinstance(error, Unsupported):
+            return Problem(call.op, error.reason, error.hint, (call.location,))
+        reason = f"its rule failed: {type(error).__name__}: {self.main_line(error)}"
+        return Problem(call.op, reason, "", (call.location,))
+
     def main_line(self, error: Exception) -> str:
         """The line of an error's message that gives the reason: by default, the first."""
         return first_line(error)
@@ -210,14 +217,7 @@ def _lower_one(
             reason = reason or e
     if reason is None:
         reason = Unsupported("no rule", _similar_rules(call.op, rules))
-    raise ConversionError(target.direction, [_problem(call, reason, target)]) from reason
-
-
-def _problem(call: Call, error: Exception, target: Target) -> Problem:
-    if isinstance(error, Unsupported):
-        return Problem(call.op, error.reason, error.hint, (call.location,))
-    reason = f"its rule failed: {type(error).__name__}: {target.main_line(error)}"
-    return Problem(call.op, reason, "", (call.location,))
+    raise ConversionError(target.direction, [target.problem(call, reason)]) from reason
 
 
 def _similar_rules(op: str, rules: Rules) -> str:
@@ -286,11 +286,11 @@ def bind(rule: Rule, call: Call, resolve: Resolve, static: Callable[[Ref], Any])
     # All names before any value: problems of a call are found even if one of its inputs could not be lowered.
     matched = [(p, *_take(p, given, defaults)) for p in rule.params if not p.variadic]
     for name, value in given.items():
-        if not rule.takes_any and value is not None and not (name in defaults and same_value(value, defaults[name])):
+        if not rule.accepts_any_attribute and value is not None and not (name in defaults and same_value(value, defaults[name])):
             what = f"input {name!r}" if isinstance(value, Ref) else f"{name}={_short(value)}"
             raise Unsupported(f"{what} is not supported")
     args: list[Any] = []
-    attrs: dict[str, Any] = dict(given) if rule.takes_any else {}
+    attrs: dict[str, Any] = dict(given) if rule.accepts_any_attribute else {}
     for p, value, is_given in matched:
         if p.form == "outputs":
             value = tuple(key is not None for key in call.outputs)

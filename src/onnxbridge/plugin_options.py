@@ -94,7 +94,7 @@ def _option(name: str, annotation: Any, default: Any, setting: Setting) -> Optio
     return Option(name, str if choices else annotation, choices, many, default, setting.help, setting.metavar)
 
 
-def takes(plugin: Any, name: str) -> bool:
+def has_option(plugin: Any, name: str) -> bool:
     """Whether a plugin has this option, on the command line or in Python only."""
     return name in _keywords(plugin)
 
@@ -110,7 +110,7 @@ def _keywords_of(method: Any) -> tuple[str, ...]:
 
 def of_source(frontend: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The given options that the frontend has, checked, and the others, which are the backend's."""
-    own = {name: value for name, value in given.items() if takes(frontend, name)}
+    own = {name: value for name, value in given.items() if has_option(frontend, name)}
     return checked(frontend, own), {name: value for name, value in given.items() if name not in own}
 
 
@@ -139,7 +139,7 @@ def shared(backends: Sequence[Any], given: Mapping[str, Any]) -> dict[str, dict[
     Raises:
         UsageError: for an option that none of them has.
     """
-    found = {b.name: checked(b, {k: v for k, v in given.items() if takes(b, k)}) for b in backends}
+    found = {b.name: checked(b, {k: v for k, v in given.items() if has_option(b, k)}) for b in backends}
     unknown = sorted(set(given) - {k for known in found.values() for k in known})
     if unknown:
         raise UsageError(f"none of the backends {', '.join(found)} has an option {', '.join(map(repr, unknown))}")

@@ -95,8 +95,8 @@ class Rule:
         return tuple(found)
 
     @cached_property
-    def takes_any(self) -> bool:
-        """Whether the rule takes all attributes (it ends in `**attrs`)."""
+    def accepts_any_attribute(self) -> bool:
+        """Whether the rule accepts all attributes (it ends in `**attrs`)."""
         kinds = [] if self.plain else [p.kind for p in inspect.signature(self.lower).parameters.values()]
         return inspect.Parameter.VAR_KEYWORD in kinds
 

@@ -44,7 +44,7 @@ def command(compiles: bool, as_json: bool) -> None:
     for name, f in found["frameworks"].items():
         shell.say(f"{'ok' if f['ok'] else '--':2} {name:12} {f['version'] or f['hint']}  ({f['purpose']})")
     shell.say(f"   devices      {', '.join(found['devices'])}")
-    shell.say(_code(found["machine_code"]))
+    shell.say(_code(found["native_code"]))
 
 
 def examine() -> dict[str, Any]:
@@ -61,7 +61,7 @@ def examine() -> dict[str, Any]:
     there = devices.devices()
     return {
         "onnxbridge": __version__, "python": platform.python_version(), "platform": platform.platform(), "frameworks": frameworks,
-        "devices": there, "machine_code": compile_all.state(),
+        "devices": there, "native_code": compile_all.state(),
     }  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def _code(found: dict[str, Any]) -> str:
     if not found["ok"]:
         return f"-- kernels {found['hint']}  (a faster executor)"
     where = f"{found['folder']}, {found['bytes'] / 1024:.0f} KiB" if found["folder"] else "no cache folder"
-    made = f"{found['compiled']} of {found['loops']} compiled ({where})"
+    made = f"{found['compiled']} of {found['kernels']} compiled ({where})"
     return f"ok kernels LLVM {found['llvm']} for {found['processor']}: {made}"
 
 

@@ -32,7 +32,7 @@ def test_rules_have_all_required_parameters(name):
     """An argument without a default is always passed: a rule without this parameter could never be used."""
     found = rule[name]
     named = {p.name for p in found.params} | {p.name.rstrip("_") for p in found.params}
-    if any(p.variadic for p in found.params) or found.takes_any:
+    if any(p.variadic for p in found.params) or found.accepts_any_attribute:
         return
     schema = schema_of(overload(name))
     memory = {"device", "layout", "pin_memory", "memory_format", "non_blocking"}

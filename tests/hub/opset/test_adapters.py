@@ -8,8 +8,9 @@ from onnx import helper
 
 import onnxbridge
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub.opset import schema_versions, version_converter
+from onnxbridge.hub.opset import version_converter
 from onnxbridge.hub.opset.adapters import down, up
+from onnxbridge.lowering import Target
 from tests.hub.opset.adapter_cases import CASES
 
 onnxruntime.set_default_logger_severity(4)
@@ -28,16 +29,14 @@ def model_of(case):
 def converted(case, monkeypatch):
     """The model, the converted one, and the adapters that were applied."""
     crossed = set()
-    original = version_converter.results_of
 
-    def recorded(node, adapter, version, writer):
-        to = int(adapter.op.rpartition("@")[2])
-        direction = "up" if up.get(schema_versions.name_of(node), to) is adapter else "down"
-        results = original(node, adapter, version, writer)
-        crossed.add(f"{direction} {adapter.op}")
+    def recorded(target, rule, call, args, attrs):
+        results = Target.apply(target, rule, call, args, attrs)
+        direction = "up" if up.get(call.op, int(rule.op.rpartition("@")[2])) is rule else "down"
+        crossed.add(f"{direction} {rule.op}")
         return results
 
-    monkeypatch.setattr(version_converter, "results_of", recorded)
+    monkeypatch.setattr(version_converter.NodeTarget, "apply", recorded)
     model = model_of(case)
     return model, onnxbridge.opset.convert(model, {"ai.onnx.ml": case.ml[1]} if case.ml else case.after), crossed
 

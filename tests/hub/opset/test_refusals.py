@@ -193,11 +193,11 @@ def test_an_adapter_has_the_parameters_of_its_source_schema(direction, op, to, r
     assert len(named) == len(inputs) or any(p.variadic for p in rule.params if not p.keyword)
     defaults = schema_versions.defaults(op, source.since_version)
     for p in rule.params:
-        if p.keyword and p.form != "outputs" and not rule.takes_any:
+        if p.keyword and p.form != "outputs" and not rule.accepts_any_attribute:
             assert p.name in source.attributes
             if p.name in defaults and isinstance(p.default, (int, str)):
                 assert p.default == defaults[p.name]
-    if direction == "down" and not rule.takes_any:
+    if direction == "down" and not rule.accepts_any_attribute:
         keywords = {p.name for p in rule.params if p.keyword}
         assert set(source.attributes) - keywords <= {"seed", "stash_type", "momentum", "saturate", "round_mode"} | _refused(rule)
 

@@ -278,7 +278,7 @@ agraph (int64 n) => (int64 y)
 def test_loops_are_bounded_by_trips_and_by_time():
     n = np.array(1 << 62)
     with pytest.raises(LimitError, match="Loop exceeds the limit of 1000 loop iterations"):
-        Executor(model(LOOP), limits=Limits(trips=1000)).run(None, {"n": n})
+        Executor(model(LOOP), limits=Limits(loop_iterations=1000)).run(None, {"n": n})
     begin = time.perf_counter()
     with pytest.raises(LimitError, match=r"0\.1 seconds"):
         Executor(model(LOOP), limits=Limits(seconds=0.1)).run(None, {"n": n})

@@ -141,9 +141,9 @@ def test_results_of_one_run_stay_when_another_follows():
 def test_trips_at_once_keep_to_the_budget():
     model = parser.parse_model(PLAIN)
     x = normal(4)
-    assert Executor(model, limits=Limits(trips=50)).run(None, {"n": np.array(50), "x": x})[1].shape == (50, 4)
+    assert Executor(model, limits=Limits(loop_iterations=50)).run(None, {"n": np.array(50), "x": x})[1].shape == (50, 4)
     with pytest.raises(LimitError, match="50 loop iterations"):
-        Executor(model, limits=Limits(trips=50)).run(None, {"n": np.array(51), "x": x})
+        Executor(model, limits=Limits(loop_iterations=50)).run(None, {"n": np.array(51), "x": x})
     with pytest.raises(LimitError, match="bytes"):
         Executor(model, limits=Limits(tensor_bytes=1 << 12)).run(None, {"n": np.array(1 << 40), "x": x})
 

@@ -53,7 +53,7 @@ def test_signature_is_the_schema(op):
             assert p.default is REQUIRED, p.name
     attributes = {p.name: p.default for p in params if p.keyword}
     assert set(attributes) <= set(schema.attributes)
-    assert rule[op].takes_any or set(attributes) == set(schema.attributes)
+    assert rule[op].accepts_any_attribute or set(attributes) == set(schema.attributes)
     for attr, default in attributes.items():
         declared = schema.attributes[attr]
         if declared.required:

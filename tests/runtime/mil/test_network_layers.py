@@ -34,7 +34,7 @@ ADDITIONAL = {"conditionVar", "alpha", "may_exit", "outputs"}
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) & set(rule)))
 def test_rule_parameters_match_the_specification(kind):
-    if not rule[kind].takes_any:
+    if not rule[kind].accepts_any_attribute:
         have = {p.name.rstrip("_") for p in rule[kind].params if p.keyword}
         fields = {f.name for f in KINDS[kind].fields}
         assert fields - have == RENAMED.get(kind, set())

@@ -162,7 +162,7 @@ class CoreMLBackend(Backend):
         return artifact.run if artifact.compress else None
 
     def info(self, artifact: CoreMLModel) -> ArtifactInfo:
-        return ArtifactInfo(artifact.notes, artifact.advice, artifact.unit_roundoff, artifact.sizes, artifact.ends)
+        return ArtifactInfo(artifact.notes, artifact.advice, artifact.unit_roundoff, artifact.sizes, artifact.extremes)
 
     def reopen(self, path: Path) -> Reopened | None:
         """A model whose metadata say that this backend wrote it."""

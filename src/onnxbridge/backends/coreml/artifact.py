@@ -78,7 +78,7 @@ class CoreMLModel:
         images: the image inputs with their preprocessing, by the hub's name.
         labels: the labels of a classifier, whose scores are the last output.
         sizes: bounds of the dynamic sizes for each enumerated shape, the default first.
-        ends: bounds of the smallest and the largest sizes that the user requested.
+        extremes: bounds of the smallest and the largest sizes that the user requested.
         notes: the differences to the hub model: dtypes that Core ML does not have, default bounds, renamed values.
         own_roundoff: the unit roundoff of the arithmetic where it is coarser than the hub's.
         before: the weights of a compressed model before compression. Without Core ML the model is verified with them: the
@@ -101,7 +101,7 @@ class CoreMLModel:
     program: Any = field(default=None, repr=False, compare=False)
     """The MIL program of a neural network, for the interpreter."""
     sizes: Sequence[Mapping[str, tuple[int, int]]] = ()
-    ends: Sequence[Mapping[str, tuple[int, int]]] = ()
+    extremes: Sequence[Mapping[str, tuple[int, int]]] = ()
     original_weights: Mapping[WeightKey, Array] = field(default_factory=dict, repr=False, compare=False)
     compress: str = ""
     float32_constants: Mapping[ConstantKey, Array] = field(default_factory=dict, repr=False, compare=False)

@@ -28,6 +28,6 @@ class Limits(NamedTuple):
     tensor_bytes: int = _physical_memory() // 2
     total_bytes: int = _physical_memory() * 4 // 5
     rank: int = 32
-    trips: int = 10_000_000
+    loop_iterations: int = 10_000_000
     items: int = 1_000_000
     seconds: float | None = None

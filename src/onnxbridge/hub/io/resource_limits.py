@@ -34,7 +34,7 @@ class Budget:
         self.operator = ""
         self.live = 0
         self.work = 0  # operations so far, as the executor counts them
-        self._trips = 0
+        self._iterations = 0
         self._tracked: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else math.inf
 
@@ -90,13 +90,13 @@ class Budget:
 
     def iterations_left(self) -> int:
         """The number of loop iterations still allowed."""
-        return self.limits.trips - self._trips
+        return self.limits.loop_iterations - self._iterations
 
     def count_iterations(self, many: int = 1) -> None:
         """Count loop iterations."""
-        self._trips += many
-        if self._trips > self.limits.trips:
-            raise LimitError(f"{self._subject()} exceeds the limit of {self.limits.trips} loop iterations")
+        self._iterations += many
+        if self._iterations > self.limits.loop_iterations:
+            raise LimitError(f"{self._subject()} exceeds the limit of {self.limits.loop_iterations} loop iterations")
 
     def check_items(self, items: int) -> None:
         """Check the length of a sequence."""

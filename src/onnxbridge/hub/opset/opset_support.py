@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
+from onnxbridge.errors import ConversionError, Unsupported
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.schemas import plain
+from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.adapters import down
-from onnxbridge.hub.opset.apply_adapter import results_of
+from onnxbridge.hub.opset.known_values import known
+from onnxbridge.hub.opset.next_adapter import call_of
 from onnxbridge.lowering import same_value
 from onnxbridge.rules import Rule
 
@@ -36,8 +38,9 @@ def _is_unchanged(node: ir.Node, adapter: Rule, version: int) -> bool:
     """Whether an adapter returns the node unchanged."""
     writer = Builder(version - 1)
     try:
-        results_of(node, adapter, version, writer)
-    except (Unsupported, TypeError):
+        call = call_of(node, version)
+        ScratchTarget("", writer, known, named=False).write(call, {call.op: adapter})
+    except (ConversionError, Unsupported):
         return False
     finally:
         written = writer.take()

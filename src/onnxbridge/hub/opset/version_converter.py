@@ -1,34 +1,37 @@
 """Converts a model from one opset to another: each node is converted through the versions of its operator to the target.
 
-A step is an adapter, or nothing if the schemas are compatible. Nodes that an adapter writes continue from the version they are
-written at. Below an operator's first version it is decomposed. All nodes are processed before problems are reported.
+A step is an adapter, or nothing if the schemas are compatible. The walker binds and runs the adapter, decomposes where there is
+none or it refuses, and reports the reason. What is its own here is the loop over nodes: they are rewritten in place, and what
+an adapter or a decomposition wrote continues from the version that it is written at.
 ai.onnx.ml is converted in the same way on request; its adapters write ai.onnx operators at the hub's opset.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge.errors import ConversionError, Problem, Unsupported
+from onnxbridge.errors import ConversionError, Problem, Unsupported, first_line
 from onnxbridge.hub.decompositions.microsoft import is_decomposable
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import bodies_of, every_graph, values_in
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.replacement import detach, is_identity, replace
+from onnxbridge.hub.ir.scratch_target import IdentityValues
 from onnxbridge.hub.opset import decompose_for_opset, schema_versions, written_nodes
-from onnxbridge.hub.opset.adapters import down, up
-from onnxbridge.hub.opset.apply_adapter import results_of
 from onnxbridge.hub.opset.infer_types import complete, type_body
 from onnxbridge.hub.opset.known_values import FIXED, STORED, known, store_constants
-from onnxbridge.lowering import Problems
+from onnxbridge.hub.opset.next_adapter import call_of, next_adapter
+from onnxbridge.lowering import Body, Call, Problems, Target, lower
 from onnxbridge.rules import Rule
 
 ML = "ai.onnx.ml"
 _DOMAINS = ("", "ai.onnx")
-_MAX_DEPTH = 20
+_MAX_DEPTH = 40
 
 
 class VersionConverter:
@@ -42,15 +45,15 @@ class VersionConverter:
         self._model = model
         self._current_target = self._target = to
         self._ml = ml
-        self._names = {v.name for g in every_graph(model) for v in values_in(g) if v.name}
+        self.names = {v.name for g in every_graph(model) for v in values_in(g) if v.name}
         self._node_names = {n.name for g in every_graph(model) for n in g if n.name}
         self._writers: dict[tuple[int, int], Builder] = {}
         self._problems = Problems("")
         self._losses = losses
-        self._lossy = False
+        self.lossy = False
         self._step_losses: list[str] = []
         self._source_operator: tuple[str, int] | None = None
-        self._depth = 0
+        self.depth = 0
         self._converted: set[ir.Graph] = set()  # subgraphs already at the target's opset
         self._inserted: list[ir.Node] = []
         if model.ir_version < 4:  # every initializer had to be declared as an input
@@ -76,7 +79,7 @@ class VersionConverter:
             if self._changes(owner, version):
                 unused = written_nodes.unused_initializers(owner)
                 if self._current_target < OPSET < version:  # decompositions are written for the hub's versions
-                    self._at(OPSET, owner, version)
+                    self.convert_at(OPSET, owner, version)
                     version = OPSET
                 if not self._problems.found:
                     self.graph(owner, version)
@@ -85,7 +88,7 @@ class VersionConverter:
                 owner.opset_imports[""] = self._current_target
             if self._ml is not None:
                 self._import(owner)
-            written_nodes.register_constants(owner, owner is not self._model.graph, self._names, self._node_names)
+            written_nodes.register_constants(owner, owner is not self._model.graph, self.names, self._node_names)
         for value in (v for g in every_graph(self._model) for v in values_in(g)):
             if STORED in value.meta:
                 del value.meta[STORED]
@@ -137,100 +140,94 @@ class VersionConverter:
         return self._ml if node.domain == ML and self._ml is not None else self._current_target
 
     def _node(self, graph: ir.Graph, node: ir.Node, version: int, written: bool = False) -> None:
-        """Convert a node; if `written` by an adapter, its dtypes are checked even if its operator does not change."""
-        outer, lossy = self._source_operator, self._lossy
-        self._source_operator, self._lossy = outer or (node.op_type, version), False
+        """Convert a node, with lossy steps only if it cannot be converted without and they are allowed."""
+        outer, lossy = self._source_operator, self.lossy
+        self._source_operator, self.lossy = outer or (node.op_type, version), False
         try:
             with self._problems:
-                self._convert(graph, node, version, written)
+                complete(node, version)
+                if version > self.goal(node):
+                    store_constants(node)
+                try:
+                    self._convert(graph, node, version, written)
+                except ConversionError:
+                    if self._losses is None or node.graph is not graph:
+                        raise
+                    self.lossy = True
+                    self._convert(graph, node, version, written)
         finally:
-            self._source_operator, self._lossy = outer, lossy
+            self._source_operator, self.lossy = outer, lossy
 
-    def _convert(self, graph: ir.Graph, node: ir.Node, version: int, written: bool) -> None:
+    def _convert(self, graph: ir.Graph, node: ir.Node, version: int, written: bool, adapt: bool = True) -> None:
+        """Convert a node in one step, and then the nodes that this wrote; unless `adapt` it is decomposed.
+
+        Raises:
+            ConversionError: if neither an adapter nor a decomposition supports the node.
+        """
+        target = NodeTarget(self, node, version)
         try:
-            complete(node, version)
-            if version > self._target_of(node):
-                store_constants(node)
-            why = self._try_convert(graph, node, version)
-            if why is not None and self._losses is not None and node.graph is graph:
-                self._lossy = True
-                why = self._try_convert(graph, node, version)
-            if why is not None:
-                self._problem(node, version, why)
-            elif written and node.graph is graph:
-                self._check_written(graph, node)
+            target.convert(written, adapt)
         except ConversionError:
-            self._discard()
-            raise
+            if not self._convert_through_hub(graph, node, version):
+                raise
+            return
+        self._inserted += target.inserted
+        self.depth += 1
+        for new in target.inserted:
+            type_body(new, target.opset)
+            for inner in bodies_of(new):
+                self.graph(inner, target.opset, written=True)
+                if self._current_target == self._target:
+                    self._converted.add(inner)
+            self._visit(graph, new, target.opset, target.ml or self._ml_version, written=True)
+        self.depth -= 1
 
-    def _try_convert(self, graph: ir.Graph, node: ir.Node, version: int) -> Unsupported | None:
-        """Convert a node by adapters or a fallback; returns the reason if neither works."""
-        try:
-            self._step(graph, node, version)
-            return None
-        except Unsupported as refusal:
-            why = refusal
-        self._discard()
-        try:
-            done = self._fallback(graph, node, version)
-        except Unsupported as second:
-            done, why = False, second
-        except TypeError as error:  # from the builder, if no dtype is supported
-            done, why = False, Unsupported(str(error).splitlines()[0])
-        if done:
-            return None
-        self._discard()
-        return why
-
-    def _fallback(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
-        """Fallbacks if no adapter applies: fold the node to a constant, cast around it, or decompose it."""
-        if node.domain == ML:
-            return False
-        if self._constant(graph, node, min(version, OPSET)):
-            return True
-        if version <= self._current_target:
-            return False
-        older = schema_versions.since(node.op_type, self._current_target)
-        cast = None if older is None else decompose_for_opset.cast_around(self._writer(version), node, older, self._lossy)
-        if cast is not None:
-            self._replace(graph, node, cast, version)
-            return True
-        self._discard()
+    def _convert_through_hub(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
+        """Convert a node to the hub's version first, for which its decomposition is written; returns whether that was done."""
         since, hub = schema_versions.since(node.op_type, version), schema_versions.since(node.op_type, OPSET)
-        if since is None or hub is None or since > hub or any(a.is_ref() for a in node.attributes.values()):
+        if version <= self.goal(node) or since is None or hub is None or since >= hub or not _is_decomposable(node):
             return False
-        if since == hub:
-            return self._try_decompose(graph, node, since, version)
-        if not decompose_for_opset.can_decompose(node.op_type):
-            return False
-        # a decomposition is written for the hub's version, so the node is converted to that first
         target, self._current_target, self._inserted = self._current_target, OPSET, [node]
         try:
-            self._upgrade(graph, node, version)
+            self._convert(graph, node, version, False)
         finally:
             self._current_target, inserted, self._inserted = target, self._inserted, []
         for each in [n for n in inserted if n.graph is graph]:
-            if each.op_type != node.op_type:
+            if each.op_type == node.op_type:
+                self._convert(graph, each, OPSET, False, adapt=False)  # adapters would lead back to the older version
+            else:
                 self._node(graph, each, OPSET)
-            elif not self._try_decompose(graph, each, hub, OPSET):
-                return False
         return True
 
-    def _try_decompose(self, graph: ir.Graph, node: ir.Node, since: int, version: int) -> bool:
-        """Decompose the node if a decomposition exists; returns whether it did."""
-        if not decompose_for_opset.can_decompose(node.op_type):
-            return False
-        self._decompose(graph, node, since, version)
-        return True
+    def goal(self, node: ir.Node) -> int:
+        """The version of the node's domain to convert to."""
+        return self._ml if node.domain == ML and self._ml is not None else self._current_target
 
-    def _step(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        """Convert a node to the target's opset; errors of the builder (dtypes, shapes) count as unsupported."""
+    def convert_at(self, to: int, graph: ir.Graph, version: int) -> None:
+        """Convert a graph to another opset than the model's target."""
+        self._current_target, target = to, self._current_target
         try:
-            (self._upgrade if version <= self._target_of(node) else self._downgrade)(graph, node, version)
-        except (TypeError, ValueError) as error:
-            raise Unsupported(str(error).splitlines()[0]) from error
+            self.graph(graph, version)
+        finally:
+            self._current_target = target
 
-    def _discard(self) -> None:
+    def writer(self, version: int, ml: int = 0) -> Builder:
+        """The builder that writes at these versions."""
+        if (version, ml) not in self._writers:
+            domains = {ML: ml} if ml else {}
+            self._writers[version, ml] = Builder(version, self.names, known, domains=domains, loses=self._record_loss)
+        return self._writers[version, ml]
+
+    def insert(self, node: ir.Node, nodes: list[ir.Node], results: tuple[Any, ...], writer: Builder) -> list[ir.Node]:
+        """Insert nodes in place of `node`; their results get the names, types and uses of the node's outputs."""
+        name = written_nodes.namer(node, writer, self._node_names, self._converted)
+        written = replace(node, nodes or writer.take(), results, writer, name=name)
+        if self._losses is not None:
+            self._losses += [self.problem(node, what) for what in self._step_losses]
+        self._step_losses = []
+        return written
+
+    def discard(self) -> None:
         """Discard the nodes that an adapter wrote before it failed."""
         self._step_losses = []
         for writer in self._writers.values():
@@ -239,157 +236,136 @@ class VersionConverter:
 
     def _record_loss(self, what: str) -> None:
         """Called when an adapter reports that the next step is lossy."""
-        if not self._lossy:
+        if not self.lossy:
             raise Unsupported(what, "allow lossy steps to convert it anyway")
         self._step_losses.append(what)
 
-    def _problem(self, node: ir.Node, version: int, reason: Unsupported) -> None:
-        self._problems.found.append(self._problem_of(node, version, reason.reason, reason.hint))
-
-    def _problem_of(self, node: ir.Node, version: int, reason: str, hint: str = "") -> Problem:
+    def problem(self, node: ir.Node, reason: str, hint: str = "") -> Problem:
         """A problem of a node, under the name of the model's operator that it was written for."""
-        op, at = self._source_operator or (node.op_type, version)
+        assert self._source_operator is not None
+        op, version = self._source_operator
         domain = "ai.onnx.ml" if node.domain == ML else "opset"
         inside = "" if op == node.op_type else f" needs {node.op_type}"
-        return Problem(op, f"{op} of {domain} {at}{inside}: {reason}", hint, (source_locations.read(node),))
+        return Problem(op, f"{op} of {domain} {version}{inside}: {reason}", hint, (source_locations.read(node),))
 
-    def _upgrade(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        name, goal = schema_versions.name_of(node), self._target_of(node)
-        old = schema_versions.since(name, version)
-        if old is None:
-            raise Unsupported(schema_versions.missing_reason(name, version))
-        for new in (v for v in schema_versions.history(name) if old < v <= goal):
-            adapter = up.get(name, new)
-            if adapter is not None:
-                self._adapt(graph, node, adapter, old, new)
-                return
-            reason = schema_versions.upward(node, old, new)
-            if reason:
-                raise Unsupported(f"{reason} in opset {new}")
-            old = new
-        if schema_versions.since(name, version) != old:
-            self._check_dtypes(graph, node, old)
 
-    def _downgrade(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        name, goal = schema_versions.name_of(node), self._target_of(node)
-        new = schema_versions.since(name, version)
-        if new is None:
-            raise Unsupported(schema_versions.missing_reason(name, version))
-        steps = [v for v in schema_versions.history(name) if v > goal]
-        if schema_versions.first(name) > goal and not any(down.get(name, v - 1) for v in steps):
-            self._decompose(graph, node, new, version)
-            return
-        start = new
-        older = sorted((v for v in schema_versions.history(name) if schema_versions.first(name) <= v < new), reverse=True)
-        for old in [*older, None]:
-            if new <= goal:
-                break
-            adapter = down.get(name, new - 1)
-            if adapter is not None:
-                for part in bodies_of(node) if schema_versions.first(name) > goal else ():
-                    self._at(new - 1, part, version)
-                self._adapt(graph, node, adapter, new, new - 1)
-                return
-            if old is None:
-                raise Unsupported(f"added in opset {new}")
-            reason, drop = schema_versions.downward(node, new, old)
-            if reason:
-                raise Unsupported(reason)
-            for attribute in drop:
-                del node.attributes[attribute]
-            new = old
-        if new != start:
-            self._check_dtypes(graph, node, new)
+class NodeTarget(Target):
+    """The target of the walker for one node: the results of its adapter or decomposition replace the node's outputs.
 
-    def _check_written(self, graph: ir.Graph, node: ir.Node) -> None:
-        """Cast around a node written at the target's opset if its dtypes are not supported there."""
-        since = schema_versions.since(schema_versions.name_of(node), self._current_target)
+    `inserted` are the nodes that replace it then, written at `opset` and version `ml` of ai.onnx.ml.
+    """
+
+    direction = "opset conversion"
+
+    def __init__(self, converter: VersionConverter, node: ir.Node, version: int) -> None:
+        self._converter = converter
+        self._node = node
+        self._version = version
+        self._goal = converter.goal(node)
+        self._refusal: Unsupported | None = None
+        self._decomposition: list[ir.Node] = []
+        self.opset, self.ml = version, 0
+        self.inserted: list[ir.Node] = []
+
+    @property
+    def writer(self) -> Builder:
+        return self._converter.writer(self.opset, self.ml)
+
+    def convert(self, written: bool, adapt: bool = True) -> None:
+        """Replace the node, unless it is valid at the target as it is. Dtypes of a `written` node are always checked.
+
+        Unless `adapt`, the node is decomposed without a look at the adapters.
+
+        Raises:
+            ConversionError: if neither an adapter nor a decomposition supports the node.
+        """
+        rules: dict[str, Rule] = {}
+        call = call_of(self._node)
         try:
-            if since is not None and self._current_target <= OPSET:
-                self._check_dtypes(graph, node, since)
-        except Unsupported as why:
-            self._problem(node, self._current_target, why)
+            if adapt:
+                step = next_adapter(self._node, self._version, self._goal, written and self._goal <= OPSET)
+                if step is None:
+                    return
+                call = call_of(self._node, step.version)
+                rules[call.op] = step.adapter
+                if self._version > self._goal < schema_versions.first(call.op):
+                    self._convert_bodies(step.to)
+                self.opset, self.ml = (OPSET, step.to) if self._node.domain == ML else (step.to, 0)
+        except Unsupported as refusal:
+            self._refusal = refusal
+        lower([call], rules, IdentityValues(), self)
 
-    def _check_dtypes(self, graph: ir.Graph, node: ir.Node, version: int) -> None:
-        reason = schema_versions.wrong_dtype(node, version)
-        if not reason:
-            return
-        cast = (
-            decompose_for_opset.cast_around(self._writer(self._current_target), node, version, self._lossy)
-            if node.domain != ML
-            else None
-        )
-        if cast is None:
-            raise Unsupported(reason)
-        self._replace(graph, node, cast, self._current_target)
+    def static(self, key: Hashable, value: Any) -> Any:
+        return known(value)
 
-    def _decompose(self, graph: ir.Graph, node: ir.Node, version: int, opset: int) -> None:
-        """Replace the node by its decomposition; its subgraphs are first converted to the decomposition's opset."""
-        if node.domain == ML:
-            raise Unsupported(f"added in ai.onnx.ml {version}")
-        if self._constant(graph, node, min(version, OPSET)):
-            return
-        if self._depth > _MAX_DEPTH:
-            raise Unsupported(f"added in opset {version}, and its function body does not lead to older operators")
-        self._depth += 1
+    @contextmanager
+    def scope(self, call: Call) -> Iterator[None]:
+        """Discards what a failed adapter or decomposition wrote."""
         try:
-            if inner := bodies_of(node):
-                body, written_at = decompose_for_opset.function_body(node, version)
-                if body is None:
-                    raise Unsupported(f"added in opset {schema_versions.first(node.op_type)}")
-                for part in inner:
-                    self._at(written_at, part, opset)
-            nodes, results, written_at = decompose_for_opset.decomposition(node, version, self._names)
-            self._insert(graph, node, nodes, results, written_at)
-        finally:
-            self._depth -= 1
+            yield
+        except (TypeError, ValueError) as error:  # from the builder, about dtypes and shapes
+            self._converter.discard()
+            raise Unsupported(first_line(error)) from error
+        except Exception:
+            self._converter.discard()
+            raise
 
-    def _constant(self, graph: ir.Graph, node: ir.Node, version: int) -> bool:
-        """Replace a node with constant results by the constants."""
-        if is_identity(node):  # it would be replaced by an Identity again
-            return False
-        results = [known(v) for v in node.outputs]
-        if not results or any(r is None for r in results):
-            return False
-        self._replace(graph, node, tuple(results), version)
-        return True
+    def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.inserted = self._converter.insert(self._node, self._decomposition, results, self.writer)
+        return results
 
-    def _at(self, to: int, graph: ir.Graph, version: int) -> None:
-        """Convert a graph to another opset than the model's target."""
-        self._current_target, target = to, self._current_target
-        try:
-            self.graph(graph, version)
-        finally:
-            self._current_target = target
+    def problem(self, call: Call, error: Exception) -> Problem:
+        found = super().problem(call, error)
+        return self._converter.problem(self._node, found.reason, found.hint)
 
-    def _adapt(self, graph: ir.Graph, node: ir.Node, adapter: Rule, version: int, to: int) -> None:
-        at, ml = (OPSET, to) if node.domain == ML else (to, 0)
-        self._replace(graph, node, results_of(node, adapter, version, self._writer(at, ml)), at, ml)
+    def decompose(self, call: Call) -> Body | None:
+        """Without an adapter: constant results, Casts to a dtype that the target supports, or the operator's decomposition."""
+        with self.scope(call):
+            results = None if self._node.domain == ML else self._constants() or self._cast() or self._decomposed()
+        if results is None and self._refusal is not None:
+            raise self._refusal
+        return None if results is None else Body((), (), results)
 
-    def _writer(self, version: int, ml: int = 0) -> Builder:
-        if (version, ml) not in self._writers:
-            domains = {ML: ml} if ml else {}
-            self._writers[version, ml] = Builder(version, self._names, known, domains=domains, loses=self._record_loss)
-        return self._writers[version, ml]
+    def _constants(self) -> tuple[Any, ...] | None:
+        """The results of the node if they are constant."""
+        self.opset, self.ml = min(self._version, OPSET), 0
+        results = tuple(known(v) for v in self._node.outputs)
+        # a constant result is written as an Identity
+        return None if is_identity(self._node) or any(r is None for r in results) else results
 
-    def _replace(self, graph: ir.Graph, node: ir.Node, results: Any, version: int, ml: int = 0) -> None:
-        self._insert(graph, node, [], results if isinstance(results, tuple) else (results,), version, ml)
+    def _cast(self) -> tuple[Any, ...] | None:
+        """The results of the node between Casts to a dtype that it supports at the target."""
+        self.opset = self._version
+        older = schema_versions.since(self._node.op_type, self._goal)
+        cast = older and decompose_for_opset.cast_around(self.writer, self._node, older, self._converter.lossy)
+        if not cast:
+            self._converter.discard()
+        return cast or None
 
-    def _insert(
-        self, graph: ir.Graph, node: ir.Node, nodes: list[ir.Node], results: tuple[Any, ...], version: int, ml: int = 0
-    ) -> None:
-        """Insert nodes in place of `node`; their results get the names, types and uses of the node's outputs."""
-        writer = self._writer(version, ml)
-        name = written_nodes.namer(node, writer, self._node_names, self._converted)
-        written = replace(node, nodes or writer.take(), results, writer, name=name)
-        self._inserted += written
-        if self._losses is not None:
-            self._losses += [self._problem_of(node, version, what) for what in self._step_losses]
-        self._step_losses = []
-        for new in written:
-            type_body(new, version)
-            for inner in bodies_of(new):
-                self.graph(inner, version, written=True)
-                if self._current_target == self._target:
-                    self._converted.add(inner)
-            self._visit(graph, new, version, ml or self._ml_version, written=True)
+    def _decomposed(self) -> tuple[Any, ...] | None:
+        """The results of the node's decomposition, if there is one of its version and the target's opset is older."""
+        node, op = self._node, self._node.op_type
+        since = schema_versions.since(op, self._version)
+        if since is None or self._version <= self._goal:
+            return None
+        first = schema_versions.first(op)
+        if first <= self._goal and (since != schema_versions.since(op, OPSET) or not _is_decomposable(node)):
+            return None
+        if self._converter.depth > _MAX_DEPTH:
+            raise Unsupported(f"added in opset {since}, and its function body does not lead to older operators")
+        if bodies_of(node):
+            body, opset = decompose_for_opset.function_body(node, since)
+            if body is None:
+                raise Unsupported(f"added in opset {first}")
+            self._convert_bodies(opset)
+        self._decomposition, results, self.opset = decompose_for_opset.decomposition(node, since, self._converter.names)
+        return results
+
+    def _convert_bodies(self, to: int) -> None:
+        for body in bodies_of(self._node):
+            self._converter.convert_at(to, body, self._version)
+
+
+def _is_decomposable(node: ir.Node) -> bool:
+    """Whether the decomposition of the hub's version can replace a node; not if an attribute is set by the function's caller."""
+    return decompose_for_opset.can_decompose(node.op_type) and not any(a.is_ref() for a in node.attributes.values())

@@ -26,7 +26,7 @@ class Runnable:
     Attributes:
         inputs, outputs: their names, in order.
         hub: its hub model, None where no frontend reads it.
-        against: for a file that a backend wrote: the runner to compare with a reference, given the reference's hub model.
+        runner_for: for a file that a backend wrote: the runner to compare with a reference, given the reference's hub model.
         shapes: of its inputs, with None for dynamic sizes.
     """
 
@@ -34,7 +34,7 @@ class Runnable:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     hub: ir.Model | None
-    against: Callable[[ir.Model], Runner] | None = None
+    runner_for: Callable[[ir.Model], Runner] | None = None
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
 
 
@@ -62,11 +62,11 @@ def runnable(
 def _reopened(backend: plugins.Backend, found: plugins.Reopened, hub: ir.Model | None, device: str) -> Runnable:
     runner = artifact_runner(backend, found.artifact, device)
 
-    def against(source: ir.Model) -> Runner:
+    def runner_for(source: ir.Model) -> Runner:
         artifact = backend.with_source(found.artifact, source)
         return runner if artifact is found.artifact else artifact_runner(backend, artifact, device)
 
-    return Runnable(runner, tuple(found.inputs), tuple(found.outputs), hub, against, found.inputs)
+    return Runnable(runner, tuple(found.inputs), tuple(found.outputs), hub, runner_for, found.inputs)
 
 
 def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.Model | None:
@@ -124,7 +124,7 @@ def paired(reference: Runnable, candidate: Runnable) -> Runner:
     """
     inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
     outputs = _pairs(candidate.outputs, reference.outputs, "outputs")
-    runner = candidate.runner if candidate.against is None or reference.hub is None else candidate.against(reference.hub)
+    runner = candidate.runner if candidate.runner_for is None or reference.hub is None else candidate.runner_for(reference.hub)
     dtypes = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
 
     def named(run: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:

@@ -25,7 +25,7 @@ def state() -> dict[str, Any]:
     files = [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
     compiled = {path.name.partition("-")[0] for path in files if path.suffix == ".nbc"}
     return {
-        "ok": True, "llvm": llvm.llvm_version(), "processor": llvm.processor()[0], "loops": len(every),
+        "ok": True, "llvm": llvm.llvm_version(), "processor": llvm.processor()[0], "kernels": len(every),
         "compiled": sum(f"{module}.{name}" in compiled for module, name in every),
         "folder": None if folder is None else str(folder), "bytes": sum(path.stat().st_size for path in files),
     }  # fmt: skip

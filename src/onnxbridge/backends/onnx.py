@@ -51,12 +51,13 @@ class OnnxBackend(Backend):
         """The model at the version of ai.onnx that was asked for, by number or by a runtime that is to load it."""
         self.check_options(opset=opset, for_runtime=for_runtime)
         model = model.clone()
-        decompose_inexact(model)
         if opset is None and for_runtime is None:
             canonicalize(model, lambda op_type: unchanged_at(op_type, _GELU))
+        decompose_inexact(model)
         to = opset if opset is not None else opsets.lowest_opset(model)
         to = to if for_runtime is None else min(limits(for_runtime).opset, to)
         canonicalize(model, lambda op_type: unchanged_at(op_type, min(to, _IMPLEMENTED)))
+        decompose_inexact(model)  # of the operators that were recognized
         made = opsets.from_hub(model, to)
         return made if for_runtime is None else opsets.for_runtime(made, for_runtime)
 

@@ -31,6 +31,14 @@ def test_float64_operators_use_float64_constants(name):
     np.testing.assert_allclose(got, net(x).detach().numpy(), rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_of_float64_is_exact_at_every_opset(approximate):
+    net, x = torch.nn.GELU(approximate), torch.randn(4, 8, dtype=torch.float64)
+    made = onnxbridge.convert(net, to="onnx", inputs=(x,), opset=20)
+    assert made.report.passed
+    assert "Gelu" not in {node.op_type for node in made.model.graph.node}
+
+
 def test_gemm_factors_are_exact():
     class Net(torch.nn.Module):
         def forward(self, a, b, c):

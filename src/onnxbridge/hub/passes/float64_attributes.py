@@ -1,4 +1,4 @@
-"""Decomposes float64 operators with attributes that are not representable in float32, in which ONNX stores them (1e-5)."""
+"""Decomposes float64 operators with attributes or constants that are not representable in float32, in which ONNX stores them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ def _inexact(node: ir.Node) -> bool:
     first = node.inputs[0] if node.inputs else None
     if first is None or first.dtype != ir.DataType.DOUBLE:
         return False
+    if node.op_type in _FLOAT32_CONSTANTS:
+        return True
     floats = [a.as_float() for a in node.attributes.values() if not a.is_ref() and a.type == ir.AttributeType.FLOAT]
     return any(float(np.float32(v)) != v for v in floats)
 
@@ -82,6 +84,8 @@ def _group_normalization(
     return op.Add(scaled, op.Reshape(bias, by_channel))
 
 
+_FLOAT32_CONSTANTS = frozenset({"Gelu"})
+"""Operators whose definition has constants in float32."""
 _WITH_STASH_TYPE = frozenset({"LayerNormalization", "RMSNormalization"})
 _DECOMPOSITIONS: dict[str, Decomposition] = {
     "LeakyRelu": _leaky_relu, "Elu": _elu, "Selu": _selu, "GroupNormalization": _group_normalization,

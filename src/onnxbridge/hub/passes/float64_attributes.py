@@ -60,6 +60,10 @@ def _decompose(node: ir.Node, decomposition: Decomposition, op: Builder, node_na
     replace(node, op.take(), results[: len(node.outputs)], op, name=name)
 
 
+def _hard_swish(op: Any, X: Any) -> Any:
+    return op.Mul(X, op.Div(op.Clip(op.Add(X, 3.0), 0.0, 6.0), 6.0))
+
+
 def _leaky_relu(op: Any, X: Any, *, alpha: float = 0.01) -> Any:
     return op.Where(op.Less(X, 0.0), op.Mul(X, alpha), X)
 
@@ -84,10 +88,10 @@ def _group_normalization(
     return op.Add(scaled, op.Reshape(bias, by_channel))
 
 
-_FLOAT32_CONSTANTS = frozenset({"Gelu"})
+_FLOAT32_CONSTANTS = frozenset({"Gelu", "HardSwish"})
 """Operators whose definition has constants in float32."""
 _WITH_STASH_TYPE = frozenset({"LayerNormalization", "RMSNormalization"})
 _DECOMPOSITIONS: dict[str, Decomposition] = {
-    "LeakyRelu": _leaky_relu, "Elu": _elu, "Selu": _selu, "GroupNormalization": _group_normalization,
+    "HardSwish": _hard_swish, "LeakyRelu": _leaky_relu, "Elu": _elu, "Selu": _selu, "GroupNormalization": _group_normalization,
 }  # fmt: skip
-"""Operators that have no general decomposition."""
+"""Operators that have no general decomposition, or one whose attributes are inexact."""

@@ -11,6 +11,7 @@ import click
 
 from onnxbridge.cli import options, shell
 from onnxbridge.diagnostics import one_line
+from onnxbridge.hub.ir.values import dtype_name
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.executor.explain import Planned
@@ -81,7 +82,7 @@ def describe(model: Any) -> dict[str, Any]:
     def value(v: Any) -> dict[str, Any]:
         shape = [d if isinstance(d, int) else d.value for d in v.shape] if v.shape is not None else None
         sizes, keys = v.metadata_props.get("onnxbridge.sizes", ""), json.loads(v.metadata_props.get("onnxbridge.keys", "[]"))
-        dtype = v.dtype.name.lower() if v.dtype else None
+        dtype = dtype_name(v.dtype) if v.dtype else None
         return {"name": v.name, "dtype": dtype, "shape": shape or [], "sizes": sizes, "keys": keys}
 
     lowest = opset_conversion.lowest_opset(model)

@@ -15,6 +15,7 @@ from onnxbridge.hub import passes
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.ir import inference, provenance
+from onnxbridge.hub.ir.values import dtype_name, shape_text
 from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.plugin_protocols import Frontend, Run
 from onnxbridge.runtime.verify.sample_inputs import dtype_named
@@ -104,13 +105,13 @@ def _set_shapes(model: ir.Model, inputs: Any) -> None:
         value = by_name[name]
         dtype = dtype_named(given[1]) if described else None
         if dtype is not None and value.dtype is not None and dtype != value.dtype:
-            raise UsageError(f"the input {name!r} is {value.dtype.numpy()}, not {given[1]}")
+            raise UsageError(f"the input {name!r} is {dtype_name(value.dtype)}, not {given[1]}")
         if value.shape is not None:
             if len(value.shape) != len(shape):
                 raise UsageError(f"the input {name!r} has {len(value.shape)} dimensions, {list(shape)} has {len(shape)}")
             for declared, wanted in zip(value.shape, shape, strict=True):
                 if isinstance(declared, int) and isinstance(wanted, int) and declared != wanted:
-                    raise UsageError(f"the input {name!r} is fixed at {list(value.shape)}; {list(shape)} does not fit")
+                    raise UsageError(f"the input {name!r} has the shape {shape_text(value.shape)}; {list(shape)} does not fit")
         value.shape = ir.Shape(list(shape))
 
 

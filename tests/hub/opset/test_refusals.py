@@ -291,14 +291,14 @@ def test_a_lossy_step_is_refused_unless_allowed_and_is_reported(cli, tmp_path, m
     model = model_of(13, "g (int64[2,2] x) => (int64[2,2] y) { y = MatMul(x, x) }")
     with pytest.raises(ConversionError, match="opset 1 does not support int64"):
         onnxbridge.opset.convert(model, to=8)
-    with pytest.warns(LossyStep, match="MatMul of opset 13: int64 is computed as double"):
+    with pytest.warns(LossyStep, match="MatMul of opset 13: int64 is computed as float64"):
         new = onnxbridge.opset.convert(model, to=8, allow_lossy=True)
     same(model, new)
     monkeypatch.chdir(tmp_path)
     onnx.save(model, "m.onnx")
     assert cli("opset", "m.onnx", "--to", 8).code == 3
     ran = cli("opset", "m.onnx", "--to", 8, "--allow-lossy")
-    assert ran.code == 0 and "lossy: MatMul of opset 13: int64 is computed as double" in ran.out
+    assert ran.code == 0 and "lossy: MatMul of opset 13: int64 is computed as float64" in ran.out
 
 
 def test_exact_steps_are_not_reported_as_lossy():

@@ -15,6 +15,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +52,7 @@ def mil_type(dtype: ir.DataType | None) -> Any:
         Unsupported: if there is none.
     """
     if dtype not in MIL_TYPES:
-        raise Unsupported(f"Core ML has no tensors of {'unknown dtype' if dtype is None else dtype.name.lower()}")
+        raise Unsupported(f"Core ML has no tensors of {'unknown dtype' if dtype is None else dtype_name(dtype)}")
     return MIL_TYPES[dtype]
 
 

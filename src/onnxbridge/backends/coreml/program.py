@@ -32,6 +32,7 @@ from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported,
 from onnxbridge.formats.coreml.float32_program import ConstantKey as ConstantKey
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
+from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.lowering import FAILED, Body, Call, Ref, Target, lower, resolve
 
 DIRECTION = "ONNX to Core ML"
@@ -218,7 +219,7 @@ def build(model: ir.Model, options: CoreMLOptions, target: Callable[[Any], MilTa
         if interface.problems:
             raise ConversionError(DIRECTION, merge(interface.problems))
     noted = {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)}
-    interface.notes += [f"{dtype.name.lower()} values are computed in {LOSSY[dtype]} in Core ML, first {name}"
+    interface.notes += [f"{dtype_name(dtype)} values are computed in {LOSSY[dtype]} in Core ML, first {name}"
                         for dtype, name in mil.lossy.items() if dtype not in noted]  # fmt: skip
     program = Program()
     program.add_function("main", function)

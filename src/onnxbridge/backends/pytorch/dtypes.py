@@ -15,6 +15,7 @@ import onnx_ir as ir
 import torch
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
 
 D = ir.DataType
 OUTSIDE = {
@@ -42,7 +43,7 @@ def outside(dtype: ir.DataType) -> Any:
         Unsupported: if PyTorch has no such dtype.
     """
     if dtype not in OUTSIDE:
-        raise Unsupported(f"PyTorch has no {dtype.name.lower()}")
+        raise Unsupported(f"PyTorch has no {dtype_name(dtype)}")
     return OUTSIDE[dtype]
 
 

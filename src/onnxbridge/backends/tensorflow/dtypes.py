@@ -8,6 +8,7 @@ import onnx_ir as ir
 import tensorflow as tf
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
 
 # TensorFlow has names for some of these, but no kernels.
 _MISSING = frozenset(
@@ -28,7 +29,7 @@ def of(dtype: ir.DataType) -> Any:
             return tf.as_dtype(dtype.numpy())
         except TypeError:
             pass
-    raise Unsupported(f"TensorFlow has no {dtype.name.lower()}")
+    raise Unsupported(f"TensorFlow has no {dtype_name(dtype)}")
 
 
 def attribute(number: int) -> Any:

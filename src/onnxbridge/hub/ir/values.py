@@ -53,3 +53,13 @@ def static_shape(x: Any, axes: Iterable[int] | None = None) -> list[int]:
     if not all(isinstance(s, int) for s in sizes):
         raise Unsupported("it requires a static size, but the size is dynamic", hint="give the input a fixed shape")
     return sizes
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """A dtype as PyTorch, TensorFlow and NumPy name it: "float32" where ONNX has "FLOAT"."""
+    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(dtype.name, dtype.name.lower())
+
+
+def shape_text(shape: ir.Shape) -> str:
+    """A shape with the names of dynamic dimensions, ? for one without: "[N, 3, ?]"."""
+    return f"[{', '.join(str(d) if isinstance(d, int) else d.value or '?' for d in shape)}]"

@@ -15,6 +15,7 @@ from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.scratch_target import ScratchTarget
+from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.known_values import known
 
@@ -77,7 +78,7 @@ def cast_around(op: Builder, node: ir.Node, version: int, lossy: bool = False) -
         wide = _nearest(node, dtype, supported) if lossy else None
         if wide is None:
             return None
-        op.loses(f"{dtype.name.lower()} is computed as {wide.name.lower()}")
+        op.loses(f"{dtype_name(dtype)} is computed as {dtype_name(wide)}")
     return _cast(op, node, schema, selected, variable, wide)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
+from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.runtime.verify.input_uses import integer_range, must_be_sorted, positive, uses
 from onnxbridge.runtime.verify.values_of_interest import thresholds_by_column, values_of_interest
 
@@ -24,7 +25,7 @@ Bounds = Mapping[str, tuple[int, int | None]]
 _SPEC = re.compile(r"^(?P<name>.+?):(?P<dtype>[a-z]\w*)(?:\[(?P<shape>[^\]]*)\])?$")
 _NUMBER = re.compile(r"^(?P<name>[A-Za-z_][\w.:/]*)=(?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|True|False)$")
 _BOUNDS = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<low>\d+)\.\.(?P<high>\d+)?$")
-_DTYPES = {d.name.lower(): d for d in ir.DataType} | {"float32": ir.DataType.FLOAT, "float64": ir.DataType.DOUBLE}
+_DTYPES = {d.name.lower(): d for d in ir.DataType} | {dtype_name(d): d for d in ir.DataType}
 
 
 def dtype_named(name: str) -> ir.DataType | None:

@@ -20,6 +20,7 @@ from onnxbridge.backends.coreml.interface.kv_cache_state import DEFAULT_BOUND, G
 from onnxbridge.backends.coreml.interface.names import Names
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, Image
 from onnxbridge.errors import Problem, SourceLocation, Unsupported, UsageError
+from onnxbridge.hub.ir.values import dtype_name
 
 MAX_RANK = 5
 
@@ -313,7 +314,7 @@ def feature_dtype(value: ir.Value, options: CoreMLOptions, notes: list[str]) -> 
         raise Unsupported(f"Core ML's inputs and outputs are tensors, not {value.type}")
     inner = mil_type(value.dtype)
     if value.dtype in LOSSY:
-        notes.append(f"{value.name} is {value.dtype.name.lower()} in the source and {LOSSY[value.dtype]} in Core ML")
+        notes.append(f"{value.name} is {dtype_name(value.dtype)} in the source and {LOSSY[value.dtype]} in Core ML")
     if inner == types.bool:
         return types.int32
     older = options.kind == "neuralnetwork" or ct.target[options.target] < ct.target.iOS16

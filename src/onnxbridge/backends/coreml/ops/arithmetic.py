@@ -11,6 +11,7 @@ from onnxbridge.backends.coreml.element_types import NARROW, cast, hub_dtype, is
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import select
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
 
 
 def _unary(function):
@@ -250,5 +251,5 @@ def bit_cast(input, *, to):
     if source == ir.DataType.BOOL:
         return mb.cast(x=input, dtype="int32")
     if not source.is_integer() or dtype not in NARROW:
-        raise Unsupported(f"reinterpreting {source.name.lower()} as {dtype.name.lower()}")
+        raise Unsupported(f"reinterpreting {dtype_name(source)} as {dtype_name(dtype)}")
     return wrapped(input, dtype)

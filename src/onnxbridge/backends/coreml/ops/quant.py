@@ -15,6 +15,7 @@ from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.ops.conv import conv
 from onnxbridge.backends.coreml.sizes import numbers
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
 
 
 def _broadcast_scale(v, x, axis, block_size):
@@ -32,7 +33,7 @@ def _broadcast_scale(v, x, axis, block_size):
 
 def _integer_range(dtype):
     if dtype not in NARROW:
-        raise Unsupported(f"quantization to {dtype.name.lower()}")
+        raise Unsupported(f"quantization to {dtype_name(dtype)}")
     bits, signed = NARROW[dtype]
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 

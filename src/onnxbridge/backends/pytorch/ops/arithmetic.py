@@ -12,6 +12,7 @@ from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.ops.text import from_string, to_string
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
 
 rule.table(
     Abs=torch.abs, Acos=torch.acos, Acosh=torch.acosh, Asin=torch.asin, Asinh=torch.asinh, Atan=torch.atan, Atanh=torch.atanh,
@@ -180,7 +181,7 @@ def converted(input, to, saturate, round_mode="up"):
         return input
     if to == ir.DataType.STRING:
         if not (source.is_integer() or source in _PRINTABLE):
-            raise Unsupported(f"Cast of {source.name.lower()} to string")
+            raise Unsupported(f"Cast of {dtype_name(source)} to string")
         return to_string(input, source.name)
     dtype = dtypes.inside(to)
     if to == ir.DataType.FLOAT4E2M1:
@@ -204,7 +205,7 @@ def converted(input, to, saturate, round_mode="up"):
         return torch.where(high, (input.to(torch.float64) - 2.0**63).to(torch.int64) ^ _TOP_BIT, input.to(torch.int64))
     if dtype in _EIGHT_BIT:
         if source == ir.DataType.DOUBLE:
-            raise Unsupported(f"Cast of double to {to.name.lower()}", "cast to float first")
+            raise Unsupported(f"Cast of float64 to {dtype_name(to)}", "cast to float32 first")
         max_value = torch.finfo(dtype).max
         wide = input.to(torch.float32)
         if saturate:
@@ -238,7 +239,7 @@ def to_power_of_two(x, saturate, round_mode):
 def bit_cast(input, *, to):
     to = ir.DataType(to)
     if to in dtypes.NARROW or ir.DataType.STRING in (to, input.hub_dtype) or input.hub_dtype in dtypes.NARROW:
-        raise Unsupported(f"BitCast between {input.hub_dtype.name.lower()} and {to.name.lower()}")
+        raise Unsupported(f"BitCast between {dtype_name(input.hub_dtype)} and {dtype_name(to)}")
     carried = {ir.DataType.UINT16: torch.int16, ir.DataType.UINT32: torch.int32}
     bits = input.to(carried[input.hub_dtype]) if input.hub_dtype in carried else input
     return bits.view(carried[to]).to(torch.int64) if to in carried else bits.view(dtypes.inside(to))

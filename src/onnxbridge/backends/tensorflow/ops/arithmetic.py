@@ -168,7 +168,7 @@ def converted(input, dtype, saturate):
         return converted(tf.cast(input, tf.int8 if source.name == "int4" else tf.uint8), dtype, saturate)
     if dtype.name in _EIGHT_BIT:
         if source == tf.float64:
-            raise Unsupported(f"Cast of double to {dtype.name}", "cast to float first")
+            raise Unsupported(f"Cast of float64 to {dtype.name}", "cast to float32 first")
         most = _EIGHT_BIT[dtype.name]
         wide = tf.cast(input, tf.float32)
         clipped = tf.where(tf.math.is_nan(wide), wide, tf.clip_by_value(wide, -most, most))

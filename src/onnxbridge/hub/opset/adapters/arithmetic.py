@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard.cumulative import running
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along
+from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.hub.opset.adapters import down, up
 from onnxbridge.hub.opset.adapters.flattened import map_range
 from onnxbridge.hub.opset.adapters.shape import expand, tiled
@@ -93,7 +94,7 @@ def erf(op, input):
     dtype = dtype_of(input)
     if dtype.name in ("FLOAT", "FLOAT16", "DOUBLE", "BFLOAT16"):
         return op.Erf(input)
-    raise Unsupported(f"opset 13 dropped {dtype.name.lower()}")
+    raise Unsupported(f"opset 13 dropped {dtype_name(dtype)}")
 
 
 def _halves(op, value):

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.hub.opset.adapters import down
 from onnxbridge.hub.opset.known_values import dtype_of, fixed_shape, rank_of
 
@@ -29,7 +30,7 @@ def _broadcastable(op, scale, x, axis, block):
 
 def _quantized(op, x, scale, zero_point, axis, block, dtype):
     if dtype.name not in _LIMITS:
-        raise Unsupported(f"there is no decomposition for {dtype.name.lower()}")
+        raise Unsupported(f"there is no decomposition for {dtype_name(dtype)}")
     wide = ir.DataType.FLOAT
     scale = op.Cast(_broadcastable(op, scale, x, axis, block), to=wide)
     y = op.Round(op.Div(op.Cast(x, to=wide), scale))

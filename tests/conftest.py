@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.ir.builder import Builder
 
 
 def pytest_addoption(parser):

@@ -14,8 +14,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.ir.builder import Builder
 
 
 def content(folder):

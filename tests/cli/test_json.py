@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
 from onnxbridge.cli.outcome import dumps
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime.mxnet.client import VARIABLE
 
 

@@ -10,7 +10,7 @@ import onnxbridge
 from onnxbridge.backends.coreml import backend, program
 from onnxbridge.errors import VerificationError
 from onnxbridge.frameworks import coremltools
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 
 ct = coremltools()
 METHODS = [

@@ -13,7 +13,7 @@ from onnxbridge import plugin_options
 from onnxbridge.backends.coreml import backend
 from onnxbridge.backends.coreml.model_options import Image, images, shapes
 from onnxbridge.errors import ConversionError, UsageError
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
 
 FLOAT = ir.DataType.FLOAT

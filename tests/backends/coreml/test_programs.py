@@ -13,7 +13,7 @@ import pytest
 import onnxbridge
 from onnxbridge.backends.coreml import backend
 from onnxbridge.errors import ConversionError, UsageError
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
 from onnxbridge.runtime.mil import Interpreter
 

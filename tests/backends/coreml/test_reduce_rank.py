@@ -8,7 +8,7 @@ import pytest
 
 from onnxbridge.backends.coreml import backend
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
 
 R = np.random.default_rng(5)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.backends.coreml import backend
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.runtime import Executor, devices
 from tests.backends.coreml.samples import FAMILIES, WITHOUT_KERNEL

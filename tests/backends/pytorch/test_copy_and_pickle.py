@@ -13,7 +13,7 @@ import torch
 
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.backends.pytorch.codegen import source_file
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from tests.backends.small_networks import countdown, image_classifier
 
 

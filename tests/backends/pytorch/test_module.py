@@ -14,7 +14,7 @@ import torch
 import onnxbridge
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
 from tests.backends.small_networks import countdown, image_classifier, weights
 

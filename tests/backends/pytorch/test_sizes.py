@@ -10,7 +10,7 @@ import torch
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
 
 TABLE = np.arange(64, dtype=np.float32).reshape(1, 64)

@@ -18,7 +18,7 @@ import onnxbridge
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.backends.pytorch.codegen import source_file
 from onnxbridge.errors import UsageError, VerificationError
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from tests.backends import standard_cases
 from tests.backends.small_networks import countdown, image_classifier
 

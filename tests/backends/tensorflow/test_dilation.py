@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.backends.tensorflow import backend
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
 
 CASES = [

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import backend
 from onnxbridge.frontends.tensorflow import frontend
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 
 F = ir.DataType.FLOAT
 SCALES = [0.1, 0.3, 0.5, 7.0, 1e-3, 255.0, 1 / 127]

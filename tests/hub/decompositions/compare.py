@@ -10,11 +10,11 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.scratch_target import ScratchTarget
 from onnxbridge.hub.decompositions.standard import decompose
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import binding_of, schema_of
-from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.lowering import Call, Ref
 from onnxbridge.runtime import Executor, devices
 

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.decompositions.linalg import factorizations
-from onnxbridge.hub.ir.builder import Builder
 
 RNG = np.random.default_rng(0)
 SHAPES = [(1, 1), (2, 2), (5, 5), (2, 3, 3), (7, 4), (3, 2, 5), (40, 40)]

@@ -16,10 +16,10 @@ from google.protobuf import json_format, text_format
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxbridge.errors import ConversionError, LimitError, UnsafeFileError, UsageError
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.ir import provenance
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.opset.ir_version import lowest_ir_version
 from onnxbridge.runtime import Executor
 from tests.hub.io.models import WEIGHT, affine, external, save

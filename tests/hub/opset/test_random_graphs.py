@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import onnxbridge
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import opset_version
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime import Executor
 from tests.sampling import at_most
 

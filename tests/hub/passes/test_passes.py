@@ -11,7 +11,7 @@ import pytest
 import onnxbridge
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.hub import passes
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime.executor.executor import Executor
 
 FLOAT = ir.DataType.FLOAT

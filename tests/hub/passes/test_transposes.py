@@ -12,7 +12,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.passes.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.errors import UsageError
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.verify.sample_inputs import parse_dynamic, parse_specs, samples_for
 from onnxbridge.runtime.verify.sample_sizes import draw_samples, never_varied

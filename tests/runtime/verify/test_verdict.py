@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 import onnxbridge
 from onnxbridge.errors import LimitError, VerificationError
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.runtime.mxnet.client import VARIABLE
 from onnxbridge.runtime.verify import time_limit
 

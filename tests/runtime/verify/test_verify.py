@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.verify.compare import Tolerance, compare, worst
 from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision

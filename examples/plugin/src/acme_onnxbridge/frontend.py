@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import SourceLocation, UnsafeFileError
-from onnxbridge.hub.ir.target import HubTarget
+from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.lowering import Call, Ref, lower, resolve
 from onnxbridge.plugins import Frontend
 from onnxbridge.rules import Rules

@@ -7,7 +7,7 @@ from typing import Any
 
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
-from onnxbridge.hub.ir.auto_pad import Pads, explicit_pads
+from onnxbridge.hub.builder.auto_pad import Pads, explicit_pads
 
 
 def extent(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from onnxbridge.backends.pytorch.trace.tracer import Value, opaque_call, read_ints
-from onnxbridge.hub.ir.auto_pad import Pads, explicit_pads
+from onnxbridge.hub.builder.auto_pad import Pads, explicit_pads
 
 _AT_BORDER = {"reflect": "reflect", "edge": "replicate"}
 """ONNX padding modes that F.pad also supports."""

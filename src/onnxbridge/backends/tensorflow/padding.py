@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, size
-from onnxbridge.hub.ir.auto_pad import Pads, explicit_pads
+from onnxbridge.hub.builder.auto_pad import Pads, explicit_pads
 
 
 def larger(a: Any, b: Any) -> Any:

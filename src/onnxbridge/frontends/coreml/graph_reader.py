@@ -14,7 +14,7 @@ from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.formats.coreml.mil_program import Block, Feature, Function, Slot, call_of, classes
 from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
-from onnxbridge.hub.ir.target import HubTarget
+from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
 STATE_WRITES = frozenset({"write_state", "coreml_update_state"})

@@ -13,8 +13,8 @@ from onnxbridge.formats.mxnet.dtypes import FLAGS, dtype_named
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
 from onnxbridge.frontends.mxnet import output_names
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.ir import provenance
-from onnxbridge.hub.ir.target import HubTarget
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
 Array = np.ndarray[Any, Any]

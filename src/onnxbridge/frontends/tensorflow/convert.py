@@ -13,8 +13,8 @@ from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas, source_locations
 from onnxbridge.frontends.tensorflow.graph.graph_reader import GraphReader, StoredValue, all_operators, ref
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.ir import provenance
-from onnxbridge.hub.ir.target import HubTarget
 from onnxbridge.lowering import Ref, lower, resolve
 
 DIRECTION = "TensorFlow to ONNX"

@@ -6,13 +6,13 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.scratch_target import ScratchTarget
 from onnxbridge.hub.decompositions import function_bodies
 from onnxbridge.hub.decompositions.microsoft import check_supported, contrib
 from onnxbridge.hub.decompositions.microsoft.unsupported import raise_if_unsupported
 from onnxbridge.hub.decompositions.standard import decompose
 from onnxbridge.hub.ir import graph_reader
-from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.lowering import Body, Call, Ref
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import onnx
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.decompositions.standard import decompose, has_decomposition
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import name_of, schema_of, version_of
 
@@ -96,7 +96,7 @@ def _names_in_code(code: types.CodeType) -> Iterator[str]:
 def _operators_in_object(obj: Any, seen: set[Any]) -> Iterator[str]:
     """The operators named by an object that code refers to: a helper, a builder method, an operator name or a table of these."""
     if isinstance(obj, types.FunctionType) and obj.__module__.startswith(
-        ("onnxbridge.hub.decompositions.standard", "onnxbridge.hub.ir.builder")
+        ("onnxbridge.hub.decompositions.standard", "onnxbridge.hub.builder.builder")
     ):
         yield from _operators_in_function(obj, seen)
     elif isinstance(obj, str) and obj in operators():

@@ -10,8 +10,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import source_locations
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import version_of
 

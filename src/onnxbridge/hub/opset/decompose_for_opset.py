@@ -11,10 +11,10 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from onnxbridge.errors import ConversionError, Unsupported
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.scratch_target import ScratchTarget
 from onnxbridge.hub.ir import graph_reader
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.opset_version import OPSET
-from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.known_values import known

@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Unsupported
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.scratch_target import ScratchTarget
 from onnxbridge.hub.ir.schemas import plain
-from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.hub.opset import schema_versions
 from onnxbridge.hub.opset.adapters import down
 from onnxbridge.hub.opset.known_values import known

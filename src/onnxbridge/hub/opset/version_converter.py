@@ -15,13 +15,13 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, Unsupported, first_line
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.replacement import detach, is_identity, replace
+from onnxbridge.hub.builder.scratch_target import IdentityValues
 from onnxbridge.hub.decompositions.microsoft import is_decomposable
 from onnxbridge.hub.ir import source_locations
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import bodies_of, every_graph, values_in
 from onnxbridge.hub.ir.opset_version import OPSET
-from onnxbridge.hub.ir.replacement import detach, is_identity, replace
-from onnxbridge.hub.ir.scratch_target import IdentityValues
 from onnxbridge.hub.opset import decompose_for_opset, schema_versions, written_nodes
 from onnxbridge.hub.opset.infer_types import complete, type_body
 from onnxbridge.hub.opset.known_values import FIXED, STORED, known, store_constants

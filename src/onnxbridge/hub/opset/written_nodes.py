@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir.graphs import bodies_of
 from onnxbridge.hub.opset import schema_versions
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.replacement import replace
 from onnxbridge.hub.ir.graphs import every_graph
 from onnxbridge.hub.ir.opset_version import OPSET
-from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.ir.schemas import plain
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.hub.opset import written_nodes

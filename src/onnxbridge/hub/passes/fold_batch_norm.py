@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.replacement import transfer
 from onnxbridge.hub.ir.fold import constant_array
-from onnxbridge.hub.ir.replacement import transfer
 from onnxbridge.hub.ir.schemas import array_of
 
 Array = np.ndarray[Any, Any]

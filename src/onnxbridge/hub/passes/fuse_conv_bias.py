@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.replacement import transfer
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.provenance import inherit_state
-from onnxbridge.hub.ir.replacement import transfer
 from onnxbridge.hub.passes.value_queries import skip_nodes
 
 

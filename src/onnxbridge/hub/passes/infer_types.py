@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.replacement import merge_declared
 from onnxbridge.hub.ir import fold, inference, provenance
 from onnxbridge.hub.ir.graphs import names_in
-from onnxbridge.hub.ir.replacement import merge_declared
 from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.hub.passes.constant_reshapes import make_constant
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.replacement import merge_declared
+from onnxbridge.hub.builder.replacement import merge_declared
 
 
 class RemoveIdentities(ir.passes.InPlacePass):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.patterns.forms import form
 from onnxbridge.hub.patterns.match import Number, Op, Pattern, Product, Value, producer

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.replacement import merge_declared, replace
 from onnxbridge.hub.ir.graphs import names_in
-from onnxbridge.hub.ir.replacement import merge_declared, replace
 from onnxbridge.hub.patterns.match import Call, Found, Pattern, Product
 
 Write = Callable[..., ir.Value | None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.patterns.forms import form
 from onnxbridge.hub.patterns.match import Either, Number, Op, Power, Product, Value
 

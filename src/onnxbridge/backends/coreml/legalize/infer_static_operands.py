@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import graph_reader
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.lowering import Body, Call, Ref
 
 Shape = tuple[int, ...]

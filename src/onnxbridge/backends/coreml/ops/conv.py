@@ -7,7 +7,7 @@ from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.padding import extent, flat, pads_of
 from onnxbridge.backends.coreml.sizes import fixed, numbers
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import split_padding
+from onnxbridge.hub.builder.auto_pad import split_padding
 
 
 def _check_spatial_axes(X):

@@ -10,7 +10,7 @@ from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.shape import padded
 from onnxbridge.backends.mxnet.ops.types import cast, fixed
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import explicit_pads, split_padding
+from onnxbridge.hub.builder.auto_pad import explicit_pads, split_padding
 
 
 def window_pads(x, kernel, strides, dilations, pads, auto_pad):

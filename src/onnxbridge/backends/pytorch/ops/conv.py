@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.backends.pytorch.padding import f_pad_order, pads_of
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import split_padding
+from onnxbridge.hub.builder.auto_pad import split_padding
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}

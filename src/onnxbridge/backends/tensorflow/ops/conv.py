@@ -8,7 +8,7 @@ from onnxbridge.backends.tensorflow.ops import rule
 from onnxbridge.backends.tensorflow.padding import padded, pads_of
 from onnxbridge.backends.tensorflow.sizes import packed, rank, size, sizes
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.auto_pad import split_padding
+from onnxbridge.hub.builder.auto_pad import split_padding
 
 
 def last(x):

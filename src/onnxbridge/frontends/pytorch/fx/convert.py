@@ -16,8 +16,8 @@ from onnxbridge.frontends.pytorch.capture.export import Captured
 from onnxbridge.frontends.pytorch.fx import complex_pairs, graph_reader
 from onnxbridge.frontends.pytorch.fx.target import PytorchTarget, Shapes
 from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import provenance, source_locations
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.lowering import lower, resolve
 
 

@@ -12,7 +12,7 @@ from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import dtypes
 from onnxbridge.frontends.pytorch.fx import decompose, graph_reader, library_operators
 from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex
-from onnxbridge.hub.ir.target import HubTarget, merge_shapes
+from onnxbridge.hub.builder.target import HubTarget, merge_shapes
 from onnxbridge.lowering import Body, Call
 
 Dim = int | str | None

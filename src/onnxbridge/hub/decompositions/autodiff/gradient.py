@@ -12,11 +12,11 @@ import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, Unsupported
 from onnxbridge.hub import passes
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.replacement import replace
 from onnxbridge.hub.decompositions.autodiff.vjp_rules import derivative
 from onnxbridge.hub.ir import source_locations
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import every_graph
-from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.ir.schemas import plain
 
 DOMAIN = "ai.onnx.preview.training"

@@ -11,12 +11,12 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Unsupported
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.replacement import replace
+from onnxbridge.hub.builder.scratch_target import ScratchTarget
 from onnxbridge.hub.ir import graph_reader
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.hub.ir.graphs import every_graph
-from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.ir.schemas import name_of
-from onnxbridge.hub.ir.scratch_target import ScratchTarget
 from onnxbridge.lowering import Call
 from onnxbridge.rules import Rules
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.replacement import replace
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import names_in
-from onnxbridge.hub.ir.replacement import replace
 from onnxbridge.hub.passes.recurrent.affine_forms import AffineForms, Product
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
 from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, produced_by, skip_nodes

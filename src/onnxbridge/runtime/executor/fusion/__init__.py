@@ -11,26 +11,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.fusion import (
+from onnxbridge.runtime.executor.fusion import constants, elementwise, layout, loop_bodies, sums
+from onnxbridge.runtime.executor.fusion.canonical import canonical
+from onnxbridge.runtime.executor.fusion.layers import (
     attention,
-    constants,
     convolutions,
-    dynamic_quantization,
-    elementwise,
-    integers,
-    layout,
-    loop_bodies,
     norms,
     pools,
     products,
-    quant,
     recurrent,
     resampling,
-    sums,
     trees,
 )
-from onnxbridge.runtime.executor.fusion.canonical import canonical
 from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
+from onnxbridge.runtime.executor.fusion.quantized import dynamic_quantization, integers, quant
 from onnxbridge.runtime.executor.plan import Plan
 
 __all__ = ["canonical", "fused"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.fusion.convolutions import moves_of
 from onnxbridge.runtime.executor.fusion.epilogues import Chain, other, single
+from onnxbridge.runtime.executor.fusion.layers.convolutions import moves_of
 from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
 from onnxbridge.runtime.executor.kernels import integers as native
 from onnxbridge.runtime.executor.kernels.integers import BYTES, Result, as_rows, still

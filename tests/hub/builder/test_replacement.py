@@ -6,8 +6,8 @@ import onnx_ir as ir
 import pytest
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.builder import Builder
-from onnxbridge.hub.ir.replacement import replace
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.builder.replacement import replace
 
 
 def relu_graph():

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import fold
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.lowering import Call, Target
 
 Declared = Callable[[Hashable], tuple[str, ir.DataType | None, list[int | str | None] | None]]

@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 
 from onnxbridge.errors import SourceLocation, Unsupported
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import source_locations
-from onnxbridge.hub.ir.builder import Builder
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.hub.ir.builder import Builder
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir.graphs import bodies_of, constants_in
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from onnxbridge.runtime.executor.fusion.convolutions import moves_of
 from onnxbridge.runtime.executor.fusion.epilogues import Chain, other, single
+from onnxbridge.runtime.executor.fusion.layers.convolutions import moves_of
 from onnxbridge.runtime.executor.fusion.plan_rewriter import PlanRewriter
 from onnxbridge.runtime.executor.kernels import dynamic_quantization as native
 from onnxbridge.runtime.executor.kernels import integers

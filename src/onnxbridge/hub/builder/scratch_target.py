@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import fold
-from onnxbridge.hub.ir.builder import Builder
 from onnxbridge.lowering import Call, Target, Values, lower
 from onnxbridge.rules import Rule
 

@@ -1,0 +1,1 @@
+"""Passes that replace the steps of a layer in floating point by one kernel."""

@@ -1,0 +1,1 @@
+"""Passes that replace the steps of a quantized layer by one kernel."""

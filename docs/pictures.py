@@ -1,6 +1,6 @@
 """Draw what the commands print for docs/coreml.md, as SVG files in docs/pictures: `python docs/pictures.py`.
 
-The model is small and made here: a detector's head on a convolution, whose mask holds a number that float16 has not.
+The model is small and made here: attention over the patches of an image, with a mask value that float16 cannot represent.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from torch import nn
 import onnxbridge
 
 FOLDER = Path(__file__).parent / "pictures"
-# The fonts of whoever looks at it: nothing is fetched from elsewhere.
+# The reader's own fonts, so that nothing is fetched.
 FORMAT = re.sub(r"<!--.*?-->\s*|@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S).replace("Fira Code, ", "")
 
 
 class Patches(nn.Module):
-    """Attention between the patches of a picture; the darkest are left out. With `hashed`, what is best comes as a hash, too."""
+    """Attention between the patches of an image, with dark ones masked. `hashed` adds an output that Core ML cannot compute."""
 
     def __init__(self, hashed: bool = False) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Patches(nn.Module):
 
 
 def drawn(name: str, folder: Path, *commands: str) -> None:
-    """What a terminal shows of these commands, standard error behind standard output."""
+    """Draw what a terminal shows of these commands: standard output, then standard error."""
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=118, file=nowhere)
         for command in commands:

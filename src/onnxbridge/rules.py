@@ -14,6 +14,7 @@ A rule's `kind` is given where it is registered, as in `@rule("Reshape", kind="v
     bits    the result depends on the bits of the first input, and so on its declared element type
     move    Core ML: values are moved and not changed, so they keep their element type
     mixed   Core ML: a constant factor may have another element type than the result
+    weights Core ML: the operator decompresses weights, once when a model is loaded
 """
 
 from __future__ import annotations

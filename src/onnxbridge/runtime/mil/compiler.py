@@ -14,8 +14,6 @@ from onnxbridge.rules import Rule
 from onnxbridge.runtime.mil.ops import rule as rules
 
 DIRECTION = "Core ML to NumPy"
-PACKED = "constexpr_"
-"""How the names of operators begin that store a weight compressed."""
 
 
 class At(int):
@@ -118,7 +116,7 @@ class Compiler(Target):
         ready = {name: self._ready(a, moves) for name, a in attrs.items()}
         results: tuple[Any, ...] = call.outputs
         step = Step(call, rule, [self._ready(a, moves) for a in args], ready, tuple(self._slots[i] for i in results))
-        if call.op.startswith(PACKED):
+        if rule.kind == "weights":
             self._unpack(step)
         else:
             self._steps.append(step)

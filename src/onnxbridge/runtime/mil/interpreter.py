@@ -14,7 +14,8 @@ from onnxbridge.formats.coreml.float32_program import ConstantKey, Widening, pac
 from onnxbridge.formats.coreml.mil_program import Block, Operation, Slot, classes
 from onnxbridge.formats.coreml.reader import read
 from onnxbridge.lowering import Deferred, coerce
-from onnxbridge.runtime.mil.compiler import DIRECTION, PACKED, At, Compiler, Step, Steps, widened
+from onnxbridge.runtime.mil.compiler import DIRECTION, At, Compiler, Step, Steps, widened
+from onnxbridge.runtime.mil.ops import rule as rules
 from onnxbridge.runtime.mil.state import State
 
 
@@ -99,9 +100,9 @@ class Interpreter:
         for op in block.operations:
             for inner in op.blocks:
                 self._take_packed(inner)
-            if op.op.startswith(PACKED):
+            if _decompresses(op):
                 self.packed[op.outputs[-1].index] = op
-        block.operations = [op for op in block.operations if not op.op.startswith(PACKED)]
+        block.operations = [op for op in block.operations if not _decompresses(op)]
 
     def _run(self, block: Steps, values: Any) -> list[Any]:
         for step in block.steps:
@@ -155,3 +156,8 @@ def _typed(step: Step, slot: Slot, value: Any) -> Any:
     if not slot.type.fits(array.shape):
         raise OnnxbridgeError(f"{name}: result has shape {array.shape}, the program declares {slot.type.shape}")
     return array
+
+
+def _decompresses(op: Operation) -> bool:
+    found = rules.get(op.op)
+    return found is not None and found.kind == "weights"

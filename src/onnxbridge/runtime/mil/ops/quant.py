@@ -35,12 +35,12 @@ def dequantize(input, scale, zero_point=None, axis: Int | None = None):
     return shifted * _broadcast_along(scale, input.ndim, axis)
 
 
-@rule("constexpr_affine_dequantize")
+@rule("constexpr_affine_dequantize", kind="weights")
 def constexpr_affine_dequantize(quantized_data, zero_point, scale, axis: Int):
     return dequantize(quantized_data, scale, zero_point, axis)
 
 
-@rule("constexpr_cast")
+@rule("constexpr_cast", kind="weights")
 def constexpr_cast(source_val, output_dtype: Str):
     return source_val.astype(DTYPES[output_dtype])
 
@@ -52,7 +52,7 @@ def repeat_blocks(blocks: Any, shape: Sequence[int]) -> Any:
     return blocks
 
 
-@rule("constexpr_blockwise_shift_scale")
+@rule("constexpr_blockwise_shift_scale", kind="weights")
 def constexpr_blockwise_shift_scale(data, scale, offset=None):
     values = data.astype(scale.dtype)
     if offset is not None:
@@ -72,7 +72,7 @@ def _look_up(indices, lut, vector_axis):
     return np.moveaxis(entries, -1, axis + 1).reshape(shape)
 
 
-@rule("constexpr_lut_to_dense")
+@rule("constexpr_lut_to_dense", kind="weights")
 def constexpr_lut_to_dense(indices, lut, shape: Ints | None = None, vector_axis: Int | None = None):
     """Before iOS18 the indices are packed in bytes, and `shape` is that of the result."""
     if shape is None:
@@ -81,7 +81,7 @@ def constexpr_lut_to_dense(indices, lut, shape: Ints | None = None, vector_axis:
     return lut[unpack(indices, bits, int(np.prod(shape)))].reshape(shape)
 
 
-@rule("constexpr_sparse_to_dense")
+@rule("constexpr_sparse_to_dense", kind="weights")
 def constexpr_sparse_to_dense(nonzero_data, mask, shape: Ints | None = None):
     """Before iOS18 the mask is packed in bytes, and `shape` is that of the result."""
     if shape is not None:
@@ -95,7 +95,7 @@ def _dense(nonzero_data, mask):
     return dense
 
 
-@rule("constexpr_lut_to_sparse")
+@rule("constexpr_lut_to_sparse", kind="weights")
 def constexpr_lut_to_sparse(indices_mask, indices_nonzero_data, lut, vector_axis: Int | None = None):
     mask = indices_mask
     if lut.shape[-1] > 1:
@@ -104,7 +104,7 @@ def constexpr_lut_to_sparse(indices_mask, indices_nonzero_data, lut, vector_axis
     return mask, dense[mask != 0]
 
 
-@rule("constexpr_sparse_blockwise_shift_scale")
+@rule("constexpr_sparse_blockwise_shift_scale", kind="weights")
 def constexpr_sparse_blockwise_shift_scale(data_mask, nonzero_data, scale, offset=None):
     dense = constexpr_blockwise_shift_scale(_dense(nonzero_data, data_mask), scale, offset)
     return data_mask, dense[data_mask != 0]

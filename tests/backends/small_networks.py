@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.runtime import devices
 
 R = np.random.default_rng(0)
 
@@ -32,11 +33,24 @@ def image_classifier():
     return op.model([x], [op.output(y, "logits")])
 
 
+def images(count):
+    """A batch of inputs for `image_classifier`."""
+    return np.random.default_rng(count).standard_normal((count, 3, 12, 12)).astype(np.float32)
+
+
 def countdown():
-    """A loop whose turns the input decides, and a branch."""
+    """A loop whose trip count is an input, and a branch."""
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, [3])
-    turns = op.input("turns", ir.DataType.INT64, [])
-    end = op.Loop(turns, True, x, body=lambda i, going, s: [going, op.Mul(s, 2.0)])
+    trip_count = op.input("trip_count", ir.DataType.INT64, [])
+    end = op.Loop(trip_count, True, x, body=lambda i, condition, s: [condition, op.Mul(s, 2.0)])
     y = op.If(op.Greater(op.ReduceSum(end, keepdims=0), 0.0), then_branch=lambda: op.Neg(end), else_branch=lambda: op.Add(end, x))
-    return op.model([x, turns], [op.output(y, "y"), op.output(end, "end")])
+    return op.model([x, trip_count], [op.output(y, "y"), op.output(end, "end")])
+
+
+def assert_runs_like_hub(backend, hub, module, feeds, rtol=0.0, atol=0.0):
+    """Every output of the module is equal, up to a tolerance, to that of the hub model it was made from."""
+    expected = devices.run(devices.session(hub, "cpu"), feeds)
+    got = backend.runner(module)(feeds)
+    for name in expected:
+        np.testing.assert_allclose(got[name], expected[name], rtol=rtol, atol=atol)

@@ -16,7 +16,7 @@ from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
-from tests.backends.small_networks import countdown, image_classifier, weights
+from tests.backends.small_networks import assert_runs_like_hub, countdown, image_classifier, images, weights
 
 
 @pytest.fixture
@@ -25,16 +25,10 @@ def classifier():
     return hub, backend.from_hub(hub)
 
 
-def images(count):
-    return np.random.default_rng(count).standard_normal((count, 3, 12, 12)).astype(np.float32)
-
-
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_any_batch_size(classifier, count):
     hub, module = classifier
-    feeds = {"image": images(count)}
-    expected = devices.run(devices.session(hub, "cpu"), feeds)
-    np.testing.assert_allclose(backend.runner(module)(feeds)["logits"], expected["logits"], rtol=1e-5, atol=1e-5)
+    assert_runs_like_hub(backend, hub, module, {"image": images(count)}, rtol=1e-5, atol=1e-5)
 
 
 def test_weights_are_trained_and_named_as_in_the_hub(classifier):
@@ -100,11 +94,8 @@ def test_saved_program_has_a_dynamic_batch(classifier, tmp_path):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_control_flow_runs_at_run_time(trip_count, sign):
     hub = countdown()
-    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(trip_count)}
-    expected = devices.run(devices.session(hub, "cpu"), feeds)
-    got = backend.runner(backend.from_hub(hub))(feeds)
-    np.testing.assert_array_equal(got["y"], expected["y"])
-    np.testing.assert_array_equal(got["end"], expected["end"])
+    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "trip_count": np.array(trip_count)}
+    assert_runs_like_hub(backend, hub, backend.from_hub(hub), feeds)
 
 
 def saved(hub, folder):
@@ -125,7 +116,7 @@ def test_loops_and_branches_are_exported(tmp_path):
 def loop_with_scan_output(early_exit):
     """A loop with a scan output; if `early_exit`, its body may end it before `trip_count` iterations."""
     op = Builder()
-    x, trip_count = op.input("x", ir.DataType.FLOAT, ["N", 3]), op.input("turns", ir.DataType.INT64, [])
+    x, trip_count = op.input("x", ir.DataType.FLOAT, ["N", 3]), op.input("trip_count", ir.DataType.INT64, [])
     w = op.constant(weights(3, 3), "w")
 
     def body(iteration, condition, state):
@@ -147,7 +138,7 @@ def test_a_loop_with_scan_outputs_is_exported(early_exit, tmp_path):
     session = devices.session(hub, "cpu")
     for batch, trip_count in ((1, 0), (2, 3), (3, 20)):
         x = np.random.default_rng(batch).standard_normal((batch, 3)).astype(np.float32)
-        expected = devices.run(session, {"x": x, "turns": np.array(trip_count)})
+        expected = devices.run(session, {"x": x, "trip_count": np.array(trip_count)})
         for got in (module, loaded):
             end, rows = (r.detach().numpy() for r in got(torch.from_numpy(x), torch.tensor(trip_count)))
             np.testing.assert_allclose(end, expected["end"], rtol=1e-5, atol=1e-5)
@@ -177,7 +168,7 @@ def test_a_scan_of_dynamic_length_is_exported(reverse, tmp_path):
 
 def test_exporting_a_loop_with_a_growing_state_is_an_error(tmp_path):
     op = Builder()
-    x, trip_count = op.input("x", ir.DataType.FLOAT, [3]), op.input("turns", ir.DataType.INT64, [])
+    x, trip_count = op.input("x", ir.DataType.FLOAT, [3]), op.input("trip_count", ir.DataType.INT64, [])
     end = op.Loop(trip_count, True, x, body=lambda i, condition, s: [condition, op.Concat(s, s, axis=0)])
     end.producer().name = "doubling"
     module = backend.from_hub(op.model([x, trip_count], [op.output(end, "y")]))

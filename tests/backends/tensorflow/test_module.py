@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import backend
-from onnxbridge.runtime import devices
-from tests.backends.small_networks import countdown, image_classifier
+from tests.backends.small_networks import assert_runs_like_hub, countdown, image_classifier, images
 
 
 @pytest.fixture(scope="module")
@@ -17,16 +16,10 @@ def classifier():
     return hub, backend.from_hub(hub)
 
 
-def images(count):
-    return np.random.default_rng(count).standard_normal((count, 3, 12, 12)).astype(np.float32)
-
-
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_any_batch_size(classifier, count):
     hub, module = classifier
-    feeds = {"image": images(count)}
-    expected = devices.run(devices.session(hub, "cpu"), feeds)
-    np.testing.assert_allclose(backend.runner(module)(feeds)["logits"], expected["logits"], rtol=1e-5, atol=1e-5)
+    assert_runs_like_hub(backend, hub, module, {"image": images(count)}, rtol=1e-5, atol=1e-5)
 
 
 def test_weights_are_variables_named_as_in_the_hub(classifier):
@@ -74,8 +67,5 @@ def test_saved_model(classifier, tmp_path):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_control_flow_runs_at_run_time(trip_count, sign):
     hub = countdown()
-    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "turns": np.array(trip_count)}
-    expected = devices.run(devices.session(hub, "cpu"), feeds)
-    got = backend.runner(backend.from_hub(hub))(feeds)
-    np.testing.assert_array_equal(got["y"], expected["y"])
-    np.testing.assert_array_equal(got["end"], expected["end"])
+    feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "trip_count": np.array(trip_count)}
+    assert_runs_like_hub(backend, hub, backend.from_hub(hub), feeds)

@@ -1,4 +1,4 @@
-"""What is tested here are the compiled kernels too, from the first run on."""
+"""Fixtures: compiled kernels are used from the first run, and work can be split into small items."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from onnxbridge.runtime.executor.kernels.run import thread_pool, work_partition
 
 
 @pytest.fixture(autouse=True)
-def kernels_at_once():
+def kernels_from_first_run():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ONNXBRIDGE_NATIVE", "1")
         yield
 
 
 @pytest.fixture
-def small_pieces(monkeypatch):
-    """A setter of the number of threads; the pieces of work are so small that every kernel has several."""
+def small_work_items(monkeypatch):
+    """Sets the number of threads, and lowers the thresholds so that every kernel has several work items."""
     for name in ("MIN_ELEMENTS", "MIN_MULTIPLICATIONS", "STEP_MULTIPLICATIONS"):
         monkeypatch.setattr(work_partition, name, 16)
 

@@ -1,4 +1,4 @@
-"""Joined plans beside the rules one by one: the comparison of what both compute."""
+"""Compares fused plans with the rules, run one by one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 EPS = np.finfo(np.float32).eps
 
 
-def drawing(seed):
-    """Float32 numbers of a shape, of a row of draws that belongs to the file that asks."""
+def normal_arrays(seed):
+    """A function from a shape to normally distributed float32 numbers, with its own generator."""
     rng = np.random.default_rng(seed)
     return lambda *shape: rng.standard_normal(shape).astype(np.float32)
 
@@ -25,25 +25,25 @@ def model(text, **weights):
 
 
 def agrees(proto, feeds, *ops, depth=1):
-    """Joined and plain runs agree up to the rounding of sums of `depth` terms, judged by float64; the joined steps are `ops`."""
+    """Fused and plain runs are within the rounding error of sums of `depth` terms of float64; the fused steps are `ops`."""
     executor = Executor(proto)
     plain = executor.run(executor.output_names, feeds)
     wide = Executor(proto, precision="float64").run(None, feeds)
-    for _ in range(2):  # the second run gets used memory
-        joined = executor.run(None, feeds)
-        for a, b, exact in zip(joined, plain, wide, strict=True):
+    for _ in range(2):  # the second run reuses buffers
+        fused = executor.run(None, feeds)
+        for a, b, exact in zip(fused, plain, wide, strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             allowed = 8 * np.sqrt(depth) * EPS * max(1.0, np.abs(exact).max(initial=0))
             np.testing.assert_allclose(a, exact, rtol=0, atol=allowed)
     assert step_names(executor, feeds) == list(ops)
-    return joined
+    return fused
 
 
 def step_names(executor, feeds):
-    """What the steps of a run on these inputs compute, in order."""
+    """The names of the steps of a run on these inputs, in order."""
     return [step.op for step in executor.explain(feeds)]
 
 
 def all_compiled(executor, feeds):
-    """Whether a repeated run on these inputs is kernel calls alone, not even the shapes are computed again."""
+    """Whether a repeated run on these inputs consists of kernel calls only, without recomputing shapes."""
     return all(step.runs != "Python" for step in executor.explain(feeds))

@@ -1,4 +1,4 @@
-"""A plugin of pytest that tells which kernels no test has called."""
+"""A pytest plugin that reports the kernels that no test has called."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _called = set()
 _interpreted = kernel.Kernel.interpreted
 
 
-def _noted(self, cells, units):
+def _record_and_run(self, cells, units):
     function = getattr(self.function, "py_func", self.function)
     _called.add((function.__module__.rpartition(".")[2], function.__name__))
     return _interpreted(self, cells, units)
 
 
 def pytest_configure(config):
-    kernel.Kernel.interpreted = _noted
+    kernel.Kernel.interpreted = _record_and_run
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -1,4 +1,4 @@
-"""The onnx wheel's own test cases: models with inputs and the outputs that the standard's authors expect."""
+"""The test cases of the onnx package: models with inputs and expected outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXPECTED_FAILURES = Path(__file__).parents[2] / "expected_failures"
 
 @functools.cache
 def cases(lowest: int = 13, highest: int = OPSET) -> dict[str, Any]:
-    """The single-operator cases from opset 13, where operators took their present form, to the hub's."""
+    """The single-operator cases from opset 13, the first with today's operator definitions, to the hub's opset."""
     return {c.name: c for c in load_model_tests(kind="node") if lowest <= opset(model_of(c)) <= highest}
 
 
@@ -34,7 +34,7 @@ def opset(model: onnx.ModelProto) -> int:
 
 
 def data_sets(case: Any) -> list[tuple[list[Any], list[Any]]]:
-    """Pairs of inputs and expected outputs as the executor takes and gives them."""
+    """Pairs of inputs and expected outputs as NumPy arrays, lists and None."""
     if case.model is not None:
         return [(_plain(inputs), _plain(outputs)) for inputs, outputs in case.data_sets]
     model = model_of(case)
@@ -67,14 +67,14 @@ def _read(folder: str, name: str, declared: onnx.ValueInfoProto) -> Any:
 
 
 def expected_failures(name: str) -> dict[str, str]:
-    """The reason for each case that is known to fail in one part of the project."""
+    """For each case that is known to fail in one part of the project, the reason."""
     with (EXPECTED_FAILURES / f"{name}.toml").open("rb") as file:
         listed = tomllib.load(file)["failure"]
     return {case: entry["reason"] for entry in listed for case in entry["cases"]}
 
 
 def assert_same(got: Any, expected: Any, rtol: float, atol: float) -> None:
-    """Same structure, same shapes, same types, and numbers as near as the case asks for."""
+    """Same structure, same shapes, same types, and numbers within the tolerance of the case."""
     if isinstance(expected, list):
         assert isinstance(got, list)
         assert len(got) == len(expected)

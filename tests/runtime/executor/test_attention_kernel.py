@@ -1,4 +1,4 @@
-"""Attention in compiled kernels against its rule and against the steps that exporters write."""
+"""Compiled attention equals its rule, for the operator and for its decomposed form."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def draw(*shape):
 
 def agrees(text, feeds, native=True, **weights):
     executor = Executor(model(text, **weights))
-    wanted = executor.run(executor.output_names, feeds)
+    expected = executor.run(executor.output_names, feeds)
     for _ in range(3):
-        for got, exact in zip(executor.run(None, feeds), wanted, strict=True):
+        for got, exact in zip(executor.run(None, feeds), expected, strict=True):
             assert got.shape == exact.shape
             scale = np.nanmax(np.abs(exact), initial=1)
             np.testing.assert_allclose(got, exact, rtol=0, atol=64 * EPS * scale)  # scores of 16 terms, then exp and a mean
     assert all_compiled(executor, feeds) == native
 
 
-def cut(rows, columns, share=0.4):
-    return rng.random((rows, columns)) > share
+def random_mask(rows, columns, masked=0.4):
+    return rng.random((rows, columns)) > masked
 
 
 MASKS = {
@@ -39,7 +39,7 @@ MASKS = {
     "for all": draw(50, 61),
     "keys": np.where(rng.random((2, 1, 1, 61)) > 0.3, 0, -np.inf).astype(np.float32),
     "bools": rng.random((2, 1, 50, 61)) > 0.3,
-    "a blind query": np.concatenate((np.zeros((1, 61), bool), cut(49, 61))),
+    "a fully masked query": np.concatenate((np.zeros((1, 61), bool), random_mask(49, 61))),
 }
 
 
@@ -47,22 +47,22 @@ MASKS = {
 @pytest.mark.parametrize("groups", [6, 2])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_operator(mask, groups, causal):
-    given = MASKS[mask]
-    kind = "bool" if given is not None and given.dtype == bool else "float"
-    declared = "" if given is None else f", {kind}[{','.join(map(str, given.shape))}] m"
+    mask = MASKS[mask]
+    kind = "bool" if mask is not None and mask.dtype == bool else "float"
+    declared = "" if mask is None else f", {kind}[{','.join(map(str, mask.shape))}] m"
     text = f"""agraph (float[2,6,50,16] q, float[2,{groups},61,16] k, float[2,{groups},61,20] v{declared})
-        => (float[a,b,c,d] y) {{ y = Attention<is_causal = {causal}, scale = 0.3>(q, k, v{"" if given is None else ", m"}) }}"""
+        => (float[a,b,c,d] y) {{ y = Attention<is_causal = {causal}, scale = 0.3>(q, k, v{"" if mask is None else ", m"}) }}"""
     feeds = {"q": draw(2, 6, 50, 16), "k": draw(2, groups, 61, 16), "v": draw(2, groups, 61, 20)}
-    agrees(text, feeds | ({} if given is None else {"m": given}))
+    agrees(text, feeds | ({} if mask is None else {"m": mask}))
 
 
-def test_heads_side_by_side_that_are_not_contiguous():
+def test_packed_heads_in_a_non_contiguous_query():
     text = """agraph (float[96,50,2] q, float[2,50,32] k, float[2,50,32] v) => (float[2,50,96] y) {
         t = Transpose<perm = [2,1,0]>(q) y = Attention<q_num_heads = 6, kv_num_heads = 2>(t, k, v) }"""
     agrees(text, {"q": draw(96, 50, 2), "k": draw(2, 50, 32), "v": draw(2, 50, 32)})
 
 
-def test_a_mask_of_fewer_keys_is_left_to_the_rule():
+def test_a_broadcast_mask_over_keys_is_computed_by_the_rule():
     text = """agraph (float[1,2,5,8] q, float[1,2,7,8] k, float[1,2,7,8] v, float[5,1] m) => (float[1,2,5,8] y) {
         y = Attention(q, k, v, m) }"""
     agrees(text, {"q": draw(1, 2, 5, 8), "k": draw(1, 2, 7, 8), "v": draw(1, 2, 7, 8), "m": draw(5, 1)}, native=False)
@@ -70,7 +70,7 @@ def test_a_mask_of_fewer_keys_is_left_to_the_rule():
 
 @pytest.mark.parametrize("order", ["Add(d, m)", "Add(m, d)"])
 @pytest.mark.parametrize("shape", [(2, 1, 1, 70), (50, 70), (2, 3, 50, 70)])
-def test_written_out_with_a_mask(order, shape):
+def test_decomposed_attention_with_a_mask(order, shape):
     text = f"""agraph (float[2,3,50,16] q, float[2,3,70,16] k, float[2,3,70,33] v) => (float[2,3,50,33] y)
         {{ t = Transpose<perm = [0,1,3,2]>(k) a = MatMul(q, t) d = Div(a, g) s = {order} p = Softmax(s) y = MatMul(p, v) }}"""
     mask = np.where(rng.random(shape) > 0.3, 0, np.finfo(np.float32).min).astype(np.float32)
@@ -78,8 +78,8 @@ def test_written_out_with_a_mask(order, shape):
 
 
 @pytest.mark.parametrize("safe", [True, False])
-def test_written_out_where_a_query_may_have_no_key(safe):
-    """A softmax of nothing but infinities is NaN, the operator's result is zero."""
+def test_decomposed_attention_with_a_fully_masked_query(safe):
+    """The softmax of a fully masked row is NaN; the operator Attention returns zeros."""
     zeros = "n = IsNaN(p) w = Where(n, zero, p)" if safe else "w = Identity(p)"
     text = f"""agraph (float[2,3,50,16] q, float[2,3,16,70] k, float[2,3,70,33] v, float[50,70] m) => (float[2,3,50,33] y)
         {{ a = MatMul(q, k) d = Div(a, g) s = Add(d, m) p = Softmax(s) {zeros} y = MatMul(w, v) }}"""
@@ -93,7 +93,7 @@ def test_written_out_where_a_query_may_have_no_key(safe):
     assert ("Attention" in step_names(executor, feeds)) == safe
 
 
-def test_a_mask_that_makes_the_scores_larger():
+def test_a_mask_that_broadcasts_the_scores_is_computed_by_the_rule():
     text = """agraph (float[3,5,8] q, float[3,8,7] k, float[2,3,7,4] v, float[2,1,5,7] m) => (float[2,3,5,4] y) {
         a = MatMul(q, k) s = Add(a, m) p = Softmax(s) y = MatMul(p, v) }"""
     feeds = {"q": draw(3, 5, 8), "k": draw(3, 8, 7), "v": draw(2, 3, 7, 4), "m": draw(2, 1, 5, 7)}

@@ -1,4 +1,4 @@
-"""The executor as an ONNX backend: the standard's own suite, driven as for any backend, and the interface itself."""
+"""The executor as an ONNX backend: the backend test suite of onnx, and the interface."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.hub.io.resource_limits import Limits
 
 suite = onnx.backend.test.BackendTest(backend.ExecutorBackend, __name__)
-# Random numbers of another generator: test_random tests what they have in common with ours. The suite's own comparison fails
-# on scalars in a sequence: test_numpy_rules has that case.
+# Bernoulli cases contain the numbers of another generator: test_random tests shape, type and distribution. The suite cannot
+# compare scalars in a sequence: test_numpy_rules tests that case.
 suite.exclude("test_bernoulli|test_loop16_seq_none")
 for kind, cases in suite.test_cases.items():
     if "RealModel" not in kind:  # those are downloads
         for name in [n for n in vars(cases) if n.endswith("_cuda") or getattr(vars(cases)[n], "__unittest_skip__", False)]:
             delattr(cases, name)
         globals()[kind] = cases
-del kind, cases  # or the last class would be collected twice
+del kind, cases  # otherwise the last class would be collected twice
 
 
 X = np.array([[1, -2], [3, -4]], np.float32)
@@ -35,7 +35,7 @@ def model(op: str, domain: str = "") -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("inputs", [[X], (X,), X, {"x": X}])
-def test_takes_inputs_in_order_or_by_name(inputs):
+def test_inputs_are_passed_in_order_or_by_name(inputs):
     prepared = backend.prepare(model("Neg"))
     outputs = prepared.run(inputs)
     np.testing.assert_array_equal(outputs.y, -X)
@@ -55,7 +55,7 @@ def test_runs_one_node_of_any_opset():
     np.testing.assert_array_equal(y, (X > 0).astype(np.float32))
 
 
-def test_says_what_it_can_run():
+def test_unsupported_models_and_devices_are_reported():
     assert backend.is_compatible(model("Neg"))
     assert not backend.is_compatible(model("Neg", "theirs"))
     assert not backend.is_compatible(model("Neg"), "CUDA")
@@ -68,6 +68,6 @@ def test_says_what_it_can_run():
         backend.prepare(model("Neg", "theirs"))
 
 
-def test_hands_the_executors_options_on():
+def test_options_are_passed_to_the_executor():
     assert backend.prepare(model("Neg"), precision="float64").run([X])[0].dtype == np.float64
     assert backend.prepare(model("Neg"), limits=Limits(seconds=60)).run([X])[0].dtype == np.float32

@@ -1,4 +1,4 @@
-"""Small files that ask for very much: refused before anything is allocated, at once, and with exit code 6."""
+"""Small models that request huge results: refused immediately and before allocation, with exit code 6."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from onnxbridge.runtime import Executor
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 HUGE = 1 << 36
-HELD = """float[1,1] one = {1}, int64[1] o = {1}, int64[4] four = {1,1,1,1}, int64[3] three = {1,1,1}, int64[1] m = {4194304},
-    int64[2] tall = {4194304, 1}, int64[2] broad = {1, 4194304}"""
+INITIALIZERS = """float[1,1] one = {1}, int64[1] o = {1}, int64[4] four = {1,1,1,1}, int64[3] three = {1,1,1},
+    int64[1] m = {4194304}, int64[2] tall = {4194304, 1}, int64[2] broad = {1, 4194304}"""
 PAIR = "p = Expand(one, tall) q = Expand(one, broad)"
-BOMBS = {
+HUGE_RESULTS = {
     "Gather": "p = Expand(one, broad) i = ConstantOfShape<value=int64[1] {0}>(m) y = Gather<axis=0>(p, i)",
     "GatherND": "p = Expand(one, broad) i = ConstantOfShape<value=int64[1] {0}>(tall) y = GatherND(p, i)",
     "Where": f"{PAIR} c = Cast<to=9>(p) y = Where(c, q, q)",
@@ -67,13 +67,13 @@ BOMBS = {
 
 
 def model(body: str) -> onnx.ModelProto:
-    return parser.parse_model(f"{HEAD} agraph () => (float[n] y) <{HELD}> {{ {body} }}")
+    return parser.parse_model(f"{HEAD} agraph () => (float[n] y) <{INITIALIZERS}> {{ {body} }}")
 
 
-@pytest.mark.parametrize("kind", BOMBS)
-def test_a_bomb_ends_before_it_allocates(kind):
-    # of how much memory the machine has nothing must depend
-    executor = Executor(model(BOMBS[kind]), limits=Limits(tensor_bytes=1 << 27, total_bytes=1 << 30))
+@pytest.mark.parametrize("kind", HUGE_RESULTS)
+def test_a_huge_result_is_refused_before_allocation(kind):
+    # limits of our own, so that the result does not depend on the memory of the machine
+    executor = Executor(model(HUGE_RESULTS[kind]), limits=Limits(tensor_bytes=1 << 27, total_bytes=1 << 30))
     for _ in range(2):  # the first run may have to compile loops
         begin = time.process_time()
         with pytest.raises(LimitError, match="limit") as caught:
@@ -90,7 +90,7 @@ def test_dimensions_are_bounded(op):
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+", "(a|aa)+", "((a*)b?)*", "(?:a{2,}b?){4,}"])
-def test_a_pattern_that_tries_every_way_is_refused_for_long_texts(pattern):
+def test_an_exponential_regex_is_refused_for_long_strings(pattern):
     text = f"""{HEAD} agraph (string[n] x) => (bool[n] y) {{ y = RegexFullMatch<pattern = "{pattern}">(x) }}"""
     executor = Executor(parser.parse_model(text))
     assert executor.run(None, {"x": np.array(["aaaaaaaa", "-"])})[0].tolist() == [True, False]
@@ -98,14 +98,14 @@ def test_a_pattern_that_tries_every_way_is_refused_for_long_texts(pattern):
         executor.run(None, {"x": np.array(["a" * 40 + "-"])})
 
 
-def test_an_ordinary_pattern_may_have_long_texts():
+def test_a_linear_regex_accepts_long_strings():
     text = HEAD + r"""agraph (string[n] x) => (bool[n] y) { y = RegexFullMatch<pattern = "(\\d{1,3}\\.){3}\\d{1,3} .*">(x) }"""
     x = np.array(["192.168.100.200 " + "a" * 9999, "192.168.100 " + "a" * 9999])
     assert Executor(parser.parse_model(text)).run(None, {"x": x})[0].tolist() == [True, False]
 
 
 def nested(depth: int) -> onnx.ModelProto:
-    """Branches inside branches, the innermost of which uses a value of the outermost graph."""
+    """Nested branches, of which the innermost uses a value of the outermost graph."""
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y0"])], "g0", [], [helper.make_tensor_value_info("y0", 1, None)])
     for i in range(1, depth):
         node = helper.make_node("If", ["c"], [f"y{i}"], then_branch=graph, else_branch=_zero(i))
@@ -119,7 +119,7 @@ def _zero(i: int) -> onnx.GraphProto:
     return helper.make_graph([node], f"z{i}", [], [helper.make_tensor_value_info(f"z{i}", 1, None)])
 
 
-def test_branches_may_lie_deep():
+def test_deeply_nested_branches_run():
     x = np.array([1, 2], np.float32)
     (y,) = Executor(nested(20)).run(None, {"x": x, "c": np.array(True)})
     np.testing.assert_array_equal(y, -x)
@@ -132,8 +132,8 @@ def test_a_function_that_calls_itself_is_refused():
         Executor(parser.parse_model(text))
 
 
-def laughing(depth: int) -> onnx.ModelProto:
-    """Functions each of which calls the one before it twice."""
+def exponential_calls(depth: int) -> onnx.ModelProto:
+    """Functions, each of which calls the previous one twice."""
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
     functions = [helper.make_function("mine", "f0", ["v"], ["w"], [helper.make_node("Neg", ["v"], ["w"])], imports)]
     for i in range(1, depth):
@@ -145,16 +145,16 @@ def laughing(depth: int) -> onnx.ModelProto:
     return helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=10)
 
 
-def test_functions_that_double_are_bounded():
+def test_exponentially_nested_function_calls_are_refused():
     x = np.array([1, 2], np.float32)
-    np.testing.assert_array_equal(Executor(laughing(4)).run(None, {"x": x})[0], x)
+    np.testing.assert_array_equal(Executor(exponential_calls(4)).run(None, {"x": x})[0], x)
     begin = time.process_time()
     with pytest.raises(LimitError, match="549755813888 nodes"):
-        Executor(laughing(40))
+        Executor(exponential_calls(40))
     assert time.process_time() - begin < 1
 
 
-def test_what_a_loop_gathers_is_bounded():
+def test_scan_outputs_of_a_loop_are_limited_in_bytes_and_time():
     text = f"""{HEAD} agraph (int64 n, float[1024] x) => (float[k,1024] y) {{
         y = Loop(n, ) <body = step (int64 i, bool go) => (bool keep, float[1024] seen) {{ keep = Identity(go) seen = Neg(x) }}>
     }}"""
@@ -165,7 +165,7 @@ def test_what_a_loop_gathers_is_bounded():
         Executor(parser.parse_model(text), limits=Limits(seconds=0.2, tensor_bytes=1 << 40)).run(None, feeds)
 
 
-def test_texts_that_grow_are_bounded():
+def test_growing_strings_are_limited_in_bytes():
     text = f"""{HEAD} agraph (int64 n, string[1] x) => (string[1] y) {{
         y = Loop(n, , x) <body = step (int64 i, bool go, string[1] s) => (bool keep, string[1] t) {{
             keep = Identity(go) t = StringConcat(s, s) }}> }}"""
@@ -174,29 +174,29 @@ def test_texts_that_grow_are_bounded():
         Executor(parser.parse_model(text), limits=Limits(tensor_bytes=1 << 20)).run(None, feeds)
 
 
-def test_boxes_that_hide_no_other_stop_in_time():
+def test_non_max_suppression_stops_at_the_time_limit():
     boxes = "b = Expand(one, s) t = Constant<value_ints=[1,1,60000]>() c = Expand(one, t) k = Constant<value_int=60000>()"
     head = f"s = Constant<value_ints=[1,60000,4]>() {boxes} z = NonMaxSuppression(b, c, k) y = Cast<to=1>(z)"
     with pytest.raises(LimitError, match=r"0\.2 seconds"):
         Executor(model(head), limits=Limits(seconds=0.2)).run(None, {})
 
 
-def test_strides_without_end_are_no_loop():
+def test_huge_strides_are_refused():
     body = "r = Reshape(one, four) s = Constant<value_ints=[1,1,2,2]>() e = Expand(r, s) "
     body += f"y = ConvTranspose<strides=[{HUGE},{HUGE}]>(e, w)"
-    text = f"{HEAD} agraph () => (float[n] y) <{HELD}, float[1,1,1,1] w = {{1}}> {{ {body} }}"
+    text = f"{HEAD} agraph () => (float[n] y) <{INITIALIZERS}, float[1,1,1,1] w = {{1}}> {{ {body} }}"
     with pytest.raises(LimitError, match="limit"):
         Executor(parser.parse_model(text)).run(None, {})
 
 
-def test_grams_that_skip_almost_everything_stop_in_time():
+def test_ngrams_with_huge_skips_stop_at_the_time_limit():
     body = "x = ConstantOfShape<value=int64[1] {1}>(m) y = TfIdfVectorizer<max_gram_length=2, min_gram_length=2, "
     body += 'max_skip_count=4000000000, mode="TF", ngram_counts=[0,0], ngram_indexes=[0], pool_int64s=[1,1]>(x)'
     with pytest.raises(LimitError, match=r"0\.2 seconds"):
         Executor(model(body), limits=Limits(seconds=0.2)).run(None, {})
 
 
-def test_a_window_of_channels_that_are_not_there_is_no_loop():
+def test_lrn_with_a_size_beyond_the_channels_finishes():
     executor = Executor(model(f"r = Reshape(one, four) y = LRN<size={HUGE + 1}>(r)"))
     assert executor.run(None, {})[0].shape == (1, 1, 1, 1)
 
@@ -220,9 +220,9 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
-def test_a_malformed_size_or_index_is_an_error_at_once(kind):
-    """Neither a result nor a crash: NumPy's and our own messages carry the operator."""
-    text = f"{HEAD} agraph () => (float[n] y) <{HELD}, int64[2] m1 = {{1, 1}}> {{ {MALFORMED[kind]} }}"
+def test_an_invalid_size_or_index_is_reported_immediately(kind):
+    """The executor raises an error of NumPy or its own, and returns no result."""
+    text = f"{HEAD} agraph () => (float[n] y) <{INITIALIZERS}, int64[2] m1 = {{1, 1}}> {{ {MALFORMED[kind]} }}"
     begin = time.process_time()
     with pytest.raises((ValueError, IndexError)):
         Executor(parser.parse_model(text)).run(None, {})

@@ -1,4 +1,4 @@
-"""When compiled kernels are taken: never for little work, and without anybody waiting for the compiler in vain."""
+"""When kernels are compiled: only if the work of a model justifies the compilation time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.kernels.compile import availability, cache, compile_policy, kernel
-from tests.runtime.executor.fused import EPS, drawing, model
+from tests.runtime.executor.fused import EPS, model, normal_arrays
 
-draw = drawing(3)
-with_numba = pytest.mark.skipif(not availability.available(), reason="without numba there are no kernels to take")
+draw = normal_arrays(3)
+with_numba = pytest.mark.skipif(not availability.available(), reason="without numba there are no compiled kernels")
 CONV = """agraph (float[1,24,24,24] x) => (float[1,24,24,24] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Relu(a) }"""
-CONV_ERROR = 8 * np.sqrt(24 * 9) * EPS  # of a sum of that many terms, relative to the largest result
+CONV_ERROR = 8 * np.sqrt(24 * 9) * EPS  # rounding error of a sum of so many terms, relative to the largest result
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,8 @@ from onnxbridge.cli import main
 sys.argv = ["onnxbridge", *sys.argv[1:]]
 try:
     main()
-except SystemExit as left:
-    assert not left.code, left.code
+except SystemExit as e:
+    assert not e.code, e.code
 loaded = {name.partition(".")[0] for name in sys.modules} & {"numba", "llvmlite"}
 assert not loaded, loaded
 """
@@ -54,7 +54,7 @@ def test_small_models_are_converted_and_verified_without_numba(command, network_
 
 @pytest.fixture
 def empty_cache(monkeypatch, tmp_path):
-    """No kernel was compiled before, neither in another process nor in this one."""
+    """An empty kernel cache, on disk and in memory."""
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
     cache.folder.cache_clear()
     kernel.load_kernel.cache_clear()
@@ -70,7 +70,7 @@ def work_of_a_run(proto, x):
 
 
 @with_numba
-def test_a_model_that_runs_on_and_on_gets_kernels(monkeypatch):
+def test_kernels_are_loaded_after_enough_work(monkeypatch):
     monkeypatch.setattr(compile_policy, "COMPILE", 0)
     executor = Executor(model(CONV, w=draw(24, 24, 3, 3)))
     x = draw(1, 24, 24, 24)
@@ -81,16 +81,16 @@ def test_a_model_that_runs_on_and_on_gets_kernels(monkeypatch):
         if executor.work >= compile_policy.LOAD:
             break
         executor.run(None, {"x": x})
-        assert executor.work == n * each, "as much at every run, however long it took"
+        assert executor.work == n * each, "each run counts the same work, regardless of its duration"
     work = executor.work
     (last,) = executor.run(None, {"x": x})
-    assert executor.work == work, "kernels did it"
+    assert executor.work == work, "the run used compiled kernels, which count no work"
     np.testing.assert_allclose(last, first, rtol=0, atol=CONV_ERROR * np.abs(first).max())
 
 
 @with_numba
 @pytest.mark.parametrize("other", [False, True], ids=["no kernel", "another kernel"])
-def test_kernels_that_were_not_compiled_before_have_to_save_more(other, monkeypatch, empty_cache):
+def test_uncached_kernels_are_compiled_only_after_more_work(other, monkeypatch, empty_cache):
     monkeypatch.setattr(compile_policy, "LOAD", 0)
     if other:
         (cache.folder() / "numba").mkdir()
@@ -104,12 +104,12 @@ def test_kernels_that_were_not_compiled_before_have_to_save_more(other, monkeypa
         executor.run(None, {"x": x})
         assert executor.work == n * each and not cache.has("convolution", "convolve")
     (last,) = executor.run(None, {"x": x})
-    assert executor.work == 3 * each, "kernels did it"
+    assert executor.work == 3 * each, "the run used compiled kernels, which count no work"
     np.testing.assert_allclose(last, first, rtol=0, atol=CONV_ERROR * np.abs(first).max())
 
 
 @with_numba
-def test_a_model_that_runs_with_kernels_gets_those_that_it_needs_later():
+def test_a_model_with_kernels_compiles_further_ones():
     account = compile_policy.Account()
     with pytest.raises(compile_policy.TooEarly), account.guarding():
         compile_policy.check("no", "kernel")
@@ -119,7 +119,7 @@ def test_a_model_that_runs_with_kernels_gets_those_that_it_needs_later():
         compile_policy.check("no", "kernel")
 
 
-def test_without_kernels_none_are_used(monkeypatch):
+def test_native_false_runs_every_step_in_python(monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_NATIVE", "1")
     executor = Executor(model(CONV, w=draw(24, 24, 3, 3)), native=False)
     for n in range(1, 4):
@@ -142,7 +142,7 @@ assert not {"numba", "llvmlite"} & set(sys.modules)
 """
 
 
-def test_numba_is_not_imported_to_see_that_kernels_are_missing(tmp_path):
+def test_missing_kernels_are_detected_without_importing_numba(tmp_path):
     path = tmp_path / "conv.onnx"
     onnx.save(model(CONV, w=draw(24, 24, 3, 3)), path)
     environment = {**os.environ, "ONNXBRIDGE_CACHE": str(tmp_path)}

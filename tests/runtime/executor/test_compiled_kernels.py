@@ -1,4 +1,4 @@
-"""Compiled kernels: where they are cached, what is damaged there, processors with less than this one, and kernels as Python."""
+"""The cache of compiled kernels, corrupt files in it, and processors with fewer features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onnxbridge.runtime.executor.kernels.compile import availability, cache, llv
 pytestmark = pytest.mark.skipif(not availability.available(), reason="without numba there are no compiled kernels")
 
 
-def called(*command, **environment):
+def run_python(*command, **environment):
     return subprocess.run(
         [sys.executable, *map(str, command)], env={**os.environ, **environment}, capture_output=True, text=True, check=False,
         timeout=600,
@@ -28,7 +28,7 @@ def called(*command, **environment):
 
 
 def doctor(**environment):
-    return called("-c", "from onnxbridge.cli import main; main()", "doctor", "--compile", "--json", **environment)
+    return run_python("-c", "from onnxbridge.cli import main; main()", "doctor", "--compile", "--json", **environment)
 
 
 def files_of(folder):
@@ -45,10 +45,10 @@ def test_kernels_compiled_ahead_of_time_are_loaded_by_later_processes():
     before = files_of(found["folder"])
     assert found["bytes"] == sum(path.stat().st_size for path, _ in before)
     assert doctor().returncode == 0
-    assert files_of(found["folder"]) == before  # nothing had to be compiled
+    assert files_of(found["folder"]) == before  # nothing was compiled
 
 
-def test_what_is_in_the_way_of_compiling_is_told(tmp_path):
+def test_doctor_reports_why_kernels_cannot_be_compiled(tmp_path):
     (tmp_path / "file").touch()
     ran = doctor(ONNXBRIDGE_CACHE=str(tmp_path / "file"))
     assert ran.returncode == 2 and "ONNXBRIDGE_CACHE" in ran.stderr
@@ -56,7 +56,7 @@ def test_what_is_in_the_way_of_compiling_is_told(tmp_path):
     assert ran.returncode == 2 and "ONNXBRIDGE_NATIVE=0" in ran.stderr
 
 
-def test_folders_of_other_versions_go_when_nobody_used_them_for_long(tmp_path, monkeypatch):
+def test_unused_cache_folders_of_other_versions_are_deleted(tmp_path, monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path / "cache"))
     root, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
     names = {"old": "kernels-" + "0" * 16, "used": "kernels-" + "1" * 16, "link": "kernels-" + "2" * 16,
@@ -82,15 +82,15 @@ def test_folders_of_other_versions_go_when_nobody_used_them_for_long(tmp_path, m
         os.utime(root / names["old"], (then, then))
         os.utime(made, (then, then))
         cache.folder.cache_clear()
-        assert cache.folder() == made and (root / names["old"]).exists(), "only when a new one is made"
-        assert time.time() - made.stat().st_mtime < 60, "it says when it was used"
+        assert cache.folder() == made and (root / names["old"]).exists(), "folders are deleted only when a new one is created"
+        assert time.time() - made.stat().st_mtime < 60, "the modification time is that of the last use"
     finally:
         monkeypatch.undo()
         cache.folder.cache_clear()
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="this system has no modes of files")
-def test_a_folder_that_others_may_write_or_own_is_left_alone(tmp_path, monkeypatch):
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="this system has no file modes")
+def test_a_cache_folder_writable_or_owned_by_others_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_CACHE", str(tmp_path))
     cache.folder.cache_clear()
     folder = cache.folder()
@@ -119,8 +119,8 @@ np.testing.assert_allclose(y[:3], np.exp(x[:3]) / np.exp(x[:3]).sum(), rtol=1e-6
 
 
 @pytest.mark.slow
-def test_what_is_damaged_is_compiled_again(tmp_path):
-    assert called("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path)).returncode == 0
+def test_corrupt_cache_files_are_recompiled(tmp_path):
+    assert run_python("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path)).returncode == 0
     files = [path for path, _ in files_of(tmp_path)]
     assert any(path.suffix == ".nbc" for path in files)
     if llvm.tiled():
@@ -130,9 +130,9 @@ def test_what_is_damaged_is_compiled_again(tmp_path):
             path.write_bytes(content(path))
         for _ in range(2):
             before = files_of(tmp_path)
-            ran = called("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path))
+            ran = run_python("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path))
             assert ran.returncode == 0 and not ran.stderr, ran.stderr
-        assert files_of(tmp_path) == before  # the second one could load everything
+        assert files_of(tmp_path) == before  # the second run loaded everything from the cache
 
 
 @pytest.mark.slow
@@ -162,9 +162,9 @@ print(llvm.lanes(), llvm.tiled(), byte_tiles.lanes())
     ("name", "features", "expected"),
     [("haswell", "+avx2,+fma,+avx,+sse4.2,+f16c,+bmi2", ["8", "True", "0"]), ("x86-64", "+sse2", ["16", "False", "0"])],
 )
-def test_a_processor_with_shorter_vectors(tmp_path, name, features, expected):
+def test_processors_with_shorter_vectors_give_the_same_results(tmp_path, name, features, expected):
     if not llvm.feature("avx2"):
-        pytest.skip("this processor has no AVX2 to pretend")
+        pytest.skip("this processor has no AVX2")
     rng = np.random.default_rng(1)
     text = """<ir_version: 10, opset_import: ["" : 26]> agraph (float[1,20,9,9] x) => (float[1,9] y) {
         a = Conv<pads = [1,1,1,1]>(x, w1) b = Relu(a) c = Conv<group = 20>(b, w2) d = HardSwish(c) e = GlobalAveragePool(d)
@@ -178,13 +178,13 @@ def test_a_processor_with_shorter_vectors(tmp_path, name, features, expected):
     x = rng.standard_normal((1, 20, 9, 9)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)
     arguments = [tmp_path / name for name in ("net.onnx", "x.npz", "y.npy")]
-    ran = called("-c", PROGRAM, *arguments, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features)
+    ran = run_python("-c", PROGRAM, *arguments, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == expected
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), Executor(proto).run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
 
 
-def test_other_settings_of_numba_stay():
+def test_the_cache_folder_of_numba_is_unchanged():
     program = """
 import numba
 before = numba.config.CACHE_DIR
@@ -192,5 +192,5 @@ from onnxbridge.runtime.executor.kernels.compile.kernel import load_kernel
 load_kernel("rows", "softmax")
 assert before == numba.config.CACHE_DIR
 """
-    ran = called("-c", program)
+    ran = run_python("-c", program)
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""The executor itself: what it takes, what it gives, and what it refuses."""
+"""The executor: sources, inputs, results, and models and inputs that it refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ agraph (float[2, 2] x) => (float[2, 2] y)
 """
 
 
-def test_runs_models_from_everywhere(tmp_path):
+def test_runs_protos_ir_models_and_files(tmp_path):
     proto = model(CHAIN)
     onnx.save(proto, tmp_path / "m.onnx")
     w = np.array([[1, 2], [3, 4]], np.float32)
@@ -48,7 +48,7 @@ def test_runs_models_from_everywhere(tmp_path):
         np.testing.assert_array_equal(y, expected)
 
 
-def test_gives_intermediate_values_inputs_and_weights_by_name():
+def test_returns_intermediate_values_inputs_and_weights_by_name():
     a, w, y, x = Executor(model(CHAIN)).run(["a", "w", "y", "x"], {"x": X})
     np.testing.assert_array_equal(a, X @ w)
     np.testing.assert_array_equal(y, np.maximum(a, 0) + w)
@@ -56,7 +56,7 @@ def test_gives_intermediate_values_inputs_and_weights_by_name():
 
 
 def test_runs_only_what_the_named_values_need():
-    """The Reshape would fail if it ran."""
+    """The Reshape fails if it runs."""
     executor = Executor(model("agraph (float[2,2] x) => (float[n] y) <int64[1] s = {3}> { a = Neg(x)  y = Reshape(a, s) }"))
     np.testing.assert_array_equal(executor.run(["a"], {"x": X})[0], -X)
     with pytest.raises(ValueError, match="reshape") as caught:
@@ -74,7 +74,7 @@ def test_frees_values_after_their_last_use():
         executor.run(["a", "b", "c", "y"], {"x": big})
 
 
-def test_strings_are_strings_wherever_they_come_from():
+def test_strings_of_inputs_constants_and_initializers_are_equal():
     text = """agraph (string[2] x) => (string[2] y, bool[2] same)
     <string[2] k = {"a", "b"}> { c = Constant <value_strings = ["c", "d"]> ()  t = StringConcat(x, k)
       y = StringConcat(t, c)  same = Equal(x, k) }"""
@@ -83,7 +83,7 @@ def test_strings_are_strings_wherever_they_come_from():
     assert same.tolist() == [False, True]
 
 
-def test_results_are_the_callers_own():
+def test_results_do_not_alias_inputs_or_weights():
     text = """agraph (float[2,2] x) => (float[2,2] a, float[2,2] b, float[2,2] c, float[2,2] w)
     <float[2,2] k = {1, 2, 3, 4}, int64[2] s = {2, 2}>
     { a = Identity(x)  b = Transpose(x)  c = Expand(x, s)  w = Identity(k) }"""
@@ -94,7 +94,7 @@ def test_results_are_the_callers_own():
     np.testing.assert_array_equal(executor.run(["w"], {"x": x})[0], [[1, 2], [3, 4]])
 
 
-def test_results_keep_the_declared_type_also_for_scalars():
+def test_scalar_results_have_the_declared_type():
     text = "agraph (float16 x, bfloat16 z) => (float16 y, bfloat16 w) { y = Sqrt(x)  w = Exp(z) }"
     y, w = Executor(model(text)).run(None, {"x": np.array(2, np.float16), "z": np.array(1, ml_dtypes.bfloat16)})
     assert (y.dtype, y.shape, w.dtype, w.shape) == (np.float16, (), ml_dtypes.bfloat16, ())
@@ -124,7 +124,7 @@ def test_float64_mode_computes_everything_in_float64(kind):
     assert s.dtype == np.int64
 
 
-def test_float64_mode_takes_bits_of_the_declared_type():
+def test_float64_mode_casts_bits_of_the_declared_type():
     text = "agraph (float[2, 2] x) => (float[2, 2] y, int32[2, 2] i) { i = BitCast <to = 6> (x)  y = BitCast <to = 1> (i) }"
     y, i = Executor(model(text), precision="float64").run(None, {"x": X})
     np.testing.assert_array_equal(i, X.view(np.int32))
@@ -191,7 +191,7 @@ def test_calls_functions_of_the_model():
         return np.where(v < 0, slope * v, v)
 
     np.testing.assert_array_equal(y, leaky(-leaky(-X, 0.5), 2.0))
-    assert len(source.functions) == 2  # what was handed in is left as it was
+    assert len(source.functions) == 2  # the source model is unchanged
 
 
 def test_reports_every_missing_operator_at_once():
@@ -212,7 +212,7 @@ def test_reports_every_missing_operator_at_once():
         ({"x": X[0]}, r"has shape \[2\]"),
     ],
 )
-def test_refuses_what_the_model_does_not_declare(feeds, message):
+def test_refuses_inputs_that_do_not_match_the_declaration(feeds, message):
     with pytest.raises(UsageError, match=message):
         Executor(model(CHAIN)).run(None, feeds)
 
@@ -223,7 +223,7 @@ def test_refuses_an_unknown_name():
 
 
 HUGE = 1 << 36
-BOMBS = {
+HUGE_RESULTS = {
     "ConstantOfShape": f"<int64[1] n = {{{HUGE}}}> {{ y = ConstantOfShape(n) }}",
     "Expand": f"<int64[2] n = {{{HUGE}, 2}}> {{ y = Expand(one, n) }}",
     "Tile": f"<int64[2] n = {{{HUGE}, 1}}> {{ y = Tile(one, n) }}",
@@ -243,9 +243,9 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("kind", BOMBS)
-def test_a_bomb_ends_in_a_limit_error_at_once(kind):
-    body = BOMBS[kind]
+@pytest.mark.parametrize("kind", HUGE_RESULTS)
+def test_a_huge_result_is_a_limit_error_immediately(kind):
+    body = HUGE_RESULTS[kind]
     weights = "float[1,1] one = {1}, int64[1] o = {1}, int64[4] four = {1, 1, 1, 1}"
     body = body.replace("<", f"<{weights}, ", 1) if body.startswith("<") else f"<{weights}> {body}"
     proto = model(f"agraph () => (float[n] y) {body}")
@@ -275,7 +275,7 @@ agraph (int64 n) => (int64 y)
 """
 
 
-def test_loops_are_bounded_by_trips_and_by_time():
+def test_loops_are_limited_in_iterations_and_time():
     n = np.array(1 << 62)
     with pytest.raises(LimitError, match="Loop exceeds the limit of 1000 loop iterations"):
         Executor(model(LOOP), limits=Limits(loop_iterations=1000)).run(None, {"n": n})
@@ -286,7 +286,7 @@ def test_loops_are_bounded_by_trips_and_by_time():
     assert Executor(model(LOOP)).run(None, {"n": np.array(5)})[0] == 10
 
 
-def test_sequences_are_bounded():
+def test_sequences_are_limited_in_items():
     text = """
     agraph (int64 n, float[2,2] x) => (int64 y)
     {
@@ -302,7 +302,7 @@ def test_sequences_are_bounded():
         Executor(model(text), limits=Limits(items=10)).run(None, {"n": np.array(1 << 40), "x": X})
 
 
-def test_the_total_is_bounded_too():
+def test_the_total_size_of_values_is_limited():
     text = "agraph (int64[1] n) => (float[a] y, float[b] z) { y = ConstantOfShape(n) z = ConstantOfShape(n) }"
     limits = Limits(tensor_bytes=1 << 23, total_bytes=1 << 23)
     with pytest.raises(LimitError, match="are in use"):

@@ -1,4 +1,4 @@
-"""Joined plans: the same results as the rules one by one, and the steps that were joined."""
+"""Fused plans give the results of the rules, and fuse the expected steps."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from onnxbridge.runtime import Executor
-from tests.runtime.executor.fused import EPS, agrees, all_compiled, drawing, model, step_names
+from tests.runtime.executor.fused import EPS, agrees, all_compiled, model, normal_arrays, step_names
 
-draw = drawing(3)
+draw = normal_arrays(3)
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 5, 3), (13, 700, 33), (3, 1600, 70), (130, 64, 48)])
@@ -18,12 +18,12 @@ draw = drawing(3)
 def test_products(rows, depth, columns, op):
     text = f"""agraph (float[2,{rows},{depth}] x, float[2,{rows},{columns}] z) => (float[2,{rows},{columns}] y)
         {{ a = MatMul(x, w) b = Add(k, a) c = Add(b, z) y = {op if op != "none" else "Sign"}(c) }}"""
-    proto = model(text, w=draw(depth, columns) / np.float32(np.sqrt(depth)), k=draw(columns))  # sums of the size of outputs
+    proto = model(text, w=draw(depth, columns) / np.float32(np.sqrt(depth)), k=draw(columns))  # sums of order 1
     names = ["MatMul", "Sign"] if op == "none" else [f"MatMul+{op}"]
     agrees(proto, {"x": draw(2, rows, depth), "z": draw(2, rows, columns)}, *names, depth=depth)
 
 
-def test_gelu_written_out():
+def test_decomposed_gelu_is_fused():
     erf = "a = Div(x, r) b = Erf(a) c = Add(b, one) d = Mul(half, c) y = Mul(x, d)"
     tanh = """a = Pow(x, three) b = Mul(k, a) c = Add(x, b) d = Mul(s, c) e = Tanh(d) f = Add(one, e)
         g = Mul(f, x) y = Mul(g, half)"""
@@ -48,15 +48,15 @@ def test_attention(shape):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 13])
-def test_all_columns_of_a_product_are_rounded_alike(rows):
-    """Weights whose columns are the same give the same number in each, as in networks that are started with constants."""
+def test_equal_weight_columns_give_equal_results(rows):
+    """Columns of a product are summed in the same order, so equal columns of weights give bitwise equal results."""
     column = draw(1999, 1)
     proto = model(f"agraph (float[{rows},1999] x) => (float[{rows},41] y) {{ y = MatMul(x, w) }}", w=np.repeat(column, 41, 1))
     y = Executor(proto).run(None, {"x": draw(rows, 1999)})[0]
     np.testing.assert_array_equal(y, np.repeat(y[:, :1], 41, 1))
 
 
-def test_weights_that_are_nodes():
+def test_weights_from_constant_nodes():
     text = """agraph (float[2,3] x) => (float[2,2] y) {
         w = Constant<value = float[3,2] {1, 2, 3, 4, 5, 6}>() b = Constant<value_floats = [0.5, -9.0]>()
         m = MatMul(x, w) s = Add(m, b) y = Relu(s) }"""
@@ -66,12 +66,14 @@ def test_weights_that_are_nodes():
 @pytest.mark.parametrize("hidden", [6, 70])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_lstm(direction, hidden):
-    ways = 2 if direction == "bidirectional" else 1
-    text = f"""agraph (float[5,3,7] x, float[{ways},3,{hidden}] h, float[{ways},3,{hidden}] c)
+    directions = 2 if direction == "bidirectional" else 1
+    text = f"""agraph (float[5,3,7] x, float[{directions},3,{hidden}] h, float[{directions},3,{hidden}] c)
         => (float[a,b,d,e] y, float[f,g,i] hn, float[j,k,m] cn)
         {{ y, hn, cn = LSTM<hidden_size = {hidden}, direction = "{direction}">(x, w, r, b0, , h, c) }}"""
-    proto = model(text, w=draw(ways, 4 * hidden, 7), r=draw(ways, 4 * hidden, hidden), b0=draw(ways, 8 * hidden))
-    feeds = {"x": draw(5, 3, 7), "h": draw(ways, 3, hidden), "c": draw(ways, 3, hidden)}
+    proto = model(
+        text, w=draw(directions, 4 * hidden, 7), r=draw(directions, 4 * hidden, hidden), b0=draw(directions, 8 * hidden)
+    )
+    feeds = {"x": draw(5, 3, 7), "h": draw(directions, 3, hidden), "c": draw(directions, 3, hidden)}
     agrees(proto, feeds, "LSTM", depth=5 * hidden)
 
 
@@ -82,20 +84,20 @@ RECURRENT = {"GRU": (3, "linear_before_reset = 1"), "RNN": (1, 'activations = ["
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_layers(name, bidirectional, hidden):
-    (gates, extra), ways = RECURRENT[name], 1 + bidirectional
+    (gates, extra), directions = RECURRENT[name], 1 + bidirectional
     extra = extra.replace('["Relu"]', '["Relu", "Relu"]') if bidirectional else extra
-    text = f"""agraph (float[5,3,7] x, float[{ways},3,{hidden}] h) => (float[a,b,d,e] y, float[f,g,i] hn)
+    text = f"""agraph (float[5,3,7] x, float[{directions},3,{hidden}] h) => (float[a,b,d,e] y, float[f,g,i] hn)
         {{ y, hn = {name[:3]}<hidden_size = {hidden}, {extra}, direction = "{"bidirectional" if bidirectional else "reverse"}">
         (x, w, r, b0, , h) }}"""
     size = gates * hidden
-    proto = model(text, w=draw(ways, size, 7) / 3, r=draw(ways, size, hidden) / 9, b0=draw(ways, 2 * size))
-    agrees(proto, {"x": draw(5, 3, 7), "h": draw(ways, 3, hidden)}, name[:3], depth=5 * hidden)
+    proto = model(text, w=draw(directions, size, 7) / 3, r=draw(directions, size, hidden) / 9, b0=draw(directions, 2 * size))
+    agrees(proto, {"x": draw(5, 3, 7), "h": draw(directions, 3, hidden)}, name[:3], depth=5 * hidden)
 
 
 @pytest.mark.parametrize("name", ["LSTM", *RECURRENT])
 @pytest.mark.parametrize("x, h", [((5, 3, 6), (1, 3, 6)), ((5, 3, 7), (1, 1, 6)), ((5, 3, 7), (1, 2, 6)), ((5, 3, 7), (1, 3, 5))])
-def test_a_recurrent_layer_takes_no_other_sizes(name, x, h):
-    """Kernels would read and write beyond them."""
+def test_a_recurrent_layer_refuses_mismatched_sizes(name, x, h):
+    """Kernels do not check sizes and would access memory out of bounds."""
     gates, extra = RECURRENT.get(name, (4, "layout = 0"))
     text = f"""agraph (float[a,b,c] x, float[d,e,f] h) => (float[g,i,j,k] y)
         {{ y = {name[:4].strip()}<hidden_size = 6, {extra}>(x, w, r, , , h) }}"""
@@ -109,7 +111,7 @@ def test_a_recurrent_layer_takes_no_other_sizes(name, x, h):
 
 @pytest.mark.parametrize("square", ["Pow(d, two)", "Mul(d, d)"])
 @pytest.mark.parametrize("shift", [True, False])
-def test_layer_normalization_written_out(square, shift):
+def test_decomposed_layer_normalization_is_fused(square, shift):
     text = f"""agraph (float[3,5,37] x) => (float[3,5,37] y) {{ m = ReduceMean(x, axes) d = Sub(x, m) q = {square}
         v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e) n = Div(d, r) s = Mul(n, gamma)
         {"y = Add(s, beta)" if shift else "y = Identity(s)"} }}"""
@@ -118,7 +120,7 @@ def test_layer_normalization_written_out(square, shift):
     agrees(model(text, **weights), {"x": draw(3, 5, 37) * 4 + 2}, *["LayerNormalization"] + ["Identity"] * (not shift), depth=37)
 
 
-def test_a_normalization_of_another_axis_stays_right():
+def test_normalization_over_another_axis_is_not_fused():
     text = """agraph (float[3,5,37] x) => (float[3,5,37] y) { m = ReduceMean(x, axes) d = Sub(x, m) q = Mul(d, d)
         v = ReduceMean(q, axes) e = Add(v, eps) r = Sqrt(e) n = Div(d, r) y = Mul(n, gamma) }"""
     proto = model(text, axes=np.array([1]), eps=np.array(1e-5, np.float32), gamma=draw(37))
@@ -132,7 +134,7 @@ ACTIVATIONS = ["Sqrt(x)", "Reciprocal(x)", "Abs(x)", "Neg(x)", "Floor(x)", "Pow(
 
 
 @pytest.mark.parametrize("step", ACTIVATIONS)
-def test_curves_by_themselves(step):
+def test_activations_alone(step):
     proto = model(f"agraph (float[3,50] x) => (float[3,50] y) {{ y = {step} }}", two=np.float32(2), three=np.int64(3))
     x = draw(3, 50)
     x = np.abs(x) if step.startswith(("Sqrt", "Log")) else x
@@ -144,7 +146,7 @@ def test_curves_by_themselves(step):
 
 @pytest.mark.parametrize("shape", [(2, 24, 9, 7), (3, 24, 300)])
 @pytest.mark.parametrize("step", ["InstanceNormalization", "GroupNormalization<num_groups = 6>", "BatchNormalization"])
-def test_norms_of_channels(step, shape):
+def test_normalization_per_channel(step, shape):
     more = ", m, v" if step.startswith("Batch") else ""
     sizes = ",".join(map(str, shape))
     text = f"agraph (float[{sizes}] x) => (float[{sizes}] y) {{ u = Relu(x) y = {step}(u, s, b{more}) }}"
@@ -155,13 +157,13 @@ def test_norms_of_channels(step, shape):
         agrees(proto, {"x": x}, "Relu", re.split("[(<]", step)[0], depth=100)
 
 
-def test_means_of_rows():
+def test_mean_over_rows():
     text = "agraph (float[3,5,37] x) => (float[3,5,1] y) { y = ReduceMean(x, axes) }"
     agrees(model(text, axes=np.array([-1])), {"x": draw(3, 5, 37)}, "ReduceMean", depth=37)
 
 
 @pytest.mark.parametrize("step", ["GlobalAveragePool(x)", "ReduceMean(x, axes)"])
-def test_means_of_many_pixels(step):
+def test_mean_over_many_pixels(step):
     proto = model(f"agraph (float[1,5,150,140] x) => (float[1,5,1,1] y) {{ y = {step} }}", axes=np.array([2, 3]))
     x = draw(1, 5, 150, 140) + 1000
     executor = Executor(proto)
@@ -171,7 +173,7 @@ def test_means_of_many_pixels(step):
     assert all_compiled(executor, {"x": x})
 
 
-def test_norms_of_rows():
+def test_batch_normalization_of_rows():
     proto = model("agraph (float[9,33] x) => (float[9,33] y) { u = Relu(x) y = BatchNormalization(u, s, b, m, v) }",
                   s=draw(33), b=draw(33), m=draw(33), v=np.abs(draw(33)) + np.float32(0.1))  # fmt: skip
     agrees(proto, {"x": draw(9, 33)}, "Relu", "BatchNormalization", depth=4)
@@ -184,7 +186,7 @@ SWISHES = {
 
 
 @pytest.mark.parametrize("name", SWISHES)
-def test_swish_written_out(name):
+def test_decomposed_swish_is_fused(name):
     text = f"agraph (float[2,20,5,4] x) => (float[2,18,5,4] y) {{ c = Conv(x, w) {SWISHES[name]} }}"
     agrees(model(text, w=draw(18, 20, 1, 1), a=np.float32(1.702)), {"x": draw(2, 20, 5, 4)}, f"Conv+{name.split()[0]}", depth=20)
     half = f"agraph (float16[2,18] c) => (float16[2,18] y) {{ {SWISHES[name]} }}"
@@ -195,7 +197,7 @@ def test_swish_written_out(name):
 
 
 @pytest.mark.parametrize("keep", [0, 1])
-def test_root_mean_squares(keep):
+def test_decomposed_rms_normalization(keep):
     text = f"""agraph (float[3,5,37] x) => (float[3,5,37] y, float[a,b] m) {{ q = Mul(x, x) v = ReduceMean(q, axes)
         e = Add(v, eps) r = Sqrt(e) d = Div(x, r) y = Mul(d, gamma)
         n = ReduceMean<keepdims = {keep}>(x, axes) m = Flatten<axis = 2>(n) }}"""
@@ -208,7 +210,7 @@ def test_root_mean_squares(keep):
     assert all_compiled(executor, feeds)
 
 
-def test_gelu_with_a_halved_input():
+def test_decomposed_gelu_with_a_halved_input_is_fused():
     text = """agraph (float[3,50] x) => (float[3,50] y) { h = Mul(x, half) c = Pow(x, three) k = Mul(c, a) i = Add(x, k)
         j = Mul(i, b) t = Tanh(j) u = Add(t, one) y = Mul(h, u) }"""
     weights = {"half": 0.5, "three": 3.0, "a": 0.044715, "b": 0.7978845608, "one": 1.0}
@@ -216,7 +218,7 @@ def test_gelu_with_a_halved_input():
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
-def test_quantization_is_exactly_that_of_the_rule(kind):
+def test_quantization_equals_the_rule_exactly(kind):
     text = """agraph (float[1,8,40,40] x) => (float[1,8,40,40] y)
         { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"""
     proto = model(text, s=np.float32(0.02).reshape(()), z=np.array(7, kind))
@@ -225,7 +227,7 @@ def test_quantization_is_exactly_that_of_the_rule(kind):
     np.testing.assert_array_equal(executor.run(None, {"x": x})[0], executor.run(["y"], {"x": x})[0])
 
 
-def test_the_logarithm_of_the_largest_numbers():
+def test_log_of_the_largest_finite_numbers():
     x = np.array([3.4e38, 3.4028235e38, np.inf, -1, 0, np.nan], np.float32)
     (y,) = Executor(model("agraph (float[N] x) => (float[N] y) { y = Log(x) }")).run(None, {"x": x})
     with np.errstate(all="ignore"):
@@ -233,7 +235,7 @@ def test_the_logarithm_of_the_largest_numbers():
 
 
 @pytest.mark.parametrize("bounds", [(np.nan, 1), (-1, np.nan)])
-def test_an_end_of_a_clip_that_is_nan_spreads(bounds):
+def test_a_nan_bound_of_clip_propagates(bounds):
     low, high = (np.array(b, np.float32) for b in bounds)
     proto = model("agraph (float[N] x) => (float[N] y) { a = Relu(x) y = Clip(a, low, high) }", low=low, high=high)
     (y,) = Executor(proto).run(None, {"x": draw(5)})

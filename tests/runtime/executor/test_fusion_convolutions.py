@@ -1,4 +1,4 @@
-"""Convolutions, resizing and what follows them, joined: the same results as the rules one by one."""
+"""Fused convolutions and resizing give the results of the rules."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from onnxbridge.runtime import Executor
-from tests.runtime.executor.fused import agrees, all_compiled, drawing, model
+from tests.runtime.executor.fused import agrees, all_compiled, model, normal_arrays
 
-draw = drawing(4)
+draw = normal_arrays(4)
 
 
 CONVOLUTIONS = [
@@ -23,7 +23,7 @@ CONVOLUTIONS = [
     (1, 24, 9, 9, 36, 3, 2, (1, 0, 0, 1), 1, 4),
     (2, 21, 9, 10, 21, 5, 1, (2, 2, 2, 2), 1, 21),
     (1, 6, 9, 10, 12, 3, 2, (1, 1, 1, 1), 1, 6),
-    # nothing comes out: a line or column is missing, or there is no sample
+    # empty outputs: the input is smaller than the kernel, or the batch is empty
     (2, 4, 2, 5, 8, 3, 1, (0, 0, 0, 0), 1, 1),
     (2, 16, 5, 2, 16, 3, 1, (0, 0, 0, 0), 1, 1),
     (2, 9, 5, 4, 9, 5, 2, (0, 0, 0, 0), 1, 9),
@@ -36,27 +36,27 @@ CONVOLUTIONS = [
 def test_convolutions(case, epilogue):
     n, c, h, w, m, k, s, pads, d, g = case
     last = {"none": "y = Add(v, z)", "Relu": "u = Add(v, z) y = Relu(u)", "HardSwish": "u = Add(v, z) y = HardSwish(u)"}
-    moves = f"strides = [{s},{s}], pads = {list(pads)}, dilations = [{d},{d}], group = {g}"
+    attributes = f"strides = [{s},{s}], pads = {list(pads)}, dilations = [{d},{d}], group = {g}"
     text = f"""agraph (float[{n},{c},{h},{w}] x, float[{n},{m},a,b] z) => (float[{n},{m},a,b] y) {{
-        v0 = Conv<{moves}>(x, w, b)
+        v0 = Conv<{attributes}>(x, w, b)
         v = BatchNormalization(v0, gamma, beta, mean, variance)
         {last[epilogue]} }}"""
     weights = {"w": draw(m, c // g, k, k), "b": draw(m), "gamma": draw(m), "beta": draw(m), "mean": draw(m)}
     proto = model(text, **weights, variance=np.abs(draw(m)) + 0.5)
     x = draw(n, c, h, w)
-    reach = (k - 1) * d + 1
-    out = [(size + pads[i] + pads[i + 2] - reach) // s + 1 for i, size in enumerate((h, w))]
+    span = (k - 1) * d + 1
+    out = [(size + pads[i] + pads[i + 2] - span) // s + 1 for i, size in enumerate((h, w))]
     name = "Conv" if epilogue == "none" else f"Conv+{epilogue}"
     agrees(proto, {"x": x, "z": draw(n, m, *out)}, name, depth=c // g * k * k)
 
 
-def test_a_sum_that_broadcasts_is_added_as_it_should():
+def test_a_broadcast_addend_is_fused_into_a_convolution():
     text = "agraph (float[1,20,6,6] x, float[18,1,1] z) => (float[1,18,6,6] y) { v = Conv(x, w) u = Add(v, z) y = Gelu(u) }"
     proto = model(text, w=draw(18, 20, 1, 1))
     agrees(proto, {"x": draw(1, 20, 6, 6), "z": draw(18, 1, 1)}, "Conv+Gelu", depth=20)
 
 
-def test_a_chain_in_one_layout():
+def test_a_chain_of_image_operators_is_compiled():
     text = """agraph (float[1,3,32,32] x) => (float[1,20] y) {
         a = Conv<pads = [1,1,1,1]>(x, w1) b = Relu(a) c = MaxPool<kernel_shape = [2,2], strides = [2,2]>(b)
         d = Conv<pads = [1,1,1,1]>(c, w2) e = Concat<axis = 1>(c, d) f = LRN<size = 5>(e)
@@ -69,7 +69,7 @@ def test_a_chain_in_one_layout():
     )  # fmt: skip
 
 
-LINES = [
+CONVOLUTIONS_1D = [
     ("Conv", (20, 9, 5), "pads = [2,1], strides = [2]"),
     ("Conv", (33, 33, 3), 'dilations = [3], auto_pad = "SAME_UPPER"'),
     ("Conv", (24, 2, 4), "group = 12"),
@@ -79,8 +79,8 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("case", LINES)
-def test_convolutions_over_lines(case):
+@pytest.mark.parametrize("case", CONVOLUTIONS_1D)
+def test_convolutions_1d(case):
     op, shape, attributes = case
     groups = {"group = 12": 12}.get(attributes, 4 if "group = 4" in attributes else 1)
     channels = shape[0] if op == "ConvTranspose" else shape[1] * groups
@@ -117,7 +117,7 @@ def test_transposed_convolution(case):
     agrees(proto, {"x": draw(2, channels, 5, 6)}, "ConvTranspose+Relu", depth=channels * 4)
 
 
-VOLUMES = [
+CONVOLUTIONS_3D = [
     ((20, 8, 3, 3, 3), "pads = [1,1,1,1,1,1]", True),
     ((20, 8, 3, 3, 3), "pads = [1,0,1,1,1,2], strides = [2,1,2]", True),
     ((20, 8, 2, 1, 3), "dilations = [2,1,1]", True),
@@ -127,8 +127,8 @@ VOLUMES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "attributes", "native"), VOLUMES)
-def test_convolutions_of_volumes(shape, attributes, native):
+@pytest.mark.parametrize(("shape", "attributes", "native"), CONVOLUTIONS_3D)
+def test_convolutions_3d(shape, attributes, native):
     text = f"""agraph (float[2,8,6,9,7] x) => (float[a,b,c,d,e] y) {{ u = Conv<{attributes}>(x, w, k)
         v = BatchNormalization(u, s, t, m, o) r = Relu(v) z = Add(r, r) p = GlobalAveragePool(z) y = Mul(z, p) }}"""
     maps = shape[0]
@@ -141,7 +141,7 @@ def test_convolutions_of_volumes(shape, attributes, native):
 
 
 @pytest.mark.parametrize("shape", [(5, 20), (20,), (2, 5, 20)])
-def test_a_bias_of_two_axes(shape):
+def test_a_bias_of_shape_1_by_n(shape):
     sizes = ",".join(map(str, shape))
     proto = model(f"agraph (float[{sizes}] x) => (float[...] y) {{ m = MatMul(x, w) b = Add(m, k) y = Relu(b) }}".replace(
         "[...]", "[a,b,c]" if len(shape) == 3 else "[a,b]"), w=draw(20, 7), k=draw(1, 7))  # fmt: skip
@@ -160,17 +160,17 @@ RESIZED = [
 ]
 
 
-@pytest.mark.parametrize(("attributes", "given", "numbers"), RESIZED)
-def test_resized_pictures(attributes, given, numbers):
-    inputs = "u, , s" if given == "scales" else "u, , , s"
+@pytest.mark.parametrize(("attributes", "second_input", "numbers"), RESIZED)
+def test_resized_images(attributes, second_input, numbers):
+    inputs = "u, , s" if second_input == "scales" else "u, , , s"
     text = f"agraph (float[2,20,9,7] x) => (float[a,b,c,d] y) {{ u = Relu(x) y = Resize<{attributes}>({inputs}) }}"
-    proto = model(text, s=np.array(numbers, np.float32 if given == "scales" else np.int64))
+    proto = model(text, s=np.array(numbers, np.float32 if second_input == "scales" else np.int64))
     for x in (draw(2, 20, 9, 7), draw(2, 9, 7, 20).transpose(0, 3, 1, 2)):
         agrees(proto, {"x": x}, "Relu", "Resize", depth=8)
     assert all_compiled(Executor(proto), {"x": x})
 
 
-def test_resizing_channels_stays_right():
+def test_resizing_over_channels_is_correct():
     proto = model("agraph (float[2,4,3,3] x) => (float[a,b,c,d] y) { u = Relu(x) y = Resize(u, , s) }",
                   s=np.array([1, 2, 2, 2], np.float32))  # fmt: skip
     agrees(proto, {"x": draw(2, 4, 3, 3)}, "Relu", "Resize")

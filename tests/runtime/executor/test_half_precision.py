@@ -1,4 +1,4 @@
-"""How often half precision is rounded on its way through a softmax."""
+"""Rounding of softmax in half precision."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def test_a_softmax_is_rounded_once(kind):
     x = np.random.default_rng(3).standard_normal((4, 3000)).astype(kind)
     e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(-1, keepdims=True))
     exact = e / e.sum(-1, keepdims=True)
-    apart = np.abs(softmax(x).astype(np.float64) - exact)
-    assert (apart <= np.spacing(exact.astype(kind)).astype(np.float64) * 0.51).all()
+    error = np.abs(softmax(x).astype(np.float64) - exact)
+    assert (error <= np.spacing(exact.astype(kind)).astype(np.float64) * 0.51).all()
 
 
-def test_attention_says_in_which_type_its_softmax_is_computed():
-    """Its definition casts the scores to that type first; in bfloat16 the sum of 1,024 shares is off by percents then."""
+def test_attention_computes_its_softmax_in_the_requested_precision():
+    """Its function body casts the scores to that type first; in bfloat16 a sum of 1,024 probabilities is wrong by percents."""
     text = """<ir_version: 10, opset_import: ["" : 23]> agraph (bfloat16[1,1024] x) => (bfloat16[1,1024] y, bfloat16[1,1024] z) {
         s = Cast<to=16>(x) y = Softmax(s) z = Softmax(x) }"""
     y, z = Executor(parser.parse_model(text)).run(None, {"x": np.linspace(-3, 3, 1024).astype(ml_dtypes.bfloat16)[None]})

@@ -1,4 +1,4 @@
-"""With NUMBA_DISABLE_JIT=1 every kernel is run by Python: the same tests pass, and a debugger stops where one likes."""
+"""With NUMBA_DISABLE_JIT=1 every kernel runs as Python, for debugging: the same tests pass."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from onnxbridge.runtime.executor.kernels.compile import availability
 pytestmark = pytest.mark.skipif(not availability.available(), reason="without numba there are no compiled kernels")
 
 TESTS = """
-test_dynamic_quantization.py::test_products_with_their_scales test_dynamic_quantization.py::test_weights_that_need_nine_bits
-test_dynamic_quantization.py::test_lstm
-test_fusion.py::test_attention test_fusion.py::test_norms_of_rows test_fusion.py::test_norms_of_channels
-test_fusion_convolutions.py::test_a_chain_in_one_layout test_fusion_convolutions.py::test_resized_pictures
-test_fusion_convolutions.py::test_shuffled_channels
-test_fusion.py::test_layer_normalization_written_out test_fusion.py::test_means_of_many_pixels
-test_fusion.py::test_means_of_rows
-test_fusion.py::test_quantization_is_exactly_that_of_the_rule test_fusion.py::test_recurrent_layers[RNN-True-70]
-test_fusion.py::test_recurrent_layers[RNN-False-6]
-test_plans.py::test_trees_are_walked_as_by_the_rule test_loop_replay.py::test_trips_agree_with_onnxruntime
-test_quantized_models.py::test_sums test_quantized_models.py::test_maxima
-test_quantized_models.py::test_convolutions[int8-int8-False-case0]
-test_quantized_models.py::test_convolutions[int8-int8-False-case8] test_recorded_runs.py::test_threads_share_the_work[depthwise]
-test_recorded_runs.py::test_threads_share_the_work[tall] test_recorded_runs.py::test_threads_share_the_work[pools]
-test_recorded_runs.py::test_threads_share_the_work[gru] test_recorded_runs.py::test_threads_share_the_work[lstm]
-test_recorded_runs.py::test_threads_share_the_work[groups]
+test_dynamic_quantization.py::test_integer_products_with_scales
+test_dynamic_quantization.py::test_weights_whose_zero_point_needs_nine_bits test_dynamic_quantization.py::test_lstm
+test_fusion.py::test_attention test_fusion.py::test_batch_normalization_of_rows test_fusion.py::test_normalization_per_channel
+test_fusion_convolutions.py::test_a_chain_of_image_operators_is_compiled test_fusion_convolutions.py::test_resized_images
+test_fusion_convolutions.py::test_shuffled_channels test_fusion.py::test_decomposed_layer_normalization_is_fused
+test_fusion.py::test_mean_over_many_pixels test_fusion.py::test_mean_over_rows
+test_fusion.py::test_quantization_equals_the_rule_exactly test_fusion.py::test_recurrent_layers[RNN-True-70]
+test_fusion.py::test_recurrent_layers[RNN-False-6] test_plans.py::test_compiled_trees_equal_the_rule
+test_loop_replay.py::test_iterations_agree_with_onnxruntime test_quantized_models.py::test_addition
+test_quantized_models.py::test_max_pool test_quantized_models.py::test_convolutions[int8-int8-False-case0]
+test_quantized_models.py::test_convolutions[int8-int8-False-case8]
+test_recorded_runs.py::test_work_is_split_between_threads[depthwise]
+test_recorded_runs.py::test_work_is_split_between_threads[tall] test_recorded_runs.py::test_work_is_split_between_threads[pools]
+test_recorded_runs.py::test_work_is_split_between_threads[gru] test_recorded_runs.py::test_work_is_split_between_threads[lstm]
+test_recorded_runs.py::test_work_is_split_between_threads[groups]
 """
 
 

@@ -1,4 +1,4 @@
-"""Bodies of loops that are recorded: trips one after the other give what the steps one by one give."""
+"""Recorded loop bodies give the results of ONNX Runtime, in single and in batched iterations."""
 
 import numpy as np
 import onnx
@@ -34,22 +34,24 @@ g (float[T, N, 6] x, float[N, 5] h0) => (float[N, 5] h, float[K, N, 5] hs, float
 BACKWARDS = f"""{HEAD}
 g (float[N, T] x, float[3] c) => (float[3] s, float[N, K] y) {{
     s, y = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [1], scan_output_axes = [1],
-        scan_output_directions = [1], body = step (float[3] same, float[N] row) => (float[3] kept, float[N] out) {{
-            kept = Identity(same) two = Constant <value_float = 2.0> () a = Mul(row, two) out = Relu(a)
+        scan_output_directions = [1], body = step (float[3] before, float[N] row) => (float[3] after, float[N] out) {{
+            after = Identity(before) two = Constant <value_float = 2.0> () a = Mul(row, two) out = Relu(a)
         }}> (c, x)
 }}"""
 
 COUNTED = f"""{HEAD}
-g (int64 n, float[4] x) => (float[4] y, float[K, 4] all, int64[L] turns) {{
+g (int64 n, float[4] x) => (float[4] y, float[K, 4] all, int64[L] indices) {{
     yes = Constant <value_int = 1> () go = Cast <to = 9> (yes)
-    y, all, turns = Loop (n, go, x) <body = step (int64 i, bool on, float[4] a)
+    y, all, indices = Loop (n, go, x) <body = step (int64 i, bool on, float[4] a)
         => (bool still, float[4] b, float[4] c, int64 j) {{
             still = Identity(on) half = Constant <value_float = 0.5> () b0 = Mul(a, half) b = Add(b0, x)
             c = Identity(a) j = Identity(i)
         }}>
 }}"""
 
-PLAIN = COUNTED.replace(", int64 j)", ")").replace(" j = Identity(i)", "").replace(", int64[L] turns", "").replace(", turns", "")
+PLAIN = (
+    COUNTED.replace(", int64 j)", ")").replace(" j = Identity(i)", "").replace(", int64[L] indices", "").replace(", indices", "")
+)
 
 UNTIL = f"""{HEAD}
 g (float[2] x, float limit) => (float[2] y, float[K, 2] all) {{
@@ -107,29 +109,29 @@ CASES = {
     "inner": INNER, "scalars": SCALARS,
 }  # fmt: skip
 SIZES = (12, 12, 5, 12, 1, 40, 3)
-AT_ONCE = {"scalars", "recurrent", "backwards", "plain", "inner"}
+BATCHED = {"scalars", "recurrent", "backwards", "plain", "inner"}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_trips_agree_with_onnxruntime(case, monkeypatch):
+def test_iterations_agree_with_onnxruntime(case, monkeypatch):
     model = parser.parse_model(CASES[case])
     onnx.checker.check_model(model)
-    judge = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    executor, taken = Executor(model), []
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    executor, counts = Executor(model), []
     run = Table.run
-    monkeypatch.setattr(Table, "run", lambda table, *args: taken.extend(args[:1]) or run(table, *args))
+    monkeypatch.setattr(Table, "run", lambda table, *args: counts.extend(args[:1]) or run(table, *args))
     for n in SIZES:
         feeds = feeds_of(case, n)
-        got, want = executor.run(None, feeds), judge.run(None, feeds)
+        got, want = executor.run(None, feeds), session.run(None, feeds)
         for g, w in zip(got, want, strict=True):
             assert g.dtype == w.dtype
             np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
-    assert bool(taken) == (case in AT_ONCE)
+    assert bool(counts) == (case in BATCHED)
     if case == "plain":
-        assert sum(taken) == sum(max(0, n - 3) for n in SIZES)
+        assert sum(counts) == sum(max(0, n - 3) for n in SIZES)
 
 
-def test_results_of_one_run_stay_when_another_follows():
+def test_results_are_not_overwritten_by_later_runs():
     executor = Executor(parser.parse_model(RECURRENT))
     feeds = [feeds_of("recurrent", 9) for _ in range(3)]
     first = [executor.run(None, f) for f in feeds]
@@ -138,7 +140,7 @@ def test_results_of_one_run_stay_when_another_follows():
             np.testing.assert_array_equal(g, w)
 
 
-def test_trips_at_once_keep_to_the_budget():
+def test_batched_iterations_respect_the_limits():
     model = parser.parse_model(PLAIN)
     x = normal(4)
     assert Executor(model, limits=Limits(loop_iterations=50)).run(None, {"n": np.array(50), "x": x})[1].shape == (50, 4)
@@ -148,7 +150,7 @@ def test_trips_at_once_keep_to_the_budget():
         Executor(model, limits=Limits(tensor_bytes=1 << 12)).run(None, {"n": np.array(1 << 40), "x": x})
 
 
-def test_sizes_that_never_repeat_are_run_step_by_step():
+def test_iterations_of_changing_sizes_run_step_by_step():
     text = f"""{HEAD}
     g (int64 n, float[K] x) => (float[L] y) {{
         yes = Constant <value_int = 1> () go = Cast <to = 9> (yes)

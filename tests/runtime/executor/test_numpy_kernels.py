@@ -1,4 +1,4 @@
-"""The shared NumPy kernels, where they do more than the MIL rules that use them."""
+"""NumPy kernels shared by the executor and the MIL interpreter: cases that MIL does not cover."""
 
 import math
 
@@ -21,34 +21,34 @@ def close(got, want):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-5)
 
 
-def test_pad_grows_with_a_value_and_crops():
+def test_pad_adds_a_value_or_crops():
     x = np.arange(12).reshape(1, 3, 4)
     assert windows.pad(x, [(1, 0), (0, 2)], 7).tolist() == np.pad(x, [(0, 0), (1, 0), (0, 2)], constant_values=7).tolist()
     assert windows.pad(x, [(-1, 0), (1, -2)]).tolist() == np.pad(x[:, 1:, :2], [(0, 0), (0, 0), (1, 0)]).tolist()
     assert windows.pad(x, [(0, 0), (0, 0)]) is x
 
 
-def test_a_convolution_larger_than_a_block_is_done_in_blocks(monkeypatch):
+def test_a_large_convolution_in_blocks_gives_the_same_result(monkeypatch):
     x, w = draw(2, 3, 9, 8), draw(4, 3, 3, 3)
-    whole = conv.conv(x, w, strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1])
+    expected = conv.conv(x, w, strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1])
     for size in (1, 3000):
         monkeypatch.setattr(conv, "BLOCK_BYTES", size)
-        close(conv.conv(x, w, strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1]), whole)
+        close(conv.conv(x, w, strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1]), expected)
 
 
-def test_blocks_cover_an_array_once_in_memory_order():
+def test_blocks_partition_an_array_in_memory_order():
     for most in (1, 2, 4, 7, 12, 100):
         cuts = list(windows.blocks((2, 3, 4), most))
-        there = np.arange(24).reshape(2, 3, 4)
-        assert np.concatenate([there[cut].ravel() for cut in cuts]).tolist() == list(range(24))
-        assert all(there[cut].size <= most for cut in cuts)
+        array = np.arange(24).reshape(2, 3, 4)
+        assert np.concatenate([array[cut].ravel() for cut in cuts]).tolist() == list(range(24))
+        assert all(array[cut].size <= most for cut in cuts)
     assert list(windows.blocks((0, 3), 5)) == []
 
 
 WIDE = [
-    ((2, 3, 24, 23), (20, 3, 3, 3), 1, (1, 1), ((1, 2), (0, 1)), (1, 1)),  # few channels: a row of the kernel is one tap
+    ((2, 3, 24, 23), (20, 3, 3, 3), 1, (1, 1), ((1, 2), (0, 1)), (1, 1)),  # few channels: a row of the kernel is unfolded at once
     ((1, 18, 30, 31), (33, 18, 3, 2), 1, (1, 2), ((1, 1), (2, 0)), (2, 1)),
-    ((1, 12, 26, 25), (12, 1, 3, 3), 12, (1, 1), ((1, 1), (1, 1)), (1, 2)),  # each channel by itself
+    ((1, 12, 26, 25), (12, 1, 3, 3), 12, (1, 1), ((1, 1), (1, 1)), (1, 2)),  # depthwise
     ((2, 12, 26, 25), (8, 6, 1, 3), 2, (1, 1), ((0, 0), (1, 1)), (1, 1)),
     ((1, 6, 26, 25), (12, 1, 2, 2), 6, (1, 1), ((0, 0), (0, 0)), (1, 1)),
     ((1, 5, 1200), (7, 5, 4), 1, (2,), ((3, 1),), (1,)),
@@ -81,7 +81,7 @@ def test_dilated_max_pool():
     close(got, F.max_pool2d(torch.tensor(x), (3, 2), (2, 1), (1, 0), (2, 3)))
 
 
-def test_max_pool_of_integers_never_gives_the_padding():
+def test_max_pool_of_integers_ignores_padding():
     x = np.full((1, 1, 2, 2), -100, np.int8)
     got = pooling.max_pool(x, [2, 2], strides=[1, 1], pads=[(1, 1), (1, 1)], dilations=[1, 1])
     assert (got == -100).all()
@@ -126,7 +126,7 @@ def test_sequences_of_unequal_lengths(reverse):
     close(c, want_c[int(reverse)].detach())
 
 
-def test_linear_keeps_what_lies_on_elements():
+def test_linear_resize_at_integer_points_copies_elements():
     x = draw(2, 3, 4)
     np.testing.assert_array_equal(resize.linear(x, 1, np.array([2.0, 0.0, 1.0])), x[:, [2, 0, 1]])
 
@@ -135,7 +135,7 @@ def test_linear_keeps_what_lies_on_elements():
 def test_erf(dtype):
     x = np.concatenate([np.linspace(-7, 7, 2001), [0.0, np.inf, -np.inf]]).astype(dtype)
     want = np.array([math.erf(v) for v in x])
-    units = 8 if dtype == np.float32 else 2  # in the last place; the float32 form is computed in float32, as promised there
+    units = 8 if dtype == np.float32 else 2  # in the last place: the documented error bound
     np.testing.assert_allclose(special.erf(x), want, rtol=units * np.finfo(dtype).eps, atol=units * np.finfo(dtype).tiny)
     assert np.isnan(special.erf(np.array([np.nan], dtype))).all()
     assert special.erf(x).dtype == dtype

@@ -1,4 +1,4 @@
-"""Support vector machines, linear models, maps and optimizers: against ONNX Runtime, scikit-learn and the standard's formulas."""
+"""SVMs, linear models, maps and optimizers agree with ONNX Runtime, scikit-learn and the standard's formulas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ X = np.random.default_rng(1).standard_normal((25, 3)).astype(np.float32)
 KERNELS = {"LINEAR": [0.0, 0.0, 0.0], "RBF": [0.4, 0.0, 0.0], "POLY": [0.3, 0.5, 3.0], "SIGMOID": [0.2, 0.1, 0.0]}
 
 
-def machine(classes: int, probabilities: bool, strings: bool = False, seed: int = 0) -> dict[str, Any]:
+def svm_attributes(classes: int, probabilities: bool, strings: bool = False, seed: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     each = [2, 3, 1, 2][:classes]
     pairs = classes * (classes - 1) // 2
@@ -39,14 +39,14 @@ def machine(classes: int, probabilities: bool, strings: bool = False, seed: int 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("classes", "probabilities"), list(itertools.product((2, 3, 4), (False, True))))
-def test_support_vectors_classify(kernel, classes, probabilities):
-    given = machine(classes, probabilities, strings=classes == 3)
+def test_svm_classifier(kernel, classes, probabilities):
+    attributes = svm_attributes(classes, probabilities, strings=classes == 3)
     transforms = ("NONE", "LOGISTIC") if classes == 2 and not probabilities else ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
     for how in transforms:
-        compare("SVMClassifier", [X], 2, kernel_type=kernel, kernel_params=KERNELS[kernel], post_transform=how, **given)
+        compare("SVMClassifier", [X], 2, kernel_type=kernel, kernel_params=KERNELS[kernel], post_transform=how, **attributes)
 
 
-def test_support_vectors_classify_as_scikit_learn_does():
+def test_svm_classifier_agrees_with_scikit_learn():
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
     svc = SVC(probability=True, random_state=0).fit(X, y)
     node = helper.make_node(
@@ -67,34 +67,36 @@ def model(nodes: list[onnx.NodeProto], outputs: list[str], kind: onnx.TypeProto 
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def test_two_classes_of_one_score_are_refused_where_engines_differ():
+def test_two_classes_of_one_score_are_refused_where_runtimes_differ():
     for how in ("SOFTMAX", "PROBIT"):
-        node = helper.make_node("SVMClassifier", ["x"], ["l", "z"], domain="ai.onnx.ml", post_transform=how, **machine(2, False))
+        node = helper.make_node(
+            "SVMClassifier", ["x"], ["l", "z"], domain="ai.onnx.ml", post_transform=how, **svm_attributes(2, False)
+        )
         with pytest.raises(ConversionError, match="two classes without probabilities"):
             Executor(model([node], ["l", "z"])).run(None, {"x": X})
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_support_vectors_regress(kernel):
-    rng = np.random.default_rng(5)
-    given = {"coefficients": [0.5, -0.3, 0.7], "rho": [0.1], "n_supports": 3, "support_vectors": rng.standard_normal(9).tolist()}
+def test_svm_regressor(kernel):
+    vectors = np.random.default_rng(5).standard_normal(9).tolist()
+    attributes = {"coefficients": [0.5, -0.3, 0.7], "rho": [0.1], "n_supports": 3, "support_vectors": vectors}
     for one_class in (0, 1):
-        compare("SVMRegressor", [X], kernel_type=kernel, kernel_params=KERNELS[kernel], one_class=one_class, **given)
+        compare("SVMRegressor", [X], kernel_type=kernel, kernel_params=KERNELS[kernel], one_class=one_class, **attributes)
     compare("SVMRegressor", [X], coefficients=[0.5, -0.3, 0.7], rho=[0.1], kernel_params=[0.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, np.int32])
 @pytest.mark.parametrize("classes", [1, 2, 3])
 @pytest.mark.parametrize("how", ["NONE", "LOGISTIC"])
-def test_linear_models_classify(kind, classes, how):
+def test_linear_classifier(kind, classes, how):
     rng = np.random.default_rng(2)
-    given = {"coefficients": rng.standard_normal(3 * classes).tolist(), "intercepts": rng.standard_normal(classes).tolist()}
+    attributes = {"coefficients": rng.standard_normal(3 * classes).tolist(), "intercepts": rng.standard_normal(classes).tolist()}
     labels = [4, 2, 8][: max(classes, 2)]
-    compare("LinearClassifier", [(3 * X).astype(kind)], 2, classlabels_ints=labels, post_transform=how, **given)
+    compare("LinearClassifier", [(3 * X).astype(kind)], 2, classlabels_ints=labels, post_transform=how, **attributes)
 
 
-def test_probit_is_the_inverse_of_the_normal_distribution():
-    """ONNX Runtime has an approximation of it that is good to three digits."""
+def test_probit_is_the_inverse_normal_cdf():
+    """Compared with SciPy, since ONNX Runtime approximates it to three digits only."""
     attrs = {"coefficients": [1.0, 0, 0], "post_transform": "PROBIT"}
     node = helper.make_node("LinearRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
     x = np.zeros((7, 3), np.float32)
@@ -102,11 +104,11 @@ def test_probit_is_the_inverse_of_the_normal_distribution():
     np.testing.assert_allclose(Executor(model([node], ["y"])).run(None, {"x": x})[0][:, 0], norm.ppf(x[:, 0]), rtol=1e-6)
 
 
-def judged(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
+def run_onnxruntime(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
     return ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
-def test_zip_map_gives_dictionaries(tmp_path):
+def test_zip_map_returns_dictionaries(tmp_path):
     for labels in ({"classlabels_int64s": [5, 6, 7]}, {"classlabels_strings": ["a", "b", "c"]}):
         m = model([helper.make_node("ZipMap", ["x"], ["z"], domain="ai.onnx.ml", **labels)], ["z"])
         keys = onnx.TensorProto.INT64 if "classlabels_int64s" in labels else onnx.TensorProto.STRING
@@ -114,33 +116,33 @@ def test_zip_map_gives_dictionaries(tmp_path):
         m.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_map_type_proto(keys, value)))
         onnx.save(m, tmp_path / "m.onnx")
         for source in (m, tmp_path / "m.onnx"):
-            assert Executor(source).run(None, {"x": X}) == judged(m, {"x": X})
+            assert Executor(source).run(None, {"x": X}) == run_onnxruntime(m, {"x": X})
         with pytest.raises(ConversionError, match="a value is a map"):
             onnx_files.from_proto(m)
 
 
 @pytest.mark.parametrize(
-    ("keys", "values", "given", "attrs"),
+    ("keys", "values", "mapping", "attrs"),
     [
         (7, 1, {3: 1.5, 1: 2.0}, {"cast_to": to, "map_form": form, "max_map": 5})
         for to, form in itertools.product(("TO_FLOAT", "TO_INT64", "TO_STRING"), ("DENSE", "SPARSE"))
     ],
 )
-def test_maps_are_cast(keys, values, given, attrs):
+def test_maps_are_cast(keys, values, mapping, attrs):
     kind = helper.make_map_type_proto(keys, helper.make_tensor_type_proto(values, []))
     m = model([helper.make_node("CastMap", ["x"], ["y"], domain="ai.onnx.ml", **attrs)], ["y"], kind)
-    (got,) = Executor(m).run(None, {"x": given})
-    (expected,) = judged(m, {"x": given})
+    (got,) = Executor(m).run(None, {"x": mapping})
+    (expected,) = run_onnxruntime(m, {"x": mapping})
     assert got.shape == expected.shape
     if got.dtype.kind != "O":
         assert got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected)
-    else:  # ONNX Runtime writes 1.500000 where the standard's Cast has 1.5, and "0.f" where the map has nothing
+    else:  # ONNX Runtime writes 1.500000 where Cast writes 1.5, and "0.f" for missing keys
         assert [float(v or 0) for v in got[0]] == [float(v.rstrip("f") or 0) for v in expected[0]]
 
 
-def test_maps_of_texts_are_cast():
-    """ONNX Runtime cannot be given one from Python."""
+def test_maps_of_strings_are_cast():
+    """Compared with constants, since ONNX Runtime accepts no such map from Python."""
     kind = helper.make_map_type_proto(onnx.TensorProto.INT64, helper.make_tensor_type_proto(onnx.TensorProto.STRING, []))
     for to, expected in (("TO_FLOAT", [0, 2, 0, 1.5]), ("TO_STRING", ["", "2", "", "1.5"])):
         node = helper.make_node("CastMap", ["x"], ["y"], domain="ai.onnx.ml", cast_to=to, map_form="SPARSE", max_map=4)
@@ -148,7 +150,7 @@ def test_maps_of_texts_are_cast():
 
 
 @pytest.mark.parametrize(
-    ("keys", "values", "given", "attrs", "expected"),
+    ("keys", "values", "mapping", "attrs", "expected"),
     [
         (8, 1, {"b": 4.5, "a": 8.0}, {"string_vocabulary": ["a", "c", "b"]}, [8, 0, 4.5]),
         (8, 7, {"b": 4}, {"string_vocabulary": ["a", "c", "b"]}, [0, 0, 4]),
@@ -157,16 +159,16 @@ def test_maps_of_texts_are_cast():
         (7, 11, {1: np.float64(0.1)}, {"int64_vocabulary": [1, 2]}, [0.1, 0]),
     ],
 )
-def test_maps_become_vectors(keys, values, given, attrs, expected):
+def test_maps_become_vectors(keys, values, mapping, attrs, expected):
     kind = helper.make_map_type_proto(keys, helper.make_tensor_type_proto(values, []))
     executor = Executor(model([helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", **attrs)], ["y"], kind))
-    (got,) = executor.run(None, {"x": given})
+    (got,) = executor.run(None, {"x": mapping})
     assert (got.dtype, got.tolist()) == (object if values == 8 else helper.tensor_dtype_to_np_dtype(values), [expected])
     with pytest.raises(ValueError, match="the vocabulary has no"):
         executor.run(None, {"x": {"z" if keys == 8 else 9: 1.0}})
 
 
-def test_features_are_laid_side_by_side():
+def test_features_are_concatenated():
     compare("FeatureVectorizer", [X.astype(np.float64), X[:, :2].astype(np.float64)], inputdimensions=[3, 2], version=1)
     compare("FeatureVectorizer", [X.astype(np.int64)], inputdimensions=[3], version=1)
 
@@ -181,8 +183,8 @@ def training(op: str, inputs: list[np.ndarray], results: int, **attrs: Any) -> l
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_optimizers_take_several_tensors_of_different_shapes(kind):
-    """Updating two tensors together is updating each."""
+def test_optimizers_update_several_tensors_at_once(kind):
+    """Updating two tensors in one node equals updating each in its own."""
     rng = np.random.default_rng(0)
     rate, step = np.array(0.1, kind), np.array(3, np.int64)
     for op, roles, results, attrs in (
@@ -192,7 +194,7 @@ def test_optimizers_take_several_tensors_of_different_shapes(kind):
     ):
         groups = [[abs(rng.standard_normal(s)).astype(kind) for s in ((2, 3), (4,))] for _ in range(roles)]
         together = training(op, [rate, step, *itertools.chain(*groups)], 2 * results, **attrs)
-        apart = [training(op, [rate, step, *(g[i] for g in groups)], results, **attrs) for i in range(2)]
+        separate = [training(op, [rate, step, *(g[i] for g in groups)], results, **attrs) for i in range(2)]
         assert all(v.dtype == kind for v in together)
-        for got, expected in zip(together, itertools.chain(*zip(*apart, strict=True)), strict=True):
+        for got, expected in zip(together, itertools.chain(*zip(*separate, strict=True)), strict=True):
             np.testing.assert_array_equal(got, expected)

@@ -1,4 +1,4 @@
-"""Every rule of the executor against the standard: its signature, and the standard's own cases."""
+"""Every rule of the executor has the signature of its schema, and passes the test cases of onnx."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runtime.executor import node_cases
 
 BFLOAT16 = onnx.TensorProto.BFLOAT16
 
-# What onnx's own driver of the suite, in test_backend, compares loosely (bfloat16) or not at all (scalars in a sequence).
+# Cases that the suite in test_backend compares with a large tolerance (bfloat16) or cannot compare (scalars in a sequence).
 CASES = [
     pytest.param(case, id=name)
     for name, case in node_cases.cases().items()
@@ -26,7 +26,7 @@ CASES = [
 ]
 
 
-def test_what_draws_random_numbers_says_so():
+def test_random_operators_are_registered_as_random():
     seeded = {op for op in rule if "::" not in op and "seed" in schema_of(op).attributes}
     assert {op for op in rule if rule[op].kind == "random"} == seeded
 
@@ -83,18 +83,18 @@ ELEMENTWISE = [
 
 @pytest.mark.parametrize("op", ELEMENTWISE)
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
-def test_a_scalar_keeps_its_type(op, kind):
+def test_a_scalar_result_has_the_input_type(op, kind):
     result = np.asarray(rule[op].lower(np.array(0.5).astype(kind)))
     assert (result.dtype, result.shape) == (kind, ())
 
 
 @pytest.mark.parametrize("batch", [(5, 1), (2, 3, 4), (0, 1), (3, 0), (2, 64), (7,)])
-def test_a_batch_of_few_rows_times_a_matrix_is_one_product(batch, monkeypatch):
+def test_a_batch_of_few_rows_times_a_matrix_is_one_matmul(batch, monkeypatch):
     a, b = np.arange(np.prod((*batch, 6)), dtype=np.float32).reshape(*batch, 6), np.arange(24, dtype=np.float32).reshape(6, 4)
     expected, plain, ranks = np.einsum("...i,ij->...j", a, b), np.matmul, []
     monkeypatch.setattr(np, "matmul", lambda a, b: ranks.append(a.ndim) or plain(a, b))
-    for given in (a, np.asfortranarray(a)):
-        result = linalg.matmul_claimed(given, b)
+    for left in (a, np.asfortranarray(a)):
+        result = linalg.matmul_claimed(left, b)
         assert result.shape == expected.shape
         np.testing.assert_array_equal(result, expected)
     assert ranks == [len(batch) + 1 if batch[-1] >= 64 else 2] * 2

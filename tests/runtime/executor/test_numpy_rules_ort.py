@@ -1,4 +1,4 @@
-"""The executor's rules against ONNX Runtime, where the standard's own cases leave combinations out."""
+"""The executor's rules agree with ONNX Runtime, for combinations that the test cases of onnx do not cover."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-WAYS = {"forward": 1, "reverse": 1, "bidirectional": 2}
+DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
@@ -58,29 +58,29 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
     [
         (op, direction, lengths, clip, extra)
         for op in GATES
-        for direction in WAYS
+        for direction in DIRECTIONS
         for lengths in (None, (5, 2, 1))
-        for clip in ((None, 0.3) if op != "LSTM" else (None,))  # its own test is below
+        for clip in ((None, 0.3) if op != "LSTM" else (None,))  # tested below
         for extra in ((0, 1) if op != "RNN" else (0,))
     ],
 )
 def test_recurrent(op, direction, lengths, clip, extra):
-    """`extra`: linear_before_reset of GRU, peepholes of LSTM."""
+    """`extra` is linear_before_reset of a GRU or the peepholes of an LSTM."""
     steps, batch, features, hidden = 5, 3, 4, 6
-    ways, gates = WAYS[direction], GATES[op]
+    directions, gates = DIRECTIONS[direction], GATES[op]
     inputs = [
         normal(steps, batch, features),
-        normal(ways, gates * hidden, features, seed=1),
-        normal(ways, gates * hidden, hidden, seed=2),
-        normal(ways, 2 * gates * hidden, seed=3),
+        normal(directions, gates * hidden, features, seed=1),
+        normal(directions, gates * hidden, hidden, seed=2),
+        normal(directions, 2 * gates * hidden, seed=3),
         None if lengths is None else np.array(lengths, np.int32),
-        normal(ways, batch, hidden, seed=4),
+        normal(directions, batch, hidden, seed=4),
     ]
     attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
     if op == "LSTM":
-        inputs.append(normal(ways, batch, hidden, seed=5))
+        inputs.append(normal(directions, batch, hidden, seed=5))
         if extra:
-            inputs.append(normal(ways, 3 * hidden, seed=6))
+            inputs.append(normal(directions, 3 * hidden, seed=6))
     elif extra:
         attrs["linear_before_reset"] = 1
     if clip is not None:
@@ -109,7 +109,7 @@ def test_coupled_gates():
     compare("LSTM", [normal(3, 2, 4), normal(1, 20, 4), normal(1, 20, 5), normal(1, 40)], 3, hidden_size=5, input_forget=1)
 
 
-def test_lstm_clips_what_goes_into_each_activation():
+def test_lstm_clips_the_input_of_each_activation():
     x, w, r, b = normal(4, 2, 3), normal(1, 20, 3), normal(1, 20, 5), normal(1, 40)
     h = c = np.zeros((2, 5))
     for xt in x:
@@ -135,7 +135,7 @@ def test_conv(attrs, group):
     compare("Conv", [normal(2, 4, 9, 10), normal(8, 4 // group, 3, 2), normal(8)], group=group, **attrs)
 
 
-def test_conv_keeps_the_size_also_when_dilated():
+def test_dilated_conv_with_auto_pad_preserves_the_size():
     x, w = normal(1, 2, 8, 9), normal(3, 2, 3, 2)
     same = node_model("Conv", [x, w], 1, {"auto_pad": "SAME_UPPER", "dilations": [2, 1], "strides": [1, 2]})
     explicit = node_model("Conv", [x, w], 1, {"pads": [2, 0, 2, 1], "dilations": [2, 1], "strides": [1, 2]})
@@ -324,7 +324,7 @@ def test_rotary_embedding(interleaved):
     compare("RotaryEmbedding", [x, cos, sin, positions], opset=23, interleaved=interleaved, rotary_embedding_dim=4)
 
 
-def test_whole_number_arithmetic():
+def test_integer_arithmetic():
     a = np.array([7, -7, 7, -7, 9], np.int32)
     b = np.array([2, 2, -2, -2, 3], np.int32)
     compare("Div", [a, b])

@@ -1,4 +1,4 @@
-"""The executor's rules for ai.onnx.ml against ONNX Runtime."""
+"""The executor's rules for ai.onnx.ml agree with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def compare(op: str, inputs: list[np.ndarray], outputs: int = 1, version: int = 
     imports = [helper.make_opsetid("", 26), helper.make_opsetid("ai.onnx.ml", version)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=10)
     feeds = dict(zip(names, inputs, strict=True))
-    judged = onnx.ModelProto()
-    judged.CopyFrom(model)
-    judged.opset_import[0].version = 21
-    session = ort.InferenceSession(judged.SerializeToString(), providers=["CPUExecutionProvider"])
+    reference = onnx.ModelProto()
+    reference.CopyFrom(model)
+    reference.opset_import[0].version = 21
+    session = ort.InferenceSession(reference.SerializeToString(), providers=["CPUExecutionProvider"])
     for got, expected in zip(Executor(model).run(None, feeds), session.run(None, feeds), strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
         if got.dtype == object:
@@ -37,7 +37,7 @@ def compare(op: str, inputs: list[np.ndarray], outputs: int = 1, version: int = 
 
 
 def forest(trees: int, depth: int, prefix: str, targets: int, seed: int = 0, positive: bool = False) -> dict[str, Any]:
-    """Full binary trees with every comparison; leaves have weights for each of the targets."""
+    """Attributes of complete binary trees with every comparison mode; leaves have a weight for each target."""
     rng = np.random.default_rng(seed)
     inner, every = 2**depth - 1, 2 ** (depth + 1) - 1
     modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
@@ -83,12 +83,12 @@ def test_classifier_of_two_classes(positive, transform):
     compare("TreeEnsembleClassifier", [X], 2, classlabels_int64s=[0, 1], post_transform=transform, **attrs)
 
 
-def test_splits_and_features_at_the_ends_of_float32():
-    """Whole weights add up exactly, so the packed trees give what the comparisons one by one give."""
+def test_tree_thresholds_and_features_at_float32_limits():
+    """Integer weights have exact sums, so the compiled trees equal the rule bitwise."""
     rng = np.random.default_rng(5)
-    ends = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1.0, 1 + 2**-23], np.float32)
+    limits = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1.0, 1 + 2**-23], np.float32)
     attrs = forest(40, 4, "target", 2)
-    attrs["nodes_values"] = rng.choice(ends, len(attrs["nodes_values"])).tolist()
+    attrs["nodes_values"] = rng.choice(limits, len(attrs["nodes_values"])).tolist()
     attrs["target_weights"] = np.round(np.array(attrs["target_weights"]) * 8).tolist()
     names = ["x"], ["y"]
     node = helper.make_node("TreeEnsembleRegressor", *names, domain="ai.onnx.ml", n_targets=2, **attrs)
@@ -96,9 +96,9 @@ def test_splits_and_features_at_the_ends_of_float32():
     graph = helper.make_graph([node], "g", declared[:1], declared[1:])
     executor = Executor(helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=10))
     for rows in (1, 9, 300):
-        x = rng.choice(ends, (rows, 5))
-        for given in (x, np.nan_to_num(x, nan=0.5, posinf=np.inf, neginf=-np.inf)):
-            np.testing.assert_array_equal(executor.run(None, {"x": given})[0], executor.run(["y"], {"x": given})[0])
+        x = rng.choice(limits, (rows, 5))
+        for features in (x, np.nan_to_num(x, nan=0.5, posinf=np.inf, neginf=-np.inf)):
+            np.testing.assert_array_equal(executor.run(None, {"x": features})[0], executor.run(["y"], {"x": features})[0])
     assert executor.explain({"x": x})[0].runs == "compiled kernel"
 
 
@@ -114,7 +114,7 @@ def test_linear_models_and_scaling():
     compare("Binarizer", [X], threshold=0.3)
 
 
-def test_tables():
+def test_encoders_and_mappers():
     words = np.array([["a", "b"], ["c", "z"]], object)
     compare("LabelEncoder", [words], keys_strings=["a", "b", "c"], values_int64s=[4, 5, 6], default_int64=9)
     compare("LabelEncoder", [words], keys_strings=["a", "b"], values_strings=["x", "y"])

@@ -1,4 +1,4 @@
-"""Every rule with every element type that the standard allows it: it runs, and what shares a type variable has the same type."""
+"""Every rule runs with every element type of its schema, and results have the type of their type variable."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.runtime.executor import node_cases
 
 
 def cases() -> Iterator[Any]:
-    """The first of the standard's cases of each operator, by type variable."""
+    """The first test case of each operator, for each of its type variables."""
     seen = set()
     for name, case in node_cases.cases().items():
         model = node_cases.model_of(case)
         node = model.graph.node[0]
         if len(model.graph.node) > 1 or model.functions or node.domain or node.op_type in {*seen, "BitCast"}:
-            continue  # BitCast: another size of elements is another shape
+            continue  # BitCast: the shape depends on the size of elements
         seen.add(node.op_type)
         schema = onnx.defs.get_schema(node.op_type, node_cases.opset(model), "")
         formals = [schema.inputs[min(i, len(schema.inputs) - 1)].type_str for i in range(len(node.input))]
@@ -40,13 +40,13 @@ def types(constraint: Any) -> Iterator[tuple[int, Any]]:
 
 
 @pytest.mark.parametrize(("case", "schema", "constraint", "names"), list(cases()))
-def test_every_type_that_is_allowed(case, schema, constraint, names):
+def test_every_allowed_type(case, schema, constraint, names):
     model = node_cases.model_of(case)
     inputs = dict(zip([i.name for i in model.graph.input], node_cases.data_sets(case)[0][0], strict=False))
-    given = [inputs[n] for n in names if n in inputs]
+    typed = [inputs[n] for n in names if n in inputs]
     for code, dtype in types(constraint):
-        if any(not isinstance(x, np.ndarray) or (x.dtype.kind == "O") != (dtype.kind == "O") for x in given):
-            continue  # texts are no numbers, and sequences have cases of their own
+        if any(not isinstance(x, np.ndarray) or (x.dtype.kind == "O") != (dtype.kind == "O") for x in typed):
+            continue  # strings cannot be converted to numbers, and sequences have their own cases
         made = onnx.ModelProto()
         made.CopyFrom(model)
         feeds = dict(inputs)
@@ -65,12 +65,12 @@ def test_every_type_that_is_allowed(case, schema, constraint, names):
 
 
 @pytest.mark.parametrize("op", sorted(op for op in rule if op.startswith("Reduce")))
-def test_no_axes_to_reduce_keep_the_type(op):
+def test_reduction_without_axes_preserves_the_type(op):
     data = np.array([1, 4, 9], np.int32)
     assert rule[op].lower(data, None, keepdims=0, noop_with_empty_axes=1).dtype == np.int32
 
 
-def test_whole_factors_of_whole_numbers_wrap():
+def test_integer_gemm_factors_wrap():
     text = """<ir_version: 10, opset_import: ["" : 26]> agraph (uint64[1,1] a, uint64[1] c) => (uint64[1,1] y)
         { y = Gemm<alpha = -1.0, beta = 2.0>(a, a, c) }"""
     feeds = {"a": np.array([[3]], np.uint64), "c": np.array([2**64 - 1], np.uint64)}
@@ -79,7 +79,7 @@ def test_whole_factors_of_whole_numbers_wrap():
 
 
 @pytest.mark.parametrize(("sorted", "first"), [(1, [1, 0]), (0, [0, 1])])
-def test_rows_of_texts_that_differ(sorted, first):
+def test_unique_rows_of_strings(sorted, first):
     x = np.array([["b", "b", "b"], ["a", "10", "9"], ["b", "b", "b"]], object)
     values, where, inverse, counts = rule["Unique"].lower(x, axis=0, sorted=sorted)
     np.testing.assert_array_equal(where, first)
@@ -90,6 +90,6 @@ def test_rows_of_texts_that_differ(sorted, first):
 
 @pytest.mark.parametrize("op", ["CumSum", "CumProd"])
 @pytest.mark.parametrize("axis", [2, -3, np.iinfo(np.int32).min])
-def test_an_axis_that_is_none_is_refused(op, axis):
+def test_an_out_of_range_axis_is_refused(op, axis):
     with pytest.raises(ValueError, match="of 2 dimensions"):
         rule[op].lower(np.ones((2, 3), np.float32), axis)

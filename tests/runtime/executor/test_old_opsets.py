@@ -1,4 +1,4 @@
-"""Models of old opsets, straight into the executor: what an operator meant then, worked out here."""
+"""Models of old opsets in the executor, compared with NumPy expressions of the old definitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(opset: int, op: str, inputs: list[np.ndarray], outputs: int = 1, **attrs
 
 
 def flat_softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    """Until opset 12 all axes from `axis` on were one."""
+    """Softmax until opset 12, which flattened all axes from `axis` on."""
     rows = x.reshape(int(np.prod(x.shape[:axis])), -1)
     e = np.exp(rows - rows.max(1, keepdims=True))
     return (e / e.sum(1, keepdims=True)).reshape(x.shape)
@@ -109,14 +109,14 @@ IDS = [f"{op}-{opset}-{i}" for i, (opset, op, *_) in enumerate(CASES)]
 
 
 @pytest.mark.parametrize(("opset", "op", "inputs", "attrs", "expected"), CASES, ids=IDS)
-def test_what_it_meant_then(opset, op, inputs, attrs, expected):
+def test_operators_follow_their_old_definition(opset, op, inputs, attrs, expected):
     inputs = [np.asarray(x) for x in inputs]
     (got,) = run(opset, op, inputs, **attrs)
     assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
     np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-5)
 
 
-def test_several_outputs():
+def test_old_operators_with_several_outputs():
     for opset, attrs in ((1, {"k": 2}), (1, {"k": 2, "axis": 1})):
         values, at = run(opset, "TopK", [X], 2, **attrs)
         axis = attrs.get("axis", -1)

@@ -1,4 +1,4 @@
-"""What a compiled plan keeps: constants, memory, compiled kernels, and values that are not numbers."""
+"""Compiled plans: constant folding, reuse of buffers, and NaN."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from onnx import helper, parser
 
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.buffer_pool import Pool
-from tests.runtime.executor.fused import EPS, HEAD, drawing, model, step_names
+from tests.runtime.executor.fused import EPS, HEAD, model, normal_arrays, step_names
 
-draw = drawing(5)
+draw = normal_arrays(5)
 
 
-def test_values_that_are_not_numbers_stay():
+def test_nan_propagates_through_relu():
     text = """agraph (float[1,20,4,4] x) => (float[1,20,4,4] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Relu(a) }"""
     x = draw(1, 20, 4, 4)
     x[0, 3, 0, 0] = np.nan
@@ -25,8 +25,8 @@ def test_values_that_are_not_numbers_stay():
 
 
 @pytest.mark.parametrize("native", ["0", "1"])
-def test_the_largest_of_a_window_with_nan_is_nan(native, monkeypatch):
-    """The standard takes the max of all values of a window, and NaN is one of them; so PyTorch, to which its text refers."""
+def test_max_pool_of_a_window_with_nan_is_nan(native, monkeypatch):
+    """As in PyTorch, to which the standard's description of MaxPool refers."""
     monkeypatch.setenv("ONNXBRIDGE_NATIVE", native)
     text = """agraph (float[1,3,9,8] x) => (float[1,3,7,7] y, float[1,3,1,1] z) {
         y = MaxPool<kernel_shape = [3,2]>(x) z = GlobalMaxPool(x) }"""
@@ -39,7 +39,7 @@ def test_the_largest_of_a_window_with_nan_is_nan(native, monkeypatch):
         np.testing.assert_array_equal(z, np.max(x, (2, 3), keepdims=True))
 
 
-def test_an_overridden_default_is_not_taken_for_a_constant():
+def test_an_input_with_a_default_is_not_a_constant():
     text = """<ir_version: 10, opset_import: ["" : 26]>
         agraph (float[2,2] x, float[2,2] w = {1, 0, 0, 1}) => (float[2,2] y) { y = MatMul(x, w) }"""
     executor, x, w = Executor(parser.parse_model(text)), draw(2, 2), draw(2, 2)
@@ -48,7 +48,7 @@ def test_an_overridden_default_is_not_taken_for_a_constant():
         np.testing.assert_allclose(executor.run(None, {"x": x, "w": w})[0], x @ w, rtol=1e-5)
 
 
-def test_constants_are_worked_out_once():
+def test_constants_are_folded():
     text = """agraph (float[2,2] x) => (float[2,2] y) <float[2,2] k = {1, 2, 3, 4}, bool no = {0}>
         { a = Exp(k) b = Transpose(a) c = Identity(x) d = Dropout(c, , no) y = Add(d, b) }"""
     x = draw(2, 2)
@@ -58,14 +58,14 @@ def test_constants_are_worked_out_once():
     assert step_names(executor, {"x": x}) == ["Add"]
 
 
-def test_chance_is_not_a_constant():
+def test_random_operators_are_not_folded():
     text = "agraph () => (float[64] y) { y = RandomUniformLike(k) }"
     executor = Executor(model(text, k=draw(64)))
     first, second = (executor.run(None, {})[0] for _ in range(2))
     assert (first != second).any()
 
 
-def test_without_kernels_the_results_are_the_same(monkeypatch):
+def test_results_without_kernels_are_equal(monkeypatch):
     text = "agraph (float[1,20,9,9] x) => (float[1,18,9,9] y) { a = Conv<pads = [1,1,1,1]>(x, w) y = Gelu(a) }"
     proto, x = model(text, w=draw(18, 20, 3, 3)), draw(1, 20, 9, 9)
     native = Executor(proto).run(None, {"x": x})[0]
@@ -76,19 +76,19 @@ def test_without_kernels_the_results_are_the_same(monkeypatch):
     assert step_names(executor, {"x": x}) == ["Conv", "Gelu"]
 
 
-def test_memory_is_used_again_but_never_twice_at_once():
+def test_buffers_are_reused_after_their_arrays_are_gone():
     pool = Pool()
     a = pool.empty((100, 100))
-    where, view = a.ctypes.data, a[3:]
-    assert where % 64 == 0
+    address, view = a.ctypes.data, a[3:]
+    assert address % 64 == 0
     del a
     b = pool.empty((100, 100))
-    assert b.ctypes.data != where  # the view still looks at the first
+    assert b.ctypes.data != address  # a view of the first buffer still exists
     del view
-    assert pool.empty((99, 101)).ctypes.data == where
+    assert pool.empty((99, 101)).ctypes.data == address
 
 
-def test_a_small_result_uses_a_large_buffer_that_is_free_before_new_memory():
+def test_the_smallest_sufficient_free_buffer_is_reused():
     pool = Pool()
     large, medium = pool.empty((300, 300)), pool.empty((200, 200))
     at_large, at_medium = large.ctypes.data, medium.ctypes.data
@@ -100,7 +100,7 @@ def test_a_small_result_uses_a_large_buffer_that_is_free_before_new_memory():
     assert pool.empty((200, 200)).ctypes.data == at_medium  # returned to its own size
 
 
-def test_results_stay_when_the_next_run_comes():
+def test_results_are_not_overwritten_by_the_next_run():
     proto = model("agraph (float[64,64] x) => (float[64,64] y) { y = MatMul(x, w) }", w=np.eye(64, dtype=np.float32))
     executor, x = Executor(proto), draw(64, 64)
     (first,) = executor.run(None, {"x": x})
@@ -108,7 +108,7 @@ def test_results_stay_when_the_next_run_comes():
     np.testing.assert_array_equal(first, x)
 
 
-def test_trees_are_walked_as_by_the_rule(monkeypatch):
+def test_compiled_trees_equal_the_rule(monkeypatch):
     features = np.random.default_rng(3).integers(0, 6, 31).tolist()
     modes = (["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"] * 4)[:15] + ["LEAF"] * 16
     node = helper.make_node(
@@ -126,6 +126,6 @@ def test_trees_are_walked_as_by_the_rule(monkeypatch):
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26), helper.make_opsetid("ai.onnx.ml", 3)])
     x = draw(1000, 6)
     x[::7, 2] = np.nan
-    (walked,) = Executor(proto).run(None, {"x": x})
+    (compiled,) = Executor(proto).run(None, {"x": x})
     monkeypatch.setenv("ONNXBRIDGE_NATIVE", "0")
-    np.testing.assert_array_equal(walked, Executor(proto).run(None, {"x": x})[0])
+    np.testing.assert_array_equal(compiled, Executor(proto).run(None, {"x": x})[0])

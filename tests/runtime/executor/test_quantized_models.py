@@ -1,4 +1,4 @@
-"""Quantized models run on bytes: every result is the exact one rounded, where the processor sums products of bytes."""
+"""Quantized models run on 8-bit integers where the processor supports it, and results are the rounded float64 ones."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def model(text, **weights):
 
 
 def draw(kind, *shape):
-    reach = np.iinfo(kind)
-    return rng.integers(reach.min, reach.max + 1, shape).astype(kind)
+    limits = np.iinfo(kind)
+    return rng.integers(limits.min, limits.max + 1, shape).astype(kind)
 
 
 def check(head, kind, body, weights, feeds, *ops):
-    """What is quantized from v to y is the float64 result rounded, in the first run and in a repeated one."""
+    """The quantized output y is the float64 result v rounded, in the first and in repeated runs."""
     end = "y = QuantizeLinear(v, ys, yz) }"
     executor = Executor(model(f"agraph ({head}) => ({kind}[...] y) {{ {body} {end}".replace("[...]", SHAPE[ops[-1]]), **weights))
     inside = {k: v for k, v in weights.items() if k not in ("ys", "yz")}
     wide = model(f"agraph ({head}) => (float[...] v) {{ {body} }}".replace("[...]", SHAPE[ops[-1]]), **inside)
     zero = weights["yz"]
-    reach = np.iinfo(zero.dtype)
+    limits = np.iinfo(zero.dtype)
     exact = Executor(wide, precision="float64").run(None, feeds)[0] / np.float64(weights["ys"]) + int(zero)
-    exact = np.clip(exact, reach.min, reach.max)
+    exact = np.clip(exact, limits.min, limits.max)
     for _ in range(2):
         (found,) = executor.run(None, feeds)
         assert (found.dtype, found.shape) == (zero.dtype, exact.shape)
-        assert np.abs(found - exact).max() <= 0.5 + 2.0**-10  # what float32 may lose beside 2^8 steps
+        assert np.abs(found - exact).max() <= 0.5 + 2.0**-10  # the rounding error of float32 at up to 2^8 steps
     if integers.available():
         assert step_names(executor, feeds) == list(ops)
 
@@ -66,9 +66,9 @@ SHAPE = {"Bytes+Conv": "[a,b,e,f]", "Bytes+Add": "[a,b,e,f]", "Bytes+Gemm": "[a,
 )
 def test_convolutions(case, kind, weight, each):
     n, c, h, w, m, k, s, pads, d, g = case
-    moves = f"strides = [{s},{s}], pads = {list(pads)}, dilations = [{d},{d}], group = {g}"
+    attributes = f"strides = [{s},{s}], pads = {list(pads)}, dilations = [{d},{d}], group = {g}"
     body = f"""xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear<axis = 0>(w, ws, wz)
-        bf = DequantizeLinear<axis = 0>(b, bs) u = Conv<{moves}>(xf, wf, bf) v = Relu(u)"""
+        bf = DequantizeLinear<axis = 0>(b, bs) u = Conv<{attributes}>(xf, wf, bf) v = Relu(u)"""
     scales = (rng.random(m) * 0.01 + 0.001).astype(np.float32) if each else np.float32(0.004)
     q = draw(weight, m, c // g, k, k)
     zeros = np.zeros(m if each else (), weight) if weight == "int8" else np.full((), 128, weight)
@@ -81,22 +81,22 @@ def test_convolutions(case, kind, weight, each):
     check(f"{kind}[{n},{c},{h},{w}] x", kind, body, weights, {"x": draw(kind, n, c, h, w)}, "Bytes+Conv")
 
 
-def stated(text, inputs, exact, weights, feeds, op):
-    """A step that states its scales gives the exact result rounded, as bytes from the first run on."""
+def check_qlinear(text, inputs, exact, weights, feeds, op):
+    """A QLinear operator gives the float64 result rounded, in a compiled kernel from the first run."""
     executor = Executor(model(f"agraph ({inputs} x) => ({text}", **weights))
-    zero, reach = weights["yz"], np.iinfo(weights["yz"].dtype)
-    wanted = np.clip(exact / np.float64(weights["ys"]) + int(zero), reach.min, reach.max)
+    zero, limits = weights["yz"], np.iinfo(weights["yz"].dtype)
+    expected = np.clip(exact / np.float64(weights["ys"]) + int(zero), limits.min, limits.max)
     for _ in range(2):
         (found,) = executor.run(None, feeds)
-        assert (found.dtype, found.shape) == (zero.dtype, wanted.shape)
-        assert np.abs(found - wanted).max() <= 0.5 + 2.0**-10
+        assert (found.dtype, found.shape) == (zero.dtype, expected.shape)
+        assert np.abs(found - expected).max() <= 0.5 + 2.0**-10
     if integers.available():
         assert [(s.op, s.runs) for s in executor.explain(feeds)] == [(op, "compiled kernel")]
 
 
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
-def test_a_convolution_that_states_its_scales(kind, biased):
+def test_qlinear_conv(kind, biased):
     w, b = draw("int8", 18, 10, 3, 3), rng.integers(-5000, 5000, 18).astype(np.int32)
     ws = (rng.random(18) * 0.01 + 0.001).astype(np.float32)
     weights = {"xs": np.float32(0.05), "xz": np.array(3, kind), "w": w, "ws": ws, "wz": np.zeros(18, np.int8),
@@ -107,33 +107,33 @@ def test_a_convolution_that_states_its_scales(kind, biased):
     windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
     exact = np.einsum("nchwij,mcij->nmhw", windows, w * ws.astype(np.float64).reshape(-1, 1, 1, 1))
     exact += (b * np.float64(weights["xs"]) * ws).reshape(-1, 1, 1) if biased else 0
-    stated(text, f"{kind}[2,10,7,8]", exact, weights, {"x": x}, "QLinearConv")
+    check_qlinear(text, f"{kind}[2,10,7,8]", exact, weights, {"x": x}, "QLinearConv")
 
 
-def test_a_product_that_states_its_scales():
+def test_qlinear_matmul():
     w, ws = draw("uint8", 33, 18), np.float32(0.01)
     weights = {"xs": np.float32([0.05]), "xz": np.uint8([9]), "w": w, "ws": ws, "wz": np.uint8(128), "ys": np.float32(0.9),
                "yz": np.uint8(100)}  # fmt: skip
     x = draw("uint8", 2, 5, 33)
     exact = (x - np.float64(9)) * np.float64(np.float32(0.05)) @ ((w - np.float64(128)) * np.float64(ws))
     text = "uint8[a,b,c] y) { y = QLinearMatMul(x, xs, xz, w, ws, wz, ys, yz) }"
-    stated(text, "uint8[2,5,33]", exact, weights, {"x": x}, "QLinearMatMul")
+    check_qlinear(text, "uint8[2,5,33]", exact, weights, {"x": x}, "QLinearMatMul")
 
 
-@pytest.mark.parametrize("turned", [0, 1])
-def test_gemm(turned):
-    body = f"""xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear<axis = {1 - turned}>(w, ws, wz)
-        v = Gemm<transB = {turned}>(xf, wf, b)"""
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_gemm(transposed):
+    body = f"""xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear<axis = {1 - transposed}>(w, ws, wz)
+        v = Gemm<transB = {transposed}>(xf, wf, b)"""
     q = draw(np.int8, 30, 70)
     weights = {
-        "xs": np.float32(0.05), "xz": np.uint8(9), "w": q if turned else q.T.copy(),
+        "xs": np.float32(0.05), "xz": np.uint8(9), "w": q if transposed else q.T.copy(),
         "ws": (rng.random(30) * 0.01).astype(np.float32),
         "wz": np.zeros(30, np.int8), "b": rng.standard_normal(30).astype(np.float32), "ys": np.float32(0.9), "yz": np.int8(-4),
     }  # fmt: skip
     check("uint8[5,70] x", "int8", body, weights, {"x": draw(np.uint8, 5, 70)}, "Bytes+Gemm")
 
 
-def test_matmul_with_a_sum_after_it():
+def test_matmul_with_bias():
     body = "xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear(w, ws, wz) u = MatMul(xf, wf) v = Add(b, u)"
     weights = {
         "xs": np.float32(0.05), "xz": np.int8(9), "w": draw(np.int8, 33, 18), "ws": np.float32(0.01), "wz": np.int8(0),
@@ -142,7 +142,7 @@ def test_matmul_with_a_sum_after_it():
     check("int8[2,5,33] x", "uint8", body, weights, {"x": draw(np.int8, 2, 5, 33)}, "Bytes+MatMul")
 
 
-def test_a_sum_with_a_constant():
+def test_addition_of_a_constant():
     body = "xf = DequantizeLinear(x, xs, xz) zf = DequantizeLinear(z, zs, zz) v = Add(zf, xf)"
     weights = {
         "xs": np.float32(0.05), "xz": np.uint8(9), "z": draw("int8", 7), "zs": np.float32(0.03), "zz": np.int8(0),
@@ -152,7 +152,7 @@ def test_a_sum_with_a_constant():
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 6, 7), (5, 1, 1)])
-def test_sums(shape):
+def test_addition(shape):
     body = "xf = DequantizeLinear(x, xs, xz) zf = DequantizeLinear(z, zs, zz) u = Add(xf, zf) v = Clip(u, low, high)"
     weights = {
         "xs": np.float32(0.05), "xz": np.uint8(9), "zs": np.float32(0.03), "zz": np.int8(-7), "low": np.float32(-1),
@@ -163,7 +163,7 @@ def test_sums(shape):
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
-def test_maxima(kind):
+def test_max_pool(kind):
     body = "xf = DequantizeLinear(x, ys, yz) v = MaxPool<kernel_shape = [3,2], strides = [2,2], pads = [1,0,1,1]>(xf)"
     weights = {"ys": np.float32(0.05), "yz": np.array(9, kind)}
     name = np.dtype(kind).name
@@ -174,7 +174,7 @@ def test_maxima(kind):
         assert step_names(executor, x) == ["Bytes+MaxPool"]
 
 
-def test_weights_that_are_no_signed_bytes_stay_in_float():
+def test_weights_outside_int8_are_computed_in_float32():
     body = "xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear(w, ws, wz) v = Conv(xf, wf) y = QuantizeLinear(v, ys, yz)"
     weights = {
         "xs": np.float32(0.05), "xz": np.uint8(9), "w": draw(np.uint8, 4, 6, 3, 3), "ws": np.float32(0.01), "wz": np.uint8(3),
@@ -184,7 +184,7 @@ def test_weights_that_are_no_signed_bytes_stay_in_float():
     assert "Bytes+Conv" not in step_names(executor, {"x": draw(np.uint8, 1, 6, 9, 9)})
 
 
-def test_without_the_instruction_the_results_are_those_of_float32(monkeypatch):
+def test_without_the_dot_product_instruction_float32_is_used(monkeypatch):
     body = "xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear(w, ws, wz) v = Conv(xf, wf) y = QuantizeLinear(v, ys, yz)"
     weights = {
         "xs": np.float32(0.05), "xz": np.uint8(9), "w": draw(np.int8, 4, 6, 3, 3), "ws": np.float32(0.01), "wz": np.int8(0),

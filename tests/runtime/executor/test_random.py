@@ -1,4 +1,4 @@
-"""Random numbers: no two engines draw the same, so shape, type and distribution are what is tested."""
+"""Random operators have the expected shape, type and distribution; runtimes differ in the numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.runtime.executor import node_cases
 
 COUNT = 4000
 KINDS = {"float": np.float32, "float16": np.float16, "double": np.float64, "bfloat16": ml_dtypes.bfloat16}
-# A mean of COUNT numbers of standard deviation s lies within 5 s / sqrt(COUNT), but for one seed in two million.
+# The mean of COUNT numbers of standard deviation s is within 5 s / sqrt(COUNT), except for one seed in two million.
 NEAR = 5 / math.sqrt(COUNT)
 
 
@@ -38,7 +38,7 @@ def test_bernoulli_case_has_the_shape_and_type_and_only_two_values(name):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bernoulli_is_one_as_often_as_its_input_says(kind):
+def test_bernoulli_frequency_is_its_input(kind):
     p = np.repeat(np.array([0, 0.2, 0.9, 1]), COUNT).astype(KINDS[kind])
     y = run("y = Bernoulli<seed=1.0>(p)", f"{kind}[n] p", {"p": p}, f"{kind}[n]")
     assert y.dtype == p.dtype
@@ -70,7 +70,7 @@ def test_normal_and_uniform_numbers(kind, like):
         np.testing.assert_array_equal(y, run(body, f"{kind}[a,b] x" if like else "", {"x": x} if like else {}, f"{kind}[a,b]"))
 
 
-def test_without_a_seed_every_run_draws_anew():
+def test_runs_without_a_seed_differ():
     model = parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 22]> agraph () => (float[n] y) { y = RandomNormal<shape=[16]>() }'
     )
@@ -78,7 +78,7 @@ def test_without_a_seed_every_run_draws_anew():
     assert not np.array_equal(executor.run(None, {})[0], executor.run(None, {})[0])
 
 
-def test_multinomial_draws_by_probability():
+def test_multinomial_frequencies_are_the_probabilities():
     x = np.log(np.array([[0.1, 0.6, 0.3], [0.25, 0.25, 0.5]], np.float32)) + 4
     y = run(f"y = Multinomial<sample_size={COUNT}, seed=3.0>(x)", "float[2,3] x", {"x": x}, "int32[2,n]")
     assert (y.shape, y.dtype) == ((2, COUNT), np.int32)
@@ -86,7 +86,7 @@ def test_multinomial_draws_by_probability():
     np.testing.assert_allclose(shares, [[0.1, 0.6, 0.3], [0.25, 0.25, 0.5]], atol=NEAR * 0.5)
 
 
-def test_dropout_in_training_keeps_the_mean():
+def test_dropout_in_training_zeros_and_scales():
     x = np.ones(COUNT, np.float32)
     body = "r = Constant<value_float=0.25>() t = Constant<value=bool {1}>() y, mask = Dropout<seed=5>(x, r, t)"
     y = run(body, "float[n] x", {"x": x})

@@ -1,4 +1,4 @@
-"""Runs that are recorded and played again give what the rules give, for whatever inputs come."""
+"""Recorded runs, replayed with other inputs, give the results of the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.runtime.executor.fused import all_compiled
 
 HEAD = '<ir_version: 10, opset_import: ["" : 26]>'
 rng = np.random.default_rng(11)
-pytestmark = pytest.mark.skipif(not availability.available(), reason="without llvmlite nothing is recorded")
+pytestmark = pytest.mark.skipif(not availability.available(), reason="without llvmlite no run is recorded")
 
 
 def draw(*shape):
@@ -30,11 +30,11 @@ def model(text, **weights):
 
 
 def same(executor, feeds, atol=2e-5):
-    joined, plain = executor.run(None, feeds), executor.run(executor.output_names, feeds)
-    for a, b in zip(joined, plain, strict=True):
+    fused, plain = executor.run(None, feeds), executor.run(executor.output_names, feeds)
+    for a, b in zip(fused, plain, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=atol)
-    return joined
+    return fused
 
 
 NET = """agraph (float[n,3,20,20] x) => (float[n,12] y, float[n,20,20,20] b) {
@@ -45,35 +45,35 @@ WEIGHTS = {"w1": draw(20, 3, 3, 3), "w2": draw(20, 20, 1, 1), "w3": draw(20, 12)
            "rest": np.array([20])}  # fmt: skip
 
 
-def test_other_values_and_other_shapes():
+def test_a_recorded_run_accepts_other_values_and_shapes():
     executor = Executor(model(NET, **WEIGHTS))
     for n in (1, 1, 1, 2, 2, 2, 1, 3, 1, 1):
         same(executor, {"x": draw(n, 3, 20, 20)})
     assert all_compiled(executor, {"x": draw(1, 3, 20, 20)})
 
 
-def test_inputs_that_lie_otherwise_in_memory():
+def test_inputs_of_other_strides():
     executor = Executor(model(NET, **WEIGHTS))
     for x in (draw(1, 3, 20, 20), draw(1, 20, 20, 3).transpose(0, 3, 1, 2), draw(1, 3, 40, 20)[:, :, ::2], draw(1, 3, 20, 20)):
         for _ in range(2):
             same(executor, {"x": x})
 
 
-def test_results_belong_to_the_caller():
+def test_results_are_not_shared_between_runs():
     executor, x = Executor(model(NET, **WEIGHTS)), draw(1, 3, 20, 20)
     first = executor.run(None, {"x": x})
-    kept = [a.copy() for a in first]
+    copies = [a.copy() for a in first]
     second = executor.run(None, {"x": -x})
-    for a, b in zip(first, kept, strict=True):
+    for a, b in zip(first, copies, strict=True):
         np.testing.assert_array_equal(a, b)
     for a in second:
         a[...] = 7
-    for a, b in zip(executor.run(None, {"x": x}), kept, strict=True):
+    for a, b in zip(executor.run(None, {"x": x}), copies, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_what_shapes_determine_is_not_overwritten_by_the_steps_before_it():
-    """The memory of the first steps is free when it is worked out, and is written again when the run is played."""
+def test_values_computed_from_shapes_are_not_overwritten():
+    """Their values are computed once, into buffers of earlier steps, which a replay writes again."""
     text = """agraph (float[40,50] x) => (float[40,50] y) {
         a = Tanh(x) b = Sigmoid(a) c = MatMul(b, w) s = Shape(c) o = ConstantOfShape(s) p = Cos(o) q = Tanh(p)
         d = MatMul(c, w) e = Tanh(d) f = MatMul(e, w) y = Add(f, q) }"""
@@ -94,7 +94,7 @@ def test_python_steps_between_kernels():
     assert {"Python", "compiled kernel"} == set(runs)
 
 
-def test_shapes_that_hang_on_values():
+def test_data_dependent_shapes():
     text = """agraph (float[6,8] x) => (float[k,9] y) {
         p = ReduceSum<keepdims = 0>(x, axes) q = Greater(p, zero) r = Compress<axis = 0>(x, q) s = MatMul(r, w) t = Tanh(s)
         y = MatMul(t, v) }"""
@@ -103,7 +103,7 @@ def test_shapes_that_hang_on_values():
         same(executor, {"x": draw(6, 8)})
 
 
-def test_values_that_depend_on_an_input_are_not_frozen():
+def test_slice_bounds_from_inputs_are_not_recorded_as_constants():
     text = """agraph (float[6,8] x, int64[1] from, int64[1] to) => (float[a,8] y) {
         m = MatMul(x, w) s = Slice(m, from, to) t = Tanh(s) y = MatMul(t, w) }"""
     executor = Executor(model(text, w=draw(8, 8)))
@@ -111,7 +111,7 @@ def test_values_that_depend_on_an_input_are_not_frozen():
         same(executor, {"x": draw(6, 8), "from": np.array([k]), "to": np.array([k + 2])})
 
 
-def test_numbers_that_are_fed_are_not_frozen():
+def test_axes_from_inputs_are_not_recorded_as_constants():
     proto = model("""agraph (float[2,4,5,5] x, int64[2] axes) => (float[a,b,c,d] y) { u = Relu(x) y = ReduceMean(u, axes) }""")
     executor = Executor(proto)
     for axes in ([2, 3], [2, 3], [2, 3], [1, 2], [3, 2], [0, 1]):
@@ -141,7 +141,7 @@ CASES = {
              (300, 40)),
     "attention": ("""agraph (float[2,3,17,8] x) => (float[a,b,c,d] y) { t = Transpose<perm = [0,1,3,2]>(x) s = MatMul(x, t)
                   p = Softmax(s) u = MatMul(p, x) y = LayerNormalization(u, w) }""", {"w": draw(8)}, (2, 3, 17, 8)),
-    "picture": ("""agraph (float[2,3,19,18] x) => (float[a,b,c,d] y, float[e,f,g,h] z) { y = Conv<pads = [1,2,0,3]>(x, w)
+    "image": ("""agraph (float[2,3,19,18] x) => (float[a,b,c,d] y, float[e,f,g,h] z) { y = Conv<pads = [1,2,0,3]>(x, w)
                 z = MaxPool<kernel_shape = [2,2]>(x) }""", {"w": draw(70, 3, 3, 3)}, (2, 3, 19, 18)),
     "pools": ("""agraph (float[1,20,19,18] x) => (float[a,b,c,d] y) { u = MaxPool<kernel_shape = [3,3]>(x)
               v = AveragePool<kernel_shape = [3,3], pads = [1,1,1,1]>(u) l = LRN<size = 5>(v)
@@ -157,8 +157,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_threads_share_the_work(name, small_pieces):
-    small_pieces(3)
+def test_work_is_split_between_threads(name, small_work_items):
+    small_work_items(3)
     text, weights, shape = CASES[name]
     executor = Executor(model(text, **weights))
     for _ in range(3):
@@ -166,16 +166,16 @@ def test_threads_share_the_work(name, small_pieces):
     assert any(step.pieces > 1 for step in executor.explain())
 
 
-def test_two_callers_at_once(small_pieces):
-    small_pieces(3)
+def test_one_executor_in_several_threads(small_work_items):
+    small_work_items(3)
     executor = Executor(model(NET, **WEIGHTS))
     feeds = [draw(1, 3, 20, 20) for _ in range(4)]
-    wanted = [executor.run(None, {"x": x}) for x in feeds]
+    expected = [executor.run(None, {"x": x}) for x in feeds]
     wrong = []
 
     def call(k):
         for _ in range(20):
-            for a, b in zip(executor.run(None, {"x": feeds[k]}), wanted[k], strict=True):
+            for a, b in zip(executor.run(None, {"x": feeds[k]}), expected[k], strict=True):
                 if not np.allclose(a, b, rtol=1e-5, atol=1e-6):
                     wrong.append(k)
 
@@ -187,7 +187,7 @@ def test_two_callers_at_once(small_pieces):
     assert not wrong
 
 
-def test_a_plan_tells_what_was_put_together_and_what_it_costs():
+def test_a_plan_reports_fused_operators_and_their_cost():
     text = """agraph (float[n,16,20,20] x, int64[2] at) => (float[a,b,c,d] y) {
         u = Conv<pads = [1,1,1,1]>(x, w) v = BatchNormalization(u, s, s, s, one) r = Relu(v) g = Gather<axis = 1>(r, at)
         k = Shape(x) z = Slice(k, from, to) t = Cast<to = 1>(z) q = Mul(g, t) y = Tanh(q) }"""
@@ -204,7 +204,7 @@ def test_a_plan_tells_what_was_put_together_and_what_it_costs():
     assert "Winograd" in conv.algorithm
 
 
-def test_a_plan_on_drawn_inputs():
+def test_a_plan_without_inputs_uses_random_ones():
     executor = Executor(model(NET, **WEIGHTS))
     assert executor.explain()[0].operators == ("Conv", "Relu")
 
@@ -219,7 +219,7 @@ def test_the_command_shows_the_plan(cli, tmp_path):
     assert found[0]["flops"] == 2 * 2 * 20 * 20 * 20 * 27
 
 
-def test_picking_one_and_reshaping_what_lies_otherwise():
+def test_gather_and_reshape_of_strided_views():
     text = """agraph (float[2,6,12] x) => (float[a,b,c] y, float[d,e] z) {
         m = MatMul(x, w) r = Reshape(m, heads) t = Transpose<perm = [2,0,3,1,4]>(r)
         q = Gather<axis = 0>(t, zero) k = Gather<axis = 0>(t, last) s = Add(q, k) u = Transpose<perm = [0,2,1,3]>(s)
@@ -231,13 +231,13 @@ def test_picking_one_and_reshaping_what_lies_otherwise():
     assert all_compiled(executor, {"x": draw(2, 6, 12)})
 
 
-def test_an_index_beyond_the_axis_is_refused():
+def test_an_out_of_range_index_is_refused():
     executor = Executor(model("agraph (float[2,6] x) => (float[6] y) { t = Tanh(x) y = Gather(t, k) }", k=np.int64(2)))
     with pytest.raises(IndexError):
         executor.run(None, {"x": draw(2, 6)})
 
 
-def test_one_array_for_two_inputs_is_not_taken_for_one_input():
+def test_one_array_passed_for_two_inputs():
     executor = Executor(model("agraph (float[4,30] x, float[4,30] y) => (float[4,30] z) { t = Sub(x, y) z = Relu(t) }"))
     x = draw(4, 30)
     same(executor, {"x": x, "y": x})
@@ -246,7 +246,7 @@ def test_one_array_for_two_inputs_is_not_taken_for_one_input():
     same(executor, {"x": x, "y": x})
 
 
-def test_inputs_that_are_looked_at_in_another_way():
+def test_views_of_inputs():
     text = """agraph (float[2,4,30] x) => (float[4,9] y, float[a,b] z, float[30,4] t) {
         a = Gather<axis = 0>(x, one) b = Transpose<perm = [1,0]>(a) c = Transpose<perm = [1,0]>(b) y = MatMul(c, w)
         n = NonZero(b) s = CumSum(a, zero) e = MatMul(s, w) first, second = Split<axis = 0, num_outputs = 2>(x) q = Tanh(second)

@@ -1,4 +1,4 @@
-"""Which regular expressions are refused for long texts: known ones, and random ones by what Python's own parser makes of them."""
+"""Detection of exponential regular expressions: known ones, and random ones compared with Python's parser."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import warnings
 import numpy as np
 import pytest
 
-from onnxbridge.runtime.executor.numpy.regex_safety import repeats_repeats
+from onnxbridge.runtime.executor.numpy.regex_safety import may_be_exponential
 
-ENDLESS = ["(a+)+", "(a|aa)+", "((a*)b?)*", "(?:a{2,}b?){4,}", "(?P<n>x+y)*", "([^\\]]*c)*", "(a|[b]+)*", "(?i:a+)+",
+EXPONENTIAL = ["(a+)+", "(a|aa)+", "((a*)b?)*", "(?:a{2,}b?){4,}", "(?P<n>x+y)*", "([^\\]]*c)*", "(a|[b]+)*", "(?i:a+)+",
            "(?x) a + b", "((a|bc))*"]  # fmt: skip
 PLAIN = ["a+b+", "(a|b)+", "(\\d{1,3}\\.){3}\\d{1,3}", "[(+)]+", "\\(+\\)+", "(?:abc)+", "([]*]x)*", "(a|b|\\d|[xy])*", "(?=a)b*",
          "(?#(a+)a*", "x{a}*"]  # fmt: skip
 
 
-@pytest.mark.parametrize("pattern", ENDLESS)
-def test_it_divides_a_text_in_many_ways(pattern):
-    assert repeats_repeats(pattern)
+@pytest.mark.parametrize("pattern", EXPONENTIAL)
+def test_exponential_patterns_are_detected(pattern):
+    assert may_be_exponential(pattern)
 
 
 @pytest.mark.parametrize("pattern", PLAIN)
-def test_it_does_not(pattern):
+def test_linear_patterns_are_accepted(pattern):
     re.compile(pattern)
-    assert not repeats_repeats(pattern)
+    assert not may_be_exponential(pattern)
 
 
-def test_it_agrees_with_the_parser_of_python():
-    """That one is private: where a Python has it not, or has it otherwise, there is nothing to compare with."""
+def test_detection_agrees_with_pythons_parser():
+    """`re._parser` is private: versions of Python without it skip the test."""
     parser = pytest.importorskip("re._parser")
     repeats = (parser.MAX_REPEAT, parser.MIN_REPEAT, getattr(parser, "POSSESSIVE_REPEAT", None))
 
@@ -41,10 +41,10 @@ def test_it_agrees_with_the_parser_of_python():
 
     def parsed(parts, inside=False):
         for kind, what in parts:
-            again = kind in repeats and what[1] > 3
-            if inside and (again or kind is parser.BRANCH):
+            repeated = kind in repeats and what[1] > 3
+            if inside and (repeated or kind is parser.BRANCH):
                 return True
-            if any(parsed(inner, inside or again) for inner in patterns(what)):
+            if any(parsed(inner, inside or repeated) for inner in patterns(what)):
                 return True
         return False
 
@@ -61,8 +61,8 @@ def test_it_agrees_with_the_parser_of_python():
             except (re.error, Warning):
                 continue
         tried += 1
-        found = repeats_repeats(text)
+        found = may_be_exponential(text)
         assert found or not expected, text
-        more += found and not expected  # as where choices begin alike
+        more += found and not expected  # alternatives with a common prefix, which the parser merges
     assert tried > 2000
     assert more < tried / 50

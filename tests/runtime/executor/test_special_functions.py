@@ -1,4 +1,4 @@
-"""The error function against Python's own, at every scale."""
+"""The error function agrees with math.erf at every scale."""
 
 import math
 
@@ -20,7 +20,7 @@ def test_erf(kind, units):
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_erf_of_odd_arrays(kind):
+def test_erf_of_scalars_empty_and_strided_arrays(kind):
     assert np.isnan(erf(np.array([np.nan], kind)))[0]
     assert erf(np.array(0.5, kind)).shape == ()
     assert erf(np.zeros((3, 0), kind)).shape == (3, 0)
@@ -28,8 +28,8 @@ def test_erf_of_odd_arrays(kind):
     np.testing.assert_array_equal(erf(x.T), erf(x).T)
 
 
-def test_erf_ends_at_one():
-    """Gelu multiplies 1 + erf by its argument, however large that is."""
+def test_erf_of_large_arguments_is_one():
+    """An error of one unit would be large in Gelu, which multiplies 1 + erf(x) by x."""
     x = np.array([-3e38, -np.inf, -1e6, -4, 4, 1e6, np.inf], np.float32)
     np.testing.assert_array_equal(erf(x), np.sign(x))
     assert np.isnan(erf(np.array([np.nan], np.float32)))[0]

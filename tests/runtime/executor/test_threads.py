@@ -1,4 +1,4 @@
-"""Threads that share the calls of a table: the same results for any number of them, helpers that come late, and forks."""
+"""The thread pool: results for any number of threads, late helper threads, and forks."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def model(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_results_are_the_same_bits_for_any_number_of_threads(name, small_pieces):
+def test_results_are_the_same_bits_for_any_number_of_threads(name, small_work_items):
     proto, x, found = model(name), draw(*SHAPES[name]), []
     for count in (1, 2, 4):
-        small_pieces(count)
+        small_work_items(count)
         executor = Executor(proto)
         found += [executor.run(None, {"x": x})[0] for _ in range(20)]
     assert any(step.pieces > 1 for step in executor.explain({"x": x}))
@@ -62,8 +62,8 @@ def test_results_are_the_same_bits_for_any_number_of_threads(name, small_pieces)
         np.testing.assert_array_equal(y, found[0])
 
 
-def test_executors_of_several_callers_at_once(small_pieces):
-    small_pieces(3)
+def test_several_executors_in_several_threads(small_work_items):
+    small_work_items(3)
     names, wrong = list(MODELS), []
     feeds = {name: {"x": draw(*SHAPES[name])} for name in names}
     executors = {name: Executor(model(name)) for name in names}
@@ -105,7 +105,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_starts_threads_of_its_own(tmp_path):
+def test_a_forked_process_starts_its_own_threads(tmp_path):
     (tmp_path / "net.onnx").write_bytes(model("image").SerializeToString())
     np.save(tmp_path / "x.npy", draw(*SHAPES["image"]))
     command = [sys.executable, "-W", "ignore", "-c", FORK, str(tmp_path / "net.onnx"), str(tmp_path / "x.npy")]
@@ -119,7 +119,7 @@ SHARES = 6
 
 @pytest.fixture
 def published():
-    """A call of six pieces, a row of zeros that each fills with ones, and the state that leader and helpers look at."""
+    """A call of six pieces, each of which sets an element of y to one, and the state shared by leader and helpers."""
     x, y, state = np.zeros((SHARES, 1), np.float32), np.zeros((SHARES, 1), np.float32), np.zeros(thread_pool.STATE // 8, np.int64)
     table = Table([Call(kernel.load_kernel("rows", "softmax"), (address(x), address(y), SHARES, 1, 1), SHARES)])
     state[ROW // 8], state[OPEN // 8] = address(table.cells), 1
@@ -131,17 +131,17 @@ def ticket(number, shares, first, last):
     return number << 36 | shares << 24 | first << 12 | last
 
 
-def helping(state):
-    """A helper, which ends when the state is closed."""
+def start_helper(state):
+    """Start a helper thread, which ends when the state is closed."""
     helper = threading.Thread(target=thread_pool.driver()[1], args=(address(state), 1))
     helper.start()
     return helper
 
 
-def test_a_helper_takes_what_is_left_from_the_end(published):
+def test_a_helper_runs_the_last_remaining_pieces(published):
     state, y, *_ = published
     state[TICKET // 8] = ticket(1, SHARES, 4, 0)
-    helper = helping(state)
+    helper = start_helper(state)
     until = time.monotonic() + 30
     while state[DONE // 8] < 2 and time.monotonic() < until:
         time.sleep(0.001)
@@ -151,15 +151,15 @@ def test_a_helper_takes_what_is_left_from_the_end(published):
     assert state[TICKET // 8] == ticket(1, SHARES, 4, 2)
 
 
-def test_a_helper_that_comes_late_finds_nothing_to_do(published):
+def test_a_late_helper_runs_nothing(published):
     state, y, table, _ = published
     thread_pool.driver()[0](address(state), address(table.cells), 1, SHARES, 3, 0, 0)
     assert y[:, 0].tolist() == [1] * SHARES
     number = int(state[TICKET // 8]) >> 36
-    assert number == 3  # each time the call had another number, so that no share of an earlier one can be taken
+    assert number == 3  # each run of the call has a new number, so that no piece of an earlier run can be claimed
     y[...] = 0
-    table.cells[:] = -1  # whoever reads it fails
-    helper = helping(state)
+    table.cells[:] = -1  # a helper that reads the table crashes
+    helper = start_helper(state)
     time.sleep(0.05)
     state[OPEN // 8] = 0
     helper.join()

@@ -1,4 +1,4 @@
-"""Without Numba, and on systems that the tiles are not for, models run all the same."""
+"""Models run without Numba, and on systems that the compiled tiles do not support."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ runs.append(executor.run(None, {{"x": x}}))
 np.savez(sys.argv[3], *[a for run in runs for a in run])
 """
 SYSTEMS = {
-    "another system": "import llvmlite.binding; sys.platform = 'win32'",  # its library is that of this system
+    "another system": "import llvmlite.binding; sys.platform = 'win32'",  # llvmlite loads the library of this system
     "without numba": "sys.modules['numba'] = sys.modules['llvmlite'] = None",
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SYSTEMS)
-def test_models_run_all_the_same(tmp_path, kind):
+def test_models_run_without_compiled_kernels(tmp_path, kind):
     if "llvmlite" in SYSTEMS[kind]:
         pytest.importorskip("llvmlite")
     rng = np.random.default_rng(2)
@@ -49,7 +49,7 @@ def test_models_run_all_the_same(tmp_path, kind):
     command = [sys.executable, "-c", RUN.format(pretend=SYSTEMS[kind]), *files]
     subprocess.run(command, check=True, timeout=300)
     found = [a for _, a in np.load(files[2]).items()]
-    straight, turned = (Executor(net, precision="float64").run(None, {"x": v}) for v in (x, x[::-1]))
-    for got, expected in zip(found, [*straight, *straight, *turned, *straight, *straight], strict=True):
+    forward, reversed_ = (Executor(net, precision="float64").run(None, {"x": v}) for v in (x, x[::-1]))
+    for got, expected in zip(found, [*forward, *forward, *reversed_, *forward, *forward], strict=True):
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""The count of operations, which decides instead of a clock."""
+"""The count of operations, which decides instead of the time whether to compile kernels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.work import ELEMENT, STEP, multiply_adds, operations
 from onnxbridge.runtime.verify.tolerance import Rounding
-from tests.runtime.executor.fused import drawing, model
+from tests.runtime.executor.fused import model, normal_arrays
 
-draw = drawing(11)
+draw = normal_arrays(11)
 MATMUL = """agraph (float[N,32] x) => (float[N,8] y) { a = MatMul(x, w) y = Relu(a) }"""
 
 
@@ -29,13 +29,13 @@ MATMUL = """agraph (float[N,32] x) => (float[N,8] y) { a = MatMul(x, w) y = Relu
         ("Conv", [(1, 4, 9, 9)], (1, 8, 7, 7), {}, 0),
     ],
 )
-def test_multiplications_of_products(op, shapes, result, attrs, count):
+def test_multiply_adds_of_matrix_products(op, shapes, result, attrs, count):
     args, y = [np.zeros(shape, np.float32) for shape in shapes], np.zeros(result, np.float32)
     assert multiply_adds(op, args, [y], attrs) == count
     assert operations(op, args, [y], attrs) == STEP + count + ELEMENT * sum(a.size for a in (*args, y))
 
 
-def test_other_steps_count_what_they_read_and_write():
+def test_other_steps_count_elements_read_and_written():
     x = np.zeros((4, 6), np.float32)
     assert operations("Reshape", [x, np.array([24])], [x.reshape(24)], {}) == STEP
     assert operations("Transpose", [x], [x.T.copy()], {}) == STEP + ELEMENT * 48
@@ -43,18 +43,18 @@ def test_other_steps_count_what_they_read_and_write():
     assert operations("SequenceLength", [[x]], [np.array(1)], {}) == STEP + ELEMENT
 
 
-def test_an_executor_counts_what_numpy_does():
+def test_an_executor_counts_work_of_python_steps():
     executor = Executor(model(MATMUL, w=draw(32, 8)), native=False)
     counts = [0]
     for n in (1, 1, 100):
         executor.run(None, {"x": draw(n, 32)})
         counts.append(executor.work)
-    one, again, many = np.diff(counts)
-    assert one == again
+    one, repeated, many = np.diff(counts)
+    assert one == repeated
     assert many - one == 99 * (32 * 8 + ELEMENT * (32 + 8 + 2 * 8))
 
 
-def test_a_tolerance_is_the_same_with_kernels_and_without(monkeypatch):
+def test_tolerances_do_not_depend_on_kernels(monkeypatch):
     feeds, weights = {"x": draw(64, 32)}, draw(32, 8)
     found = []
     for native in ("0", "1"):

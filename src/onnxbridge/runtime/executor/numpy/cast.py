@@ -21,7 +21,7 @@ def cast(x: Array, to: np.dtype[Any], *, saturate: bool = True, round_mode: str 
     if x.dtype == to:
         return x
     if to.kind == "O":
-        return _to_text(x)
+        return _to_strings(x)
     if x.dtype.kind in "OUS":
         return cast(np.asarray([float(s) if is_float(to) else int(s) for s in x.reshape(-1)]).reshape(x.shape), to)
     if to == _E8M0:
@@ -33,7 +33,7 @@ def cast(x: Array, to: np.dtype[Any], *, saturate: bool = True, round_mode: str 
         return np.clip(_as_plain_float(x), -limit, limit).astype(to)
     if to.name in _SMALL_INTS:
         return _to_small_int(x, to)
-    if x.dtype.kind == "V" and to.kind in "iub":  # ml_dtypes' floats convert by way of float32, which holds them all
+    if x.dtype.kind == "V" and to.kind in "iub":  # ml_dtypes' floats convert through float32, which represents all their values
         return x.astype(np.float32 if is_float(x.dtype) else np.int8).astype(to)
     return x.astype(to)
 
@@ -42,17 +42,17 @@ def _as_plain_float(x: Array) -> Array:
     return x if x.dtype.kind == "f" and x.dtype.itemsize >= 4 else x.astype(np.float32)
 
 
-def _to_text(x: Array) -> Array:
+def _to_strings(x: Array) -> Array:
     if is_float(x.dtype):
-        texts = [_float_text(v) for v in (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(-1)]
+        strings = [_float_string(v) for v in (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(-1)]
     else:
-        texts = [str(v) for v in x.reshape(-1).tolist()]
+        strings = [str(v) for v in x.reshape(-1).tolist()]
     out = np.empty(x.size, dtype=object)
-    out[:] = texts
+    out[:] = strings
     return out.reshape(x.shape)
 
 
-def _float_text(v: Any) -> str:
+def _float_string(v: Any) -> str:
     if np.isnan(v):
         return "NaN"
     if np.isinf(v):
@@ -73,8 +73,8 @@ def _to_float8(x: Array, to: np.dtype[Any], saturate: bool) -> Array:
 def _to_small_int(x: Array, to: np.dtype[Any]) -> Array:
     """Fractions are truncated, and values that are too large wrap to their low bits."""
     low, high = _SMALL_INTS[to.name]
-    whole = (_as_plain_float(x) if is_float(x.dtype) else x).astype(np.int64) - low
-    return (whole % (high - low + 1) + low).astype(np.int8).astype(to)
+    integers = (_as_plain_float(x) if is_float(x.dtype) else x).astype(np.int64) - low
+    return (integers % (high - low + 1) + low).astype(np.int8).astype(to)
 
 
 def _to_power_of_two(x: Array, saturate: bool, round_mode: str) -> Array:
@@ -83,7 +83,7 @@ def _to_power_of_two(x: Array, saturate: bool, round_mode: str) -> Array:
     exponent = (bits >> 23).astype(np.int32)
     fraction = bits & 0x7FFFFF
     if round_mode == "up":
-        # Below 2^-126 float32 is subnormal: anything above 2^-127 (fraction 0x400000) goes up to 2^-126.
+        # Below 2^-126 float32 is subnormal: anything above 2^-127 (fraction 0x400000) is rounded up to 2^-126.
         up = np.where(exponent > 0, fraction > 0, fraction > 0x400000)
     elif round_mode == "nearest":
         up = np.where(exponent > 0, fraction >= 0x400000, fraction > 0x600000)

@@ -1,4 +1,4 @@
-"""The element types of ONNX as NumPy sees them, and in which of them rules compute."""
+"""ONNX element types as NumPy dtypes, and the dtypes in which rules compute."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
-FLOAT, UINT8, INT64, BOOL = 1, 2, 7, 9  # the standard's numbers for what its attributes default to
+FLOAT, UINT8, INT64, BOOL = 1, 2, 7, 9  # ONNX type codes that are defaults of attributes
 NARROW = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
 
 
 def dtype_of(code: int) -> np.dtype[Any]:
-    """The NumPy type of one of the standard's type numbers."""
+    """The NumPy dtype of an ONNX type code."""
     import onnx_ir as ir  # most operators have no such attribute
 
     return np.dtype(ir.DataType(code).numpy())
@@ -50,7 +50,7 @@ def widened(function: F) -> F:
 
 
 def _settled(x: Any, dtype: np.dtype[Any] | None) -> Any:
-    """Before NumPy 2 a float32 scalar and a Python number gave float64."""
+    """Before NumPy 2 the result of a float32 scalar and a Python number was float64."""
     single = dtype == np.float32 and getattr(x, "dtype", None) == np.float64 and x.ndim == 0
     return x.astype(dtype) if single else x
 

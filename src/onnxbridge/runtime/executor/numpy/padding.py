@@ -1,4 +1,4 @@
-"""How the standard writes the padding, strides and dilations of convolution and pooling."""
+"""Padding, strides and dilations of convolution and pooling, from ONNX attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = Sequence[int] | None
 
 @dataclass(frozen=True)
 class Window:
-    """A kernel's movement over the spatial axes, with every default filled in."""
+    """Strides, padding and dilations over the spatial axes, with defaults filled in."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -29,12 +29,12 @@ class Window:
 
     @property
     def moves(self) -> dict[str, tuple[int, ...] | tuple[tuple[int, int], ...]]:
-        """As the kernels take it."""
+        """As keyword arguments of the kernels."""
         return {"strides": self.strides, "pads": self.pads, "dilations": self.dilations}
 
 
 def window(x: Array, kernel: Sequence[int], strides: Ints, pads: Ints, dilations: Ints, auto_pad: str) -> Window:
-    """The window over x (N, C, *D); refuses what would take more than the budget."""
+    """The window over x (N, C, *D); refuses one that exceeds the budget."""
     sizes, space = x.shape[2:], x.ndim - 2
     kernel = tuple(kernel)
     if len(kernel) != space:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 _COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _OPENING = re.compile(r"\?(?:P<\w+>|P=\w+\)|\(\w+\)|[aiLmsux]*-?[imsx]*:|[aiLmsux]+\)|<?[=!]|[:>]|#[^)]*\))")
-_FEW = 3  # repeats up to so many times are as if written out
+_FEW = 3  # up to so many repetitions are treated as if written out
 
 
 @dataclass
 class _Group:
-    """An open group: whether it contains a repeat or a choice, and the alternatives."""
+    """An open group: whether it contains a repetition or a choice, and its alternatives."""
 
-    divides: bool = False
+    ambiguous: bool = False
     choices: int = 1
     items: int = 0
     letters: bool = True
@@ -23,14 +23,14 @@ class _Group:
         self.items += 1
         self.letters &= letter and self.items == 1
 
-    def closed(self) -> bool:
-        """A choice between single characters is one set of characters."""
-        return self.divides or (self.choices > 1 and not (self.letters and self.items == 1))
+    def is_ambiguous(self) -> bool:
+        """Whether it can match in several ways; a choice between single characters is a character set and cannot."""
+        return self.ambiguous or (self.choices > 1 and not (self.letters and self.items == 1))
 
 
-def repeats_repeats(pattern: str) -> bool:
-    """Whether a valid pattern repeats a group with a repeat or a choice in it, which allows exponentially many matches."""
-    if re.search(r"\(\?[aiLmsu]*x", pattern):  # white space and comments do not count there
+def may_be_exponential(pattern: str) -> bool:
+    """Whether a valid pattern repeats a group that contains a repetition or a choice, so that matching may be exponential."""
+    if re.search(r"\(\?[aiLmsu]*x", pattern):  # verbose mode, which ignores whitespace and comments
         return True
     stack = [_Group()]
     at = 0
@@ -43,13 +43,13 @@ def repeats_repeats(pattern: str) -> bool:
         if most > _FEW and inside:
             return True
         group = stack[-1]
-        group.divides |= inside or most > _FEW
+        group.ambiguous |= inside or most > _FEW
         group.item(letter and most == 1)
     return False
 
 
 def _atom(pattern: str, at: int, stack: list[_Group]) -> tuple[int, bool, bool]:
-    """Where what begins here ends (negative: there is nothing to repeat), whether it is one character, whether it divides."""
+    """The end of the atom at `at` (negative: it cannot be repeated), whether it is one character, whether it is ambiguous."""
     c = pattern[at]
     if c == "(":
         stack.append(_Group())
@@ -60,7 +60,7 @@ def _atom(pattern: str, at: int, stack: list[_Group]) -> tuple[int, bool, bool]:
             return end, False, False
         return -end, False, False
     if c == ")" and len(stack) > 1:
-        return at + 1, False, stack.pop().closed()
+        return at + 1, False, stack.pop().is_ambiguous()
     if c == "|":
         group = stack[-1]
         group.letters &= group.items == 1
@@ -78,14 +78,14 @@ def _atom(pattern: str, at: int, stack: list[_Group]) -> tuple[int, bool, bool]:
 
 
 def _repeat(pattern: str, at: int) -> tuple[float, int]:
-    """How often what ends here may come at most, and where that is said."""
+    """The maximum count of the quantifier at `at`, 1 without one, and its end."""
     most = 1.0
     count = _COUNT.match(pattern, at)
     if pattern[at : at + 1] in ("*", "+"):
         most, at = float("inf"), at + 1
     elif pattern[at : at + 1] == "?":
         at += 1
-        most = 1.5  # there or not: no repeat, and not just the character either
+        most = 1.5  # optional: neither a repetition nor exactly one character
     elif count and (count.group(1) or count.group(3)):
         low, comma, high = count.groups()
         most = float(high) if high else float("inf") if comma else float(low)

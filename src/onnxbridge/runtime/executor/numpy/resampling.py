@@ -1,4 +1,4 @@
-"""Where the elements of a resized axis come from: Resize, axis by axis."""
+"""Source coordinates, indices and weights of Resize, per axis."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Array = np.ndarray[Any, Any]
 def scales_and_sizes(
     lengths: Sequence[int], scales: Sequence[float] | None, sizes: Sequence[int] | None, policy: str
 ) -> tuple[Sequence[float], Sequence[int]]:
-    """The factor and the output size of each axis."""
+    """The scale and the output size of each axis."""
     if scales:
         # In float32, as shape inference computes it.
         return scales, [int(np.floor(np.float32(n) * np.float32(s))) for n, s in zip(lengths, scales, strict=True)]
     if not sizes:
-        raise ValueError("neither scales nor sizes are given")
+        raise ValueError("neither scales nor sizes is set")
     ratios = [s / n if n else 1.0 for s, n in zip(sizes, lengths, strict=True)]
     if policy == "stretch":
         return ratios, list(sizes)
@@ -32,7 +32,7 @@ def scales_and_sizes(
 
 
 def source_points(n: int, length: int, scale: float, mode: str, region: tuple[float, float] = (0.0, 1.0)) -> Array:
-    """The position of each of n output elements in an axis of the input, in elements."""
+    """The coordinate of each of n output elements along an axis of the input, in elements."""
     x = np.arange(n, dtype=np.float64)
     width = scale * length
     if mode == "half_pixel":
@@ -41,7 +41,7 @@ def source_points(n: int, length: int, scale: float, mode: str, region: tuple[fl
         return length / 2 * (1 - n / width) + (x + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel":
         return (x + 0.5) / scale - 0.5 if n > 1 else np.zeros(n)
-    if mode == "align_corners":  # the length of the result is a fraction here, as the standard's own cases have it
+    if mode == "align_corners":  # with a fractional output length, as in the test cases of onnx
         return x * (length - 1) / (width - 1) if width != 1 else np.zeros(n)
     if mode == "asymmetric":
         return x / scale
@@ -62,7 +62,7 @@ _ROUNDING: dict[str, Callable[[Array], Array]] = {
 
 
 def nearest(points: Array, length: int, mode: str) -> Array:
-    """The element that each point takes."""
+    """The index of the nearest element of each point."""
     found: Array = np.clip(_ROUNDING[mode](points), 0, length - 1).astype(np.intp)
     return found
 
@@ -76,9 +76,9 @@ def cubic(distance: Array, a: float) -> Array:
 
 
 def mixed(points: Array, length: int, mode: str, shrink: float, a: float, exclude_outside: bool) -> tuple[Array, Array]:
-    """The elements that each point is mixed from, and their weights, both (taps, points); shrinking widens the kernel.
+    """The indices that each point is interpolated from, and their weights, both (taps, points); `shrink` widens the kernel.
 
-    Beyond the ends the last element counts on, or nothing does.
+    Outside the axis the nearest element is repeated, or excluded.
     """
     if mode not in ("linear", "cubic"):
         raise Unsupported(f"mode {mode!r}")

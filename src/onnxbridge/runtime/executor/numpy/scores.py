@@ -1,4 +1,4 @@
-"""What the classifiers of ai.onnx.ml do to their scores at the end."""
+"""Transforms of the scores of ai.onnx.ml classifiers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def transformed(scores: Array, how: str) -> Array:
     if how in ("SOFTMAX", "SOFTMAX_ZERO"):
         top = scores.max(1, keepdims=True)
         e = np.exp(scores - top)
-        if how == "SOFTMAX_ZERO":  # a score of 0 stays 0, and as onnx and ONNX Runtime have it, one below 1e-7 is one of 0
+        if how == "SOFTMAX_ZERO":  # a score of 0 stays 0; as in onnx and ONNX Runtime, a score below 1e-7 is 0
             e = np.where(np.abs(scores) > 1e-7, e, scores * np.exp(-top))
         total = e.sum(1, keepdims=True)
         return np.asarray(np.where(total == 0, 0.5, e / total))
@@ -37,15 +37,15 @@ def _probit(p: float) -> float:
 
 
 def labels_of(ints: Any, strings: Any) -> Array:
-    """The names of the classes, as the attributes have them."""
+    """The class labels of the attributes."""
     return np.array(strings, object) if strings else np.array(ints, np.int64)
 
 
 def pair_of(score: Array, how: str) -> Array:
-    """Both columns of two classes of which only the second has a score (rows, 1), after a post_transform.
+    """The scores of two classes, of which only the second has one (rows, 1), after a post_transform.
 
     Raises:
-        Unsupported: for the transforms whose meaning engines do not agree on here.
+        Unsupported: for transforms on whose meaning runtimes disagree.
     """
     if how == "NONE":
         return np.concatenate((1 - score, score), 1)

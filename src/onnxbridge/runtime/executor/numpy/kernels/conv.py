@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxbridge.runtime.executor.numpy.kernels.windows import Array, Ints, Pads, blocks, out_sizes, pad, shifts
 
-BLOCK_BYTES = 2 << 20  # of unfolded input and results at a time, which stay in the cache
+BLOCK_BYTES = 2 << 20  # size of a block of unfolded input and results, so that it fits in the cache
 
 
 def conv(x: Array, w: Array, bias: Array | None = None, *, strides: Ints, pads: Pads, dilations: Ints, groups: int = 1) -> Array:
@@ -34,7 +34,7 @@ def conv(x: Array, w: Array, bias: Array | None = None, *, strides: Ints, pads: 
 
 
 def _depthwise(x: Array, w: Array, out: Ints, strides: Ints, dilations: Ints) -> Array:
-    """Each channel with its own kernels: a multiply-add for each kernel position, without unfolding, some channels at a time."""
+    """Each channel with its own kernels: a multiply-add for each kernel position, without unfolding, in blocks of channels."""
     batch, channels, kernel = x.shape[0], x.shape[1], w.shape[2:]
     many = w.shape[0] // channels
     per_channel = w.reshape(channels, many, *kernel)

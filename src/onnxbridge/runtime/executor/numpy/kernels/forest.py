@@ -1,4 +1,4 @@
-"""Ensembles of decision trees: all trees are walked at once, one level a step."""
+"""Ensembles of decision trees: all trees are evaluated at once, level by level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxbridge.runtime.executor.numpy.kernels.windows import Array
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 LEAF = 7
 _COMPARE = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
-_CIRCLE = "the nodes of a tree form a circle"
+_CYCLE = "the nodes of a tree form a cycle"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Forest:
             for kind in kinds:
                 holds |= (mode == kind) & (self._member(value, at) if kind == 6 else _COMPARE[kind](value, split))
             at = np.where(mode == LEAF, at, np.where(holds, self.yes[at], self.no[at]))
-        raise ValueError(_CIRCLE)
+        raise ValueError(_CYCLE)
 
     def _member(self, value: Array, at: Array) -> Array:
         found = np.zeros(value.shape, bool)
@@ -57,18 +57,18 @@ class Forest:
         return found
 
     def depth(self) -> int:
-        """The most comparisons that a walk makes."""
+        """The maximum number of comparisons on a path."""
         at, steps = self.roots, 0
         while len(at := at[self.mode[at] != LEAF]):
             at, steps = np.unique(np.concatenate((self.yes[at], self.no[at]))), steps + 1
             if steps > len(self.mode):
-                raise ValueError(_CIRCLE)
+                raise ValueError(_CYCLE)
         return steps
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A forest with weights: those of a node follow each other from `first[node]` to `first[node + 1]`."""
+    """A forest with weights: those of a node are at `first[node]` to `first[node + 1]`."""
 
     forest: Forest
     first: Array
@@ -76,7 +76,7 @@ class Ensemble:
     weights: Array
 
     def totals(self, x: Array, count: int, how: str, base: Array) -> Array:
-        """The aggregated weights of each row of x, (rows, count); nothing gives 0."""
+        """The aggregated weights of each row of x, (rows, count); 0 without weights."""
         reached = self.forest.leaves(x)
         start, each = self.first[reached], np.diff(self.first)[reached]
         neutral = {"MIN": np.inf, "MAX": -np.inf}.get(how, 0.0)
@@ -103,10 +103,10 @@ def ensemble(
 ) -> Ensemble:
     """The ensemble of the attributes nodes_* and of the weights for (tree, node, target)."""
     if any(isinstance(v, np.ndarray) for v in nodes.values()):
-        forest, place = _grown(nodes)
+        forest, index_of = _forest(nodes)
     else:
-        forest, place = _remembered(tuple(sorted(nodes.items())))
-    owner = np.array([place[key] for key in zip(trees, ids, strict=True)], np.int64)
+        forest, index_of = _cached_forest(tuple(sorted(nodes.items())))
+    owner = np.array([index_of[key] for key in zip(trees, ids, strict=True)], np.int64)
     return weighted(forest, owner, np.asarray(targets, np.int64), weights)
 
 
@@ -118,15 +118,15 @@ def weighted(forest: Forest, owner: Array, targets: Array, weights: Array) -> En
 
 
 @functools.lru_cache(maxsize=8)
-def _remembered(nodes: tuple[tuple[str, Any], ...]) -> tuple[Forest, dict[tuple[int, int], int]]:
-    """Attributes are tuples, and the same ones come with every run."""
-    return _grown(dict(nodes))
+def _cached_forest(nodes: tuple[tuple[str, Any], ...]) -> tuple[Forest, dict[tuple[int, int], int]]:
+    """The forest of hashable attributes, cached since every run passes the same ones."""
+    return _forest(dict(nodes))
 
 
-def _grown(nodes: Mapping[str, Any]) -> tuple[Forest, dict[tuple[int, int], int]]:
+def _forest(nodes: Mapping[str, Any]) -> tuple[Forest, dict[tuple[int, int], int]]:
     """The forest, and the index of each (tree, node) in it: nodes are numbered within each tree."""
     trees, ids = (np.asarray(nodes[n], np.int64) for n in ("nodes_treeids", "nodes_nodeids"))
-    place = {key: i for i, key in enumerate(zip(trees.tolist(), ids.tolist(), strict=True))}
+    index_of = {key: i for i, key in enumerate(zip(trees.tolist(), ids.tolist(), strict=True))}
     unknown = set(nodes["nodes_modes"]) - {*MODES[:6], "LEAF"}
     if unknown:
         raise Unsupported(f"nodes of mode {min(unknown)!r}")
@@ -135,7 +135,7 @@ def _grown(nodes: Mapping[str, Any]) -> tuple[Forest, dict[tuple[int, int], int]
 
     def positions(name: str) -> Array:
         return np.array([
-            i if leaf else place[tree, child]
+            i if leaf else index_of[tree, child]
             for i, (leaf, tree, child) in enumerate(zip((mode == LEAF).tolist(), trees.tolist(), nodes[name], strict=True))
         ])  # fmt: skip
 
@@ -144,11 +144,11 @@ def _grown(nodes: Mapping[str, Any]) -> tuple[Forest, dict[tuple[int, int], int]
     children = np.concatenate((yes[mode != LEAF], no[mode != LEAF]))
     return Forest(
         np.setdiff1d(np.arange(len(mode)), children), mode, np.asarray(nodes["nodes_featureids"], np.int64),
-        held(nodes.get("nodes_values"), nodes.get("nodes_values_as_tensor")), yes, no,
+        as_array(nodes.get("nodes_values"), nodes.get("nodes_values_as_tensor")), yes, no,
         np.zeros(len(mode), bool) if not missing else np.asarray(missing, bool),
-    ), place  # fmt: skip
+    ), index_of  # fmt: skip
 
 
-def held(numbers: Any, tensor: Any) -> Array:
-    """An attribute that is a list or a tensor; empty for neither."""
+def as_array(numbers: Any, tensor: Any) -> Array:
+    """The values of an attribute that is a list or a tensor; empty without either."""
     return np.asarray(tensor if tensor is not None else () if numbers is None else numbers, np.float64)

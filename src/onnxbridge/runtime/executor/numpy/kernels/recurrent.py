@@ -13,7 +13,7 @@ Activation = Callable[[Array], Array]
 
 
 def _steps(steps: int, reverse: bool, lengths: Array | None, batch: int) -> Iterator[tuple[Array | int, Array | None]]:
-    """For each step, the position that each sample is at, and which samples are still inside their length."""
+    """For each step, the position of each sample, and which samples are within their length."""
     for t in range(steps):
         if lengths is None:
             yield (steps - 1 - t if reverse else t), None
@@ -22,7 +22,7 @@ def _steps(steps: int, reverse: bool, lengths: Array | None, batch: int) -> Iter
 
 
 class _Sequence:
-    """Takes the input and collects the hidden states, step by step, at each sample's own position."""
+    """Reads inputs and stores hidden states step by step, at the position of each sample."""
 
     def __init__(self, x: Array, hidden: int, lengths: Array | None, reverse: bool) -> None:
         self.x = x
@@ -109,8 +109,8 @@ def lstm(
 ) -> tuple[Array, Array, Array]:
     """Gates stacked as input i, output o, forget f, cell z (ONNX's order): w (4H, I), r (4H, H), b (4H,).
 
-    c = f * c + i * z, h = o * out(c); `peephole` is (3H,) for i, o, f. `gate_clip` bounds what goes into the activations,
-    `cell_clip` the cell state, `couple` makes f = 1 - i. Gives every h (S, N, H), the last h and the last c.
+    c = f * c + i * z, h = o * out(c); `peephole` is (3H,) for i, o, f. `gate_clip` bounds the inputs of the activations,
+    `cell_clip` the cell state, `couple` makes f = 1 - i. Returns every h (S, N, H), the last h and the last c.
     """
     size = h.shape[1]
     projected = _Sequence(np.matmul(x, w.T) + b, size, lengths, reverse)

@@ -1,4 +1,4 @@
-"""Resampling: along one axis at given points, and anywhere in the plane."""
+"""Resampling along one axis, and in the plane."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sample(x: Array, xs: Array, ys: Array, *, mode: str, padding: str, value: fl
 
 
 def _inside(p: Array, size: int, padding: str) -> Array:
-    """Bring points back into [0, size - 1]."""
+    """Clamp or reflect points into [0, size - 1]."""
     if padding in ("reflection", "symmetric"):
         first, span = (0.0, size - 1.0) if padding == "reflection" else (-0.5, float(size))
         if span:
@@ -51,7 +51,7 @@ def _inside(p: Array, size: int, padding: str) -> Array:
 
 
 def _pick(x: Array, xs: Array, ys: Array, padding: str, value: float) -> Array:
-    """x at whole-numbered points; those outside get `value` (constant) or the nearest element."""
+    """x at integer points; those outside get `value` (constant) or the nearest element."""
     height, width = x.shape[2:]
     row, column = np.clip(ys, 0, height - 1).astype(np.intp), np.clip(xs, 0, width - 1).astype(np.intp)
     index = np.arange(x.shape[0]).reshape(-1, *(1 for _ in row.shape[1:]))

@@ -30,7 +30,7 @@ _FAR_OVER = (
     1.0, 2.56852019228982242, 1.87295284992346725, 5.27905102951428412e-1, 6.05183413124413191e-2, 2.33520497626869185e-3,
 )  # fmt: skip
 
-# erf(x) / x as a ratio of polynomials in x^2 for |x| < 3.925, beyond which float32 has 1: fitted for the least relative error.
+# erf(x) / x as a ratio of polynomials in x^2 for |x| < 3.925, beyond which erf is 1 in float32; least relative error.
 _SINGLE = (
     2.0459913756027674e-6, 2.8482558239527475e-4, 3.772111470476845e-3, 5.2767910728996906e-2, 1.9058469113648702e-1,
     1.1283791459215535,
@@ -38,7 +38,7 @@ _SINGLE = (
 _SINGLE_OVER = (
     3.804646091829042e-5, 1.1637364271191008e-3, 1.4982323130813407e-2, 1.1417880510013066e-1, 5.022340178669356e-1, 1.0,
 )  # fmt: skip
-_BLOCK = 1 << 14  # elements that stay in the cache over all steps
+_BLOCK = 1 << 14  # elements, so that all steps run in the cache
 
 
 def _ratio(over: Sequence[float], under: Sequence[float], x: Array) -> Array:
@@ -48,7 +48,7 @@ def _ratio(over: Sequence[float], under: Sequence[float], x: Array) -> Array:
 
 
 def erf(x: Array) -> Array:
-    """The error function in the type of x, at most 8 units in the last place off."""
+    """The error function in the type of x, with an error of at most 8 units in the last place."""
     if x.dtype == np.float32:
         return _single_erf(x)
     flat = np.ascontiguousarray(x).reshape(-1)
@@ -75,7 +75,7 @@ def _double_erf(x: Array) -> Array:
     return y
 
 
-_ONE = np.float32(3.925)  # from here on float32 has no number nearer to erf than 1
+_ONE = np.float32(3.925)  # from here on, 1 is the float32 number nearest to erf
 
 
 def _single_erf(x: Array) -> Array:
@@ -89,7 +89,7 @@ def _single_erf(x: Array) -> Array:
         ratio /= _horner(_SINGLE_OVER, square)
         ratio *= part
         np.clip(ratio, np.float32(-1), np.float32(1), out=out)
-        np.copyto(out, np.sign(block), where=np.abs(block) >= _ONE)  # one unit less, times a large number, is far from 0
+        np.copyto(out, np.sign(block), where=np.abs(block) >= _ONE)  # an error of one unit would be large times a large factor
     return y.reshape(x.shape)
 
 

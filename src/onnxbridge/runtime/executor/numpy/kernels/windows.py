@@ -19,7 +19,7 @@ def extent(kernel: Ints, dilations: Ints) -> list[int]:
 
 
 def same_pads(sizes: Ints, kernel: Ints, strides: Ints, dilations: Ints, *, lower: bool = False) -> list[tuple[int, int]]:
-    """The padding with which the output has ceil(size / stride) elements; `lower` puts an odd element in front."""
+    """The padding with which the output has ceil(size / stride) elements; `lower` puts an odd element at the start."""
     pads = []
     for size, span, stride in zip(sizes, extent(kernel, dilations), strides, strict=True):
         total = max(0, (-(-size // stride) - 1) * stride + span - size)

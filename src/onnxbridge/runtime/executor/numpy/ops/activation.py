@@ -123,7 +123,7 @@ def softmax(input, *, axis=-1):
 
 
 def _rounded_before(call):
-    """Whether scores come out of a Cast to the type that they had: so Attention's definition names its softmax's precision."""
+    """Whether the scores are cast to their own type: Attention's function body marks its softmax precision so."""
     item = call.inputs[0]
     node = item.key.producer() if isinstance(item, Ref) and isinstance(item.key, ir.Value) else None
     if node is None or node.op_type != "Cast" or node.domain or node.inputs[0] is None:
@@ -133,14 +133,14 @@ def _rounded_before(call):
 
 @variant("Softmax", when=_rounded_before)
 def softmax_in_steps(input, *, axis=-1):
-    """Every step in the element type, as Attention's definition has it of its `softmax_precision`."""
+    """Softmax with every step in the element type, as Attention computes it in `softmax_precision`."""
     e = np.exp(input - _top(input, axis))
     e /= _total(e, axis)
     return e
 
 
 def _total(x, axis):
-    """The sum with its axis kept. bfloat16, which NumPy adds sequentially, in a tree of eight branches: 256 + 1 is 256 there."""
+    """The sum with keepdims; that of bfloat16 as a tree of eight branches, since NumPy adds sequentially and 256 + 1 is 256."""
     if x.dtype != ml_dtypes.bfloat16:
         return np.sum(x, axis=axis, keepdims=True)
     x = np.moveaxis(x, axis, -1)

@@ -16,16 +16,16 @@ from onnxbridge.runtime.executor.numpy.kernels.special import erf
 from onnxbridge.runtime.executor.numpy.ops import rule
 
 
-def broadcast(function: Callable[..., Any], place: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+def broadcast(function: Callable[..., Any], allocate: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
     """The function, with the broadcast result checked against the budget.
 
-    `place` allocates a result like the first argument.
+    `allocate` allocates a result like the first argument.
     """
 
     @functools.wraps(function)
     def run(*arrays: Any) -> Any:
         claim_broadcast(*arrays)
-        out = None if place is None else place(arrays[0])
+        out = None if allocate is None else allocate(arrays[0])
         if out is not None and all(a.dtype == out.dtype and np.broadcast_shapes(a.shape, out.shape) == out.shape for a in arrays):
             return function(*arrays, out=out)
         return function(*arrays)
@@ -181,9 +181,9 @@ def binarizer(X, *, threshold=0.0):
 
 @rule("ai.onnx.ml::Imputer")
 def imputer(X, *, imputed_value_floats=None, imputed_value_int64s=None, replaced_value_float=0.0, replaced_value_int64=0):
-    """Elements that are the replaced value (NaN counts as itself) become the imputed one of their column."""
-    whole = X.dtype.kind in "iu"
-    old = replaced_value_int64 if whole else replaced_value_float
-    new = np.asarray(imputed_value_int64s if whole else imputed_value_floats, X.dtype)
+    """Elements that are the replaced value (NaN equals NaN) become the imputed one of their column."""
+    is_integer = X.dtype.kind in "iu"
+    old = replaced_value_int64 if is_integer else replaced_value_float
+    new = np.asarray(imputed_value_int64s if is_integer else imputed_value_floats, X.dtype)
     gone = np.isnan(X) if old != old else X.dtype.type(old) == X
     return np.where(gone, new, X).astype(X.dtype)

@@ -19,7 +19,7 @@ def _heads(x, count):
 
 
 def _grouped_matmul(a, b):
-    """The product of a (B, H, S, D) with b (B, G, D, T), where each of b's G heads serves H/G of a's; sums are rounded once."""
+    """The product of a (B, H, S, D) with b (B, G, D, T), where H/G heads of a share a head of b; sums are rounded once."""
     batch, heads, rows = a.shape[:3]
     groups, dtype = b.shape[1], a.dtype
     claim((batch, heads, rows, b.shape[3]), dtype)
@@ -31,7 +31,7 @@ def _grouped_matmul(a, b):
 
 
 def _visible(queries, keys, past, lengths, is_causal, left, right):
-    """Which keys each query may see, as (batch or 1, 1, queries, keys); None for all of them."""
+    """Which keys each query may attend to, as (batch or 1, 1, queries, keys); None for all of them."""
     if not is_causal and left < 0 and right < 0 and lengths is None:
         return None
     lengths = None if lengths is None else lengths.reshape(-1, 1, 1, 1)
@@ -64,12 +64,12 @@ def _bias(attn_mask, seen, keys, dtype):
 
 
 def _weights(scores, bias):
-    """The softmax of the scores; queries to which the bias leaves no key get zeros."""
+    """The softmax of the scores; zeros for fully masked queries."""
     weights = softmax_in_steps(scores)
     if bias is None:
         return weights
-    blind = np.isneginf(np.max(bias, axis=-1, keepdims=True, initial=-np.inf))
-    return np.where(blind, weights.dtype.type(0), weights)
+    fully_masked = np.isneginf(np.max(bias, axis=-1, keepdims=True, initial=-np.inf))
+    return np.where(fully_masked, weights.dtype.type(0), weights)
 
 
 @rule("Attention")

@@ -1,4 +1,4 @@
-"""Control flow; subgraphs are callables that see the values around them."""
+"""Control flow; subgraphs are callables that may read values of the outer graph."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ def if_(cond: Bool, *, then_branch, else_branch):
 
 @rule("Loop")
 def loop(M: Int | None = None, cond: Bool | None = None, *v_initial, body):
-    """Runs while `cond` holds and at most M times; what the body gives beyond the carried values is stacked."""
+    """Runs while `cond` is true and at most M times; results of the body other than carried values are stacked."""
     budget = current()
-    state, going = v_initial, True if cond is None else cond
+    state, condition = v_initial, True if cond is None else cond
     states = len(state)
-    # the executor's bodies say what they give, for the case that they never run; the walker's do not
+    # bodies of the executor declare their results, for the case of no iteration; those of the lowering do not
     declared = getattr(body, "declared", ())[1 + states :]
     scanned = [[] for _ in declared]
     iteration = 0
-    while going and (M is None or iteration < M):
-        inputs = (np.array(iteration, np.int64), np.array(going), *state)
-        at_once = (
+    while condition and (M is None or iteration < M):
+        inputs = (np.array(iteration, np.int64), np.array(condition), *state)
+        batch = (
             None if M is None else _run_several(body, inputs, iteration, M - iteration, 1, states, len(declared), (), counter=0)
         )
-        if at_once is not None:
-            iteration, state = iteration + at_once.done, [at_once.carried[1 + i] for i in range(states)]
-            for made, values in zip(scanned, at_once.scanned, strict=True):
-                made.append(values)
+        if batch is not None:
+            iteration, state = iteration + batch.done, [batch.carried[1 + i] for i in range(states)]
+            for parts, values in zip(scanned, batch.scanned, strict=True):
+                parts.append(values)
             continue
         budget.count_iterations()
         flag, *results = body(*inputs)
-        going = bool(flag)
+        condition = bool(flag)
         state = results[:states]
         scanned = scanned or [[] for _ in results[states:]]
-        for made, value in zip(scanned, results[states:], strict=True):
+        for parts, value in zip(scanned, results[states:], strict=True):
             budget.claim((iteration + 1, *value.shape), value.dtype)
-            made.append(value[None])
+            parts.append(value[None])
         iteration += 1
-    return (*state, *(_stacked(made, 0, d) for made, d in zip(scanned, declared or [None] * len(scanned), strict=True)))
+    return (*state, *(_stacked(parts, 0, d) for parts, d in zip(scanned, declared or [None] * len(scanned), strict=True)))
 
 
 _SINGLE = 3  # iterations before it is checked whether several can be run at once
 
 
 def _run_several(body, inputs, iteration, iterations, flags, states, scanned, rows, counter=-1):
-    """Several iterations at once from this one on, within the budget, where the body supports it.
+    """Several iterations at once from this one on, within the budget, if the body supports it.
 
     Its inputs and outputs start with these flags and states.
     """
@@ -69,7 +69,7 @@ def _run_several(body, inputs, iteration, iterations, flags, states, scanned, ro
 
 
 def _stacked(values, axis, declared):
-    """The values, some along axis 0 of each, along a new axis; of none, the declared type and sizes."""
+    """Blocks of values concatenated along a new axis; without values, empty of the declared type and sizes."""
     if not values:
         dtype, sizes = declared
         empty = np.zeros((0, *sizes), dtype)
@@ -102,22 +102,22 @@ def scan(
     iteration, iterations = 0, len(rows[0])
     while iteration < iterations:
         inputs = (*state, *(r[iteration, ...] for r in rows))  # views, of scalars too
-        at_once = _run_several(body, inputs, iteration, iterations - iteration, 0, states, len(declared), rows)
-        if at_once is not None:
-            iteration, state = iteration + at_once.done, [at_once.carried[i] for i in range(states)]
-            for made, values in zip(scanned, at_once.scanned, strict=True):
-                made.append(values)
+        batch = _run_several(body, inputs, iteration, iterations - iteration, 0, states, len(declared), rows)
+        if batch is not None:
+            iteration, state = iteration + batch.done, [batch.carried[i] for i in range(states)]
+            for parts, values in zip(scanned, batch.scanned, strict=True):
+                parts.append(values)
             continue
         budget.count_iterations()
         results = body(*inputs)
         state = results[:states]
-        for made, value in zip(scanned, results[states:], strict=True):
+        for parts, value in zip(scanned, results[states:], strict=True):
             budget.claim((iteration + 1, *value.shape), value.dtype)
-            made.append(value[None])
+            parts.append(value[None])
         iteration += 1
     out_axes, reverse = scan_output_axes or (0,) * len(scanned), scan_output_directions or (0,) * len(scanned)
     stacks = []
-    for made, axis, back, d in zip(scanned, out_axes, reverse, declared, strict=True):
-        values = [v[::-1] for v in made[::-1]] if back else made
+    for parts, axis, back, d in zip(scanned, out_axes, reverse, declared, strict=True):
+        values = [v[::-1] for v in parts[::-1]] if back else parts
         stacks.append(_stacked(values, axis, d))
     return (*state, *stacks)

@@ -64,7 +64,7 @@ def resize(
 
 
 def _weighted(x, axis, index, weights):
-    """Mix elements along an axis."""
+    """Interpolate along an axis."""
     shape = [-1 if d == axis else 1 for d in range(x.ndim)]
     total = 0
     for i, w in zip(index, weights, strict=True):
@@ -73,7 +73,7 @@ def _weighted(x, axis, index, weights):
 
 
 def _as_type(y, dtype):
-    """The result in the data's type; integers are cut off, and bounded where cubic curves overshoot."""
+    """The result in the data's type; integers are truncated, and clamped where cubic interpolation overshoots."""
     if dtype.kind in "iu" and y.dtype.kind == "f":
         info = np.iinfo(dtype)
         y = np.clip(y, info.min, info.max)
@@ -83,7 +83,7 @@ def _as_type(y, dtype):
 @rule("GridSample")
 @widened
 def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
-    """Any number of axes; each output mixes the neighbours of its point, 2 or 4 in each axis."""
+    """Any number of axes; each output is interpolated from 2 or 4 neighbours per axis."""
     sizes = X.shape[2:]
     kind = X.dtype if X.dtype.kind == "f" else np.float64
     claim((*X.shape[:2], *grid.shape[1:-1]), kind)
@@ -104,7 +104,7 @@ def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"
 
 
 def _grid_taps(p, n, mode, padding_mode, align_corners):
-    """The indices along one axis that points are mixed from, each with its weights."""
+    """The indices along one axis that points are interpolated from, each with its weights."""
     if mode == "nearest":
         if padding_mode != "zeros":
             p = _folded(p, n, padding_mode, align_corners)
@@ -130,7 +130,7 @@ def _tap(at, weight, n, padding_mode, align_corners):
 
 
 def _folded(p, n, padding_mode, align_corners):
-    """Points brought back between the first and the last element."""
+    """Points clamped or reflected between the first and the last element."""
     if padding_mode == "reflection":
         first, span = (0.0, n - 1.0) if align_corners else (-0.5, float(n))
         p = span - np.abs((p - first) % (2 * span) - span) + first if span else np.zeros_like(p)
@@ -197,7 +197,7 @@ def _roi_points(start, length, bins, ratio):
 
 
 def _roi_taps(points, size):
-    """Both neighbours of each point with their weights; a point more than one element outside counts nothing."""
+    """Both neighbours of each point with their weights; a point more than one element outside has weight 0."""
     inside = (points >= -1) & (points <= size)
     p = np.clip(points, 0, size - 1)
     low = np.floor(p).astype(np.intp)
@@ -228,34 +228,34 @@ def non_max_suppression(
         order = np.argsort(-s, kind="stable")
         if score_threshold is not None:
             order = order[s[order] > score_threshold.reshape(())]
-        kept = _suppressed([e[batch] for e in edges], order, limit, max_output_boxes_per_class)
-        chosen += [(batch, cls, i) for i in kept]
+        selected = _suppressed([e[batch] for e in edges], order, limit, max_output_boxes_per_class)
+        chosen += [(batch, cls, i) for i in selected]
     return np.array(chosen, np.int64).reshape(-1, 3)
 
 
 def _suppressed(edges, order, limit, most):
     top, left, bottom, right = edges
     area = (bottom - top) * (right - left)
-    kept = []
-    while order.size and len(kept) < most:
+    selected = []
+    while order.size and len(selected) < most:
         current().check_time()
         i, order = order[0], order[1:]
-        kept.append(int(i))
+        selected.append(int(i))
         tall = np.minimum(bottom[i], bottom[order]) - np.maximum(top[i], top[order])
         across = np.minimum(right[i], right[order]) - np.maximum(left[i], left[order])
         shared = np.maximum(tall, 0) * np.maximum(across, 0)
         union = area[i] + area[order] - shared
         order = order[~((union > 0) & (shared > limit * union))]
-    return kept
+    return selected
 
 
-# What the standard lists; JPEG2000 and PPM stand for all of their families.
+# The formats of the standard; JPEG2000 and PPM include all of their families.
 _FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
 
 
 @rule("ImageDecoder")
 def image_decoder(encoded_stream, *, pixel_format="RGB"):
-    """An image (height, width, channels); what cannot be decoded is an empty one."""
+    """An image (height, width, channels); empty if it cannot be decoded."""
     if pixel_format not in ("RGB", "BGR", "Grayscale"):
         raise Unsupported(f"pixel_format {pixel_format!r}")
     decoder, channels = pillow(), 1 if pixel_format == "Grayscale" else 3

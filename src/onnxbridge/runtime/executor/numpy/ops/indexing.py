@@ -144,9 +144,9 @@ def compress(input, condition, *, axis=None):
 @rule("Unique")
 def unique(X, *, axis=None, sorted=1):
     if X.dtype == object and axis is not None:  # NumPy orders rows of numbers only
-        texts, codes = np.unique(X, return_inverse=True)
-        values, *places = unique(codes.reshape(X.shape), axis=axis, sorted=sorted)
-        return texts[values], *places
+        strings, codes = np.unique(X, return_inverse=True)
+        values, *indices_and_counts = unique(codes.reshape(X.shape), axis=axis, sorted=sorted)
+        return strings[values], *indices_and_counts
     values, first, inverse, counts = np.unique(X, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     inverse = inverse.reshape(-1)
     if not sorted:

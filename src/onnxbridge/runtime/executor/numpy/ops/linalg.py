@@ -1,4 +1,4 @@
-"""Matrix products and what else is linear algebra."""
+"""Matrix products and other linear algebra."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 
 
 def _scaled(x, factor):
-    """Integers times an integer factor wrap as their type does; other factors are multiplied in floating point."""
+    """Integers times an integer factor wrap around; other factors are multiplied in floating point."""
     if factor == 1:
         return x
     if x.dtype.kind in "iu" and float(factor).is_integer():

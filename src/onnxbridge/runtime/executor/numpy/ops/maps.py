@@ -1,4 +1,4 @@
-"""Maps, which are Python dictionaries, and what makes tensors of them."""
+"""Maps, which are Python dictionaries, and their conversion to tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def zip_map(X, *, classlabels_int64s=None, classlabels_strings=None):
 
 @rule("ai.onnx.ml::CastMap")
 def cast_map(X, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1):
-    """The values in the order of their keys; of a sparse map, each at the index that is its key."""
+    """The values in the order of their keys; of a sparse map, each value is at the index of its key."""
     types = {"TO_FLOAT": np.float32, "TO_STRING": object, "TO_INT64": np.int64}
     if cast_to not in types or map_form not in ("DENSE", "SPARSE"):
         raise Unsupported(f"cast_to {cast_to!r} of a map_form {map_form!r}")
@@ -31,11 +31,11 @@ def cast_map(X, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1):
     if map_form == "DENSE":
         return values[None]
     if keys and not 0 <= keys[0] <= keys[-1] < max_map:
-        raise ValueError(f"the keys go from {keys[0]} to {keys[-1]}, and there is room for {max_map}")
+        raise ValueError(f"the keys {keys[0]} to {keys[-1]} exceed max_map={max_map}")
     claim((1, max_map), to)
-    placed = np.full((1, max_map), "" if to.kind == "O" else 0, to)
-    placed[0, keys] = values
-    return placed
+    sparse = np.full((1, max_map), "" if to.kind == "O" else 0, to)
+    sparse[0, keys] = values
+    return sparse
 
 
 @rule("ai.onnx.ml::DictVectorizer")
@@ -45,12 +45,12 @@ def dict_vectorizer(X, *, int64_vocabulary=None, string_vocabulary=None):
     unknown = set(X) - set(keys)
     if unknown:
         raise ValueError(f"the vocabulary has no {min(unknown)!r}")
-    held = _array(list(X.values()))
-    return np.array([[X.get(k, "" if held.dtype == object else 0) for k in keys]], held.dtype)
+    values = _array(list(X.values()))
+    return np.array([[X.get(k, "" if values.dtype == object else 0) for k in keys]], values.dtype)
 
 
 def _array(values):
-    """The values as a tensor: of Python's own numbers, which do not say how wide they are, float32 and int64."""
+    """The values as a tensor; Python numbers become float32 or int64."""
     if values and isinstance(values[0], str):
         return np.array(values, object)
     if values and isinstance(values[0], (np.ndarray, np.generic)):
@@ -60,7 +60,7 @@ def _array(values):
 
 @rule("ai.onnx.ml::FeatureVectorizer")
 def feature_vectorizer(*X, inputdimensions=None):
-    """The columns of all inputs side by side; an input of one dimension is a row."""
+    """The concatenated columns of all inputs; an input of one dimension is a row."""
     rows = [x.reshape(1, -1) if x.ndim == 1 else x for x in X]
     if inputdimensions and [r.shape[1] for r in rows] != list(inputdimensions):
         raise ValueError(f"the inputs have {[r.shape[1] for r in rows]} columns, not {list(inputdimensions)}")

@@ -34,8 +34,8 @@ def batch_normalization(X, scale, B, input_mean, input_var, *, epsilon=1e-5, mom
     y = y.astype(X.dtype, copy=False)
     if not training_mode:
         return y
-    keep = running_mean.dtype.type(momentum)
-    new = ((running * keep + now * (1 - keep)) for running, now in ((running_mean, mean), (running_var, var)))
+    decay = running_mean.dtype.type(momentum)
+    new = ((running * decay + now * (1 - decay)) for running, now in ((running_mean, mean), (running_var, var)))
     return (y, *(v.astype(input_mean.dtype) for v in new))
 
 
@@ -110,7 +110,7 @@ def lrn(X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
 
 @rule("ai.onnx.ml::Normalizer")
 def normalizer(X, *, norm="MAX"):
-    """Rows divided by their size; a row of zeros stays."""
+    """Rows divided by their size; a row of zeros is unchanged."""
     x = X.astype(np.float32) if X.dtype != np.float64 else X
     if norm == "MAX":
         size = np.max(x, axis=-1, keepdims=True)

@@ -104,7 +104,7 @@ def global_lp_pool(X, *, p=2):
 
 @rule("MaxUnpool")
 def max_unpool(X, I, output_shape: Ints | None = None, *, kernel_shape, pads=None, strides=None):  # noqa: E741
-    """Each element goes where its index says, in the output that the pooling would have had without an output shape."""
+    """Writes each element at its index; indices refer to the default output shape."""
     space = X.ndim - 2
     strides, cut = strides or (1,) * space, pairs(pads, space)
     inferred = [(n - 1) * s + k - b - e for n, s, k, (b, e) in zip(X.shape[2:], strides, kernel_shape, cut, strict=True)]

@@ -19,7 +19,7 @@ from onnxbridge.runtime.executor.numpy.padding import claim_output, window
 
 
 def _spread(v, x, axis, block_size):
-    """A scale or zero point in a shape that broadcasts to x: one number, one an index of an axis, or one a block."""
+    """A scale or zero point in a shape that broadcasts to x: a scalar, one per index of an axis, or one per block."""
     if v is None or v.size == 1 and v.ndim <= 1:
         return None if v is None else v.reshape(())
     if block_size:
@@ -31,7 +31,7 @@ def _spread(v, x, axis, block_size):
 
 
 def _number(v):
-    """Elements of any type as NumPy's own numbers."""
+    """Elements of ml_dtypes types as float32 or int32."""
     return v.astype(np.float32 if is_float(v.dtype) else np.int32) if v.dtype.kind == "V" else v
 
 
@@ -44,8 +44,8 @@ def _saturated(y, dtype):
 
 @rule("QuantizeLinear")
 def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, precision=0, saturate=1):
-    given = dtype_of(output_dtype) if output_dtype else None
-    to = given or (np.dtype(np.uint8) if y_zero_point is None else y_zero_point.dtype)
+    requested = dtype_of(output_dtype) if output_dtype else None
+    to = requested or (np.dtype(np.uint8) if y_zero_point is None else y_zero_point.dtype)
     scale, zero = _spread(y_scale, x, axis, block_size), _spread(y_zero_point, x, axis, block_size)
     within = dtype_of(precision) if precision else y_scale.dtype
     if not is_float(within) or within.name.startswith("float8"):
@@ -53,8 +53,8 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
     ratio = wide(np.asarray(x.astype(within) / scale.astype(within)))
     if is_float(to):
         return cast(ratio if zero is None else ratio + _number(zero).astype(ratio.dtype), to, saturate=bool(saturate))
-    whole = np.rint(ratio)
-    return _saturated(whole if zero is None else whole + _number(zero).astype(whole.dtype), to)
+    rounded = np.rint(ratio)
+    return _saturated(rounded if zero is None else rounded + _number(zero).astype(rounded.dtype), to)
 
 
 @rule("DequantizeLinear")
@@ -71,7 +71,7 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
 
 @rule("DynamicQuantizeLinear")
 def dynamic_quantize_linear(x):
-    """Of the numbers among the elements; one that is none is 0."""
+    """The range is that of the elements that are not NaN; NaN becomes 0."""
     low, high = np.fmin.reduce(x, axis=None, initial=0), np.fmax.reduce(x, axis=None, initial=0)
     scale = np.asarray((high - low) / x.dtype.type(255), x.dtype)
     if scale == 0:

@@ -1,4 +1,4 @@
-"""Random numbers. With a seed a run repeats itself; the numbers of other runtimes are others."""
+"""Random operators. With a seed, repeated runs give the same numbers; other runtimes give different ones."""
 
 from __future__ import annotations
 
@@ -15,36 +15,44 @@ def _generator(seed):
     return np.random.RandomState(None if seed is None else int(seed) % (1 << 32))
 
 
+def _normal(shape, dtype, mean, scale, seed):
+    claim(shape, np.float64)
+    return np.asarray(_generator(seed).normal(mean, scale, shape)).astype(dtype)
+
+
+def _uniform(shape, dtype, low, high, seed):
+    claim(shape, np.float64)
+    return np.asarray(_generator(seed).uniform(low, high, shape)).astype(dtype)
+
+
+def _dtype_like(input, dtype):
+    """The requested dtype, by default that of the input."""
+    return input.dtype if dtype is None else dtype_of(dtype)
+
+
 @rule("RandomNormal", kind="random")
 def random_normal(*, shape, dtype=FLOAT, mean=0.0, scale=1.0, seed=None):
-    claim(shape, np.float64)
-    return _generator(seed).normal(mean, scale, shape).astype(dtype_of(dtype))
+    return _normal(shape, dtype_of(dtype), mean, scale, seed)
 
 
 @rule("RandomNormalLike", kind="random")
 def random_normal_like(input, *, dtype=None, mean=0.0, scale=1.0, seed=None):
-    kind = input.dtype if dtype is None else dtype_of(dtype)
-    claim(input.shape, np.float64)
-    return np.asarray(_generator(seed).normal(mean, scale, input.shape)).astype(kind)
+    return _normal(input.shape, _dtype_like(input, dtype), mean, scale, seed)
 
 
 @rule("RandomUniform", kind="random")
 def random_uniform(*, shape, dtype=FLOAT, high=1.0, low=0.0, seed=None):
-    claim(shape, np.float64)
-    return _generator(seed).uniform(low, high, shape).astype(dtype_of(dtype))
+    return _uniform(shape, dtype_of(dtype), low, high, seed)
 
 
 @rule("RandomUniformLike", kind="random")
 def random_uniform_like(input, *, dtype=None, high=1.0, low=0.0, seed=None):
-    kind = input.dtype if dtype is None else dtype_of(dtype)
-    claim(input.shape, np.float64)
-    return np.asarray(_generator(seed).uniform(low, high, input.shape)).astype(kind)
+    return _uniform(input.shape, _dtype_like(input, dtype), low, high, seed)
 
 
 @rule("Bernoulli", kind="random")
 def bernoulli(input, *, dtype=None, seed=None):
-    kind = input.dtype if dtype is None else dtype_of(dtype)
-    return (_generator(seed).uniform(size=input.shape) < wide(input)).astype(kind)
+    return (_generator(seed).uniform(size=input.shape) < wide(input)).astype(_dtype_like(input, dtype))
 
 
 @rule("Multinomial", kind="random")

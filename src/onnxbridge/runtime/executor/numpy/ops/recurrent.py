@@ -10,7 +10,7 @@ from onnxbridge.runtime.executor.numpy.dtypes import widened
 from onnxbridge.runtime.executor.numpy.kernels import recurrent as kernels
 from onnxbridge.runtime.executor.numpy.ops import activation, quant, rule
 
-# Name: the function, and the defaults of alpha and beta where it takes them.
+# Name: the function, and the defaults of those of alpha and beta that it has.
 _ACTIVATIONS = {
     "relu": (lambda x: np.maximum(x, 0), ()),
     "tanh": (np.tanh, ()),
@@ -27,10 +27,10 @@ _ACTIVATIONS = {
 
 
 def _activations(names, alphas, betas, clip):
-    """The functions, each on its input bounded by `clip`; those that take alpha and beta use up the next ones given.
+    """The functions, each on its input bounded by `clip`; those with alpha and beta consume the next values of these lists.
 
-    By the standard's words `clip` bounds what goes into every activation, LSTM's last one included, where ONNX Runtime leaves
-    the cell state as it is.
+    According to the standard `clip` bounds the input of every activation, also of LSTM's last one, where ONNX Runtime does
+    not clip the cell state.
     """
     alphas, betas = iter(alphas or ()), iter(betas or ())
     return [_activation(name, alphas, betas, clip) for name in names]
@@ -40,11 +40,11 @@ def _activation(name, alphas, betas, clip):
     if name.lower() not in _ACTIVATIONS:
         raise Unsupported(f"activation {name!r}")
     f, defaults = _ACTIVATIONS[name.lower()]
-    given = [next(source, default) for source, default in zip((alphas, betas), defaults, strict=False)]
+    parameters = [next(source, default) for source, default in zip((alphas, betas), defaults, strict=False)]
 
     def run(x):
         bounded = x if clip is None else np.clip(x, -clip, clip)
-        return f(bounded, *given).astype(x.dtype, copy=False)
+        return f(bounded, *parameters).astype(x.dtype, copy=False)
 
     return run
 
@@ -52,10 +52,10 @@ def _activation(name, alphas, betas, clip):
 def _directions(cell, X, direction, layout, states, sequence_lens, hidden):
     """Run `cell(i, reverse, x, lengths, *initial states)` for each direction, and arrange the results in the requested layout."""
     x = X.swapaxes(0, 1) if layout else X
-    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
-    claim((x.shape[0], len(ways), x.shape[1], hidden), x.dtype)
-    states = [_initial(s, len(ways), x, layout, hidden) for s in states]
-    results = [cell(i, back, x, sequence_lens, *(s[i] for s in states)) for i, back in enumerate(ways)]
+    reversals = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    claim((x.shape[0], len(reversals), x.shape[1], hidden), x.dtype)
+    states = [_initial(s, len(reversals), x, layout, hidden) for s in states]
+    results = [cell(i, back, x, sequence_lens, *(s[i] for s in states)) for i, back in enumerate(reversals)]
     y, *last = (np.stack(r) for r in zip(*results, strict=True))
     # Y is (directions, steps, batch, hidden) so far, the last states (directions, batch, hidden).
     if layout:
@@ -63,9 +63,9 @@ def _directions(cell, X, direction, layout, states, sequence_lens, hidden):
     return (y.swapaxes(0, 1), *last)
 
 
-def _initial(state, ways, x, layout, hidden):
+def _initial(state, reversals, x, layout, hidden):
     if state is None:
-        return np.zeros((ways, x.shape[1], hidden), x.dtype)
+        return np.zeros((reversals, x.shape[1], hidden), x.dtype)
     return state.swapaxes(0, 1) if layout else state
 
 
@@ -125,8 +125,8 @@ def gru(
     def cell(i, reverse, x, lengths, h):
         wb, rb = _biases(B, i, W.shape[1], X)
         f, g = functions[2 * i : 2 * i + 2]
-        how = {"reset_after": bool(linear_before_reset), "reverse": reverse, "lengths": lengths}
-        return kernels.gru(x, h, W[i], R[i], wb, rb, f=f, g=g, **how)
+        options = {"reset_after": bool(linear_before_reset), "reverse": reverse, "lengths": lengths}
+        return kernels.gru(x, h, W[i], R[i], wb, rb, f=f, g=g, **options)
 
     return _directions(cell, X, direction, layout, [initial_h], sequence_lens, R.shape[-1])
 
@@ -157,9 +157,9 @@ def lstm(
     def cell(i, reverse, x, lengths, h, c):
         wb, rb = _biases(B, i, W.shape[1], X)
         f, g, out = functions[3 * i : 3 * i + 3]
-        how = {"couple": bool(input_forget), "reverse": reverse, "lengths": lengths}
+        options = {"couple": bool(input_forget), "reverse": reverse, "lengths": lengths}
         peephole = None if P is None else P[i]
-        return kernels.lstm(x, h, c, W[i], R[i], wb + rb, f=f, g=g, out=out, peephole=peephole, **how)
+        return kernels.lstm(x, h, c, W[i], R[i], wb + rb, f=f, g=g, out=out, peephole=peephole, **options)
 
     return _directions(cell, X, direction, layout, [initial_h, initial_c], sequence_lens, R.shape[-1])
 
@@ -167,17 +167,17 @@ def lstm(
 class _Quantized:
     """Quantized weights (inputs, outputs) whose other factor is quantized dynamically for each product."""
 
-    def __init__(self, codes, scale, zero_point):
-        self._codes, self._scale, self._zero_point = codes, scale, zero_point
+    def __init__(self, quantized, scale, zero_point):
+        self._quantized, self._scale, self._zero_point = quantized, scale, zero_point
 
     @property
     def T(self):
-        """The weights are given transposed already."""
+        """The weights themselves, which are already transposed."""
         return self
 
     def __array_ufunc__(self, ufunc, method, x, weights):
-        codes, scale, zero = quant.dynamic_quantize_linear(x)
-        product = quant.matmul_integer(codes, self._codes, zero, self._zero_point)
+        quantized, scale, zero = quant.dynamic_quantize_linear(x)
+        product = quant.matmul_integer(quantized, self._quantized, zero, self._zero_point)
         return product.astype(np.float32) * (scale * self._scale)
 
 
@@ -204,7 +204,7 @@ def dynamic_quantize_lstm(
     hidden_size=None,
     input_forget=0,
 ):
-    """LSTM of ONNX Runtime's, with its weights and, at each product, its data quantized."""
+    """ONNX Runtime's LSTM with quantized weights, and data quantized dynamically for each product."""
     weights = [_Quantized(*parts) for parts in zip(W, W_scale, W_zero_point, strict=True)]
     back = [_Quantized(*parts) for parts in zip(R, R_scale, R_zero_point, strict=True)]
     functions = _activations(activations or ("Sigmoid", "Tanh", "Tanh") * 2, activation_alpha, activation_beta, clip)
@@ -212,8 +212,8 @@ def dynamic_quantize_lstm(
     def cell(i, reverse, x, lengths, h, c):
         wb, rb = _biases(B, i, W.shape[-1], X)
         f, g, out = functions[3 * i : 3 * i + 3]
-        how = {"couple": bool(input_forget), "reverse": reverse, "lengths": lengths}
+        options = {"couple": bool(input_forget), "reverse": reverse, "lengths": lengths}
         peephole = None if P is None else P[i]
-        return kernels.lstm(x, h, c, weights[i], back[i], wb + rb, f=f, g=g, out=out, peephole=peephole, **how)
+        return kernels.lstm(x, h, c, weights[i], back[i], wb + rb, f=f, g=g, out=out, peephole=peephole, **options)
 
     return _directions(cell, X, direction, 0, [initial_h, initial_c], sequence_lens, R.shape[1])

@@ -95,7 +95,7 @@ def reduce_min(x, **where):
 
 
 def _bounds(dtype):
-    """The least and the greatest value of a type, which are what the maximum and minimum of nothing are."""
+    """The least and the greatest value of a type, which are the maximum and minimum of no elements."""
     if dtype.kind == "b":
         return False, True
     if is_float(dtype):
@@ -121,7 +121,7 @@ def arg_min(data, *, axis=0, keepdims=1, select_last_index=0):
     return _arg(np.argmin, data, axis, keepdims, select_last_index)
 
 
-_FEW = 8  # parts of an axis: of more elements than K of them all are sorted
+_FEW = 8  # candidates are selected first if k is less than 1/_FEW of the axis
 
 
 def _candidates(x, k, largest):
@@ -139,7 +139,7 @@ def _candidates(x, k, largest):
 
 @rule("TopK")
 def top_k(X, K: Int, *, axis=-1, largest=1, sorted=1):
-    """The k first in a stable order, so that of equal elements the one with the lower index comes first."""
+    """The k first in a stable order, so that equal elements are ordered by index."""
     x = np.moveaxis(X, axis, -1)
     if not 0 <= K <= x.shape[-1]:
         raise ValueError(f"K is {K}, and the axis has {x.shape[-1]} elements")
@@ -184,7 +184,7 @@ def cum_prod(x, axis: Int, *, exclusive=0, reverse=0):
 
 
 def _loss(log_prob, target, weight, ignore_index, reduction):
-    """The weighted negative log probability of each target class; the mean is over the weights that count."""
+    """The weighted negative log probability of each target class; the mean is weighted, without ignored targets."""
     target = target.astype(np.int64)
     counts = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
     safe = np.where(counts, target, 0)

@@ -19,8 +19,8 @@ def sequence_construct(*inputs):
     return list(inputs)
 
 
-def _place(position, length):
-    """A position counted from the front.
+def _index(position, length):
+    """A position as a non-negative index.
 
     Raises:
         IndexError: if there is no such element.
@@ -32,12 +32,12 @@ def _place(position, length):
 
 @rule("SequenceAt")
 def sequence_at(input_sequence, position: Int):
-    return input_sequence[_place(position, len(input_sequence))]
+    return input_sequence[_index(position, len(input_sequence))]
 
 
 @rule("SequenceErase")
 def sequence_erase(input_sequence, position: Int = -1):
-    at = _place(position, len(input_sequence))
+    at = _index(position, len(input_sequence))
     return input_sequence[:at] + input_sequence[at + 1 :]
 
 
@@ -45,8 +45,9 @@ def sequence_erase(input_sequence, position: Int = -1):
 def sequence_insert(input_sequence, tensor, position: Int | None = None):
     length = len(input_sequence)
     current().check_items(length + 1)
-    claim((length + 1, tensor.size), tensor.dtype)  # as if all were of this size: a sum at every step would be quadratic
-    at = length if position is None or position == length else _place(position, length)
+    # Estimated with equal sizes, since summing sizes at every step would be quadratic.
+    claim((length + 1, tensor.size), tensor.dtype)
+    at = length if position is None or position == length else _index(position, length)
     return [*input_sequence[:at], tensor, *input_sequence[at:]]
 
 
@@ -62,7 +63,7 @@ def sequence_map(input_sequence, *additional_inputs, body):
     for i, item in enumerate(input_sequence):
         budget.count_iterations()
         results.append(body(item, *(more[i] if isinstance(more, list) else more for more in additional_inputs)))
-    return tuple(list(made) for made in zip(*results, strict=True)) if results else tuple([] for _ in body.declared)
+    return tuple(list(values) for values in zip(*results, strict=True)) if results else tuple([] for _ in body.declared)
 
 
 @rule("SplitToSequence")

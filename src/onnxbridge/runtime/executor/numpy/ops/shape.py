@@ -37,9 +37,9 @@ def constant(
         (value_string, object),
         (value_strings, object),
     )
-    for held, dtype in typed:
-        if held is not None:
-            return np.asarray(held, dtype)
+    for number, dtype in typed:
+        if number is not None:
+            return np.asarray(number, dtype)
     raise Unsupported("a sparse constant" if sparse_value is not None else "no value")
 
 
@@ -126,7 +126,7 @@ def split(input, split: Ints | None = None, *, axis=0, num_outputs=None):
     length = input.shape[axis]
     if split is None:
         if num_outputs is None:
-            raise Unsupported("neither split nor num_outputs is given")
+            raise Unsupported("neither split nor num_outputs is set")
         each = -(-length // num_outputs)
         split = [max(0, min(each, length - i * each)) for i in range(num_outputs)]
     if sum(split) != length or any(n < 0 for n in split):

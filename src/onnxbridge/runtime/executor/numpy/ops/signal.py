@@ -48,7 +48,7 @@ def stft(signal, frame_step: Int, window=None, frame_length: Int | None = None, 
 
 
 def _cosine_window(size, periodic, output_datatype, *coefficients):
-    """A sum of cosines with alternating signs; by its definition a window of one that is not periodic is 0 / 0."""
+    """A sum of cosines with alternating signs; a symmetric window of size 1 is 0 / 0 by definition."""
     claim([size], np.float64)
     angle = np.arange(size) * 2 * np.pi / np.float64(size if periodic else size - 1)
     return sum((-1) ** k * c * np.cos(k * angle) for k, c in enumerate(coefficients)).astype(dtype_of(output_datatype))

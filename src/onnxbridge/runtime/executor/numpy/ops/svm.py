@@ -84,8 +84,8 @@ def svm_classifier(
     votes = (winners[:, :, None] == np.arange(len(labels))).sum(1)
     label = labels[np.argmax(votes, 1)]
     if prob_a:
-        likely = np.clip(1 / (1 + np.exp(margins * np.asarray(prob_a) + np.asarray(prob_b))), 1e-7, 1 - 1e-7)
-        return label, transformed(_coupled(likely, pairs, len(labels)), post_transform).astype(np.float32)
+        probabilities = np.clip(1 / (1 + np.exp(margins * np.asarray(prob_a) + np.asarray(prob_b))), 1e-7, 1 - 1e-7)
+        return label, transformed(_coupled(probabilities, pairs, len(labels)), post_transform).astype(np.float32)
     if len(labels) > 2:
         return label, transformed(margins, post_transform).astype(np.float32)
     if post_transform not in ("NONE", "LOGISTIC"):
@@ -103,22 +103,22 @@ def _margins(values, coefficients, counts):
     ], 1)  # fmt: skip
 
 
-def _coupled(likely, pairs, classes):
+def _coupled(probabilities, pairs, classes):
     """Probabilities of the classes (rows, classes) from those of the first of each pair.
 
-    The second method of Wu, Lin and Weng (2004), with libsvm's order of updates and its end.
+    The second method of Wu, Lin and Weng (2004), with libsvm's order of updates and stopping criterion.
     """
-    r = np.zeros((len(likely), classes, classes))
-    r[:, pairs[:, 0], pairs[:, 1]], r[:, pairs[:, 1], pairs[:, 0]] = likely, 1 - likely
+    r = np.zeros((len(probabilities), classes, classes))
+    r[:, pairs[:, 0], pairs[:, 1]], r[:, pairs[:, 1], pairs[:, 0]] = probabilities, 1 - probabilities
     q = -r * r.swapaxes(1, 2)
     every = np.arange(classes)
     q[:, every, every] = np.sum(r * r, 1)
-    p = np.full((len(likely), classes), 1 / classes)
+    p = np.full((len(probabilities), classes), 1 / classes)
     for _ in range(max(100, classes)):
         qp = np.einsum("rij,rj->ri", q, p)
         pqp = np.sum(p * qp, 1, keepdims=True)
-        going = np.max(np.abs(qp - pqp), 1, initial=0) >= 0.005 / classes
-        if not going.any():
+        active = np.max(np.abs(qp - pqp), 1, initial=0) >= 0.005 / classes
+        if not active.any():
             break
         before = p.copy()
         for t in every:
@@ -127,5 +127,5 @@ def _coupled(likely, pairs, classes):
             pqp = (pqp + diff * (diff * q[:, t, t, None] + 2 * qp[:, t : t + 1])) / (1 + diff) ** 2
             qp = (qp + diff * q[:, t]) / (1 + diff)
             p /= 1 + diff
-        p = np.where(going[:, None], p, before)
+        p = np.where(active[:, None], p, before)
     return p

@@ -9,7 +9,7 @@ import numpy as np
 from onnxbridge.errors import LimitError
 from onnxbridge.hub.io.resource_limits import claim, claim_broadcast, current
 from onnxbridge.runtime.executor.numpy.ops import rule
-from onnxbridge.runtime.executor.numpy.regex_safety import repeats_repeats
+from onnxbridge.runtime.executor.numpy.regex_safety import may_be_exponential
 
 
 def _strings(items, shape):
@@ -33,7 +33,7 @@ def _lengths(X):
 @rule("StringSplit")
 def string_split(X, *, delimiter=None, maxsplit=None):
     """Without a delimiter splits at whitespace; shorter rows are padded with empty strings."""
-    rows = [text.split(delimiter or None, -1 if maxsplit is None else maxsplit) for text in X.reshape(-1)]
+    rows = [string.split(delimiter or None, -1 if maxsplit is None else maxsplit) for string in X.reshape(-1)]
     most = max(map(len, rows), default=0)
     claim((*X.shape, most), object)
     filled = [part for row in rows for part in (*row, *[""] * (most - len(row)))]
@@ -42,13 +42,13 @@ def string_split(X, *, delimiter=None, maxsplit=None):
 
 @rule("StringNormalizer")
 def string_normalizer(X, *, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=None):
-    def key(text):
-        return text if is_case_sensitive else text.lower()
+    def key(string):
+        return string if is_case_sensitive else string.lower()
 
     stop = set(map(key, stopwords or ()))
-    kept = [text for text in X.reshape(-1) if key(text) not in stop]
+    selected = [string for string in X.reshape(-1) if key(string) not in stop]
     change = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}[case_change_action]
-    words = [change(text) for text in kept] or [""]
+    words = [change(string) for string in selected] or [""]
     return _strings(words, (*X.shape[:-1], len(words)))
 
 
@@ -56,12 +56,12 @@ def string_normalizer(X, *, case_change_action="NONE", is_case_sensitive=0, loca
 def regex_full_match(X, *, pattern=None):
     matches = re.compile(pattern or "").fullmatch
     longest = max(map(len, X.reshape(-1)), default=0)
-    if longest > _TRIED and repeats_repeats(pattern or ""):
-        raise LimitError(f"RegexFullMatch repeats a repeat, which may take exponential time on a string of {longest} characters")
-    return np.array([matches(text) is not None for text in X.reshape(-1)], bool).reshape(X.shape)
+    if longest > _EXPONENTIAL_LENGTH and may_be_exponential(pattern or ""):
+        raise LimitError(f"the pattern of RegexFullMatch may take exponential time on a string of {longest} characters")
+    return np.array([matches(string) is not None for string in X.reshape(-1)], bool).reshape(X.shape)
 
 
-_TRIED = 20  # characters up to which exponential time is acceptable
+_EXPONENTIAL_LENGTH = 20  # characters up to which exponential time is acceptable
 
 
 @rule("TfIdfVectorizer")
@@ -109,8 +109,8 @@ def _occurrences(row, grams, shortest, longest, most_skipped):
                     yield found
 
 
-def _first(*given):
-    return next((v for v in given if v is not None), None)
+def _first(*values):
+    return next((v for v in values if v is not None), None)
 
 
 @rule("ai.onnx.ml::LabelEncoder")
@@ -156,9 +156,9 @@ def label_encoder(
 def _looked_up(x, keys, values, other):
     """The value of each number's key; NaN sorts last."""
     order = np.argsort(keys, kind="stable")
-    there = keys[order]
-    at = np.minimum(np.searchsorted(there, x), len(keys) - 1)
-    hit = (there[at] == x) | ((there[at] != there[at]) & (x != x))
+    sorted_keys = keys[order]
+    at = np.minimum(np.searchsorted(sorted_keys, x), len(keys) - 1)
+    hit = (sorted_keys[at] == x) | ((sorted_keys[at] != sorted_keys[at]) & (x != x))
     found = values[order][at]
     found[~hit] = other
     return found
@@ -170,9 +170,9 @@ def _key(item):
 
 @rule("ai.onnx.ml::CategoryMapper")
 def category_mapper(X, *, cats_int64s=None, cats_strings=None, default_int64=-1, default_string="_Unused"):
-    to_text = X.dtype != object
-    pairs = (cats_int64s, cats_strings) if to_text else (cats_strings, cats_int64s)
+    to_string = X.dtype != object
+    pairs = (cats_int64s, cats_strings) if to_string else (cats_strings, cats_int64s)
     table = dict(zip(*pairs, strict=True))
-    found = np.empty(X.size, object if to_text else np.int64)
-    found[:] = [table.get(item, default_string if to_text else default_int64) for item in X.reshape(-1).tolist()]
+    found = np.empty(X.size, object if to_string else np.int64)
+    found[:] = [table.get(item, default_string if to_string else default_int64) for item in X.reshape(-1).tolist()]
     return found.reshape(X.shape)

@@ -1,4 +1,4 @@
-"""Optimizers of ai.onnx.preview.training: one update of any number of tensors, in the order in which they are given.
+"""Optimizers of ai.onnx.preview.training: one update of any number of tensors, in order.
 
 Inputs are grouped by role: all tensors first, then all gradients, then each kind of accumulated value.
 """
@@ -15,8 +15,8 @@ from onnxbridge.runtime.executor.numpy.ops import rule
 def _each(step, inputs, roles):
     """The results of `step` for every tensor, all new tensors first, in the tensors' own types."""
     count = len(inputs) // roles
-    made = [step(*map(wide, inputs[i::count])) for i in range(count)]
-    return tuple(np.asarray(new, inputs[0].dtype) for role in zip(*made, strict=True) for new in role)
+    results = [step(*map(wide, inputs[i::count])) for i in range(count)]
+    return tuple(np.asarray(new, inputs[0].dtype) for role in zip(*results, strict=True) for new in role)
 
 
 @rule("ai.onnx.preview.training::Adagrad")

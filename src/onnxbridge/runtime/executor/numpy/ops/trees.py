@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.runtime.executor.numpy.kernels.forest import LEAF, Ensemble, Forest, ensemble, held, weighted
+from onnxbridge.runtime.executor.numpy.kernels.forest import LEAF, Ensemble, Forest, as_array, ensemble, weighted
 from onnxbridge.runtime.executor.numpy.ops import rule
 from onnxbridge.runtime.executor.numpy.scores import labels_of, transformed
 
@@ -18,7 +18,7 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 @dataclass(frozen=True)
 class Regressor:
-    """What a regressor computes: the weights of the leaves put together, and transformed."""
+    """A regressor: aggregates the weights of the reached leaves, and transforms the sums."""
 
     trees: Ensemble
     count: int
@@ -32,10 +32,10 @@ class Regressor:
 
 @dataclass(frozen=True)
 class Classifier:
-    """What a classifier computes.
+    """A classifier.
 
-    With two classes and weights for one of them only, `threshold` tells from where on a score is the second's, and `other`
-    what the first class gets: 0, the negative score, or what is left of 1.
+    With two classes and weights for one of them only, a score above `threshold` selects the second class, and `other` is the
+    score of the first class: "0", "-" (the negative score) or "1-" (the complement).
     """
 
     trees: Ensemble
@@ -71,9 +71,9 @@ def regressor(
     **nodes,
 ):
     """The regressor of a node's attributes."""
-    weights = held(target_weights, target_weights_as_tensor)
+    weights = as_array(target_weights, target_weights_as_tensor)
     trees = ensemble(nodes, target_treeids, target_nodeids, target_ids, weights)
-    base = held(base_values, base_values_as_tensor)
+    base = as_array(base_values, base_values_as_tensor)
     return Regressor(trees, n_targets, aggregate_function, base, post_transform)
 
 
@@ -93,21 +93,21 @@ def classifier(
 ):
     """The classifier of a node's attributes."""
     labels = labels_of(classlabels_int64s, classlabels_strings)
-    weights = held(class_weights, class_weights_as_tensor)
-    base = held(base_values, base_values_as_tensor)
+    weights = as_array(class_weights, class_weights_as_tensor)
+    base = as_array(base_values, base_values_as_tensor)
     if len(labels) != 2 or len(set(class_ids)) != 1:
         trees = ensemble(nodes, class_treeids, class_nodeids, class_ids, weights)
         return Classifier(trees, len(labels), base, post_transform, labels, None, "")
     trees = ensemble(nodes, class_treeids, class_nodeids, [0] * len(class_ids), weights)
-    certain = bool((weights >= 0).all())
+    non_negative = bool((weights >= 0).all())
     if post_transform == "PROBIT":
         raise Unsupported("PROBIT of two classes of which one has weights")
-    if class_ids[0] == 1:  # the weights stay where they are; only the label is chosen as for the others
+    if class_ids[0] == 1:  # the scores are those of the second class; only the label depends on the threshold
         other = "0"
     else:
-        other = "-" if post_transform == "LOGISTIC" or not certain else "1-"
+        other = "-" if post_transform == "LOGISTIC" or not non_negative else "1-"
         post_transform = post_transform if post_transform == "LOGISTIC" else "NONE"
-    return Classifier(trees, 1, base[1:] if base.size == 2 else base, post_transform, labels, 0.5 if certain else 0.0, other)
+    return Classifier(trees, 1, base[1:] if base.size == 2 else base, post_transform, labels, 0.5 if non_negative else 0.0, other)
 
 
 @rule("ai.onnx.ml::TreeEnsembleRegressor")
@@ -159,9 +159,9 @@ def trees(
         _members(nodes_modes, membership_values),
     )
     targets = np.asarray(leaf_targetids, np.int64)
-    weighed = weighted(forest, inner + np.arange(leaves), targets, leaf_weights.astype(np.float64))
+    weighted_forest = weighted(forest, inner + np.arange(leaves), targets, leaf_weights.astype(np.float64))
     count = n_targets or int(targets.max()) + 1
-    return Regressor(weighed, count, _AGGREGATES[aggregate_function], np.zeros(0), _TRANSFORMS[post_transform])
+    return Regressor(weighted_forest, count, _AGGREGATES[aggregate_function], np.zeros(0), _TRANSFORMS[post_transform])
 
 
 @rule("ai.onnx.ml::TreeEnsemble")
@@ -170,9 +170,9 @@ def tree_ensemble(X, **attributes):
 
 
 def _members(modes, values):
-    """The set of each membership node; the sets follow each other, each closed by a NaN."""
+    """The set of each membership node; the sets are concatenated, each terminated by a NaN."""
     if values is None:
         return ()
     sets = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
-    following = iter(s[~np.isnan(s)] for s in sets)
-    return tuple(next(following) if m == 6 else None for m in modes)
+    remaining = iter(s[~np.isnan(s)] for s in sets)
+    return tuple(next(remaining) if m == 6 else None for m in modes)

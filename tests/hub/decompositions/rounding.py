@@ -14,13 +14,16 @@ from onnxbridge.runtime.verify.compare import compare
 from onnxbridge.runtime.verify.tolerance import Rounding
 
 
-def assert_within_rounding(m: onnx.ModelProto, feeds: dict[str, Any], expected: Sequence[Any]) -> None:
-    """The executor's outputs are the expected ones."""
+def assert_within_rounding(
+    m: onnx.ModelProto, feeds: dict[str, Any], expected: Sequence[Any], results: Sequence[Any] | None = None
+) -> None:
+    """The executor's outputs, or other results of the model, are the expected ones."""
     rounding = Rounding(onnx_files.from_proto(m))
     rounding.measure(feeds)
     references = dict(zip([o.name for o in m.graph.output], map(np.asarray, expected), strict=True))
     tolerances = rounding.tolerances(references)
-    for (name, reference), got in zip(references.items(), Executor(m).run(None, feeds), strict=True):
+    results = Executor(m).run(None, feeds) if results is None else results
+    for (name, reference), got in zip(references.items(), results, strict=True):
         assert (got.dtype, got.shape) == (reference.dtype, reference.shape)
         assert tolerances[name].origin == "derived", tolerances[name].origin
         found = compare(name, reference, got, tolerances[name])

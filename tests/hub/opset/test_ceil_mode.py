@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import onnx
 import pytest
 
 import onnxbridge
@@ -34,6 +35,16 @@ def test_every_size_is_converted_to_older_opsets(op, to):
     for case in CASES:
         source, x = pool_of(op, 22, case, f"{case[0]},{case[0]}", ", count_include_pad=1" if counted else "")
         same(source, onnxbridge.opset.convert(source, to=to), {"x": x}, ROUNDING)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize(("dims", "to"), [("6,6", 21), ("6,6", 18), ("6,6", 9), ("6,n", 21), ("6,n", 18)])
+def test_auto_pad_valid_is_converted_as_no_padding(op, dims, to):
+    source, x = pool_of(op, 22, (6, 2, 3, 0, 0), dims)
+    node = source.graph.node[0]
+    node.attribute.remove(next(a for a in node.attribute if a.name == "pads"))
+    node.attribute.append(onnx.helper.make_attribute("auto_pad", "VALID"))
+    same(source, onnxbridge.opset.convert(source, to=to), {"x": x}, ROUNDING)
 
 
 def test_unused_elements_are_removed_when_another_axis_is_dynamic():

@@ -101,3 +101,24 @@ def test_branches_of_different_shapes_are_refused_before_opset_11():
     assert run(checked(source, 11), {"c": np.array(False)})[0].shape == (3,)
     with pytest.raises(ConversionError, match="its branches give the shapes"):
         onnxbridge.opset.convert(source, to=10)
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 9), (3, 7), (4, 5), (7, 3)])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("target", [10, 7])
+def test_resized_sizes_are_those_that_shape_inference_computes_from_scales(before, after, mode, target):
+    """The product of a size and a scale that float32 rounds down is below the resized size, unless it is rounded too."""
+    attrs = f'mode="{mode}", coordinate_transformation_mode="asymmetric", nearest_mode="{"floor" if after > before else "ceil"}"'
+    source = model_of(
+        22,
+        f"g (float[1,1,{before},4] x) => (float[1,1,{after},4] y) <int64[4] n = {{1,1,{after},4}}> "
+        f"{{ y = Resize<{attrs}>(x, , , n) }}",
+        ir_version=10,
+    )
+    x = np.random.default_rng(0).standard_normal((1, 1, before, 4)).astype(np.float32)
+    (got,), (want,) = run(checked(source, target), {"x": x}), run(source, {"x": x})
+    # a point is a quotient of two roundings and of a scale that may be larger by one unit in the last place;
+    # its weights multiply the difference of two elements
+    unit = float(np.finfo(np.float32).eps) / 2
+    bound = 2 * 4 * unit * before * np.ptp(x) + 4 * unit * np.abs(x).max() if mode == "linear" else 0
+    np.testing.assert_allclose(got, want, rtol=0, atol=bound)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxbridge.errors import Unsupported
@@ -90,6 +92,18 @@ def resize_all_inputs(op, X, roi=None, scales=None, sizes=None, **attrs):
     return op.Resize(X, empty if roi is None else roi, empty if scales is None else scales, sizes, **attrs)
 
 
+def _scale(size, resized, mode):
+    """The scale of an axis, float32, whose product with the size is not below the resized size, where that is possible.
+
+    Runtimes round the product to float32 before they take its floor, onnx's shape inference does not. With a scale that is
+    larger by one unit in the last place, `nearest` takes other elements if it grows and points coincide with elements.
+    """
+    scale = np.float32(resized) / np.float32(size)
+    if size * float(scale) < resized and (mode != "nearest" or resized < size or math.gcd(size, resized) == 1):
+        scale = np.nextafter(scale, np.float32(np.inf))
+    return float(scale)
+
+
 @down("Resize", to=10)
 def resize_scales(
     op, X, roi: Array | None = None, scales: Floats | None = None, sizes: Ints | None = None, *,
@@ -98,7 +112,7 @@ def resize_scales(
 ):  # fmt: skip
     if not scales:
         before = fixed_shape(X)
-        scales = [float(np.float32(s) / np.float32(b)) for s, b in zip(sizes, before, strict=True)]
+        scales = [_scale(b, s, mode) for b, s in zip(before, sizes, strict=True)]
         if [int(np.floor(b * np.float32(s))) for b, s in zip(before, scales, strict=True)] != list(sizes):
             raise Unsupported("opset 11 added sizes, and no scale gives these sizes")
     whole = all(s == int(s) for s in scales)

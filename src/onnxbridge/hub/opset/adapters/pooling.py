@@ -143,6 +143,8 @@ def _without_ceil_mode(name, version):
         if version < 10 and dilations is not None and all(d == 1 for d in dilations):
             dilations = None
         indices_used, counted = bool(outputs[1:] and outputs[1]), more.get("count_include_pad", 0)
+        if ceil_mode and auto_pad == "VALID":
+            auto_pad, pads = "NOTSET", None
         if ceil_mode and auto_pad == "NOTSET":
             X, pads, ceil_mode = _exact_sizes(op, X, kernel_shape, strides, pads, dilations, counted, not indices_used)
             pads = pads if any(pads) else None

@@ -55,7 +55,10 @@ STEPS = {
 def numbers(model, feeds):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)[0]
+    # it moves a QuantizeLinear through a Slice and loses the output's dtype, so that the model does not load
+    disabled = ["QDQPropagationTransformer"]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, disabled_optimizers=disabled)
+    return session.run(None, feeds)[0]
 
 
 @pytest.mark.slow

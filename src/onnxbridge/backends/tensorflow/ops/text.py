@@ -23,11 +23,12 @@ def regex_full_match(X, *, pattern=None):
 
 @rule("StringSplit")
 def string_split(X, *, delimiter=None, maxsplit=None):
-    if maxsplit is not None:
-        raise Unsupported("StringSplit with maxsplit")
     flat = tf.reshape(X, [-1])
-    parts = tf.strings.split(flat, delimiter or None)
-    counts = tf.where(flat == "", tf.constant(0, tf.int64), tf.cast(parts.row_lengths(), tf.int64))
+    parts = tf.strings.split(flat, delimiter or None, maxsplit=-1 if maxsplit is None else maxsplit)
+    if delimiter:
+        counts = tf.where(flat == "", tf.constant(0, tf.int64), tf.cast(parts.row_lengths(), tf.int64))
+    else:  # TensorFlow adds an empty part where `maxsplit` equals the number of splits
+        counts = tf.reduce_sum(tf.cast(parts != "", tf.int64), axis=1)
     dense = parts.to_tensor("")[:, : tf.reduce_max(tf.concat([counts, [0]], 0))]
     shape = tf.shape(X)
     return tf.reshape(dense, tf.concat([shape, tf.shape(dense)[1:]], 0)), tf.reshape(counts, shape)

@@ -62,3 +62,9 @@ def test_sizes_written_for_newer_opsets_are_those_that_runtimes_compute(op):
     }}"""
     source = model_of(17, text)
     same(source, onnxbridge.opset.convert(source, to=25), {"x": np.ones((1, 2, 4, 4), np.float32)})
+
+
+def test_pads_stay_below_the_kernel_as_onnxruntime_requires():
+    text = "g (float[1,1,7,7] x) => (float[1,1,4,4] y) { y = MaxPool<kernel_shape=[2,2], dilations=[3,3], strides=[2,2], "
+    source = model_of(22, text + "pads=[1,1,1,1], ceil_mode=1>(x) }")
+    same(source, onnxbridge.opset.convert(source, to=21), {"x": np.arange(49, dtype=np.float32).reshape(1, 1, 7, 7)})

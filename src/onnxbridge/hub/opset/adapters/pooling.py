@@ -33,7 +33,7 @@ def _exact_sizes(op, X, kernel, strides, pads, dilations, counted, may_slice):
         missing = (_count(size, pads[i], free, strides[i], True) - 1) * strides[i] - free
         if missing > 0:
             longer[i + rank] += missing
-            ceil_needed |= counted or longer[i + rank] >= reach
+            ceil_needed |= bool(counted) or longer[i + rank] >= kernel[i]  # ONNX Runtime requires pads below the kernel
         elif missing < 0:
             shorter[i] = -missing
     if not ceil_needed:

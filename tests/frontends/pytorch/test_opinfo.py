@@ -2,7 +2,7 @@
 
 Unsupported operators must be listed in `expected_failures/pytorch_opinfo.toml`, and listed ones must be unsupported: a wrong
 result is never expected. Operators listed as "converted_otherwise" must be right in the way given there. All listed operators
-are tested, and every sixth of the others.
+are tested, and every sixth of the others. Of operators listed as "refused_in_part" only later samples are refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNSTABLE = re.compile(
 LISTED = tomllib.loads((Path(__file__).parents[2] / "expected_failures" / "pytorch_opinfo.toml").read_text())
 IN_DOUBLE = {"matrix_exp"}
 """Operators whose float32 results in PyTorch are imprecise: they are compared with its float64 results."""
-EXPECTED, OTHERWISE = LISTED["refused"], LISTED["converted_otherwise"]
+EXPECTED, OTHERWISE, PARTLY = LISTED["refused"], LISTED["converted_otherwise"], LISTED["refused_in_part"]
 RTOL, ATOL = 1e-3, 1e-5
 """The tolerances of PyTorch's own exporter tests: some samples are at steep points, and the two runs use different series."""
 
@@ -76,6 +76,21 @@ def usable(*tensors):
     return all(t.layout == torch.strided and not t.is_nested and not t.is_quantized for t in tensors)
 
 
+def is_repeatable(call):
+    """Whether two runs on copies of the inputs give the same bits: not if they are random or need the inputs' own storage."""
+    runs = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        try:
+            results = pytree.tree_leaves(call(*(t.clone() for t in call.tensors)))
+        except RuntimeError as error:
+            assert "out of bounds for storage" in str(error)
+            return False
+        runs.append([t.contiguous().reshape(-1).view(torch.uint8) for t in results if usable(t)])
+    torch.manual_seed(1234)
+    return all(map(torch.equal, *runs))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("op", "dtype"), list(selected_operators()))
 def test_operator(op, dtype):
@@ -87,6 +102,8 @@ def test_operator(op, dtype):
         for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), SAMPLES):
             call = Call(op, sample).eval()
             given = tuple(t.clone() for t in call.tensors)
+            if not is_repeatable(call):
+                continue
             expected = call(*given)
             results = pytree.tree_leaves(expected)
             if not results or not usable(*call.tensors, *results):
@@ -97,6 +114,8 @@ def test_operator(op, dtype):
                 assert "torch.export cannot trace" in str(error)
                 continue
             except ConversionError as error:
+                if tried and op.full_name in PARTLY:
+                    continue
                 assert op.full_name in EXPECTED, str(error)
                 return
             tried += 1
@@ -122,4 +141,4 @@ def compare(got, expected):
 
 
 def test_listed_operators_exist():
-    assert {op.full_name for op in op_db} >= set(EXPECTED | OTHERWISE)
+    assert {op.full_name for op in op_db} >= set(EXPECTED | OTHERWISE | PARTLY)

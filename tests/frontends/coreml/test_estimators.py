@@ -258,7 +258,7 @@ def test_dictionary_is_a_vector_in_the_order_of_its_keys(tmp_path):
     assert list(value.shape) == [3] and value.metadata_props["onnxbridge.keys"] == '["a", "c", "b"]'
     path = tmp_path / "net.mlmodel"
     ct.models.utils.save_spec(spec, str(path))
-    assert "input   x: double[3]  keys a, c, b" in CliRunner().invoke(group, ["inspect", str(path)]).output
+    assert "input   x: float64[3]  keys a, c, b" in CliRunner().invoke(group, ["inspect", str(path)]).output
     assert run_both(spec, np.array([4.0, 8.0, 0.0]))["y"] == 84.5
     assert onnxbridge.convert(spec, "onnx").report.passed
 

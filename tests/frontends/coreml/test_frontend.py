@@ -143,7 +143,7 @@ def test_inspect_shows_allowed_sizes(tmp_path):
     ranged = saved(tmp_path, lambda x: mb.non_zero(x=x, name="y"), shape=(symbol, 3),
                    inputs=[ct.TensorType("x", shape=(ct.RangeDim(1, 64), 3))])  # fmt: skip
     message = CliRunner().invoke(group, ["inspect", str(ranged)]).output
-    assert "input   x: float[x_0, 3]  sizes 1..64, 3" in message and "output  y: int32[y_0, 2]" in message
+    assert "input   x: float32[x_0, 3]  sizes 1..64, 3" in message and "output  y: int32[y_0, 2]" in message
     listed = saved(tmp_path / "other", lambda x: mb.relu(x=x, name="y"), shape=(symbol, 3),
                    inputs=[ct.TensorType("x", shape=ct.EnumeratedShapes([(1, 3), (4, 3)]))])  # fmt: skip
     assert "sizes 1x3 or 4x3" in CliRunner().invoke(group, ["inspect", str(listed)]).output

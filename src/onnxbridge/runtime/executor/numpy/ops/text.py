@@ -159,9 +159,7 @@ def _looked_up(x, keys, values, other):
     sorted_keys = keys[order]
     at = np.minimum(np.searchsorted(sorted_keys, x), len(keys) - 1)
     hit = (sorted_keys[at] == x) | ((sorted_keys[at] != sorted_keys[at]) & (x != x))
-    found = values[order][at]
-    found[~hit] = other
-    return found
+    return np.where(hit, values[order][at], np.asarray(other, values.dtype))
 
 
 def _key(item):

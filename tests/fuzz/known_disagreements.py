@@ -274,7 +274,10 @@ ROWS: list[tuple[str, set[str], Predicate, str]] = [
     ("ort", {"Dropout"}, _mask_of_attribute_ratio, "Dropout: the mask"),
     *((checker, {"ReduceLogSum"}, _cancelling, "A step after a rounding") for checker in ("ort", "float64", "decomposition")),
     ("ort", {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}, _cancelled_loss, "A step after a rounding"),
-    *((checker, {"Gelu"}, _large_negative, "A step after a rounding") for checker in ("ort", "float64", "decomposition")),
+    *(
+        (checker, {"Gelu"}, _large_negative, "A step after a rounding")
+        for checker in ("ort", "float64", "decomposition", "plan", "second run", "third run")  # kernels and rules, too
+    ),
     ("decomposition", REDUCTIONS, _large_integers, "Integers out of range"),
     ("float64", {"Loop", "Scan", "If"}, _floor_in_subgraph, "A step after a rounding"),
     ("decomposition", {"Loop", "Scan", "If"}, _floor_in_subgraph, "A step after a rounding"),

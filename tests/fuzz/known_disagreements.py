@@ -85,6 +85,10 @@ def _nearest(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bo
     return attrs.get("mode", b"nearest" if "nearest_mode" in attrs or "axes" in attrs else b"linear") == b"nearest"
 
 
+def _float8_e5m2_input(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    return str(inputs[0].dtype) == "float8_e5m2"
+
+
 def _bool_input(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
     return inputs[0].dtype == np.bool_
 
@@ -249,6 +253,7 @@ ROWS: list[tuple[str, set[str], Predicate, str]] = [
     ("ort", {"Clip"}, _extreme, "Clip: an omitted bound"),
     ("ort", {"StringSplit"}, _empty_string, "StringSplit: the empty string"),
     ("ort", {"Cast"}, _bool_input, "Cast: bool as string"),
+    ("ort", {"IsInf"}, _float8_e5m2_input, "IsInf of float8e5m2"),
     ("ort", {"Mod"}, _large_integers, "Integers out of range"),
     ("ort", REDUCTIONS, _large_integers, "Integers out of range"),
     ("ort", REDUCTIONS, _empty, "Reductions of empty axes"),

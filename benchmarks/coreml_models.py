@@ -84,7 +84,7 @@ def line(name: str, precision: str, source: Any, options: dict[str, Any], sample
 def _scales(conversion: Any, dynamic: Any, samples: int) -> dict[str, float]:
     """The largest magnitude of each output on the samples of the verification."""
     from onnxbridge.backends.coreml import backend
-    from onnxbridge.runtime.verify.sample_inputs import parse_dynamic, samples_for
+    from onnxbridge.runtime.verify.samples.random_inputs import parse_dynamic, samples_for
 
     found: dict[str, float] = {}
     try:

@@ -22,7 +22,7 @@ from onnxbridge import opset
 from onnxbridge.errors import OnnxbridgeError
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime import devices
-from onnxbridge.runtime.verify.sample_inputs import samples_for
+from onnxbridge.runtime.verify.samples.random_inputs import samples_for
 
 Feeds = list[dict[str, np.ndarray[Any, Any]]]
 

@@ -96,7 +96,7 @@ def test_aliases_and_hints_are_the_plugins_own(monkeypatch):
 
 def test_no_plugins_name_is_compared_in_the_core():
     root = Path(plugins.__file__).parent
-    core = [*root.glob("*.py"), *(p for folder in ("_convert", "cli", "runtime/verify") for p in (root / folder).glob("*.py"))]
+    core = [*root.glob("*.py"), *(p for folder in ("api", "cli", "runtime/verify") for p in (root / folder).rglob("*.py"))]
     names = {name for kind in plugins.GROUPS for name in plugins.installed(kind)}
     found = []
     for path in core:

@@ -17,8 +17,8 @@ from onnxbridge.frameworks import lazy_sympy
 
 if TYPE_CHECKING:
     from onnxbridge import opset, runtime
-    from onnxbridge._convert.conversion import Conversion
     from onnxbridge.api import check, convert, load, verify
+    from onnxbridge.api._conversion import Conversion
     from onnxbridge.errors import (
         ConversionError,
         LimitError,

@@ -55,7 +55,7 @@ class Outcome:
         Raises:
             UsageError: if there is no such folder, something is there already, or it is the source or the output.
         """
-        from onnxbridge._convert.early_checks import source_files
+        from onnxbridge.api._early_checks import source_files
         from onnxbridge.atomic_write import obstacle, source_part
         from onnxbridge.errors import UsageError
 

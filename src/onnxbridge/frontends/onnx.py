@@ -18,7 +18,7 @@ from onnxbridge.hub.ir import inference, provenance
 from onnxbridge.hub.ir.values import dtype_name, shape_text
 from onnxbridge.hub.opset import opset_conversion
 from onnxbridge.plugin_protocols import Frontend, Run
-from onnxbridge.runtime.verify.sample_inputs import dtype_named
+from onnxbridge.runtime.verify.samples.random_inputs import dtype_named
 
 _PLACEHOLDERS = frozenset({"?", "None", "none", "-1", "unk", "unknown", ""})
 _EXPORTED = "pkg.torch.export.graph_signature.InputSpec."

@@ -9,8 +9,8 @@ import pytest
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.verify.sample_inputs import parse_dynamic, parse_specs, samples_for
-from onnxbridge.runtime.verify.sample_sizes import draw_samples, never_varied
+from onnxbridge.runtime.verify.samples.random_inputs import parse_dynamic, parse_specs, samples_for
+from onnxbridge.runtime.verify.samples.sizes import draw_samples, never_varied
 
 
 def test_specs():

@@ -10,7 +10,7 @@ import onnxbridge
 from onnxbridge.errors import VerificationError
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir.values import SORTED
-from onnxbridge.runtime.verify.sample_inputs import samples_for
+from onnxbridge.runtime.verify.samples.random_inputs import samples_for
 
 
 def model_of(text, opset=24, *weights):

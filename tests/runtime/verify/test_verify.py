@@ -11,9 +11,10 @@ from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.verify.compare import Tolerance, compare, worst
+from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.tolerance import Rounding
-from onnxbridge.runtime.verify.verification import Runner, verify_runners
+from onnxbridge.runtime.verify.verification import verify_runners
 
 FLOAT = ir.DataType.FLOAT
 

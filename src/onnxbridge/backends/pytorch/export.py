@@ -21,8 +21,8 @@ from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.errors import ConversionError, LimitError, Problem, SourceLocation
 from onnxbridge.frameworks import quiet
 from onnxbridge.frameworks.torch_rnn_kernels import rnn_meta_kernels
-from onnxbridge.runtime.verify.sample_inputs import LEAST
-from onnxbridge.runtime.verify.sample_sizes import BATCHES, small_dimensions
+from onnxbridge.runtime.verify.samples.random_inputs import LEAST
+from onnxbridge.runtime.verify.samples.sizes import BATCHES, small_dimensions
 from onnxbridge.runtime.verify.time_limit import within
 
 

@@ -5,49 +5,26 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import OnnxbridgeError, VerificationError, first_line
+from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.verify.compare_random import compare_random, random_outputs, statistical_differences
 from onnxbridge.runtime.verify.compression_drift import Drift
 from onnxbridge.runtime.verify.report import MAX_DRIFT, Report
-from onnxbridge.runtime.verify.sample_inputs import Bounds, samples_for
-from onnxbridge.runtime.verify.sample_sizes import draw_samples, dynamic, extreme_samples, never_varied
+from onnxbridge.runtime.verify.runner import Arrays, Runner, run
+from onnxbridge.runtime.verify.samples.accepted import CACHED_RUNS, ResultCache, accepted_samples, accepts, with_example_integers
+from onnxbridge.runtime.verify.samples.random_inputs import Bounds, samples_for
+from onnxbridge.runtime.verify.samples.sizes import extreme_samples, never_varied
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
 from onnxbridge.runtime.verify.tolerance import Rounding
 
-Arrays = Mapping[str, Any]
 Tolerances = float | Mapping[str, float] | None
-ResultCache = deque[tuple[Arrays, Mapping[str, Any]]]
-CACHED_RUNS = 6  # results of the reference on inputs that were tried, so that these are not run again
-
-
-@dataclass(frozen=True)
-class Runner:
-    """One of the two models that are compared.
-
-    Attributes:
-        run: takes inputs and returns outputs by the hub's names.
-        unit: its unit roundoff, where that is larger than of the hub model's dtypes.
-        finer: the same model without that rounding, where it can be run so.
-        stored: runs the model with its weights as lossy compression stores them, where `run` uses the original ones.
-        weak: why a comparison with this model proves little.
-        main_line: the line of an error's message that gives the reason.
-    """
-
-    title: str
-    run: Callable[[Arrays], Mapping[str, Any]]
-    unit: float | None = None
-    finer: Runner | None = None
-    stored: Callable[[Arrays], Mapping[str, Any]] | None = None
-    weak: str = ""
-    main_line: Callable[[BaseException | str], str] = first_line
 
 
 def verify_runners(
@@ -130,12 +107,12 @@ def compare_runners(
     if feeds is None:
         usual, *others = sizes or [{}]
         bounds = {**(bounds or {}), **usual}
-        made, notes = _accepted_samples(model, samples, seed, bounds, estimator, reference, cache, guess=first is None)
+        made, notes = accepted_samples(model, samples, seed, bounds, estimator, reference, cache, guess=first is None)
         made += [samples_for(model.graph, 1, seed, {**bounds, **other})[0] for other in others]
-        more, left_out = extreme_samples(model.graph, made, seed, bounds, extremes, lambda feed: _accepts(reference, feed, cache))
+        more, left_out = extreme_samples(model.graph, made, seed, bounds, extremes, lambda feed: accepts(reference, feed, cache))
         inputs, notes = [*made, *more], notes + left_out
     if first is not None:
-        accepted, more_notes = _with_example_integers(reference, inputs, first, cache)
+        accepted, more_notes = with_example_integers(reference, inputs, first, cache)
         inputs, notes = [first, *accepted], notes + more_notes
     random_names = random_outputs(model)
     differences: dict[str, str] = {}
@@ -147,14 +124,14 @@ def compare_runners(
             rounding.measure(feed)  # first, since the executor has a budget and the frameworks have none
         try:
             known = next((results for tried, results in cache if tried is feed), None)
-            expected = _run(reference, feed) if known is None else known
+            expected = run(reference, feed) if known is None else known
         except VerificationError as e:
             if given:
                 raise
             raise VerificationError(f"{e}; describe inputs that it accepts (inputs=, --inputs), or pass arrays") from e
-        actual = _run(candidate, feed)
+        actual = run(candidate, feed)
         if random_names and not i:
-            runs = [partial(_run, runner, feed) for runner in (reference, candidate)]
+            runs = [partial(run, runner, feed) for runner in (reference, candidate)]
             differences = statistical_differences(runs, [n for n in expected if n in random_names and n in actual])
         notes += [f"the candidate has no output {name!r}" for name in expected if name not in actual]
         random_differences = {n: differences.get(n, "") for n in random_names}
@@ -167,7 +144,7 @@ def compare_runners(
             at = one.worst and replace(one.worst, sample=i)
             found.setdefault(one.name, []).append(replace(one, worst=at))
         if candidate.stored is not None:
-            drift.add(expected, _run(replace(candidate, run=candidate.stored), feed))
+            drift.add(expected, run(replace(candidate, run=candidate.stored), feed))
     weak = [runner.weak for runner in (reference, candidate) if runner.weak]
     if rounding is not None and rounding.fault:
         share = "the tolerance is a default" if rounding.reason else "the tolerance is derived from some of the inputs only"
@@ -215,100 +192,6 @@ def _may_be_rounding(comparisons: Sequence[Comparison]) -> bool:
     """Whether outputs failed, all of them with a finite error and a derived tolerance, which more runs may widen."""
     failed = [c for c in comparisons if not c.passed]
     return bool(failed) and all(np.isfinite(c.excess) and c.tolerance.origin == "derived" for c in failed)
-
-
-def _accepted_samples(
-    model: ir.Model, samples: int, seed: int, bounds: Bounds, estimator: Rounding, reference: Runner, cache: ResultCache,
-    guess: bool,
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Samples that the reference accepts: with the model's own constants among them, else without. With `guess`, where the user
-    gave no example, simpler values are tried last."""
-    fit = _sample_fit(model, estimator, reference, cache)
-
-    def accepts(feed: Arrays) -> bool:
-        if not estimator.reason and not any(tried is feed for tried, _ in cache):
-            estimator.fit(feed)  # first, since the executor has a budget and the frameworks have none
-        return any(tried is feed for tried, _ in cache) or _accepts(reference, feed, cache)
-
-    made, notes = draw_samples(model.graph, samples, seed, bounds, fit)
-    if all(map(accepts, made)):
-        return made, notes
-    plain, others = draw_samples(model.graph, samples, seed, bounds, fit, special=False)
-    if all(map(accepts, plain)):
-        return plain, [*others, f"the model's own constants are not among the inputs, since {reference.title} fails on them"]
-    for what, change in _SIMPLER_VALUES if guess else ():
-        changed = [{k: change(v) if isinstance(v, np.ndarray) else v for k, v in feed.items()} for feed in plain]
-        if all(map(accepts, changed)):
-            return changed, [*others, f"{what}, since {reference.title} fails on others"]
-    return made, notes
-
-
-def _if_integers(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda v: np.asarray(change(v)) if v.dtype.kind in "iu" else v
-
-
-def _small(value: Any) -> Any:
-    """Integers become 0, floating-point numbers lie between 0 and 1."""
-    if value.dtype.kind in "iu":
-        return np.zeros_like(value)
-    return np.asarray(np.clip(np.abs(value), 0.01, 0.99).astype(value.dtype)) if value.dtype.kind == "f" else value
-
-
-_SIMPLER_VALUES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("integers ascend", _if_integers(lambda v: np.sort(v) if v.ndim else v)),
-    ("integers are 1 and more", _if_integers(lambda v: np.maximum(v, v.dtype.type(1)))),
-    ("integers are 0 and other numbers between 0 and 1", _small),
-)
-"""Conditions that inputs may have to meet without a trace in the graph."""
-
-
-def _sample_fit(model: ir.Model, rounding: Rounding, reference: Runner, cache: ResultCache) -> Callable[[Arrays], int]:
-    """A function that returns how a sample suits the model: 2 if it produces output, 1 if empty output or NaN, 0 if it fails."""
-
-    def fit(feed: Arrays) -> int:
-        if rounding.reason or not dynamic(model.graph):
-            return 2
-        found = rounding.fit(feed)
-        return found if found and _accepts(reference, feed, cache) else 0
-
-    return fit
-
-
-def _with_example_integers(
-    reference: Runner, samples: Sequence[Arrays], first: Arrays, cache: ResultCache
-) -> tuple[list[Arrays], list[str]]:
-    """The samples, with the integers of the user's example where the reference does not accept random ones."""
-    found = []
-    notes = []
-    for feed in samples:
-        integers = [k for k, v in feed.items() if np.asarray(v).dtype.kind in "iub" and np.size(first.get(k, ()))]
-        if integers and not any(tried is feed for tried, _ in cache) and not _accepts(reference, feed, cache):
-            own = {name: np.resize(first[name], np.shape(feed[name])) for name in integers}
-            if _accepts(reference, {**feed, **own}, cache):
-                feed = cache[-1][0]
-                notes = [f"integers are the example's ({', '.join(integers)}), since {reference.title} fails on others"]
-        found.append(feed)
-    return found, notes
-
-
-def _accepts(runner: Runner, feed: Arrays, cache: ResultCache) -> bool:
-    """Whether a model runs on these inputs; its results are added to `cache`."""
-    try:
-        cache.append((feed, _run(runner, feed)))
-    except VerificationError:
-        return False
-    return True
-
-
-def _run(runner: Runner, feed: Arrays) -> Mapping[str, Any]:
-    try:
-        return runner.run(feed)
-    except Exception as e:
-        if isinstance(e, OnnxbridgeError) and e.exit_code != OnnxbridgeError.exit_code:
-            raise
-        shapes = ", ".join(f"{k}{list(np.shape(v))}" for k, v in feed.items()) or "no inputs"
-        reason = f"{type(e).__name__}: {runner.main_line(e)}"
-        raise VerificationError(f"{runner.title} cannot run the model on {shapes}: {reason}") from e
 
 
 def _tolerance_of(name: str, derived: Tolerance | None, rtol: Tolerances, atol: Tolerances) -> Tolerance:

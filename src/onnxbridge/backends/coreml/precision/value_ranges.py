@@ -13,8 +13,8 @@ from onnxbridge.backends.coreml.interface.feature_values import state_positions,
 from onnxbridge.backends.coreml.interface.features import Interface
 from onnxbridge.errors import UsageError
 from onnxbridge.runtime.mil import Interpreter
-from onnxbridge.runtime.verify.sample_inputs import samples_for
-from onnxbridge.runtime.verify.sample_sizes import draw_samples, dynamic
+from onnxbridge.runtime.verify.samples.random_inputs import samples_for
+from onnxbridge.runtime.verify.samples.sizes import draw_samples, dynamic
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.sample_inputs import parse_dynamic, parse_specs
+from onnxbridge.runtime.verify.samples.random_inputs import parse_dynamic, parse_specs
 
 
 def parsed_inputs(inputs: Any) -> Any:

@@ -8,8 +8,8 @@ import pytest
 
 from onnxbridge import api, plugins
 from onnxbridge.errors import VerificationError
-from onnxbridge.runtime.verify.runners import Runnable, paired, started_runner
-from onnxbridge.runtime.verify.verification import Runner
+from onnxbridge.runtime.verify.pairing import Runnable, paired, started_runner
+from onnxbridge.runtime.verify.runner import Runner
 
 NAMES = {"int32": "int32", "int64": "int64", "float16": "float16", "float32": "float"}
 

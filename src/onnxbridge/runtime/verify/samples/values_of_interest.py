@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.input_uses import constant_of, uses
+from onnxbridge.runtime.verify.samples.input_uses import constant_of, uses
 
 MOST_CONSTANTS = 64
 """The number of constants used of one operator, spread evenly over all of its constants."""

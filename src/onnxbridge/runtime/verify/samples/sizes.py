@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import LimitError
-from onnxbridge.runtime.verify.sample_inputs import LEAST, Bounds, elements, samples_for
+from onnxbridge.runtime.verify.samples.random_inputs import LEAST, Bounds, elements, samples_for
 
 Feeds = dict[str, Any]
 BOTH, ONE, NOTHING, FAILS = 3, 2, 1, 0

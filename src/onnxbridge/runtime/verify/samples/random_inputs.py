@@ -17,8 +17,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
-from onnxbridge.runtime.verify.input_uses import integer_range, must_be_sorted, positive, uses
-from onnxbridge.runtime.verify.values_of_interest import thresholds_by_column, values_of_interest
+from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, uses
+from onnxbridge.runtime.verify.samples.values_of_interest import thresholds_by_column, values_of_interest
 
 Shape = tuple[int | str | None, ...]
 Bounds = Mapping[str, tuple[int, int | None]]

@@ -1,4 +1,4 @@
-"""Runners of models given as objects or paths, and the pairing of two models' inputs and outputs."""
+"""Two models given as objects or paths: how each is run, and which of their inputs and outputs belong together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnxbridge import plugins
 from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError
 from onnxbridge.plugin_protocols import Run
-from onnxbridge.runtime.verify.verification import Runner
+from onnxbridge.runtime.verify.runner import Runner
 
 
 @dataclass(frozen=True)

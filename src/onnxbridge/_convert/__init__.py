@@ -1,1 +1,0 @@
-"""The parts of `convert`: early checks of a request, example inputs, and what is returned."""

@@ -1,0 +1,87 @@
+"""`check` and `explain`: what prevents a conversion, and how each operator is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxbridge import plugin_options, plugins
+from onnxbridge.api._example_inputs import parsed_dynamic
+from onnxbridge.api._load import load, prepared, with_bounds
+from onnxbridge.errors import (
+    ConversionError,
+    MissingFrameworkError,
+    Problem,
+)
+
+
+def check(
+    source: Any,
+    to: str | Sequence[str] | None = None,
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
+    **backend_options: Any,
+) -> list[Problem]:
+    """List everything that prevents a conversion, for one target, several, or all installed ones (None).
+
+    Nothing is written, and nothing is run. Each target gets those of `backend_options` that it has; the other arguments are
+    those of `convert`.
+
+    Returns:
+        A list of `Problem`, empty if the source can be converted to every target.
+
+    Raises:
+        UsageError: if no target has one of the options.
+    """
+    plugins.import_modules(imports)
+    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    own, backend_options = plugin_options.of_source(reader, backend_options)
+    try:
+        hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
+    except ConversionError as e:
+        return e.problems
+    found: list[Problem] = []
+    targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
+    bounds = parsed_dynamic(dynamic)[1]
+    for name, given in plugin_options.shared([plugins.backend(name) for name in targets], backend_options).items():
+        try:
+            writer = plugins.backend(name)
+            given = with_bounds(writer, given, bounds)
+            writer.from_hub(prepared(writer, hub, given), **given)
+        except ConversionError as e:
+            found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.locations) for p in e.problems]
+        except MissingFrameworkError as e:
+            found.append(Problem(name, str(e)))
+    return found
+
+
+def explain(
+    source: Any,
+    to: str,
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
+    **backend_options: Any,
+) -> list[Any]:
+    """How a backend converts each operator of the source. Empty for a backend that cannot say; only "coreml" can.
+
+    Returns:
+        A list of lines with `as_dict()`, one for each kind of operator, also for operators that cannot be converted.
+
+    Raises:
+        ConversionError: if the source cannot be read.
+    """
+    plugins.import_modules(imports)
+    writer = plugins.backend(to)
+    if not writer.explains:
+        return []
+    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    own, backend_options = plugin_options.of_source(reader, backend_options)
+    hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
+    given = with_bounds(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
+    return list(writer.explain(prepared(writer, hub, given), **given))

@@ -1,0 +1,186 @@
+"""`convert`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge import plugin_options, plugins
+from onnxbridge.api._conversion import Conversion
+from onnxbridge.api._early_checks import check_before, check_names, source_files, target_of
+from onnxbridge.api._example_inputs import example_feeds, parsed_dynamic, parsed_inputs
+from onnxbridge.api._load import Progress, prepared, quiet, to_hub, with_bounds
+from onnxbridge.errors import (
+    LimitError,
+    MissingFrameworkError,
+    OnnxbridgeError,
+    VerificationError,
+)
+from onnxbridge.runtime.verify.pairing import artifact_runner, started_runner, with_constants
+from onnxbridge.runtime.verify.runner import Runner
+from onnxbridge.runtime.verify.time_limit import SECONDS
+from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
+
+
+def convert(
+    source: Any,
+    to: str | None = None,
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
+    opset: int | None = None,
+    output: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    verify: bool = True,
+    rtol: Tolerances = None,
+    atol: Tolerances = None,
+    max_drift: float | None = None,
+    samples: int = 3,
+    seed: int = 0,
+    device: str = "auto",
+    time_limit: float | None = SECONDS,
+    progress: Progress = quiet,
+    **backend_options: Any,
+) -> Conversion:
+    """Convert a model to another framework and verify that it computes the same.
+
+    Args:
+        source: a live model, a path, or a pair of paths (MXNet: symbol and params).
+        to: the target: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or a backend of an installed plugin. By default it
+            follows from the suffix of `output`, else it is "onnx".
+        frontend: the frontend to read `source` with. By default it is detected.
+        inputs: example arrays or tensors (tuple or dict), specifications ("x:float32[N,3,224,224]" or {name: (shape, dtype)}), or
+            the framework's own (tf.TensorSpec). A number ("rate=16000" or {name: 16000}) makes that input a constant.
+        dynamic: dynamic dimensions as {input: {axis: "name"}}, bounds as "N=1..64", or for PyTorch the `dynamic_shapes` of
+            torch.export.
+        imports: modules to import first, which register custom operators or rules.
+        opset: the opset of ai.onnx to write, for the target "onnx".
+        output: the path to save to. A model that fails verification is saved with `.failed` appended. The source is never
+            overwritten.
+        force: overwrite what exists at `output`.
+        verify: whether to run source and target on the same inputs and compare.
+        rtol, atol: tolerances to use in place of the derived one: a number, or {output: number}.
+        max_drift: how far lossy compression may move an output, as a fraction of its range. 0.1 by default.
+        samples, seed: the number of random input samples, and their seed.
+        device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
+        time_limit: the time that verification may take, in seconds. None for no limit.
+        progress: called with the name of each stage.
+        backend_options: options of the backend, such as minimum_deployment_target="iOS17" for "coreml", and of the frontend,
+            such as fold_batch_norm=False for PyTorch.
+
+    Returns:
+        A `Conversion`: the converted model, the report of its verification, and `save`.
+
+    Raises:
+        UsageError: if an argument is wrong. Most are checked before the model is read.
+        ConversionError: with every operator that cannot be converted.
+        VerificationError: if the converted model does not compute the same, or cannot be run.
+        UnsafeFileError: if the file is corrupt or unsafe to load.
+        MissingFrameworkError: if a framework has to be installed first.
+        LimitError: if verification takes too long.
+    """
+    from onnxbridge.hub.ir import provenance
+
+    plugins.import_modules(imports)
+    writer = plugins.backend(target_of(to, output))
+    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    dims, bounds = parsed_dynamic(dynamic)
+    own, backend_options = plugin_options.of_source(reader, backend_options)
+    suffix = "" if output is None else os.path.splitext(output)[1]
+    implied = writer.by_suffix.get(suffix, {})
+    backend_options = {**implied, **backend_options}
+    backend_options = plugin_options.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
+    backend_options = with_bounds(writer, backend_options, bounds)
+    check_before(
+        reader, writer, backend_options, source=source, output=output, force=force, verify=verify, device=device
+    )  # fmt: skip
+    progress(f"reading {reader.title}")
+    hub = to_hub(reader, source, parsed_inputs(inputs), dims, own)
+    check_names(hub, rtol, atol, bounds)
+    _stamp(hub, reader, source)
+    progress(f"writing {writer.title}")
+    artifact = writer.from_hub(prepared(writer, hub, backend_options), **backend_options)
+    conversion = Conversion(hub, artifact, reader.name, writer.name, source_files=source_files(source, hub))
+    failure: OnnxbridgeError | None = None
+    if verify:
+        info = writer.info(artifact)
+        try:
+            conversion.report = verify_runners(
+                hub, _reference(reader, source, hub, device), artifact_runner(writer, artifact, device),
+                first=example_feeds(inputs, hub), samples=samples, seed=seed,
+                bounds=provenance.within_sizes(hub, bounds), sizes=info.sizes,
+                extremes=info.extremes, rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
+                progress=progress,
+            )  # fmt: skip
+        except (VerificationError, LimitError) as e:  # one of the two cannot be run, or not in time
+            failure = e
+        else:
+            failure = None if conversion.report.agrees else VerificationError(_reason(conversion))
+    saved = ""
+    if output is not None and failure is None:
+        progress("saving")
+        conversion.save(output, force=force)
+    elif output is not None:
+        progress("saving")
+        saved = _save_failed(conversion, f"{os.fspath(output)}.failed", force)
+    if isinstance(failure, VerificationError):
+        raise VerificationError(f"{failure}{saved}", conversion.report, conversion) from failure
+    if failure is not None:
+        raise type(failure)(f"{failure}{saved}") from failure
+    return conversion
+
+
+def _reason(conversion: Conversion) -> str:
+    """Why a verification failed, and what to do."""
+    report = conversion.report
+    assert report is not None
+    wrong = [o.name for o in report.outputs if not o.passed]
+    if not wrong and report.drifted:
+        moved = ", ".join(f"{o.name} by {o.drift:.0%} of its range" for o in report.outputs if o.name in report.drifted)
+        most = max(o.drift or 0.0 for o in report.outputs)
+        return f"compression moves {moved}; --max-drift {most * 1.1:.2g} (max_drift=) allows it"
+    advice = plugins.backend(conversion.target).info(conversion.artifact).advice
+    return "the converted model does not compute the same" + (f"; {advice}" if advice else "")
+
+
+def _save_failed(conversion: Conversion, path: str, force: bool) -> str:
+    """Save an artifact that failed its verification, unless the path exists; returns a sentence for the message."""
+    try:
+        conversion.save(path, force=force)
+    except OnnxbridgeError as e:
+        return f"; the artifact was not saved: {e}"
+    return f"; the artifact is saved as {conversion.paths[0]}"
+
+
+def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
+    """Record the source in the model's metadata: files, their hashes, the framework's version."""
+    from onnxbridge.hub.ir import provenance
+
+    files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
+    provenance.stamp(model, files, [reader.package] if reader.package in sys.modules else [])
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike)) and os.path.exists(source)
+
+
+def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Runner:
+    """What the converted model is compared with: the source framework where it runs here, else ONNX Runtime on the hub model, a
+    weak reference: an error in reading the source is in both."""
+    if reader.runs_here():
+        return with_constants(started_runner(reader, lambda: reader.runner(source, device)), hub)
+    from onnxbridge.runtime import devices
+
+    run, how = devices.runner(hub, device), ""
+    try:
+        reader.runner(source, device)
+    except MissingFrameworkError as e:
+        how = f": {e}"
+    title = run.engine if isinstance(run, plugins.NamedRun) else "ONNX Runtime"
+    return Runner(title, run, weak=f"not compared with {reader.title}, which does not run here{how}")

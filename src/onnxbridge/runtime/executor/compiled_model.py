@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,6 +87,22 @@ class Compiled:
                 self._fused_plan_for(feeds, False) if names is None else self._plan_for(tuple(names)), feeds, budget
             )
 
+    def watch(self, see: Callable[[str, Any], None], feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs; `see` is called with the name and the value of each input and of each result of a node."""
+        names = {slot: name for name, slot in self._slots.items()}
+
+        def seen(slot: int, value: Any) -> None:
+            if slot in names:  # others belong to decompositions
+                see(names[slot], value)
+
+        inputs = self._inputs_by_slot(feeds, True)
+        for slot, value in inputs.items():
+            see(names[slot], value)
+        with limited(self._limits) as budget, without_warnings():
+            results = execute(self._plan, _filled(self._plan, inputs), budget, self._settings.adapt_result, seen)
+        self._account.work += budget.work
+        return owned(results, (*inputs.values(), *self._plan.frame))
+
     @property
     def work(self) -> int:
         """The operations of all runs so far that NumPy did."""
@@ -95,7 +111,7 @@ class Compiled:
     def explain(self, feeds: Mapping[str, Any] | None = None) -> list[Planned]:
         """The steps that a run takes on these inputs (drawn ones for none): what was put together, how each runs, its cost."""
         from onnxbridge.runtime.executor.explain import planned
-        from onnxbridge.runtime.verify.sample_inputs import samples_for
+        from onnxbridge.runtime.verify.samples.random_inputs import samples_for
 
         given = samples_for(self._graph, 1)[0] if feeds is None else feeds
         with limited(self._limits) as budget, without_warnings():

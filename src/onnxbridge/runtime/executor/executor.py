@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxbridge.errors import UsageError
@@ -55,6 +55,13 @@ class Executor:
             LimitError: if the run would take more than the limits allow.
         """
         return self._compiled.run(names, feeds, simulated)
+
+    def watch(self, see: Callable[[str, Any], None], feeds: Mapping[str, Any]) -> list[Any]:
+        """Run operator by operator and call `see` with the name and the value of every input and every node's result.
+
+        A value is freed after its last use, so one run sees all of them in the memory of one run. Returns the outputs.
+        """
+        return self._compiled.watch(see, feeds)
 
     @property
     def work(self) -> int:

@@ -104,8 +104,13 @@ class Plan:
         return Plan(self.frame, steps, self.inputs, outputs, self.captured, self.declared, frees)
 
 
-def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None) -> tuple[Any, ...]:
-    """Run a plan's steps on a frame that has its inputs in their slots; gives the outputs."""
+def execute(
+    plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None, see: Callable[[int, Any], None] | None = None
+) -> tuple[Any, ...]:
+    """Run a plan's steps on a frame that has its inputs in their slots; gives the outputs.
+
+    `see` is called with the slot and the value of each result, before values that are no longer needed are freed.
+    """
     timed = budget.limits.seconds is not None
     for step, dead in zip(plan.steps, plan.frees, strict=True):
         if timed:
@@ -115,6 +120,10 @@ def execute(plan: Plan, frame: list[Any], budget: Budget, adapt: Convert | None)
         perform(step, args, frame, budget, adapt)
         budget.work += operations(step.op, args, [frame[i] for i in step.targets if i > 0], step.attrs)
         del args
+        if see is not None:
+            for i in step.targets:
+                if i > 0:
+                    see(i, frame[i])
         for i in dead:
             frame[i] = None
     return tuple(frame[i] for i in plan.outputs)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
-from tests.fuzz.compare import Disagreement, differs
+from tests.fuzz.compare import Disagreement, differs, session
 from tests.fuzz.graphs import Graph
 
 Predicate = Callable[[dict[str, Any], list[Any], list[Any]], bool]  # attributes, inputs, our results
@@ -223,6 +224,31 @@ def _mask_of_attribute_ratio(attrs: dict[str, Any], inputs: list[Any], outputs: 
     return len(inputs) == 1 and len(outputs) == 2 and bool(outputs[1].all()) and not differs(outputs[0], inputs[0], "Dropout")
 
 
+@cache
+def _products_saturate() -> bool:
+    """Whether this processor's products of uint8 and int8 saturate sums of two at 16 bits: 2 x 255 x 127 is above 32,767."""
+    shapes = {"a": (TensorProto.UINT8, [1, 8]), "b": (TensorProto.INT8, [8, 1]), "y": (TensorProto.INT32, [1, 1])}
+    a, b, y = (helper.make_tensor_value_info(name, *shape) for name, shape in shapes.items())
+    graph = helper.make_graph([helper.make_node("MatMulInteger", ["a", "b"], ["y"])], "g", [a, b], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    [found] = session(model).run(None, {"a": np.full((1, 8), 255, np.uint8), "b": np.full((8, 1), 127, np.int8)})
+    return bool(found[0, 0] != 8 * 255 * 127)
+
+
+def _large_int8(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """An int8 operand with more than 7 bits, on a processor without exact products."""
+    return _products_saturate() and any(x.dtype == np.int8 and x.size and (x.min() < -64 or x.max() > 63) for x in inputs)
+
+
+def _beyond_small_integers(attrs: dict[str, Any], inputs: list[Any], outputs: list[Any]) -> bool:
+    """A floating-point number out of the range of the integers of 2 or 4 bits that it becomes."""
+    if not _floating(inputs[0]) or not outputs or str(outputs[0].dtype) not in ("int2", "uint2", "int4", "uint4"):
+        return False
+    limits = ml_dtypes.iinfo(outputs[0].dtype)
+    x = np.trunc(inputs[0].astype(np.float64))
+    return bool((~np.isfinite(x) | (x < int(limits.min)) | (x > int(limits.max))).any())
+
+
 REDUCTIONS = {f"Reduce{n}" for n in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")}
 
 # (checker, operators, predicate, row of the table)
@@ -254,6 +280,8 @@ ROWS: list[tuple[str, set[str], Predicate, str]] = [
     ("ort", {"StringSplit"}, _empty_string, "StringSplit: the empty string"),
     ("ort", {"Cast"}, _bool_input, "Cast: bool as string"),
     ("ort", {"IsInf"}, _float8_e5m2_input, "IsInf of float8e5m2"),
+    ("ort", {"Cast", "CastLike"}, _beyond_small_integers, "Integers from NaN"),
+    ("ort", {"MatMulInteger", "QLinearMatMul", "ConvInteger", "QLinearConv"}, _large_int8, "Products of uint8 and int8"),
     ("ort", {"Mod"}, _large_integers, "Integers out of range"),
     ("ort", REDUCTIONS, _large_integers, "Integers out of range"),
     ("ort", REDUCTIONS, _empty, "Reductions of empty axes"),

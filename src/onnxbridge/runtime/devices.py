@@ -101,8 +101,18 @@ def session(
     disabled = _DISABLED_OPTIMIZERS + (_DISABLED_FOR_FLOAT64 if _has_float64(model) else [])
     options_per_provider = [{k: str(v) for k, v in (provider_options or {}).items()}, {}][: len(chosen)]
 
+    def create(message: bytes, exact_products: bool) -> Session:
+        # Without it, processors without VNNI stop sums of two products of uint8 and int8 at 16 bits.
+        options.add_session_config_entry("session.x64quantprecision", str(int(exact_products)))
+        return Session(message, options, providers=chosen, provider_options=options_per_provider, disabled_optimizers=disabled)
+
     def start(message: bytes) -> Session:
-        started = Session(message, options, providers=chosen, provider_options=options_per_provider, disabled_optimizers=disabled)
+        try:
+            started = create(message, exact_products=True)
+        except Exception as error:
+            if "AddInitializedOrtValue" not in str(error):
+                raise
+            started = create(message, exact_products=False)  # onnxruntime 1.31 fails if two layers share a zero point
         if device != "auto" and chosen[0] not in started.get_providers():  # ONNX Runtime falls back to the CPU silently
             raise UsageError(
                 f"{chosen[0]} failed to start, so device {device!r} is not available; check that its driver and libraries match "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 import torch
 from torch.utils import _pytree as pytree
 
 from onnxbridge.frontends.pytorch import frontend
 from onnxbridge.hub.passes import clean
+from onnxbridge.runtime import devices
 
 ROUNDING = 2.0**-16
 """Both runs round every operation to 2^-24 of its result, in different orders of at most some hundred operations."""
@@ -25,12 +25,8 @@ def convert_to_onnx(source, inputs=None, dynamic=None):
 
 
 def onnxruntime_session(proto):
-    """An ONNX Runtime session of the model."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    return onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"]
-    )
+    """A single-threaded ONNX Runtime session of the model."""
+    return devices.session(proto, "cpu", threads=1)
 
 
 def run_session(session, feeds):

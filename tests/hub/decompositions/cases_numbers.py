@@ -208,7 +208,7 @@ CASES = [
     case(
         "MatMulInteger",
         integers(0, 256, (2, 4), np.uint8),
-        integers(-128, 128, (4, 3), np.int8),
+        integers(-64, 64, (4, 3), np.int8),  # with eight bits ONNX Runtime's products are not exact on every processor
         None,
         integers(-9, 9, (3,), np.int8),
     ),

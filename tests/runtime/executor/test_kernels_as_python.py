@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from onnxbridge.runtime.executor.kernels import integers
 from onnxbridge.runtime.executor.kernels.compile import availability
 
-pytestmark = pytest.mark.skipif(not availability.available(), reason="without numba there are no compiled kernels")
+pytestmark = [
+    pytest.mark.skipif(not availability.available(), reason="without numba there are no compiled kernels"),
+    pytest.mark.skipif(not integers.available(), reason="this processor has no sums of products of bytes"),
+]
 
 TESTS = """
 test_dynamic_quantization.py::test_integer_products_with_scales

@@ -259,12 +259,13 @@ def test_normalization():
 
 def test_quantized_products():
     rng = np.random.default_rng(0)
-    a, b = rng.integers(0, 255, (2, 3, 4)).astype(np.uint8), rng.integers(-128, 127, (4, 5)).astype(np.int8)
+    # Seven bits, since ONNX Runtime's products of int8 with eight are not exact on every processor.
+    a, b = rng.integers(0, 255, (2, 3, 4)).astype(np.uint8), rng.integers(-64, 64, (4, 5)).astype(np.int8)
     compare("MatMulInteger", [a, b, np.array(7, np.uint8), np.array([1, 2, 3, 4, 5], np.int8)])
     scale = [np.array(s, np.float32) for s in (0.02, 0.03, 0.4)]
     zero = [np.array(7, np.uint8), np.array(3, np.int8), np.array(100, np.uint8)]
     compare("QLinearMatMul", [a, scale[0], zero[0], b, scale[1], zero[1], scale[2], zero[2]], opset=20)
-    x, w = rng.integers(0, 255, (1, 4, 7, 7)).astype(np.uint8), rng.integers(-128, 127, (6, 2, 3, 3)).astype(np.int8)
+    x, w = rng.integers(0, 255, (1, 4, 7, 7)).astype(np.uint8), rng.integers(-64, 64, (6, 2, 3, 3)).astype(np.int8)
     per = rng.random(6).astype(np.float32) / 50
     bias = rng.integers(-999, 999, 6).astype(np.int32)
     inputs = [x, scale[0], zero[0], w, per, np.zeros(6, np.int8), scale[2], zero[2], bias]

@@ -17,7 +17,7 @@ from onnxbridge.frameworks import lazy_sympy
 
 if TYPE_CHECKING:
     from onnxbridge import opset, runtime
-    from onnxbridge.api import check, convert, load, verify
+    from onnxbridge.api import bisect, check, convert, load, verify
     from onnxbridge.api._conversion import Conversion
     from onnxbridge.errors import (
         ConversionError,
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
+    from onnxbridge.runtime.bisect.bisection import Bisection
 
 lazy_sympy.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "Conversion", "ConversionError", "LimitError", "MissingFrameworkError", "OnnxbridgeError", "Problem", "UnsafeFileError",
-    "UsageError", "VerificationError", "check", "convert", "load", "opset", "runtime", "verify",
+    "Bisection", "Conversion", "ConversionError", "LimitError", "MissingFrameworkError", "OnnxbridgeError", "Problem",
+    "UnsafeFileError", "UsageError", "VerificationError", "bisect", "check", "convert", "load", "opset", "runtime", "verify",
 ]  # fmt: skip
 
-_API = frozenset({"Conversion", "check", "convert", "load", "verify"})
+_API = frozenset({"Bisection", "Conversion", "bisect", "check", "convert", "load", "verify"})
 _MODULES = frozenset({"opset", "runtime"})
 
 

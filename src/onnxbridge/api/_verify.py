@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import onnx_ir as ir
-
-from onnxbridge import plugins
 from onnxbridge.api._early_checks import check_names
-from onnxbridge.api._example_inputs import parsed_dynamic, parsed_inputs, specs_of
-from onnxbridge.api._load import Progress, quiet, to_hub
-from onnxbridge.errors import (
-    UsageError,
-)
-from onnxbridge.runtime.verify.pairing import fixed_sizes, paired, runnable
+from onnxbridge.api._load import Progress, quiet
+from onnxbridge.api._pair import read_pair
+from onnxbridge.runtime.verify.pairing import fixed_sizes, paired
 from onnxbridge.runtime.verify.report import Report
 from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
@@ -56,38 +49,12 @@ def verify(
         LimitError: if verification takes too long.
     """
     from onnxbridge.hub.ir import provenance
-    from onnxbridge.hub.passes.bind_inputs import bound_inputs
 
-    plugins.import_modules(imports)
-    specs, feeds = parsed_inputs(inputs), None
-    if isinstance(inputs, Mapping) and inputs and all(isinstance(v, np.ndarray) for v in inputs.values()):
-        feeds = [inputs]
-    elif isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs):
-        feeds, specs = inputs, inputs[0]
-    dims, bounds = parsed_dynamic(dynamic)
-    for reader in (plugins.frontend(frontend) if frontend else plugins.frontend_for(reference), plugins.frontend_for(candidate)):
-        reader.require()  # before the first of them is read
-    progress("reading the reference")
-    first = runnable(reference, lambda reader, source: to_hub(reader, source, specs, dims), frontend, device)
-
-    def read(reader: plugins.Frontend, source: Any) -> ir.Model:
-        try:
-            return to_hub(reader, source, specs, dims)
-        except UsageError:
-            constants = bound_inputs(first.hub)  # inputs that the conversion made constants
-            left = {name: s for name, s in specs.items() if name not in constants} if isinstance(specs, Mapping) else specs
-            if first.hub is None or (left == specs and specs is not None):
-                raise
-            return to_hub(reader, source, left or specs_of(first.hub), dims)  # a source without sizes uses the reference's
-
-    progress("reading the candidate")
-    second = runnable(candidate, read, device=device)
-    hub = first.hub or second.hub
-    if hub is None:
-        raise UsageError("cannot determine the inputs: pass the source model first, or give --inputs (inputs=)")
-    check_names(hub, rtol, atol, bounds)
+    pair = read_pair(reference, candidate, inputs, frontend, dynamic, imports, device, progress)
+    check_names(pair.hub, rtol, atol, pair.bounds)
+    first, second = pair.reference, pair.candidate
     return verify_runners(
-        hub, first.runner, paired(first, second), feeds=feeds, samples=samples, seed=seed,
-        bounds=provenance.within_sizes(hub, fixed_sizes(first, second) | bounds), rtol=rtol, atol=atol, max_drift=max_drift,
-        time_limit=time_limit, progress=progress,
+        pair.hub, first.runner, paired(first, second), feeds=pair.feeds, samples=samples, seed=seed,
+        bounds=provenance.within_sizes(pair.hub, fixed_sizes(first, second) | dict(pair.bounds)), rtol=rtol, atol=atol,
+        max_drift=max_drift, time_limit=time_limit, progress=progress,
     )  # fmt: skip

@@ -82,12 +82,14 @@ class Compiled:
         with limited(self._limits) as budget:
             if simulated is not None:
                 plan = self._plan if names is None else self._plan_for(tuple(names))
-                return self._low_precision(plan, feeds, budget, simulated)
+                return self._by_operator(plan, feeds, budget, simulated)
             return self._run_plan(
                 self._fused_plan_for(feeds, False) if names is None else self._plan_for(tuple(names)), feeds, budget
             )
 
-    def watch(self, see: Callable[[str, Any], None], feeds: Mapping[str, Any]) -> list[Any]:
+    def watch(
+        self, see: Callable[[str, Any], None], feeds: Mapping[str, Any], simulated: SimulatedPrecision | None = None
+    ) -> list[Any]:
         """The outputs; `see` is called with the name and the value of each input and of each result of a node."""
         names = {slot: name for name, slot in self._slots.items()}
 
@@ -95,13 +97,8 @@ class Compiled:
             if slot in names:  # others belong to decompositions
                 see(names[slot], value)
 
-        inputs = self._inputs_by_slot(feeds, True)
-        for slot, value in inputs.items():
-            see(names[slot], value)
-        with limited(self._limits) as budget, without_warnings():
-            results = execute(self._plan, _filled(self._plan, inputs), budget, self._settings.adapt_result, seen)
-        self._account.work += budget.work
-        return owned(results, (*inputs.values(), *self._plan.frame))
+        with limited(self._limits) as budget:
+            return self._by_operator(self._plan, feeds, budget, simulated, seen)
 
     @property
     def work(self) -> int:
@@ -134,15 +131,26 @@ class Compiled:
             self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
-    def _low_precision(self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, simulated: SimulatedPrecision) -> list[Any]:
-        """The outputs, where each input, each constant and each result of an operator is rounded by `simulated`."""
+    def _by_operator(
+        self, plan: Plan, feeds: Mapping[str, Any], budget: Budget, simulated: SimulatedPrecision | None,
+        see: Callable[[int, Any], None] | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """The outputs of a plan without fusions. `simulated` rounds inputs, constants and results of operators."""
         adapt = self._settings.adapt_result
-        inputs = {slot: simulated(value) for slot, value in self._inputs_by_slot(feeds, True).items()}
-        frame = [simulated.constant(value) for value in plan.frame]
-        for slot, value in inputs.items():
-            frame[slot] = value
+        inputs = self._inputs_by_slot(feeds, True)
+        frame = _filled(plan, inputs)
+        if simulated is not None:
+            inputs = {slot: simulated(value) for slot, value in inputs.items()}
+            frame = [simulated.constant(value) for value in plan.frame]
+            for slot, value in inputs.items():
+                frame[slot] = value
+        if see is not None:
+            for slot, value in inputs.items():
+                see(slot, value)
+        if simulated is not None:
+            adapt = simulated if adapt is None else _both(adapt, simulated)
         with without_warnings():
-            results = execute(plan, frame, budget, simulated if adapt is None else lambda result: simulated(adapt(result)))
+            results = execute(plan, frame, budget, adapt, see)
         self._account.work += budget.work
         return owned(results, (*inputs.values(), *plan.frame))
 
@@ -304,3 +312,7 @@ def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
 
     rules = {op: r for op, r in rule.items() if op not in expanded} if expanded else rule
     return Settings(rules, constant, decomposition_of, adapt, widened if wide else None)
+
+
+def _both(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: second(first(value))

@@ -56,12 +56,14 @@ class Executor:
         """
         return self._compiled.run(names, feeds, simulated)
 
-    def watch(self, see: Callable[[str, Any], None], feeds: Mapping[str, Any]) -> list[Any]:
+    def watch(
+        self, see: Callable[[str, Any], None], feeds: Mapping[str, Any], *, simulated: SimulatedPrecision | None = None
+    ) -> list[Any]:
         """Run operator by operator and call `see` with the name and the value of every input and every node's result.
 
         A value is freed after its last use, so one run sees all of them in the memory of one run. Returns the outputs.
         """
-        return self._compiled.watch(see, feeds)
+        return self._compiled.watch(see, feeds, simulated)
 
     @property
     def work(self) -> int:

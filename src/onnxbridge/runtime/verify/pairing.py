@@ -122,14 +122,14 @@ def paired(reference: Runnable, candidate: Runnable) -> Runner:
     Raises:
         UsageError: if the two have different numbers of inputs or outputs.
     """
-    inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
-    outputs = _pairs(candidate.outputs, reference.outputs, "outputs")
+    inputs = name_pairs(reference.inputs, candidate.inputs, "inputs")
+    outputs = name_pairs(candidate.outputs, reference.outputs, "outputs")
     runner = candidate.runner if candidate.runner_for is None or reference.hub is None else candidate.runner_for(reference.hub)
     dtypes = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
 
     def named(run: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         def renamed(feeds: Mapping[str, Any]) -> dict[str, Any]:
-            results = run({inputs[k]: _cast(v, dtypes.get(inputs[k])) for k, v in feeds.items()})
+            results = run({inputs[k]: cast_to(v, dtypes.get(inputs[k])) for k, v in feeds.items()})
             return {outputs[k]: v for k, v in results.items()}
 
         return renamed
@@ -140,7 +140,7 @@ def paired(reference: Runnable, candidate: Runnable) -> Runner:
 
 def fixed_sizes(reference: Runnable, candidate: Runnable) -> dict[str, tuple[int, int]]:
     """Bounds of the reference's dynamic sizes that are fixed in the candidate, such as a batch of 1 for image inputs."""
-    inputs = _pairs(reference.inputs, candidate.inputs, "inputs")
+    inputs = name_pairs(reference.inputs, candidate.inputs, "inputs")
     found = {}
     for value in reference.hub.graph.inputs if reference.hub is not None else ():
         shape = candidate.shapes.get(inputs.get(value.name or "", ""), ())
@@ -150,7 +150,7 @@ def fixed_sizes(reference: Runnable, candidate: Runnable) -> dict[str, tuple[int
     return found
 
 
-def _cast(value: Any, dtype: ir.DataType | None) -> Any:
+def cast_to(value: Any, dtype: ir.DataType | None) -> Any:
     """An array in a model's dtype: integers are cast if all values fit, floating-point numbers are rounded."""
     if not isinstance(value, np.ndarray) or dtype is None or value.dtype == (wanted := dtype.numpy()):
         return value
@@ -161,7 +161,8 @@ def _cast(value: Any, dtype: ir.DataType | None) -> Any:
     return cast if all(floats) or np.array_equal(cast, value) else value
 
 
-def _pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
+def name_pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
+    """The second model's name for each of the first's, by the rules of `paired`."""
     if len(a) != len(b):
         raise UsageError(f"the two models have {len(a)} and {len(b)} {what}: {', '.join(a)}; {', '.join(b)}")
     if set(a) == set(b):

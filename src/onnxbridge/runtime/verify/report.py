@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onnxbridge.diagnostics import one_line
@@ -23,6 +23,7 @@ class Report:
         sizes: the input shapes of each sample.
         weak: why the verification as a whole proves little, whatever its outputs.
         max_drift: how far lossy compression may move an output, as a share of its range.
+        feeds: the inputs of each sample.
     """
 
     reference: str
@@ -35,6 +36,7 @@ class Report:
     notes: tuple[str, ...] = ()
     weak: tuple[str, ...] = ()
     max_drift: float = MAX_DRIFT
+    feeds: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
 
     @property
     def verdict(self) -> str:

@@ -168,6 +168,7 @@ def compare_runners(
         tuple(dict.fromkeys(notes)),
         tuple(weak),
         MAX_DRIFT if max_drift is None else max_drift,
+        tuple(inputs),
     )
 
 

@@ -1,0 +1,114 @@
+"""What differs between two operators that compute different values from the same inputs: attributes, constants, their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.runtime.bisect.fingerprint import Fingerprint, fingerprint
+
+Array = np.ndarray[Any, Any]
+_DIGITS = 2.0**-20
+
+
+def causes(reference: ir.Node, candidate: ir.Node) -> tuple[str, ...]:
+    """Differences of two nodes in words, such as "epsilon is 0.001 instead of 1e-05"; empty if there are none to be seen."""
+    if reference.op_type != candidate.op_type:
+        return ()
+    return (*_attributes(reference, candidate), *_constants(reference, candidate))
+
+
+def _attributes(reference: ir.Node, candidate: ir.Node) -> list[str]:
+    found = []
+    for name in dict.fromkeys([*reference.attributes, *candidate.attributes]):
+        a, b = (_attribute(node, name) for node in (reference, candidate))
+        if a != b:
+            found.append(f"{name} is {_text(b)} instead of {_text(a)}")
+    return found
+
+
+def _attribute(node: ir.Node, name: str) -> Any:
+    from onnxbridge.hub.ir.schemas import schema_of
+
+    given = node.attributes.get(name)
+    if given is not None:
+        if given.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS, ir.AttributeType.TENSOR, ir.AttributeType.TENSORS):
+            return None
+        value = given.value
+        return tuple(value) if isinstance(value, (list, tuple)) else value
+    schema = schema_of(node.op_type, node.domain)
+    declared = schema.attributes.get(name) if schema is not None else None
+    value = getattr(declared, "default_value", None)
+    return getattr(value, "value", value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "absent" if value is None else str(list(value) if isinstance(value, tuple) else value)
+
+
+def _constants(reference: ir.Node, candidate: ir.Node) -> list[str]:
+    found = []
+    names = _parameter_names(reference)
+    pairs = list(zip(reference.inputs, candidate.inputs, strict=False))
+    swapped = _swapped(reference, candidate)
+    for i, (a, b) in enumerate(pairs):
+        if a is None or b is None or a.const_value is None or b.const_value is None:
+            continue
+        name = names[i] if i < len(names) else str(a.name)
+        if text := compared(a.const_value.numpy(), b.const_value.numpy()):
+            found.append(f"{name} ({a.name}) {text}")
+    return found + swapped
+
+
+def _swapped(reference: ir.Node, candidate: ir.Node) -> list[str]:
+    a, b = ([v.name if v is not None and v.const_value is None else None for v in node.inputs] for node in (reference, candidate))
+    return ["its inputs are in another order"] if a != b and None not in a and sorted(map(str, a)) == sorted(map(str, b)) else []
+
+
+def _parameter_names(node: ir.Node) -> list[str]:
+    from onnxbridge.hub.ir.schemas import schema_of
+
+    schema = schema_of(node.op_type, node.domain)
+    return [] if schema is None else [i.name for i in schema.inputs]
+
+
+def compared(a: Array, b: Array) -> str:
+    """How a constant of the candidate differs from the reference's, "" if it does not."""
+    if a.dtype.kind in "OUS" or b.dtype.kind in "OUS":
+        return "" if a.shape == b.shape and bool((a == b).all()) else "has other strings"
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    if x.shape != y.shape:
+        return "" if _same_elements(x, y) else f"has shape {list(b.shape)} instead of {list(a.shape)}"
+    off = np.abs(x - y) > _DIGITS * np.abs(x).max(initial=0.0)
+    if not off.any():
+        return ""
+    if not y.any():
+        return "is zero throughout"
+    if off.size == 1:
+        return f"is {y.item():.6g} instead of {x.item():.6g}"
+    if _same_elements(x, y):
+        return "has the same elements in another order"
+    with np.errstate(all="ignore"):
+        ratio = (y[off] / x[off])[x[off] != 0]
+    if ratio.size and np.ptp(ratio) <= 1e-3 * abs(ratio.mean()):
+        times = f"is {ratio.mean():.4g} times as large" if ratio.mean() else "is zero"
+        return times if off.all() else f"{times} in {int(off.sum())} of {off.size} elements"
+    difference = np.abs(x - y).max() / max(np.abs(x).max(), 1e-300)
+    return f"differs in {int(off.sum())} of {off.size} elements, by up to {difference:.2g} of its largest"
+
+
+def _same_elements(x: Array, y: Array) -> bool:
+    one, other = _print(x), _print(y)
+    return one.size == other.size and bool(np.allclose(one.order_free, other.order_free, rtol=1e-9, atol=1e-12 * one.scale))
+
+
+def _print(x: Array) -> Fingerprint:
+    found = fingerprint(x)
+    assert found is not None
+    return found

@@ -1,0 +1,136 @@
+"""One side of a bisection: a hub model's graph, and what a run of it held at every value."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.hub.ir.graphs import bodies_of
+from onnxbridge.runtime.bisect.fingerprint import Fingerprint, fingerprint
+from onnxbridge.runtime.executor.executor import Executor
+from onnxbridge.runtime.verify.pairing import cast_to
+
+KEPT = 256 << 20
+"""Values of small models are kept in memory, up to so many bytes; of larger ones only fingerprints, and chosen values are
+fetched by another run."""
+_FLOAT64_WEIGHTS = 1 << 30
+"""Models with more bytes of weights are run in float32: in float64 they need twice the memory."""
+
+
+@dataclass
+class Side:
+    """A model and what its runs held.
+
+    Attributes:
+        inputs_of: the values that the node of a value reads, constants left out; its subgraphs' reads included.
+        order: the names of all inputs and results of nodes, in the order of execution.
+        held, rounded: fingerprints by name, of the run in float64 and in the model's own precision.
+        arrays: the values that were kept.
+        runs: the number of runs so far.
+    """
+
+    title: str
+    model: ir.Model
+    feeds: Mapping[str, Any]
+    precision: str | None = "float64"
+    values: dict[str, ir.Value] = field(default_factory=dict)
+    inputs_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    held: dict[str, Fingerprint | None] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
+    rounded: dict[str, Fingerprint | None] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    runs: int = 0
+    _rounded_arrays: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if _weights_bytes(self.model) > _FLOAT64_WEIGHTS:
+            self.precision = None
+        for value in self.model.graph.inputs:
+            self._add(value, ())
+        for node in self.model.graph:
+            read = tuple(dict.fromkeys(str(v.name) for v in reads(node) if str(v.name) in self.values))
+            for value in node.outputs:
+                if value.name:
+                    self._add(value, read)
+
+    def _add(self, value: ir.Value, read: tuple[str, ...]) -> None:
+        name = str(value.name)
+        self.values[name], self.inputs_of[name] = value, read
+        self.order.append(name)
+
+    @property
+    def output_names(self) -> list[str]:
+        return [str(v.name) for v in self.model.graph.outputs]
+
+    def node(self, name: str) -> ir.Node | None:
+        return self.values[name].producer()
+
+    def record(self) -> None:
+        """Run the model once, in float64, and take the fingerprint of every value."""
+        results = self._watch(_Recorder(self.held, self.arrays), self.precision)
+        self.outputs = dict(zip(self.output_names, results, strict=True))
+
+    def record_rounding(self) -> None:
+        """Run the model once in its own precision, which shows how far rounding moves each value."""
+        self._watch(_Recorder(self.rounded, self._rounded_arrays), None)
+
+    def fetch(self, names: Collection[str]) -> dict[str, Any]:
+        """The arrays of some values: kept ones, others by another run."""
+        if missing := [name for name in names if name not in self.arrays]:
+            wanted = set(missing)
+
+            def see(name: str, value: Any) -> None:
+                if name in wanted:
+                    self.arrays[name] = value
+
+            self._watch(see, self.precision)
+        return {name: self.arrays[name] for name in names if name in self.arrays}
+
+    def rounded_array(self, name: str) -> Any:
+        """A value in the model's own precision: a kept one, or by another run; None where it is no tensor."""
+        if name not in self._rounded_arrays:
+            found = self._rounded_arrays
+            self._watch(lambda seen, value: found.update({seen: value}) if seen == name else None, None)
+        value = self._rounded_arrays.get(name)
+        return value if isinstance(value, np.ndarray) else None
+
+    def _watch(self, see: Any, precision: str | None) -> list[Any]:
+        executor = Executor(self.model, precision=precision, native=False)
+        self.runs += 1
+        dtypes = {str(v.name): v.dtype for v in self.model.graph.inputs}
+        return executor.watch(see, {k: cast_to(v, dtypes[k]) for k, v in self.feeds.items() if k in dtypes})
+
+
+class _Recorder:
+    """Takes the fingerprint of each value, and keeps the values themselves as long as they are small together."""
+
+    def __init__(self, held: dict[str, Fingerprint | None], arrays: dict[str, Any]) -> None:
+        self._held, self._arrays, self._left = held, arrays, KEPT
+
+    def __call__(self, name: str, value: Any) -> None:
+        self._held[name] = fingerprint(value)
+        self._left -= value.nbytes if isinstance(value, np.ndarray) else 0
+        if self._left >= 0:
+            self._arrays[name] = value
+        else:
+            self._arrays.clear()
+
+
+def reads(node: ir.Node) -> list[ir.Value]:
+    """The values that a node reads, those that its subgraphs take from outside included."""
+    found = [v for v in node.inputs if v is not None]
+    for body in bodies_of(node):
+        inside = {id(v) for v in body.inputs} | {id(v) for n in body for v in n.outputs}
+        found += [v for n in body for v in reads(n) if id(v) not in inside]
+        found += [v for v in body.outputs if id(v) not in inside]
+    return found
+
+
+def _weights_bytes(model: ir.Model) -> int:
+    tensors = (v.const_value for v in model.graph.initializers.values())
+    return sum(t.nbytes for t in tensors if t is not None)

@@ -129,6 +129,16 @@ def test_large_weights_are_not_copied_and_outlive_the_model(model):
     assert devices.run(started, {"x": x})["y"][0, 0] == pytest.approx(sum(range(0, 120 * 300, 300)))
 
 
+def test_large_weights_that_no_node_reads_are_left_out(model):
+    hub = ir.from_proto(model())
+    unread = ir.tensor(np.zeros((300, 300), np.float32), name="unread")
+    hub.graph.register_initializer(
+        ir.Value(name="unread", shape=unread.shape, type=ir.TensorType(unread.dtype), const_value=unread)
+    )
+    started = devices.session(hub, "cpu")
+    assert devices.run(started, {"x": np.zeros((1, 120), np.float32)})["y"].shape == (1, 300)
+
+
 def test_external_data_outside_of_the_folder_is_rejected(model, tmp_path):
     proto = model()
     (tmp_path / "inside").mkdir()

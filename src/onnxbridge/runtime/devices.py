@@ -130,7 +130,9 @@ def session(
     numpy_weights = {name: t for name, t in large.items() if t.dtype.numpy().kind in "biuf"}
     if len(numpy_weights) < len(large):  # ONNX Runtime takes no NumPy arrays of bfloat16 and other extension dtypes
         return start(onnx_files.to_proto(model).SerializeToString())
-    arrays = {name: np.ascontiguousarray(t.numpy()) for name, t in numpy_weights.items()}
+    # ONNX Runtime drops weights that no node reads, and then refuses arrays for them.
+    used = {v.name for v in model.graph.initializers.values() if v.uses() or v.is_graph_output()}
+    arrays = {name: np.ascontiguousarray(t.numpy()) for name, t in numpy_weights.items() if name in used}
     options.add_external_initializers(list(arrays), [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()])
     started = start(message)
     started.weights = tuple(arrays.values())

@@ -12,6 +12,7 @@ from onnxbridge import __version__
 COMMANDS = {
     "convert": "Convert a model to another framework and verify it.",
     "verify": "Run two models on the same inputs and compare the outputs.",
+    "bisect": "Find where two models diverge first.",
     "check": "List everything that prevents a conversion.",
     "inspect": "Show the inputs, outputs, operators and weights of a model.",
     "opset": "Convert an ONNX file to another opset, up or down.",

@@ -400,6 +400,18 @@ def samples():
     s("_npi_add_scalar _npi_multiply_scalar _npi_less_scalar", ints, scalar=2)
     s("_npi_add_scalar", ints, scalar=2.5, is_int=False)
     s("_npi_where", i(2, 3, 1), x34, f(4))
+    for mode in ("reflect", "edge", "constant"):
+        s("_npi_pad", x34, mode=mode, pad_width=((1, 2), (0, 1)), constant_value=1.5)
+    s("_npi_pad", ints.reshape(1, 5), mode="constant", pad_width=((0, 1), (1, 2)), constant_value=3)
+    s("_npi_around", a(-2.5, -1.5, -0.5, 0.4, 0.5, 1.5, 2.6))
+    s("_npi_around", ints)
+    for keepdims in (True, False):
+        s("_npi_argmax", x234, axis=1, keepdims=keepdims)
+    s("_npi_det", f(2, 3, 3))
+    s("_npi_einsum", x34, f(4, 5), subscripts="ab,bc->ca", optimize=0, num_args=2)
+    for k in (0, 1, -1):
+        s("_npi_tril", x34, k=k)
+    s("_npi_full", shape=(2, 3), value=1.5, dtype="float32")
     s("_npi_matmul", f(3, 1, 2, 4), f(5, 4, 3))
     for op in ("_np_sum", "_np_prod", "_np_product", "_npi_mean", "_np_max", "_np_amax", "_np_min", "_np_amin"):
         s(op, x234, axis=(0, 2))

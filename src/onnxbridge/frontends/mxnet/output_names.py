@@ -32,7 +32,7 @@ NUMBERED = frozenset({
     "_contrib_box_nms", "_contrib_box_non_maximum_suppression", "_contrib_bipartite_matching", "_contrib_box_encode",
     "amp_multicast", "_linalg_gelqf", "linalg_gelqf", "_linalg_slogdet", "linalg_slogdet", "_linalg_syevd", "_npi_split",
     "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_linalg_det",
-    "linalg_det", "_npi_hsplit", "_npi_dsplit",
+    "linalg_det", "_npi_det", "_npi_hsplit", "_npi_dsplit",
 })  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
@@ -171,3 +172,48 @@ def reshape(op, a, *, newshape, order="C"):
 @rule("_npi_broadcast_to")
 def broadcast_to(op, array, *, shape=()):
     return op.Expand(array, list(as_tuple(shape)))
+
+
+@rule("_npi_pad")
+def pad(op, data, *, pad_width, mode="constant", constant_value=0.0, reflect_type="even"):
+    if mode not in ("constant", "edge", "reflect") or reflect_type != "even":
+        raise Unsupported(f"mode={mode!r} with reflect_type={reflect_type!r} is not supported")
+    before, after = zip(*pad_width, strict=True)
+    if mode != "constant":
+        return op.Pad(data, [*before, *after], mode=mode)
+    value = int(constant_value) if is_integer(data) else constant_value
+    return op.Pad(data, [*before, *after], op.constant(value, dtype=data.dtype))
+
+
+@rule("_npi_around")
+def around(op, x, *, decimals=0):
+    if decimals:
+        raise Unsupported(f"decimals={decimals} is not supported")
+    return x if is_integer(x) else op.Round(x)
+
+
+@rule("_npi_argmax")
+def argmax(op, data, *, axis=None, keepdims=False):
+    if axis is None:
+        raise Unsupported("argmax of all elements is not supported", hint="give axis")
+    return op.ArgMax(data, axis=axis, keepdims=int(keepdims))
+
+
+@rule("_npi_det")
+def det(op, A):
+    return op.Det(A)
+
+
+@rule("_npi_einsum")
+def einsum(op, *operands, subscripts, optimize=0):
+    return op.Einsum(*operands, equation=subscripts)
+
+
+@rule("_npi_tril")
+def tril(op, data, *, k=0):
+    return op.Trilu(data, op.constant(k, dtype=ir.DataType.INT64), upper=0)
+
+
+@rule("_npi_full")
+def full(op, *, shape=(), value, dtype="float32"):
+    return op.constant(np.full(as_tuple(shape), value, named(dtype).numpy()))

@@ -1,0 +1,74 @@
+"""`onnxbridge bisect`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxbridge.cli import options, shell
+from onnxbridge.cli.outcome import hashes
+from onnxbridge.errors import VerificationError
+
+
+@click.command("bisect")
+@click.argument("reference")
+@click.argument("candidate")
+@options.frontend
+@options.inputs
+@options.dynamic
+@options.imports
+@click.option("--weights", metavar="FILE", help="Weights of REFERENCE if it is an MXNet symbol or MODULE:FACTORY.")
+@options.comparing
+@click.option(
+    "--save", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="Write a minimal reproduction: the diverging operators as ONNX files, their inputs, and a script.",
+)  # fmt: skip
+@options.report
+@options.force
+@options.json
+@options.quiet
+def command(
+    reference: str,
+    candidate: str,
+    weights: str | None,
+    folder: Path | None,
+    as_json: bool,
+    quiet: bool,
+    report: Path | None,
+    force: bool,
+    **given: Any,
+) -> None:
+    """Find where REFERENCE and CANDIDATE diverge.
+
+    That is the first value that differs by more than rounding explains, although everything that it is computed from agrees.
+    Exits with 1 if the models differ, with 0 if they agree.
+
+    \b
+      onnxbridge bisect net.pt2 net.mlpackage
+      onnxbridge bisect net.onnx fixed.onnx --save repro
+    """
+    from onnxbridge import api
+    from onnxbridge.atomic_write import obstacle
+    from onnxbridge.errors import UsageError
+
+    first = (reference, weights) if weights else reference
+    shell.outcome.allow_report(report, force, (reference, weights, candidate), None)
+    if folder is not None and (reason := obstacle(folder, force)):
+        raise UsageError(f"--save: {reason}")
+    settings = options.chosen(given)
+    shell.outcome.tell(options=settings)
+    with shell.stages(quiet) as progress:
+        found = api.bisect(first, candidate, progress=progress, **settings)
+    if as_json or report is not None:
+        files = hashes([p for p in (reference, weights, candidate) if p is not None and os.path.exists(p)])
+        shell.outcome.tell(source_files=files, **found.as_dict())
+    if not as_json:
+        shell.say(str(found))
+    if folder is not None and found.first is not None:
+        found.save(folder, force=force)
+        shell.note(f"wrote {folder}: reproduce.py runs both operators on the same inputs")
+    if not found.report.agrees:
+        raise VerificationError("the two models do not compute the same", found.report)

@@ -56,9 +56,10 @@ def read_pair(
         except UsageError:
             constants = bound_inputs(first.hub)  # inputs that the conversion made constants
             left = {name: s for name, s in specs.items() if name not in constants} if isinstance(specs, Mapping) else specs
-            if first.hub is None or (left == specs and specs is not None):
+            if first.hub is None or (left == specs and isinstance(specs, Mapping)):
                 raise
-            return to_hub(reader, source, left or specs_of(first.hub), dims)  # a source without sizes uses the reference's
+            named = left if isinstance(left, Mapping) and left else specs_of(first.hub)  # sizes and dtypes of the reference
+            return to_hub(reader, source, named, dims)
 
     progress("reading the candidate")
     second = runnable(candidate, read, device=device)

@@ -17,12 +17,16 @@ GENERATED = "Generated from {source} by `make docs`; a test fails if it is out o
 WIDTH = 100
 API = {
     "Functions": (
-        "onnxbridge.convert", "onnxbridge.verify", "onnxbridge.check", "onnxbridge.load", "onnxbridge.opset.convert",
-        "onnxbridge.api.explain",
+        "onnxbridge.convert", "onnxbridge.verify", "onnxbridge.check", "onnxbridge.diff", "onnxbridge.load",
+        "onnxbridge.opset.convert", "onnxbridge.api.explain",
     ),
     "Results": (
         "onnxbridge.Conversion", "onnxbridge.runtime.verify.report.Report", "onnxbridge.runtime.verify.compare.Comparison",
         "onnxbridge.runtime.verify.compare.Tolerance", "onnxbridge.Problem", "onnxbridge.diagnostics.SourceLocation",
+        *(f"onnxbridge.hub.analysis.graph_diff.difference.{name}" for name in (
+            "Difference", "ModelSummary", "InterfaceChange", "NodeSummary", "NodeChange", "SettingChange", "Move", "WeightChange",
+            "Distance", "WeightSummary", "ShapeChange",
+        )),
     ),
     "Running models": ("onnxbridge.runtime.Executor", "onnxbridge.runtime.session", "onnxbridge.runtime.mil.Interpreter"),
     "Errors": (

@@ -17,7 +17,7 @@ from onnxbridge.frameworks import lazy_sympy
 
 if TYPE_CHECKING:
     from onnxbridge import opset, runtime
-    from onnxbridge.api import bisect, check, convert, load, verify
+    from onnxbridge.api import bisect, check, convert, diff, load, verify
     from onnxbridge.api._conversion import Conversion
     from onnxbridge.errors import (
         ConversionError,
@@ -36,10 +36,11 @@ lazy_sympy.install()
 __version__ = "0.1.0"
 __all__ = [
     "Bisection", "Conversion", "ConversionError", "LimitError", "MissingFrameworkError", "OnnxbridgeError", "Problem",
-    "UnsafeFileError", "UsageError", "VerificationError", "bisect", "check", "convert", "load", "opset", "runtime", "verify",
+    "UnsafeFileError", "UsageError", "VerificationError", "bisect", "check", "convert", "diff", "load", "opset", "runtime",
+    "verify",
 ]  # fmt: skip
 
-_API = frozenset({"Bisection", "Conversion", "bisect", "check", "convert", "load", "verify"})
+_API = frozenset({"Bisection", "Conversion", "bisect", "check", "convert", "diff", "load", "verify"})
 _MODULES = frozenset({"opset", "runtime"})
 
 

@@ -119,6 +119,17 @@ class Frontend(_Plugin):
             ConversionError: with every operator that cannot be converted.
         """
 
+    def as_written(self, source: Any) -> ir.Model | None:
+        """The source's own ONNX graph at its own opset, without any conversion; None where the source is not ONNX."""
+        return None
+
+    def origin(self, source: Any) -> Mapping[str, str]:
+        """What the source says of its author, license, version and the tool that wrote it, by the format's own names.
+
+        The source was read without an error before.
+        """
+        return {}
+
     @abstractmethod
     def runs_here(self) -> bool:
         """Whether `runner` has what it needs on this machine."""

@@ -13,6 +13,7 @@ COMMANDS = {
     "convert": "Convert a model to another framework and verify it.",
     "verify": "Run two models on the same inputs and compare the outputs.",
     "bisect": "Find where two models diverge first.",
+    "diff": "Compare two models as graphs, without running them.",
     "check": "List everything that prevents a conversion.",
     "inspect": "Show the inputs, outputs, operators and weights of a model.",
     "opset": "Convert an ONNX file to another opset, up or down.",
@@ -49,8 +50,8 @@ class _Lazy(click.Group):
 def group() -> None:
     """Convert models between PyTorch, TensorFlow/Keras, MXNet, ONNX and Core ML, and verify the result numerically.
 
-    Exit codes: 0 ok, 1 verification failed, 2 usage, 3 unsupported, 4 unsafe or corrupt file, 5 a framework is missing,
-    6 a limit was exceeded, 70 internal error.
+    Exit codes: 0 ok, 1 verification failed, or diff found a difference, 2 usage, 3 unsupported, 4 unsafe or corrupt file,
+    5 a framework is missing, 6 a limit was exceeded, 70 internal error.
     """
 
 

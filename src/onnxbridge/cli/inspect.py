@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onnxbridge.cli import options, shell
+from onnxbridge.cli.model_cost import cost, cost_text, weights_text
 from onnxbridge.diagnostics import one_line
 from onnxbridge.hub.ir.values import dtype_name
 
@@ -27,26 +30,45 @@ if TYPE_CHECKING:
 @click.option("--plan", is_flag=True, help="Also show how the bundled executor runs it: fused steps, algorithms, cost.")
 @options.json
 def command(source: str, weights: str | None, plan: bool, as_json: bool, **given: Any) -> None:
-    """Show the inputs, outputs, operators, weights and metadata of SOURCE, and the lowest opset that can express it."""
-    from onnxbridge import api
+    """Show the inputs, outputs, weights, operators and origin of SOURCE, what it costs to run, and the lowest opset that can
+    express it.
+
+    MACs (multiply-accumulate operations) and the memory of activations depend on dynamic sizes; give these by --dynamic N=4 or
+    in --inputs. With bounds (N=1..64), the upper one is used.
+
+    \b
+      onnxbridge inspect net.onnx --dynamic N=1
+      onnxbridge inspect net.pt2 --json
+    """
+    from onnxbridge import api, plugins
 
     settings = options.chosen(given)
-    model = api.load((source, weights) if weights else source, **settings)
-    found = describe(model)
+    if "dynamic" in settings:
+        settings["dynamic"] = [re.sub(r"^(\w+)=(\d+)$", r"\1=\2..\2", text) for text in settings["dynamic"]]
+    both = (source, weights) if weights else source
+    model = api.load(both, **settings)
+    sizes = {name: high for name, (_, high) in _bounds(settings.get("dynamic")).items() if high is not None}
+    reader = plugins.frontend(given["frontend"]) if given["frontend"] else plugins.frontend_for(both)
+    found = describe(model) | cost(model, sizes) | {"origin": dict(reader.origin(both))}
     steps = plan_of(model) if plan else []
     if plan:
         found["plan"] = [asdict(step) for step in steps]
     shell.outcome.tell(**found)
-    if as_json:
-        return
+    if not as_json:
+        _show(found, steps)
+
+
+def _show(found: dict[str, Any], steps: list[Planned]) -> None:
     for kind in ("inputs", "outputs"):
         for v in found[kind]:
             sizes = f"  sizes {v['sizes']}" if v["sizes"] else ""
             sizes += f"  keys {', '.join(map(str, v['keys']))}" if v["keys"] else ""
-            shape = ", ".join(map(str, v["shape"]))
+            shape = ", ".join("?" if d is None else str(d) for d in v["shape"])
             shell.say(one_line(f"{kind[:-1]:7} {v['name']}: {v['dtype']}[{shape}]{sizes}"))
     w = found["weights"]
     shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
+    for line in (*weights_text(found["parameters"]), *cost_text(found)):
+        shell.say(one_line(line))
     own = f"{found['opset']} in the file; " if found["opset"] else ""
     shell.say(f"opset   {own}{found['lowest_opset']} is the lowest (from 18 up) that can express it")
     for problem in found["below_it"]:
@@ -54,6 +76,9 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
     shell.say(one_line("nodes   " + ", ".join(f"{op} {n}" for op, n in found["operators"].items())))
     for key, value in found["metadata"].items():
         shell.say(one_line(f"        {key} = {value}"))
+    origin = {key: value for key, value in found["origin"].items() if found["metadata"].get(key) != value}
+    for label, (key, value) in zip(chain(["origin "], repeat(" " * 7)), origin.items(), strict=False):
+        shell.say(one_line(f"{label} {key} = {value}"))
     for step in steps:
         made = " ".join("x".join(map(str, s)) or "scalar" for s in step.shapes)
         how = f"{step.runs}{', ' if step.algorithm else ''}{step.algorithm}"
@@ -61,6 +86,12 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
     if steps:
         alone = sum(step.runs == "Python" for step in steps)
         shell.say(f"plan    {len(steps)} steps, {alone} of them in Python; {sum(s.flops for s in steps):,} flops")
+
+
+def _bounds(dynamic: list[str] | None) -> dict[str, tuple[int, int | None]]:
+    from onnxbridge.api._example_inputs import parsed_dynamic
+
+    return parsed_dynamic(dynamic)[1]
 
 
 def plan_of(model: Any) -> list[Planned]:
@@ -76,6 +107,7 @@ _STEPS = (21, 17, 13, 11)
 
 def describe(model: Any) -> dict[str, Any]:
     """The facts that `inspect` shows, as a dictionary."""
+    from onnxbridge.hub.ir.graphs import every_graph
     from onnxbridge.hub.ir.schemas import name_of
     from onnxbridge.hub.opset import opset_conversion
 
@@ -86,7 +118,8 @@ def describe(model: Any) -> dict[str, Any]:
         return {"name": v.name, "dtype": dtype, "shape": shape or [], "sizes": sizes, "keys": keys}
 
     lowest = opset_conversion.lowest_opset(model)
-    weights = [v.const_value for v in model.graph.initializers.values() if v.const_value is not None]
+    initializers = (v for graph in every_graph(model) for v in graph.initializers.values())
+    weights = [v.const_value for v in initializers if v.const_value is not None]
     operators = Counter(name_of(n.op_type, n.domain) for n in model.graph.all_nodes())
     return {
         "inputs": [value(v) for v in model.graph.inputs],

@@ -58,6 +58,22 @@ class OnnxFrontend(Frontend):
             raise UsageError(f"the model does not take inputs of these sizes: {e}") from e
         return model
 
+    def as_written(self, source: Any) -> ir.Model:
+        if isinstance(source, ir.Model):
+            return source
+        return onnx_files.from_proto(source) if isinstance(source, onnx.ModelProto) else onnx_files.read(source)
+
+    def origin(self, source: Any) -> dict[str, str]:
+        model = self.as_written(source)
+        producer = " ".join(part for part in (model.producer_name, model.producer_version) if part)
+        opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in model.opset_imports.items())
+        found = {
+            "producer": producer, "ir_version": str(model.ir_version), "opsets": opsets, "domain": model.domain,
+            "model_version": str(model.model_version or ""), "doc_string": model.doc_string or model.graph.doc_string,
+            "graph": model.graph.name,
+        }  # fmt: skip
+        return {key: value for key, value in found.items() if value}
+
     def runs_here(self) -> bool:
         return True
 

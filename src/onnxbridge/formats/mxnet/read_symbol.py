@@ -105,6 +105,12 @@ def _version(attrs: Any) -> int:
     return int(found)
 
 
+def mxnet_version(symbol: Graph) -> str:
+    """The version of MXNet that wrote a symbol, as "1.9.1"; "" if it does not say."""
+    version = _version(symbol.attrs)
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}" if version else ""
+
+
 def _node(raw: Any, number: int, new_index: dict[int, int], label: str, depth: int) -> Node:
     attrs: dict[str, str] = {}
     for key in ("attrs", "attr", "param"):

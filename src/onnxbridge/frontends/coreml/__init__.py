@@ -62,6 +62,12 @@ class CoreML(Frontend):
         model.metadata_props.update(portable_metadata(source_metadata))
         return model
 
+    def origin(self, source: Any) -> dict[str, str]:
+        from onnxbridge.formats.coreml.reader import metadata
+        from onnxbridge.frontends.coreml.names import INTERFACE
+
+        return {key: value for key, value in metadata(_split(source)[0]).items() if key != INTERFACE}
+
     def runs_here(self) -> bool:
         return importlib.util.find_spec("coremltools") is not None
 

@@ -62,6 +62,13 @@ class MXNet(Frontend):
             auxiliary = _auxiliary(files)
         return graph_reader.hub_model(graph, values, graph_reader.specs_of(graph, values, inputs, dynamic), auxiliary)
 
+    def origin(self, source: Any) -> dict[str, str]:
+        if live_blocks.is_live(source):
+            return {}
+        first = source[0] if isinstance(source, (tuple, list)) else source
+        version = read_symbol.mxnet_version(read_symbol.read(first))
+        return {"mxnet_version": version} if version else {}
+
     def runs_here(self) -> bool:
         try:
             return bool(python())

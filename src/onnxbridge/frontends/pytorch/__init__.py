@@ -78,6 +78,11 @@ class PytorchFrontend(Frontend):
             FoldBatchNorm()(model)
         return model
 
+    def origin(self, source: Any) -> dict[str, str]:
+        from onnxbridge.frontends.pytorch.capture.file_versions import file_versions
+
+        return file_versions(source) if isinstance(source, (str, os.PathLike)) and self._is_file(source) else {}
+
     def runs_here(self) -> bool:
         return importlib.util.find_spec("torch") is not None
 

@@ -53,6 +53,12 @@ class TensorFlow(Frontend):
         source, signature = _split(source)
         return convert.hub_model(sources.trace(source, inputs, dynamic, signature))
 
+    def origin(self, source: Any) -> dict[str, str]:
+        from onnxbridge.frontends.tensorflow.saved_model import versions
+
+        source, _ = _split(source)
+        return versions.versions(source) if isinstance(source, (str, os.PathLike)) else {}
+
     def main_line(self, error: BaseException | str) -> str:
         return tensorflow_errors.main_line(error)
 

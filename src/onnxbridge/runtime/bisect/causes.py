@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.hub.analysis.graph_diff.settings import is_setting, settings
+from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.runtime.bisect.fingerprint import Fingerprint, fingerprint
 
 Array = np.ndarray[Any, Any]
@@ -17,39 +19,23 @@ def causes(reference: ir.Node, candidate: ir.Node) -> tuple[str, ...]:
     """Differences of two nodes in words, such as "epsilon is 0.001 instead of 1e-05"; empty if there are none to be seen."""
     if reference.op_type != candidate.op_type:
         return ()
-    return (*_attributes(reference, candidate), *_constants(reference, candidate))
+    return (*_settings(reference, candidate), *_constants(reference, candidate))
 
 
-def _attributes(reference: ir.Node, candidate: ir.Node) -> list[str]:
+def _settings(reference: ir.Node, candidate: ir.Node) -> list[str]:
+    one, other = (settings(node, {"": OPSET}) for node in (reference, candidate))
     found = []
-    for name in dict.fromkeys([*reference.attributes, *candidate.attributes]):
-        a, b = (_attribute(node, name) for node in (reference, candidate))
-        if a != b:
+    for name in dict.fromkeys([*one, *other]):
+        a, b = one.get(name), other.get(name)
+        if a != b and not (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-6 * abs(a)):
             found.append(f"{name} is {_text(b)} instead of {_text(a)}")
     return found
-
-
-def _attribute(node: ir.Node, name: str) -> Any:
-    from onnxbridge.hub.ir.schemas import schema_of
-
-    given = node.attributes.get(name)
-    if given is not None:
-        if given.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS, ir.AttributeType.TENSOR, ir.AttributeType.TENSORS):
-            return None
-        value = given.value
-        return tuple(value) if isinstance(value, (list, tuple)) else value
-    schema = schema_of(node.op_type, node.domain)
-    declared = schema.attributes.get(name) if schema is not None else None
-    value = getattr(declared, "default_value", None)
-    return getattr(value, "value", value)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return "absent" if value is None else str(list(value) if isinstance(value, tuple) else value)
+    return "the default" if value is None else str(list(value) if isinstance(value, tuple) else value)
 
 
 def _constants(reference: ir.Node, candidate: ir.Node) -> list[str]:
@@ -58,7 +44,7 @@ def _constants(reference: ir.Node, candidate: ir.Node) -> list[str]:
     pairs = list(zip(reference.inputs, candidate.inputs, strict=False))
     swapped = _swapped(reference, candidate)
     for i, (a, b) in enumerate(pairs):
-        if a is None or b is None or a.const_value is None or b.const_value is None:
+        if a is None or b is None or a.const_value is None or b.const_value is None or is_setting(a.const_value):
             continue
         name = names[i] if i < len(names) else str(a.name)
         if text := compared(a.const_value.numpy(), b.const_value.numpy()):

@@ -1,0 +1,1 @@
+"""Analyses of hub models and ONNX models: differences of two graphs, the cost of one."""

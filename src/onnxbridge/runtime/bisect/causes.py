@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.analysis.graph_diff.settings import is_setting, settings
+from onnxbridge.hub.analysis.graph_diff.settings import attributes, is_setting, settings
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.runtime.bisect.fingerprint import Fingerprint, fingerprint
 
@@ -24,9 +24,10 @@ def causes(reference: ir.Node, candidate: ir.Node) -> tuple[str, ...]:
 
 def _settings(reference: ir.Node, candidate: ir.Node) -> list[str]:
     one, other = (settings(node, {"": OPSET}) for node in (reference, candidate))
+    full, other_full = (attributes(node, {"": OPSET}) for node in (reference, candidate))
     found = []
     for name in dict.fromkeys([*one, *other]):
-        a, b = one.get(name), other.get(name)
+        a, b = one.get(name, full.get(name)), other.get(name, other_full.get(name))
         if a != b and not (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-6 * abs(a)):
             found.append(f"{name} is {_text(b)} instead of {_text(a)}")
     return found

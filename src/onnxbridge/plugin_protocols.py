@@ -138,6 +138,13 @@ class Frontend(_Plugin):
     def runner(self, source: Any, device: str = "auto") -> Run:
         """Runs the source itself: prepared once, called for each sample."""
 
+    def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
+        """Run the source once and call `see` with intermediate values, by the names that they have in the hub model.
+
+        Returns False where the framework does not show them.
+        """
+        return False
+
 
 class Backend(_Plugin):
     """Turns a hub model into an artifact."""

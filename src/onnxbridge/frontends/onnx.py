@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.ir import inference, provenance
 from onnxbridge.hub.ir.values import dtype_name, shape_text
 from onnxbridge.hub.opset import opset_conversion
-from onnxbridge.plugin_protocols import Frontend, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.runtime.verify.samples.random_inputs import dtype_named
 
 _PLACEHOLDERS = frozenset({"?", "None", "none", "-1", "unk", "unknown", ""})
@@ -81,6 +82,20 @@ class OnnxFrontend(Frontend):
         from onnxbridge.runtime import devices
 
         return devices.runner(source, device)
+
+    def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
+        """Runs the graph with intermediate values as further outputs, in ceil(log2(n)) + 1 runs of a part of them each."""
+        from onnxbridge.runtime import devices
+
+        model = self.to_hub(source, None, None)
+        named = [v for node in model.graph for v in node.outputs if v.name and v.type is not None and not v.is_graph_output()]
+        outputs = list(model.graph.outputs)
+        step = math.ceil(len(named) / math.ceil(math.log2(len(named) + 2)))
+        for start in range(0, len(named), step):
+            model.graph.outputs[:] = [*outputs, *named[start : start + step]]
+            for name, value in devices.runner(model, device)(feeds).items():
+                see(name, value)
+        return True
 
 
 def _read_states(graph: ir.Graph) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import onnx_ir as ir
 
 from onnxbridge.errors import OnnxbridgeError
 from onnxbridge.plugin_options import Setting
-from onnxbridge.plugin_protocols import Frontend, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 
 
@@ -90,6 +91,11 @@ class PytorchFrontend(Frontend):
         from onnxbridge.frontends.pytorch.capture.runner import runner
 
         return runner(source)
+
+    def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
+        from onnxbridge.frontends.pytorch.capture.watch import watch
+
+        return watch(source, feeds, see)
 
 
 frontend = PytorchFrontend()

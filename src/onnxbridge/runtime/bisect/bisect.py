@@ -7,7 +7,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge.runtime.bisect.bisection import Bisection
+from onnxbridge.runtime.bisect.bisection import Bisection, FirstDivergence
+from onnxbridge.runtime.bisect.native_values import computes_its_graph, first_misread
+from onnxbridge.runtime.bisect.recorded_run import Side
 from onnxbridge.runtime.bisect.search import search
 from onnxbridge.runtime.verify.pairing import Runnable, name_pairs
 from onnxbridge.runtime.verify.report import Report
@@ -25,11 +27,32 @@ def bisect_pair(reference: Runnable, candidate: Runnable, report: Report, progre
     a, b = reference.hub.graph, candidate.hub.graph
     inputs = name_pairs(_names(a.inputs), _names(b.inputs), "inputs")
     outputs = name_pairs(_names(a.outputs), _names(b.outputs), "outputs")
-    found = search(reference.hub, candidate.hub, feeds, inputs, outputs, progress)
-    reason = "" if found.first is not None else "the graphs of both compute the same in float64"
-    return Bisection(
-        report, found.first, max(found.runs), found.runs, found.paired, found.values, reason, feeds, found.parts
-    )  # fmt: skip
+    one = Side("reference", reference.hub, feeds)
+    other = Side("candidate", candidate.hub, {inputs[name]: value for name, value in feeds.items() if name in inputs})
+    found = search(one, other, inputs, outputs, progress)
+    first, reason = found.first, ""
+    if first is None:
+        progress("comparing each framework with its graph")
+        first, reason = _misread([(reference, one), (candidate, other)])
+    runs = one.runs, other.runs
+    return Bisection(report, first, max(runs), runs, found.paired, found.values, reason, feeds, found.parts)
+
+
+def _misread(sides: Sequence[tuple[Runnable, Side]]) -> tuple[FirstDivergence | None, str]:
+    """Where a framework computes something else than the graph that was read from its model, and what that means."""
+    for runnable, side in sides:
+        if computes_its_graph(runnable, side, side.feeds):
+            continue
+        title = runnable.runner.title
+        if side.rounded == {}:
+            side.record_rounding()
+        first = first_misread(runnable, side, side.feeds)
+        graph = f"than the graph that was read from the {side.title}"
+        blame = f"an error in reading the model, or in {title}"
+        if first is None:
+            return None, f"the graphs of both agree, but {title} computes other outputs {graph}: {blame}"
+        return first, f"the graphs of both agree; {title} (above as the reference) computes this value otherwise {graph}: {blame}"
+    return None, "the graphs of both compute the same in float64, and so does each framework"
 
 
 def _names(values: Sequence[ir.Value]) -> list[str]:

@@ -10,8 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.graphs import bodies_of
-from onnxbridge.runtime.bisect.fingerprint import Fingerprint, fingerprint
+from onnxbridge.runtime.bisect.fingerprint import ORDERS, Fingerprint, fingerprint
 from onnxbridge.runtime.executor.executor import Executor
+from onnxbridge.runtime.verify.compare import Tolerance
 from onnxbridge.runtime.verify.pairing import cast_to
 
 KEPT = 256 << 20
@@ -90,6 +91,17 @@ class Side:
 
             self._watch(see, self.precision)
         return {name: self.arrays[name] for name in names if name in self.arrays}
+
+    def tolerance_at(self, name: str, exact: np.ndarray[Any, Any]) -> Tolerance:
+        """How far rounding to the model's own precision moves a value at most, for any order of operations."""
+        own = self.rounded_array(name) if exact.dtype.kind == "f" and exact.size else None
+        if own is None:
+            return Tolerance(0.0, 0.0, origin="derived")
+        with np.errstate(all="ignore"):
+            off = np.abs(exact - own.astype(np.float64))
+            largest = float(np.abs(np.where(np.isfinite(exact), exact, 0.0)).max())
+            most = float(np.where(np.isfinite(off), off, 0.0).max())
+        return Tolerance(ORDERS * most + 2.0**-22 * largest, 0.0, origin="derived")
 
     def rounded_array(self, name: str) -> Any:
         """A value in the model's own precision: a kept one, or by another run; None where it is no tensor."""

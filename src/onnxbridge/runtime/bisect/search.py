@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.runtime.bisect.align import aligned
 from onnxbridge.runtime.bisect.bisection import FirstDivergence
 from onnxbridge.runtime.bisect.causes import causes
-from onnxbridge.runtime.bisect.fingerprint import ORDERS
 from onnxbridge.runtime.bisect.first_divergence import Divergence, first_divergence
 from onnxbridge.runtime.bisect.matching import agree, match
 from onnxbridge.runtime.bisect.recorded_run import Side
 from onnxbridge.runtime.bisect.reproduction import Part
-from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare
+from onnxbridge.runtime.verify.compare import Comparison, compare
 
 Progress = Callable[[str], None]
 
@@ -34,18 +32,11 @@ class Found:
     parts: tuple[Part, ...] = ()
 
 
-def search(
-    reference: ir.Model, candidate: ir.Model, feeds: Mapping[str, Any], inputs: Mapping[str, str], outputs: Mapping[str, str],
-    progress: Progress,
-) -> Found:  # fmt: skip
-    """Run both models in float64 and find the first values that differ.
+def search(a: Side, b: Side, inputs: Mapping[str, str], outputs: Mapping[str, str], progress: Progress) -> Found:
+    """Run the reference and the candidate in float64 and find the first values that differ.
 
-    Args:
-        feeds: by the reference's names.
-        inputs, outputs: the candidate's names by the reference's.
+    `inputs` and `outputs` are the candidate's names by the reference's.
     """
-    a = Side("reference", reference, feeds)
-    b = Side("candidate", candidate, {inputs[name]: value for name, value in feeds.items() if name in inputs})
     progress("running the reference in float64")
     a.record()
     progress("measuring rounding")
@@ -87,15 +78,4 @@ def _compared(a: Side, pair: Divergence, of_a: Mapping[str, Any], of_b: Mapping[
     moved = aligned(reference, candidate)
     if moved is None:
         return None
-    return compare(pair.reference, reference, moved, Tolerance(_rounding(a, pair.reference, reference), 0.0, origin="derived"))
-
-
-def _rounding(a: Side, name: str, exact: np.ndarray[Any, Any]) -> float:
-    """How far rounding to the model's own precision moves a value at most, for any order of operations."""
-    if exact.dtype.kind != "f" or not exact.size:
-        return 0.0
-    own = a.rounded_array(name)
-    with np.errstate(all="ignore"):
-        off = np.zeros(1) if own is None else np.abs(exact - own.astype(np.float64))
-        largest = np.abs(np.where(np.isfinite(exact), exact, 0.0)).max()
-        return float(ORDERS * np.where(np.isfinite(off), off, 0.0).max() + 2.0**-22 * largest)
+    return compare(pair.reference, reference, moved, a.tolerance_at(pair.reference, reference))

@@ -18,6 +18,8 @@ from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, Veri
 from onnxbridge.plugin_protocols import Run
 from onnxbridge.runtime.verify.runner import Runner
 
+Watch = Callable[[Mapping[str, Any], Callable[[str, Any], None]], bool]
+
 
 @dataclass(frozen=True)
 class Runnable:
@@ -28,6 +30,7 @@ class Runnable:
         hub: its hub model, None where no frontend reads it.
         runner_for: for a file that a backend wrote: the runner to compare with a reference, given the reference's hub model.
         shapes: of its inputs, with None for dynamic sizes.
+        watch: shows intermediate values, as `Frontend.watch` does; gives False where it cannot.
     """
 
     runner: Runner
@@ -36,6 +39,7 @@ class Runnable:
     hub: ir.Model | None
     runner_for: Callable[[ir.Model], Runner] | None = None
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+    watch: Watch = lambda feeds, see: False
 
 
 def runnable(
@@ -56,7 +60,7 @@ def runnable(
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
     shapes = {str(v.name): [d if isinstance(d, int) else None for d in v.shape] for v in hub.graph.inputs if v.shape is not None}
     runner = with_constants(started_runner(reader, lambda: reader.runner(source, device)), hub)
-    return Runnable(runner, *names, hub, shapes=shapes)
+    return Runnable(runner, *names, hub, shapes=shapes, watch=lambda feeds, see: reader.watch(source, feeds, see, device))
 
 
 def _reopened(backend: plugins.Backend, found: plugins.Reopened, hub: ir.Model | None, device: str) -> Runnable:

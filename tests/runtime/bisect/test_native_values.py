@@ -69,3 +69,15 @@ def test_pytorch_shows_the_values_of_a_module_and_of_a_program():
         frontend = plugins.frontend("pytorch")
         assert frontend.watch(source, {"input": x.numpy()}, lambda name, value, shown=shown: shown.update({name: value}))
         np.testing.assert_allclose(shown["tanh"], net[:2](x).detach().numpy(), rtol=1e-6)
+
+
+def test_the_interpreter_of_core_ml_shows_intermediate_values(tmp_path):
+    model, x = network(), np.random.default_rng(1).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    onnxbridge.convert(model, "coreml", inputs="x:float32[2,3,8,8]", output=tmp_path / "net.mlpackage", verify=False)
+    shown: dict[str, np.ndarray] = {}
+    assert plugins.frontend("coreml").watch(tmp_path / "net.mlpackage", {"x": x}, lambda name, value: shown.update({name: value}))
+    names = [o for n in model.graph.node for o in n.output]
+    assert len(set(names) & set(shown)) > len(names) / 2  # the backend keeps the names of the hub
+    for name, value in zip(names, Executor(model, precision="float64").run(names, {"x": x}), strict=True):
+        if name in shown:
+            np.testing.assert_allclose(shown[name], value, atol=1e-4)

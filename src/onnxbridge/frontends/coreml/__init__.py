@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,13 @@ class CoreML(Frontend):
 
     def runner(self, source: Any, device: str = "auto") -> Run:
         """Run the source with the MIL interpreter. A state is an input, and its updated value an output."""
+        return self._interpreted(source, None)
+
+    def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
+        self._interpreted(source, lambda name, value: see(name, np.asarray(value)))(feeds)
+        return True
+
+    def _interpreted(self, source: Any, see: Callable[[str, Any], None] | None) -> Run:
         from onnxbridge.formats.coreml.reader import metadata
         from onnxbridge.frontends.coreml.names import names
         from onnxbridge.runtime.mil import Interpreter
@@ -86,7 +93,7 @@ class CoreML(Frontend):
             rest = dict(feeds)
             for name, state in interpreter.states.items():
                 state.value = np.asarray(rest.pop(hub_names.states[name][0]))
-            results = interpreter.run({source_names.get(name, name): value for name, value in rest.items()})
+            results = interpreter.run({source_names.get(name, name): value for name, value in rest.items()}, see)
             is_classifier = interpreter.classes is not None  # its label, a string, is not an output of the hub model
             found = {hub_names.outputs[k]: _tensor(v) for k, v in results.items() if not (is_classifier and isinstance(v, str))}
             return found | {hub_names.states[name][1]: state.value for name, state in interpreter.states.items()}

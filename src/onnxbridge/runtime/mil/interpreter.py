@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -69,10 +69,11 @@ class Interpreter:
         self._steps = self._compiled(self._function.block)
         return found
 
-    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, feeds: Mapping[str, Any], see: Callable[[str, Any], None] | None = None) -> dict[str, Any]:
         """Compute the model's outputs from its inputs, both by the names of the model's description.
 
-        Arrays are cast to the declared dtypes as Core ML does; images are arrays (N, C, H, W) or PIL images.
+        Arrays are cast to the declared dtypes as Core ML does; images are arrays (N, C, H, W) or PIL images. `see` is called with
+        the name and the value of each result of the program's operators.
         """
         unknown = sorted(set(feeds) - {f.name for f in self.inputs})
         if unknown:
@@ -87,7 +88,7 @@ class Interpreter:
         for slot in block.inputs:
             values[slot.index] = take(described[slot.name], slot, feeds)
         with np.errstate(all="ignore"):
-            results = self._run(self._steps, values)
+            results = self._run(self._steps, values, see)
         by_name = {slot.name: result for slot, result in zip(block.outputs, results, strict=True)}
         return {f.name: give(f, by_name, list(results), i) for i, f in enumerate(self.outputs)}
 
@@ -104,9 +105,12 @@ class Interpreter:
                 self.packed[op.outputs[-1].index] = op
         block.operations = [op for op in block.operations if not _decompresses(op)]
 
-    def _run(self, block: Steps, values: Any) -> list[Any]:
+    def _run(self, block: Steps, values: Any, see: Callable[[str, Any], None] | None = None) -> list[Any]:
         for step in block.steps:
             self._apply(step, values)
+            if see is not None:
+                for slot in step.outputs:
+                    see(slot.name, values[slot.index])
             for index in step.done:
                 values[index] = None
         return [values[index] for index in block.outputs]

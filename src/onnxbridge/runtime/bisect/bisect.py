@@ -16,8 +16,8 @@ from onnxbridge.runtime.verify.report import Report
 
 
 def bisect_pair(reference: Runnable, candidate: Runnable, report: Report, progress: Callable[[str], None]) -> Bisection:
-    """Find where two models diverge, given the verification that compared them."""
-    if report.agrees:
+    """Find where two models diverge, given the verification that compared them. Where it is WEAK, they may although it passed."""
+    if report.passed:
         return Bisection(report)
     feeds = _failing(report)
     for side, name in ((reference, "reference"), (candidate, "candidate")):

@@ -81,11 +81,11 @@ def compared(a: Array, b: Array) -> str:
         return f"is {y.item():.6g} instead of {x.item():.6g}"
     if _same_elements(x, y):
         return "has the same elements in another order"
-    with np.errstate(all="ignore"):
-        ratio = (y[off] / x[off])[x[off] != 0]
+    ratio = y[off & (x != 0)] / x[off & (x != 0)]
     if ratio.size and np.ptp(ratio) <= 1e-3 * abs(ratio.mean()):
         times = f"is {ratio.mean():.4g} times as large" if ratio.mean() else "is zero"
-        return times if off.all() else f"{times} in {int(off.sum())} of {off.size} elements"
+        everywhere = bool((np.abs(y - ratio.mean() * x) <= _DIGITS * np.abs(x).max()).all())
+        return times if everywhere else f"{times} in {int(off.sum())} of {off.size} elements"
     difference = np.abs(x - y).max() / max(np.abs(x).max(), 1e-300)
     return f"differs in {int(off.sum())} of {off.size} elements, by up to {difference:.2g} of its largest"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,7 +116,10 @@ class Side:
         executor = Executor(self.model, precision=precision, native=False)
         self.runs += 1
         dtypes = {str(v.name): v.dtype for v in self.model.graph.inputs}
-        return executor.watch(see, {k: cast_to(v, dtypes[k]) for k, v in self.feeds.items() if k in dtypes})
+        results = executor.watch(see, {k: cast_to(v, dtypes[k]) for k, v in self.feeds.items() if k in dtypes})
+        del executor
+        gc.collect()  # it holds the weights in float64, and plans refer to themselves
+        return results
 
 
 class _Recorder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,27 @@ from onnxbridge.runtime.bisect.fingerprint import Fingerprint, fingerprint
 
 Array = np.ndarray[Any, Any]
 _DIGITS = 2.0**-20
+_LAYOUT = frozenset({"shape", "perm", "allowzero", "keepdims", "noop_with_empty_axes"})
+"""Settings that say little of what is computed."""
 
 
-def causes(reference: ir.Node, candidate: ir.Node) -> tuple[str, ...]:
-    """Differences of two nodes in words, such as "epsilon is 0.001 instead of 1e-05"; empty if there are none to be seen."""
-    if reference.op_type != candidate.op_type:
-        return ()
-    return (*_settings(reference, candidate), *_constants(reference, candidate))
+def causes(reference: Sequence[ir.Node], candidate: Sequence[ir.Node]) -> tuple[str, ...]:
+    """What differs between the nodes that compute a value, the last of which gives it.
+
+    Two nodes of one operator are compared: "epsilon is 0.001 instead of 1e-05". Otherwise both sides' operators are listed with
+    their settings, for example a normalization and its decomposition.
+    """
+    if [n.op_type for n in reference] == [n.op_type for n in candidate] or reference[-1].op_type == candidate[-1].op_type:
+        return (*_settings(reference[-1], candidate[-1]), *_constants(reference[-1], candidate[-1]))
+    return (
+        f"the reference computes it by {', '.join(map(_described, reference))}",
+        f"the candidate computes it by {', '.join(map(_described, candidate))}",
+    )
+
+
+def _described(node: ir.Node) -> str:
+    given = {n: v for n, v in settings(node, {"": OPSET}).items() if n not in _LAYOUT}
+    return node.op_type + (f" ({', '.join(f'{n} {_text(v)}' for n, v in given.items())})" if given else "")
 
 
 def _settings(reference: ir.Node, candidate: ir.Node) -> list[str]:

@@ -72,6 +72,18 @@ class Side:
     def node(self, name: str) -> ir.Node | None:
         return self.values[name].producer()
 
+    def nodes_between(self, inputs: Collection[str], output: str) -> list[ir.Node]:
+        """The nodes that compute a value from others, in the order of execution."""
+        found: dict[ir.Node, None] = {}
+        pending = [output]
+        while pending:
+            name = pending.pop()
+            node = None if name in inputs else self.node(name)
+            if node is not None and node not in found:
+                found[node] = None
+                pending += self.inputs_of[name]
+        return [node for node in self.model.graph if node in found]
+
     def record(self) -> None:
         """Run the model once, in float64, and take the fingerprint of every value."""
         results = self._watch(_Recorder(self.held, self.arrays), self.precision)

@@ -63,7 +63,8 @@ def _described(a: Side, b: Side, pair: Divergence) -> tuple[FirstDivergence, tup
     first = FirstDivergence(
         pair.reference, pair.candidate, node.op_type, other.op_type, source_locations.read(node),
         np.asarray(of_a[pair.reference]), np.asarray(of_b[pair.candidate]), _compared(a, pair, of_a, of_b),
-        causes(node, other), pair.others,
+        causes(a.nodes_between(pair.reference_inputs, pair.reference), b.nodes_between(pair.candidate_inputs, pair.candidate)),
+        pair.others,
     )  # fmt: skip
     parts = (
         Part("reference", a.model, {n: of_a[n] for n in pair.reference_inputs}, pair.reference),

@@ -128,7 +128,7 @@ def test_every_problem_is_reported_once_with_all_its_places(rules):
     assert "Addd x1: no rule" in text and "hint: there are rules for Add" in text
     report = caught.value.as_dict()
     assert [p["op"] for p in report["problems"]] == ["Missing", "Half", "Bug", "Addd"]
-    assert report["problems"][0]["count"] == 2 and report["problems"][0]["places"][0]["line"] == 22
+    assert report["problems"][0]["count"] == 2 and report["problems"][0]["locations"][0]["line"] == 22
 
 
 def test_too_few_results_are_a_problem(rules):

@@ -44,7 +44,7 @@ class Problem:
             "reason": self.reason,
             "hint": self.hint,
             "count": len(self.locations),
-            "places": [place.as_dict() for place in self.locations],
+            "locations": [location.as_dict() for location in self.locations],
         }
 
     def __str__(self) -> str:
@@ -63,4 +63,4 @@ def merge(problems: Iterable[Problem]) -> list[Problem]:
     for p in problems:
         key = (p.op, p.reason, p.hint)
         merged[key] = merged.get(key, ()) + p.locations
-    return [Problem(*key, locations=places) for key, places in merged.items()]
+    return [Problem(*key, locations=found) for key, found in merged.items()]

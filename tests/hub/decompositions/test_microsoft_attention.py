@@ -75,9 +75,7 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def assert_matches_onnxruntime(
-    op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any], unit: float | None = None
-) -> None:
+def assert_matches_onnxruntime(op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any]) -> None:
     m, feeds = model(op, inputs, outputs, attrs)
     assert_within_rounding(m, feeds, run_onnxruntime(m, feeds))
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.formats.mxnet.write_params import flag
+from onnxbridge.hub.ir.unique_name import unique_name
 
 Array = np.ndarray[Any, Any]
 VERSION = 10901
@@ -148,13 +149,8 @@ class Writer:
             self._stem = outer
 
     def unique(self, name: str) -> str:
-        """The name itself if it is unused, otherwise with a numeric suffix."""
-        label, n = name, 0
-        while label in self._names:
-            n += 1
-            label = f"{name}_{n}"
-        self._names.add(label)
-        return label
+        """The name itself if it is unused, otherwise with a number appended."""
+        return unique_name(name, self._names)
 
     def rename(self, value: Value, name: str) -> None:
         """Rename the node of a value, if the name is unused."""

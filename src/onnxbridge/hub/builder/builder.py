@@ -24,6 +24,7 @@ from onnxbridge.errors import SourceLocation, Unsupported
 from onnxbridge.hub.ir import fold, inference, provenance, source_locations, strings
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import schema_of, version_of
+from onnxbridge.hub.ir.unique_name import unique_name
 
 _PLAIN = (np.ndarray, np.generic, bool, int, float, str, bytes, list, tuple)
 """Checked first, since isinstance with a protocol looks at every attribute."""
@@ -203,12 +204,7 @@ class Builder:
 
     def unique(self, name: str) -> str:
         """The name itself if it is unused, otherwise with a number appended."""
-        label, n = name, 0
-        while label in self._names:
-            n += 1
-            label = f"{name}_{n}"
-        self._names.add(label)
-        return label
+        return unique_name(name, self._names)
 
     def reserve(self, name: str) -> None:
         """Reserve a name for an output, so that no other value gets it."""

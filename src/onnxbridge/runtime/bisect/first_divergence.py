@@ -65,7 +65,11 @@ def _unmatched(side: Side, matched: set[str], outputs: Sequence[str]) -> dict[st
 
 
 def _counterparts(
-    reference: Side, candidate: Side, of_reference: dict[str, None], of_candidate: dict[str, None], first_reference: list[str],
+    reference: Side,
+    candidate: Side,
+    of_reference: dict[str, None],
+    of_candidate: dict[str, None],
+    first_reference: list[str],
     first_candidate: list[str],
 ) -> tuple[str, str]:
     """The first value of one side, with the value near the other side's first ones that is closest to it.

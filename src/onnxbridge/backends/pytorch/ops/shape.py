@@ -195,7 +195,7 @@ def split(input, split=None, *, axis=0, num_outputs=None):
     if split is not None:
         return tuple(torch.split(input, size_arithmetic.sizes(split), axis))
     if num_outputs is None:
-        raise Unsupported("Split with neither split nor num_outputs")
+        raise Unsupported("neither split nor num_outputs is given")
     chunk = -(-input.shape[axis] // num_outputs)
     if isinstance(chunk, int):
         lengths = [max(min(chunk, input.shape[axis] - i * chunk), 0) for i in range(num_outputs)]

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir import provenance
+from onnxbridge.hub.ir.unique_name import unique_name
 
 Perm = tuple[int, ...]
 
@@ -54,8 +55,8 @@ class TransposePropagation:
         self._root = model.graph
         self._transposed_values: dict[ir.Value, TransposedValue] = {}
         self._created: MutableMapping[tuple[ir.Value, Perm], ir.Value] = {}
-        self._names = {v.name for g in (model.graph, *model.graph.subgraphs()) for n in g for v in n.outputs}
-        self._names |= {v.name for g in (model.graph, *model.graph.subgraphs()) for v in (*g.inputs, *g.initializers.values())}
+        self._names = {str(v.name) for g in (model.graph, *model.graph.subgraphs()) for n in g for v in n.outputs}
+        self._names |= {str(v.name) for g in (model.graph, *model.graph.subgraphs()) for v in (*g.inputs, *g.initializers.values())}
         self._profitable: set[ir.Node] = set()
         self._node: ir.Node | None = None
         self._graph = model.graph
@@ -224,7 +225,7 @@ class TransposePropagation:
 
     def constant(self, array: np.ndarray[Any, Any], name: str, source: ir.Value | None = None) -> ir.Value:
         """A new initializer, derived from that of `source`."""
-        label = self._unique(name)
+        label = unique_name(name, self._names)
         tensor = ir.tensor(array, name=label)
         if source is not None:
             provenance.inherit_state(tensor, [source.const_value])
@@ -239,7 +240,7 @@ class TransposePropagation:
         """A new node before the current one (or at the end of the graph), with the dtype of `like`."""
         node = ir.Node("", op_type, inputs, attributes)
         out = node.outputs[0]
-        out.name = node.name = self._unique(f"{like.name}.{suffix}")
+        out.name = node.name = unique_name(f"{like.name}.{suffix}", self._names)
         out.type, out.shape = like.type, shape
         producer = like.producer()
         if producer is not None:
@@ -257,19 +258,11 @@ class TransposePropagation:
         shape = None if t.source.shape is None else ir.Shape([t.source.shape[p] for p in t.perm])
         for v in (value, t.source):
             if v.name == name:
-                v.name = self._unique(f"{name}.transposed")
+                v.name = unique_name(f"{name}.transposed", self._names)
         kind, attributes = ("Identity", []) if is_identity(t.perm) else ("Transpose", [ir.AttrInt64s("perm", list(t.perm))])
         created = self.write(kind, [t.source], value, shape, "output", attributes)
         created.name = name
         return created
-
-    def _unique(self, name: str) -> str:
-        label, n = name, 0
-        while label in self._names:
-            n += 1
-            label = f"{name}_{n}"
-        self._names.add(label)
-        return label
 
 
 def keeps_order(shape: ir.Shape | Sequence[Any], perm: Sequence[int]) -> bool:

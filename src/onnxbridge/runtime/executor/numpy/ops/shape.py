@@ -126,7 +126,7 @@ def split(input, split: Ints | None = None, *, axis=0, num_outputs=None):
     length = input.shape[axis]
     if split is None:
         if num_outputs is None:
-            raise Unsupported("neither split nor num_outputs is set")
+            raise Unsupported("neither split nor num_outputs is given")
         each = -(-length // num_outputs)
         split = [max(0, min(each, length - i * each)) for i in range(num_outputs)]
     if sum(split) != length or any(n < 0 for n in split):

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir import provenance
+from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.unique_name import unique_name
 
 Perm = tuple[int, ...]
@@ -55,8 +56,7 @@ class TransposePropagation:
         self._root = model.graph
         self._transposed_values: dict[ir.Value, TransposedValue] = {}
         self._created: MutableMapping[tuple[ir.Value, Perm], ir.Value] = {}
-        self._names = {str(v.name) for g in (model.graph, *model.graph.subgraphs()) for n in g for v in n.outputs}
-        self._names |= {str(v.name) for g in (model.graph, *model.graph.subgraphs()) for v in (*g.inputs, *g.initializers.values())}
+        self._names = names_in(model)
         self._profitable: set[ir.Node] = set()
         self._node: ir.Node | None = None
         self._graph = model.graph

@@ -17,11 +17,13 @@ GENERATED = "Generated from {source} by `make docs`; a test fails if it is out o
 WIDTH = 100
 API = {
     "Functions": (
-        "onnxbridge.convert", "onnxbridge.verify", "onnxbridge.check", "onnxbridge.diff", "onnxbridge.load",
-        "onnxbridge.opset.convert", "onnxbridge.api.explain",
+        "onnxbridge.convert", "onnxbridge.verify", "onnxbridge.bisect", "onnxbridge.check", "onnxbridge.diff", "onnxbridge.load",
+        "onnxbridge.opset.convert", "onnxbridge.api.explain", "onnxbridge.api.round_trip",
     ),
     "Results": (
-        "onnxbridge.Conversion", "onnxbridge.runtime.verify.report.Report", "onnxbridge.runtime.verify.compare.Comparison",
+        "onnxbridge.Conversion", "onnxbridge.Bisection", "onnxbridge.runtime.bisect.bisection.FirstDivergence",
+        "onnxbridge.runtime.verify.report.Report", "onnxbridge.api.RoundTrip", "onnxbridge.api.Station",
+        "onnxbridge.runtime.verify.compare.Comparison",
         "onnxbridge.runtime.verify.compare.Tolerance", "onnxbridge.Problem", "onnxbridge.diagnostics.SourceLocation",
         *(f"onnxbridge.hub.analysis.graph_diff.difference.{name}" for name in (
             "Difference", "ModelSummary", "InterfaceChange", "NodeSummary", "NodeChange", "SettingChange", "Move", "WeightChange",

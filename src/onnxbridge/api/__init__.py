@@ -1,4 +1,4 @@
-"""The Python API: `convert`, `verify`, `bisect`, `check`, `diff`, `load` and `explain`, which the command line calls too."""
+"""The Python API: `convert`, `verify`, `bisect`, `round_trip`, `check`, `diff`, `load` and `explain`."""
 
 from onnxbridge.api._bisect import bisect
 from onnxbridge.api._check import check, explain
@@ -6,7 +6,11 @@ from onnxbridge.api._conversion import Conversion
 from onnxbridge.api._convert import convert
 from onnxbridge.api._diff import diff
 from onnxbridge.api._load import load
+from onnxbridge.api._round_trip import RoundTrip, Station, round_trip
 from onnxbridge.api._verify import verify
 from onnxbridge.runtime.bisect.bisection import Bisection
 
-__all__ = ["Bisection", "Conversion", "bisect", "check", "convert", "diff", "explain", "load", "verify"]
+__all__ = [
+    "Bisection", "Conversion", "RoundTrip", "Station", "bisect", "check", "convert", "diff", "explain", "load", "round_trip",
+    "verify",
+]  # fmt: skip

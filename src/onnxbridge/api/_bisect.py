@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onnxbridge import plugins
+from onnxbridge.api._data import SAMPLES, run_on, specs_and_samples
 from onnxbridge.api._early_checks import check_names
+from onnxbridge.api._example_inputs import parsed_dynamic
 from onnxbridge.api._load import Progress, quiet
-from onnxbridge.api._pair import read_pair
+from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.runtime.bisect.bisect import bisect_pair
 from onnxbridge.runtime.bisect.bisection import Bisection
 from onnxbridge.runtime.verify.pairing import fixed_sizes, paired
@@ -25,7 +28,8 @@ def bisect(
     imports: str | Sequence[str] | None = None,
     rtol: Tolerances = None,
     atol: Tolerances = None,
-    samples: int = 3,
+    data: Any = None,
+    samples: int | None = None,
     seed: int = 0,
     device: str = "auto",
     time_limit: float | None = SECONDS,
@@ -49,13 +53,20 @@ def bisect(
     """
     from onnxbridge.hub.ir import provenance
 
-    pair = read_pair(reference, candidate, inputs, frontend, dynamic, imports, device, progress)
-    check_names(pair.hub, rtol, atol, pair.bounds)
-    first, second = pair.reference, pair.candidate
-    runner = paired(first, second)
+    plugins.import_modules(imports)
+    specs, given = specs_and_samples(inputs, data, samples)
+    dims, bounds = parsed_dynamic(dynamic)
+    require(frontend, reference, candidate)
+    reader = Reader(specs, given, dims, device)
+    progress("reading the reference")
+    first = reader.reference(reference, frontend)
+    progress("reading the candidate")
+    second = reader.candidate(candidate, first)
+    hub = described_inputs(first, second)
+    check_names(hub, rtol, atol, bounds)
     report = verify_runners(
-        pair.hub, first.runner, runner, feeds=pair.feeds, samples=samples, seed=seed,
-        bounds=provenance.within_sizes(pair.hub, fixed_sizes(first, second) | dict(pair.bounds)), rtol=rtol, atol=atol,
+        hub, first.runner, paired(first, second), **run_on(given, hub, bounds), samples=samples or SAMPLES, seed=seed,
+        bounds=provenance.within_sizes(hub, {**fixed_sizes(first, second), **bounds}), rtol=rtol, atol=atol,
         time_limit=time_limit, progress=progress,
     )  # fmt: skip
     return bisect_pair(first, second, report, progress)

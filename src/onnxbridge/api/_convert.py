@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from onnxbridge import plugin_options, plugins
 from onnxbridge.api._conversion import Conversion
+from onnxbridge.api._data import SAMPLES, reading, run_on
 from onnxbridge.api._early_checks import check_before, check_names, source_files, target_of
 from onnxbridge.api._example_inputs import example_feeds, parsed_dynamic, parsed_inputs
-from onnxbridge.api._load import Progress, prepared, quiet, to_hub, with_bounds
-from onnxbridge.errors import (
-    LimitError,
-    MissingFrameworkError,
-    OnnxbridgeError,
-    VerificationError,
-)
+from onnxbridge.api._load import Progress, prepared, quiet, with_bounds
+from onnxbridge.api._recordings import Saving
+from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.runtime.verify.metrics import metrics_named
 from onnxbridge.runtime.verify.pairing import artifact_runner, started_runner, with_constants
 from onnxbridge.runtime.verify.runner import Runner
+from onnxbridge.runtime.verify.samples.data import read_data
 from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
@@ -41,8 +41,12 @@ def convert(
     rtol: Tolerances = None,
     atol: Tolerances = None,
     max_drift: float | None = None,
-    samples: int = 3,
+    metrics: Any = None,
+    data: Any = None,
+    samples: int | None = None,
     seed: int = 0,
+    save_inputs: str | os.PathLike[str] | None = None,
+    save_outputs: str | os.PathLike[str] | None = None,
     device: str = "auto",
     time_limit: float | None = SECONDS,
     progress: Progress = quiet,
@@ -63,11 +67,17 @@ def convert(
         opset: the opset of ai.onnx to write, for the target "onnx".
         output: the path to save to. A model that fails verification is saved with `.failed` appended. The source is never
             overwritten.
-        force: overwrite what exists at `output`.
+        force: overwrite what exists at `output`, and samples in these folders.
         verify: whether to run source and target on the same inputs and compare.
         rtol, atol: tolerances to use in place of the derived one: a number, or {output: number}.
-        max_drift: how far lossy compression may move an output, as a fraction of its range. 0.1 by default.
-        samples, seed: the number of random input samples, and their seed.
+        max_drift: how far lossy compression or lower precision may move an output, as a fraction of its range. 0.1 by default,
+            and more than 0.02 is weak. Given for other models, it takes the place of the tolerance.
+        metrics: measures to report beside the tolerance, such as "cosine", "p99" or "MODULE:FUNCTION", and limits that make the
+            verification fail where they are exceeded, such as "cosine>=0.999". One, or a list.
+        data: samples to verify on in place of random ones: an .npz file of arrays by input name, a folder of them,
+            "MODULE:FUNCTION", {name: array}, or an iterable of such dicts.
+        samples, seed: the number of random input samples, 3 by default, and their seed. With `data`, the most samples of it.
+        save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the source's outputs.
         device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
         time_limit: the time that verification may take, in seconds. None for no limit.
         progress: called with the name of each stage.
@@ -97,12 +107,19 @@ def convert(
     backend_options = {**implied, **backend_options}
     backend_options = plugin_options.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
     backend_options = with_bounds(writer, backend_options, bounds)
+    given = None if data is None else read_data(data, samples)
+    saving, chosen_metrics = Saving(save_inputs, save_outputs, force, [source, data]), metrics_named(metrics)
+    if saving.folders and not verify:
+        raise UsageError("samples are saved by the verification: leave out --no-verify (verify=False)")
+    if any(output is not None and Path(output).resolve() == folder.resolve() for folder, _ in saving.folders):
+        raise UsageError(f"{os.fspath(output or '')!r} is where the model is written: save the samples elsewhere")
     check_before(
         reader, writer, backend_options, source=source, output=output, force=force, verify=verify, device=device
     )  # fmt: skip
     progress(f"reading {reader.title}")
-    hub = to_hub(reader, source, parsed_inputs(inputs), dims, own)
+    hub = reading(parsed_inputs(inputs), given)(reader, source, dims, own)
     check_names(hub, rtol, atol, bounds)
+    run_on_data = run_on(given, hub, bounds)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
     artifact = writer.from_hub(prepared(writer, hub, backend_options), **backend_options)
@@ -111,13 +128,15 @@ def convert(
     if verify:
         info = writer.info(artifact)
         try:
+            runner = artifact_runner(writer, artifact, device)
             conversion.report = verify_runners(
-                hub, _reference(reader, source, hub, device), artifact_runner(writer, artifact, device),
-                first=example_feeds(inputs, hub), samples=samples, seed=seed,
+                hub, _reference(reader, source, hub, device), runner, record=saving.samples,
+                first=example_feeds(inputs, hub), **run_on_data, samples=samples or SAMPLES, seed=seed,
                 bounds=provenance.within_sizes(hub, bounds), sizes=info.sizes,
-                extremes=info.extremes, rtol=rtol, atol=atol, max_drift=max_drift, time_limit=time_limit,
-                progress=progress,
+                extremes=info.extremes, rtol=rtol, atol=atol, max_drift=max_drift, metrics=chosen_metrics,
+                time_limit=time_limit, progress=progress,
             )  # fmt: skip
+            saving.save(conversion.report, runner.unit)
         except (VerificationError, LimitError) as e:  # one of the two cannot be run, or not in time
             failure = e
         else:
@@ -140,11 +159,8 @@ def _reason(conversion: Conversion) -> str:
     """Why a verification failed, and what to do."""
     report = conversion.report
     assert report is not None
-    wrong = [o.name for o in report.outputs if not o.passed]
-    if not wrong and report.drifted:
-        moved = ", ".join(f"{o.name} by {o.drift:.0%} of its range" for o in report.outputs if o.name in report.drifted)
-        most = max(o.drift or 0.0 for o in report.outputs)
-        return f"compression moves {moved}; --max-drift {most * 1.1:.2g} (max_drift=) allows it"
+    if report.limit_exceeded:
+        return report.limit_exceeded
     advice = plugins.backend(conversion.target).info(conversion.artifact).advice
     return "the converted model does not compute the same" + (f"; {advice}" if advice else "")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.runtime.verify.samples.arrays import as_array, for_input
 from onnxbridge.runtime.verify.samples.random_inputs import parse_dynamic, parse_specs
 
 
@@ -31,32 +31,9 @@ def example_feeds(inputs: Any, hub: ir.Model) -> dict[str, Any] | None:
     if isinstance(inputs, (tuple, list)):
         inputs = dict(zip(names, inputs, strict=False))
     given = inputs if isinstance(inputs, Mapping) else {}
-    arrays = {name: _as_array(value) for name, value in given.items() if not isinstance(value, (int, float))}
+    arrays = {name: as_array(value) for name, value in given.items() if not isinstance(value, (int, float))}
     fits = bool(names) and set(arrays) == set(names) and all(a is not None for a in arrays.values())
-    return {str(v.name): _in_parts(arrays[str(v.name)], v) for v in hub.graph.inputs} if fits else None
-
-
-def _in_parts(array: Any, value: ir.Value) -> Any:
-    """An array for a hub input: complex numbers become a last axis of 2 where the input is real."""
-    if array.dtype.kind != "c" or value.dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
-        return array
-    return np.stack([array.real, array.imag], -1)
-
-
-def _as_array(value: Any) -> Any:
-    """A framework's tensor as an array, None for anything else (a spec, a nested structure)."""
-    from onnxbridge.hub.ir import strings
-
-    if not isinstance(value, np.ndarray):
-        if hasattr(value, "detach") and hasattr(value, "cpu"):  # PyTorch; MXNet's arrays have `detach` only
-            value = value.detach().cpu()
-        read = getattr(value, "asnumpy", None) or getattr(value, "numpy", None)
-        try:
-            value = read() if callable(read) else None
-        except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or an unresolved view of PyTorch
-            return None
-    given_as_strings = isinstance(value, bytes) or (isinstance(value, np.ndarray) and strings.is_strings(value))
-    return strings.decoded(value) if given_as_strings else value
+    return {str(v.name): for_input(arrays[str(v.name)], v) for v in hub.graph.inputs} if fits else None
 
 
 def specs_of(hub: ir.Model) -> dict[str, Any]:

@@ -6,64 +6,72 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import plugins
-from onnxbridge.api._example_inputs import parsed_dynamic, parsed_inputs, specs_of
-from onnxbridge.api._load import Progress, to_hub
+from onnxbridge.api._data import reading
+from onnxbridge.api._example_inputs import specs_of
+from onnxbridge.api._load import to_hub
 from onnxbridge.errors import UsageError
 from onnxbridge.runtime.verify.pairing import Runnable, runnable
+from onnxbridge.runtime.verify.samples.samples_file import Sample
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two models, the hub model that describes the inputs of both, and the user's own inputs and bounds of sizes."""
+class Reader:
+    """Reads models for a comparison.
 
-    reference: Runnable
-    candidate: Runnable
-    hub: ir.Model
-    feeds: Sequence[Mapping[str, Any]] | None
-    bounds: Mapping[str, tuple[int, int | None]]
+    Attributes:
+        specs: the specifications of inputs.
+        samples: the user's own samples.
+        dims: the dynamic dimensions.
+    """
+
+    specs: Any
+    samples: Sequence[Sample] | None
+    dims: Any
+    device: str
+
+    def reference(self, source: Any, frontend: str | None) -> Runnable:
+        """The first model."""
+        read = reading(self.specs, self.samples)
+        return runnable(source, lambda reader, source: read(reader, source, self.dims), frontend, self.device)
+
+    def candidate(self, source: Any, first: Runnable) -> Runnable:
+        """The second model. One that does not declare its inputs takes the first one's sizes and dtypes."""
+        from onnxbridge.hub.passes.bind_inputs import bound_inputs
+
+        read_source = reading(self.specs, self.samples)
+
+        def read(reader: plugins.Frontend, source: Any) -> ir.Model:
+            specs = self.specs
+            try:
+                return read_source(reader, source, self.dims)
+            except UsageError:
+                constants = bound_inputs(first.hub)  # inputs that the conversion made constants
+                left = {name: s for name, s in specs.items() if name not in constants} if isinstance(specs, Mapping) else specs
+                if first.hub is None or (left == specs and isinstance(specs, Mapping)):
+                    raise
+                named = left if isinstance(left, Mapping) and left else specs_of(first.hub)
+                return to_hub(reader, source, named, self.dims)
+
+        return runnable(source, read, device=self.device)
 
 
-def read_pair(
-    reference: Any, candidate: Any, inputs: Any, frontend: str | None, dynamic: Any, imports: str | Sequence[str] | None,
-    device: str, progress: Progress,
-) -> Pair:  # fmt: skip
-    """Read both models. The arguments are those of `verify`.
+def require(frontend: str | None, *sources: Any) -> None:
+    """Check that the frameworks of all sources are installed, before the first of them is read."""
+    for i, source in enumerate(sources):
+        reader = plugins.frontend(frontend) if frontend and not i else plugins.frontend_for(source)
+        reader.require()
+
+
+def described_inputs(*models: Runnable) -> ir.Model:
+    """The hub model that says what the inputs are.
 
     Raises:
-        UsageError: if the models or inputs do not match.
+        UsageError: if neither model has one.
     """
-    from onnxbridge.hub.passes.bind_inputs import bound_inputs
-
-    plugins.import_modules(imports)
-    specs, feeds = parsed_inputs(inputs), None
-    if isinstance(inputs, Mapping) and inputs and all(isinstance(v, np.ndarray) for v in inputs.values()):
-        feeds = [inputs]
-    elif isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs):
-        feeds, specs = inputs, inputs[0]
-    dims, bounds = parsed_dynamic(dynamic)
-    for reader in (plugins.frontend(frontend) if frontend else plugins.frontend_for(reference), plugins.frontend_for(candidate)):
-        reader.require()  # before the first of them is read
-    progress("reading the reference")
-    first = runnable(reference, lambda reader, source: to_hub(reader, source, specs, dims), frontend, device)
-
-    def read(reader: plugins.Frontend, source: Any) -> ir.Model:
-        try:
-            return to_hub(reader, source, specs, dims)
-        except UsageError:
-            constants = bound_inputs(first.hub)  # inputs that the conversion made constants
-            left = {name: s for name, s in specs.items() if name not in constants} if isinstance(specs, Mapping) else specs
-            if first.hub is None or (left == specs and isinstance(specs, Mapping)):
-                raise
-            named = left if isinstance(left, Mapping) and left else specs_of(first.hub)  # sizes and dtypes of the reference
-            return to_hub(reader, source, named, dims)
-
-    progress("reading the candidate")
-    second = runnable(candidate, read, device=device)
-    hub = first.hub or second.hub
-    if hub is None:
-        raise UsageError("cannot determine the inputs: pass the source model first, or give --inputs (inputs=)")
-    return Pair(first, second, hub, feeds, bounds)
+    for model in models:
+        if model.hub is not None:
+            return model.hub
+    raise UsageError("cannot determine the inputs: pass the source model first, or give --inputs (inputs=)")

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
+
+from onnxbridge import plugins
+from onnxbridge.api._data import SAMPLES, run_on, specs_and_samples
 from onnxbridge.api._early_checks import check_names
+from onnxbridge.api._example_inputs import parsed_dynamic
 from onnxbridge.api._load import Progress, quiet
-from onnxbridge.api._pair import read_pair
+from onnxbridge.api._pair import Reader, described_inputs, require
+from onnxbridge.api._recordings import Saving, check_sides, record_golden, verify_recording
+from onnxbridge.runtime.verify.metrics import metrics_named
 from onnxbridge.runtime.verify.pairing import fixed_sizes, paired
 from onnxbridge.runtime.verify.report import Report
+from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
 
 def verify(
     reference: Any,
-    candidate: Any,
+    candidate: Any = None,
     inputs: Any = None,
     *,
     frontend: str | None = None,
@@ -25,8 +35,15 @@ def verify(
     rtol: Tolerances = None,
     atol: Tolerances = None,
     max_drift: float | None = None,
-    samples: int = 3,
+    metrics: Any = None,
+    data: Any = None,
+    samples: int | None = None,
     seed: int = 0,
+    save_inputs: str | os.PathLike[str] | None = None,
+    save_outputs: str | os.PathLike[str] | None = None,
+    load_outputs: str | os.PathLike[str] | None = None,
+    golden: str | os.PathLike[str] | None = None,
+    force: bool = False,
     device: str = "auto",
     time_limit: float | None = SECONDS,
     progress: Progress = quiet,
@@ -35,8 +52,14 @@ def verify(
 
     Args:
         reference, candidate: live models or paths. Inputs and outputs are paired by name, or by position if the names differ.
-        inputs: {name: array}, or a list of such dicts, to run on; or specifications as for `convert`, for which random samples
-            are drawn.
+        inputs: specifications as for `convert`, for which random samples are drawn; or {name: array}, or a list of such dicts,
+            to run on, as `data`.
+        load_outputs: the files of `save_outputs`, in place of a model that runs only on another machine: `reference` is run on
+            their inputs and compared with their outputs.
+        golden: a file, in place of a second model. If it does not exist, the outputs of `reference` are recorded in it; else they
+            are compared with it.
+        save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the reference's outputs.
+        force: overwrite the samples in the folders of `save_inputs` and `save_outputs`.
 
     The other arguments are those of `convert`.
 
@@ -50,11 +73,37 @@ def verify(
     """
     from onnxbridge.hub.ir import provenance
 
-    pair = read_pair(reference, candidate, inputs, frontend, dynamic, imports, device, progress)
-    check_names(pair.hub, rtol, atol, pair.bounds)
-    first, second = pair.reference, pair.candidate
-    return verify_runners(
-        pair.hub, first.runner, paired(first, second), feeds=pair.feeds, samples=samples, seed=seed,
-        bounds=provenance.within_sizes(pair.hub, fixed_sizes(first, second) | dict(pair.bounds)), rtol=rtol, atol=atol,
-        max_drift=max_drift, time_limit=time_limit, progress=progress,
-    )  # fmt: skip
+    plugins.import_modules(imports)
+    specs, given = specs_and_samples(inputs, data, samples)
+    recording = check_sides(reference, candidate, given, golden, load_outputs, samples)
+    chosen_metrics = metrics_named(metrics)
+    saving = Saving(save_inputs, save_outputs, force, [reference, candidate, data], candidate is not None)
+    dims, bounds = parsed_dynamic(dynamic)
+    require(frontend, reference, *([] if candidate is None else [candidate]))
+    progress("reading the model" if candidate is None else "reading the reference")
+    reader = Reader(specs, given if recording is None else recording.samples, dims, device)
+    first = reader.reference(reference, frontend)
+    limits = {
+        "rtol": rtol, "atol": atol, "max_drift": max_drift, "metrics": chosen_metrics, "time_limit": time_limit,
+        "progress": progress,
+    }  # fmt: skip
+    if recording is not None:
+        if first.hub is not None:
+            check_names(first.hub, rtol, atol, bounds)
+        return verify_recording(first, recording, bounds, **limits)
+
+    def sampled(hub: ir.Model, fixed: Bounds) -> dict[str, Any]:
+        check_names(hub, rtol, atol, bounds)
+        within = provenance.within_sizes(hub, {**fixed, **bounds})
+        count = samples or SAMPLES
+        return {"model": hub, **run_on(given, hub, bounds), "samples": count, "seed": seed, "bounds": within, **limits}
+
+    if golden is not None:
+        return record_golden(Path(golden), first.runner, **sampled(described_inputs(first), {}))
+    progress("reading the candidate")
+    second = reader.candidate(candidate, first)
+    runner = paired(first, second)
+    options = sampled(described_inputs(first, second), fixed_sizes(first, second))
+    report = verify_runners(reference=first.runner, candidate=runner, record=saving.samples, **options)
+    saving.save(report, runner.unit)
+    return report

@@ -55,7 +55,7 @@ def command(
     model = (source, weights) if weights else source
     to = target_of(to, given["output"])
     output = given.pop("output") or _default_output(plugins.backend(to), _stem(source), model)
-    shell.outcome.allow_report(report, given["force"], model, output)
+    shell.outcome.allow_report(report, given["force"], (source, weights, given["data"]), output)
     settings = options.chosen(given)
     error: VerificationError | None = None
     with shell.stages(quiet) as progress:

@@ -76,10 +76,33 @@ def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
             "--max-drift",
             type=Share(),
             metavar="X",
-            help="How far lossy compression may move an output, as a fraction of its range.  [default: 10%]",
+            help="How far lossy compression or lower precision may move an output, as a fraction of its range. Given for other "
+            "models, it takes the place of the tolerance.  [default: 10%, and more than 2% is WEAK]",
         ),
-        click.option("--samples", type=click.IntRange(1), default=3, show_default=True, help="Number of random input samples."),
+        click.option(
+            "--metric",
+            "metrics",
+            multiple=True,
+            metavar="NAME[>=X]",
+            help="Measure to report, and a limit that must be kept: cosine>=0.999, snr, p99<=1e-3. Repeatable; an unknown "
+            "name lists all.",
+        ),
+        click.option(
+            "--data",
+            metavar="DATA",
+            help="Samples to run on in place of random ones: an .npz file of arrays by input name, a folder of them, or "
+            "MODULE:FUNCTION that yields {name: array}.",
+        ),
+        click.option(
+            "--samples", type=click.IntRange(1), help="Number of random samples, or the most of --data.  [default: 3, or all]"
+        ),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples."),
+        click.option("--save-inputs", metavar="FOLDER", help="Write the inputs of each sample into a folder, for --data."),
+        click.option(
+            "--save-outputs",
+            metavar="FOLDER",
+            help="Write the inputs of each sample and the reference's outputs into a folder, for `verify --load-outputs`.",
+        ),
         click.option("--device", default="auto", show_default=True, help="Device for ONNX Runtime: auto, cpu, cuda, ..."),
         click.option(
             "--time-limit",

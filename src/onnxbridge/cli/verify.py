@@ -15,17 +15,29 @@ from onnxbridge.errors import UsageError, VerificationError
 
 @click.command("verify")
 @click.argument("reference")
-@click.argument("candidate")
+@click.argument("candidate", required=False)
 @options.frontend
 @options.inputs
 @options.dynamic
 @options.imports
 @click.option("--weights", metavar="FILE", help="Weights of REFERENCE if it is an MXNet symbol or MODULE:FACTORY.")
 @click.option(
-    "--data",
-    type=click.Path(exists=True, dir_okay=False),
+    "--load-outputs",
+    type=click.Path(exists=True),
+    metavar="FOLDER",
+    help="In place of CANDIDATE: compare the model with outputs that --save-outputs wrote, on their inputs.",
+)
+@click.option(
+    "--golden",
+    type=click.Path(),
     metavar="FILE.npz",
-    help="Arrays to run on, by input name, in place of random samples.",
+    help="In place of CANDIDATE: compare the model with its recorded outputs. If there is no such file, record them.",
+)
+@click.option(
+    "--via",
+    metavar="TARGETS",
+    help="In place of CANDIDATE: convert to the first of these, its result to the next, and compare each with REFERENCE, as in "
+    "onnx,tensorflow,pytorch.",
 )
 @options.comparing
 @options.report
@@ -34,46 +46,59 @@ from onnxbridge.errors import UsageError, VerificationError
 @options.quiet
 def command(
     reference: str,
-    candidate: str,
+    candidate: str | None,
     weights: str | None,
     as_json: bool,
     quiet: bool,
     report: Path | None,
-    data: str | None,
-    force: bool,
+    via: str | None,
     **given: Any,
 ) -> None:
     """Run REFERENCE and CANDIDATE on the same inputs and compare every output.
 
     Inputs and outputs are paired by name, or by position if the names differ. If CANDIDATE does not declare its input sizes,
     those of REFERENCE are used. Exits with 1 if an output differs.
+
+    \b
+      onnxbridge verify net.pt2 net.onnx --data images
+      onnxbridge verify net.pt2 net.onnx --save-outputs expected
+      onnxbridge verify net.mlpackage --load-outputs expected
+      onnxbridge verify net.onnx --golden net.npz
+      onnxbridge verify net.onnx --via tensorflow,pytorch,onnx
     """
     from onnxbridge import api
 
     first = (reference, weights) if weights else reference
-    shell.outcome.allow_report(report, force, (reference, weights, candidate, data), None)
+    sources = (reference, weights, candidate, given["data"], given["load_outputs"], given["golden"])
+    shell.outcome.allow_report(report, given["force"], sources, None)
     settings = options.chosen(given)
     shell.outcome.tell(options=settings)
-    if data is not None:
-        settings = {**settings, "inputs": _arrays(data)}
+    found: Any
     with shell.stages(quiet) as progress:
-        found = api.verify(first, candidate, progress=progress, **settings)
+        if via is None:
+            found = api.verify(first, candidate, progress=progress, **settings)
+        else:
+            found = api.round_trip(first, via, progress=progress, **_for_round_trip(candidate, settings))
     if as_json or report is not None:
-        files = hashes([p for p in (reference, weights, candidate, data) if p is not None and os.path.exists(p)])
+        files = hashes([p for p in sources if p is not None and os.path.exists(p)])
         shell.outcome.tell(source_files=files, **found.as_dict())
     if not as_json:
         shell.say(str(found))
+    if via is not None and not found.agrees:
+        raise found.failure
     if not found.agrees:
-        raise VerificationError("the two models do not compute the same", found)
+        raise VerificationError(found.limit_exceeded or "the two models do not compute the same", found)
 
 
-def _arrays(path: str) -> dict[str, Any]:
-    import zipfile
 
-    import numpy as np
+def _for_round_trip(candidate: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """The options of `verify` for a round trip, which has no second model and writes nothing.
 
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError) as e:
-        raise UsageError(f"{path}: is not an .npz file of plain arrays ({e})") from e
+    Raises:
+        UsageError: for those that do not go with --via.
+    """
+    others = ("load_outputs", "golden", "save_inputs", "save_outputs")
+    given = (["CANDIDATE"] if candidate is not None else []) + [f"--{n.replace('_', '-')}" for n in others if settings.get(n)]
+    if given:
+        raise UsageError(f"--via compares REFERENCE with its own conversions: leave out {' and '.join(given)}")
+    return {name: value for name, value in settings.items() if name != "force"}

@@ -50,9 +50,9 @@ def test_another_distribution_fails(monkeypatch):
     net = Samples(lambda x: x + torch.randn_like(x)).eval()
     original = compare_random.statistical_differences
 
-    def scaled(runs, names):
+    def scaled(runs, names, replayed):
         reference, candidate = runs
-        return original([reference, lambda: {k: v * np.float32(1.2) for k, v in candidate().items()}], names)
+        return original([reference, lambda: {k: v * np.float32(1.2) for k, v in candidate().items()}], names, replayed)
 
     monkeypatch.setattr("onnxbridge.runtime.verify.verification.statistical_differences", scaled)
     with pytest.raises(VerificationError) as failed:

@@ -30,6 +30,14 @@ def test_numbered_names_are_paired_by_their_numbers():
     assert [int(found[n][0]) for n in reference.outputs] == [0, 1, 2]
 
 
+def test_outputs_of_a_tensorflow_call_are_paired_in_the_order_of_their_numbers():
+    given = {f"StatefulPartitionedCall:{i}": np.full(1, i) for i in (1, 2, 0)}
+    candidate = Runnable(Runner("b", lambda feeds: given), ("x",), tuple(given), None)
+    reference = Runnable(Runner("a", lambda feeds: {}), ("x",), ("contour", "note", "onset"), None)
+    found = paired(reference, candidate).run({"x": np.zeros(1)})
+    assert [int(found[n][0]) for n in reference.outputs] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(("given", "taken", "numbers"), [
     ("int64", "int32", [1, -7]), ("int32", "int64", [3]), ("float32", "float16", [0.1, 2.5]), ("float16", "float32", [0.1]),
 ])  # fmt: skip

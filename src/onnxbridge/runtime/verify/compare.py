@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,6 +64,7 @@ class Comparison:
         weak: why agreement of this output proves little, "" otherwise.
         elements, span: the number of elements compared, and the smallest and largest finite value of the reference.
         drift: how far lossy compression moves the output, as a share of its range; None without compression.
+        metrics: those that were requested, by name.
     """
 
     name: str
@@ -79,13 +81,14 @@ class Comparison:
     elements: int = 0
     span: tuple[Any, Any] | None = None
     drift: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "name": self.name, "shape": list(self.shape), "dtype": self.dtype, "max_abs": self.max_abs, "max_rel": self.max_rel,
             "atol": self.tolerance.atol, "rtol": self.tolerance.rtol, "tolerance": self.tolerance.origin,
             "passed": self.passed, "excess": self.excess, "worst": self.worst.as_dict() if self.worst else None,
-            "weak": self.weak, "drift": self.drift, "notes": list(self.notes),
+            "weak": self.weak, "drift": self.drift, "metrics": dict(self.metrics), "notes": list(self.notes),
         }  # fmt: skip
 
 

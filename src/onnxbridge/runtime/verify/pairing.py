@@ -17,6 +17,7 @@ from onnxbridge import plugins
 from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError
 from onnxbridge.plugin_protocols import Run
 from onnxbridge.runtime.verify.runner import Runner
+from onnxbridge.runtime.verify.samples.samples_file import Sample
 
 Watch = Callable[[Mapping[str, Any], Callable[[str, Any], None]], bool]
 
@@ -121,7 +122,8 @@ def paired(reference: Runnable, candidate: Runnable) -> Runner:
     """The candidate's runner with the reference's names of inputs and outputs.
 
     They are paired by equal names, else by names that differ only in characters that a framework does not allow, else by the
-    numbers at the ends of names, else by position. Inputs are cast to the candidate's dtypes where no value changes.
+    numbers at the ends of names, else by position, which for outputs of one TensorFlow call ("call:2") is their number. Inputs
+    are cast to the candidate's dtypes where no value changes.
 
     Raises:
         UsageError: if the two have different numbers of inputs or outputs.
@@ -140,6 +142,26 @@ def paired(reference: Runnable, candidate: Runnable) -> Runner:
 
     finer = runner.finer and replace(runner.finer, run=named(runner.finer.run))
     return replace(runner, run=named(runner.run), finer=finer, stored=runner.stored and named(runner.stored))
+
+
+def renamed_samples(samples: Sequence[Sample], candidate: Runnable) -> list[Sample]:
+    """Samples of another model under the candidate's names and in its dtypes, paired as `paired` does.
+
+    Raises:
+        UsageError: if the two have different numbers of inputs or outputs.
+    """
+    first = samples[0]
+    inputs = name_pairs(list(first.inputs), candidate.inputs, "inputs")
+    outputs = name_pairs(list(first.outputs or ()), candidate.outputs, "outputs")
+    dtypes = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
+    return [
+        Sample(
+            sample.name,
+            {inputs.get(k, k): cast_to(v, dtypes.get(inputs.get(k, k))) for k, v in sample.inputs.items()},
+            {outputs[k]: v for k, v in (sample.outputs or {}).items()},
+        )
+        for sample in samples
+    ]
 
 
 def fixed_sizes(reference: Runnable, candidate: Runnable) -> dict[str, tuple[int, int]]:
@@ -174,10 +196,14 @@ def name_pairs(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
     by_plain_name = {_plain(name): name for name in b}
     if len(by_plain_name) == len(b) and {_plain(name) for name in a} == set(by_plain_name):
         return {name: by_plain_name[_plain(name)] for name in a}
-    by_number = {_number(name): name for name in b}
-    if set(by_number) == {_number(name) for name in a} == set(range(len(b))):
-        return {name: by_number[_number(name)] for name in a}
-    return dict(zip(a, b, strict=True))
+    numbered = [{_number(name): name for name in names} for names in (a, b)]
+    counts = [set(found) == set(range(len(a))) for found in numbered]
+    ports = [counted and all(":" in name for name in names) for counted, names in zip(counts, (a, b), strict=True)]
+    first, second = (
+        [found[i] for i in range(len(a))] if all(counts) or is_ports else list(names)
+        for found, is_ports, names in zip(numbered, ports, (a, b), strict=True)
+    )
+    return dict(zip(first, second, strict=True))
 
 
 def _plain(name: str) -> str:

@@ -22,6 +22,7 @@ class Runner:
         unit: its unit roundoff, where that is larger than of the hub model's dtypes.
         finer: the same model without that rounding, where it can be run so.
         stored: runs the model with its weights as lossy compression stores them, where `run` uses the original ones.
+        replayed: whether its outputs were computed before, so that every run gives the same random numbers.
         weak: why a comparison with this model proves little.
         main_line: the line of an error's message that gives the reason.
     """
@@ -31,6 +32,7 @@ class Runner:
     unit: float | None = None
     finer: Runner | None = None
     stored: Callable[[Arrays], Mapping[str, Any]] | None = None
+    replayed: bool = False
     weak: str = ""
     main_line: Callable[[BaseException | str], str] = first_line
 

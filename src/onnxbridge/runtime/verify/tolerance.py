@@ -157,8 +157,44 @@ class Rounding:
         Raises:
             LimitError: if a run would take more than the executor's budget.
         """
-        if not self.reason and not (self._rounding and self._work_spent + self._largest_work > WORK):
+        known = any(measured is feeds for measured in self._measured)
+        if not known and not self.reason and not (self._rounding and self._work_spent + self._largest_work > WORK):
             self._measure(feeds)
+
+    def share(self, feeds: Mapping[str, Any]) -> float:
+        """The largest tolerance of a floating-point output for these inputs, as a share of the output's range, or the share of
+        its elements that may exceed it if that is larger; infinite where it cannot be measured.
+
+        Raises:
+            LimitError: if a run would take more than the executor's budget.
+        """
+        self.measure(feeds)
+        if self.reason:
+            return float("inf")
+        results = next((results for ran, results in self._ran if ran is feeds), [])
+        shares = [0.0]
+        for name, value in zip(self._own.output_names, map(np.asarray, results), strict=False):
+            finite = value[np.isfinite(value)].astype(np.float64) if _epsilon(value.dtype) else np.zeros(0)
+            if span := np.ptp(finite) if finite.size else 0.0:
+                tolerance = self._tolerance(name, value)
+                shares += [float(tolerance.atol / span), tolerance.mismatches]
+        return max(shares)
+
+    @property
+    def simulates_precision(self) -> bool:
+        """Whether a lower precision is simulated: of one of the two models, or because the model quantizes."""
+        return self._simulated is not None
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether measuring a sample takes a large part of the budget, so that none should be measured on trial."""
+        return self._largest_work > WORK / 12
+
+    def forget(self) -> None:
+        """Forget the distances that were measured, for other inputs than these."""
+        for found in (self._rounding, self._low_precision, self._choices, self._seen, self._measured):
+            found.clear()
+        self.reason = self.fault = ""
 
     def remeasure(self, feeds: Mapping[str, Any]) -> bool:
         """Measure these inputs if the budget did not allow it before and, if the model chooses or quantizes, with noise of the
@@ -220,6 +256,7 @@ class Rounding:
         try:
             known = next((results for ran, results in self._ran if ran is feeds), None)
             runs = [known or self._own.run(None, supplied), self._exact.run(None, supplied)]
+            self._ran.append((feeds, runs[0]))
             if self._simulated is None:
                 runs.append(self._exact.run(None, moved))
             low_precision_runs: list[Any] = []
@@ -278,6 +315,11 @@ class Rounding:
             distance = MODELS * max(rounding.distance, low_precision.distance)
         rtol = max(last_operator, ORDERS * rounding.masked, OPERATORS * low_precision.masked)
         return Tolerance(distance + last_operator * scale, rtol, share, "derived", choices, seen)
+
+
+def depends_on_ties(model: ir.Model) -> bool:
+    """Whether the model quantizes or chooses, so that its tolerance is measured anew where two models differ."""
+    return any(_is_quantizing(node) or _is_choice(node) for node in model.graph.all_nodes())
 
 
 def _is_quantizing(node: ir.Node) -> bool:

@@ -15,12 +15,16 @@ import onnx_ir as ir
 from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.verify.compare_random import compare_random, random_outputs, statistical_differences
-from onnxbridge.runtime.verify.compression_drift import Drift
-from onnxbridge.runtime.verify.report import MAX_DRIFT, Report
+from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses
+from onnxbridge.runtime.verify.failed_sample import with_sample
+from onnxbridge.runtime.verify.metrics import Measurements, Metric
+from onnxbridge.runtime.verify.report import Report
 from onnxbridge.runtime.verify.runner import Arrays, Runner, run
 from onnxbridge.runtime.verify.samples.accepted import CACHED_RUNS, ResultCache, accepted_samples, accepts, with_example_integers
+from onnxbridge.runtime.verify.samples.conditioning import well_conditioned
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds, samples_for
-from onnxbridge.runtime.verify.samples.sizes import extreme_samples, never_varied
+from onnxbridge.runtime.verify.samples.samples_file import Sample
+from onnxbridge.runtime.verify.samples.sizes import extreme_samples, never_varied, varied
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
 from onnxbridge.runtime.verify.tolerance import Rounding
 
@@ -53,7 +57,9 @@ def _verified(model: ir.Model, reference: Runner, candidate: Runner, **options: 
     finer = candidate.finer
     notes: tuple[str, ...] = ()
     if finer is not None:
-        usual = {"samples": 1, "sizes": options.get("sizes", ())[:1], "extremes": ()}
+        usual = {
+            "samples": 1, "sizes": options.get("sizes", ())[:1], "extremes": (), "max_drift": None, "record": None, "metrics": (),
+        }  # fmt: skip
         feeds = options.get("feeds")
         in_float32 = compare_runners(model, reference, finer, **{**options, **usual, "feeds": feeds and feeds[:1]})
         if not in_float32.agrees:
@@ -80,6 +86,10 @@ def compare_runners(
     rtol: Tolerances = None,
     atol: Tolerances = None,
     max_drift: float | None = None,
+    sample_names: Sequence[str] = (),
+    tolerances: Mapping[str, Tolerance] | None = None,
+    record: list[Sample] | None = None,
+    metrics: Sequence[Metric] = (),
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Run both models on the same inputs and compare.
@@ -93,15 +103,24 @@ def compare_runners(
             each.
         extremes: bounds of the smallest and the largest sizes, for one more sample each where the reference accepts it.
         rtol, atol: override the derived tolerance, one number or one for each output.
-        max_drift: how far lossy compression may move an output, as a share of its range.
+        max_drift: how far lossy compression or lower precision may move an output, as a share of its range. Given for models
+            without either, it takes the tolerance's place.
+        sample_names: of `feeds`, as users know them.
+        tolerances: derived before, for each output; nothing is measured then.
+        record: gets each sample with the reference's outputs.
+        metrics: to measure at each output that is not random.
     """
     start = time.perf_counter()
     progress("drawing samples" if feeds is None else "verifying")
     given = feeds is not None
     units = [runner.unit for runner in (reference, candidate) if runner.unit]
     estimator = Rounding(model, max(units) if units else None)
-    rounding = None if rtol is not None and atol is not None else estimator
+    drift_cause = cause_of(reference, candidate, max_drift)
+    if drift_cause == "the candidate":
+        tolerances = {str(v.name): Tolerance(np.inf, 0.0) for v in model.graph.outputs}
+    rounding = None if tolerances or (rtol is not None and atol is not None) else estimator
     inputs: Sequence[Arrays] = feeds or []
+    names = list(sample_names)
     cache: ResultCache = deque(maxlen=CACHED_RUNS)  # results of the reference for inputs that were tried
     notes: list[str] = []
     if feeds is None:
@@ -111,40 +130,52 @@ def compare_runners(
         made += [samples_for(model.graph, 1, seed, {**bounds, **other})[0] for other in others]
         more, left_out = extreme_samples(model.graph, made, seed, bounds, extremes, lambda feed: accepts(reference, feed, cache))
         inputs, notes = [*made, *more], notes + left_out
+        if rounding is not None:
+            inputs, changes = well_conditioned(inputs, rounding, reference, cache)
+            notes += changes
     if first is not None:
         accepted, more_notes = with_example_integers(reference, inputs, first, cache)
         inputs, notes = [first, *accepted], notes + more_notes
+        names = names and ["the example inputs", *names]
     random_names = random_outputs(model)
     differences: dict[str, str] = {}
     found: dict[str, list[Comparison]] = {}
-    drift = Drift()
+    drift, measurements = Drift(), Measurements(metrics)
     for i, feed in enumerate(inputs):
         progress(f"verifying {i + 1}/{len(inputs)}")
         if rounding:
             rounding.measure(feed)  # first, since the executor has a budget and the frameworks have none
+        side = reference
         try:
             known = next((results for tried, results in cache if tried is feed), None)
             expected = run(reference, feed) if known is None else known
+            side = candidate
+            actual = run(candidate, feed)
         except VerificationError as e:
-            if given:
-                raise
-            raise VerificationError(f"{e}; describe inputs that it accepts (inputs=, --inputs), or pass arrays") from e
-        actual = run(candidate, feed)
+            advice = "" if given or side is candidate else "; describe inputs that it accepts (--inputs, inputs=), or give --data"
+            raise with_sample(f"{e}{advice}", i, feed, names[i] if names else "") from e
+        if record is not None:
+            record.append(Sample(names[i] if names else "", feed, expected))
         if random_names and not i:
             runs = [partial(run, runner, feed) for runner in (reference, candidate)]
-            differences = statistical_differences(runs, [n for n in expected if n in random_names and n in actual])
+            compared = [n for n in expected if n in random_names and n in actual]
+            differences = statistical_differences(runs, compared, reference.replayed)
         notes += [f"the candidate has no output {name!r}" for name in expected if name not in actual]
         random_differences = {n: differences.get(n, "") for n in random_names}
         compare_with = partial(_compare_outputs, expected, actual, random_differences, rtol=rtol, atol=atol)
-        comparisons = compare_with(rounding.tolerances(expected) if rounding else {})
+        comparisons = compare_with(rounding.tolerances(expected) if rounding else tolerances or {})
         failed = any(not c.passed for earlier in found.values() for c in earlier)
         if rounding and not failed and _may_be_rounding(comparisons) and rounding.remeasure(feed):
             comparisons = compare_with(rounding.tolerances(expected))
         for one in comparisons:
             at = one.worst and replace(one.worst, sample=i)
             found.setdefault(one.name, []).append(replace(one, worst=at))
-        if candidate.stored is not None:
-            drift.add(expected, run(replace(candidate, run=candidate.stored), feed))
+        exact = {n: v for n, v in expected.items() if n in actual and n not in random_names}
+        lossy = actual if candidate.stored is None else run(replace(candidate, run=candidate.stored), feed)
+        if drift_cause:
+            drift.add(exact, lossy, jumping_shares(model, drift_cause, comparisons))
+        for name, value in exact.items():
+            measurements.add(name, value, lossy[name])
     weak = [runner.weak for runner in (reference, candidate) if runner.weak]
     if rounding is not None and rounding.fault:
         share = "the tolerance is a default" if rounding.reason else "the tolerance is derived from some of the inputs only"
@@ -157,18 +188,23 @@ def compare_runners(
     if fixed:
         weak.append(f"dynamic sizes were never varied: {', '.join(f'{name}={size}' for name, size in fixed.items())}")
     shares = drift.shares()
+    weak += weaknesses(shares, drift_cause, not given) if max_drift is None else []
     return Report(
         reference.title,
         candidate.title,
-        tuple(replace(worst(c), drift=shares.get(name)) for name, c in found.items()),
+        tuple(replace(worst(c), drift=shares.get(name), metrics=measurements.of(name)) for name, c in found.items()),
         len(inputs),
         None if given else seed,
         tuple({k: np.shape(v) for k, v in feed.items()} for feed in inputs),
         time.perf_counter() - start,
         tuple(dict.fromkeys(notes)),
         tuple(weak),
-        MAX_DRIFT if max_drift is None else max_drift,
-        tuple(inputs),
+        max_drift=MAX_DRIFT if max_drift is None else max_drift,
+        drift_cause=drift_cause,
+        sample_names=tuple(names),
+        metrics=tuple(metrics),
+        varied_sizes=varied(model.graph, inputs),
+        feeds=tuple(inputs),
     )
 
 

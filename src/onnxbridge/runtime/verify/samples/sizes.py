@@ -7,6 +7,7 @@ height, and a dimension without a name may have to be as large as another. So si
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,13 +66,16 @@ def draw_samples(
     return found, []
 
 
+_NAME = re.compile(r"[A-Za-z_][\w.:]*")  # of a size, not a sum or product of others
+
+
 def sizes_of(graph: ir.Graph, feed: Mapping[str, Any]) -> dict[str, int]:
     """The sizes of the dynamic dimensions in a sample; one without a name is called by input and axis, as "state.1"."""
     found: dict[str, int] = {}
     for value in graph.inputs:
         shape = np.shape(feed[value.name or ""]) if value.shape is not None and value.name in feed else ()
         for axis, (dim, size) in enumerate(zip(value.shape or (), shape, strict=False)):
-            if not isinstance(dim, int) and (dim.value is None or dim.value.isidentifier()):
+            if not isinstance(dim, int) and (dim.value is None or _NAME.fullmatch(dim.value)):
                 found.setdefault(dim.value or f"{value.name}.{axis}", size)
     return found
 
@@ -80,6 +84,15 @@ def never_varied(graph: ir.Graph, feeds: Sequence[Mapping[str, Any]]) -> dict[st
     """The dynamic dimensions of equal size in all samples, with that size."""
     first, *others = [sizes_of(graph, feed) for feed in feeds] or [{}]
     return {name: size for name, size in first.items() if all(other.get(name) == size for other in others)}
+
+
+def varied(graph: ir.Graph, feeds: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
+    """The dynamic dimensions of several sizes in the samples, with these sizes in ascending order."""
+    found: dict[str, set[int]] = {}
+    for feed in feeds:
+        for name, size in sizes_of(graph, feed).items():
+            found.setdefault(name, set()).add(size)
+    return {name: tuple(sorted(sizes)) for name, sizes in found.items() if len(sizes) > 1}
 
 
 _COMMON_SIZES = (48, 32, 224, 128, 96, 16)

@@ -1,0 +1,69 @@
+"""The user's own samples as arguments: `data`, and arrays among the `inputs` of `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge import plugins
+from onnxbridge.api._example_inputs import parsed_inputs
+from onnxbridge.api._load import to_hub
+from onnxbridge.errors import UsageError
+from onnxbridge.runtime.verify.samples.check_data import checked_samples
+from onnxbridge.runtime.verify.samples.data import read_data
+from onnxbridge.runtime.verify.samples.random_inputs import Bounds
+from onnxbridge.runtime.verify.samples.samples_file import Sample
+
+_OF_EXAMPLE = "onnxbridge.sizes_of_example"
+SAMPLES = 3
+"""The number of random samples by default."""
+
+
+def specs_and_samples(inputs: Any, data: Any, samples: int | None) -> tuple[Any, list[Sample] | None]:
+    """The `inputs` for the frontend, and the samples to run on where `data` or arrays are given.
+
+    Raises:
+        UsageError: if both are given, or if there are no samples in `data`.
+    """
+    one = isinstance(inputs, Mapping) and inputs and all(isinstance(v, np.ndarray) for v in inputs.values())
+    several = isinstance(inputs, list) and inputs and all(isinstance(i, Mapping) for i in inputs)
+    if not one and not several:
+        return parsed_inputs(inputs), None if data is None else read_data(data, samples)
+    if data is not None:
+        raise UsageError("the arrays to run on are given twice, as inputs and as data: pass one of them")
+    return None, read_data(inputs, samples)
+
+
+def reading(specs: Any, given: Sequence[Sample] | None) -> Callable[..., ir.Model]:
+    """`to_hub` with these specifications. Where there are none and the source needs example inputs, the first sample is one."""
+
+    def read(reader: plugins.Frontend, source: Any, *dims_and_options: Any) -> ir.Model:
+        try:
+            return to_hub(reader, source, specs, *dims_and_options)
+        except UsageError:
+            if specs is not None or not given:
+                raise
+        hub = to_hub(reader, source, dict(given[0].inputs), *dims_and_options)
+        hub.meta[_OF_EXAMPLE] = True
+        return hub
+
+    return read
+
+
+def run_on(given: Sequence[Sample] | None, hub: ir.Model, bounds: Bounds) -> dict[str, Any]:
+    """The samples as arguments of `verify_runners`.
+
+    Raises:
+        UsageError: if they do not fit the model.
+    """
+    if given is None:
+        return {}
+    advice = ""
+    if hub.meta.get(_OF_EXAMPLE):
+        spec = '"x:float32[N,4]"'
+        advice = f"; the sizes are those of sample 1: name those that vary, as in --inputs {spec} (inputs=)"
+    found = checked_samples(given, hub, bounds, advice)
+    return {"feeds": [sample.inputs for sample in found], "sample_names": [sample.name for sample in found]}

@@ -67,6 +67,6 @@ def bisect(
     report = verify_runners(
         hub, first.runner, paired(first, second), **run_on(given, hub, bounds), samples=samples or SAMPLES, seed=seed,
         bounds=provenance.within_sizes(hub, {**fixed_sizes(first, second), **bounds}), rtol=rtol, atol=atol,
-        time_limit=time_limit, progress=progress,
+        time_limit=time_limit, progress=progress, mutants=0,
     )  # fmt: skip
     return bisect_pair(first, second, report, progress)

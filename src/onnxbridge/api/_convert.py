@@ -13,13 +13,14 @@ import onnx_ir as ir
 from onnxbridge import plugin_options, plugins
 from onnxbridge.api._conversion import Conversion
 from onnxbridge.api._data import SAMPLES, reading, run_on
-from onnxbridge.api._early_checks import check_before, check_names, source_files, target_of
+from onnxbridge.api._early_checks import check_before, check_names, check_planting, source_files, target_of
 from onnxbridge.api._example_inputs import example_feeds, parsed_dynamic, parsed_inputs
 from onnxbridge.api._load import Progress, prepared, quiet, with_bounds
 from onnxbridge.api._recordings import Saving
 from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError, UsageError, VerificationError
 from onnxbridge.runtime.verify.metrics import metrics_named
 from onnxbridge.runtime.verify.pairing import artifact_runner, started_runner, with_constants
+from onnxbridge.runtime.verify.report import weakness
 from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.samples.data import read_data
 from onnxbridge.runtime.verify.time_limit import SECONDS
@@ -43,6 +44,8 @@ def convert(
     max_drift: float | None = None,
     metrics: Any = None,
     data: Any = None,
+    strict: bool = False,
+    mutants: int | None = None,
     samples: int | None = None,
     seed: int = 0,
     save_inputs: str | os.PathLike[str] | None = None,
@@ -76,6 +79,9 @@ def convert(
             verification fail where they are exceeded, such as "cosine>=0.999". One, or a list.
         data: samples to verify on in place of random ones: an .npz file of arrays by input name, a folder of them,
             "MODULE:FUNCTION", {name: array}, or an iterable of such dicts.
+        strict: whether a verification that proves little (`report.verdict` is "WEAK") fails, too.
+        mutants: how many faults to plant in the model, to count those that the verification would have caught. By default as many
+            as are cheap, at most 50; 0 for none.
         samples, seed: the number of random input samples, 3 by default, and their seed. With `data`, the most samples of it.
         save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the source's outputs.
         device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
@@ -97,6 +103,7 @@ def convert(
     """
     from onnxbridge.hub.ir import provenance
 
+    check_planting(mutants, strict, verify)
     plugins.import_modules(imports)
     writer = plugins.backend(target_of(to, output))
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
@@ -134,13 +141,17 @@ def convert(
                 first=example_feeds(inputs, hub), **run_on_data, samples=samples or SAMPLES, seed=seed,
                 bounds=provenance.within_sizes(hub, bounds), sizes=info.sizes,
                 extremes=info.extremes, rtol=rtol, atol=atol, max_drift=max_drift, metrics=chosen_metrics,
+                mutants=mutants,
                 time_limit=time_limit, progress=progress,
             )  # fmt: skip
             saving.save(conversion.report, runner.unit)
         except (VerificationError, LimitError) as e:  # one of the two cannot be run, or not in time
             failure = e
         else:
-            failure = None if conversion.report.agrees else VerificationError(_reason(conversion))
+            if not conversion.report.agrees:
+                failure = VerificationError(_reason(conversion))
+            elif strict:
+                failure = weakness(conversion.report)
     saved = ""
     if output is not None and failure is None:
         progress("saving")

@@ -68,6 +68,18 @@ def _module_file(name: str) -> list[Path]:
     return [base / path for base in map(Path, ["", *sys.path]) if (base / path).is_file()][:1]
 
 
+def check_planting(mutants: int | None, strict: bool = False, verify: bool = True) -> None:
+    """Check the options that say what a verification has to prove.
+
+    Raises:
+        UsageError: if they cannot be followed.
+    """
+    if mutants is not None and (isinstance(mutants, bool) or not isinstance(mutants, int) or mutants < 0):
+        raise UsageError(f"mutants={mutants!r}: it is how many faults to plant, such as 100, or 0 for none")
+    if strict and not verify:
+        raise UsageError("--strict (strict=) is about the verification, which --no-verify (verify=False) leaves out")
+
+
 def check_before(
     reader: plugins.Frontend,
     writer: plugins.Backend,

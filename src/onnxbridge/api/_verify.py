@@ -11,14 +11,15 @@ import onnx_ir as ir
 
 from onnxbridge import plugins
 from onnxbridge.api._data import SAMPLES, run_on, specs_and_samples
-from onnxbridge.api._early_checks import check_names
+from onnxbridge.api._early_checks import check_names, check_planting
 from onnxbridge.api._example_inputs import parsed_dynamic
 from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.api._recordings import Saving, check_sides, record_golden, verify_recording
+from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.metrics import metrics_named
 from onnxbridge.runtime.verify.pairing import fixed_sizes, paired
-from onnxbridge.runtime.verify.report import Report
+from onnxbridge.runtime.verify.report import Report, weakness
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
@@ -37,6 +38,8 @@ def verify(
     max_drift: float | None = None,
     metrics: Any = None,
     data: Any = None,
+    strict: bool = False,
+    mutants: int | None = None,
     samples: int | None = None,
     seed: int = 0,
     save_inputs: str | os.PathLike[str] | None = None,
@@ -64,15 +67,16 @@ def verify(
     The other arguments are those of `convert`.
 
     Returns:
-        A `Report`. A model that computes something else is no exception here: see `report.verdict`.
+        A `Report`. A model that computes something else is no exception here, unless `strict`: see `report.verdict`.
 
     Raises:
         UsageError: if the models, names or inputs do not match.
-        VerificationError: if one of the two models cannot be run.
+        VerificationError: if one of the two models cannot be run; with `strict`, if the verdict is not PASSED.
         LimitError: if verification takes too long.
     """
     from onnxbridge.hub.ir import provenance
 
+    check_planting(mutants)
     plugins.import_modules(imports)
     specs, given = specs_and_samples(inputs, data, samples)
     recording = check_sides(reference, candidate, given, golden, load_outputs, samples)
@@ -90,20 +94,30 @@ def verify(
     if recording is not None:
         if first.hub is not None:
             check_names(first.hub, rtol, atol, bounds)
-        return verify_recording(first, recording, bounds, **limits)
+        return _judged(verify_recording(first, recording, bounds, **limits), strict)
 
     def sampled(hub: ir.Model, fixed: Bounds) -> dict[str, Any]:
         check_names(hub, rtol, atol, bounds)
         within = provenance.within_sizes(hub, {**fixed, **bounds})
         count = samples or SAMPLES
-        return {"model": hub, **run_on(given, hub, bounds), "samples": count, "seed": seed, "bounds": within, **limits}
+        options = {"samples": count, "seed": seed, "bounds": within, "mutants": mutants, **limits}
+        return {"model": hub, **run_on(given, hub, bounds), **options}
 
     if golden is not None:
-        return record_golden(Path(golden), first.runner, **sampled(described_inputs(first), {}))
+        return _judged(record_golden(Path(golden), first.runner, **sampled(described_inputs(first), {})), strict)
     progress("reading the candidate")
     second = reader.candidate(candidate, first)
     runner = paired(first, second)
     options = sampled(described_inputs(first, second), fixed_sizes(first, second))
     report = verify_runners(reference=first.runner, candidate=runner, record=saving.samples, **options)
     saving.save(report, runner.unit)
+    return _judged(report, strict)
+
+
+def _judged(report: Report, strict: bool) -> Report:
+    """The report; with `strict`, an error where its verdict is not PASSED."""
+    if strict and not report.agrees:
+        raise VerificationError(report.limit_exceeded or "the two models do not compute the same", report)
+    if strict and (weak := weakness(report)) is not None:
+        raise weak
     return report

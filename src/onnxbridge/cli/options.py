@@ -96,6 +96,13 @@ def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--samples", type=click.IntRange(1), help="Number of random samples, or the most of --data.  [default: 3, or all]"
         ),
+        click.option("--strict", is_flag=True, help="Exit with 1 if the verification is WEAK, too."),
+        click.option(
+            "--mutants",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Number of faults to plant, to count those that would have been caught.  [default: what is cheap, at most 50]",
+        ),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples."),
         click.option("--save-inputs", metavar="FOLDER", help="Write the inputs of each sample into a folder, for --data."),
         click.option(

@@ -67,12 +67,14 @@ def command(
       onnxbridge verify net.onnx --via tensorflow,pytorch,onnx
     """
     from onnxbridge import api
+    from onnxbridge.runtime.verify.report import weakness
 
     first = (reference, weights) if weights else reference
     sources = (reference, weights, candidate, given["data"], given["load_outputs"], given["golden"])
     shell.outcome.allow_report(report, given["force"], sources, None)
     settings = options.chosen(given)
     shell.outcome.tell(options=settings)
+    strict = settings.pop("strict")  # the report is printed first
     found: Any
     with shell.stages(quiet) as progress:
         if via is None:
@@ -88,6 +90,8 @@ def command(
         raise found.failure
     if not found.agrees:
         raise VerificationError(found.limit_exceeded or "the two models do not compute the same", found)
+    if strict and (weak := weakness(found)) is not None:
+        raise weak
 
 
 

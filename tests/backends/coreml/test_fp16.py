@@ -68,7 +68,8 @@ def test_note_reports_the_error_of_the_float32_run():
 def test_fault_smaller_than_the_rounding_is_found(monkeypatch):
     plant_fault(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
     monkeypatch.setattr(CoreMLModel, "in_float32", lambda self: None)
-    assert onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1).report.passed  # by the fp16 outputs alone
+    by_fp16_alone = onnxbridge.convert(network(), "coreml", compute_precision="fp16", samples=1).report
+    assert by_fp16_alone.verdict == "WEAK" and "planted faults would have been caught" in by_fp16_alone.weaknesses[0]
     monkeypatch.undo()
     plant_fault(monkeypatch, ("conv", "pad"), lambda pads: pads[::-1] * 0 + np.array([2, 0, 1, 1], np.int32))
     assert failed_verification().report.candidate == "computed in float32"

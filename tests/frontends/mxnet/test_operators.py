@@ -93,7 +93,7 @@ def test_dropout_in_mode_always_is_random(axes, tmp_path):
     data = np.ones((200, 40), np.float32)
     files, _ = single(tmp_path, "Dropout", [data], {"mode": "always", "p": 0.25, "axes": axes})
     made = onnxbridge.convert(files, inputs={"data0": (data.shape, "float32")})  # compared by mean and deviation
-    assert made.report.passed
+    assert made.report.agrees
     (found,) = run_onnxruntime(made.hub, {"data0": data}).values()
     assert set(np.unique(found.round(4))) == {0.0, np.float32(1.3333)} and 0.15 < (found == 0).mean() < 0.35
     assert (found.std(axis=1) == 0).all() == (axes == "(1,)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from onnxbridge.runtime.executor.widening import ROUNDED, widen_step, widened
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.executor.explain import Planned
+    from onnxbridge.runtime.executor.rerun import Rerunner
     from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 
 Array = np.ndarray[Any, Any]
@@ -99,6 +101,13 @@ class Compiled:
 
         with limited(self._limits) as budget:
             return self._by_operator(self._plan, feeds, budget, simulated, seen)
+
+    def rerunner(self, work: int) -> Rerunner:
+        """Runs this model with variants of it beside."""
+        from onnxbridge.runtime.executor.rerun import Rerunner
+
+        inputs = functools.partial(self._inputs_by_slot, defaults=True)
+        return Rerunner(self._plan, self._slots, self._settings, self._limits, inputs, work)
 
     @property
     def work(self) -> int:

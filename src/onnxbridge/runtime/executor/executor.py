@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxbridge.runtime.executor.explain import Planned
+    from onnxbridge.runtime.executor.rerun import Rerunner
     from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 
 
@@ -64,6 +65,13 @@ class Executor:
         A value is freed after its last use, so one run sees all of them in the memory of one run. Returns the outputs.
         """
         return self._compiled.watch(see, feeds, simulated)
+
+    def rerunner(self, work: int = 0) -> Rerunner:
+        """Runs this model beside variants with one changed node, of which only what differs is computed (see `rerun.py`).
+
+        `work` are the operations of one run where they are known; costs are estimated from them.
+        """
+        return self._compiled.rerunner(work)
 
     @property
     def work(self) -> int:

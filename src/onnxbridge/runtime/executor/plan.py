@@ -23,6 +23,8 @@ DIRECTION = "ONNX to NumPy"
 NOTHING = 0  # the slot of an omitted input, always None
 
 Convert = Callable[[Any], Any]
+Frame = list[Any] | dict[int, Any]
+"""The values of a run by slot."""
 
 
 @dataclass(slots=True)
@@ -129,7 +131,7 @@ def execute(
     return tuple(frame[i] for i in plan.outputs)
 
 
-def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt: Convert | None) -> None:
+def perform(step: Step, args: list[Any], frame: Frame, budget: Budget, adapt: Convert | None) -> None:
     """Run one step on its arguments and put the results into their slots."""
     budget.operator = step.op
     try:
@@ -166,7 +168,7 @@ def perform(step: Step, args: list[Any], frame: list[Any], budget: Budget, adapt
 class Subgraph:
     """A subgraph with its captured values, called with its inputs."""
 
-    def __init__(self, plan: Plan, outer: list[Any], budget: Budget, adapt: Convert | None) -> None:
+    def __init__(self, plan: Plan, outer: Frame, budget: Budget, adapt: Convert | None) -> None:
         self._plan, self._budget, self._adapt = plan, budget, adapt
         self._frame = plan.frame.copy()
         for there, here in plan.captured:

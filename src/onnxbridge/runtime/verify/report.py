@@ -8,6 +8,8 @@ from math import inf
 from typing import Any
 
 from onnxbridge.diagnostics import one_line
+from onnxbridge.errors import VerificationError
+from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.verify.compare import Comparison
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT
 from onnxbridge.runtime.verify.metrics import Metric
@@ -29,6 +31,8 @@ class Report:
         metrics: those that were requested, with their limits.
         varied_sizes: the dynamic sizes that differed between the samples, with their values.
         sample_names: of the user's own samples, such as their files; empty for random ones.
+        sensitivity: how many planted faults it would have caught; None where none was planted.
+        weak_outputs: which outputs prove little, whatever the others prove, and why.
     """
 
     reference: str
@@ -46,6 +50,8 @@ class Report:
     sample_names: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     varied_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sensitivity: Sensitivity | None = None
+    weak_outputs: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -89,10 +95,9 @@ class Report:
 
     @property
     def weaknesses(self) -> tuple[str, ...]:
-        """Why agreement proves little: the reasons of the whole verification, and of its outputs where all are weak."""
-        if not all(o.weak for o in self.outputs):
-            return self.weak
-        return (*self.weak, *(f"output {o.name}: {o.weak}" for o in self.outputs[:_MOST_SHOWN]))
+        """Why agreement proves little: reasons of the whole verification, of single outputs, and of all where all are weak."""
+        all_weak = [f"output {o.name}: {o.weak}" for o in self.outputs] if all(o.weak for o in self.outputs) else []
+        return (*list(dict.fromkeys([*self.weak_outputs, *all_weak]))[:_MOST_SHOWN], *self.weak)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -103,6 +108,7 @@ class Report:
             "beyond_limits": list(self.beyond_limits), "notes": list(self.notes),
             "inputs": [{k: list(v) for k, v in s.items()} for s in self.sizes], "sample_names": list(self.sample_names),
             "varied_sizes": {name: list(sizes) for name, sizes in self.varied_sizes.items()},
+            "sensitivity": self.sensitivity.as_dict() if self.sensitivity is not None else None,
             "outputs": [o.as_dict() for o in self.outputs],
         }  # fmt: skip
 
@@ -138,4 +144,17 @@ class Report:
             if o.drift is not None:
                 lines.append(f"       {self.drift_cause} moves it by {o.drift:.2%} of its range (allowed {self.max_drift:.2%})")
             lines += [f"       note: {one_line(n)}" for n in o.notes]
+        if self.sensitivity is not None:
+            lines.append(f"  {self.sensitivity}")
+            missed = self.sensitivity.missed
+            lines += [f"       not caught: {one_line(str(fault))}" for fault in missed[:_MOST_SHOWN]]
+            lines += [f"       and {len(missed) - _MOST_SHOWN} more"] if len(missed) > _MOST_SHOWN else []
         return "\n".join([*lines, *(f"  note: {one_line(n)}" for n in self.notes)])
+
+
+def weakness(report: Report) -> VerificationError | None:
+    """The error of a strict verification: why agreement proves little; None where it proves enough."""
+    if report.verdict != "WEAK":
+        return None
+    reasons = "; ".join(map(one_line, report.weaknesses))
+    return VerificationError(f"the verification is weak, which --strict (strict=) does not allow: {reasons}", report)

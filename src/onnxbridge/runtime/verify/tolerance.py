@@ -106,6 +106,8 @@ class Rounding:
     Attributes:
         reason: why tolerances are a default, "" if they are derived.
         fault: an unexpected error of the executor on inputs on which both models run, "" if there was none.
+        executors: run the model in its own precision and in float64; None where they have no rule for an operator.
+        work_of_a_run: the operations of one run, 0 before any.
     """
 
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
@@ -113,7 +115,8 @@ class Rounding:
         self._quantizes = unit is None and any(map(_is_quantizing, model.graph.all_nodes()))
         self._has_choices = unit is None and not self._quantizes and any(map(_is_choice, model.graph.all_nodes()))
         self._simulated = SimulatedPrecision(unit) if unit else SimulatedPrecision(ORDERS * 2.0**-24) if self._quantizes else None
-        self._work_spent = self._largest_work = 0
+        self._work_spent = self._largest_work = self.work_of_a_run = 0
+        self.executors: tuple[Executor, Executor] | None = None
         self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=4)  # the last runs of `fit`
         self._errors_of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
         self._rounding: dict[str, _Noise] = {}
@@ -130,6 +133,7 @@ class Rounding:
             self._own = Executor(model, native=False)
             self._exact = Executor(model, precision="float64")
             self._noisy = Executor(model, expanded=_QUANTIZING_INSIDE, native=False) if self._quantizes else self._own
+            self.executors = self._own, self._exact
         except ConversionError as e:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])
             self.reason = f"the executor has no rule for {names}"
@@ -255,8 +259,10 @@ class Rounding:
         moved = {k: _moved(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in supplied.items()}
         try:
             known = next((results for ran, results in self._ran if ran is feeds), None)
+            before = self._exact.work
             runs = [known or self._own.run(None, supplied), self._exact.run(None, supplied)]
             self._ran.append((feeds, runs[0]))
+            self.work_of_a_run = max(self.work_of_a_run, self._exact.work - before)
             if self._simulated is None:
                 runs.append(self._exact.run(None, moved))
             low_precision_runs: list[Any] = []
@@ -278,8 +284,12 @@ class Rounding:
         work = self._work() - start
         self._work_spent, self._largest_work = self._work_spent + work, max(self._largest_work, work)
 
-    def _work(self) -> int:
+    @property
+    def work(self) -> int:
         """The number of operations so far."""
+        return self._work() if self.executors is not None else 0
+
+    def _work(self) -> int:
         return sum(executor.work for executor in {self._own, self._exact, self._noisy})
 
     def _supplied(self, feeds: Mapping[str, Any]) -> dict[str, Any]:

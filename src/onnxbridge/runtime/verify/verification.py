@@ -18,6 +18,7 @@ from onnxbridge.runtime.verify.compare_random import compare_random, random_outp
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses
 from onnxbridge.runtime.verify.failed_sample import with_sample
 from onnxbridge.runtime.verify.metrics import Measurements, Metric
+from onnxbridge.runtime.verify.planted_faults import measured_sensitivity
 from onnxbridge.runtime.verify.report import Report
 from onnxbridge.runtime.verify.runner import Arrays, Runner, run
 from onnxbridge.runtime.verify.samples.accepted import CACHED_RUNS, ResultCache, accepted_samples, accepts, with_example_integers
@@ -27,6 +28,7 @@ from onnxbridge.runtime.verify.samples.samples_file import Sample
 from onnxbridge.runtime.verify.samples.sizes import extreme_samples, never_varied, varied
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
 from onnxbridge.runtime.verify.tolerance import Rounding
+from onnxbridge.runtime.verify.weaknesses import Outputs, few_caught, unreached_branches
 
 Tolerances = float | Mapping[str, float] | None
 
@@ -67,7 +69,14 @@ def _verified(model: ir.Model, reference: Runner, candidate: Runner, **options: 
         worst_output = max(in_float32.outputs, key=lambda o: o.max_abs)
         count = f"{in_float32.samples} sample" + ("s" if in_float32.samples > 1 else "")
         notes = (f"{finer.title}, {worst_output.name} is off by {worst_output.max_abs:.2g} at most, on {count}",)
+        options["mutants"] = 0  # the comparison in float32 catches more
     report = compare_runners(model, reference, candidate, **options)
+    if finer is not None:
+        weak = few_caught(in_float32.sensitivity)
+        report = replace(
+            report, weak=(*report.weak, *([weak] if weak else [])), sensitivity=in_float32.sensitivity,
+            weak_outputs=in_float32.weak_outputs,
+        )  # fmt: skip
     return replace(report, notes=(*report.notes, *notes))
 
 
@@ -90,6 +99,7 @@ def compare_runners(
     tolerances: Mapping[str, Tolerance] | None = None,
     record: list[Sample] | None = None,
     metrics: Sequence[Metric] = (),
+    mutants: int | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Run both models on the same inputs and compare.
@@ -109,6 +119,7 @@ def compare_runners(
         tolerances: derived before, for each output; nothing is measured then.
         record: gets each sample with the reference's outputs.
         metrics: to measure at each output that is not random.
+        mutants: how many faults to plant; None for as many as are cheap, 0 for none.
     """
     start = time.perf_counter()
     progress("drawing samples" if feeds is None else "verifying")
@@ -141,6 +152,7 @@ def compare_runners(
     differences: dict[str, str] = {}
     found: dict[str, list[Comparison]] = {}
     drift, measurements = Drift(), Measurements(metrics)
+    seen = Outputs(model.graph)
     for i, feed in enumerate(inputs):
         progress(f"verifying {i + 1}/{len(inputs)}")
         if rounding:
@@ -156,6 +168,7 @@ def compare_runners(
             raise with_sample(f"{e}{advice}", i, feed, names[i] if names else "") from e
         if record is not None:
             record.append(Sample(names[i] if names else "", feed, expected))
+        seen.add(expected)
         if random_names and not i:
             runs = [partial(run, runner, feed) for runner in (reference, candidate)]
             compared = [n for n in expected if n in random_names and n in actual]
@@ -189,10 +202,18 @@ def compare_runners(
         weak.append(f"dynamic sizes were never varied: {', '.join(f'{name}={size}' for name, size in fixed.items())}")
     shares = drift.shares()
     weak += weaknesses(shares, drift_cause, not given) if max_drift is None else []
+    outputs = tuple(replace(worst(c), drift=shares.get(name), metrics=measurements.of(name)) for name, c in found.items())
+    sensitivity = None
+    if all(o.passed and np.isfinite(o.tolerance.atol) for o in outputs):
+        progress("planting faults")
+        sensitivity, note = measured_sensitivity(model, estimator, inputs, found, mutants, seed)
+        notes += [note] if note else []
+        unreached = unreached_branches(model.graph, estimator.executors[0], inputs) if estimator.executors else ""
+        weak += [reason for reason in (unreached, few_caught(sensitivity)) if reason]
     return Report(
         reference.title,
         candidate.title,
-        tuple(replace(worst(c), drift=shares.get(name), metrics=measurements.of(name)) for name, c in found.items()),
+        outputs,
         len(inputs),
         None if given else seed,
         tuple({k: np.shape(v) for k, v in feed.items()} for feed in inputs),
@@ -205,6 +226,8 @@ def compare_runners(
         metrics=tuple(metrics),
         varied_sizes=varied(model.graph, inputs),
         feeds=tuple(inputs),
+        sensitivity=sensitivity,
+        weak_outputs=tuple(seen.weaknesses(outputs)),
     )
 
 

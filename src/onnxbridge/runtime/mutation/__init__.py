@@ -1,0 +1,1 @@
+"""Small faults planted in a hub model, which measure what a verification would have caught."""

@@ -22,13 +22,13 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 from networks import Bottleneck
-from onnxbridge.runtime.mutation.fault import Fault
-from onnxbridge.runtime.mutation.faults import faults_of
 from torch import nn
 
 import onnxbridge
 from onnxbridge.errors import OnnxbridgeError
 from onnxbridge.runtime.bisect.bisection import Bisection
+from onnxbridge.runtime.mutation.fault import Fault
+from onnxbridge.runtime.mutation.faults import faults_of
 
 SUFFIX = {"onnx": ".onnx", "pytorch": ".pt2", "tensorflow": "", "coreml": ".mlpackage", "mxnet": "-symbol.json"}
 

@@ -21,7 +21,7 @@ from onnxbridge.errors import VerificationError
 @options.dynamic
 @options.imports
 @click.option("--weights", metavar="FILE", help="Weights of REFERENCE if it is an MXNet symbol or MODULE:FACTORY.")
-@options.comparing
+@options.running
 @click.option(
     "--save", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
     help="Write a minimal reproduction: the diverging operators as ONNX files, their inputs, and a script.",
@@ -55,7 +55,7 @@ def command(
     from onnxbridge.errors import UsageError
 
     first = (reference, weights) if weights else reference
-    shell.outcome.allow_report(report, force, (reference, weights, candidate), None)
+    shell.outcome.allow_report(report, force, (reference, weights, candidate, given["data"]), None)
     if folder is not None and (reason := obstacle(folder, force)):
         raise UsageError(f"--save: {reason}")
     settings = options.chosen(given)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli import options, shell
+from onnxbridge.cli import divergence, options, shell
 from onnxbridge.cli.outcome import hashes
 from onnxbridge.errors import VerificationError
 
@@ -36,7 +36,8 @@ from onnxbridge.errors import VerificationError
 @options.json
 @options.quiet
 def command(
-    source: str, weights: str | None, to: str | None, as_json: bool, quiet: bool, report: Path | None, **given: Any
+    source: str, weights: str | None, to: str | None, as_json: bool, quiet: bool, report: Path | None,
+    bisects: bool, **given: Any
 ) -> None:
     """Convert SOURCE to another framework and verify that it computes the same.
 
@@ -80,6 +81,10 @@ def command(
         if made.paths:
             shell.say("wrote " + ", ".join(str(p) for p in made.paths))
     if error is not None:
+        if made.paths and made.report is not None and not made.report.agrees:
+            divergence.tell_or_bisect(
+                source, weights, str(made.paths[0]), settings, at_once=bisects, quiet=quiet, as_json=as_json
+            )  # fmt: skip
         raise error
 
 

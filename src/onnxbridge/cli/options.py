@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +66,35 @@ class Share(click.ParamType[float]):
         return share
 
 
-def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of verification."""
+def running(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of commands that run two models on the same inputs."""
     tolerance = {"multiple": True, "metavar": "[OUTPUT=]X", "callback": _number_or_outputs}
-    made = [
+    return _with_options(command, [
         click.option("--rtol", help="Relative tolerance, in place of the derived one.", **tolerance),  # type: ignore[arg-type]
         click.option("--atol", help="Absolute tolerance, in place of the derived one.", **tolerance),  # type: ignore[arg-type]
+        click.option(
+            "--data",
+            metavar="DATA",
+            help="Samples to run on in place of random ones: an .npz file of arrays by input name, a folder of them, or "
+            "MODULE:FUNCTION that yields {name: array}.",
+        ),
+        click.option(
+            "--samples", type=click.IntRange(1), help="Number of random samples, or the most of --data.  [default: 3, or all]"
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples."),
+        click.option("--device", default="auto", show_default=True, help="Device for ONNX Runtime: auto, cpu, cuda, ..."),
+        click.option(
+            "--time-limit",
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help="Time limit of the verification.  [default: 600]",
+        ),
+    ])  # fmt: skip
+
+
+def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of verification."""
+    return running(_with_options(command, [
         click.option(
             "--max-drift",
             type=Share(),
@@ -87,15 +110,6 @@ def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Measure to report, and a limit that must be kept: cosine>=0.999, snr, p99<=1e-3. Repeatable; an unknown "
             "name lists all.",
         ),
-        click.option(
-            "--data",
-            metavar="DATA",
-            help="Samples to run on in place of random ones: an .npz file of arrays by input name, a folder of them, or "
-            "MODULE:FUNCTION that yields {name: array}.",
-        ),
-        click.option(
-            "--samples", type=click.IntRange(1), help="Number of random samples, or the most of --data.  [default: 3, or all]"
-        ),
         click.option("--strict", is_flag=True, help="Exit with 1 if the verification is WEAK, too."),
         click.option(
             "--mutants",
@@ -103,21 +117,17 @@ def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="N",
             help="Number of faults to plant, to count those that would have been caught.  [default: what is cheap, at most 50]",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples."),
+        click.option("--bisect", "bisects", is_flag=True, help="If the models differ, find where they diverge."),
         click.option("--save-inputs", metavar="FOLDER", help="Write the inputs of each sample into a folder, for --data."),
         click.option(
             "--save-outputs",
             metavar="FOLDER",
             help="Write the inputs of each sample and the reference's outputs into a folder, for `verify --load-outputs`.",
         ),
-        click.option("--device", default="auto", show_default=True, help="Device for ONNX Runtime: auto, cpu, cuda, ..."),
-        click.option(
-            "--time-limit",
-            type=click.FloatRange(0, min_open=True),
-            metavar="SECONDS",
-            help="Time limit of the verification.  [default: 600]",
-        ),
-    ]
+    ]))  # fmt: skip
+
+
+def _with_options(command: Callable[..., Any], made: Sequence[Decorator]) -> Callable[..., Any]:
     for option in reversed(made):
         command = option(command)
     return command

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli import options, shell
+from onnxbridge.cli import divergence, options, shell
 from onnxbridge.cli.outcome import hashes
 from onnxbridge.errors import UsageError, VerificationError
 
@@ -52,6 +52,7 @@ def command(
     quiet: bool,
     report: Path | None,
     via: str | None,
+    bisects: bool,
     **given: Any,
 ) -> None:
     """Run REFERENCE and CANDIDATE on the same inputs and compare every output.
@@ -89,6 +90,10 @@ def command(
     if via is not None and not found.agrees:
         raise found.failure
     if not found.agrees:
+        if candidate is not None:
+            divergence.tell_or_bisect(
+                reference, weights, candidate, settings, at_once=bisects, quiet=quiet, as_json=as_json
+            )  # fmt: skip
         raise VerificationError(found.limit_exceeded or "the two models do not compute the same", found)
     if strict and (weak := weakness(found)) is not None:
         raise weak

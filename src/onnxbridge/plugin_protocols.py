@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,8 @@ class Backend(_Plugin):
     """How to get other targets and file suffixes by way of this backend: {"tflite": "convert to tensorflow, and ..."}."""
     keeps_functions: bool = False
     """Whether `from_hub` takes models with functions. Otherwise functions are inlined before."""
+    float32_option: str = ""
+    """The option that names operators that stay in float32 in an artifact of lower precision, if there is one."""
     explains: bool = False
     """Whether `explain` reports each operator."""
 
@@ -208,6 +210,14 @@ class Backend(_Plugin):
     def in_float32(self, artifact: Any) -> Run | None:
         """Runs an artifact of lower precision without its rounding; None where there is no such thing."""
         return None
+
+    def float32_values(self, artifact: Any, model: ir.Model) -> Collection[str]:
+        """The values of the hub model that an artifact of lower precision computes in float32."""
+        return ()
+
+    def options_of(self, artifact: Any) -> Mapping[str, Any]:
+        """The options of `from_hub` that the artifact was written with, as far as it says them."""
+        return {}
 
     def as_stored(self, artifact: Any) -> Run | None:
         """Runs an artifact with its weights as lossy compression stores them, where `runner` takes the original ones; None

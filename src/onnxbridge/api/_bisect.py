@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from onnxbridge.api._data import SAMPLES, run_on, specs_and_samples
 from onnxbridge.api._early_checks import check_names
 from onnxbridge.api._example_inputs import parsed_dynamic
 from onnxbridge.api._load import Progress, quiet
+from onnxbridge.api._low_precision import is_low_precision, low_precision
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.runtime.bisect.bisect import bisect_pair
 from onnxbridge.runtime.bisect.bisection import Bisection
@@ -28,6 +30,8 @@ def bisect(
     imports: str | Sequence[str] | None = None,
     rtol: Tolerances = None,
     atol: Tolerances = None,
+    max_drift: float | None = None,
+    suggest: bool = False,
     data: Any = None,
     samples: int | None = None,
     seed: int = 0,
@@ -41,7 +45,14 @@ def bisect(
     that what is left are differences of the computation and not of rounding. Values are paired by name if the two graphs share
     their names, otherwise by what they hold.
 
-    The arguments are those of `verify`.
+    A candidate that computes in lower precision differs everywhere. If it agrees when its program is run in float32, `.operators`
+    has the operators that add error, in place of a first divergence.
+
+    Args:
+        suggest: for a candidate of lower precision, search for operators to keep in float32 so that its outputs are off by at
+            most `max_drift` of their range (0.01 by default), convert again with them, and verify: `.suggestion`.
+
+    The other arguments are those of `verify`.
 
     Returns:
         A `Bisection`: `.first` is where the two diverge, None if they agree; `.save(folder)` writes a minimal reproduction.
@@ -64,9 +75,17 @@ def bisect(
     second = reader.candidate(candidate, first)
     hub = described_inputs(first, second)
     check_names(hub, rtol, atol, bounds)
+    runner = paired(first, second)
     report = verify_runners(
-        hub, first.runner, paired(first, second), **run_on(given, hub, bounds), samples=samples or SAMPLES, seed=seed,
+        hub, first.runner, runner, **run_on(given, hub, bounds), samples=samples or SAMPLES, seed=seed,
         bounds=provenance.within_sizes(hub, {**fixed_sizes(first, second), **bounds}), rtol=rtol, atol=atol,
         time_limit=time_limit, progress=progress, mutants=0,
     )  # fmt: skip
+    if is_low_precision(runner, report):
+        low = low_precision(
+            first, second, runner, report, suggest=suggest, limit=max_drift, device=device, time_limit=time_limit,
+            progress=progress, source=str(reference) if isinstance(reference, (str, os.PathLike)) else "MODEL",
+        )  # fmt: skip
+        if low is not None:
+            return Bisection(report, operators=low.errors, suggestion=low.suggestion)
     return bisect_pair(first, second, report, progress)

@@ -26,6 +26,15 @@ from onnxbridge.errors import VerificationError
     "--save", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
     help="Write a minimal reproduction: the diverging operators as ONNX files, their inputs, and a script.",
 )  # fmt: skip
+@click.option(
+    "--suggest", is_flag=True, default=None,
+    help="For a CANDIDATE in float16: find operators to keep in float32 so that its outputs are off by at most --max-drift of "
+    "their range (1% by default), convert with them, and verify.",
+)  # fmt: skip
+@click.option(
+    "--max-drift", type=options.Share(), metavar="X",
+    help="With --suggest: how far an output may be off, as a fraction of its range.  [default: 1%]",
+)  # fmt: skip
 @options.report
 @options.force
 @options.json
@@ -67,6 +76,8 @@ def command(
         shell.outcome.tell(source_files=files, **found.as_dict())
     if not as_json:
         shell.say(str(found))
+    if given.get("suggest") and found.suggestion is None:
+        shell.note("--suggest: CANDIDATE is not a float16 program that differs only by its rounding; nothing to suggest")
     if folder is not None and found.first is not None:
         found.save(folder, force=force)
         shell.note(f"wrote {folder}: reproduce.py runs both operators on the same inputs")

@@ -36,6 +36,7 @@ class CoreMLBackend(Backend):
     suffixes = (".mlpackage", ".mlmodel")
     hints = {".mlmodelc": "Core ML models are written as .mlpackage, which Xcode compiles"}
     explains = True
+    float32_option = "float32_ops"
 
     @property
     def rules(self) -> Rules:
@@ -58,6 +59,9 @@ class CoreMLBackend(Backend):
             Literal["fp32", "fp16", "mixed"],
             Setting("the dtype to compute in, fp32 by default; mixed is fp16 where measured ranges allow it."),
         ] = "fp32",
+        float32_ops: Annotated[
+            Strings, Setting("an operator type or value that stays in float32 in fp16 and mixed; * is any characters.", "NAME")
+        ] = (),
         convert_to: Annotated[
             Literal["mlprogram", "neuralnetwork"], Setting("the kind of model; mlprogram by default.")
         ] = "mlprogram",
@@ -87,6 +91,9 @@ class CoreMLBackend(Backend):
             compute_precision: "fp16" for half the size and the Neural Engine; operators whose constants are outside of the
                 float16 range stay in float32. "mixed" first runs the model on `calibration` (or on random samples), and also
                 keeps in float32 every operator whose values are outside of that range. The artifact's notes list them.
+            float32_ops: operators that stay in float32 under "fp16" and "mixed": operator types of the hub model ("Softmax"),
+                or names of values that an operator computes, as reports print them; "encoder/*" stands for several.
+                `onnxbridge bisect --suggest` finds them.
             image: "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC"; everything after the name is optional.
             shapes: the first one is the default.
             labels: a file with one label per line, or the labels themselves, for the model's last output.
@@ -95,9 +102,9 @@ class CoreMLBackend(Backend):
                 for each; the default is 2048, which the notes report.
         """
         options = self.parse_options(
-            minimum_deployment_target=minimum_deployment_target, compute_precision=compute_precision, convert_to=convert_to,
-            image=image, shapes=shapes, labels=labels, state=state, compress=compress, calibration=calibration,
-            metadata=metadata, bounds=bounds,
+            minimum_deployment_target=minimum_deployment_target, compute_precision=compute_precision,
+            float32_ops=float32_ops, convert_to=convert_to, image=image, shapes=shapes, labels=labels, state=state,
+            compress=compress, calibration=calibration, metadata=metadata, bounds=bounds,
         )  # fmt: skip
         from onnxbridge.backends.coreml.program import convert
 
@@ -156,6 +163,18 @@ class CoreMLBackend(Backend):
             VerificationError: if constants are not the rounded originals.
         """
         return artifact.in_float32()
+
+    def float32_values(self, artifact: CoreMLModel, model: ir.Model) -> frozenset[str]:
+        """The values of the hub model that an fp16 program computes in float32."""
+        from onnxbridge.backends.coreml.precision.reconversion import float32_values
+
+        return float32_values(artifact, model)
+
+    def options_of(self, artifact: CoreMLModel) -> Mapping[str, Any]:
+        """The options that the program was written with, as far as it says them."""
+        from onnxbridge.backends.coreml.precision.reconversion import options_of
+
+        return options_of(artifact, TARGETS)
 
     def as_stored(self, artifact: CoreMLModel) -> Run | None:
         """A runner with the compressed weights, None for a model that is not compressed."""

@@ -144,6 +144,7 @@ class CoreMLModel:
             "states": [[asdict(p), output] for p, output in states], "images": {k: asdict(v) for k, v in artifact.images.items()},
             "labels": list(artifact.labels),
             **({"compress": artifact.compress} if artifact.compress else {}),
+            **({"float32_ops": list(options.float32_ops)} if options.float32_ops else {}),
             **({"growths": {k: asdict(v) for k, v in artifact.growing_states.items()}} if artifact.growing_states else {}),
             **({"positions": artifact.positions} if artifact.growing_states else {}),
         })  # fmt: skip

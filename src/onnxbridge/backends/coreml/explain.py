@@ -120,7 +120,7 @@ def explain(backend: Any, model: ir.Model, given: Mapping[str, Any]) -> list[Lin
         problems, half = [], None
         if options.precision != "fp32":
             measured = ranges(program, interface, model) if options.precision == "mixed" else None
-            half = HalfPrecision(measured, interface.fp32_selection, interface.fp32_logs)
+            half = HalfPrecision(measured, interface.fp32_selection, interface.fp32_logs, interface.fp32_requested)
             for op in program.functions["main"].operations:
                 half(op)
     records = targets[0].records if targets else []
@@ -143,7 +143,7 @@ def _line(call: Call, decomposed: bool, ops: list[Any], precision: str, half: Ha
         return Line(call.op, call.location, "folded")
     names = tuple(o.op_type for o in live)
     how = "decomposed" if decomposed else "native" if len(live) == 1 else "composed"
-    stays = set() if half is None else {*half.measured, *half.constants, *half.selecting, *half.integers, *half.logarithms}
+    stays = set() if half is None else half.in_float32
     in_fp32 = [name for name in (o.outputs[0].name for o in live) if name in stays]
     dtype = _dtype(live, "fp32" if precision == "fp32" or in_fp32 else "fp16")
     note = ""

@@ -56,6 +56,7 @@ class CoreMLOptions:
     Attributes:
         target: iOS15 to iOS18.
         precision: fp32, fp16 or mixed.
+        float32_ops: operator types and names of values whose operators stay in float32.
         kind: mlprogram or neuralnetwork.
         bounds: of dynamic sizes by name.
         shapes: the enumerated shapes by input name.
@@ -80,6 +81,7 @@ class CoreMLOptions:
     samples: Sequence[Mapping[str, Any]] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     single: frozenset[str] = frozenset()
+    float32_ops: tuple[str, ...] = ()
 
     def sizes(self, graph: ir.Graph) -> tuple[dict[str, tuple[int, int]], ...]:
         """Bounds of the dynamic sizes for each of the enumerated shapes, the default ones first.
@@ -254,6 +256,8 @@ def check_conflicts(options: Mapping[str, Any]) -> None:
     given = {name for name, value in options.items() if value not in (None, "", (), [])}
     if options.get("calibration") is not None and options.get("compute_precision") != "mixed":
         raise UsageError("calibration requires compute_precision='mixed'")
+    if "float32_ops" in given and options.get("compute_precision") not in ("fp16", "mixed"):
+        raise UsageError("float32_ops requires compute_precision='fp16' or 'mixed'; in 'fp32' every operator is in float32")
     if options.get("convert_to") == "neuralnetwork":
         for name, why in MLPROGRAM_ONLY.items():
             if name in given and options[name] != "fp32":
@@ -294,6 +298,7 @@ def parse(options: Mapping[str, Any]) -> CoreMLOptions:
         given.get("compress", ""),
         samples(given.get("calibration")),
         pairs(_strings(given, "metadata"), "metadata"),
+        float32_ops=tuple(dict.fromkeys(_strings(given, "float32_ops"))),
     )
 
 

@@ -24,7 +24,7 @@ from onnxbridge.backends.coreml.interface.names import Names, core_ml_name
 from onnxbridge.backends.coreml.legalize import infer_static_operands, reduce_rank
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, resolve_for_graph
 from onnxbridge.backends.coreml.ops import rule as rules
-from onnxbridge.backends.coreml.precision import fp16_logs, fp16_selection
+from onnxbridge.backends.coreml.precision import float32_ops, fp16_logs, fp16_selection
 from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
 from onnxbridge.backends.coreml.precision.value_ranges import ranges
 from onnxbridge.backends.coreml.quiet_coremltools import quiet
@@ -53,8 +53,12 @@ class MilTarget(Target):
         self._op = ""
         self._names = Names()
         self._expanded: Call | None = None
-        self.selection_ops: set[str] = set()
-        """Names of MIL operators that select elements, from ONNX operators that lower to several of them."""
+        self.selection_ops: list[Any] = []
+        """MIL operators that select elements, from ONNX operators that lower to several of them."""
+        self.float32_names: Sequence[str] = ()
+        """Operator types and values of the hub model that the user keeps in float32."""
+        self.float32_ops: list[Any] = []
+        """The MIL operators made for them."""
         self.lossy: dict[ir.DataType, str] = {}
         """The first value of each float dtype that Core ML does not have, and computes in float32."""
 
@@ -81,13 +85,15 @@ class MilTarget(Target):
         if rule is not None and rule.needs and call is not self._expanded and self.target < ct.target[rule.needs]:
             raise Unsupported(f"needs {rule.needs}", f"minimum_deployment_target={rule.needs!r}")
         outer, self._op = self._op, call.op
-        before = {id(op) for op in curr_block().operations} if call.op in fp16_selection.ONNX_SELECTION_OPS else None
+        collected = [self.selection_ops] if call.op in fp16_selection.ONNX_SELECTION_OPS else []
+        collected += [self.float32_ops] if float32_ops.is_requested(call, self.float32_names) else []
+        before = {id(op) for op in curr_block().operations} if collected else set()
         try:
             yield
         finally:
             self._op = outer
-        if before is not None:
-            self.selection_ops |= fp16_selection.names(op for op in curr_block().operations if id(op) not in before)
+        for found in collected:
+            found += [op for op in curr_block().operations if id(op) not in before]
 
     def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
@@ -194,6 +200,8 @@ def build(model: ir.Model, options: CoreMLOptions, target: Callable[[Any], MilTa
     # a neural network uses the oldest operators, whatever the deployment target
     version = ct.target.iOS14 if options.kind == "neuralnetwork" else ct.target[options.target]
     mil = target(version)
+    float32_ops.check(options.float32_ops, model.graph)
+    mil.float32_names = options.float32_ops
     HUB_DTYPES.set({})
     interface = Interface(resolve_for_graph(options, model.graph))
     interface.read_inputs(model.graph)
@@ -223,7 +231,8 @@ def build(model: ir.Model, options: CoreMLOptions, target: Callable[[Any], MilTa
                         for dtype, name in mil.lossy.items() if dtype not in noted]  # fmt: skip
     program = Program()
     program.add_function("main", function)
-    interface.fp32_selection = fp16_selection.find(program, mil.selection_ops)
+    interface.fp32_selection = fp16_selection.find(program, fp16_selection.names(mil.selection_ops))
+    interface.fp32_requested = float32_ops.find(mil.float32_ops)
     interface.fp32_logs = fp16_logs.find(program)
     return program, interface
 
@@ -240,7 +249,7 @@ def package(program: Program, interface: Interface, model: ir.Model) -> tuple[An
         given["minimum_deployment_target"] = ct.target[options.target]
         if options.precision != "fp32":
             measured = ranges(program, interface, model) if options.precision == "mixed" else None
-            selector = HalfPrecision(measured, interface.fp32_selection, interface.fp32_logs)
+            selector = HalfPrecision(measured, interface.fp32_selection, interface.fp32_logs, interface.fp32_requested)
         given["compute_precision"] = (
             ct.precision.FLOAT32 if selector is None else ct.transform.FP16ComputePrecision(op_selector=selector)
         )

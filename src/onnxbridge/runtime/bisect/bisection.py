@@ -12,7 +12,9 @@ import numpy as np
 
 from onnxbridge.diagnostics import SourceLocation, one_line
 from onnxbridge.runtime.bisect.align import summary
+from onnxbridge.runtime.bisect.operator_errors import OperatorErrors
 from onnxbridge.runtime.bisect.reproduction import Part, write
+from onnxbridge.runtime.bisect.suggestion import Suggestion
 from onnxbridge.runtime.verify.compare import Comparison
 from onnxbridge.runtime.verify.report import Report
 
@@ -82,6 +84,8 @@ class Bisection:
         report: the verification that showed the difference.
         reason: in words: which of the two models is to blame, or why nothing was found.
         feeds: the inputs of the run.
+        operators: those that add error, for a candidate of lower precision.
+        suggestion: which of them to keep in float32, if that was asked for.
     """
 
     report: Report
@@ -94,14 +98,20 @@ class Bisection:
     feeds: Mapping[str, Any] = field(default_factory=dict, repr=False)
     parts: tuple[Part, ...] = field(default=(), repr=False)
     command: str = ""
+    operators: OperatorErrors | None = None
+    suggestion: Suggestion | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "first": None if self.first is None else self.first.as_dict(), "reason": self.reason, "runs": list(self.runs_of),
             "paired": self.paired, "values": list(self.values), "verification": self.report.as_dict(),
+            "operators": None if self.operators is None else self.operators.as_dict(),
+            "suggestion": None if self.suggestion is None else self.suggestion.as_dict(),
         }  # fmt: skip
 
     def __str__(self) -> str:
+        if self.operators is not None:
+            return "\n".join(map(str, filter(None, (self.report, self.operators, self.suggestion))))
         if self.report.agrees:
             return f"the two models agree, so there is nothing to find\n{self.report}"
         lines = [f"first divergence: {self.first}"] if self.first is not None else []

@@ -32,6 +32,7 @@ class Runnable:
         runner_for: for a file that a backend wrote: the runner to compare with a reference, given the reference's hub model.
         shapes: of its inputs, with None for dynamic sizes.
         watch: shows intermediate values, as `Frontend.watch` does; gives False where it cannot.
+        backend, artifact: for a file that a backend wrote: that backend and what it opened.
     """
 
     runner: Runner
@@ -41,6 +42,8 @@ class Runnable:
     runner_for: Callable[[ir.Model], Runner] | None = None
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     watch: Watch = lambda feeds, see: False
+    backend: plugins.Backend | None = None
+    artifact: Any = None
 
 
 def runnable(
@@ -55,7 +58,7 @@ def runnable(
         for backend in map(plugins.backend, plugins.installed("backend")):
             found = backend.reopen(Path(source))
             if found is not None:
-                return _reopened(backend, found, _hub(source, load), device)
+                return _reopened(backend, source, found, _hub(source, load), device)
     reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
@@ -64,14 +67,21 @@ def runnable(
     return Runnable(runner, *names, hub, shapes=shapes, watch=lambda feeds, see: reader.watch(source, feeds, see, device))
 
 
-def _reopened(backend: plugins.Backend, found: plugins.Reopened, hub: ir.Model | None, device: str) -> Runnable:
+def _reopened(
+    backend: plugins.Backend, source: Any, found: plugins.Reopened, hub: ir.Model | None, device: str
+) -> Runnable:  # fmt: skip
     runner = artifact_runner(backend, found.artifact, device)
 
     def runner_for(source: ir.Model) -> Runner:
         artifact = backend.with_source(found.artifact, source)
         return runner if artifact is found.artifact else artifact_runner(backend, artifact, device)
 
-    return Runnable(runner, tuple(found.inputs), tuple(found.outputs), hub, runner_for, found.inputs)
+    def watch(feeds: Mapping[str, Any], see: Callable[[str, Any], None]) -> bool:
+        return hub is not None and plugins.frontend_for(source).watch(source, feeds, see, device)
+
+    return Runnable(
+        runner, tuple(found.inputs), tuple(found.outputs), hub, runner_for, found.inputs, watch, backend, found.artifact
+    )  # fmt: skip
 
 
 def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.Model | None:

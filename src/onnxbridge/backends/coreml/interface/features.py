@@ -37,8 +37,9 @@ class Interface:
         flexible: input types for `ct.convert`: flexible shapes and images.
         notes: the differences to the hub model.
         problems: what Core ML does not support.
-        choosing: names of MIL operators that select elements or compute the scores they are selected by.
-        spread: names of MIL operators between small numbers and their logarithm, or squares and their root.
+        fp32_selection: names of MIL operators that select elements or compute the scores they are selected by.
+        fp32_logs: names of MIL operators between small numbers and their logarithm, or squares and their root.
+        fp32_requested: names of the MIL operators that the user keeps in float32.
     """
 
     options: CoreMLOptions
@@ -53,6 +54,7 @@ class Interface:
     problems: list[Problem] = field(default_factory=list)
     fp32_selection: set[str] = field(default_factory=set)
     fp32_logs: set[str] = field(default_factory=set)
+    fp32_requested: set[str] = field(default_factory=set)
     _names: Names = field(default_factory=Names)
     _symbols: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
 

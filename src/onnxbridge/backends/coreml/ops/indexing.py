@@ -2,15 +2,18 @@
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil._deployment_compatibility import AvailableTarget
 from coremltools.converters.mil.mil import types
+from coremltools.converters.mil.mil.block import curr_opset_version
 
-from onnxbridge.backends.coreml.element_types import cast, is_float, like
+from onnxbridge.backends.coreml.element_types import NARROW, cast, hub_dtype, is_float, like
 from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.backends.coreml.sizes import fixed, known, numbers, select, size, vector
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Int
 
 END = np.iinfo(np.int32).max
+MIN_TABLE_ELEMENTS = 2048
 
 
 @rule("Slice")
@@ -129,7 +132,18 @@ def _bool_as_int32(x):
 def gather(data, indices, *, axis=0):
     constant = indices.val is not None and fixed(data, [axis])
     indices = wrap_indices(indices, int(data.shape[axis])) if constant else indices
-    return cast(mb.gather(x=_bool_as_int32(data), indices=indices, axis=axis), data.dtype)
+    return cast(mb.gather(x=_narrow_table(_bool_as_int32(data)), indices=indices, axis=axis), data.dtype)
+
+
+def _narrow_table(x):
+    """A large constant of narrow integers, such as a quantized embedding, in its own dtype: it goes to the weight file, while
+    coremltools writes int32 constants into the program, one Python object for each element."""
+    dtype = hub_dtype(x)
+    narrow = dtype in NARROW and curr_opset_version() >= AvailableTarget.iOS17
+    if not narrow or x.val is None or np.size(x.val) < MIN_TABLE_ELEMENTS:
+        return x
+    bits, signed = NARROW[dtype]
+    return np.asarray(x.val).astype(f"{'int' if signed else 'uint'}{max(bits, 8)}")
 
 
 @rule("GatherElements")

@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxbridge.backends.coreml.element_types import is_float
 from onnxbridge.backends.coreml.legalize.integers_as_floats import IntegerTracker
+from onnxbridge.backends.coreml.precision import float32_ops
 from onnxbridge.formats.coreml.float32_program import SUFFIX
 from onnxbridge.formats.coreml.float32_program import ConstantKey as ConstantKey
 
@@ -42,16 +43,18 @@ class HalfPrecision:
     * with `ranges`, the largest magnitude of each value by name, those whose measured values come near the float16 maximum;
     * those that compute with integers (see `legalize/integers_as_floats.py`);
     * `selection`: those that select elements or compute the scores for it (see `fp16_selection.py`);
-    * `logs`: those between small numbers and their logarithm, or squares and their root (see `fp16_logs.py`).
+    * `logs`: those between small numbers and their logarithm, or squares and their root (see `fp16_logs.py`);
+    * `requested`: those that the user names (see `float32_ops.py`).
     """
 
     def __init__(
         self, ranges: Mapping[str, float] | None = None, selection: AbstractSet[str] = frozenset(),
-        logs: AbstractSet[str] = frozenset(),
+        logs: AbstractSet[str] = frozenset(), requested: AbstractSet[str] = frozenset(),
     ) -> None:  # fmt: skip
         self._ranges = ranges
         self._selection = selection
         self._logs = logs
+        self._requested = requested
         self._needs_fp32: dict[int, bool] = {}
         self._underflows: dict[int, bool] = {}
         self._visited: list[Any] = []
@@ -63,6 +66,8 @@ class HalfPrecision:
         """Names of the operators in float32 because elements are selected by their results."""
         self.logarithms: list[str] = []
         """Names of the operators in float32 because a logarithm or a root is taken of their results."""
+        self.requested: list[str] = []
+        """Names of the operators in float32 because the user names them."""
         self._integer_tracker = IntegerTracker()
         self._results: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
         self.float32_constants: dict[ConstantKey, np.ndarray[Any, Any]] = {}
@@ -80,6 +85,9 @@ class HalfPrecision:
         self._visited.append(op)  # keeps the object alive, so that its id stays unique
         name = op.outputs[0].name
         counts = self._integer_tracker.reads_integers(op)
+        if float32_ops.stays(op, self._requested):
+            self.requested.append(name)
+            return False
         if name in self._selection:
             self.selecting.append(name)
             return False
@@ -137,9 +145,15 @@ class HalfPrecision:
             op = op.x.op
         return op is not None and known.get(id(op), False)
 
+    @property
+    def in_float32(self) -> set[str]:
+        """Names of all operators that stay in float32."""
+        return {*self.measured, *self.constants, *self.selecting, *self.integers, *self.logarithms, *self.requested}
+
     def notes(self) -> list[str]:
         """Notes for the user: which operators stay in float32, and why."""
         by_reason = {
+            "requested by float32_ops": self.requested,
             "constants outside of the float16 range": self.constants,
             "measured magnitude": [f"{name} ({largest:.3g})" for name, largest in self.measured.items()],
             "elements are selected by the results": self.selecting,

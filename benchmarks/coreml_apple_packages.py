@@ -24,8 +24,8 @@ from onnxbridge import frameworks
 from onnxbridge.backends.coreml import backend
 from onnxbridge.runtime.mil import Interpreter
 from onnxbridge.runtime.verify.compare import compare
-from onnxbridge.runtime.verify.simulate_precision import HALF
-from onnxbridge.runtime.verify.tolerance import Rounding
+from onnxbridge.runtime.verify.rounding.simulate_precision import HALF
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Array], list[Array]]

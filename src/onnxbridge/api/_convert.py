@@ -18,7 +18,7 @@ from onnxbridge.api._example_inputs import example_feeds, parsed_dynamic, parsed
 from onnxbridge.api._load import Progress, prepared, quiet, with_bounds
 from onnxbridge.api._recordings import Saving
 from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError, UsageError, VerificationError
-from onnxbridge.runtime.verify.metrics import metrics_named
+from onnxbridge.runtime.verify.metrics.metric import metrics_named
 from onnxbridge.runtime.verify.pairing import artifact_runner, started_runner, with_constants
 from onnxbridge.runtime.verify.report import weakness
 from onnxbridge.runtime.verify.runner import Runner

@@ -10,15 +10,15 @@ import onnx_ir as ir
 
 from onnxbridge.api._load import Progress, prepared
 from onnxbridge.errors import VerificationError
-from onnxbridge.runtime.bisect import keep_in_float32
-from onnxbridge.runtime.bisect.name_patterns import shortened
-from onnxbridge.runtime.bisect.operator_errors import Measured, OperatorErrors, measure
-from onnxbridge.runtime.bisect.output_error import error_share, ranges
-from onnxbridge.runtime.bisect.suggestion import LIMIT, Suggestion
+from onnxbridge.runtime.bisect.low_precision import keep_in_float32
+from onnxbridge.runtime.bisect.low_precision.name_patterns import shortened
+from onnxbridge.runtime.bisect.low_precision.operator_errors import Measured, OperatorErrors, measure
+from onnxbridge.runtime.bisect.low_precision.output_error import error_share, ranges
+from onnxbridge.runtime.bisect.low_precision.suggestion import LIMIT, Suggestion
 from onnxbridge.runtime.verify.pairing import Runnable, artifact_runner
 from onnxbridge.runtime.verify.report import Report
+from onnxbridge.runtime.verify.rounding.simulate_precision import HALF
 from onnxbridge.runtime.verify.runner import Runner, run
-from onnxbridge.runtime.verify.simulate_precision import HALF
 from onnxbridge.runtime.verify.verification import verify_runners
 
 EXPLAINED = 4
@@ -78,8 +78,7 @@ def low_precision(
         return LowPrecision(measured.errors, replace(state, reason=reason))
     if not backend.float32_option:
         return LowPrecision(measured.errors, replace(state, reason=f"{backend.title} has no option to keep operators in float32"))
-    atol = {name: float(f"{state.limit * span:.3g}") for name, span in spans.items() if span}
-    state = replace(state, option=backend.float32_option, of=len(measured.errors.rows), options=options, atol=atol)
+    state = replace(state, option=backend.float32_option, of=len(measured.errors.rows), options=options)
     trial = _Trial(first, second, model, report, expected, spans, device, time_limit, progress)
     return LowPrecision(measured.errors, _search(trial, measured, state))
 
@@ -138,14 +137,14 @@ def _verified(trial: _Trial, made: Suggestion) -> Suggestion:
     artifact = backend.from_hub(trial.model, **made.options)
     runner = artifact_runner(backend, artifact, trial.device)
     feeds = list(trial.report.feeds)
-    given: dict[str, Any] = {"time_limit": trial.time_limit, "progress": trial.progress}
+    given: dict[str, Any] = {"time_limit": trial.time_limit, "progress": trial.progress, "mutants": 0}
     if runner.finer is not None:
         finer = verify_runners(trial.first.hub, trial.first.runner, runner.finer, feeds=feeds[:1], **given)
         if not finer.agrees:
             raise VerificationError(f"the conversion with {made.option} does not compute the same in float32", finer)
     report = verify_runners(
-        trial.first.hub, trial.first.runner, replace(runner, finer=None), feeds=feeds, rtol=dict.fromkeys(made.atol, 0.0),
-        atol=made.atol, **given,
+        trial.first.hub, trial.first.runner, replace(runner, finer=None), feeds=feeds, max_drift=made.limit,
+        **given,
     )  # fmt: skip
     return replace(made, report=report, after=max(_shares(trial.expected, runner, feeds, trial.spans)))
 

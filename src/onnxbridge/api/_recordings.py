@@ -14,14 +14,14 @@ from onnxbridge.api._data import run_on
 from onnxbridge.api._early_checks import source_files
 from onnxbridge.atomic_write import obstacle
 from onnxbridge.errors import UsageError
-from onnxbridge.runtime.verify import record
 from onnxbridge.runtime.verify.compare import Tolerance
 from onnxbridge.runtime.verify.pairing import Runnable, renamed_samples
+from onnxbridge.runtime.verify.recordings import record
 from onnxbridge.runtime.verify.report import Report
+from onnxbridge.runtime.verify.rounding.tolerance import depends_on_ties
 from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.samples.samples_file import Sample
-from onnxbridge.runtime.verify.tolerance import depends_on_ties
 from onnxbridge.runtime.verify.verification import verify_runners
 
 FilePath = str | os.PathLike[str]

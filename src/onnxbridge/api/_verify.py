@@ -17,7 +17,7 @@ from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.api._recordings import Saving, check_sides, record_golden, verify_recording
 from onnxbridge.errors import VerificationError
-from onnxbridge.runtime.verify.metrics import metrics_named
+from onnxbridge.runtime.verify.metrics.metric import metrics_named
 from onnxbridge.runtime.verify.pairing import fixed_sizes, paired
 from onnxbridge.runtime.verify.report import Report, weakness
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds

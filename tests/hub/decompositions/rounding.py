@@ -11,7 +11,7 @@ import onnx
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.verify.compare import compare
-from onnxbridge.runtime.verify.tolerance import Rounding
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 
 
 def assert_within_rounding(

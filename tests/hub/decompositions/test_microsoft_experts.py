@@ -9,7 +9,7 @@ import pytest
 
 from onnxbridge.errors import ConversionError
 from onnxbridge.runtime import Executor
-from onnxbridge.runtime.verify.simulate_precision import HALF, SimulatedPrecision
+from onnxbridge.runtime.verify.rounding.simulate_precision import HALF, SimulatedPrecision
 from tests.hub.decompositions.rounding import assert_within_rounding
 from tests.hub.decompositions.test_microsoft import Constant, model, randint, run_onnxruntime
 from tests.hub.decompositions.test_microsoft_attention import assert_matches_onnxruntime

@@ -9,11 +9,11 @@ import pytest
 
 import onnxbridge
 from onnxbridge.hub.builder.builder import Builder
-from onnxbridge.runtime.bisect.keep_in_float32 import search
-from onnxbridge.runtime.bisect.name_patterns import shortened
-from onnxbridge.runtime.bisect.operator_errors import measure
-from onnxbridge.runtime.bisect.operator_runs import OperatorRuns
-from onnxbridge.runtime.bisect.round_to import RoundTo
+from onnxbridge.runtime.bisect.low_precision.keep_in_float32 import search
+from onnxbridge.runtime.bisect.low_precision.name_patterns import shortened
+from onnxbridge.runtime.bisect.low_precision.operator_errors import measure
+from onnxbridge.runtime.bisect.low_precision.operator_runs import OperatorRuns
+from onnxbridge.runtime.bisect.low_precision.round_to import RoundTo
 
 R = np.random.default_rng(2)
 WEIGHT, LAST = (R.standard_normal((16, 16)).astype(np.float32) / 4 for _ in range(2))
@@ -147,7 +147,7 @@ def test_suggestion_is_converted_and_verified(half_precision):
     made = found.suggestion
     assert made.passed and made.before > 0.05 and made.after <= 0.01 and made.report.verdict == "PASSED"
     assert set(made.names) == {"shifted", "back"} and made.tried == 1
-    repeated = onnxbridge.convert(model, "coreml", atol=dict(made.atol), rtol=0.0, **made.options)
+    repeated = onnxbridge.convert(model, "coreml", max_drift=made.limit, **made.options)
     assert repeated.report.verdict == "PASSED"
 
 

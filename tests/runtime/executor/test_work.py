@@ -8,7 +8,7 @@ import pytest
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.work import ELEMENT, STEP, multiply_adds, operations
-from onnxbridge.runtime.verify.tolerance import Rounding
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from tests.runtime.executor.fused import model, normal_arrays
 
 draw = normal_arrays(11)

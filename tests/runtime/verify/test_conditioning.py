@@ -10,8 +10,8 @@ import onnxbridge
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime.executor.executor import Executor
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.runner import Runner
-from onnxbridge.runtime.verify.tolerance import Rounding
 from onnxbridge.runtime.verify.verification import verify_runners
 
 

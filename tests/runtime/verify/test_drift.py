@@ -12,9 +12,9 @@ import onnxbridge
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime.executor.executor import Executor
-from onnxbridge.runtime.verify.metrics import metrics_named
+from onnxbridge.runtime.verify.metrics.metric import metrics_named
+from onnxbridge.runtime.verify.rounding.simulate_precision import HALF
 from onnxbridge.runtime.verify.runner import Runner
-from onnxbridge.runtime.verify.simulate_precision import HALF
 from onnxbridge.runtime.verify.verification import verify_runners
 
 

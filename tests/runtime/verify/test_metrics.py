@@ -11,7 +11,7 @@ import pytest
 
 import onnxbridge
 from onnxbridge.errors import UsageError, VerificationError
-from onnxbridge.runtime.verify.metrics import METRICS, Measurements, measured, metrics_named
+from onnxbridge.runtime.verify.metrics.metric import METRICS, Measurements, measured, metrics_named
 from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.verification import verify_runners
 

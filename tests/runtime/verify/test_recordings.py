@@ -12,7 +12,7 @@ import onnxbridge
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.runtime.verify import record
+from onnxbridge.runtime.verify.recordings import record
 from onnxbridge.runtime.verify.samples import samples_file
 
 

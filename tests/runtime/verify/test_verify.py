@@ -11,9 +11,9 @@ from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.verify.compare import Tolerance, compare, worst
+from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.runner import Runner
-from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
-from onnxbridge.runtime.verify.tolerance import Rounding
 from onnxbridge.runtime.verify.verification import verify_runners
 
 FLOAT = ir.DataType.FLOAT
@@ -77,7 +77,7 @@ def test_rounding_of_further_samples_is_measured_within_the_budget(monkeypatch):
     model = network()
     feeds = [{"x": np.full((n, 32), 0.5, np.float32)} for n in (1, 2, 3)]
     for work, many in ((60e9, 3), (0, 1)):
-        monkeypatch.setattr("onnxbridge.runtime.verify.tolerance.WORK", work)
+        monkeypatch.setattr("onnxbridge.runtime.verify.rounding.tolerance.WORK", work)
         ran = []
         run = Executor.run
         monkeypatch.setattr(Executor, "run", lambda *given, run=run, ran=ran, **more: ran.append(0) or run(*given, **more))
@@ -96,7 +96,7 @@ def test_an_error_while_the_tolerance_is_derived_weakens_the_verdict(monkeypatch
     model = network()
     report = verify_runners(model, runner(model), runner(model))
     assert report.passed and not report.weak
-    monkeypatch.setattr("onnxbridge.runtime.verify.tolerance.Executor", Failing)
+    monkeypatch.setattr("onnxbridge.runtime.verify.rounding.tolerance.Executor", Failing)
     report = verify_runners(model, runner(model), runner(model))
     assert report.verdict == "WEAK"
     assert "the tolerance is a default, since the executor fails with KeyError: 'slot'" in report.weak
@@ -113,7 +113,7 @@ def test_an_error_on_some_of_the_inputs_weakens_the_verdict(monkeypatch):
                 raise KeyError("slot")
             return super().run(names, given, **more)
 
-    monkeypatch.setattr("onnxbridge.runtime.verify.tolerance.Executor", Failing)
+    monkeypatch.setattr("onnxbridge.runtime.verify.rounding.tolerance.Executor", Failing)
     wrong = runner(model, change=lambda name, v: v + 1)
     report = verify_runners(model, runner(model), wrong, feeds=feeds)
     assert not report.passed
@@ -197,7 +197,7 @@ def test_of_two_scores_within_rounding_either_may_come_first():
 
 
 def test_samples_beyond_the_budget_are_measured_before_they_fail(monkeypatch):
-    monkeypatch.setattr("onnxbridge.runtime.verify.tolerance.WORK", 0)
+    monkeypatch.setattr("onnxbridge.runtime.verify.rounding.tolerance.WORK", 0)
     model = network(30, scale=2.0)
     rng = np.random.default_rng(0)
     feeds = [{"x": np.zeros((1, 32), np.float32)}, {"x": rng.standard_normal((64, 32)).astype(np.float32)}]

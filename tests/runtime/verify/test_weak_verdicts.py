@@ -16,8 +16,8 @@ from onnxbridge.runtime import Executor
 from onnxbridge.runtime.mutation.faults import faults_of
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.verify.runner import Runner
+from onnxbridge.runtime.verify.strength.weaknesses import few_caught
 from onnxbridge.runtime.verify.verification import verify_runners
-from onnxbridge.runtime.verify.weaknesses import few_caught
 
 FLOAT = ir.DataType.FLOAT
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from onnxbridge.diagnostics import SourceLocation, one_line
 from onnxbridge.runtime.bisect.align import summary
-from onnxbridge.runtime.bisect.operator_errors import OperatorErrors
+from onnxbridge.runtime.bisect.low_precision.operator_errors import OperatorErrors
+from onnxbridge.runtime.bisect.low_precision.suggestion import Suggestion
 from onnxbridge.runtime.bisect.reproduction import Part, write
-from onnxbridge.runtime.bisect.suggestion import Suggestion
 from onnxbridge.runtime.verify.compare import Comparison
 from onnxbridge.runtime.verify.report import Report
 

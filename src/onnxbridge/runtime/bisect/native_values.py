@@ -13,7 +13,7 @@ from onnxbridge.runtime.bisect.fingerprint import Fingerprint, fingerprint, nois
 from onnxbridge.runtime.bisect.recorded_run import Side
 from onnxbridge.runtime.verify.compare import compare
 from onnxbridge.runtime.verify.pairing import Runnable
-from onnxbridge.runtime.verify.tolerance import Rounding
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 
 
 def computes_its_graph(runnable: Runnable, side: Side, feeds: Mapping[str, Any]) -> bool:

@@ -32,7 +32,7 @@ from onnxbridge.runtime.executor.widening import ROUNDED, widen_step, widened
 if TYPE_CHECKING:
     from onnxbridge.runtime.executor.explain import Planned
     from onnxbridge.runtime.executor.rerun import Rerunner
-    from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
+    from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
 
 Array = np.ndarray[Any, Any]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from onnxbridge.runtime.executor.explain import Planned
     from onnxbridge.runtime.executor.rerun import Rerunner
-    from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
+    from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
 
 
 class Executor:

@@ -7,12 +7,13 @@ and limited by a number that users see and set. docs/verification.md has the mea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.compare import Comparison
+from onnxbridge.runtime.verify.compare import PROVES_LITTLE, Comparison
 from onnxbridge.runtime.verify.runner import Runner
 
 MAX_DRIFT = 0.1
@@ -87,3 +88,11 @@ class Drift:
             scale = high - low if high > low else abs(high)
             found[name] = 0.0 if distance == 0 else float(distance / scale) if scale else np.inf
         return found
+
+
+def with_drift(output: Comparison, share: float | None) -> Comparison:
+    """An output with its drift. How wide its tolerance is says nothing where the drift is limited."""
+    if share is None or output.span is None or output.span[0] == output.span[1]:
+        return replace(output, drift=share)
+    notes = tuple(n for n in output.notes if not n.endswith(PROVES_LITTLE))
+    return replace(output, drift=share, weak="", notes=notes)

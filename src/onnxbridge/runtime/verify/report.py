@@ -12,7 +12,7 @@ from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.verify.compare import Comparison
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT
-from onnxbridge.runtime.verify.metrics import Metric
+from onnxbridge.runtime.verify.metrics.metric import Metric
 
 _MOST_SHOWN = 6
 

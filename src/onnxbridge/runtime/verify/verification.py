@@ -15,20 +15,20 @@ import onnx_ir as ir
 from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.verify.compare_random import compare_random, random_outputs, statistical_differences
-from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses
-from onnxbridge.runtime.verify.failed_sample import with_sample
-from onnxbridge.runtime.verify.metrics import Measurements, Metric
-from onnxbridge.runtime.verify.planted_faults import measured_sensitivity
+from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses, with_drift
+from onnxbridge.runtime.verify.metrics.metric import Measurements, Metric
+from onnxbridge.runtime.verify.recordings.failed_sample import with_sample
 from onnxbridge.runtime.verify.report import Report
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.runner import Arrays, Runner, run
 from onnxbridge.runtime.verify.samples.accepted import CACHED_RUNS, ResultCache, accepted_samples, accepts, with_example_integers
 from onnxbridge.runtime.verify.samples.conditioning import well_conditioned
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds, samples_for
 from onnxbridge.runtime.verify.samples.samples_file import Sample
 from onnxbridge.runtime.verify.samples.sizes import extreme_samples, never_varied, varied
+from onnxbridge.runtime.verify.strength.planted_faults import measured_sensitivity
+from onnxbridge.runtime.verify.strength.weaknesses import Outputs, few_caught, unreached_branches
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
-from onnxbridge.runtime.verify.tolerance import Rounding
-from onnxbridge.runtime.verify.weaknesses import Outputs, few_caught, unreached_branches
 
 Tolerances = float | Mapping[str, float] | None
 
@@ -202,7 +202,7 @@ def compare_runners(
         weak.append(f"dynamic sizes were never varied: {', '.join(f'{name}={size}' for name, size in fixed.items())}")
     shares = drift.shares()
     weak += weaknesses(shares, drift_cause, not given) if max_drift is None else []
-    outputs = tuple(replace(worst(c), drift=shares.get(name), metrics=measurements.of(name)) for name, c in found.items())
+    outputs = tuple(with_drift(replace(worst(c), metrics=measurements.of(name)), shares.get(name)) for name, c in found.items())
     sensitivity = None
     if all(o.passed and np.isfinite(o.tolerance.atol) for o in outputs):
         progress("planting faults")

@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import VerificationError
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.runner import Arrays, Runner, run
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.samples.sizes import draw_samples, dynamic
-from onnxbridge.runtime.verify.tolerance import Rounding
 
 ResultCache = deque[tuple[Arrays, Mapping[str, Any]]]
 CACHED_RUNS = 6  # results of the reference on inputs that were tried, so that these are not run again

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import LimitError
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.runner import Arrays, Runner
 from onnxbridge.runtime.verify.samples.accepted import ResultCache, accepts
-from onnxbridge.runtime.verify.tolerance import Rounding
 
 ILL_CONDITIONED = 0.01
 """The share of an output's range from which on a derived tolerance hides real errors."""

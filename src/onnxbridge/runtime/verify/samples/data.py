@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxbridge.errors import OnnxbridgeError, UsageError, first_line
-from onnxbridge.runtime.verify.import_function import import_function, is_function_name
 from onnxbridge.runtime.verify.samples import samples_file
+from onnxbridge.runtime.verify.samples.import_function import import_function, is_function_name
 from onnxbridge.runtime.verify.samples.samples_file import Sample, SamplesFile
 
 MOST_SAMPLES = 1000

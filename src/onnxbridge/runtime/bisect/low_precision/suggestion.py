@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxbridge.diagnostics import one_line
-from onnxbridge.runtime.bisect.operator_errors import share_text
+from onnxbridge.runtime.bisect.low_precision.operator_errors import share_text
 from onnxbridge.runtime.verify.report import Report
 
 LIMIT = 0.01
@@ -28,7 +28,6 @@ class Suggestion:
         operators: the names of the operators that they stand for.
         of: the number of operators that compute in lower precision.
         options: all options of the conversion that was tried.
-        atol: the limit for each output in its own unit, which the conversion was verified with.
         report: of that verification.
         runs, tried: the number of runs of the search, and of conversions.
         source, target: the model, and the backend's name.
@@ -43,7 +42,6 @@ class Suggestion:
     operators: tuple[str, ...] = ()
     of: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    atol: Mapping[str, float] = field(default_factory=dict)
     report: Report | None = None
     runs: int = 0
     tried: int = 0
@@ -65,7 +63,7 @@ class Suggestion:
                 continue
             flag = "--" + name.replace("_", "-")
             found += [a for item in (value if isinstance(value, (list, tuple)) else [value]) for a in (flag, str(item))]
-        return found + [a for name, number in self.atol.items() for a in ("--atol", f"{name}={number:.3g}")] + ["--rtol", "0"]
+        return [*found, "--max-drift", share_text(self.limit)]
 
     def as_dict(self) -> dict[str, Any]:
         return {

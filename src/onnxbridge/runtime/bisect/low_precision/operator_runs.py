@@ -13,9 +13,9 @@ from onnxbridge.diagnostics import SourceLocation
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.graphs import bodies_of
 from onnxbridge.hub.ir.opset_version import OPSET
+from onnxbridge.runtime.bisect.low_precision.round_to import RoundTo
 from onnxbridge.runtime.bisect.recorded_run import reads
 from onnxbridge.runtime.bisect.reproduction import cut
-from onnxbridge.runtime.bisect.round_to import RoundTo
 from onnxbridge.runtime.executor.executor import Executor
 
 Array = np.ndarray[Any, Any]

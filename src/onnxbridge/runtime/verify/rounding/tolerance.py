@@ -29,8 +29,8 @@ from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance
+from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.samples.values_of_interest import values_of_interest
-from onnxbridge.runtime.verify.simulate_precision import SimulatedPrecision
 
 # Correct implementations sum in other orders (blocked, fused, Winograd) than our executor, each with its own error: the fastest
 # convolution algorithms lose up to 15 times what direct summation loses.

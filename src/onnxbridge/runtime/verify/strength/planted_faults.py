@@ -10,9 +10,9 @@ from onnxbridge.errors import first_line
 from onnxbridge.runtime.mutation.measure import Executors, Feeds, Sample, measure
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.verify.compare import Comparison
+from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.samples.random_inputs import samples_for
 from onnxbridge.runtime.verify.samples.sizes import sizes_of
-from onnxbridge.runtime.verify.tolerance import Rounding
 
 SHARE = 0.8
 """What planted faults may take, as a share of the operations that deriving the tolerance took."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.verify.simulate_precision import HALF
+from onnxbridge.runtime.verify.rounding.simulate_precision import HALF
 
 Array = np.ndarray[Any, Any]
 

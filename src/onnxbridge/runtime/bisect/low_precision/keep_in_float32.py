@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from onnxbridge.runtime.bisect.operator_errors import Measured
+from onnxbridge.runtime.bisect.low_precision.operator_errors import Measured
 
 SECONDS = 40.0
 """The time that the search may take."""

@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.diagnostics import SourceLocation, one_line
-from onnxbridge.runtime.bisect.operator_runs import Operator, OperatorRuns
-from onnxbridge.runtime.bisect.output_error import error_share
-from onnxbridge.runtime.bisect.round_to import RoundTo
+from onnxbridge.runtime.bisect.low_precision.operator_runs import Operator, OperatorRuns
+from onnxbridge.runtime.bisect.low_precision.output_error import error_share
+from onnxbridge.runtime.bisect.low_precision.round_to import RoundTo
 
 WORST = 32
 """For so many operators of the largest error, a run shows how far each moves the outputs by itself."""

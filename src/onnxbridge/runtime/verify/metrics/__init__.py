@@ -1,0 +1,1 @@
+"""Measures beside the tolerance, with limits."""

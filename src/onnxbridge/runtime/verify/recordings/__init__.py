@@ -1,0 +1,1 @@
+"""Samples and outputs in files."""

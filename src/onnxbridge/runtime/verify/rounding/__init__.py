@@ -1,0 +1,1 @@
+"""How far rounding can move an output."""

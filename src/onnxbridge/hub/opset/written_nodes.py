@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir.graphs import bodies_of
+from onnxbridge.hub.ir.unique_name import unique_name
 from onnxbridge.hub.opset import schema_versions
 
 
@@ -37,16 +38,6 @@ def _name(node: ir.Node, written: list[ir.Node], writer: Builder, node_names: se
             for inside in (part, *part.subgraphs()):
                 for each in inside:
                     each.name = unique_name(f"{node.name or stem}/{each.op_type}", node_names)
-
-
-def unique_name(name: str, taken: set[str]) -> str:
-    """The name itself if it is unused, otherwise with a number appended."""
-    label, n = name, 0
-    while label in taken:
-        n += 1
-        label = f"{name}_{n}"
-    taken.add(label)
-    return label
 
 
 def register_constants(owner: ir.Graph, function: bool, names: set[str], node_names: set[str]) -> None:

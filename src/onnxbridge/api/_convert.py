@@ -134,6 +134,7 @@ def convert(
     failure: OnnxbridgeError | None = None
     if verify:
         info = writer.info(artifact)
+        progress("loading both models")
         try:
             runner = artifact_runner(writer, artifact, device)
             conversion.report = verify_runners(

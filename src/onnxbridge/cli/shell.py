@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import sys
@@ -157,9 +158,16 @@ def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet:
         yield outcome.stage
         return
+    with _log_shown(), _stages() as show:
+        yield partial(_each, outcome.stage, show)
+
+
+@contextmanager
+def _stages() -> Iterator[Callable[[str], None]]:
+    """A line on a terminal, else lines."""
     if not sys.stderr.isatty():
         with _lines() as show:
-            yield partial(_each, outcome.stage, show)
+            yield show
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -167,7 +175,22 @@ def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting")
-        yield partial(_each, outcome.stage, lambda stage: bar.update(task, description=stage))
+        yield lambda stage: bar.update(task, description=stage)
+
+
+@contextmanager
+def _log_shown() -> Iterator[None]:
+    """Print what onnxbridge logs for its users as remarks."""
+    logger, handler = logging.getLogger("onnxbridge"), logging.Handler(logging.INFO)
+    handler.emit = lambda record: note(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _each(first: Callable[[str], None], second: Callable[[str], None], stage: str) -> None:

@@ -33,6 +33,8 @@ _DISABLED_OPTIMIZERS = ["Pad_Fusion", "EliminateDropout"]
 _DISABLED_FOR_FLOAT64 = ["MatMulScaleFusion"]
 # The newest IR version that this ONNX Runtime loads; onnx's helpers may write newer ones by default.
 _MAX_IR_VERSION = 13
+BIG = 1 << 30
+"""Models with so many bytes of weights run without copies of them, which takes longer for each run and less to start."""
 # The batch is split among threads, and each thread computes quantization parameters of its own.
 _THREAD_DEPENDENT = frozenset({"DynamicQuantizeLSTM"})
 
@@ -126,14 +128,23 @@ def session(
         return start(model.SerializeToString())
     if isinstance(model, onnx.ModelProto):
         model = onnx_files.from_proto(model, keep_maps=True)
-    message, large = onnx_files.without_weights(model)
+    big = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None) >= BIG
+    folder = onnx_files.folder_of_weights(model) if big else None
+    message, large = onnx_files.without_weights(model, folder)
     numpy_weights = {name: t for name, t in large.items() if t.dtype.numpy().kind in "biuf"}
     if len(numpy_weights) < len(large):  # ONNX Runtime takes no NumPy arrays of bfloat16 and other extension dtypes
         return start(onnx_files.to_proto(model).SerializeToString())
     # ONNX Runtime drops weights that no node reads, and then refuses arrays for them.
     used = {v.name for v in model.graph.initializers.values() if v.uses() or v.is_graph_output()}
     arrays = {name: np.ascontiguousarray(t.numpy()) for name, t in numpy_weights.items() if name in used}
-    options.add_external_initializers(list(arrays), [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()])
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+    options.add_external_initializers(list(values), list(values.values()))
+    if big:  # no copies of the weights: each kernel would keep one in its own layout, and the session one of arrays in memory
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        for name, value in values.items():
+            options.add_initializer(name, value)
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     started = start(message)
     started.weights = tuple(arrays.values())
     return started

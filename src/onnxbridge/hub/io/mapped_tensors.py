@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -73,6 +74,14 @@ def declared_sizes(label: str, tensor: onnx.TensorProto | onnx.SparseTensorProto
 
 def _wrong(label: str, name: str, what: str) -> UnsafeFileError:
     return UnsafeFileError(f"{label}: the tensor {quoted(name)} {what}; export the model again.")
+
+
+class MappedTensor(ir.Tensor[Any]):
+    """A tensor over a mapped file, for runtimes that map files themselves: its bytes start at `offset` in `file`."""
+
+    def __init__(self, array: np.ndarray[Any, Any], dtype: ir.DataType, file: str, offset: int, **more: Any) -> None:
+        super().__init__(array, dtype, **more)
+        self.file, self.offset = file, offset
 
 
 @dataclass
@@ -171,7 +180,17 @@ class WeightStore:
             return ir.PackedTensor(packed, dtype, shape=shape, **more)
         kind = np.dtype(dtype.numpy()).newbyteorder("<")
         array = np.frombuffer(source, kind, count, offset) if count else np.zeros(0, kind)
-        return ir.Tensor(array.reshape(list(proto.dims)), dtype, shape=shape, **more)
+        file = self._file_of(source)
+        if not file or kind.byteorder == ">":
+            return ir.Tensor(array.reshape(list(proto.dims)), dtype, shape=shape, **more)
+        return MappedTensor(array.reshape(list(proto.dims)), dtype, file, offset, shape=shape, **more)
+
+    def _file_of(self, source: Bytes) -> str:
+        """The path of a mapped file, "" for bytes in memory."""
+        if not isinstance(source, mmap.mmap):
+            return ""
+        location = next((name for name, mapped in self.files.items() if mapped is source), None)
+        return self.label if location is None else os.path.join(self.folder or "", location)
 
 
 def to_dense(label: str, sparse: onnx.SparseTensorProto) -> onnx.TensorProto:

@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 import onnx
@@ -20,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub.io import protobuf_weights
 from onnxbridge.hub.io.detect_format import detect_format, onnx_text_format, wrong_format_error
-from onnxbridge.hub.io.mapped_tensors import PlaceholderTensor, WeightStore, all_tensors, is_large, tensor_bytes
+from onnxbridge.hub.io.mapped_tensors import MappedTensor, PlaceholderTensor, WeightStore, all_tensors, is_large, tensor_bytes
 from onnxbridge.hub.io.safe_files import (
     Buffer,
     checked_path,
@@ -35,7 +36,9 @@ from onnxbridge.hub.io.sanitize import sanitize
 from onnxbridge.hub.ir.graphs import every_graph
 from onnxbridge.hub.opset.ir_version import lowest_ir_version
 
-__all__ = ["without_weights", "from_proto", "read", "detect_format", "to_proto", "write", "wrong_format_error"]
+__all__ = [
+    "detect_format", "folder_of_weights", "from_proto", "read", "to_proto", "without_weights", "write", "wrong_format_error",
+]  # fmt: skip
 
 MAX_FILE_BYTES = (1 << 31) - 1  # protobuf's own limit
 EXTERNAL_FILES = "onnxbridge.beside"  # key in a model's meta: the locations of its external data files
@@ -263,11 +266,12 @@ def write(
     return [target, beside]
 
 
-def without_weights(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
+def without_weights(model: ir.Model, folder: str | None = None) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
     """The serialized model without its large weights, and these by name, for runtimes that accept weights from memory.
 
     In the message such a weight is external data of a file that does not exist. Strings, dtypes narrower than a byte, and
-    weights of subgraphs stay in the message.
+    weights of subgraphs stay in the message. With `folder`, weights that are mapped from a file below it are external data of
+    that file instead, and are not among the weights that are returned.
     """
     large_weights = {
         str(v.name): v.const_value
@@ -277,10 +281,25 @@ def without_weights(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol
     inside = {id(tensor) for slot, tensor in _slots(model) if not (isinstance(slot, ir.Value) and slot.name in large_weights)}
     large_weights = {name: tensor for name, tensor in large_weights.items() if id(tensor) not in inside}
     detached = {id(tensor) for tensor in large_weights.values()}
-    with _tensors_replaced(
-        model, lambda _, tensor: _external_tensor(tensor, "in-memory", 0) if id(tensor) in detached else tensor
-    ):
-        return _serialize(model, "the model"), large_weights
+
+    def placed(_: int, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+        if id(tensor) not in detached:
+            return tensor
+        if folder is not None and isinstance(tensor, MappedTensor):
+            location = Path(os.path.realpath(tensor.file)).relative_to(folder).as_posix()
+            return _external_tensor(tensor, location, tensor.offset)
+        return _external_tensor(tensor, "in-memory", 0)
+
+    with _tensors_replaced(model, placed):
+        message = _serialize(model, "the model")
+    in_memory = {n: t for n, t in large_weights.items() if folder is None or not isinstance(t, MappedTensor)}
+    return message, in_memory
+
+
+def folder_of_weights(model: ir.Model) -> str | None:
+    """The folder with all files that large weights of a model are mapped from, None if there are none."""
+    folders = {os.path.dirname(os.path.realpath(t.file)) for t in _large(model) if isinstance(t, MappedTensor)}
+    return os.path.commonpath(folders) if folders else None
 
 
 def _message(model: ir.Model) -> onnx.ModelProto:

@@ -27,7 +27,7 @@ from onnxbridge.runtime.executor.plan import Plan, Step, execute
 from onnxbridge.runtime.executor.plan_compiler import Compiler, Settings
 from onnxbridge.runtime.executor.record_run import record, worthwhile
 from onnxbridge.runtime.executor.recorded_run import Recording, disjoint, kinds, owned, without_warnings
-from onnxbridge.runtime.executor.widening import ROUNDED, widen_step, widened
+from onnxbridge.runtime.executor.widening import ROUNDED, widen_arguments, widen_step, widened, widened_at_use
 
 if TYPE_CHECKING:
     from onnxbridge.runtime.executor.explain import Planned
@@ -49,7 +49,7 @@ class Compiled:
         self.input_names = [name for name, v in self._inputs.items() if v.const_value is None]
         self._defaults = [name for name, v in self._inputs.items() if v.const_value is not None]
         self.output_names = [str(v.name) for v in graph.outputs]
-        self._settings = _settings(self._wide, expanded)
+        self._settings = _settings(self._hub, wide, expanded)
         compiler = Compiler(self._settings)
         self._plan = _compiled(compiler, graph)
         self._all_steps = compiler.steps
@@ -302,15 +302,17 @@ def _hub(model: ir.Model, given: bool) -> ir.Model:
     return hub
 
 
-def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
+def _settings(model: ir.Model, wide: bool, expanded: frozenset[str]) -> Settings:
     from onnxbridge.hub.decompositions.lookup import decomposition_of
     from onnxbridge.runtime.executor.numpy.ops import rule, variants
+
+    late = widened_at_use(model) if wide else frozenset()
 
     def constant(key: Hashable) -> Any:
         if not isinstance(key, ir.Value) or key.const_value is None:
             return None
         array = array_of(key.const_value)
-        return widened(array) if wide else array
+        return widened(array) if wide and not (key.const_value in late and not key.is_graph_output()) else array
 
     def adapt(call: Call, step: Step) -> None:
         when, run = variants.get(call.op, (None, step.run))
@@ -318,6 +320,8 @@ def _settings(wide: bool, expanded: frozenset[str]) -> Settings:
             step.run = run
         if wide:
             widen_step(call, step)
+        if late:
+            widen_arguments(step)
 
     rules = {op: r for op, r in rule.items() if op not in expanded} if expanded else rule
     return Settings(rules, constant, decomposition_of, adapt, widened if wide else None)

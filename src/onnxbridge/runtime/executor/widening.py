@@ -1,4 +1,8 @@
-"""A plan in float64: its constants, and the attributes of its steps."""
+"""A plan in float64: its constants, and the attributes of its steps.
+
+Constants are widened once. Those of a model with many are widened at each use and freed after it, so that a model of some
+gigabytes needs no second copy of twice its size.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.graphs import every_graph
 from onnxbridge.lowering import Call
 from onnxbridge.runtime.executor.plan import Step
 
@@ -16,6 +21,27 @@ ROUNDED = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat
 """The dtypes that are computed in float64."""
 _ROUNDED_CODES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision"})
+
+
+MOST_WIDENED = 1 << 30
+"""The bytes that the constants of a model may take in float64; those of a model with more are widened at each use."""
+_SMALL = 1 << 20
+"""Constants of fewer bytes are always widened once."""
+
+
+def widened_at_use(model: ir.Model) -> frozenset[ir.TensorProtocol]:
+    """The constants that are widened at each use: the larger ones, where all of them would take more than `MOST_WIDENED`."""
+    tensors = [v.const_value for g in every_graph(model) for v in g.initializers.values()]
+    rounded = {t for t in tensors if t is not None and t.dtype in _ROUNDED_CODES}
+    if sum(8 * t.size for t in rounded) <= MOST_WIDENED:
+        return frozenset()
+    return frozenset(t for t in rounded if 8 * t.size >= _SMALL)
+
+
+def widen_arguments(step: Step) -> None:
+    """Widen what a step is called with."""
+    run = step.run
+    step.run = lambda *args, **attrs: run(*map(widened, args), **attrs)
 
 
 def widened(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.verify.compare_random import compare_random, random_outputs, statistical_differences
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses, with_drift
+from onnxbridge.runtime.verify.estimate import estimate
 from onnxbridge.runtime.verify.metrics.metric import Measurements, Metric
 from onnxbridge.runtime.verify.recordings.failed_sample import with_sample
 from onnxbridge.runtime.verify.report import Report
@@ -31,6 +33,9 @@ from onnxbridge.runtime.verify.strength.weaknesses import Outputs, few_caught, u
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
 
 Tolerances = float | Mapping[str, float] | None
+ANNOUNCED = 10.0
+"""Verifications that probably take so many seconds are announced."""
+_log = logging.getLogger("onnxbridge")
 
 
 def verify_runners(
@@ -38,6 +43,8 @@ def verify_runners(
     progress: Callable[[str], None] = lambda stage: None, **options: Any,
 ) -> Report:  # fmt: skip
     """Run both models on the same inputs and compare, within `time_limit` seconds; `options` are those of `compare_runners`.
+
+    Of a large model, the time and the memory that this will take are logged before, by the logger "onnxbridge".
 
     Raises:
         LimitError: if that takes longer.
@@ -48,6 +55,9 @@ def verify_runners(
         stage[0] = f"verification ({text})"
         progress(text)
 
+    expected = estimate(model, len(options.get("feeds") or ()) or options.get("samples", 3))
+    if expected is not None and expected.seconds >= ANNOUNCED:
+        _log.info("the verification will take %s", expected)
     work = partial(_verified, model, reference, candidate, progress=reported, **options)
     more = f"--time-limit {2 * (time_limit or 0):g} (time_limit=) allows more"
     return within(time_limit, work, lambda: stage[0], more)

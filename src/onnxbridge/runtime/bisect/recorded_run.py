@@ -19,8 +19,6 @@ from onnxbridge.runtime.verify.pairing import cast_to
 KEPT = 256 << 20
 """Values of small models are kept in memory, up to so many bytes; of larger ones only fingerprints, and chosen values are
 fetched by another run."""
-_FLOAT64_WEIGHTS = 1 << 30
-"""Models with more bytes of weights are run in float32: in float64 they need twice the memory."""
 
 
 @dataclass
@@ -38,7 +36,6 @@ class Side:
     title: str
     model: ir.Model
     feeds: Mapping[str, Any]
-    precision: str | None = "float64"
     values: dict[str, ir.Value] = field(default_factory=dict)
     inputs_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
@@ -50,8 +47,6 @@ class Side:
     _rounded_arrays: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if _weights_bytes(self.model) > _FLOAT64_WEIGHTS:
-            self.precision = None
         for value in self.model.graph.inputs:
             self._add(value, ())
         for node in self.model.graph:
@@ -86,7 +81,7 @@ class Side:
 
     def record(self) -> None:
         """Run the model once, in float64, and take the fingerprint of every value."""
-        results = self._watch(_Recorder(self.held, self.arrays), self.precision)
+        results = self._watch(_Recorder(self.held, self.arrays), "float64")
         self.outputs = dict(zip(self.output_names, results, strict=True))
 
     def record_rounding(self) -> None:
@@ -102,7 +97,7 @@ class Side:
                 if name in wanted:
                     self.arrays[name] = value
 
-            self._watch(see, self.precision)
+            self._watch(see, "float64")
         return {name: self.arrays[name] for name in names if name in self.arrays}
 
     def tolerance_at(self, name: str, exact: np.ndarray[Any, Any]) -> Tolerance:
@@ -157,8 +152,3 @@ def reads(node: ir.Node) -> list[ir.Value]:
         found += [v for n in body for v in reads(n) if id(v) not in inside]
         found += [v for v in body.outputs if id(v) not in inside]
     return found
-
-
-def _weights_bytes(model: ir.Model) -> int:
-    tensors = (v.const_value for v in model.graph.initializers.values())
-    return sum(t.nbytes for t in tensors if t is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from onnxbridge.runtime.mxnet import python, service
 
 Files = tuple[Path, Path | None]
 _SUFFIX = "-symbol.json"
+_PARTS = 8
+"""The runs in which intermediate values are shown."""
 
 
 class MXNet(Frontend):
@@ -77,15 +79,26 @@ class MXNet(Frontend):
 
     def runner(self, source: Any, device: str = "auto") -> Run:
         """Runs the source in MXNet on the CPU, in MXNet's own interpreter. Labels may be omitted from the feeds."""
-        mxnet = service()
+        service()  # a missing MXNet is an error now, not at the first run
+        return lambda feeds: next(_runs(source, feeds, [None]))
 
-        def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-            with _files(source, feeds) as files:
-                graph, values = _read(files)
-                optional = [graph.nodes[i].name for i in graph_reader.labels(graph, values)]
-                return mxnet.run(files[0], files[1], feeds, optional)
+    def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
+        """Runs the symbol in parts, so that not all values are in memory at once. Those inside of loops are not shown."""
+        for found in _runs(source, feeds, [(part, _PARTS) for part in range(_PARTS)]):
+            for name, value in found.items():
+                see(name, value)
+        return True
 
-        return run
+
+def _runs(
+    source: Any, feeds: Arrays, parts: Sequence[tuple[int, int] | None]
+) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+    """What MXNet computes: the outputs for None, or a part of the intermediate values."""
+    with _files(source, feeds) as files:
+        graph, values = _read(files)
+        optional = [graph.nodes[i].name for i in graph_reader.labels(graph, values)]
+        for part in parts:
+            yield service().run(files[0], files[1], feeds, optional, part)
 
 
 def _read(files: Files) -> tuple[read_symbol.Graph, dict[str, np.ndarray[Any, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
@@ -11,7 +12,7 @@ import onnx_ir as ir
 from onnxbridge.frameworks import tensorflow_errors
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.io.detect_format import detect_format
-from onnxbridge.plugin_protocols import Frontend, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"keras", "keras-h5", "savedmodel"})
@@ -69,6 +70,11 @@ class TensorFlow(Frontend):
         from onnxbridge.frontends.tensorflow import runner
 
         return runner.runner(*_split(source))
+
+    def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
+        from onnxbridge.frontends.tensorflow.watch import watch
+
+        return watch(*_split(source), feeds, see)
 
 
 def _split(source: Any) -> tuple[Any, str | None]:

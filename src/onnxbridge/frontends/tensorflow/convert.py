@@ -27,7 +27,7 @@ class Traced:
 
     `inputs` and `outputs` pair a name with a graph tensor; `shapes` are the inputs' shapes with names for dynamic sizes;
     `captures` pairs each captured tensor with its placeholder; `names` maps the id of a variable's handle to its name, and
-    `trainable` to whether it is trained.
+    `trainable` to whether it is trained. `function` is the concrete function that has the graph.
     """
 
     graph: Any
@@ -38,6 +38,7 @@ class Traced:
     names: Mapping[int, str]
     call: Callable[[list[Any]], list[Any]]
     trainable: Mapping[int, bool]
+    function: Any
 
 
 class _Values(dict[Hashable, Any]):

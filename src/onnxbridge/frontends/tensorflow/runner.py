@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,8 @@ from onnxbridge.frontends.tensorflow.graph import op_schemas
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 from onnxbridge.plugin_protocols import Arrays, Run
 
+Result = TypeVar("Result")
+
 
 def runner(source: Any, signature: str | None) -> Run:
     """Computes outputs with TensorFlow. A SavedModel's operators are checked before it runs.
@@ -25,32 +27,40 @@ def runner(source: Any, signature: str | None) -> Run:
     A source with declared inputs is traced once. Others (subclassed Keras models, functions without a signature) are traced at
     the sizes of the inputs, as for users: code that reads a static size may depend on it.
     """
-    is_file = isinstance(source, (str, os.PathLike))
-    loaded = sources.load(source) if is_file else source
-    traced: dict[Any, Traced] = {}
+    tracer = Tracer(source, signature)
+    return lambda feeds: tracer.with_traced(feeds, lambda found: _computed(found, feeds))
 
-    def trace(inputs: Any, key: Any) -> Traced:
-        if key not in traced:
-            with frameworks.quiet() if is_file else nullcontext():
-                found = sources.trace(loaded, inputs, None, signature)
-            if is_file:
-                operator_checks.check_graph(found.graph, os.fspath(source))
-            traced[key] = found
-        return traced[key]
 
-    def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+class Tracer:
+    """A loaded source, traced for inputs where that is needed; each trace is kept."""
+
+    def __init__(self, source: Any, signature: str | None) -> None:
+        self._path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+        self._loaded = source if self._path is None else sources.load(source)
+        self._signature = signature
+        self._traced: dict[Any, Traced] = {}
+
+    def with_traced(self, feeds: Arrays, use: Callable[[Traced], Result]) -> Result:
+        """What `use` makes of the function that takes these inputs."""
         own = tuple((name, np.shape(array)) for name, array in feeds.items())
-        if sources.declares_inputs(loaded) and own not in traced:
+        if sources.declares_inputs(self._loaded) and own not in self._traced:
             try:
-                return _computed(trace(None, None), feeds)
+                return use(self._trace(None, None))
             except UsageError:  # its input shapes are unknown
                 pass
             except Exception:
-                if not sources.is_keras(loaded):
+                if not sources.is_keras(self._loaded):
                     raise  # a Keras layer may read a static size: trace it at the sizes of the inputs
-        return _computed(trace(_as_inputs(loaded, feeds), own), feeds)
+        return use(self._trace(_as_inputs(self._loaded, feeds), own))
 
-    return run
+    def _trace(self, inputs: Any, key: Any) -> Traced:
+        if key not in self._traced:
+            with frameworks.quiet() if self._path is not None else nullcontext():
+                found = sources.trace(self._loaded, inputs, None, self._signature)
+            if self._path is not None:
+                operator_checks.check_graph(found.graph, self._path)
+            self._traced[key] = found
+        return self._traced[key]
 
 
 def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:

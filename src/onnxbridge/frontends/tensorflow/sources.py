@@ -179,7 +179,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
     return Traced(
         function.graph, list(zip(found, flat, strict=True)), input_specs.labelled(found, batched=True),
         list(zip(_unique(outputs, found), function.outputs, strict=True)), list(function.graph.captures), weights,
-        lambda arrays: list(function(*arrays)), _trainable(function.graph),
+        lambda arrays: list(function(*arrays)), _trainable(function.graph), function,
     )  # fmt: skip
 
 
@@ -307,7 +307,7 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
         own.graph, list(zip(names, tensors, strict=True)), input_specs.labelled(found, batched=False),
         list(zip(_unique(results, names), outputs, strict=True)), list(own.graph.captures),
         {id(v.handle): plain_name(v) for v in own.graph.variables},
-        lambda arrays: [t for _, t in _flat(call(*arrays))], _trainable(own.graph),
+        lambda arrays: [t for _, t in _flat(call(*arrays))], _trainable(own.graph), own,
     )  # fmt: skip
 
 

@@ -63,9 +63,13 @@ class Service:
         return self._exchange({"do": do} | request, self.seconds)
 
     def run(
-        self, symbol: Path, params: Path | None, feeds: Mapping[str, np.ndarray[Any, Any]], optional: Sequence[str] = ()
-    ) -> dict[str, np.ndarray[Any, Any]]:
-        """The outputs of a symbol by MXNet's names, in order. Inputs in `optional` (labels) may be omitted."""
+        self, symbol: Path, params: Path | None, feeds: Mapping[str, np.ndarray[Any, Any]], optional: Sequence[str] = (),
+        internals: tuple[int, int] | None = None,
+    ) -> dict[str, np.ndarray[Any, Any]]:  # fmt: skip
+        """The outputs of a symbol by MXNet's names, in order. Inputs in `optional` (labels) may be omitted.
+
+        `internals=(i, n)`: part i of n of its intermediate values in place of its outputs.
+        """
         with tempfile.TemporaryDirectory() as folder:
             inputs, out = Path(folder, "feeds.npz"), Path(folder, "out.npz")
             np.savez(inputs, **dict(feeds))  # type: ignore[arg-type]  # it rejects inputs called "file" or "allow_pickle"
@@ -76,6 +80,7 @@ class Service:
                 feeds=str(inputs),
                 out=str(out),
                 optional=list(optional),
+                **({} if internals is None else {"internals": internals}),
             )
             with np.load(out) as arrays:
                 return {name: arrays[f"o{i}"] for i, name in enumerate(_unique(reply["names"]))}

@@ -3,6 +3,7 @@ stdout.
 
     {"do": "ping"}                                                      -> {"version"}
     {"do": "run", "symbol", "params", "feeds", "out", "optional"}       -> {"names"}; arrays are passed in .npz files
+        and with "internals": [i, n], part i of n of its intermediate values in place of its outputs
     {"do": "operators"}                                                 -> {"operators": {name: [name, counter, [[arg, type]]]}}
 
 This file has no imports from onnxbridge, which that interpreter may not have. MXNet's own output goes to stderr.
@@ -67,6 +68,11 @@ def run(mx: Any, request: Request) -> Request:
     np_shape = np_shape or any(0 in v.shape or not v.shape for v in feeds.values())
     with mx.util.np_shape(np_shape):
         symbol = mx.sym.load(request["symbol"])
+        if "internals" in request:
+            symbol = intermediate(mx, symbol, *request["internals"])
+            if symbol is None:
+                np.savez(request["out"])
+                return {"names": []}
         values = load(mx, request["params"], np_shape) if request["params"] else {}
         for name, array in feeds.items():
             values[name] = as_nd(mx, array)
@@ -89,6 +95,16 @@ def run(mx: Any, request: Request) -> Request:
         mx.nd.waitall()
     np.savez(request["out"], **{f"o{i}": o for i, o in enumerate(outputs)})
     return {"names": symbol.list_outputs()}
+
+
+def intermediate(mx: Any, symbol: Any, part: int, parts: int) -> Any:
+    """A symbol whose outputs are one part of the intermediate values of another; None where the part is empty."""
+    inner = symbol.get_internals()
+    variables = {*symbol.list_arguments(), *symbol.list_auxiliary_states()}
+    chosen = [i for i, name in enumerate(inner.list_outputs()) if name not in variables]
+    size = -(-len(chosen) // parts)
+    chosen = chosen[part * size : (part + 1) * size]
+    return mx.sym.Group([inner[i] for i in chosen]) if chosen else None
 
 
 def as_nd(mx: Any, array: Any) -> Any:

@@ -22,7 +22,7 @@ API = {
     ),
     "Results": (
         "onnxbridge.Conversion", "onnxbridge.Bisection", "onnxbridge.runtime.bisect.bisection.FirstDivergence",
-        "onnxbridge.runtime.verify.report.Report", "onnxbridge.api.RoundTrip", "onnxbridge.api.Station",
+        "onnxbridge.runtime.verify.report.Report", "onnxbridge.api.RoundTrip", "onnxbridge.api.Step",
         "onnxbridge.runtime.verify.compare.Comparison",
         "onnxbridge.runtime.verify.compare.Tolerance", "onnxbridge.Problem", "onnxbridge.diagnostics.SourceLocation",
         *(f"onnxbridge.hub.analysis.graph_diff.difference.{name}" for name in (

@@ -117,3 +117,22 @@ def test_imports_of_the_python_interface(tmp_path, monkeypatch):
     made = onnxbridge.convert(model_of(domain), to="pytorch", imports=["registers_bar"])
     assert made.report.passed and torch.equal(made.model(torch.ones(2)), -torch.ones(2))
     assert onnxbridge.verify(model_of(domain), model_of(domain), imports="registers_bar").passed
+
+
+@pytest.mark.parametrize("target", ["onnx", "pytorch"])
+def test_check_reports_what_convert_could_not_verify(target, tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    domain = f"onnxbridge_test_check_{target}"
+    (tmp_path / f"converts_{target}.py").write_text(
+        "from onnxbridge.backends.pytorch.ops import rule\n"
+        f"@rule('{domain}::Bar')\ndef bar(x):\n    return -x\n"
+    )  # fmt: skip
+    with pytest.raises(ConversionError) as refused:
+        onnxbridge.convert(model_of(domain), to=target, imports=f"converts_{target}")
+    assert onnxbridge.check(model_of(domain), to=target) != []
+    found = onnxbridge.check(model_of(domain), to=target, imports=f"converts_{target}")
+    assert found == refused.value.problems and "--no-verify" in found[0].hint
+    onnxbridge.convert(model_of(domain), to=target, imports=f"converts_{target}", verify=False)
+    onnx.save(model_of(domain), tmp_path / "bar.onnx")
+    ran = cli("check", "bar.onnx", "--to", target, "--import", f"converts_{target}")
+    assert ran.code == 3 and f"{domain}::Bar" in ran.out and "--no-verify" in ran.out

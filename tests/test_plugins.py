@@ -119,6 +119,16 @@ def test_a_source_that_nobody_takes(tmp_path):
         plugins.frontend_for({})
 
 
+@pytest.mark.parametrize("name", sorted(set(plugins.installed("frontend")) - {"onnx"}))
+def test_a_named_frontend_that_does_not_read_the_file(name, tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_text('<ir_version: 8, opset_import: ["" : 17]> g (float[1] x) => (float[1] y) { y = Abs (x) }')
+    said = f"net.onnx: is an ONNX model, not what the frontend '{name}' reads; give it to the ONNX frontend \\(--from onnx\\)."
+    with pytest.raises(UsageError, match=said):
+        plugins.frontend_for(path, name)
+    assert plugins.frontend_for(path, "onnx").name == "onnx"
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A folder that holds the example package, installed."""

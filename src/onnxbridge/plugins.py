@@ -128,20 +128,26 @@ def backend(name: str) -> Backend:
     return found
 
 
-def frontend_for(source: Any) -> Frontend:
-    """The frontend that accepts the source.
+def frontend_for(source: Any, name: str | None = None) -> Frontend:
+    """The frontend of this name, or else the one that accepts the source.
 
     Raises:
-        UsageError: if none does, or the file does not exist.
+        UsageError: if none does, the file does not exist, or is one that another frontend than the named one reads.
         UnsafeFileError: for a pickle, and for a file that is not a model.
     """
-    for name in installed("frontend"):
-        found = frontend(name)
+    from onnxbridge.hub.io.detect_format import detect_format, wrong_format_error
+
+    is_path = isinstance(source, (str, os.PathLike))
+    if name:
+        named = frontend(name)
+        if is_path and not named.accepts(source) and any(frontend(n).accepts(source) for n in installed("frontend")):
+            raise wrong_format_error(source, detect_format(source), f"what the frontend {named.name!r} reads")
+        return named
+    for each in installed("frontend"):
+        found = frontend(each)
         if found.accepts(source):
             return found
-    if isinstance(source, (str, os.PathLike)):
-        from onnxbridge.hub.io.detect_format import detect_format, wrong_format_error
-
+    if is_path:
         raise wrong_format_error(source, detect_format(source), "a model that an installed frontend reads")
     if isinstance(source, tuple) and all(isinstance(part, (str, os.PathLike)) for part in source):
         raise UsageError(

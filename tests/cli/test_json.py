@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
-from onnxbridge.cli.outcome import dumps
+from onnxbridge.cli.shared.outcome import dumps
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime.mxnet.client import VARIABLE

@@ -6,11 +6,11 @@ from onnxbridge.api._conversion import Conversion
 from onnxbridge.api._convert import convert
 from onnxbridge.api._diff import diff
 from onnxbridge.api._load import load
-from onnxbridge.api._round_trip import RoundTrip, Station, round_trip
+from onnxbridge.api._round_trip import RoundTrip, Step, round_trip
 from onnxbridge.api._verify import verify
 from onnxbridge.runtime.bisect.bisection import Bisection
 
 __all__ = [
-    "Bisection", "Conversion", "RoundTrip", "Station", "bisect", "check", "convert", "diff", "explain", "load", "round_trip",
+    "Bisection", "Conversion", "RoundTrip", "Step", "bisect", "check", "convert", "diff", "explain", "load", "round_trip",
     "verify",
 ]  # fmt: skip

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxbridge import plugins
-from onnxbridge.api._data import SAMPLES, run_on, specs_and_samples
-from onnxbridge.api._early_checks import check_names
-from onnxbridge.api._example_inputs import parsed_dynamic
+from onnxbridge.api._arguments.data import sampling, specs_and_samples
+from onnxbridge.api._arguments.example_inputs import parsed_dynamic
 from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._low_precision import is_low_precision, low_precision
 from onnxbridge.api._pair import Reader, described_inputs, require
@@ -62,8 +61,6 @@ def bisect(
         VerificationError: if one of the two models cannot be run.
         LimitError: if verification takes too long.
     """
-    from onnxbridge.hub.ir import provenance
-
     plugins.import_modules(imports)
     specs, given = specs_and_samples(inputs, data, samples)
     dims, bounds = parsed_dynamic(dynamic)
@@ -74,13 +71,9 @@ def bisect(
     progress("reading the candidate")
     second = reader.candidate(candidate, first)
     hub = described_inputs(first, second)
-    check_names(hub, rtol, atol, bounds)
     runner = paired(first, second)
-    report = verify_runners(
-        hub, first.runner, runner, **run_on(given, hub, bounds), samples=samples or SAMPLES, seed=seed,
-        bounds=provenance.within_sizes(hub, {**fixed_sizes(first, second), **bounds}), rtol=rtol, atol=atol,
-        time_limit=time_limit, progress=progress, mutants=0,
-    )  # fmt: skip
+    sampled = sampling(given, hub, bounds, samples, seed, rtol, atol, fixed=fixed_sizes(first, second))
+    report = verify_runners(hub, first.runner, runner, **sampled, time_limit=time_limit, progress=progress, mutants=0)
     if is_low_precision(runner, report):
         low = low_precision(
             first, second, runner, report, suggest=suggest, limit=max_drift, device=device, time_limit=time_limit,

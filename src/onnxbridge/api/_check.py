@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxbridge import plugin_options, plugins
-from onnxbridge.api._example_inputs import parsed_dynamic
+from onnxbridge.api._arguments.example_inputs import parsed_dynamic
 from onnxbridge.api._load import load, prepared, with_bounds
 from onnxbridge.errors import (
     ConversionError,
@@ -27,6 +27,7 @@ def check(
 ) -> list[Problem]:
     """List everything that prevents a conversion, for one target, several, or all installed ones (None).
 
+    That includes custom operators of ONNX that nothing can run here, without which only `convert` with `verify=False` converts.
     Nothing is written, and nothing is run. Each target gets those of `backend_options` that it has; the other arguments are
     those of `convert`.
 
@@ -37,7 +38,7 @@ def check(
         UsageError: if no target has one of the options.
     """
     plugins.import_modules(imports)
-    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    reader = plugins.frontend_for(source, frontend)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     try:
         hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
@@ -46,15 +47,21 @@ def check(
     found: list[Problem] = []
     targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
     bounds = parsed_dynamic(dynamic)[1]
+    verified_by_onnx = False  # whether the verification of a target runs an ONNX model
     for name, given in plugin_options.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
             writer = plugins.backend(name)
             given = with_bounds(writer, given, bounds)
             writer.from_hub(prepared(writer, hub, given), **given)
+            verified_by_onnx |= writer.rules is None or reader.rules is None or not reader.runs_here()
         except ConversionError as e:
             found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.locations) for p in e.problems]
         except MissingFrameworkError as e:
             found.append(Problem(name, str(e)))
+    if verified_by_onnx:
+        from onnxbridge.runtime import devices
+
+        found += devices.unsupported(hub)
     return found
 
 
@@ -80,7 +87,7 @@ def explain(
     writer = plugins.backend(to)
     if not writer.explains:
         return []
-    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    reader = plugins.frontend_for(source, frontend)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     given = with_bounds(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])

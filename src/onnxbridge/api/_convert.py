@@ -11,10 +11,10 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import plugin_options, plugins
+from onnxbridge.api._arguments.data import reading, sampling
+from onnxbridge.api._arguments.early_checks import check_before, check_planting, source_files, target_of
+from onnxbridge.api._arguments.example_inputs import example_feeds, parsed_dynamic, parsed_inputs
 from onnxbridge.api._conversion import Conversion
-from onnxbridge.api._data import SAMPLES, reading, run_on
-from onnxbridge.api._early_checks import check_before, check_names, check_planting, source_files, target_of
-from onnxbridge.api._example_inputs import example_feeds, parsed_dynamic, parsed_inputs
 from onnxbridge.api._load import Progress, prepared, quiet, with_bounds
 from onnxbridge.api._recordings import Saving
 from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError, UsageError, VerificationError
@@ -101,12 +101,10 @@ def convert(
         MissingFrameworkError: if a framework has to be installed first.
         LimitError: if verification takes too long.
     """
-    from onnxbridge.hub.ir import provenance
-
     check_planting(mutants, strict, verify)
     plugins.import_modules(imports)
     writer = plugins.backend(target_of(to, output))
-    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    reader = plugins.frontend_for(source, frontend)
     dims, bounds = parsed_dynamic(dynamic)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     suffix = "" if output is None else os.path.splitext(output)[1]
@@ -125,8 +123,7 @@ def convert(
     )  # fmt: skip
     progress(f"reading {reader.title}")
     hub = reading(parsed_inputs(inputs), given)(reader, source, dims, own)
-    check_names(hub, rtol, atol, bounds)
-    run_on_data = run_on(given, hub, bounds)
+    sampled = sampling(given, hub, bounds, samples, seed, rtol, atol)
     _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
     artifact = writer.from_hub(prepared(writer, hub, backend_options), **backend_options)
@@ -139,10 +136,8 @@ def convert(
             runner = artifact_runner(writer, artifact, device)
             conversion.report = verify_runners(
                 hub, _reference(reader, source, hub, device), runner, record=saving.samples,
-                first=example_feeds(inputs, hub), **run_on_data, samples=samples or SAMPLES, seed=seed,
-                bounds=provenance.within_sizes(hub, bounds), sizes=info.sizes,
-                extremes=info.extremes, rtol=rtol, atol=atol, max_drift=max_drift, metrics=chosen_metrics,
-                mutants=mutants,
+                first=example_feeds(inputs, hub), **sampled, sizes=info.sizes, extremes=info.extremes,
+                max_drift=max_drift, metrics=chosen_metrics, mutants=mutants,
                 time_limit=time_limit, progress=progress,
             )  # fmt: skip
             saving.save(conversion.report, runner.unit)

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import plugin_options, plugins
-from onnxbridge.api._example_inputs import parsed_dynamic, parsed_inputs
+from onnxbridge.api._arguments.example_inputs import parsed_dynamic, parsed_inputs
 
 Progress = Callable[[str], None]
 
@@ -34,7 +34,7 @@ def load(
         ConversionError: with every operator that cannot be read.
     """
     plugins.import_modules(imports)
-    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    reader = plugins.frontend_for(source, frontend)
     return to_hub(reader, source, parsed_inputs(inputs), parsed_dynamic(dynamic)[0], plugin_options.checked(reader, options))
 
 
@@ -53,6 +53,7 @@ def to_hub(
     model = reader.to_hub(source, inputs, dynamic, **(options or {}))
     if numbers:
         bind_inputs(model, numbers)
+        passes.infer(model)  # branches on these numbers are known now
     return passes.clean(model)
 
 

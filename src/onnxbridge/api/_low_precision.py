@@ -31,7 +31,7 @@ _TRIES, _MARGIN = 2, 0.8
 
 @dataclass(frozen=True)
 class LowPrecision:
-    """What was found; `suggestion` is None if none was asked for."""
+    """What was found; `suggestion` is None if none was requested."""
 
     errors: OperatorErrors
     suggestion: Suggestion | None = None

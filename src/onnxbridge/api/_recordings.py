@@ -10,15 +10,15 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge.api._data import run_on
-from onnxbridge.api._early_checks import source_files
+from onnxbridge.api._arguments.data import run_on
+from onnxbridge.api._arguments.early_checks import source_files
 from onnxbridge.atomic_write import obstacle
 from onnxbridge.errors import UsageError
 from onnxbridge.runtime.verify.compare import Tolerance
 from onnxbridge.runtime.verify.pairing import Runnable, renamed_samples
 from onnxbridge.runtime.verify.recordings import record
 from onnxbridge.runtime.verify.report import Report
-from onnxbridge.runtime.verify.rounding.tolerance import depends_on_ties
+from onnxbridge.runtime.verify.rounding.sensitive_operators import depends_on_ties
 from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.samples.samples_file import Sample
@@ -44,9 +44,9 @@ class Saving:
             raise UsageError("save_inputs and save_outputs (--save-inputs, --save-outputs) need two models")
         if len(self.folders) == 2 and self.folders[0][0].resolve() == self.folders[1][0].resolve():
             del self.folders[0]  # the files with outputs contain the inputs
-        kept = [path for other in others for path in source_files(other)]
+        protected = [path for other in others for path in source_files(other)]
         for folder, _ in self.folders:
-            if reason := record.folder_obstacle(folder, force, kept):
+            if reason := record.folder_obstacle(folder, force, protected):
                 raise UsageError(reason)
         self.samples: list[Sample] | None = [] if self.folders else None
 

@@ -1,4 +1,4 @@
-"""A model converted from framework to framework, and compared with the original at each station."""
+"""A model converted from framework to framework, and compared with the original at each step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import plugins
+from onnxbridge.api._arguments.example_inputs import specs_of
 from onnxbridge.api._convert import convert
-from onnxbridge.api._example_inputs import specs_of
 from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._verify import verify
 from onnxbridge.errors import OnnxbridgeError, UsageError, VerificationError
@@ -22,13 +22,13 @@ from onnxbridge.runtime.verify.report import Report
 
 
 @dataclass(frozen=True)
-class Station:
+class Step:
     """One conversion of a round trip.
 
     Attributes:
         name: the target that the model was converted to.
         report: of the comparison with the original; None where `error` came first.
-        error: why the station was not converted or not compared, or that the walk ended before it.
+        error: why the step was not converted or not compared, or that the round trip ended before it.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Station:
 
     @property
     def verdict(self) -> str:
-        """That of the report, or "FAILED"; "" for a station after the end of the walk."""
+        """That of the report, or "FAILED"; "" for a step after the end of the round trip."""
         return self.report.verdict if self.report is not None else "FAILED" if self.error is not None else ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,50 +49,50 @@ class Station:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """What a round trip found, station by station."""
+    """What a round trip found, step by step."""
 
     source: str
-    stations: tuple[Station, ...]
+    steps: tuple[Step, ...]
 
     @property
     def verdict(self) -> str:
-        """"FAILED" if a station failed, else "WEAK" if one is weak, else "PASSED"."""
-        verdicts = [station.verdict for station in self.stations]
+        """"FAILED" if a step failed, else "WEAK" if one is weak, else "PASSED"."""
+        verdicts = [step.verdict for step in self.steps]
         return next((v for v in ("FAILED", "WEAK") if v in verdicts), "PASSED")
 
     @property
     def agrees(self) -> bool:
-        """Whether every station computes the same as the original."""
+        """Whether every step computes the same as the original."""
         return self.verdict != "FAILED"
 
     @property
     def failure(self) -> OnnxbridgeError | None:
-        """The error of the first station that failed."""
-        for i, station in enumerate(self.stations):
-            if station.verdict == "FAILED":
-                where = f"station {i + 1} ({station.name})"
-                return station.error or VerificationError(f"{where} is the first that does not compute the same", station.report)
+        """The error of the first step that failed."""
+        for i, step in enumerate(self.steps):
+            if step.verdict == "FAILED":
+                where = f"step {i + 1} ({step.name})"
+                return step.error or VerificationError(f"{where} is the first that does not compute the same", step.report)
         return None
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict, "passed": self.verdict == "PASSED", "source": self.source,
-            "stations": [station.as_dict() for station in self.stations],
+            "steps": [step.as_dict() for step in self.steps],
         }  # fmt: skip
 
     def __str__(self) -> str:
         lines = []
-        for i, station in enumerate(self.stations):
-            path = " -> ".join([self.source, *(s.name for s in self.stations[: i + 1])])
-            if station.report is not None and station.verdict == "PASSED":
-                worst = max(station.report.outputs, key=lambda o: o.max_abs / (o.tolerance.atol or 1.0))
+        for i, step in enumerate(self.steps):
+            path = " -> ".join([self.source, *(s.name for s in self.steps[: i + 1])])
+            if step.report is not None and step.verdict == "PASSED":
+                worst = max(step.report.outputs, key=lambda o: o.max_abs / (o.tolerance.atol or 1.0))
                 figures = f"{worst.name} max abs {worst.max_abs:.2g}, allowed {worst.tolerance.atol:.2g}"
-                measured = [m.described(worst.metrics[m.name]) for m in station.report.metrics if m.name in worst.metrics]
+                measured = [m.described(worst.metrics[m.name]) for m in step.report.metrics if m.name in worst.metrics]
                 lines.append(f"PASSED  {path}: {', '.join([figures, *measured])}")
-            elif station.report is not None:
-                lines += [f"{station.verdict:6}  {path}", *(f"  {line}" for line in str(station.report).splitlines()[1:])]
-            elif station.error is not None:
-                lines.append(f"FAILED  {path}: {str(station.error).splitlines()[0]}")
+            elif step.report is not None:
+                lines += [f"{step.verdict:6}  {path}", *(f"  {line}" for line in str(step.report).splitlines()[1:])]
+            elif step.error is not None:
+                lines.append(f"FAILED  {path}: {str(step.error).splitlines()[0]}")
             else:
                 lines.append(f"        {path}: not reached")
         return "\n".join(lines)
@@ -111,8 +111,8 @@ def round_trip(
 ) -> RoundTrip:
     """Convert a model to the first target of `via`, the result to the second, and so on, and compare each with the original.
 
-    A station that computes something else does not end the walk; one that cannot be converted or run does. The converted models
-    are files in a temporary folder.
+    A step that computes something else does not end the round trip; one that cannot be converted or run does. The converted
+    models are files in a temporary folder.
 
     Args:
         via: targets, such as ["onnx", "tensorflow", "pytorch"] or "onnx,tensorflow".
@@ -128,9 +128,9 @@ def round_trip(
         plugins.backend(name).require()
         plugins.frontend(name).require()
     if isinstance(options.get("data"), Iterator):
-        options["data"] = list(options["data"])  # every station runs on it
+        options["data"] = list(options["data"])  # every step runs on it
     title = os.path.basename(os.path.normpath(source)) if isinstance(source, (str, os.PathLike)) else "model"
-    stations: list[Station] = []
+    steps: list[Step] = []
     with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:
         current: Any = source
         hub: ir.Model | None = None
@@ -138,19 +138,19 @@ def round_trip(
         for i, name in enumerate(names):
             here = Path(folder, str(i))
             here.mkdir()
-            stage = partial(_staged, progress, f"station {i + 1}/{len(names)} ({name})")
+            stage = partial(_staged, progress, f"step {i + 1}/{len(names)} ({name})")
             try:
                 given = {**own, "data": options.get("data")} if hub is None else {}
                 current, hub = _converted(current, hub, name, here, progress=stage, **given)
                 report = verify(source, current, progress=stage, **own, **options)
-                stations.append(Station(name, report))
+                steps.append(Step(name, report))
             except OnnxbridgeError as e:
                 if i == 0 and isinstance(e, UsageError):  # the user's own arguments
                     raise
-                stations.append(Station(name, error=e))
+                steps.append(Step(name, error=e))
                 break
-    stations += [Station(name) for name in names[len(stations) :]]
-    return RoundTrip(title, tuple(stations))
+    steps += [Step(name) for name in names[len(steps) :]]
+    return RoundTrip(title, tuple(steps))
 
 
 def _split(via: str | Sequence[str]) -> list[str]:
@@ -160,14 +160,14 @@ def _split(via: str | Sequence[str]) -> list[str]:
     return found
 
 
-def _staged(progress: Progress, station: str, stage: str) -> None:
-    progress(f"{station}: {stage}")
+def _staged(progress: Progress, step: str, stage: str) -> None:
+    progress(f"{step}: {stage}")
 
 
 def _converted(source: Any, hub: ir.Model | None, target: str, folder: Path, **options: Any) -> tuple[Any, ir.Model]:
     """The converted model as a path, or as a pair of paths where its weights are in a file of their own, and its hub model.
 
-    `hub` is that of the station before, whose input shapes are used where the source does not declare any.
+    `hub` is that of the step before, whose input shapes are used where the source does not declare any.
     """
     options = {"output": folder / plugins.backend(target).filename("model"), "verify": False, **options}
     try:

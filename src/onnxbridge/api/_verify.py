@@ -10,9 +10,9 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge import plugins
-from onnxbridge.api._data import SAMPLES, run_on, specs_and_samples
-from onnxbridge.api._early_checks import check_names, check_planting
-from onnxbridge.api._example_inputs import parsed_dynamic
+from onnxbridge.api._arguments.data import sampling, specs_and_samples
+from onnxbridge.api._arguments.early_checks import check_names, check_planting
+from onnxbridge.api._arguments.example_inputs import parsed_dynamic
 from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.api._recordings import Saving, check_sides, record_golden, verify_recording
@@ -74,8 +74,6 @@ def verify(
         VerificationError: if one of the two models cannot be run; with `strict`, if the verdict is not PASSED.
         LimitError: if verification takes too long.
     """
-    from onnxbridge.hub.ir import provenance
-
     check_planting(mutants)
     plugins.import_modules(imports)
     specs, given = specs_and_samples(inputs, data, samples)
@@ -87,21 +85,15 @@ def verify(
     progress("reading the model" if candidate is None else "reading the reference")
     reader = Reader(specs, given if recording is None else recording.samples, dims, device)
     first = reader.reference(reference, frontend)
-    limits = {
-        "rtol": rtol, "atol": atol, "max_drift": max_drift, "metrics": chosen_metrics, "time_limit": time_limit,
-        "progress": progress,
-    }  # fmt: skip
+    limits = {"max_drift": max_drift, "metrics": chosen_metrics, "time_limit": time_limit, "progress": progress}
     if recording is not None:
         if first.hub is not None:
             check_names(first.hub, rtol, atol, bounds)
-        return _judged(verify_recording(first, recording, bounds, **limits), strict)
+        return _judged(verify_recording(first, recording, bounds, rtol=rtol, atol=atol, **limits), strict)
 
     def sampled(hub: ir.Model, fixed: Bounds) -> dict[str, Any]:
-        check_names(hub, rtol, atol, bounds)
-        within = provenance.within_sizes(hub, {**fixed, **bounds})
-        count = samples or SAMPLES
-        options = {"samples": count, "seed": seed, "bounds": within, "mutants": mutants, **limits}
-        return {"model": hub, **run_on(given, hub, bounds), **options}
+        chosen = sampling(given, hub, bounds, samples, seed, rtol, atol, fixed=fixed)
+        return {"model": hub, **chosen, "mutants": mutants, **limits}
 
     if golden is not None:
         return _judged(record_golden(Path(golden), first.runner, **sampled(described_inputs(first), {})), strict)

@@ -1,4 +1,4 @@
-"""The ONNX backend: the hub model at the lowest opset and IR version that hold it, or at those asked for."""
+"""The ONNX backend: the hub model at the lowest opset and IR version that hold it, or at the requested ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IMPLEMENTED = 23
 """The opset whose operators ONNX Runtime implements: of 24 it has no Swish, and no Attention with a mask for all queries."""
 
 _GELU = 20
-"""The opset that introduced Gelu, which raises the default opset of a model that spells it out."""
+"""The opset that introduced Gelu, which raises the default opset of a model that contains its formula."""
 
 
 class OnnxBackend(Backend):
@@ -48,7 +48,7 @@ class OnnxBackend(Backend):
             str | None, Setting("what this release of a runtime loads, as onnxruntime==1.17.", "NAME==VERSION")
         ] = None,
     ) -> ir.Model:
-        """The model at the version of ai.onnx that was asked for, by number or by a runtime that is to load it."""
+        """The model at the requested version of ai.onnx, which is given as a number or as the runtime that is to load it."""
         self.check_options(opset=opset, for_runtime=for_runtime)
         model = model.clone()
         if opset is None and for_runtime is None:
@@ -84,6 +84,15 @@ class OnnxBackend(Backend):
         from onnxbridge.runtime import devices
 
         return devices.runner(artifact, device)
+
+    def main_line(self, error: BaseException | str) -> str:
+        line = super().main_line(error)
+        if "Graph attribute inferencing failed" not in line:
+            return line
+        return (
+            f"{line}; ONNX Runtime checks every branch at the declared sizes: leave them dynamic, or bind the input that "
+            "chooses the branch to a number (--inputs NAME=NUMBER)"
+        )
 
     def filename(self, stem: str) -> str:
         return f"{stem}.onnx"

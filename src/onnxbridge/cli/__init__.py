@@ -57,6 +57,6 @@ def group() -> None:
 
 def main() -> Any:
     """The entry point of the `onnxbridge` command."""
-    from onnxbridge.cli.shell import run
+    from onnxbridge.cli.shared.shell import run
 
     return run(group)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from onnxbridge.cli import options, shell
-from onnxbridge.cli.outcome import hashes
+from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared.outcome import hashes
 from onnxbridge.errors import VerificationError
 
 
@@ -20,7 +19,7 @@ from onnxbridge.errors import VerificationError
 @options.inputs
 @options.dynamic
 @options.imports
-@click.option("--weights", metavar="FILE", help="Weights of REFERENCE if it is an MXNet symbol or MODULE:FACTORY.")
+@options.weights
 @options.running
 @click.option(
     "--save", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
@@ -64,7 +63,8 @@ def command(
     from onnxbridge.errors import UsageError
 
     first = (reference, weights) if weights else reference
-    shell.outcome.allow_report(report, force, (reference, weights, candidate, given["data"]), None)
+    sources = (reference, weights, candidate, given["data"])
+    shell.outcome.allow_report(report, force, sources, None)
     if folder is not None and (reason := obstacle(folder, force)):
         raise UsageError(f"--save: {reason}")
     settings = options.chosen(given)
@@ -72,7 +72,7 @@ def command(
     with shell.stages(quiet) as progress:
         found = api.bisect(first, candidate, progress=progress, **settings)
     if as_json or report is not None:
-        files = hashes([p for p in (reference, weights, candidate) if p is not None and os.path.exists(p)])
+        files = hashes(sources)
         shell.outcome.tell(source_files=files, **found.as_dict())
     if not as_json:
         shell.say(str(found))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli import options, shell
+from onnxbridge.cli.shared import options, shell
 from onnxbridge.errors import ConversionError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli import divergence, options, shell
-from onnxbridge.cli.outcome import hashes
+from onnxbridge.cli.shared import divergence, options, shell
+from onnxbridge.cli.shared.outcome import hashes
 from onnxbridge.errors import VerificationError
 
 
@@ -51,7 +51,7 @@ def command(
       onnxbridge convert net-symbol.json net-0000.params --to onnx --inputs "data:float32[N,3,224,224]"
     """
     from onnxbridge import api, plugins
-    from onnxbridge.api._early_checks import target_of
+    from onnxbridge.api._arguments.early_checks import target_of
 
     model = (source, weights) if weights else source
     to = target_of(to, given["output"])
@@ -90,7 +90,7 @@ def command(
 
 def _default_output(backend: Any, stem: str, source: Any) -> str:
     """The source's name with the target's suffix, in the current folder; `NAME.converted` if that is the source itself."""
-    from onnxbridge.api._early_checks import source_files
+    from onnxbridge.api._arguments.early_checks import source_files
     from onnxbridge.atomic_write import source_part
 
     name: str = backend.filename(stem)

@@ -6,8 +6,8 @@ import dataclasses
 
 import click
 
-from onnxbridge.cli import options, shell
-from onnxbridge.cli.outcome import dumps
+from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared.outcome import dumps
 
 
 @click.command("coverage")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli import options, shell
+from onnxbridge.cli.shared import options, shell
 
 
 @click.command("diff")
@@ -32,8 +32,8 @@ def command(
     and weights, in subgraphs and functions too.
 
     Nodes are matched by what they compute, then by name where names are kept, then by their neighbours. Two ONNX files are
-    compared as they are written; models of other formats as convert reads them. Exits with 0 if the models are equal, apart
-    from names of nodes and weights and from metadata, and with 1 if they differ.
+    compared as they are written; models of other formats as convert reads them. Exits with 0 if the models are equal, except
+    for names of nodes and weights and for metadata, and with 1 if they differ.
 
     \b
       onnxbridge diff net.onnx net.opset17.onnx

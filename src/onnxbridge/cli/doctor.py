@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from onnxbridge import __version__
-from onnxbridge.cli import options, shell
-from onnxbridge.cli.outcome import dumps
+from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared.outcome import dumps
 
 # For each framework: import name, distribution names, and what it is used for.
 FRAMEWORKS = {

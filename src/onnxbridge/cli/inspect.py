@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxbridge.cli import options, shell
-from onnxbridge.cli.model_cost import cost, cost_text, weights_text
+from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared.model_cost import cost, cost_text, weights_text
 from onnxbridge.diagnostics import one_line
 from onnxbridge.hub.ir.values import dtype_name
 
@@ -48,7 +48,7 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
     both = (source, weights) if weights else source
     model = api.load(both, **settings)
     sizes = {name: high for name, (_, high) in _bounds(settings.get("dynamic")).items() if high is not None}
-    reader = plugins.frontend(given["frontend"]) if given["frontend"] else plugins.frontend_for(both)
+    reader = plugins.frontend_for(both, given["frontend"])
     found = describe(model) | cost(model, sizes) | {"origin": dict(reader.origin(both))}
     steps = plan_of(model) if plan else []
     if plan:
@@ -89,7 +89,7 @@ def _show(found: dict[str, Any], steps: list[Planned]) -> None:
 
 
 def _bounds(dynamic: list[str] | None) -> dict[str, tuple[int, int | None]]:
-    from onnxbridge.api._example_inputs import parsed_dynamic
+    from onnxbridge.api._arguments.example_inputs import parsed_dynamic
 
     return parsed_dynamic(dynamic)[1]
 

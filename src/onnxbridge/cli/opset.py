@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from onnxbridge.cli import options, shell
+from onnxbridge.cli.shared import options, shell
 from onnxbridge.errors import UsageError, merge
 
 
@@ -36,7 +36,7 @@ def command(
       onnxbridge opset trees.onnx --to 15 --to ai.onnx.ml=3
       onnxbridge opset net.onnx --for-runtime onnxruntime==1.17
     """
-    from onnxbridge.api._early_checks import source_files
+    from onnxbridge.api._arguments.early_checks import source_files
     from onnxbridge.atomic_write import obstacle, write_atomically
     from onnxbridge.errors import Problem
     from onnxbridge.hub.io import onnx_files

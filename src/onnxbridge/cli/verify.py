@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from onnxbridge.cli import divergence, options, shell
-from onnxbridge.cli.outcome import hashes
+from onnxbridge.cli.shared import divergence, options, shell
+from onnxbridge.cli.shared.outcome import hashes
 from onnxbridge.errors import UsageError, VerificationError
 
 
@@ -20,7 +19,7 @@ from onnxbridge.errors import UsageError, VerificationError
 @options.inputs
 @options.dynamic
 @options.imports
-@click.option("--weights", metavar="FILE", help="Weights of REFERENCE if it is an MXNet symbol or MODULE:FACTORY.")
+@options.weights
 @click.option(
     "--load-outputs",
     type=click.Path(exists=True),
@@ -83,7 +82,7 @@ def command(
         else:
             found = api.round_trip(first, via, progress=progress, **_for_round_trip(candidate, settings))
     if as_json or report is not None:
-        files = hashes([p for p in sources if p is not None and os.path.exists(p)])
+        files = hashes(sources)
         shell.outcome.tell(source_files=files, **found.as_dict())
     if not as_json:
         shell.say(str(found))

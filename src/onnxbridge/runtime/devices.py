@@ -197,6 +197,23 @@ def runner(model: Any, device: str = "auto") -> Run:
     return lambda feeds: run(started, feeds)
 
 
+def unsupported(model: ir.Model) -> list[Problem]:
+    """The operators for which `runner` refuses a model: those that neither ONNX Runtime nor onnxbridge's executor supports.
+
+    Neither the model nor a part of it is run.
+    """
+    known = {(s.domain, s.name) for s in onnxruntime.capi.onnxruntime_pybind11_state.get_all_operator_schema()}
+    known |= {(domain, name) for domain, name, _ in model.functions}
+    unknown = next(((n.domain, n.op_type) for n in model.graph.all_nodes() if (n.domain, n.op_type) not in known), None)
+    if unknown is None:
+        return []
+    try:
+        _decomposed(model, "::".join(unknown))
+    except ConversionError as e:
+        return e.problems
+    return []
+
+
 def _input_output_dtypes(model: ir.Model | onnx.ModelProto) -> list[ir.DataType]:
     """The dtypes of the inputs and outputs of a model."""
     if isinstance(model, ir.Model):

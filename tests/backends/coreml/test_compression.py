@@ -125,3 +125,15 @@ def test_correct_compression_passes(method, draw):
     made = model(lambda op, x: op.MatMul(x, weights), [1, 64])
     artifact = backend.from_hub(made, compress=method, minimum_deployment_target="iOS18")
     assert any("1 of the 1 weights" in note for note in artifact.notes)
+
+
+@pytest.mark.parametrize("method", ["linear8", "linear4", "palettize4", "sparse50"])
+def test_weights_that_the_source_quantized_stay_as_they_are(method):
+    rng = np.random.default_rng(8)
+    quantized, weights = rng.integers(-127, 128, (64, 64)).astype(np.int8), rng.standard_normal((64, 64)).astype(np.float32)
+
+    def write(op, x):
+        return op.MatMul(op.MatMul(x, op.DequantizeLinear(quantized, np.float32(0.01), np.int8(0))), weights)
+
+    artifact = backend.from_hub(model(write, [1, 64]), compress=method, minimum_deployment_target="iOS18")
+    assert any("1 of the 2 weights" in note for note in artifact.notes)

@@ -209,7 +209,7 @@ def test_attribute_types(tmp_path):
 
 
 def test_large_archives_use_a_temporary_file(tmp_path, monkeypatch):
-    from onnxbridge.frontends.pytorch.torchscript import archive_checks
+    from onnxbridge.frontends.pytorch.torchscript.validation import archive_checks
 
     monkeypatch.setattr(archive_checks, "MAX_IN_MEMORY", 0)
     torch.jit.save(torch.jit.script(nn.Linear(2, 3)), tmp_path / "net.pt")

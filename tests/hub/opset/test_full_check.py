@@ -103,7 +103,7 @@ def test_branches_of_different_shapes_are_refused_before_opset_11():
         onnxbridge.opset.convert(source, to=10)
 
 
-@pytest.mark.parametrize(("before", "after"), [(5, 9), (3, 7), (4, 5), (7, 3)])
+@pytest.mark.parametrize(("before", "after"), [(5, 9), (3, 7), (4, 5), (7, 3), (6, 10), (9, 15), (6, 12)])
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("target", [10, 7])
 def test_resized_sizes_are_those_that_shape_inference_computes_from_scales(before, after, mode, target):

@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 from onnxbridge.hub.builder.builder import Builder
-from onnxbridge.hub.passes.fuse_pads import fuse_pads
+from onnxbridge.hub.passes.convolutions.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 
 FLOAT = ir.DataType.FLOAT

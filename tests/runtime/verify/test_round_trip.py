@@ -1,4 +1,4 @@
-"""`verify --via`: a model goes from framework to framework and is compared with the original at each station."""
+"""`verify --via`: a model goes from framework to framework and is compared with the original at each step."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import onnx_ir as ir
 import pytest
 
 import onnxbridge
-from onnxbridge.api import RoundTrip, Station, round_trip
+from onnxbridge.api import RoundTrip, Step, round_trip
 from onnxbridge.errors import ConversionError, UsageError, VerificationError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 
 
-def test_each_station_is_compared_with_the_original(cli, network_file):
+def test_each_step_is_compared_with_the_original(cli, network_file):
     ran = cli("verify", network_file, "--via", "onnx,pytorch,onnx", "--samples", 2)
     lines = ran.out.splitlines()
     assert ran.code == 0 and len(lines) == 3 and all(line.startswith("PASSED  net.onnx -> onnx") for line in lines)
     assert "net.onnx -> onnx -> pytorch -> onnx: probabilities max abs" in lines[2]
     found = json.loads(cli("verify", network_file, "--via", "torch", "--json").out)
-    assert found["passed"] and [s["name"] for s in found["stations"]] == ["pytorch"]
-    assert found["stations"][0]["verification"]["samples"] == 3
+    assert found["passed"] and [s["name"] for s in found["steps"]] == ["pytorch"]
+    assert found["steps"][0]["verification"]["samples"] == 3
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_all_frameworks_one_after_the_other(network_file):
     assert found.agrees, str(found)
 
 
-def test_the_walk_ends_where_a_station_cannot_be_converted(cli, tmp_path):
+def test_the_round_trip_ends_where_a_step_cannot_be_converted(cli, tmp_path):
     op = Builder()
     x = op.input("x", ir.DataType.FLOAT, [4])
     onnx_files.write(op.model([x], [op.output(op.NonZero(op.Relu(x)), "y")]), tmp_path / "n.onnx")
@@ -42,22 +42,22 @@ def test_the_walk_ends_where_a_station_cannot_be_converted(cli, tmp_path):
     assert lines[2].endswith("mxnet -> onnx: not reached")
 
 
-def test_the_first_station_that_differs_is_named(network_file, network, tmp_path):
+def test_the_first_step_that_differs_is_named(network_file, network, tmp_path):
     weight = network.graph.initializers["fc.weight"]
     weight.const_value = ir.tensor(weight.const_value.numpy() * np.float32(1.1), name="fc.weight")
     onnx_files.write(network, tmp_path / "wrong.onnx")
     right, wrong = (onnxbridge.verify(network_file, path) for path in (network_file, tmp_path / "wrong.onnx"))
-    found = RoundTrip("net", (Station("onnx", right), Station("pytorch", wrong), Station("onnx", wrong)))
+    found = RoundTrip("net", (Step("onnx", right), Step("pytorch", wrong), Step("onnx", wrong)))
     assert found.verdict == "FAILED" and isinstance(found.failure, VerificationError)
-    assert str(found.failure) == "station 2 (pytorch) is the first that does not compute the same"
+    assert str(found.failure) == "step 2 (pytorch) is the first that does not compute the same"
     assert str(found).count("FAILED") == 2 and "worst: sample" in str(found)
 
 
-def test_data_and_metrics_reach_every_station(network_file):
+def test_data_and_metrics_reach_every_step(network_file):
     feeds = ({"x": np.ones((n, 3, 8, 8), np.float32)} for n in (1, 2))
     found = round_trip(network_file, "onnx,pytorch", data=feeds, metrics="cosine>=0.99")
-    for station in found.stations:
-        assert station.report.samples == 2 and station.report.outputs[0].metrics["cosine"] > 0.99
+    for step in found.steps:
+        assert step.report.samples == 2 and step.report.outputs[0].metrics["cosine"] > 0.99
     assert str(found).count("(at least 0.99)") == 2
 
 

@@ -6,6 +6,7 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import nn
 from onnxbridge.backends.pytorch import dtypes
 from onnxbridge.hub.ir.provenance import is_fixed, state_of
 from onnxbridge.hub.ir.trainable import COMPUTED, is_generated_name
+from onnxbridge.hub.ir.unique_name import free_name
 
 _VIEW_SUFFIXES = (".reshape", ".transpose")
 """Suffixes that the frontends give to weights that are views."""
@@ -64,11 +66,11 @@ def _operator_name(step: str) -> str:
 
 def _unused_name(parent: nn.Module, leaf: str, numbered: bool) -> str:
     """An unused attribute name: `leaf` itself if it is free."""
-    found, number = leaf, 0
-    while hasattr(parent, found):
-        number += 1
-        found = f"{leaf}_{number}" if numbered else f"{found}_"
-    return found
+    if numbered:
+        return free_name(leaf, partial(hasattr, parent))
+    while hasattr(parent, leaf):
+        leaf += "_"
+    return leaf
 
 
 class Weights:

@@ -74,7 +74,7 @@ class PytorchFrontend(Frontend):
 
         model = to_hub(capture(source, inputs, dynamic))
         if fold_batch_norm:
-            from onnxbridge.hub.passes.fold_batch_norm import FoldBatchNorm
+            from onnxbridge.hub.passes.convolutions.fold_batch_norm import FoldBatchNorm
 
             FoldBatchNorm()(model)
         return model

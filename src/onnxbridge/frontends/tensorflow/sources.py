@@ -21,6 +21,7 @@ from onnxbridge.frontends.tensorflow.input_specs import Spec
 from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks, operator_checks
 from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.io.zip_archives import open_archive
+from onnxbridge.hub.ir.unique_name import unique_name
 
 # how Keras words security errors
 _SECURITY_ERROR = re.compile(r"safe_mode|unsafe|not allowed|disallowed|security|KerasSaveable", re.IGNORECASE)
@@ -382,12 +383,4 @@ def _valid_name(name: str) -> str:
 def _unique(names: Sequence[str], others: Iterable[str] = ()) -> list[str]:
     """Unique names that are not in `others`."""
     used = set(others)
-    found = []
-    for name in names:
-        label, n = name, 0
-        while label in used:
-            n += 1
-            label = f"{name}_{n}"
-        used.add(label)
-        found.append(label)
-    return found
+    return [unique_name(name, used) for name in names]

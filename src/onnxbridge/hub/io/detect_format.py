@@ -25,9 +25,9 @@ _ONNX_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25
 _COREML_TYPES = range(200, 4000)
 
 _PYTORCH = "give it to the PyTorch frontend (--from pytorch)"
-# format -> (description, hint for when an ONNX file was expected)
+# format -> (description, hint for when another format was expected)
 KINDS = {
-    "onnx": ("an ONNX model", ""),
+    "onnx": ("an ONNX model", "give it to the ONNX frontend (--from onnx)"),
     "pt2": ("a PyTorch program (torch.export.save)", _PYTORCH),
     "torchscript": ("a TorchScript archive", _PYTORCH),
     "pytorch-pickle": (

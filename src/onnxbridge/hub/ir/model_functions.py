@@ -14,9 +14,9 @@ from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import version_of
+from onnxbridge.hub.ir.unique_name import free_name
 
 _KEPT = "onnxbridge.kept"  # key in a function's meta: which results of its code are outputs
-
 
 
 def call(
@@ -45,10 +45,7 @@ def call(
         domains = {n.domain for g in (graph, *graph.subgraphs()) for n in g} - {""}
         graph.opset_imports.update({"": OPSET} | {d: version_of(d) for d in sorted(domains)})
         names = {(f.domain, f.name) for f in op.functions.values()}
-        label, n = name, 0
-        while (domain, label) in names:
-            n += 1
-            label = f"{name}_{n}"
+        label = free_name(name, lambda label: (domain, label) in names)
         function = op.functions[key] = ir.Function(domain, label, graph=graph, attributes=[])
     node = ir.Node(domain, function.name, list(inputs), num_outputs=len(function.outputs))
     for value, inside in zip(node.outputs, function.outputs, strict=True):

@@ -10,14 +10,14 @@ from onnxbridge.frameworks.log_suppression import loggers_disabled
 from onnxbridge.hub.ir.fold import forget_formulas
 from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
 from onnxbridge.hub.passes.constant_reshapes import ConstantReshapes
-from onnxbridge.hub.passes.decompose_batch_norm import decompose_batch_norm
-from onnxbridge.hub.passes.fuse_conv_bias import fuse_conv_bias
-from onnxbridge.hub.passes.fuse_pads import fuse_pads
+from onnxbridge.hub.passes.convolutions.fuse_conv_bias import fuse_conv_bias
+from onnxbridge.hub.passes.convolutions.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.merge_constants import MergeConstants
 from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
 from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
+from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
 from onnxbridge.hub.patterns import canonicalize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -11,27 +12,36 @@ from onnxbridge.hub.ir import fold, inference, provenance
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.hub.passes.constant_reshapes import make_constant
+from onnxbridge.hub.passes.inline_branches import inline_branch
 
 if TYPE_CHECKING:
     from onnxbridge.hub.decompositions.microsoft import ContribDecomposer
 
 
 def infer(model: ir.Model) -> None:
-    """Set dtype and shape of every value, in place, and replace nodes with constant results by constants.
+    """Set dtype and shape of every value, in place, replace nodes with constant results by constants, and inline branches whose
+    condition is constant.
 
     ONNX Runtime's own operators are decomposed into ONNX operators.
     """
     from onnxbridge.hub.decompositions import microsoft
 
-    _infer_graph(model.graph, microsoft.ContribDecomposer(names_in(model)) if microsoft.has_contrib_ops(model) else None)
+    foreign = microsoft.ContribDecomposer(names_in(model)) if microsoft.has_contrib_ops(model) else None
+    _infer_graph(model.graph, model.graph, foreign)
 
 
-def _infer_graph(graph: ir.Graph, foreign: ContribDecomposer | None, branch: bool = False) -> None:
+def _infer_graph(graph: ir.Graph, main: ir.Graph, foreign: ContribDecomposer | None, branch: bool = False) -> None:
     """Infer a graph. A branch that is not executed may be inconsistent with the actual shapes: there shapes stay unknown."""
-    for node in list(graph):
+    nodes = deque(graph)
+    while nodes:
+        node = nodes.popleft()
         if foreign is not None and foreign.put(graph, node):
             continue
-        _infer_bodies(node, foreign, branch)
+        inlined = inline_branch(node, main)
+        if inlined is not None:
+            nodes.extendleft(reversed(inlined))
+            continue
+        _infer_bodies(node, main, foreign, branch)
         make_constant(node)
         declared = [(o.type, o.shape) for o in node.outputs]
         try:
@@ -48,7 +58,7 @@ def _infer_graph(graph: ir.Graph, foreign: ContribDecomposer | None, branch: boo
         _fold(graph, node)
 
 
-def _infer_bodies(node: ir.Node, foreign: ContribDecomposer | None, branch: bool) -> None:
+def _infer_bodies(node: ir.Node, main: ir.Graph, foreign: ContribDecomposer | None, branch: bool) -> None:
     for attr in node.attributes.values():
         if attr.type != ir.AttributeType.GRAPH:
             continue
@@ -56,7 +66,7 @@ def _infer_bodies(node: ir.Node, foreign: ContribDecomposer | None, branch: bool
         if node.op_type == "Loop":
             for inner, (_, outer) in zip(body.inputs, inference.body_inputs("Loop", node.inputs), strict=False):
                 inner.type = inner.type or outer.type
-        _infer_graph(body, foreign, branch or node.op_type == "If")
+        _infer_graph(body, main, foreign, branch or node.op_type == "If")
 
 
 def _fold(graph: ir.Graph, node: ir.Node) -> None:

@@ -19,7 +19,7 @@ LARGE = 1e18
 FLOOR = 2.0**-20
 """Differences of a statistic, relative to its scale, that constants rounded to float32 explain."""
 ORDERS = 16
-"""How much more rounding than our own float32 run another implementation may have, as in verify/rounding/tolerance.py."""
+"""How much more rounding than our own float32 run another implementation may have, as in verify/rounding/derive_tolerance.py."""
 _VECTOR = 1 << 20
 """The elements of vectors up to this length are compared one by one."""
 

@@ -59,7 +59,7 @@ def runnable(
             found = backend.reopen(Path(source))
             if found is not None:
                 return _reopened(backend, source, found, _hub(source, load), device)
-    reader = plugins.frontend(frontend) if frontend else plugins.frontend_for(source)
+    reader = plugins.frontend_for(source, frontend)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
     shapes = {str(v.name): [d if isinstance(d, int) else None for d in v.shape] for v in hub.graph.inputs if v.shape is not None}

@@ -57,7 +57,8 @@ def check(packed: Any, originals: Mapping[WeightKey, Array], method: str, notes:
         raise VerificationError("coremltools compressed weights that the uncompressed model does not have")
     raise_compression_errors(compression_errors(program, originals, method))
     large = [slot for slot in set(weight_slots(program).values()) if np.size(program.constant(slot)) > SMALLEST]
-    done = sum(slot in program.packed for slot in large)
+    unchanged = {slot for key, slot in weight_slots(program).items() if _is_unchanged(program, slot, originals.get(key))}
+    done = sum(slot in program.packed and slot not in unchanged for slot in large)
     if not large:
         notes.append(f"no weight has more than {SMALLEST} elements; {method} compresses only larger ones")
         return
@@ -96,16 +97,26 @@ def compression_errors(program: Interpreter, originals: Mapping[WeightKey, Array
         expected = originals.get(key)
         if expected is None or expected.shape != value.shape or expected.dtype.kind != "f":
             continue
+        if _is_unchanged(program, slot, expected):
+            continue
         expected = expected.astype(value.dtype)
         if op is None:
-            if not np.array_equal(expected, value, equal_nan=True):
-                found.append(f"{_describe(key)} is not compressed, but differs from the original")
+            found.append(f"{_describe(key)} is not compressed, but differs from the original")
             continue
         parts = {name: program.constant(v[0].index) if isinstance(v[0], Slot) else v[0] for name, v in op.inputs.items()}
         reason = _error(op.op, expected.astype(np.float64), value.astype(np.float64), parts, method, _unit(value.dtype))
         if reason:
             found.append(f"{_describe(key)} {reason}")
     return found
+
+
+def _is_unchanged(program: Interpreter, slot: int, expected: Array | None) -> bool:
+    """Whether a weight has its original value: it is not compressed, or was quantized in the source already. Pruned weights are
+    always checked, since pruning has to set the requested share to zero."""
+    value, op = program.constant(slot), program.packed.get(slot)
+    if expected is None or expected.shape != value.shape or (op is not None and op.op == "constexpr_sparse_to_dense"):
+        return False
+    return np.array_equal(expected.astype(value.dtype), value, equal_nan=True)
 
 
 def _operations(block: Block) -> Iterator[Operation]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from onnxbridge.hub.ir.unique_name import unique_name
+
 # Reserved words of MIL's text format.
 RESERVED = frozenset(
     [
@@ -51,13 +53,8 @@ class Names:
     """Assigns unique names to the values of a model."""
 
     def __init__(self) -> None:
-        self._used: dict[str, int] = {}
+        self._taken: set[str] = set()
 
     def unique(self, name: str) -> str:
         """The name as a Core ML identifier, with a number appended if it is taken."""
-        base = label = core_ml_name(name)
-        while label in self._used:
-            self._used[base] += 1
-            label = f"{base}_{self._used[base]}"
-        self._used[label] = 0
-        return label
+        return unique_name(core_ml_name(name), self._taken)

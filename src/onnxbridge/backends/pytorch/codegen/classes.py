@@ -17,6 +17,7 @@ from torch import fx, nn
 from onnxbridge.backends.pytorch.codegen.line_breaking import WIDTH, lines, numbers, quoted
 from onnxbridge.backends.pytorch.codegen.statements import length
 from onnxbridge.backends.pytorch.modules.graph_module import Network
+from onnxbridge.hub.ir.unique_name import free_name
 
 _MAX_LITERAL = 16
 """Constants of up to this many elements are written as literals; larger ones are stored with the weights."""
@@ -254,10 +255,7 @@ class Classes:
             else "Net"
         )
         used_names = {*_NAMES, *self._made, *self.used_names()}
-        name, number = preferred, 1
-        while name in used_names:
-            number += 1
-            name = f"{preferred}{number}"
+        name = free_name(preferred, used_names.__contains__, first=2, separator="")
         self._made.add(name)
         return name
 
@@ -305,11 +303,7 @@ def _parameters(roles: Sequence[set[str]]) -> list[str]:
         name = next(iter(preferred)) if len(preferred) == 1 else common
         if name in names:
             name = "hidden"
-        made, number = name, 1
-        while made in names:
-            number += 1
-            made = f"{name}_{number}"
-        names.append(made)
+        names.append(free_name(name, names.__contains__, first=2))
     return names
 
 

@@ -6,6 +6,7 @@ import keyword
 import operator
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.backends.pytorch.modules.partition import Block, Blocks, Path, is_list
 from onnxbridge.backends.pytorch.weights import Weights, identifiers
 from onnxbridge.errors import SourceLocation
+from onnxbridge.hub.ir.unique_name import free_name
 
 _CONVENTIONAL = ("x", "y", "z")
 RESERVED_IN_CODE = frozenset({
@@ -241,11 +243,8 @@ class _Writer:
             return ".".join(path[len(self.block.path) :])
         stored = self.weights.get(str(node.target))
         self.moved.add(str(node.target))
-        [preferred], number = identifiers(re.sub(r"_\d+$", "", path[-1])), 0
-        name = preferred
-        while hasattr(self.module, name):
-            number += 1
-            name = f"{preferred}_{number}"
+        [preferred] = identifiers(re.sub(r"_\d+$", "", path[-1]))
+        name = free_name(preferred, partial(hasattr, self.module))
         if isinstance(stored, nn.Module):
             self.module.add_module(name, stored)
         else:
@@ -279,11 +278,7 @@ def _parameters(values: list[fx.Node], input_names: list[str], sizes: list[str])
         elif not input_name:
             name = size if isinstance(known, (int, torch.SymInt)) else "value"
         name = name if _is_name(name) else "value"
-        made, number = name, 0
-        while made in names:
-            number += 1
-            made = f"{name}_{number}"
-        names.append(made)
+        names.append(free_name(name, names.__contains__))
     return names
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import dtypes
+from onnxbridge.hub.ir.unique_name import unique_name
 
 
 def path_keys(path: Any) -> list[str]:
@@ -57,13 +58,7 @@ def output_names(spec: Any, inputs: Iterable[str]) -> list[str]:
     if len(labels) == 1 and labels[0].startswith("output"):
         labels = ["output"]
     used = set(inputs)
-    for i, name in enumerate(labels):
-        n = 0
-        while labels[i] in used:
-            n += 1
-            labels[i] = f"{name}_{n}"
-        used.add(labels[i])
-    return labels
+    return [unique_name(name, used) for name in labels]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch.torchscript import data_dependent_flow, python_values, quantized_tensors
-from onnxbridge.frontends.pytorch.torchscript.allowed_operators import is_allowed
 from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 from onnxbridge.frontends.pytorch.torchscript.python_values import Instance
+from onnxbridge.frontends.pytorch.torchscript.validation.allowed_operators import is_allowed
 
 _MAX_ITERATIONS = 4096  # a loop with a static trip count is unrolled
 _NUMBERS = {"aten::Float": float, "aten::FloatImplicit": float, "aten::Int": int, "aten::IntImplicit": int}

@@ -303,7 +303,7 @@ def load(path: Any) -> Any:
         UsageError: for an archive that PyTorch cannot read.
         UnsafeFileError: for code with effects outside the model.
     """
-    from onnxbridge.frontends.pytorch.torchscript import archive_checks
+    from onnxbridge.frontends.pytorch.torchscript.validation import archive_checks
 
     torch = frameworks.torch()
     with archive_checks.validated_copy(path) as copied:

@@ -8,7 +8,6 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub import passes
-from onnxbridge.hub.analysis.graph_diff.settings import constant_of
 from onnxbridge.hub.ir import inference
 from onnxbridge.hub.ir.graphs import every_graph, values_in
 
@@ -33,8 +32,6 @@ def at_sizes(model: ir.Model, sizes: Mapping[str, int]) -> ir.Model:
     try:
         if sizes or any(node.op_type == "If" for node in made.graph):
             passes.infer(made)
-        while _inline_branches(made.graph):
-            passes.infer(made)
     except inference.Contradiction as e:
         given = ", ".join(f"{name}={size}" for name, size in sizes.items())
         raise UsageError(f"the model does not take inputs of these sizes ({given}): {e}") from e
@@ -49,27 +46,3 @@ def dynamic_sizes(model: ir.Model) -> list[str]:
             if not isinstance(d, int):
                 found[d.value or f"{value.name} axis {axis}"] = None
     return list(found)
-
-
-def _inline_branches(graph: ir.Graph) -> bool:
-    """Replace each If whose condition is constant by its branch; returns whether there was one."""
-    found = False
-    for node in list(graph):
-        condition = constant_of(node.inputs[0]) if node.op_type == "If" and not node.domain else None
-        if condition is None:
-            continue
-        found = True
-        body = node.attributes["then_branch" if bool(condition.numpy().reshape(())) else "else_branch"].as_graph()
-        for value in list(body.initializers.values()):
-            del body.initializers[str(value.name)]
-            value.name = f"{node.name}/{value.name}"
-            graph.register_initializer(value)
-        inner = list(body)
-        results = list(body.outputs)
-        body.outputs.clear()
-        body.remove(inner)
-        graph.insert_before(node, inner)
-        for old, new in zip(node.outputs, results, strict=True):
-            old.replace_all_uses_with(new, replace_graph_outputs=True)
-        graph.remove(node, safe=True)
-    return found

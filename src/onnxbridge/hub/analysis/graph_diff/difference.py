@@ -175,7 +175,7 @@ class Difference:
 
     @property
     def equal(self) -> bool:
-        """Whether the models are the same apart from names of nodes and weights, producer and metadata."""
+        """Whether the models are the same except for names of nodes and weights, producer and metadata."""
         found = (
             self.interface, self.opsets, self.operators, self.added, self.removed, self.replaced, self.changed, self.moved,
             self.weights_changed, self.weights_added, self.weights_removed, self.shapes, self.functions_added,
@@ -196,5 +196,5 @@ class Difference:
 
     def text(self, *, everything: bool = False) -> str:
         """The differences for people, the most important first. Long lists are shortened, unless `everything`."""
-        verdict = "IDENTICAL" if self.identical else "EQUAL apart from names and metadata:" if self.equal else "DIFFERENT"
+        verdict = "IDENTICAL" if self.identical else "EQUAL except for names and metadata:" if self.equal else "DIFFERENT"
         return "\n".join(lines(verdict, vars(self), everything))

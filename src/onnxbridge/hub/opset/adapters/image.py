@@ -92,16 +92,23 @@ def resize_all_inputs(op, X, roi=None, scales=None, sizes=None, **attrs):
     return op.Resize(X, empty if roi is None else roi, empty if scales is None else scales, sizes, **attrs)
 
 
-def _scale(size, resized, mode):
+def _scale(size, resized):
     """The scale of an axis, float32, whose product with the size is not below the resized size, where that is possible.
 
-    Runtimes round the product to float32 before they take its floor, onnx's shape inference does not. With a scale that is
-    larger by one unit in the last place, `nearest` takes other elements if it grows and points coincide with elements.
+    Runtimes round the product to float32 before they take its floor, onnx's shape inference does not.
     """
     scale = np.float32(resized) / np.float32(size)
-    if size * float(scale) < resized and (mode != "nearest" or resized < size or math.gcd(size, resized) == 1):
-        scale = np.nextafter(scale, np.float32(np.inf))
-    return float(scale)
+    return float(np.nextafter(scale, np.float32(np.inf)) if _rounds_down(size, resized) else scale)
+
+
+def _rounds_down(size, resized):
+    return size * float(np.float32(resized) / np.float32(size)) < resized
+
+
+def _coincide(size, resized):
+    """Whether points of a larger axis coincide with elements while its scale is rounded down: with the larger scale of `_scale`,
+    nearest would take the element before."""
+    return resized > size and math.gcd(size, resized) > 1 and _rounds_down(size, resized)
 
 
 @down("Resize", to=10)
@@ -112,7 +119,12 @@ def resize_scales(
 ):  # fmt: skip
     if not scales:
         before = fixed_shape(X)
-        scales = [_scale(b, s, mode) for b, s in zip(before, sizes, strict=True)]
+        if mode == "nearest" and coordinate_transformation_mode == "asymmetric" and nearest_mode == "floor":
+            for axis, (size, resized) in enumerate(zip(before, sizes, strict=True)):
+                if _coincide(size, resized):
+                    X = op.Gather(X, np.arange(resized) * size // resized, axis=axis)
+            before = [s if _coincide(b, s) else b for b, s in zip(before, sizes, strict=True)]
+        scales = [_scale(b, s) for b, s in zip(before, sizes, strict=True)]
         if [int(np.floor(b * np.float32(s))) for b, s in zip(before, scales, strict=True)] != list(sizes):
             raise Unsupported("opset 11 added sizes, and no scale gives these sizes")
     whole = all(s == int(s) for s in scales)

@@ -39,13 +39,13 @@ class Recording:
     notes: Sequence[str]
 
 
-def folder_obstacle(folder: Path, force: bool, kept: Sequence[Path] = ()) -> str:
+def folder_obstacle(folder: Path, force: bool, protected: Sequence[Path] = ()) -> str:
     """Why samples cannot be written into `folder`, "" where they can: it is new or empty, or with `force` holds only samples.
 
-    `kept`: files and folders that must not be replaced: the models and the data.
+    `protected`: files and folders that must not be replaced: the models and the data.
     """
     there = list(folder.iterdir()) if folder.is_dir() else []
-    if any(source_part(path, kept) for path in (folder, *there)):
+    if any(source_part(path, protected) for path in (folder, *there)):
         return f"the samples cannot be written into {str(folder)!r}, where the model or the data is"
     if not folder.is_dir():
         return obstacle(folder, False)

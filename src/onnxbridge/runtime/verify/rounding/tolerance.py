@@ -18,8 +18,7 @@ candidate must have a value that some run had.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,73 +28,21 @@ from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance
+from onnxbridge.runtime.verify.rounding.derive_tolerance import ORDERS, default_tolerance, derived_tolerance
+from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_rounding, noise_between
+from onnxbridge.runtime.verify.rounding.sensitive_operators import QUANTIZING_INSIDE, has_errors_of_one, is_choice, is_quantizing
 from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.samples.values_of_interest import values_of_interest
 
-# Correct implementations sum in other orders (blocked, fused, Winograd) than our executor, each with its own error: the fastest
-# convolution algorithms lose up to 15 times what direct summation loses.
-ORDERS = 16
-# Simulated low precision rounds after each ONNX operator; the real implementation may have several operators for one.
-OPERATORS = 6
 PRECISION_RUNS = 3
 """The number of runs in simulated low precision for each sample; fewer if they exceed `WORK`."""
 QUANTIZED_RUNS = 12
 """The most runs of a quantizing model before it fails: a tie may be rounded the same way several times."""
 CHOICE_RUNS = 8
 """The most runs of a choosing model before it fails: of two equal scores, half of the runs choose the other."""
-# An element jumps if it moves JUMP times as far as the lowest decile of the elements that move, in the run that moves them least,
-# and by more than these shares of itself and of the largest element.
-JUMP, OF_ITSELF, OF_LARGEST = 32, 1 / 32, 1 / 256
-# Elements MASKED times as large as 1 and as all others represent infinity, as in attention masks: float32 has 24 bits, so a sum
-# with them leaves almost nothing of the others. They have a tolerance of their own.
-MASKED = 2.0**20
-# The share of elements that may differ is scaled up by ORDERS to at most this one, unless twice the measured share is larger.
-FEW = 0.1
-# Units in the last place that any output may differ by: a last division rounded otherwise, for example.
-ULPS = 4
-# Libraries compute Sigmoid as 1/2 plus a polynomial: near 0 its error is that of 1/2, however small the result.
-_ERRORS_OF_ONE = frozenset({"Sigmoid"})
-_ERROR_PRESERVING = frozenset({
-    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat", "Split", "Gather", "Expand",
-    "ReduceMean", "ReduceMax", "ReduceMin", "AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool",
-})  # fmt: skip
-"""Operators that pass on their inputs without increasing the error."""
-# With noise of the full allowed size, each of the two models may be as far off as the runs were.
-MODELS = 2
-_QUANTIZING = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Round"})
-_QUANTIZING_INSIDE = frozenset({"com.microsoft::DynamicQuantizeLSTM", "QLinearConv", "QLinearMatMul"})
-"""Operators that quantize internally; they are decomposed so that noise is added inside."""
 WORK = 12 * PER_SECOND
 """The budget in operations for measuring further samples; those beyond it use the largest distance so far. It is not in seconds:
 the speed of a machine must not decide what passes."""
-
-_CHOOSING = frozenset({"Ceil", "Floor", "Hardmax", "Sign"})
-"""Operators with floating-point results that jump."""
-_OF_SIZES = frozenset({"Shape", "Size"})
-
-_FALLBACK = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
-
-
-@dataclass(frozen=True)
-class _Noise:
-    """What was measured of one output.
-
-    Attributes:
-        distance: the largest distance of an element, without those that jump.
-        scale: the largest magnitude.
-        share: the share of elements that jump or, in an integer output, that differ.
-        masked: the largest relative distance of the elements that represent infinity.
-        resized: whether the output's size depends on rounding.
-    """
-
-    distance: float = 0.0
-    scale: float = 0.0
-    share: float = 0.0
-    masked: float = 0.0
-    resized: bool = False
-
-    def combined(self, other: _Noise) -> _Noise:
-        return _Noise(*map(max, astuple(self), astuple(other)))
 
 
 class Rounding:
@@ -112,16 +59,16 @@ class Rounding:
 
     def __init__(self, model: ir.Model, unit: float | None = None) -> None:
         self._unit = unit
-        self._quantizes = unit is None and any(map(_is_quantizing, model.graph.all_nodes()))
-        self._has_choices = unit is None and not self._quantizes and any(map(_is_choice, model.graph.all_nodes()))
+        self._quantizes = unit is None and any(map(is_quantizing, model.graph.all_nodes()))
+        self._has_choices = unit is None and not self._quantizes and any(map(is_choice, model.graph.all_nodes()))
         self._simulated = SimulatedPrecision(unit) if unit else SimulatedPrecision(ORDERS * 2.0**-24) if self._quantizes else None
         self._work_spent = self._largest_work = self.work_of_a_run = 0
         self.executors: tuple[Executor, Executor] | None = None
         self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=4)  # the last runs of `fit`
-        self._errors_of_one = {v.name for v in model.graph.outputs if _has_errors_of_one(v)}
-        self._rounding: dict[str, _Noise] = {}
-        self._low_precision: dict[str, _Noise] = {}
-        self._choices: dict[str, _Noise] = {}
+        self._errors_of_one = {v.name for v in model.graph.outputs if has_errors_of_one(v)}
+        self._rounding: dict[str, Noise] = {}
+        self._low_precision: dict[str, Noise] = {}
+        self._choices: dict[str, Noise] = {}
         self._seen: dict[str, list[np.ndarray[Any, Any]]] = {}
         self._measured: list[Mapping[str, Any]] = []
         # an input that equals a constant of a comparison is not rounded, so it is not moved
@@ -132,7 +79,7 @@ class Rounding:
             # without compiled kernels, so that their absence does not change a tolerance
             self._own = Executor(model, native=False)
             self._exact = Executor(model, precision="float64")
-            self._noisy = Executor(model, expanded=_QUANTIZING_INSIDE, native=False) if self._quantizes else self._own
+            self._noisy = Executor(model, expanded=QUANTIZING_INSIDE, native=False) if self._quantizes else self._own
             self.executors = self._own, self._exact
         except ConversionError as e:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])
@@ -178,7 +125,7 @@ class Rounding:
         results = next((results for ran, results in self._ran if ran is feeds), [])
         shares = [0.0]
         for name, value in zip(self._own.output_names, map(np.asarray, results), strict=False):
-            finite = value[np.isfinite(value)].astype(np.float64) if _epsilon(value.dtype) else np.zeros(0)
+            finite = value[np.isfinite(value)].astype(np.float64) if epsilon(value.dtype) else np.zeros(0)
             if span := np.ptp(finite) if finite.size else 0.0:
                 tolerance = self._tolerance(name, value)
                 shares += [float(tolerance.atol / span), tolerance.mismatches]
@@ -231,7 +178,7 @@ class Rounding:
                 break
             run = self._noisy.run(None, supplied, simulated=noisy)
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
-                self._low_precision[name] = _noise(a, [b], True).combined(self._low_precision.get(name, _Noise()))
+                self._low_precision[name] = noise_between(a, [b], True).combined(self._low_precision.get(name, Noise()))
 
     def _rerun_choices(self, feeds: Mapping[str, Any]) -> None:
         supplied, noisy = self._supplied(feeds), SimulatedPrecision(ORDERS * 2.0**-24, single=True)
@@ -249,14 +196,14 @@ class Rounding:
                 self._incomplete.append(f"{count} of {CHOICE_RUNS} runs with other choices were measured: {_described(e)}")
                 break
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
-                self._choices[name] = _noise(a, [b]).combined(self._choices.get(name, _Noise()))
+                self._choices[name] = noise_between(a, [b]).combined(self._choices.get(name, Noise()))
                 self._seen.setdefault(name, []).extend(np.asarray(v).reshape(-1) for v in (a, b))
 
     def _measure(self, feeds: Mapping[str, Any]) -> None:
         start = self._work()
         rng = np.random.default_rng(0)
         supplied = self._supplied(feeds)
-        moved = {k: _moved(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in supplied.items()}
+        moved = {k: moved_by_rounding(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in supplied.items()}
         try:
             known = next((results for ran, results in self._ran if ran is feeds), None)
             before = self._exact.work
@@ -277,9 +224,9 @@ class Rounding:
             return
         for i, name in enumerate(self._own.output_names):
             own, exact, *near = (run[i] for run in runs)
-            self._rounding[name] = _noise(exact, [own, *near], self._quantizes).combined(self._rounding.get(name, _Noise()))
-            low_precision = _noise(exact, [run[i] for run in low_precision_runs], self._quantizes)
-            self._low_precision[name] = low_precision.combined(self._low_precision.get(name, _Noise()))
+            self._rounding[name] = noise_between(exact, [own, *near], self._quantizes).combined(self._rounding.get(name, Noise()))
+            low_precision = noise_between(exact, [run[i] for run in low_precision_runs], self._quantizes)
+            self._low_precision[name] = low_precision.combined(self._low_precision.get(name, Noise()))
         self._measured.append(feeds)
         work = self._work() - start
         self._work_spent, self._largest_work = self._work_spent + work, max(self._largest_work, work)
@@ -307,124 +254,20 @@ class Rounding:
         return sizes + self._incomplete
 
     def _tolerance(self, name: str, reference: np.ndarray[Any, Any]) -> Tolerance:
-        eps = _epsilon(reference.dtype)
         if self.reason or name not in self._rounding:
-            atol, rtol = _FALLBACK.get(reference.dtype.itemsize, _FALLBACK[4]) if eps else (0.0, 0.0)
-            return Tolerance(atol, rtol, origin=f"default, since {self.reason or 'the output is not one of the hub model'}")
-        rounding, low_precision = self._rounding[name], self._low_precision.get(name, _Noise())
-        choices = min(MODELS * self._choices.get(name, _Noise()).share, 1.0)
-        seen = np.unique(np.concatenate(self._seen[name]).astype(np.float64)) if choices else np.zeros(0)
-        share = min(max(2 * rounding.share, 2 * low_precision.share, min(ORDERS * rounding.share, FEW)), 1.0)
-        if not eps:
-            return Tolerance(0.0, 0.0, mismatches=share, origin="derived", choices=choices, seen=seen)
-        scale = max(rounding.scale, 1.0) if name in self._errors_of_one else rounding.scale
-        # a model of lower precision rounds its last operator by more, too
-        last_operator = ULPS * max(eps, 2 * self._unit if self._unit else 0.0)
-        distance = max(ORDERS * rounding.distance, OPERATORS * low_precision.distance)
-        if self._quantizes:
-            distance = MODELS * max(rounding.distance, low_precision.distance)
-        rtol = max(last_operator, ORDERS * rounding.masked, OPERATORS * low_precision.masked)
-        return Tolerance(distance + last_operator * scale, rtol, share, "derived", choices, seen)
-
-
-def depends_on_ties(model: ir.Model) -> bool:
-    """Whether the model quantizes or chooses, so that its tolerance is measured anew where two models differ."""
-    return any(_is_quantizing(node) or _is_choice(node) for node in model.graph.all_nodes())
-
-
-def _is_quantizing(node: ir.Node) -> bool:
-    """Whether a node quantizes or rounds to integers."""
-    kind = node.op_type
-    return kind in _QUANTIZING or kind.startswith(("QLinear", "QGemm", "QAttention", "DynamicQuantize"))
-
-
-def _is_choice(node: ir.Node) -> bool:
-    """Whether a node compares numbers or rounds them to integers, so that a small error can change the result entirely."""
-    if node.op_type in _CHOOSING or node.op_type in _QUANTIZING:
-        return True
-    floating = any(v is not None and v.dtype is not None and v.dtype.is_floating_point() for v in node.inputs)
-    others = [v for v in node.outputs if v.dtype is not None and not v.dtype.is_floating_point()]
-    return floating and bool(others) and node.op_type not in _OF_SIZES
-
-
-def _has_errors_of_one(value: ir.Value) -> bool:
-    """Whether the value is the result of Sigmoid, or a mean or selection of such results: its error does not shrink with it."""
-    todo, seen = [value], {value}
-    while todo:
-        found = todo.pop()
-        node = found.producer()
-        if node is None:
-            continue
-        if node.op_type in _ERRORS_OF_ONE:
-            return True
-        before: list[ir.Value | None] = []
-        if node.op_type in _ERROR_PRESERVING:
-            before = list(node.inputs)
-        elif node.op_type == "If":
-            before = [a.as_graph().outputs[found.index()] for a in node.attributes.values()]  # type: ignore[index]
-        todo += [v for v in dict.fromkeys(before) if v is not None and v not in seen]
-        seen.update(todo)
-    return False
+            return default_tolerance(reference.dtype, self.reason or "the output is not one of the hub model")
+        return derived_tolerance(
+            reference.dtype,
+            self._rounding[name],
+            self._low_precision.get(name, Noise()),
+            self._choices.get(name, Noise()),
+            self._seen.get(name, []),
+            unit=self._unit,
+            quantizes=self._quantizes,
+            has_errors_of_one=name in self._errors_of_one,
+        )
 
 
 def _described(error: Exception) -> str:
     """An error's type and the first line of its message."""
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
-
-
-def _epsilon(dtype: np.dtype[Any]) -> float:
-    """The distance from 1 to the next number of the dtype, 0 for exact dtypes."""
-    if dtype.kind in "biuUSO":
-        return 0.0
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
-
-
-def _moved(array: np.ndarray[Any, Any], rng: np.random.Generator, exact: Sequence[Any] = ()) -> np.ndarray[Any, Any]:
-    """Floating-point inputs moved up or down by half of eps, as float64, except numbers in `exact`."""
-    eps = _epsilon(array.dtype)
-    if not eps:
-        return array
-    wide = array.astype(np.float64)
-    moved = wide * (1 + eps * rng.choice([-0.5, 0.5], wide.shape))
-    return np.asarray(np.where(np.isin(wide, np.asarray(exact, np.float64)), wide, moved) if len(exact) else moved)
-
-
-def _noise(exact: Any, others: Sequence[Any], whole: bool = False) -> _Noise:
-    """The distance of other runs from the exact one; with `whole`, elements that jump count as others do."""
-    a = np.asarray(exact)
-    runs = [np.asarray(other) for other in others]
-    found = _Noise(resized=any(run.shape != a.shape for run in runs))
-    runs = [run for run in runs if run.shape == a.shape]
-    if not a.size or not runs:
-        return found
-    if a.dtype == bool or a.dtype.kind in "USOiu":
-        return found.combined(_Noise(share=max(float(np.mean(a != run)) for run in runs)))
-    a = a.astype(np.float64).reshape(-1)
-    with np.errstate(invalid="ignore"):
-        distances = [np.abs(a - run.astype(np.float64).reshape(-1)) for run in runs]
-    masked = _masked(np.abs(a))
-    for d in distances:
-        with np.errstate(invalid="ignore"):
-            relative = d[masked] / np.abs(a[masked])
-        chosen = (relative > OF_ITSELF) & (not whole)  # whether it is masked depends on rounding
-        still = relative[~chosen & np.isfinite(relative)].max(initial=0.0)
-        found = found.combined(_Noise(share=float(chosen.sum()) / masked.size, masked=float(still)))
-    a, distances = a[~masked], [d[~masked] for d in distances]
-    scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
-    found = found.combined(_Noise(scale=scale))
-    moved_at = [np.flatnonzero(np.isfinite(d) & (d > 0)) for d in distances]
-    usual = min((float(np.quantile(d[at], 0.1)) for d, at in zip(distances, moved_at, strict=True) if at.size), default=0.0)
-    for d, at in zip(distances, moved_at, strict=True):
-        moved = d[at]
-        jumps = (moved > JUMP * usual) & (moved > OF_ITSELF * np.abs(a[at])) & (moved > OF_LARGEST * scale) & (not whole)
-        found = found.combined(_Noise(float(moved[~jumps].max(initial=0.0)), scale, float(jumps.sum()) / masked.size))
-    return found
-
-
-def _masked(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which elements represent infinity."""
-    ordered = np.unique(sizes[np.isfinite(sizes)])
-    beyond = np.flatnonzero(ordered[1:] >= MASKED * np.maximum(ordered[:-1], 1.0))
-    return sizes >= ordered[beyond[0] + 1] if beyond.size else np.zeros(sizes.shape, bool)

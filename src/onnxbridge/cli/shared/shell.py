@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from onnxbridge import frameworks
-from onnxbridge.cli.outcome import Outcome
+from onnxbridge.cli.shared.outcome import Outcome
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, first_line
 
 Item = TypeVar("Item")

@@ -1,4 +1,4 @@
-"""The user's own samples as arguments: `data`, and arrays among the `inputs` of `verify`."""
+"""The inputs that models are run on: the user's own (`data`, or arrays among the `inputs` of `verify`) or random ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge import plugins
-from onnxbridge.api._example_inputs import parsed_inputs
+from onnxbridge.api._arguments.early_checks import check_names
+from onnxbridge.api._arguments.example_inputs import parsed_inputs
 from onnxbridge.api._load import to_hub
 from onnxbridge.errors import UsageError
+from onnxbridge.hub.ir import provenance
 from onnxbridge.runtime.verify.samples.check_data import checked_samples
 from onnxbridge.runtime.verify.samples.data import read_data
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.samples.samples_file import Sample
 
 _OF_EXAMPLE = "onnxbridge.sizes_of_example"
-SAMPLES = 3
+_SAMPLES = 3
 """The number of random samples by default."""
 
 
@@ -51,6 +53,24 @@ def reading(specs: Any, given: Sequence[Sample] | None) -> Callable[..., ir.Mode
         return hub
 
     return read
+
+
+def sampling(
+    given: Sequence[Sample] | None, hub: ir.Model, bounds: Bounds, samples: int | None, seed: int, rtol: Any, atol: Any, *,
+    fixed: Bounds | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The arguments of `verify_runners` that say what the models run on and which tolerances replace the derived ones.
+
+    `bounds` are the user's own, `fixed` those of sizes that a model under comparison fixes.
+
+    Raises:
+        UsageError: if a tolerance or a bound names nothing in the model, or the samples do not fit it.
+    """
+    check_names(hub, rtol, atol, bounds)
+    within = provenance.within_sizes(hub, {**(fixed or {}), **bounds})
+    return {
+        **run_on(given, hub, bounds), "samples": samples or _SAMPLES, "seed": seed, "bounds": within, "rtol": rtol, "atol": atol,
+    }  # fmt: skip
 
 
 def run_on(given: Sequence[Sample] | None, hub: ir.Model, bounds: Bounds) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from onnxbridge.frontends.pytorch.torchscript.tokenizer import Refused
+from onnxbridge.frontends.pytorch.torchscript.validation.tokenizer import Refused
 
 _MAX_NESTING = 500
 _CLASS = re.compile(r"__torch__(?:\.[A-Za-z_]\w*)* [A-Za-z_]\w*", re.ASCII)

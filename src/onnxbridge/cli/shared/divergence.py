@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from onnxbridge.cli import shell
+from onnxbridge.cli.shared import shell
 
 _OPTIONS = {
     "frontend": "--from", "inputs": "--inputs", "dynamic": "--dynamic", "imports": "--import", "rtol": "--rtol", "atol": "--atol",

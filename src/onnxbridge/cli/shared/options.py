@@ -18,6 +18,7 @@ inputs = click.option(
     metavar="SPEC",
     help='Input, such as "x:float32[N,3,224,224]". A name in place of a number is a dynamic size. Repeatable.',
 )
+weights = click.option("--weights", metavar="FILE", help="Weights of REFERENCE if it is an MXNet symbol or MODULE:FACTORY.")
 dynamic = click.option("--dynamic", multiple=True, metavar="N=1..64", help="Bounds of a dynamic size. Repeatable.")
 imports = click.option(
     "--import", "imports", multiple=True, metavar="MODULE",
@@ -107,7 +108,7 @@ def comparing(command: Callable[..., Any]) -> Callable[..., Any]:
             "metrics",
             multiple=True,
             metavar="NAME[>=X]",
-            help="Measure to report, and a limit that must be kept: cosine>=0.999, snr, p99<=1e-3. Repeatable; an unknown "
+            help="Measure to report, and a limit that it has to meet: cosine>=0.999, snr, p99<=1e-3. Repeatable; an unknown "
             "name lists all.",
         ),
         click.option("--strict", is_flag=True, help="Exit with 1 if the verification is WEAK, too."),

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnxbridge.hub.builder.replacement import transfer
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.schemas import array_of
+from onnxbridge.hub.ir.unique_name import unique_name
 
 Array = np.ndarray[Any, Any]
 
@@ -146,11 +147,7 @@ def _new_bias(layer: ir.Node, bias: ir.Value | None, folded_bias: Array, weight:
     graph, name = layer.graph, str(weight.name)
     assert isinstance(graph, ir.Graph)
     base = f"{name.removesuffix('weight')}bias" if name.endswith("weight") else f"{name}_bias"
-    label, n = base, 0
-    while label in names:
-        n += 1
-        label = f"{base}_{n}"
-    names.add(label)
+    label = unique_name(base, names)
     tensor = ir.Tensor(folded_bias, kind, name=label)
     new = ir.Value(name=label, type=ir.TensorType(kind), shape=ir.Shape(folded_bias.shape), const_value=tensor)
     graph.register_initializer(new)

@@ -11,8 +11,13 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnxbridge.frontends.pytorch.torchscript.allowed_operators import NAMESPACES, is_allowed, is_forbidden_method, is_known
-from onnxbridge.frontends.pytorch.torchscript.tokenizer import Line, Refused, Token, lines
+from onnxbridge.frontends.pytorch.torchscript.validation.allowed_operators import (
+    NAMESPACES,
+    is_allowed,
+    is_forbidden_method,
+    is_known,
+)
+from onnxbridge.frontends.pytorch.torchscript.validation.tokenizer import Line, Refused, Token, lines
 
 _MAX_CALLS = 10_000
 _MAX_DEPTH = 200

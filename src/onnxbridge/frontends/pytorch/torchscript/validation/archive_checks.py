@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
-from onnxbridge.frontends.pytorch.torchscript import code_checks, pickle_checks
-from onnxbridge.frontends.pytorch.torchscript.tokenizer import Refused
+from onnxbridge.frontends.pytorch.torchscript.validation import code_checks, pickle_checks
+from onnxbridge.frontends.pytorch.torchscript.validation.tokenizer import Refused
 from onnxbridge.hub.io.zip_archives import Archive, content, open_archive
 
 _MAX_CODE = 64 << 20

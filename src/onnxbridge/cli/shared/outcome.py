@@ -55,7 +55,7 @@ class Outcome:
         Raises:
             UsageError: if there is no such folder, something is there already, or it is the source or the output.
         """
-        from onnxbridge.api._early_checks import source_files
+        from onnxbridge.api._arguments.early_checks import source_files
         from onnxbridge.atomic_write import obstacle, source_part
         from onnxbridge.errors import UsageError
 
@@ -109,12 +109,12 @@ class Outcome:
         }  # fmt: skip
 
 
-def hashes(paths: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
-    """Each file or folder with its SHA-256, which is None where it cannot be read."""
+def hashes(sources: Sequence[str | os.PathLike[str] | None]) -> list[dict[str, Any]]:
+    """The SHA-256 of each source that is a file or folder, None for one that cannot be read."""
     from onnxbridge.hub.ir.provenance import sha256
 
     found = []
-    for path in paths:
+    for path in (source for source in sources if source is not None and os.path.exists(source)):
         try:
             digest: str | None = sha256(path)
         except (OSError, OnnxbridgeError):

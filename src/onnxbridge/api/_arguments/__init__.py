@@ -1,0 +1,1 @@
+"""Arguments of the public functions: parsing, and checks before a model is read."""

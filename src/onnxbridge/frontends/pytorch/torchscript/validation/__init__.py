@@ -1,0 +1,1 @@
+"""Checks of TorchScript archives before PyTorch reads them."""

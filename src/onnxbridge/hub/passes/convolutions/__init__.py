@@ -1,0 +1,1 @@
+"""Passes that move neighbouring operators into convolutions and other layers with weights."""

@@ -87,8 +87,9 @@ def test_a_failed_artifact_of_before_is_kept(cli, network_file, tmp_path, monkey
         ("{tmp}/no/r.json", "there is no folder"),
         ("{tmp}/there.json", "exists; --force"),
         ("{tmp}/link.json", "exists; --force"),
-        ("{tmp}", "belongs to the source"),
+        ("{tmp}", "where the model is written"),
         ("{tmp}/o.onnx", "where the model is written"),
+        ("{tmp}/r.pdf", "the suffix '.pdf' is not that of a report; a report is one of .html, .json, .md, .sarif, .xml"),
         ("{tmp}/" + 300 * "r", "File name too long"),
     ],
 )

@@ -14,9 +14,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
-from onnxbridge.cli.shared.outcome import dumps
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
+from onnxbridge.reports import dumps
 from onnxbridge.runtime.mxnet.client import VARIABLE
 
 
@@ -33,7 +33,8 @@ def test_success(cli, network_file, tmp_path):
     code, found = both(cli, tmp_path, "convert", network_file, "-o", tmp_path / "o.onnx", "--seed", 3)
     digest = hashlib.sha256(network_file.read_bytes()).hexdigest()
     assert code == 0 and found["error"] is None and found["verdict"] == "PASSED" and found["command"] == "convert"
-    assert found["source_files"] == [{"path": str(network_file), "sha256": digest}]
+    size = network_file.stat().st_size
+    assert found["source_files"] == [{"path": str(network_file), "bytes": size, "sha256": digest}]
     assert found["written_files"][0]["sha256"] == hashlib.sha256((tmp_path / "o.onnx").read_bytes()).hexdigest()
     assert found["options"]["seed"] == 3 and "--seed" in found["arguments"]
     assert found["versions"]["onnxruntime"] and found["versions"]["python"]

@@ -1,7 +1,7 @@
 """The Python API: `convert`, `verify`, `bisect`, `round_trip`, `check`, `diff`, `load` and `explain`."""
 
 from onnxbridge.api._bisect import bisect
-from onnxbridge.api._check import check, explain
+from onnxbridge.api._check import check, explain, problems_by_target
 from onnxbridge.api._conversion import Conversion
 from onnxbridge.api._convert import convert
 from onnxbridge.api._diff import diff
@@ -11,6 +11,6 @@ from onnxbridge.api._verify import verify
 from onnxbridge.runtime.bisect.bisection import Bisection
 
 __all__ = [
-    "Bisection", "Conversion", "RoundTrip", "Step", "bisect", "check", "convert", "diff", "explain", "load", "round_trip",
-    "verify",
+    "Bisection", "Conversion", "RoundTrip", "Step", "bisect", "check", "convert", "diff", "explain", "load", "problems_by_target",
+    "round_trip", "verify",
 ]  # fmt: skip

@@ -37,31 +37,53 @@ def check(
     Raises:
         UsageError: if no target has one of the options.
     """
+    by_target = problems_by_target(
+        source, to, frontend=frontend, inputs=inputs, dynamic=dynamic, imports=imports, **backend_options
+    )
+    found: list[Problem] = []
+    for _, problem in by_target:
+        if problem not in found:  # a custom operator is a problem of several targets
+            found.append(problem)
+    return found
+
+
+def problems_by_target(
+    source: Any,
+    to: str | Sequence[str] | None = None,
+    *,
+    frontend: str | None = None,
+    inputs: Any = None,
+    dynamic: Any = None,
+    imports: str | Sequence[str] | None = None,
+    **backend_options: Any,
+) -> list[tuple[str | None, Problem]]:
+    """The problems of `check`, each with its target: None for those of reading the source, which prevent every conversion."""
     plugins.import_modules(imports)
     reader = plugins.frontend_for(source, frontend)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     try:
         hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     except ConversionError as e:
-        return e.problems
-    found: list[Problem] = []
+        return [(None, problem) for problem in e.problems]
+    found: list[tuple[str | None, Problem]] = []
     targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
     bounds = parsed_dynamic(dynamic)[1]
-    verified_by_onnx = False  # whether the verification of a target runs an ONNX model
+    verified_by_onnx: list[str] = []  # targets for whose verification an ONNX model runs
     for name, given in plugin_options.shared([plugins.backend(name) for name in targets], backend_options).items():
         try:
             writer = plugins.backend(name)
             given = with_bounds(writer, given, bounds)
             writer.from_hub(prepared(writer, hub, given), **given)
-            verified_by_onnx |= writer.rules is None or reader.rules is None or not reader.runs_here()
+            if writer.rules is None or reader.rules is None or not reader.runs_here():
+                verified_by_onnx.append(name)
         except ConversionError as e:
-            found += [Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.locations) for p in e.problems]
+            found += [(name, Problem(p.op, f"{e.direction}: {p.reason}", p.hint, p.locations)) for p in e.problems]
         except MissingFrameworkError as e:
-            found.append(Problem(name, str(e)))
+            found.append((name, Problem(name, str(e))))
     if verified_by_onnx:
         from onnxbridge.runtime import devices
 
-        found += devices.unsupported(hub)
+        found += [(name, problem) for problem in devices.unsupported(hub) for name in verified_by_onnx]
     return found
 
 

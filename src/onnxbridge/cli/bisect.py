@@ -34,7 +34,7 @@ from onnxbridge.errors import VerificationError
     "--max-drift", type=options.Share(), metavar="X",
     help="With --suggest: how far an output may be off, as a fraction of its range.  [default: 1%]",
 )  # fmt: skip
-@options.report
+@options.reports
 @options.force
 @options.json
 @options.quiet
@@ -45,7 +45,7 @@ def command(
     folder: Path | None,
     as_json: bool,
     quiet: bool,
-    report: Path | None,
+    reports: tuple[Path, ...],
     force: bool,
     **given: Any,
 ) -> None:
@@ -64,14 +64,14 @@ def command(
 
     first = (reference, weights) if weights else reference
     sources = (reference, weights, candidate, given["data"])
-    shell.outcome.allow_report(report, force, sources, None)
+    shell.outcome.allow_reports(reports, force, sources)
     if folder is not None and (reason := obstacle(folder, force)):
         raise UsageError(f"--save: {reason}")
     settings = options.chosen(given)
     shell.outcome.tell(options=settings)
     with shell.stages(quiet) as progress:
         found = api.bisect(first, candidate, progress=progress, **settings)
-    if as_json or report is not None:
+    if shell.outcome.shown:
         files = hashes(sources)
         shell.outcome.tell(source_files=files, **found.as_dict())
     if not as_json:

@@ -31,12 +31,12 @@ from onnxbridge.errors import VerificationError
     "--verify/--no-verify", default=True, help="Run source and target on the same inputs and compare.  [default: verify]"
 )
 @options.comparing
-@options.report
+@options.reports
 @options.force
 @options.json
 @options.quiet
 def command(
-    source: str, weights: str | None, to: str | None, as_json: bool, quiet: bool, report: Path | None,
+    source: str, weights: str | None, to: str | None, as_json: bool, quiet: bool, reports: tuple[Path, ...],
     bisects: bool, **given: Any
 ) -> None:
     """Convert SOURCE to another framework and verify that it computes the same.
@@ -56,7 +56,7 @@ def command(
     model = (source, weights) if weights else source
     to = target_of(to, given["output"])
     output = given.pop("output") or _default_output(plugins.backend(to), _stem(source), model)
-    shell.outcome.allow_report(report, given["force"], (source, weights, given["data"]), output)
+    shell.outcome.allow_reports(reports, given["force"], (source, weights, given["data"]), output)
     settings = options.chosen(given)
     error: VerificationError | None = None
     with shell.stages(quiet) as progress:
@@ -66,7 +66,7 @@ def command(
             made, error = e.conversion, e
             if made is None:
                 raise
-    reported = as_json or report is not None  # files may be large: hash them only if the hashes are shown
+    reported = shell.outcome.shown  # files may be large: hash them only if the hashes are shown
     shell.outcome.tell(
         source=made.source, target=made.target, source_files=hashes(made.source_files) if reported else [],
         written=[str(p) for p in made.paths], written_files=hashes(made.paths) if reported else [],

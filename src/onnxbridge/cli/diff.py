@@ -20,13 +20,13 @@ from onnxbridge.cli.shared import options, shell
 @click.option("--weights", metavar="FILE", help="Weights of FIRST if it is an MXNet symbol or MODULE:FACTORY.")
 @click.option("--as-hub", is_flag=True, help="Compare ONNX files as convert reads them: at one opset, cleaned up.")
 @click.option("-v", "--verbose", is_flag=True, help="Show lists in full.")
-@options.report
+@options.json_report
 @options.force
 @options.json
 @options.quiet
 def command(
-    first: str, second: str, weights: str | None, verbose: bool, as_json: bool, quiet: bool, report: Path | None, force: bool,
-    **given: Any,
+    first: str, second: str, weights: str | None, verbose: bool, as_json: bool, quiet: bool, reports: tuple[Path, ...],
+    force: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Compare FIRST and SECOND as graphs, without running them: interface, opset, operators, attributes, connections, shapes
     and weights, in subgraphs and functions too.
@@ -42,7 +42,7 @@ def command(
     from onnxbridge import api
 
     source = (first, weights) if weights else first
-    shell.outcome.allow_report(report, force, (first, weights, second), None)
+    shell.outcome.allow_reports(reports, force, (first, weights, second), suffixes=[".json"])
     with shell.stages(quiet) as progress:
         found = api.diff(source, second, progress=progress, **options.chosen(given))
     shell.outcome.tell(**found.as_dict())

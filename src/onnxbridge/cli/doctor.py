@@ -10,7 +10,7 @@ import click
 
 from onnxbridge import __version__
 from onnxbridge.cli.shared import options, shell
-from onnxbridge.cli.shared.outcome import dumps
+from onnxbridge.reports import dumps
 
 # For each framework: import name, distribution names, and what it is used for.
 FRAMEWORKS = {

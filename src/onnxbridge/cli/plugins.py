@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from onnxbridge.cli.shared import options, shell
-from onnxbridge.cli.shared.outcome import dumps
+from onnxbridge.reports import dumps
 
 
 @click.command("plugins")

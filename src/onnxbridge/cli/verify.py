@@ -39,7 +39,7 @@ from onnxbridge.errors import UsageError, VerificationError
     "onnx,tensorflow,pytorch.",
 )
 @options.comparing
-@options.report
+@options.reports
 @options.force
 @options.json
 @options.quiet
@@ -49,7 +49,7 @@ def command(
     weights: str | None,
     as_json: bool,
     quiet: bool,
-    report: Path | None,
+    reports: tuple[Path, ...],
     via: str | None,
     bisects: bool,
     **given: Any,
@@ -71,7 +71,7 @@ def command(
 
     first = (reference, weights) if weights else reference
     sources = (reference, weights, candidate, given["data"], given["load_outputs"], given["golden"])
-    shell.outcome.allow_report(report, given["force"], sources, None)
+    shell.outcome.allow_reports(reports, given["force"], sources)
     settings = options.chosen(given)
     shell.outcome.tell(options=settings)
     strict = settings.pop("strict")  # the report is printed first
@@ -81,7 +81,7 @@ def command(
             found = api.verify(first, candidate, progress=progress, **settings)
         else:
             found = api.round_trip(first, via, progress=progress, **_for_round_trip(candidate, settings))
-    if as_json or report is not None:
+    if shell.outcome.shown:
         files = hashes(sources)
         shell.outcome.tell(source_files=files, **found.as_dict())
     if not as_json:

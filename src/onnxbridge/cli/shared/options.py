@@ -25,12 +25,18 @@ imports = click.option(
     help="Python module to import first, which registers custom operators or rules. Repeatable.",
 )  # fmt: skip
 quiet = click.option("-q", "--quiet", is_flag=True, help="Suppress progress and notes.")
-report = click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="Write the output of --json to a file, whatever the exit code.",
+
+
+def _reports(formats: str, help: str) -> Decorator:
+    kind = click.Path(path_type=Path)
+    return click.option("--report", "reports", type=kind, multiple=True, metavar=f"FILE.{formats}", help=help)
+
+
+reports = _reports(
+    "{html,json,md,sarif,xml}",
+    "Write a report, whatever the exit code: a page with plots, the output of --json, Markdown, SARIF or JUnit XML. Repeatable.",
 )
+json_report = _reports("json", "Write the output of --json to a file, whatever the exit code.")
 force = click.option("--force", is_flag=True, help="Overwrite existing files. The source is never overwritten.")
 json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 

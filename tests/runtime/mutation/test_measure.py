@@ -73,13 +73,16 @@ def test_weights_of_zeros_are_not_counted():
     assert found.missed == () and found.equivalent == 2
 
 
-def test_a_weight_that_no_sample_reaches_is_counted():
+def test_weights_that_no_sample_reaches_are_told_from_those_that_are_missed():
     op = Builder()
     x = op.input("x", FLOAT, ["N", 4])
     silent = op.Mul(op.Relu(op.Sub(x, op.constant(np.full(4, 100, np.float32), "threshold"))), op.constant(draw(4), "unreached"))
     model = op.model([x], [op.output(op.Add(op.MatMul(x, op.constant(draw(4, 4), "w")), silent), "y")])
     found = measured(model, [{"x": draw(3, 4)}], 1e-6)
-    assert {"unreached times 1.1"} < {f.text for f in found.missed} and found.equivalent == 0
+    assert {"unreached times 1.1"} < {f.text for f in found.unreached} and found.equivalent == 0
+    assert found.missed == () and found.share == 1
+    assert found.planted + len(found.unreached) == found.possible
+    assert f"; {len(found.unreached)} more are in weights that no sample reaches" in str(found)
 
 
 def test_the_smallest_error_of_a_weight_is_the_one_where_the_verdict_changes():

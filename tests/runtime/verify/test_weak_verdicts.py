@@ -164,8 +164,11 @@ def test_strict_raises(tmp_path):
 @pytest.mark.parametrize(("caught", "planted", "weak"), [(0, 1, True), (5, 6, False), (40, 50, True), (44, 50, False)])
 def test_few_caught_faults_are_weak(caught, planted, weak):
     missed = tuple(faults_of(model_of(linear()).graph)[:1] * (planted - caught))
-    reason = few_caught(Sensitivity(planted, missed, None, 0, planted))
-    assert bool(reason) == weak and (f"{caught} of {planted}" in reason) == weak
+    assert few_caught(None) == ""
+    for not_caught, unreached in ((missed, ()), ((), missed)):
+        reason = few_caught(Sensitivity(planted - len(unreached), not_caught, unreached, None, 0, planted))
+        assert bool(reason) == weak and (f"{caught} of {planted}" in reason) == weak
+        assert ("no sample reaches" in reason) == bool(weak and unreached)
 
 
 @pytest.mark.parametrize("mutants", [-1, 1.5, True, "many"])

@@ -99,14 +99,16 @@ def measure(
             visible[fault] = max(visible[fault], seen)
         missed = [f for f in missed if visible[f] <= 1]
     exact = _Planter(model, executors.exact, own.own_cost)
-    equivalent = exact.without_effect(missed, drawn) if drawn else []
-    planted = [f for f in visible if f not in equivalent]
-    if not planted:
+    equivalent, unreached = exact.without_effect(missed, drawn) if drawn else ([], [])
+    silent = {*equivalent, *unreached}
+    planted = [f for f in visible if f not in silent]
+    if not planted and not unreached:
         return None
     errors = [(SCALE - 1) / visible[f] if visible[f] else np.inf for f in planted if f.kind == "weight scaled"]
     median = float(np.median(errors)) if errors else np.inf
-    missed = [f for f in missed if f not in equivalent]
-    return Sensitivity(len(planted), tuple(missed), median if 0 < median < np.inf else None, len(equivalent), len(faults))
+    smallest = median if 0 < median < np.inf else None
+    missed = [f for f in missed if f not in silent]
+    return Sensitivity(len(planted), tuple(missed), tuple(unreached), smallest, len(equivalent), len(faults))
 
 
 class _Planter:
@@ -146,10 +148,10 @@ class _Planter:
         runs = self._runs(faults, sample.feeds)
         return {f: np.inf if changed is None else self._visibility(own, changed, sample) for f, own, changed in runs}
 
-    def without_effect(self, faults: Sequence[Fault], samples: Sequence[Feeds]) -> list[Fault]:
-        """The faults that move no output by more than float32 rounds on any of the samples.
+    def without_effect(self, faults: Sequence[Fault], samples: Sequence[Feeds]) -> tuple[list[Fault], list[Fault]]:
+        """The faults that move no output by more than float32 rounds on any of the samples, in two lists.
 
-        A weight that makes no difference at all to numbers is not among them: the samples do not reach it, but others may.
+        The second has the weights that make no difference at all to numbers: the samples do not reach them, but others may.
         """
         moved = dict.fromkeys(faults, 0.0)
         for feeds in samples:
@@ -158,8 +160,10 @@ class _Planter:
                 for fault, own, changed in self._runs(left, feeds):
                     moved[fault] = max(moved[fault], np.inf if changed is None else _moved(own, changed))
             except Exception:  # drawn inputs may not suit the model
-                return []
-        return [f for f in faults if moved[f] <= NEGLIGIBLE and (moved[f] > 0 or not self._may_be_unreached(f))]
+                return [], []
+        silent = [f for f in faults if moved[f] <= NEGLIGIBLE]
+        unreached = [f for f in silent if not moved[f] and self._may_be_unreached(f)]
+        return [f for f in silent if f not in unreached], unreached
 
     def _may_be_unreached(self, fault: Fault) -> bool:
         node = self._nodes[fault.value]

@@ -13,8 +13,10 @@ class Sensitivity:
     """What a verification would have caught.
 
     Attributes:
-        planted: the number of faults, without those that change nothing.
+        planted: the number of faults, without those that change no output.
         missed: the faults that would not have been caught.
+        unreached: more faults, in weights that change no output at all on any sample: behind a ReLU that is always zero, or in a
+            branch that is not taken. On other inputs they may.
         smallest_weight_error: the smallest relative error of a whole weight that is seen, the median over the planted ones;
             None where no output shows one.
         equivalent: how many more faults were planted that change no output by more than float32 rounds.
@@ -23,6 +25,7 @@ class Sensitivity:
 
     planted: int
     missed: tuple[Fault, ...]
+    unreached: tuple[Fault, ...]
     smallest_weight_error: float | None
     equivalent: int
     possible: int
@@ -40,6 +43,7 @@ class Sensitivity:
         return {
             "planted": self.planted, "caught": self.caught, "equivalent": self.equivalent, "possible": self.possible,
             "smallest_weight_error": self.smallest_weight_error, "missed": [_described(f) for f in self.missed],
+            "unreached": [_described(f) for f in self.unreached],
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -47,6 +51,8 @@ class Sensitivity:
         text = f"would have caught {faults}"
         if self.smallest_weight_error is not None and self.smallest_weight_error < 1:
             text += f"; the smallest error of a weight that it sees is {_percent(self.smallest_weight_error)}"
+        if self.unreached:
+            text += f"; {len(self.unreached)} more are in weights that no sample reaches"
         return text
 
 

@@ -146,9 +146,9 @@ class Report:
             lines += [f"       note: {one_line(n)}" for n in o.notes]
         if self.sensitivity is not None:
             lines.append(f"  {self.sensitivity}")
-            missed = self.sensitivity.missed
-            lines += [f"       not caught: {one_line(str(fault))}" for fault in missed[:_MOST_SHOWN]]
-            lines += [f"       and {len(missed) - _MOST_SHOWN} more"] if len(missed) > _MOST_SHOWN else []
+            for title, faults in (("not caught", self.sensitivity.missed), ("not reached", self.sensitivity.unreached)):
+                lines += [f"       {title}: {one_line(str(fault))}" for fault in faults[:_MOST_SHOWN]]
+                lines += [f"       and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
         return "\n".join([*lines, *(f"  note: {one_line(n)}" for n in self.notes)])
 
 

@@ -126,6 +126,11 @@ def unreached_branches(graph: ir.Graph, executor: Executor, feeds: Sequence[Mapp
 def few_caught(sensitivity: Sensitivity | None) -> str:
     """Why the planted faults make agreement weak, "" if enough of them are caught."""
     # one more that is caught, since a single miss among few says little
-    if sensitivity is None or sensitivity.caught + 1 >= LEAST_CAUGHT * (sensitivity.planted + 1):
+    if sensitivity is None:
         return ""
-    return f"only {sensitivity.caught} of {sensitivity.planted} planted faults would have been caught"
+    unreached = len(sensitivity.unreached)
+    planted = sensitivity.planted + unreached
+    if sensitivity.caught + 1 >= LEAST_CAUGHT * (planted + 1):
+        return ""
+    where = f": {unreached} are in weights that no sample reaches; real inputs may (--data)" if unreached else ""
+    return f"only {sensitivity.caught} of {planted} planted faults would have been caught{where}"

@@ -121,6 +121,7 @@ class Rerunner:
             for index, (step, dead) in enumerate(zip(plan.steps, plan.frees, strict=True)):
                 for one in running:
                     one.start(index, budget)
+                constants = self._adapt_constants(step, frame)
                 args, before = [frame[i] for i in step.sources], budget.work
                 perform(step, args, frame, budget, adapt)
                 results = {i: frame[i] for i in step.targets if i > 0}
@@ -131,6 +132,8 @@ class Rerunner:
                 del results
                 for one in running:
                     one.follow(index, step, dead, budget)
+                for i in constants:
+                    frame[i] = plan.frame[i]
                 for i in dead:
                     frame[i] = None
                     sizes.pop(i, None)
@@ -138,6 +141,19 @@ class Rerunner:
         outputs = owned((frame[i] for i in plan.outputs), kept)
         found = [one.error or owned((one.values[i] for i in plan.outputs), kept) for one in running]
         return Results(outputs, found, sum(one.work for one in running) + self.own_cost)
+
+    def _adapt_constants(self, step: Step, frame: list[Any]) -> list[int]:
+        """Convert a step's constants once for the model and all variants, such as weights that are widened at each use; gives
+        the slots of those that changed."""
+        adapt = self._settings.adapt_result
+        if adapt is None:
+            return []
+        changed = []
+        for i in set(step.sources):
+            if self._plan.frame[i] is not None and (value := adapt(frame[i])) is not frame[i]:
+                frame[i] = value
+                changed.append(i)
+        return changed
 
     def _live(self, names: Iterable[str]) -> dict[str, int]:
         """The slots of these values, without those that no output depends on."""

@@ -15,7 +15,7 @@ from onnxbridge.errors import ConversionError
 from onnxbridge.hub.ir.schemas import array_of
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.executor.rerun import Variant
-from onnxbridge.runtime.executor.work import PER_SECOND
+from onnxbridge.runtime.executor.work import ELEMENT, PER_SECOND
 from onnxbridge.runtime.mutation.choice import spread
 from onnxbridge.runtime.mutation.fault import Change, ConstantChanged, Fault
 from onnxbridge.runtime.mutation.faults import faults_of
@@ -34,6 +34,8 @@ FIRST_SHARE = 0.65
 """The share of the operations that is for the first sample; the rest is for the faults that it does not show."""
 ALWAYS_TRIED = 4
 """So many of the faults that it does not show are tried on the others and in float64 whatever that takes."""
+PASSES = 4
+"""So many times a weight is read or written to be changed."""
 MOST_SAMPLES = 3
 """The most samples that faults are run on."""
 MOST_TRIED = 4
@@ -187,7 +189,9 @@ class _Planter:
         return batch
 
     def _cost(self, fault: Fault) -> int:
-        return self._rerunner.cost(str(v.name) for v in self._nodes[fault.value].outputs if v.name)
+        """The operations of a run with the fault, at most."""
+        outputs = (str(v.name) for v in self._nodes[fault.value].outputs if v.name)
+        return _cost_of_change(self._nodes[fault.value], fault) + self._rerunner.cost(outputs)
 
     def _runs(self, faults: Sequence[Fault], feeds: Feeds) -> Iterator[tuple[Fault, list[Any], list[Any] | None]]:
         """Each fault with the outputs of the model and its own, None where it fails. Those that the executor has no rule for are
@@ -197,6 +201,7 @@ class _Planter:
         for start in range(0, len(faults), at_once):
             batch: dict[Fault, Variant] = {}
             for fault in faults[start : start + at_once]:
+                self.spent += _cost_of_change(self._nodes[fault.value], fault)
                 with contextlib.suppress(ConversionError):
                     batch[fault] = self._rerunner.variant(fault.changed_node(self._nodes[fault.value]))
             results = self._rerunner.run(list(batch.values()), supplied)
@@ -211,6 +216,12 @@ class _Planter:
             if tolerance is not None and a is not b:
                 found = max(found, _visibility(name, a, b, tolerance))
         return found
+
+
+def _cost_of_change(node: ir.Node, fault: Fault) -> int:
+    """The operations that copying and changing a constant takes."""
+    value = node.inputs[fault.change.index] if isinstance(fault.change, ConstantChanged) else None
+    return 0 if value is None or value.const_value is None else PASSES * ELEMENT * value.const_value.size
 
 
 def _after(faults: Iterable[Fault], some: Sequence[Fault]) -> list[Fault]:

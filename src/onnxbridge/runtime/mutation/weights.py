@@ -78,7 +78,7 @@ def _scalar(value: ir.Value) -> float:
 def _computed(array: Array, compute: Callable[[Array], Array]) -> Array:
     """The array computed in float32 at least, since narrower dtypes lack functions."""
     with np.errstate(over="ignore"):
-        return compute(array.astype(np.float32) if array.dtype.itemsize < 4 else array).astype(array.dtype)
+        return compute(array.astype(np.float32) if array.dtype.itemsize < 4 else array).astype(array.dtype, copy=False)
 
 
 def _scaled(array: Array) -> Array:
@@ -91,8 +91,9 @@ def _epsilon(array: Array) -> Array:
 
 def _largest_zeroed(array: Array) -> Array:
     def zeroed(a: Array) -> Array:
+        high, low = int(a.argmax()), int(a.argmin())  # without a copy of absolute values, which may take gigabytes
         a = a.copy()
-        a[np.unravel_index(int(np.abs(a).argmax()), a.shape)] = 0
+        a.flat[high if a.flat[high] >= -a.flat[low] else low] = 0
         return a
 
     return _computed(array, zeroed)

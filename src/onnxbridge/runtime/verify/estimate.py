@@ -21,8 +21,8 @@ LARGE_WEIGHTS, LARGE_MACS = 256 << 20, 4_000_000_000
 """Models with at least so many bytes of weights or multiplications are estimated; others take a few seconds."""
 SIZE = 2
 """Of dynamic dimensions, as most samples have them."""
-FLOAT64_RUNS = 2
-"""Runs of the executor in float64 that derive the tolerance of a sample, beside one in the model's own precision."""
+FLOAT64_RUNS = 3
+"""Runs of the executor in float64 that choose a sample and derive its tolerance, beside one in the model's own precision."""
 PLANTED = 1.8
 """What the verification takes with planted faults, as a multiple of what it takes without."""
 
@@ -59,7 +59,7 @@ def estimate(model: ir.Model, samples: int) -> Estimate | None:
     seconds = PLANTED * samples * (3 * float32 + FLOAT64_RUNS * float64)
     widened = 8 * max((t.size for t in late), default=elements)
     packed = 2 * weight_bytes if weight_bytes < devices.BIG else 0
-    faults = 4 * max((w.nbytes for w in weights), default=0)
+    faults = 8 * max((w.nbytes for w in weights), default=0)
     return Estimate(seconds, widened + packed + faults + 6 * activations.peak)
 
 

@@ -7,10 +7,11 @@ from onnxbridge.api._convert import convert
 from onnxbridge.api._diff import diff
 from onnxbridge.api._load import load
 from onnxbridge.api._round_trip import RoundTrip, Step, round_trip
+from onnxbridge.api._source_model import SourceModel
 from onnxbridge.api._verify import verify
 from onnxbridge.runtime.bisect.bisection import Bisection
 
 __all__ = [
-    "Bisection", "Conversion", "RoundTrip", "Step", "bisect", "check", "convert", "diff", "explain", "load", "problems_by_target",
-    "round_trip", "verify",
+    "Bisection", "Conversion", "RoundTrip", "SourceModel", "Step", "bisect", "check", "convert", "diff", "explain", "load",
+    "problems_by_target", "round_trip", "verify",
 ]  # fmt: skip

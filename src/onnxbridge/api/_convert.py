@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx_ir as ir
-
 from onnxbridge import plugin_options, plugins
-from onnxbridge.api._arguments.data import reading, sampling
+from onnxbridge.api._arguments.data import sampling
 from onnxbridge.api._arguments.early_checks import check_before, check_planting, source_files, target_of
-from onnxbridge.api._arguments.example_inputs import example_feeds, parsed_dynamic, parsed_inputs
 from onnxbridge.api._conversion import Conversion
 from onnxbridge.api._load import Progress, prepared, quiet, with_bounds
 from onnxbridge.api._recordings import Saving
-from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.api._source_model import SourceModel
+from onnxbridge.errors import LimitError, OnnxbridgeError, UsageError, VerificationError
 from onnxbridge.runtime.verify.metrics.metric import metrics_named
-from onnxbridge.runtime.verify.pairing import artifact_runner, started_runner, with_constants
+from onnxbridge.runtime.verify.pairing import artifact_runner
 from onnxbridge.runtime.verify.report import weakness
-from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.samples.data import read_data
 from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
@@ -58,7 +54,8 @@ def convert(
     """Convert a model to another framework and verify that it computes the same.
 
     Args:
-        source: a live model, a path, or a pair of paths (MXNet: symbol and params).
+        source: a live model, a path, a pair of paths (MXNet: symbol and params), or a `SourceModel`, which is read once for
+            several targets.
         to: the target: "onnx", "pytorch", "tensorflow", "mxnet", "coreml", or a backend of an installed plugin. By default it
             follows from the suffix of `output`, else it is "onnx".
         frontend: the frontend to read `source` with. By default it is detected.
@@ -104,9 +101,13 @@ def convert(
     check_planting(mutants, strict, verify)
     plugins.import_modules(imports)
     writer = plugins.backend(target_of(to, output))
-    reader = plugins.frontend_for(source, frontend)
-    dims, bounds = parsed_dynamic(dynamic)
-    own, backend_options = plugin_options.of_source(reader, backend_options)
+    if isinstance(source, SourceModel):
+        _refuse_again(frontend=frontend, inputs=inputs, dynamic=dynamic)
+        model = source
+    else:
+        own, backend_options = plugin_options.of_source(plugins.frontend_for(source, frontend), backend_options)
+        model = SourceModel(source, frontend=frontend, inputs=inputs, dynamic=dynamic, **own)
+    source, reader, bounds = model.source, model.reader, model.bounds
     suffix = "" if output is None else os.path.splitext(output)[1]
     implied = writer.by_suffix.get(suffix, {})
     backend_options = {**implied, **backend_options}
@@ -121,10 +122,8 @@ def convert(
     check_before(
         reader, writer, backend_options, source=source, output=output, force=force, verify=verify, device=device
     )  # fmt: skip
-    progress(f"reading {reader.title}")
-    hub = reading(parsed_inputs(inputs), given)(reader, source, dims, own)
+    hub = model.hub(given, progress)
     sampled = sampling(given, hub, bounds, samples, seed, rtol, atol)
-    _stamp(hub, reader, source)
     progress(f"writing {writer.title}")
     artifact = writer.from_hub(prepared(writer, hub, backend_options), **backend_options)
     conversion = Conversion(hub, artifact, reader.name, writer.name, source_files=source_files(source, hub))
@@ -135,8 +134,8 @@ def convert(
         try:
             runner = artifact_runner(writer, artifact, device)
             conversion.report = verify_runners(
-                hub, _reference(reader, source, hub, device), runner, record=saving.samples,
-                first=example_feeds(inputs, hub), **sampled, sizes=info.sizes, extremes=info.extremes,
+                hub, model.reference(device), runner, record=saving.samples,
+                first=model.example(), **sampled, sizes=info.sizes, extremes=info.extremes,
                 max_drift=max_drift, metrics=chosen_metrics, mutants=mutants,
                 time_limit=time_limit, progress=progress,
             )  # fmt: skip
@@ -162,6 +161,12 @@ def convert(
     return conversion
 
 
+def _refuse_again(**given: Any) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        raise UsageError(f"{', '.join(names)}: the source is read already; give this to SourceModel")
+
+
 def _reason(conversion: Conversion) -> str:
     """Why a verification failed, and what to do."""
     report = conversion.report
@@ -179,31 +184,3 @@ def _save_failed(conversion: Conversion, path: str, force: bool) -> str:
     except OnnxbridgeError as e:
         return f"; the artifact was not saved: {e}"
     return f"; the artifact is saved as {conversion.paths[0]}"
-
-
-def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
-    """Record the source in the model's metadata: files, their hashes, the framework's version."""
-    from onnxbridge.hub.ir import provenance
-
-    files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
-    provenance.stamp(model, files, [reader.package] if reader.package in sys.modules else [])
-
-
-def _is_path(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike)) and os.path.exists(source)
-
-
-def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Runner:
-    """What the converted model is compared with: the source framework where it runs here, else ONNX Runtime on the hub model, a
-    weak reference: an error in reading the source is in both."""
-    if reader.runs_here():
-        return with_constants(started_runner(reader, lambda: reader.runner(source, device)), hub)
-    from onnxbridge.runtime import devices
-
-    run, how = devices.runner(hub, device), ""
-    try:
-        reader.runner(source, device)
-    except MissingFrameworkError as e:
-        how = f": {e}"
-    title = run.engine if isinstance(run, plugins.NamedRun) else "ONNX Runtime"
-    return Runner(title, run, weak=f"not compared with {reader.title}, which does not run here{how}")

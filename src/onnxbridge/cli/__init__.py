@@ -11,6 +11,7 @@ from onnxbridge import __version__
 
 COMMANDS = {
     "convert": "Convert a model to another framework and verify it.",
+    "batch": "Convert and verify many models, each in a process of its own.",
     "verify": "Run two models on the same inputs and compare the outputs.",
     "bisect": "Find where two models diverge first.",
     "diff": "Compare two models as graphs, without running them.",

@@ -223,6 +223,21 @@ def _lines() -> Iterator[Callable[[str], None]]:
         ended.set()
 
 
+@contextmanager
+def bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal's standard error, which takes how many of how many are done; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda number, count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(name, total=None)
+        yield lambda number, count: shown.update(task, completed=number, total=count)
+
+
 def counted(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[Item]:
     """The items one after the other, with a bar and the present one's name on the standard error of a terminal."""
     if not sys.stderr.isatty():

@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class ArtifactInfo:
         unit_roundoff: of its arithmetic, where that is larger than the hub model's; None otherwise.
         sizes: where it accepts only some dynamic sizes, bounds of the default ones and of each other set.
         extremes: bounds of the smallest and the largest dynamic sizes that it accepts.
+        names: its names of inputs and outputs that differ from the hub's, by the hub's.
     """
 
     notes: Sequence[str] = ()
@@ -54,6 +55,7 @@ class ArtifactInfo:
     unit_roundoff: float | None = None
     sizes: Sequence[SizeBounds] = ()
     extremes: Sequence[SizeBounds] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

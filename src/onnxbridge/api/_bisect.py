@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from onnxbridge import plugins
@@ -14,7 +15,7 @@ from onnxbridge.api._low_precision import is_low_precision, low_precision
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.runtime.bisect.bisect import bisect_pair
 from onnxbridge.runtime.bisect.bisection import Bisection
-from onnxbridge.runtime.verify.pairing import fixed_sizes, paired
+from onnxbridge.runtime.verify.pairing import fixed_sizes, paired, paired_names
 from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
@@ -74,6 +75,7 @@ def bisect(
     runner = paired(first, second)
     sampled = sampling(given, hub, bounds, samples, seed, rtol, atol, fixed=fixed_sizes(first, second))
     report = verify_runners(hub, first.runner, runner, **sampled, time_limit=time_limit, progress=progress, mutants=0)
+    report = replace(report, names=paired_names(first, second))
     if is_low_precision(runner, report):
         low = low_precision(
             first, second, runner, report, suggest=suggest, limit=max_drift, device=device, time_limit=time_limit,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import onnx_ir as ir
 
 from onnxbridge import plugin_options, plugins
 from onnxbridge.api._arguments.data import sampling
 from onnxbridge.api._arguments.early_checks import check_before, check_planting, source_files, target_of
 from onnxbridge.api._conversion import Conversion
+from onnxbridge.api._layers import layers_of_conversion
 from onnxbridge.api._load import Progress, prepared, quiet, with_bounds
 from onnxbridge.api._recordings import Saving
 from onnxbridge.api._source_model import SourceModel
@@ -44,6 +48,7 @@ def convert(
     mutants: int | None = None,
     samples: int | None = None,
     seed: int = 0,
+    layers: bool = False,
     save_inputs: str | os.PathLike[str] | None = None,
     save_outputs: str | os.PathLike[str] | None = None,
     device: str = "auto",
@@ -80,6 +85,7 @@ def convert(
         mutants: how many faults to plant in the model, to count those that the verification would have caught. By default as many
             as are cheap, at most 50; 0 for none.
         samples, seed: the number of random input samples, 3 by default, and their seed. With `data`, the most samples of it.
+        layers: whether to measure the error of each layer, too (`report.layers`). It is shown in HTML reports.
         save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the source's outputs.
         device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
         time_limit: the time that verification may take, in seconds. None for no limit.
@@ -139,6 +145,7 @@ def convert(
                 max_drift=max_drift, metrics=chosen_metrics, mutants=mutants,
                 time_limit=time_limit, progress=progress,
             )  # fmt: skip
+            conversion.report = replace(conversion.report, names=_names(hub, info.names))
             saving.save(conversion.report, runner.unit)
         except (VerificationError, LimitError) as e:  # one of the two cannot be run, or not in time
             failure = e
@@ -154,6 +161,8 @@ def convert(
     elif output is not None:
         progress("saving")
         saved = _save_failed(conversion, f"{os.fspath(output)}.failed", force)
+    if layers and conversion.report is not None:
+        conversion.report = layers_of_conversion(conversion, model.reference(device), device, progress)
     if isinstance(failure, VerificationError):
         raise VerificationError(f"{failure}{saved}", conversion.report, conversion) from failure
     if failure is not None:
@@ -165,6 +174,12 @@ def _refuse_again(**given: Any) -> None:
     names = [name for name, value in given.items() if value is not None]
     if names:
         raise UsageError(f"{', '.join(names)}: the source is read already; give this to SourceModel")
+
+
+def _names(hub: ir.Model, renamed: Mapping[str, str]) -> dict[str, str]:
+    """The artifact's name of each input and output."""
+    names = [str(value.name) for value in (*hub.graph.inputs, *hub.graph.outputs)]
+    return {name: renamed.get(name, name) for name in names}
 
 
 def _reason(conversion: Conversion) -> str:

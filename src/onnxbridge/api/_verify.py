@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from onnxbridge import plugins
 from onnxbridge.api._arguments.data import sampling, specs_and_samples
 from onnxbridge.api._arguments.early_checks import check_names, check_planting
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic
+from onnxbridge.api._layers import with_layers
 from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.api._recordings import Saving, check_sides, record_golden, verify_recording
 from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.metrics.metric import metrics_named
-from onnxbridge.runtime.verify.pairing import fixed_sizes, paired
+from onnxbridge.runtime.verify.pairing import fixed_sizes, paired, paired_names
 from onnxbridge.runtime.verify.report import Report, weakness
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.time_limit import SECONDS
@@ -47,6 +49,7 @@ def verify(
     load_outputs: str | os.PathLike[str] | None = None,
     golden: str | os.PathLike[str] | None = None,
     force: bool = False,
+    layers: bool = False,
     device: str = "auto",
     time_limit: float | None = SECONDS,
     progress: Progress = quiet,
@@ -63,6 +66,8 @@ def verify(
             are compared with it.
         save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the reference's outputs.
         force: overwrite the samples in the folders of `save_inputs` and `save_outputs`.
+        layers: whether to measure the error of each layer, too (`report.layers`), where both models have their values by the same
+            names. It is shown in HTML reports.
 
     The other arguments are those of `convert`.
 
@@ -102,7 +107,10 @@ def verify(
     runner = paired(first, second)
     options = sampled(described_inputs(first, second), fixed_sizes(first, second))
     report = verify_runners(reference=first.runner, candidate=runner, record=saving.samples, **options)
+    report = replace(report, names=paired_names(first, second))
     saving.save(report, runner.unit)
+    if layers:
+        report = with_layers(report, first, second, progress)
     return _judged(report, strict)
 
 

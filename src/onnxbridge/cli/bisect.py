@@ -74,6 +74,7 @@ def command(
     if shell.outcome.shown:
         files = hashes(sources)
         shell.outcome.tell(source_files=files, **found.as_dict())
+    shell.outcome.draw(found)
     if not as_json:
         shell.say(str(found))
     if given.get("suggest") and found.suggestion is None:

@@ -61,7 +61,7 @@ def command(
     error: VerificationError | None = None
     with shell.stages(quiet) as progress:
         try:
-            made = api.convert(model, to, output=output, progress=progress, **settings)
+            made = api.convert(model, to, output=output, progress=progress, layers=shell.outcome.draws, **settings)
         except VerificationError as e:
             made, error = e.conversion, e
             if made is None:
@@ -73,6 +73,7 @@ def command(
         notes=list(made.notes), options=settings, verdict=made.report.verdict if made.report else None,
         passed=made.report.passed if made.report else None, verification=made.report.as_dict() if made.report else None,
     )  # fmt: skip
+    shell.outcome.draw(made)
     if not as_json:
         if made.report is not None:
             shell.say(str(made.report))

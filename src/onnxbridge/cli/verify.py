@@ -78,12 +78,13 @@ def command(
     found: Any
     with shell.stages(quiet) as progress:
         if via is None:
-            found = api.verify(first, candidate, progress=progress, **settings)
+            found = api.verify(first, candidate, progress=progress, layers=shell.outcome.draws, **settings)
         else:
             found = api.round_trip(first, via, progress=progress, **_for_round_trip(candidate, settings))
     if shell.outcome.shown:
         files = hashes(sources)
         shell.outcome.tell(source_files=files, **found.as_dict())
+    shell.outcome.draw(found)
     if not as_json:
         shell.say(str(found))
     if via is not None and not found.agrees:

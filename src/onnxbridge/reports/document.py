@@ -65,5 +65,7 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """The JSON text of `plain(value)`."""
+    """The JSON text of `plain(value)`; of a document, without what only HTML reports draw."""
+    if isinstance(value, Mapping):
+        value = {key: item for key, item in value.items() if key != "plots"}
     return json.dumps(plain(value), indent=2)

@@ -23,6 +23,7 @@ class Section:
         problems: operators that cannot be converted.
         error: what ended it, with `type` and `message`; empty if nothing did.
         bisection: with `first`, where the models diverge; empty where none was made.
+        plots: what HTML reports draw: elements of outputs, errors of layers, a graph.
         document: of the command that it belongs to.
     """
 
@@ -34,6 +35,7 @@ class Section:
     error: Values = field(default_factory=dict)
     bisection: Values = field(default_factory=dict)
     document: Values = field(default_factory=dict)
+    plots: Values = field(default_factory=dict)
 
     @property
     def outputs(self) -> list[Values]:
@@ -74,7 +76,8 @@ def _single(document: Values, name: str) -> Section:
     failed = verdict in ("FAILED", "ERROR") or bool(verdict == "WEAK" and document.get("exit_code"))
     bisection = document if document.get("command") == "bisect" else document.get("bisection") or {}
     problems = tuple(error.get("problems") or ())
-    return Section(name or _title(document, verification), verdict, failed, verification, problems, error, bisection, document)
+    title, plots = name or _title(document, verification), document.get("plots") or {}
+    return Section(title, verdict, failed, verification, problems, error, bisection, document, plots)
 
 
 def _title(document: Values, verification: Values) -> str:
@@ -91,13 +94,14 @@ def _title(document: Values, verification: Values) -> str:
 
 def _steps(document: Values, name: str) -> Iterator[Section]:
     path = name or str(document.get("source", "model"))
-    for step in document["steps"]:
+    drawn = (document.get("plots") or {}).get("steps") or [{}] * len(document["steps"])
+    for step, plots in zip(document["steps"], drawn, strict=True):
         path += f" -> {step['name']}"
         verdict = step["verdict"] or "ERROR"
         message = step["error"] or ("" if step["verdict"] else "not reached: an earlier conversion failed")
         error = {"type": "OnnxbridgeError", "message": message} if message else {}
         failed = verdict in ("FAILED", "ERROR") or bool(verdict == "WEAK" and document.get("exit_code"))
-        yield Section(path, verdict, failed, step["verification"] or {}, error=error, document=document)
+        yield Section(path, verdict, failed, step["verification"] or {}, error=error, document=document, plots=plots)
 
 
 def _targets(document: Values, name: str) -> Iterator[Section]:

@@ -181,7 +181,9 @@ class CoreMLBackend(Backend):
         return artifact.run if artifact.compress else None
 
     def info(self, artifact: CoreMLModel) -> ArtifactInfo:
-        return ArtifactInfo(artifact.notes, artifact.advice, artifact.unit_roundoff, artifact.sizes, artifact.extremes)
+        features = (*artifact.inputs, *artifact.outputs, *(feature for feature, _ in artifact.states))
+        names = {f.hub: f.coreml for f in features if f.hub != f.coreml}
+        return ArtifactInfo(artifact.notes, artifact.advice, artifact.unit_roundoff, artifact.sizes, artifact.extremes, names)
 
     def reopen(self, path: Path) -> Reopened | None:
         """A model whose metadata say that this backend wrote it."""

@@ -49,5 +49,6 @@ def tell_or_bisect(
         shell.note(f"--bisect: {e}")
         return
     shell.outcome.tell(bisection=found.as_dict())
+    shell.outcome.draw(found)
     if not as_json:
         shell.say(str(found))

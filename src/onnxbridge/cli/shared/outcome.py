@@ -93,6 +93,13 @@ class Outcome:
         """What the command found, beside what every command reports."""
         self.found.update(found)
 
+    def draw(self, result: Any) -> None:
+        """What HTML reports show of a result beside the document."""
+        if self.draws:
+            from onnxbridge.reports.plots import plots
+
+            self.tell(plots=plots(result))
+
     def write(self, code: int, error: BaseException | None) -> str:
         """Print and write what was requested; returns why a report could not be written, "" where all could."""
         prints = self.as_json and (bool(self.found) or error is not None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
@@ -19,7 +18,7 @@ def bisect_pair(reference: Runnable, candidate: Runnable, report: Report, progre
     """Find where two models diverge, given the verification that compared them. Where it is WEAK, they may although it passed."""
     if report.passed:
         return Bisection(report)
-    feeds = _failing(report)
+    feeds = report.worst_feed
     for side, name in ((reference, "reference"), (candidate, "candidate")):
         if side.hub is None:
             return Bisection(report, reason=f"the {name} cannot be read back, so only its outputs can be compared", feeds=feeds)
@@ -35,7 +34,10 @@ def bisect_pair(reference: Runnable, candidate: Runnable, report: Report, progre
         progress("comparing each framework with its graph")
         first, reason = _misread([(reference, one), (candidate, other)])
     runs = one.runs, other.runs
-    return Bisection(report, first, max(runs), runs, found.paired, found.values, reason, feeds, found.parts)
+    return Bisection(
+        report, first, max(runs), runs, found.paired, found.values, reason, feeds, found.parts, layers=found.layers,
+        graph=found.graph,
+    )  # fmt: skip
 
 
 def _misread(sides: Sequence[tuple[Runnable, Side]]) -> tuple[FirstDivergence | None, str]:
@@ -57,11 +59,3 @@ def _misread(sides: Sequence[tuple[Runnable, Side]]) -> tuple[FirstDivergence | 
 
 def _names(values: Sequence[ir.Value]) -> list[str]:
     return [str(v.name) for v in values]
-
-
-def _failing(report: Report) -> Mapping[str, Any]:
-    """The inputs of the sample on which the outputs differ most."""
-    failed = [o for o in report.outputs if not o.passed]
-    worst = max(failed, key=lambda o: o.excess, default=None)
-    sample = 0 if worst is None or worst.worst is None else worst.worst.sample
-    return report.feeds[sample]

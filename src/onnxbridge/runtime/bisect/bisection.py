@@ -14,8 +14,10 @@ from onnxbridge.diagnostics import SourceLocation, one_line
 from onnxbridge.runtime.bisect.align import summary
 from onnxbridge.runtime.bisect.low_precision.operator_errors import OperatorErrors
 from onnxbridge.runtime.bisect.low_precision.suggestion import Suggestion
+from onnxbridge.runtime.bisect.neighbourhood import Neighbourhood
 from onnxbridge.runtime.bisect.reproduction import Part, write
 from onnxbridge.runtime.verify.compare import Comparison
+from onnxbridge.runtime.verify.layer_error import LayerError
 from onnxbridge.runtime.verify.report import Report
 
 _MOST_SHOWN = 5
@@ -86,6 +88,8 @@ class Bisection:
         feeds: the inputs of the run.
         operators: those that add error, for a candidate of lower precision.
         suggestion: which of them to keep in float32, if that was asked for.
+        layers: the error of each value that both models have; without common names, of those that agree.
+        graph: the operators around the first divergence.
     """
 
     report: Report
@@ -100,6 +104,8 @@ class Bisection:
     command: str = ""
     operators: OperatorErrors | None = None
     suggestion: Suggestion | None = None
+    layers: tuple[LayerError, ...] = field(default=(), repr=False)
+    graph: Neighbourhood | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         return {

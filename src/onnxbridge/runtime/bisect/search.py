@@ -13,10 +13,13 @@ from onnxbridge.runtime.bisect.align import aligned
 from onnxbridge.runtime.bisect.bisection import FirstDivergence
 from onnxbridge.runtime.bisect.causes import causes
 from onnxbridge.runtime.bisect.first_divergence import Divergence, first_divergence
+from onnxbridge.runtime.bisect.layer_errors import layer_errors
 from onnxbridge.runtime.bisect.matching import agree, match
+from onnxbridge.runtime.bisect.neighbourhood import Neighbourhood, neighbourhood
 from onnxbridge.runtime.bisect.recorded_run import Side
 from onnxbridge.runtime.bisect.reproduction import Part
 from onnxbridge.runtime.verify.compare import Comparison, compare
+from onnxbridge.runtime.verify.layer_error import LayerError
 
 Progress = Callable[[str], None]
 
@@ -30,6 +33,8 @@ class Found:
     paired: str
     values: tuple[int, int]
     parts: tuple[Part, ...] = ()
+    layers: tuple[LayerError, ...] = ()
+    graph: Neighbourhood | None = None
 
 
 def search(a: Side, b: Side, inputs: Mapping[str, str], outputs: Mapping[str, str], progress: Progress) -> Found:
@@ -48,11 +53,13 @@ def search(a: Side, b: Side, inputs: Mapping[str, str], outputs: Mapping[str, st
     differing = [(one, other) for one, other in outputs.items() if not agree(a, b, one, other, matches.allowed)]
     pair = first_divergence(a, b, matches, differing) if differing else None
     counted = len(a.held), len(b.held)
+    layers = layer_errors(a, b.held, None if matches.by_name else matches.candidate_of)
     if pair is None:
-        return Found(None, (a.runs, b.runs), matches.how, counted)
+        return Found(None, (a.runs, b.runs), matches.how, counted, layers=layers)
     progress("fetching the values that differ")
     first, parts = _described(a, b, pair)
-    return Found(first, (a.runs, b.runs), matches.how, counted, parts)
+    graph = neighbourhood(a, pair.reference, set(matches.candidate_of))
+    return Found(first, (a.runs, b.runs), matches.how, counted, parts, layers, graph)
 
 
 def _described(a: Side, b: Side, pair: Divergence) -> tuple[FirstDivergence, tuple[Part, ...]]:

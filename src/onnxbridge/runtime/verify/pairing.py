@@ -141,17 +141,28 @@ def paired(reference: Runnable, candidate: Runnable) -> Runner:
     inputs = name_pairs(reference.inputs, candidate.inputs, "inputs")
     outputs = name_pairs(candidate.outputs, reference.outputs, "outputs")
     runner = candidate.runner if candidate.runner_for is None or reference.hub is None else candidate.runner_for(reference.hub)
-    dtypes = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
 
     def named(run: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         def renamed(feeds: Mapping[str, Any]) -> dict[str, Any]:
-            results = run({inputs[k]: cast_to(v, dtypes.get(inputs[k])) for k, v in feeds.items()})
+            results = run(feeds_for(candidate, feeds, inputs))
             return {outputs[k]: v for k, v in results.items()}
 
         return renamed
 
     finer = runner.finer and replace(runner.finer, run=named(runner.finer.run))
     return replace(runner, run=named(runner.run), finer=finer, stored=runner.stored and named(runner.stored))
+
+
+def paired_names(reference: Runnable, candidate: Runnable) -> dict[str, str]:
+    """The candidate's name of each input and output, by the reference's."""
+    inputs = name_pairs(reference.inputs, candidate.inputs, "inputs")
+    return {**inputs, **name_pairs(reference.outputs, candidate.outputs, "outputs")}
+
+
+def feeds_for(candidate: Runnable, feeds: Mapping[str, Any], inputs: Mapping[str, str]) -> dict[str, Any]:
+    """Inputs under the candidate's names and in its dtypes; `inputs` are these names by the reference's."""
+    dtypes = {} if candidate.hub is None else {str(v.name): v.dtype for v in candidate.hub.graph.inputs}
+    return {inputs[k]: cast_to(v, dtypes.get(inputs[k])) for k, v in feeds.items() if k in inputs}
 
 
 def renamed_samples(samples: Sequence[Sample], candidate: Runnable) -> list[Sample]:

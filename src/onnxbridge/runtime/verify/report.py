@@ -12,6 +12,8 @@ from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.verify.compare import Comparison
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT
+from onnxbridge.runtime.verify.drawn_elements import Pairs
+from onnxbridge.runtime.verify.layer_error import LayerError
 from onnxbridge.runtime.verify.metrics.metric import Metric
 
 _MOST_SHOWN = 6
@@ -33,6 +35,9 @@ class Report:
         sample_names: of the user's own samples, such as their files; empty for random ones.
         sensitivity: how many planted faults it would have caught; None where none was planted.
         weak_outputs: which outputs prove little, whatever the others prove, and why.
+        drawn: some elements of each output, of the reference and of the candidate.
+        layers: the error of each layer, if it was measured (`layers=True`).
+        names: the candidate's name of each input and output, by the reference's.
     """
 
     reference: str
@@ -52,6 +57,9 @@ class Report:
     varied_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sensitivity: Sensitivity | None = None
     weak_outputs: tuple[str, ...] = ()
+    drawn: Pairs = field(default_factory=dict, repr=False, compare=False)
+    layers: tuple[LayerError, ...] = field(default=(), repr=False, compare=False)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -78,6 +86,13 @@ class Report:
         """The metrics that exceed their limits, in words."""
         found = ((o, m, o.metrics[m.name]) for o in self.outputs for m in self.metrics if m.name in o.metrics)
         return tuple(f"{o.name}: {m.described(value)}" for o, m, value in found if not m.keeps(value))
+
+    @property
+    def worst_feed(self) -> Mapping[str, Any]:
+        """The inputs of the sample on which the outputs differ most."""
+        failed = [o for o in self.outputs if not o.passed]
+        worst = max(failed, key=lambda o: o.excess, default=None)
+        return self.feeds[0 if worst is None or worst.worst is None else worst.worst.sample]
 
     @property
     def limit_exceeded(self) -> str:
@@ -109,7 +124,7 @@ class Report:
             "inputs": [{k: list(v) for k, v in s.items()} for s in self.sizes], "sample_names": list(self.sample_names),
             "varied_sizes": {name: list(sizes) for name, sizes in self.varied_sizes.items()},
             "sensitivity": self.sensitivity.as_dict() if self.sensitivity is not None else None,
-            "outputs": [o.as_dict() for o in self.outputs],
+            "names": dict(self.names), "outputs": [o.as_dict() for o in self.outputs],
         }  # fmt: skip
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.verify.compare_random import compare_random, random_outputs, statistical_differences
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses, with_drift
+from onnxbridge.runtime.verify.drawn_elements import DrawnElements
 from onnxbridge.runtime.verify.estimate import estimate
 from onnxbridge.runtime.verify.metrics.metric import Measurements, Metric
 from onnxbridge.runtime.verify.recordings.failed_sample import with_sample
@@ -162,7 +163,7 @@ def compare_runners(
     differences: dict[str, str] = {}
     found: dict[str, list[Comparison]] = {}
     drift, measurements = Drift(), Measurements(metrics)
-    seen = Outputs(model.graph)
+    seen, drawn = Outputs(model.graph), DrawnElements(len(inputs))
     for i, feed in enumerate(inputs):
         progress(f"verifying {i + 1}/{len(inputs)}")
         if rounding:
@@ -179,6 +180,7 @@ def compare_runners(
         if record is not None:
             record.append(Sample(names[i] if names else "", feed, expected))
         seen.add(expected)
+        drawn.add(expected, actual)
         if random_names and not i:
             runs = [partial(run, runner, feed) for runner in (reference, candidate)]
             compared = [n for n in expected if n in random_names and n in actual]
@@ -238,6 +240,7 @@ def compare_runners(
         feeds=tuple(inputs),
         sensitivity=sensitivity,
         weak_outputs=tuple(seen.weaknesses(outputs)),
+        drawn=drawn.pairs(),
     )
 
 

@@ -1,0 +1,1 @@
+"""HTML reports: one page that needs no network, and its parts for notebooks."""

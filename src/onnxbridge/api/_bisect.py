@@ -10,9 +10,9 @@ from typing import Any
 from onnxbridge import plugins
 from onnxbridge.api._arguments.data import sampling, specs_and_samples
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic
-from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._low_precision import is_low_precision, low_precision
 from onnxbridge.api._pair import Reader, described_inputs, require
+from onnxbridge.progress import Progress, quiet, with_progress
 from onnxbridge.runtime.bisect.bisect import bisect_pair
 from onnxbridge.runtime.bisect.bisection import Bisection
 from onnxbridge.runtime.verify.pairing import fixed_sizes, paired, paired_names
@@ -20,6 +20,7 @@ from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
 
+@with_progress
 def bisect(
     reference: Any,
     candidate: Any,

@@ -66,6 +66,20 @@ class Conversion:
         self.paths = write_atomically(Path(path), force, lambda free: backend.save(self.artifact, free), self.source_files)
         return self.paths
 
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        report = self.report
+        return {
+            "source": self.source, "target": self.target, "written": [str(p) for p in self.paths], "notes": list(self.notes),
+            "verdict": report.verdict if report else None, "passed": report.passed if report else None,
+            "verification": report.as_dict() if report else None,
+        }  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        from onnxbridge.reports.notebook import html_of
+
+        return html_of(self, "convert")
+
     def __repr__(self) -> str:
         nodes = sum(1 for _ in self.hub.graph)
         inputs = ", ".join(str(v.name) for v in self.hub.graph.inputs)

@@ -15,10 +15,11 @@ from onnxbridge.api._arguments.data import sampling
 from onnxbridge.api._arguments.early_checks import check_before, check_planting, source_files, target_of
 from onnxbridge.api._conversion import Conversion
 from onnxbridge.api._layers import layers_of_conversion
-from onnxbridge.api._load import Progress, prepared, quiet, with_bounds
+from onnxbridge.api._load import prepared, with_bounds
 from onnxbridge.api._recordings import Saving
 from onnxbridge.api._source_model import SourceModel
 from onnxbridge.errors import LimitError, OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.progress import Progress, quiet, with_progress
 from onnxbridge.runtime.verify.metrics.metric import metrics_named
 from onnxbridge.runtime.verify.pairing import artifact_runner
 from onnxbridge.runtime.verify.report import weakness
@@ -27,6 +28,7 @@ from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
 
+@with_progress
 def convert(
     source: Any,
     to: str | None = None,
@@ -89,7 +91,7 @@ def convert(
         save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the source's outputs.
         device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
         time_limit: the time that verification may take, in seconds. None for no limit.
-        progress: called with the name of each stage.
+        progress: called with the name of each stage; "auto" shows them: a bar on a terminal and in Jupyter, lines elsewhere.
         backend_options: options of the backend, such as minimum_deployment_target="iOS17" for "coreml", and of the frontend,
             such as fold_batch_norm=False for PyTorch.
 

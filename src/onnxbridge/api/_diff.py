@@ -10,14 +10,16 @@ import onnx_ir as ir
 
 from onnxbridge import plugins
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic, parsed_inputs, specs_of
-from onnxbridge.api._load import Progress, quiet, to_hub
+from onnxbridge.api._load import to_hub
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.patterns import canonicalize
+from onnxbridge.progress import OnStage, Progress, quiet, with_progress
 
 if TYPE_CHECKING:
     from onnxbridge.hub.analysis.graph_diff.difference import Difference, ModelSummary
 
 
+@with_progress
 def diff(
     first: Any,
     second: Any,
@@ -68,7 +70,7 @@ def diff(
     return compare_models(models[0], models[1], (summaries[0], summaries[1]))
 
 
-def _hub_models(sources: Sequence[tuple[plugins.Frontend, Any]], specs: Any, dims: Any, progress: Progress) -> list[ir.Model]:
+def _hub_models(sources: Sequence[tuple[plugins.Frontend, Any]], specs: Any, dims: Any, progress: OnStage) -> list[ir.Model]:
     """Both models as hub models, with their patterns replaced by operators, however their sources write them.
 
     `specs` need to describe one of the models only. A model that cannot be read without sizes uses those of the other one.

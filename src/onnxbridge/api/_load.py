@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
 
 from onnxbridge import plugin_options, plugins
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic, parsed_inputs
-
-Progress = Callable[[str], None]
-
-
-def quiet(stage: str) -> None:
-    """The default `progress` callback: ignores the stage."""
 
 
 def load(

@@ -8,8 +8,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge.api._load import Progress, prepared
+from onnxbridge.api._load import prepared
 from onnxbridge.errors import VerificationError
+from onnxbridge.progress import OnStage
 from onnxbridge.runtime.bisect.low_precision import keep_in_float32
 from onnxbridge.runtime.bisect.low_precision.name_patterns import shortened
 from onnxbridge.runtime.bisect.low_precision.operator_errors import Measured, OperatorErrors, measure
@@ -45,7 +46,7 @@ def is_low_precision(runner: Runner, report: Report) -> bool:
 
 def low_precision(
     first: Runnable, second: Runnable, runner: Runner, report: Report, *, suggest: bool, limit: float | None, device: str,
-    time_limit: float | None, progress: Progress, source: str = "MODEL",
+    time_limit: float | None, progress: OnStage, source: str = "MODEL",
 ) -> LowPrecision | None:  # fmt: skip
     """The operators that add error on the sample that is worst; None if lower precision is not what the two differ by, or if that
     cannot be known.
@@ -95,7 +96,7 @@ class _Trial:
     spans: Mapping[str, float]
     device: str
     time_limit: float | None
-    progress: Progress
+    progress: OnStage
 
 
 def _search(trial: _Trial, measured: Measured, state: Suggestion) -> Suggestion:

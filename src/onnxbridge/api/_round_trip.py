@@ -15,9 +15,9 @@ import onnx_ir as ir
 from onnxbridge import plugins
 from onnxbridge.api._arguments.example_inputs import specs_of
 from onnxbridge.api._convert import convert
-from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._verify import verify
 from onnxbridge.errors import OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.progress import OnStage, Progress, quiet, with_progress
 from onnxbridge.runtime.verify.report import Report
 
 
@@ -98,6 +98,7 @@ class RoundTrip:
         return "\n".join(lines)
 
 
+@with_progress
 def round_trip(
     source: Any,
     via: str | Sequence[str],
@@ -160,7 +161,7 @@ def _split(via: str | Sequence[str]) -> list[str]:
     return found
 
 
-def _staged(progress: Progress, step: str, stage: str) -> None:
+def _staged(progress: OnStage, step: str, stage: str) -> None:
     progress(f"{step}: {stage}")
 
 

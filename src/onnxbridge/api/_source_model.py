@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnxbridge import plugin_options, plugins
 from onnxbridge.api._arguments.data import reading
 from onnxbridge.api._arguments.example_inputs import example_feeds, parsed_dynamic, parsed_inputs
-from onnxbridge.api._load import Progress, quiet
 from onnxbridge.errors import MissingFrameworkError
+from onnxbridge.progress import OnStage, quiet
 from onnxbridge.runtime.verify.pairing import started_runner, with_constants
 from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.samples.samples_file import Sample
@@ -46,7 +46,7 @@ class SourceModel:
         self._hub: ir.Model | None = None
         self._references: dict[str, Runner] = {}
 
-    def hub(self, given: Sequence[Sample] | None = None, progress: Progress = quiet) -> ir.Model:
+    def hub(self, given: Sequence[Sample] | None = None, progress: OnStage = quiet) -> ir.Model:
         """The hub model. Where the source needs example inputs and none were given, the first of the samples is one."""
         if self._hub is None:
             progress(f"reading {self.reader.title}")

@@ -15,10 +15,10 @@ from onnxbridge.api._arguments.data import sampling, specs_and_samples
 from onnxbridge.api._arguments.early_checks import check_names, check_planting
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic
 from onnxbridge.api._layers import with_layers
-from onnxbridge.api._load import Progress, quiet
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.api._recordings import Saving, check_sides, record_golden, verify_recording
 from onnxbridge.errors import VerificationError
+from onnxbridge.progress import Progress, quiet, with_progress
 from onnxbridge.runtime.verify.metrics.metric import metrics_named
 from onnxbridge.runtime.verify.pairing import fixed_sizes, paired, paired_names
 from onnxbridge.runtime.verify.report import Report, weakness
@@ -27,6 +27,7 @@ from onnxbridge.runtime.verify.time_limit import SECONDS
 from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
 
+@with_progress
 def verify(
     reference: Any,
     candidate: Any = None,

@@ -68,10 +68,8 @@ def command(
                 raise
     reported = shell.outcome.shown  # files may be large: hash them only if the hashes are shown
     shell.outcome.tell(
-        source=made.source, target=made.target, source_files=hashes(made.source_files) if reported else [],
-        written=[str(p) for p in made.paths], written_files=hashes(made.paths) if reported else [],
-        notes=list(made.notes), options=settings, verdict=made.report.verdict if made.report else None,
-        passed=made.report.passed if made.report else None, verification=made.report.as_dict() if made.report else None,
+        **made.as_dict(), source_files=hashes(made.source_files) if reported else [],
+        written_files=hashes(made.paths) if reported else [], options=settings,
     )  # fmt: skip
     shell.outcome.draw(made)
     if not as_json:

@@ -33,11 +33,11 @@ def document(
         arguments: of the command line, from the command on.
         error: `type`, `message` and `exit_code` of what ended the command; for unsupported operators also `problems`.
     """
-    from onnxbridge import __version__
+    from onnxbridge.hub.ir.provenance import version_of
 
     keys = found if isinstance(found, Mapping) else found.as_dict()
     return {
-        "schema": SCHEMA, "onnxbridge": __version__, "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": command,
+        "schema": SCHEMA, "onnxbridge": version_of("onnxbridge"), "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": command,
         "arguments": list(arguments), "exit_code": exit_code, "error": None if error is None else dict(error), **keys,
         "versions": versions(),
     }  # fmt: skip

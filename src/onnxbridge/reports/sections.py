@@ -82,8 +82,8 @@ def _single(document: Values, name: str) -> Section:
 
 def _title(document: Values, verification: Values) -> str:
     files = [str(file["path"]) for file in document.get("source_files") or ()]
-    if files and document.get("target"):
-        return f"{files[0]} to {document['target']}"
+    if document.get("target"):
+        return f"{files[0] if files else document.get('source')} to {document['target']}"
     if len(files) > 1:
         return f"{files[0]} against {files[-1]}"
     if verification:

@@ -8,12 +8,11 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import click
 
@@ -22,8 +21,6 @@ from onnxbridge.cli.shared.outcome import Outcome
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, first_line
 
 Item = TypeVar("Item")
-FIRST_LINE = 15.0
-"""Seconds after which a stage is named where no bar can be shown, and again each time that it has taken twice as long."""
 
 _NEIGHBOURS = {
     "--target": "--to", "--format": "--to", "--source": "--from", "--out": "--output", "--output-path": "--output",
@@ -153,29 +150,15 @@ def note(text: str) -> None:
 
 @contextmanager
 def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Takes the name of each stage: on a terminal's standard error a line with it and the time so far, elsewhere one for each
-    stage that takes long. Nothing with `quiet`."""
+    """Takes the name of each stage, and shows it: a bar on a terminal, a line for each that takes long elsewhere. Nothing with
+    `quiet`."""
     if quiet:
         yield outcome.stage
         return
-    with _log_shown(), _stages() as show:
+    from onnxbridge.progress import displayed
+
+    with _log_shown(), displayed() as show:
         yield partial(_each, outcome.stage, show)
-
-
-@contextmanager
-def _stages() -> Iterator[Callable[[str], None]]:
-    """A line on a terminal, else lines."""
-    if not sys.stderr.isatty():
-        with _lines() as show:
-            yield show
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting")
-        yield lambda stage: bar.update(task, description=stage)
 
 
 @contextmanager
@@ -196,31 +179,6 @@ def _log_shown() -> Iterator[None]:
 def _each(first: Callable[[str], None], second: Callable[[str], None], stage: str) -> None:
     first(stage)
     second(stage)
-
-
-@contextmanager
-def _lines() -> Iterator[Callable[[str], None]]:
-    """Takes the name of each stage, and prints those that take long while they do."""
-    stream = sys.stderr  # a framework's output may be redirected while it works
-    ended = threading.Event()
-    now: list[Any] = ["starting", time.monotonic(), FIRST_LINE]
-
-    def reached(stage: str) -> None:
-        now[:] = stage, time.monotonic(), FIRST_LINE
-
-    def watch() -> None:
-        while not ended.wait(1.0):
-            stage, since, due = now
-            spent = time.monotonic() - since
-            if spent >= due:
-                now[2] = 2 * due
-                print(f"{_plain(stage)} ({spent:.0f} s)", file=stream, flush=True)
-
-    threading.Thread(target=watch, name="onnxbridge-stages", daemon=True).start()
-    try:
-        yield reached
-    finally:
-        ended.set()
 
 
 @contextmanager

@@ -115,6 +115,20 @@ class Bisection:
             "suggestion": None if self.suggestion is None else self.suggestion.as_dict(),
         }  # fmt: skip
 
+    def __repr__(self) -> str:
+        if self.first is not None:
+            found = f"first divergence {self.first.name} ({self.first.op})"
+        elif self.operators is not None:
+            found = f"{len(self.operators.rows)} operators in lower precision"
+        else:
+            found = "the models agree" if self.report.agrees else self.reason
+        return one_line(f"Bisection({found})")
+
+    def _repr_html_(self) -> str:
+        from onnxbridge.reports.notebook import html_of
+
+        return html_of(self, "bisect")
+
     def __str__(self) -> str:
         if self.operators is not None:
             return "\n".join(map(str, filter(None, (self.report, self.operators, self.suggestion))))

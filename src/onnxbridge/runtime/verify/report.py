@@ -127,6 +127,16 @@ class Report:
             "names": dict(self.names), "outputs": [o.as_dict() for o in self.outputs],
         }  # fmt: skip
 
+    def __repr__(self) -> str:
+        counted = [(self.samples, "sample"), (len(self.outputs), "output")]
+        counts = ", ".join(f"{n} {what}{'s' if n != 1 else ''}" for n, what in counted)
+        return one_line(f"Report({self.verdict}: {self.reference} against {self.candidate}, {counts})")
+
+    def _repr_html_(self) -> str:
+        from onnxbridge.reports.notebook import html_of
+
+        return html_of(self, "verify")
+
     def __str__(self) -> str:
         samples = f"{self.samples} sample" + ("s" if self.samples != 1 else "")
         inputs = "given inputs" if self.seed is None else f"seed {self.seed}"

@@ -37,8 +37,9 @@ def document(
 
     keys = found if isinstance(found, Mapping) else found.as_dict()
     return {
-        "schema": SCHEMA, "onnxbridge": version_of("onnxbridge"), "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": command,
-        "arguments": list(arguments), "exit_code": exit_code, "error": None if error is None else dict(error), **keys,
+        "schema": SCHEMA, "onnxbridge": version_of("onnxbridge"), "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command, "arguments": list(arguments), "exit_code": exit_code,
+        "error": None if error is None else dict(error), **keys,
         "versions": versions(),
     }  # fmt: skip
 

@@ -44,6 +44,10 @@ class OnnxbridgeError(Exception):
 
     exit_code: ClassVar[int] = 70
 
+    def as_dict(self) -> dict[str, Any]:
+        """The error as JSON values, as reports have it."""
+        return {"type": type(self).__name__, "message": str(self), "exit_code": self.exit_code}
+
 
 class VerificationError(OnnxbridgeError):
     """Source and target do not compute the same, or one of them cannot be run.
@@ -119,4 +123,4 @@ class ConversionError(OnnxbridgeError):
         return "\n".join([head, *map(str, self.problems)])
 
     def as_dict(self) -> dict[str, Any]:
-        return {"direction": self.direction, "problems": [p.as_dict() for p in self.problems]}
+        return {**super().as_dict(), "direction": self.direction, "problems": [p.as_dict() for p in self.problems]}

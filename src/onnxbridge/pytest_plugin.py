@@ -1,7 +1,10 @@
-"""The pytest plugin: the fixture `onnxbridge_roundtrip` converts a model, and the test fails if it computes something else.
+"""The pytest plugin: fixtures that convert or compare models; a test fails if a model computes something else.
 
     def test_export(onnxbridge_roundtrip):
         onnxbridge_roundtrip(Net().eval(), inputs=torch.zeros(1, 3, 224, 224), to=("onnx", "coreml"))
+
+    def test_what_is_in_use(onnxbridge_verify):
+        onnxbridge_verify("net.pt2", "deployed/net.mlpackage")
 
 pytest loads it where onnxbridge is installed. `--onnxbridge-report DIR` writes an HTML page for each conversion and an index.
 """
@@ -9,17 +12,20 @@ pytest loads it where onnxbridge is installed. `--onnxbridge-report DIR` writes 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from onnxbridge.api import Conversion
+    from onnxbridge.errors import OnnxbridgeError
+    from onnxbridge.runtime.verify.report import Report
 
 _DOCUMENTS = pytest.StashKey[list[dict[str, Any]]]()
 """The documents of a test's conversions, on its item."""
@@ -34,14 +40,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("onnxbridge", "conversion of models")
     group.addoption(
         "--onnxbridge-report", metavar="DIR", default=None,
-        help="Write an HTML page for each conversion of onnxbridge_roundtrip into DIR, and index.html.",
+        help="Write an HTML page for each model that onnxbridge's fixtures convert or compare into DIR, and index.html.",
     )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "onnxbridge(**options): options of onnxbridge_roundtrip in this test, such as to, strict, samples, rtol, max_drift.",
+        "onnxbridge(**options): options of onnxbridge_roundtrip and onnxbridge_verify in this test, such as to, strict, samples.",
     )
     folder = config.getoption("--onnxbridge-report")
     if folder is None or hasattr(config, "workerinput"):
@@ -59,96 +65,176 @@ def pytest_configure(config: pytest.Config) -> None:
 def onnxbridge_roundtrip(request: pytest.FixtureRequest) -> Iterator[Callable[..., dict[str, Conversion]]]:
     """Convert a model to each target and compare it with the source, as `onnxbridge.convert` does.
 
-    onnxbridge_roundtrip(model, inputs=None, to=("onnx",), **options) -> {target: Conversion}. Options are those of `convert`;
-    those of the marker `onnxbridge` are their defaults. A test fails at the first target that computes something else, and its
-    message names the first layer that differs.
+    onnxbridge_roundtrip(model, inputs=None, to="onnx", **options) -> {target: Conversion}. Options are those of `convert`; the
+    marker `onnxbridge` has their defaults. A test fails at the first target that computes something else, and its message names
+    the first layer that differs.
     """
-    marker = request.node.get_closest_marker("onnxbridge")
-    defaults = {} if marker is None else dict(marker.kwargs)
-    documents = request.node.stash.setdefault(_DOCUMENTS, [])
-    draws = request.config.getoption("--onnxbridge-report") is not None
+    test = _Test(request)
 
     def convert(model: Any, inputs: Any = None, to: str | Sequence[str] | None = None, **options: Any) -> dict[str, Conversion]:
         __tracebackhide__ = True
         from onnxbridge.api import SourceModel
 
-        given = {**defaults, **options}
+        given = {**test.defaults, **options}
         targets = given.pop("to", "onnx") if to is None else to
         reading = {name: given.pop(name) for name in ("frontend", "dynamic", "imports") if name in given}
-        source = SourceModel(model, inputs=given.pop("inputs", inputs) if inputs is None else inputs, **reading)
+        source = SourceModel(model, inputs=given.pop("inputs", None) if inputs is None else inputs, **reading)
         found = {}
         for target in [targets] if isinstance(targets, str) else targets:
-            found[target] = _converted(source, target, given, documents, f"{request.node.nodeid} to {target}", draws)
+            found[target] = test.convert(source, target, given)  # no comprehension, which would be a frame in pytest's output
         return found
 
     yield convert
-    request.node.user_properties += [(f"onnxbridge {d['target']}", _verdict(d)) for d in documents]  # in --junitxml
+    test.end()
 
 
-def _converted(
-    source: Any, target: str, options: Mapping[str, Any], documents: list[dict[str, Any]], title: str, draws: bool
-) -> Conversion:
-    """Convert to one target; what was found is added to `documents`, whatever it is."""
-    __tracebackhide__ = True
-    import onnxbridge
-    from onnxbridge.errors import OnnxbridgeError, VerificationError
-    from onnxbridge.reports.document import document, plain
-    from onnxbridge.reports.plots import plots
+@pytest.fixture
+def onnxbridge_verify(request: pytest.FixtureRequest) -> Iterator[Callable[..., Report]]:
+    """Compare two models, such as a source and the file that was converted from it and is in use.
 
-    made, bisection, error = None, None, None  # type: Conversion | None, Any, OnnxbridgeError | None
-    try:
-        made = onnxbridge.convert(source, target, **{"layers": draws, **options})
-    except VerificationError as e:
-        made, error = e.conversion, e
-        bisection = None if made is None or made.report is None or made.report.agrees else _bisected(source, made, options)
-    except OnnxbridgeError as e:
-        error = e
-    keys: dict[str, Any] = {"target": target} if made is None else made.as_dict()
-    if bisection is not None:
-        keys["bisection"] = bisection.as_dict()
-    if draws and made is not None:
-        keys["plots"] = plots(made if bisection is None else bisection)
-    described = None
-    if error is not None:
-        own = error.as_dict() if isinstance(error, onnxbridge.ConversionError) else {}
-        described = {"type": type(error).__name__, "message": str(error), "exit_code": error.exit_code, **own}
-    code = 0 if error is None else error.exit_code
-    documents.append(plain({"name": title, **document(keys, command="convert", exit_code=code, error=described)}))
-    if error is not None:
-        _fail(target, made, error, bisection)
-    assert made is not None
-    if made.report is not None and made.report.verdict == "WEAK":
-        warnings.warn(WeakVerification(f"{title}: {'; '.join(made.report.weaknesses)}"), stacklevel=3)
-    return made
+    onnxbridge_verify(reference, candidate, inputs=None, **options) -> Report, with the options of `onnxbridge.verify`. A test
+    fails if they compute something else, and its message names the first layer that differs.
+    """
+    test = _Test(request)
+
+    def verify(reference: Any, candidate: Any, inputs: Any = None, **options: Any) -> Report:
+        __tracebackhide__ = True
+        return test.verify(reference, candidate, inputs, {**test.defaults, **options})
+
+    yield verify
+    test.end()
 
 
-def _fail(target: str, made: Conversion | None, error: Exception, bisection: Any) -> None:
+class _Test:
+    """What the fixtures do in one test, and what they found."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        marker = request.node.get_closest_marker("onnxbridge")
+        self.defaults = {} if marker is None else dict(marker.kwargs)
+        self._node = request.node
+        self._documents = request.node.stash.setdefault(_DOCUMENTS, [])
+        self._draws = request.config.getoption("--onnxbridge-report") is not None
+
+    def convert(self, source: Any, target: str, options: Mapping[str, Any]) -> Conversion:
+        """Convert to one target.
+
+        Raises:
+            AssertionError: if the result computes something else.
+        """
+        __tracebackhide__ = True
+        import onnxbridge
+        from onnxbridge.errors import OnnxbridgeError, VerificationError
+
+        title = f"{self._node.nodeid} to {target}"
+        made, bisection, error = None, None, None  # type: Conversion | None, Any, OnnxbridgeError | None
+        try:
+            made = onnxbridge.convert(source, target, **{"layers": self._draws, **options})
+        except VerificationError as e:
+            made, error = e.conversion, e
+            if made is not None and made.report is not None and not made.report.agrees:
+                bisection = _bisected_conversion(source, made, options)
+        except OnnxbridgeError as e:
+            error = e
+        keys: dict[str, Any] = {"target": target} if made is None else made.as_dict()
+        self._add(title, "convert", keys, made, bisection, error)
+        if error is not None:
+            _fail(f"converted to {target}", None if made is None else made.report, error, bisection)
+        assert made is not None
+        self._warn(title, made.report)
+        return made
+
+    def verify(self, reference: Any, candidate: Any, inputs: Any, options: Mapping[str, Any]) -> Report:
+        """Compare two models.
+
+        Raises:
+            AssertionError: if they compute something else.
+        """
+        __tracebackhide__ = True
+        import onnxbridge
+        from onnxbridge.errors import OnnxbridgeError, VerificationError
+
+        title = f"{self._node.nodeid}: {_named(candidate)}"
+        report, bisection, error = None, None, None  # type: Report | None, Any, OnnxbridgeError | None
+        try:
+            report = onnxbridge.verify(reference, candidate, inputs, **{"layers": self._draws, **options})
+        except VerificationError as e:
+            report, error = e.report, e
+        except OnnxbridgeError as e:
+            error = e
+        if report is not None and not report.agrees:
+            error = error or VerificationError(report.limit_exceeded or "the two models do not compute the same", report)
+            bisection = _bisected(reference, candidate, report, options)
+        self._add(title, "verify", {} if report is None else report.as_dict(), report, bisection, error)
+        if error is not None:
+            _fail(f"{_named(candidate)} against {_named(reference)}", report, error, bisection)
+        assert report is not None
+        self._warn(title, report)
+        return report
+
+    def end(self) -> None:
+        """Add the verdicts to the test's properties, which --junitxml writes."""
+        own = {(f"onnxbridge {d.get('target') or d['name'].rpartition(': ')[2]}", _verdict(d)) for d in self._documents}
+        self._node.user_properties += sorted(own - set(self._node.user_properties))
+
+    def _add(
+        self, title: str, command: str, keys: dict[str, Any], found: Any, bisection: Any, error: OnnxbridgeError | None
+    ) -> None:
+        """Add the document of what was found."""
+        from onnxbridge.reports.document import document, plain
+        from onnxbridge.reports.plots import plots
+
+        if bisection is not None:
+            keys["bisection"] = bisection.as_dict()
+        if self._draws and found is not None:
+            keys["plots"] = plots(found if bisection is None else bisection)
+        code = 0 if error is None else error.exit_code
+        told = None if error is None else error.as_dict()
+        self._documents.append(plain({"name": title, **document(keys, command=command, exit_code=code, error=told)}))
+
+    def _warn(self, title: str, report: Report | None) -> None:
+        if report is not None and report.verdict == "WEAK":
+            warnings.warn(WeakVerification(f"{title}: {'; '.join(report.weaknesses)}"), stacklevel=4)
+
+
+def _fail(what: str, report: Report | None, error: Exception, bisection: Any) -> NoReturn:
     """Raise what pytest shows: the verdict, each output that differs, and where the two models diverge first."""
     __tracebackhide__ = True
-    report = None if made is None else made.report
     if report is None:
         raise error.with_traceback(None) from None
-    lines = [f"converted to {target}: {error}", *str(report).splitlines()]
+    lines = [f"{what}: {error}", *str(report).splitlines()]
     if bisection is not None and (bisection.first is not None or bisection.reason):
         lines += str(bisection).splitlines()
     raise AssertionError("\n".join(lines)) from None
 
 
-def _bisected(source: Any, made: Conversion, options: Mapping[str, Any]) -> Any:
+def _bisected_conversion(source: Any, made: Conversion, options: Mapping[str, Any]) -> Any:
     """Where a conversion goes wrong; None if that cannot be found."""
-    import onnxbridge
     from onnxbridge import plugins
     from onnxbridge.errors import OnnxbridgeError
 
     assert made.report is not None
-    shared = {name: options[name] for name in ("rtol", "atol", "device", "time_limit") if name in options}
     with tempfile.TemporaryDirectory(prefix="onnxbridge-") as folder:
         try:
             path = made.save(Path(folder, plugins.backend(made.target).filename("model")))[0]
-            feeds = [made.report.worst_feed]
-            return onnxbridge.bisect(source.source, str(path), data=feeds, frontend=source.reader.name, **shared)
         except OnnxbridgeError:
             return None
+        return _bisected(source.source, str(path), made.report, {**options, "frontend": source.reader.name})
+
+
+def _bisected(reference: Any, candidate: Any, report: Report, options: Mapping[str, Any]) -> Any:
+    """Where two models diverge on the sample that is worst; None if that cannot be found."""
+    import onnxbridge
+    from onnxbridge.errors import OnnxbridgeError
+
+    shared = {name: options[name] for name in ("frontend", "imports", "rtol", "atol", "device", "time_limit") if name in options}
+    try:
+        return onnxbridge.bisect(reference, candidate, data=[report.worst_feed], **shared)
+    except OnnxbridgeError:
+        return None
+
+
+def _named(model: Any) -> str:
+    return os.fspath(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -174,7 +260,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts = {words: sum(_verdict(d) == verdict for d in documents) for verdict, words in _VERDICTS.items()}
     text = ", ".join(f"{count} {words}" for words, count in counts.items() if count) or f"{len(documents)} not verified"
     terminalreporter.section("onnxbridge")
-    terminalreporter.write_line(f"{len(documents)} conversions: {text}")
+    terminalreporter.write_line(f"{len(documents)} model{'s' if len(documents) > 1 else ''}: {text}")
     folder = config.getoption("--onnxbridge-report")
     if folder is not None:
         terminalreporter.write_line(f"report: {_write_reports(Path(folder), documents)}")

@@ -95,7 +95,7 @@ def project(pytester, monkeypatch):
 def test_a_right_conversion_passes_and_is_counted(project):
     ran = project(test_good=GOOD)
     ran.assert_outcomes(passed=1)
-    ran.stdout.fnmatch_lines(["2 conversions: 2 passed"])
+    ran.stdout.fnmatch_lines(["2 models: 2 passed"])
 
 
 def test_a_failure_names_the_first_layer_that_differs(project):
@@ -110,6 +110,47 @@ def test_a_failure_names_the_first_layer_that_differs(project):
         "E*fc.weight* is 1.1 times as large",
     ])  # fmt: skip
     ran.stdout.no_fnmatch_line("*pytest_plugin.py*")  # the user's own line is shown, not ours
+
+
+USED = """
+import onnx
+import pytest
+import torch
+from net import Net
+from onnx import numpy_helper
+import onnxbridge
+
+@pytest.fixture
+def deployed(tmp_path):
+    made = onnxbridge.convert(Net().eval(), "onnx", inputs=torch.zeros(2, 3, 8, 8), output=tmp_path / "net.onnx")
+    return made.paths[0]
+
+def test_right(onnxbridge_verify, deployed):
+    report = onnxbridge_verify(Net().eval(), deployed, "x:float32[2,3,8,8]")
+    assert report.passed
+
+def test_changed(onnxbridge_verify, deployed):
+    model = onnx.load(deployed)
+    bias = next(t for t in model.graph.initializer if t.name == "conv.bias")
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 1, "conv.bias"))
+    onnx.save(model, deployed)
+    onnxbridge_verify(Net().eval(), deployed, "x:float32[2,3,8,8]")
+
+def test_missing(onnxbridge_verify):
+    onnxbridge_verify("missing.onnx", "missing.onnx")
+"""
+
+
+def test_two_models_are_compared(project):
+    ran = project(test_used=USED)
+    ran.assert_outcomes(passed=1, failed=2)
+    ran.stdout.fnmatch_lines([
+        "E*AssertionError: *net.onnx against Net: the two models do not compute the same",
+        "E*first divergence: conv2d (Conv)",
+        "E*at net.py:11 in conv",
+        "E*UsageError: *missing.onnx*",
+        "3 models: 1 passed, 1 failed, 1 not converted",
+    ])  # fmt: skip
 
 
 def test_an_operator_that_cannot_be_converted_is_named(project):
@@ -129,7 +170,7 @@ def test_weak_warns_and_strict_fails(project):
 def test_reports(project, pytester, workers):
     ran = project("--onnxbridge-report", "out", "--junitxml", "junit.xml", *workers, test_good=GOOD, test_wrong=WRONG)
     ran.assert_outcomes(passed=1, failed=1)
-    ran.stdout.fnmatch_lines(["3 conversions: 2 passed, 1 failed", "report: out/index.html"])
+    ran.stdout.fnmatch_lines(["3 models: 2 passed, 1 failed", "report: out/index.html"])
     folder = pytester.path / "out"
     index = (folder / "index.html").read_text()
     pages = sorted(path.name for path in folder.glob("test_*.html"))
@@ -152,4 +193,4 @@ def test_a_report_that_cannot_be_written_is_told_before_any_test(project, pytest
 def test_tests_without_the_fixture_say_nothing_of_it(project):
     ran = project(test_other="def test_other(): pass")
     ran.assert_outcomes(passed=1)
-    ran.stdout.no_fnmatch_line("*conversions*")
+    ran.stdout.no_fnmatch_line("*models:*")

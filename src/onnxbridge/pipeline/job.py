@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, UsageError, VerificationError, first_line
+from onnxbridge.errors import LimitError, OnnxbridgeError, UsageError, VerificationError, first_line
 from onnxbridge.pipeline.identity import external_files, identity
 from onnxbridge.pipeline.job_keys import OWN, checked_job, convert_keys, targets_of
 from onnxbridge.pipeline.store import Store
@@ -134,8 +134,7 @@ def _document(
 def _failure(e: Exception) -> Outcome:
     """What an outcome says of an error."""
     if isinstance(e, OnnxbridgeError):
-        own = e.as_dict() if isinstance(e, ConversionError) else {}
-        error = {"type": type(e).__name__, "message": str(e), "exit_code": e.exit_code, **own}
+        error = e.as_dict()
     elif isinstance(e, MemoryError):
         message = "the machine's memory does not hold this model"
         error = {"type": "LimitError", "message": message, "exit_code": LimitError.exit_code}

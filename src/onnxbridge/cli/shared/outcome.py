@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxbridge.errors import ConversionError, OnnxbridgeError
+from onnxbridge.errors import OnnxbridgeError
 
 
 class Outcome:
@@ -153,6 +153,6 @@ def _size(path: Path) -> int:
 
 
 def _described(error: BaseException, code: int) -> dict[str, Any]:
-    own = error.as_dict() if isinstance(error, ConversionError) else {}
+    own = error.as_dict() if isinstance(error, OnnxbridgeError) else {}
     message = getattr(error, "format_message", lambda: str(error))()  # what click's errors say
-    return {"type": type(error).__name__, "message": message, "exit_code": code, **own}
+    return {**own, "type": type(error).__name__, "message": message, "exit_code": code}

@@ -1,0 +1,64 @@
+"""How many jobs of a batch finish in a minute: one after the other in this process, in processes of their own, and on Ray.
+
+    python benchmarks/batch.py [--jobs N] [--to NAME ...]
+
+The jobs are the nine light networks of the onnx package (DenseNet, ResNet-50, VGG, ...), each converted to ONNX and verified,
+with a seed of its own so that no job is known from before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from onnxbridge.pipeline import run_batch, run_job
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+
+
+def jobs(count: int, to: list[str]) -> list[dict[str, Any]]:
+    files = sorted(LIGHT.glob("*.onnx"))
+    return [
+        {"source": str(files[i % len(files)]), "to": to, "name": f"{files[i % len(files)].stem}_{i}", "seed": i, "samples": 1}
+        for i in range(count)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=18)
+    parser.add_argument("--to", nargs="+", default=["onnx"])
+    given = parser.parse_args()
+    many = jobs(given.jobs, given.to)
+
+    def one_after_the_other(folder: str) -> list[dict[str, Any]]:
+        return [run_job({**job, "output": folder}) for job in many]
+
+    def batch(workers: int, executor: str) -> Callable[[str], list[dict[str, Any]]]:
+        return lambda folder: run_batch(many, folder, workers=workers, executor=executor).outcomes
+
+    ways = {
+        "one after the other": one_after_the_other, "local, 1 worker": batch(1, "local"), "local, 2 workers": batch(2, "local"),
+        "Ray, 1 worker": batch(1, "ray"), "Ray, 2 workers": batch(2, "ray"),
+    }  # fmt: skip
+    print("| jobs | seconds | jobs a minute | against one after the other |\n|---|---|---|---|")
+    first = 0.0
+    for name, run in ways.items():
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            outcomes = run(folder)
+            seconds = time.perf_counter() - start
+        first = first or seconds
+        done = sum(o["status"] == "done" for o in outcomes)
+        figures = f"{seconds:.1f} | {60 * done / seconds:.1f} | {first / seconds:.2f}"
+        print(f"| {name}, {done} of {len(many)} done | {figures} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

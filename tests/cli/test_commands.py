@@ -77,6 +77,17 @@ def test_verify_compares_two_files(cli, network, network_file, tmp_path):
     assert cli("verify", network_file, tmp_path / "other.onnx", "--data", tmp_path / "data.npz").code == 0
 
 
+def test_verify_and_bisect_take_a_factory(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "factory_of_verify.py").write_text("import torch\n\ndef make():\n    return torch.nn.Linear(4, 2)\n")
+    given = ["--inputs", "input:float32[N,4]"]
+    assert cli("convert", "factory_of_verify:make", "-o", "net.onnx", *given).code == 0
+    for command in ("verify", "bisect"):
+        ran = cli(command, "factory_of_verify:make", "net.onnx", *given)
+        assert ran.code == 0, ran.err
+    assert "no such file" in cli("verify", "missing.onnx", "net.onnx").err
+
+
 def test_inspect_and_check(cli, network_file):
     ran = cli("inspect", network_file)
     assert "input   x: float32[N, 3, 8, 8]" in ran.out and "Conv 1" in ran.out

@@ -54,7 +54,7 @@ def runnable(
     Raises:
         UsageError: if no plugin reads it.
     """
-    if frontend is None and isinstance(source, (str, os.PathLike)):
+    if frontend is None and isinstance(source, (str, os.PathLike)) and os.path.exists(source):  # MODULE:FACTORY is no file
         for backend in map(plugins.backend, plugins.installed("backend")):
             found = backend.reopen(Path(source))
             if found is not None:

@@ -41,9 +41,10 @@ def allowed(output: Values) -> str:
 def worst(output: Values) -> str:
     """The element that differs most."""
     at = output.get("worst")
-    if not at:
+    if not at or at["candidate"] == at["reference"]:
         return ""
-    return f"sample {at['sample'] + 1}, element {at['index']}: {at['candidate']!r} instead of {at['reference']!r}"
+    candidate, reference = (f"{v:.9g}" if isinstance(v, float) else repr(v) for v in (at["candidate"], at["reference"]))
+    return f"sample {at['sample'] + 1}, element {at['index']}: {candidate} instead of {reference}"
 
 
 def reasons(section: Section) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from pathlib import Path
 
@@ -40,3 +41,10 @@ def eat():
     while True:
         taken.append(np.ones(5_000_000))
         time.sleep(0.01)
+
+
+def threads_of(job):
+    """An outcome with the threads that runs of models use in this process."""
+    from onnxbridge.runtime.executor.kernels.run.thread_pool import threads
+
+    return {"reused": False, "threads": {"ours": threads(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 from onnxbridge.pipeline import Limits, run_isolated
-from tests.pipeline.models import BAD, write_net
+from tests.pipeline.models import BAD, threads_of, write_net
 
 
 def left(folder):
@@ -55,6 +56,14 @@ def test_a_job_that_is_stopped_leaves_no_process(tmp_path):
     assert found[0]["status"] == "stopped" and not left(tmp_path)
     new = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
     assert not [p for p in new if "spawn_main" in " ".join(p.cmdline())]
+
+
+def test_a_job_uses_the_threads_that_it_may(tmp_path, monkeypatch):
+    job = {"source": str(write_net(tmp_path / "net.onnx")), "output": str(tmp_path)}
+    assert run_isolated(job, Limits(threads=1), run=threads_of)["threads"] == {"ours": 1, "OMP_NUM_THREADS": "1"}
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # the user's own number stays
+    assert run_isolated(job, Limits(threads=2), run=threads_of)["threads"]["ours"] == 2
+    assert os.environ["OMP_NUM_THREADS"] == "3" and "ONNXBRIDGE_THREADS" not in os.environ
 
 
 def test_a_wrong_job_is_an_error_at_once(tmp_path):

@@ -88,7 +88,7 @@ def run_batch(
     total = machine_memory()
     plan = planned(
         jobs, os.fspath(output), workers=workers, shard=shard, seconds=seconds, memory=memory,
-        total=total if executor == "local" else None,
+        total=total if executor == "local" else None, threads=1 if address else max(1, (os.cpu_count() or 1) // workers),
     )  # fmt: skip
     before = _finished_before(store, name) if resume else {}
     batch = Batch()
@@ -130,7 +130,7 @@ def _engine(
     if executor == "ray":
         from onnxbridge.pipeline.on_ray import run_on_ray
 
-        return run_on_ray(todo, address)
+        return run_on_ray(todo, address, workers)
     return _submitted(todo, executor)
 
 

@@ -10,8 +10,9 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,29 @@ _INTERVAL = 0.1
 _GRACE = 2.0
 """Seconds in which a process that is ended may remove its temporary files, before it is killed."""
 _MOST_LINES = 30
-_PRELOADED = ["onnxbridge.api", "onnxbridge.reports", "onnxruntime"]
+_PRELOADED = [
+    "onnxbridge.api", "onnxbridge.reports", "onnxruntime", "onnxbridge.pipeline.job", "onnxbridge.frontends.onnx",
+    "onnxbridge.backends.onnx", "onnxbridge.runtime.executor.executor", "onnxbridge.runtime.executor.numpy.ops",
+    "onnxbridge.runtime.executor.fusion",
+]  # fmt: skip
 """Modules that are imported once for all processes."""
+_THREADS = (
+    "ONNXBRIDGE_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+)  # fmt: skip
+"""The variables that tell libraries how many threads to use. Several processes that each use all cores slow each other down."""
+
+
+_changing = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one job may take: seconds, and bytes of memory without files that are mapped. None for no limit."""
+    """What one job may take: seconds, bytes of memory without files that are mapped, threads. None for no limit."""
 
     seconds: float | None = None
     memory: int | None = None
+    threads: int | None = None
 
 
 def run_isolated(
@@ -53,10 +67,10 @@ def run_isolated(
         UsageError: if the job itself is wrong.
     """
     job, limits = checked_job(job), limits or Limits()
-    context = _context()
+    context = _context(limits.threads)
     receiving, sending = context.Pipe(duplex=False)
     with Store(job.get("output", ".")).working() as folder:
-        process = context.Process(target=_work, args=(sending, dict(job), folder, run), daemon=True)
+        process = context.Process(target=_work, args=(sending, dict(job), folder, limits.threads, run), daemon=True)
         process.start()
         sending.close()
         return _watched(process, receiving, job, limits, stopped, folder / _LOG)
@@ -97,17 +111,44 @@ def _watched(
     return outcome if outcome["reused"] or not peak else {**outcome, "peak_memory": peak}
 
 
-def _context() -> Any:
-    """Processes start from a server that has imported what all need, where the system has that: in milliseconds."""
+def _context(threads: int | None) -> Any:
+    """Processes start from a server that has imported what all need, where the system has that: in milliseconds.
+
+    The server imports NumPy, which reads the number of threads when it is imported.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
+    with _environment(_variables(threads)):
+        forkserver.ensure_running()
     return context
 
 
-def _work(sending: Connection, job: dict[str, Any], folder: Path, run: Any) -> None:
+def _variables(threads: int | None) -> dict[str, str]:
+    """What the environment of a process says of threads; the user's own values stay."""
+    return {} if threads is None else {name: os.environ.get(name, str(threads)) for name in _THREADS}
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment for a while; one job at a time changes them."""
+    with _changing:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _work(sending: Connection, job: dict[str, Any], folder: Path, threads: int | None, run: Any) -> None:
     """What the process does. Temporary files and all that is printed go to `folder`."""
+    os.environ.update(_variables(threads))
     from onnxbridge.pipeline.job import run_job
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends its jobs

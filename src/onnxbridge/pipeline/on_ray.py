@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -17,7 +18,9 @@ _REACH = 10.0
 """Seconds to wait for an answer from a cluster."""
 
 
-def run_on_ray(jobs: Sequence[Planned], address: str | None = None) -> Generator[tuple[Planned, dict[str, Any]], None, None]:
+def run_on_ray(
+    jobs: Sequence[Planned], address: str | None = None, workers: int | None = None
+) -> Generator[tuple[Planned, dict[str, Any]], None, None]:
     """The outcomes, as jobs finish.
 
     Each job is a task of one CPU and the memory set aside for it, in a process of its own on the worker. A task whose worker is
@@ -25,6 +28,7 @@ def run_on_ray(jobs: Sequence[Planned], address: str | None = None) -> Generator
 
     Args:
         address: of the cluster, as for `ray.init`; None for one on this machine.
+        workers: how many jobs run at once in a cluster that is started here.
 
     Raises:
         MissingFrameworkError: if Ray is not installed.
@@ -39,7 +43,8 @@ def run_on_ray(jobs: Sequence[Planned], address: str | None = None) -> Generator
     if started:
         _reach(address)
         try:
-            ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            own = {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": workers}
+            ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **own)
         except ConnectionError as e:
             raise UsageError(f"there is no Ray cluster at {address!r}: {e}") from None
     tasks: dict[Any, Planned] = {}

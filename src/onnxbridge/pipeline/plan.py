@@ -33,7 +33,7 @@ class Planned:
 
 def planned(
     jobs: Sequence[Mapping[str, Any]], output: str, *, workers: int = 1, shard: tuple[int, int] = (1, 1),
-    seconds: float | None = None, memory: int | None = None, total: int | None = None,
+    seconds: float | None = None, memory: int | None = None, total: int | None = None, threads: int | None = None,
 ) -> list[Planned]:  # fmt: skip
     """The jobs of one shard, the largest first.
 
@@ -43,21 +43,24 @@ def planned(
         shard: the number of this shard, from 1, and how many there are.
         seconds, memory: limits for jobs without `timeout` and `memory`.
         total: bytes of memory of this machine, None where jobs run elsewhere.
+        threads: how many each job may use.
     """
-    found = [with_limits({"output": output, **job}, workers, seconds, memory, total) for job in unique_names(jobs)]
+    found = [with_limits({"output": output, **job}, workers, seconds, memory, total, threads) for job in unique_names(jobs)]
     index, count = shard
     mine = [p for p in found if _bucket(str(p.job["name"]), count) == index - 1]
     return sorted(mine, key=lambda p: p.size, reverse=True)
 
 
-def with_limits(job: Mapping[str, Any], workers: int, seconds: float | None, memory: int | None, total: int | None) -> Planned:
+def with_limits(
+    job: Mapping[str, Any], workers: int, seconds: float | None, memory: int | None, total: int | None, threads: int | None = None
+) -> Planned:
     size = source_bytes(job)
     declared = bytes_of(job.get("memory")) or memory
     limit = declared
     if limit is None and total is not None:
         limit = min(total, max(total // workers, 2 * (BASE + PER_BYTE * size)))
     timeout = job.get("timeout", seconds)
-    return Planned(job, size, limit or BASE + PER_BYTE * size, Limits(timeout, limit))
+    return Planned(job, size, limit or BASE + PER_BYTE * size, Limits(timeout, limit, threads))
 
 
 def unique_names(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import onnxruntime
 
 from onnxbridge.errors import ConversionError, Problem, UsageError
 from onnxbridge.plugin_protocols import NamedRun, Run
+from onnxbridge.runtime.requested_threads import requested_threads
 
 PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
@@ -95,8 +96,8 @@ def session(
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     if exact_qdq:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
-    if threads is None and _depends_on_threads(model):
-        threads = 1
+    if threads is None:
+        threads = 1 if _depends_on_threads(model) else requested_threads()
     if threads is not None:
         options.intra_op_num_threads = threads
     chosen = providers(device)

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from onnxbridge.runtime.executor.kernels.run.call_table import ARGUMENTS, OPEN, STATE, UNITS, WIDTH, Call
+from onnxbridge.runtime.requested_threads import requested_threads
 
 EACH = 3  # shares of a call for each thread, so that a descheduled thread leaves some to the others
 
@@ -62,9 +63,8 @@ class Table:
 @functools.cache
 def threads() -> int:
     """How many threads share the work of a run: ONNXBRIDGE_THREADS, or as many as there are processors for this process."""
-    given = os.environ.get("ONNXBRIDGE_THREADS", "")
-    if given.isdigit() and int(given) > 0:
-        return int(given)
+    if (given := requested_threads()) is not None:
+        return given
     with contextlib.suppress(AttributeError):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

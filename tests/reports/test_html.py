@@ -147,3 +147,20 @@ def test_the_page_of_a_large_network_is_small_and_quick(browser, tmp_path):
     page = opened(browser, tmp_path / "r.html")
     assert page.locator("canvas[data-drawn]").count() == 4
     assert written + time.perf_counter() - start < 4.0  # 0.6 s on a quiet machine; under load it still has to be quick
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_operators_of_lower_precision_and_what_to_keep(cli, browser, network_file, tmp_path, monkeypatch):
+    import onnxbridge
+
+    monkeypatch.chdir(tmp_path)
+    onnxbridge.convert(network_file, "coreml", compute_precision="fp16", output="half.mlpackage")
+    ran = cli("bisect", network_file, "half.mlpackage", "--suggest", "--max-drift", "0.001%", "--report", "half.html")
+    assert ran.code == 0, ran.err
+    page = opened(browser, tmp_path / "half.html")
+    text = page.locator("main").inner_text()
+    assert "Operators that add error in lower precision" in text and "Tried and within the limit" in text
+    command = page.locator("pre").first.inner_text()
+    assert "--compute-precision fp16" in command and "--float32-ops probabilities" in command
+    assert page.seen == []

@@ -18,6 +18,8 @@ from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"mlpackage", "mlmodel"})
+_FLOAT16 = "_cast_fp16"
+"""What coremltools appends to the name of a value that it computes in float16."""
 
 
 class CoreML(Frontend):
@@ -76,7 +78,12 @@ class CoreML(Frontend):
         return self._interpreted(source, None)
 
     def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
-        self._interpreted(source, lambda name, value: see(name, np.asarray(value)))(feeds)
+        def shown(name: str, value: Any) -> None:
+            see(name, np.asarray(value))
+            if name.endswith(_FLOAT16):
+                see(name.removesuffix(_FLOAT16), np.asarray(value))
+
+        self._interpreted(source, shown)(feeds)
         return True
 
     def _interpreted(self, source: Any, see: Callable[[str, Any], None] | None) -> Run:

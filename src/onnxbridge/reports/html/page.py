@@ -95,6 +95,7 @@ def _template(name: str) -> Any:
     )  # fmt: skip
     environment.filters |= {
         "number": wording.number, "one_line": lambda value: one_line(str(value)), "size": wording.size, "location": location_text,
+        "drift": lambda share: "NaN or infinite" if isinstance(share, str) else f"{100 * share:.2g}%",
         "percent": lambda share: f"{100 * float(share):.2g}%",
     }  # fmt: skip
     environment.globals |= {"wording": wording, "node_width": WIDTH, "node_height": HEIGHT}

@@ -67,10 +67,11 @@ def run_isolated(
         UsageError: if the job itself is wrong.
     """
     job, limits = checked_job(job), limits or Limits()
-    context = _context(limits.threads)
+    variables = _variables(limits.threads)
+    context = _context(variables)
     receiving, sending = context.Pipe(duplex=False)
     with Store(job.get("output", ".")).working() as folder:
-        process = context.Process(target=_work, args=(sending, dict(job), folder, limits.threads, run), daemon=True)
+        process = context.Process(target=_work, args=(sending, dict(job), folder, variables, run), daemon=True)
         process.start()
         sending.close()
         return _watched(process, receiving, job, limits, stopped, folder / _LOG)
@@ -111,23 +112,24 @@ def _watched(
     return outcome if outcome["reused"] or not peak else {**outcome, "peak_memory": peak}
 
 
-def _context(threads: int | None) -> Any:
+def _context(variables: Mapping[str, str]) -> Any:
     """Processes start from a server that has imported what all need, where the system has that: in milliseconds.
 
-    The server imports NumPy, which reads the number of threads when it is imported.
+    The server imports NumPy, which reads the number of threads when it is imported: the first batch of a process decides it.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
-    with _environment(_variables(threads)):
+    with _environment(variables):
         forkserver.ensure_running()
     return context
 
 
 def _variables(threads: int | None) -> dict[str, str]:
     """What the environment of a process says of threads; the user's own values stay."""
-    return {} if threads is None else {name: os.environ.get(name, str(threads)) for name in _THREADS}
+    with _changing:
+        return {} if threads is None else {name: os.environ.get(name, str(threads)) for name in _THREADS}
 
 
 @contextlib.contextmanager
@@ -146,9 +148,9 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                     os.environ[name] = value
 
 
-def _work(sending: Connection, job: dict[str, Any], folder: Path, threads: int | None, run: Any) -> None:
+def _work(sending: Connection, job: dict[str, Any], folder: Path, variables: Mapping[str, str], run: Any) -> None:
     """What the process does. Temporary files and all that is printed go to `folder`."""
-    os.environ.update(_variables(threads))
+    os.environ.update(variables)
     from onnxbridge.pipeline.job import run_job
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends its jobs

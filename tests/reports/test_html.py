@@ -146,7 +146,7 @@ def test_the_page_of_a_large_network_is_small_and_quick(browser, tmp_path):
     start = time.perf_counter()
     page = opened(browser, tmp_path / "r.html")
     assert page.locator("canvas[data-drawn]").count() == 4
-    assert written + time.perf_counter() - start < 4.0  # 0.6 s on a quiet machine; under load it still has to be quick
+    assert written + time.perf_counter() - start < 6.0  # 0.6 s on a quiet machine; under load it still has to be quick
 
 
 @needs_chromium

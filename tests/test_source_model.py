@@ -26,6 +26,7 @@ def reads(monkeypatch):
 
 
 def test_a_source_is_read_once_for_several_targets(reads, tmp_path):
+    torch.manual_seed(0)  # other weights may make all samples zero behind the ReLU, which is WEAK
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
     model = api.SourceModel(net, inputs="input:float32[N,3]")
     made = [onnxbridge.convert(model, to, output=tmp_path / name) for to, name in (("onnx", "a.onnx"), ("pytorch", "a.pt2"))]

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any, ParamSpec, TypeVar
 
+from onnxbridge.diagnostics import one_line
 from onnxbridge.errors import UsageError
 
 P = ParamSpec("P")
@@ -102,8 +103,7 @@ def _as_lines() -> Iterator[OnStage]:
             spent = time.monotonic() - since
             if spent >= due:
                 now[2] = 2 * due
-                shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in stage)
-                print(f"{shown} ({spent:.0f} s)", file=stream, flush=True)
+                print(f"{one_line(stage)} ({spent:.0f} s)", file=stream, flush=True)
 
     threading.Thread(target=watch, name="onnxbridge-stages", daemon=True).start()
     try:

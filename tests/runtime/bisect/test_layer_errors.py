@@ -48,7 +48,7 @@ def test_exchanged_channels_show(tmp_path, network_file):
     assert next(layer for layer in layers if layer.op == "Conv").error > 1e-2
 
 
-def test_what_cannot_be_measured_is_a_note(network_file, tmp_path):
+def test_a_recording_has_no_layers(network_file, tmp_path):
     golden = tmp_path / "golden.npz"
     onnxbridge.verify(network_file, golden=golden)
     assert onnxbridge.verify(network_file, golden=golden, layers=True).layers == ()

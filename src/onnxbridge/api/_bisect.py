@@ -10,7 +10,7 @@ from typing import Any
 from onnxbridge import plugins
 from onnxbridge.api._arguments.data import sampling, specs_and_samples
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic
-from onnxbridge.api._low_precision import is_low_precision, low_precision
+from onnxbridge.api._low_precision import is_low_precision, low_precision, other_precision
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.progress import Progress, quiet, with_progress
 from onnxbridge.runtime.bisect.bisect import bisect_pair
@@ -77,11 +77,14 @@ def bisect(
     sampled = sampling(given, hub, bounds, samples, seed, rtol, atol, fixed=fixed_sizes(first, second))
     report = verify_runners(hub, first.runner, runner, **sampled, time_limit=time_limit, progress=progress, mutants=0)
     report = replace(report, names=paired_names(first, second))
+    low = None
     if is_low_precision(runner, report):
         low = low_precision(
             first, second, runner, report, suggest=suggest, limit=max_drift, device=device, time_limit=time_limit,
             progress=progress, source=str(reference) if isinstance(reference, (str, os.PathLike)) else "MODEL",
         )  # fmt: skip
-        if low is not None:
-            return Bisection(report, operators=low.errors, suggestion=low.suggestion)
+    if low is None:
+        low = other_precision(first, second, runner, report, suggest=suggest, limit=max_drift, progress=progress)
+    if low is not None:
+        return Bisection(report, operators=low.errors, suggestion=low.suggestion)
     return bisect_pair(first, second, report, progress)

@@ -13,10 +13,12 @@ from onnxbridge.errors import VerificationError
 from onnxbridge.progress import OnStage
 from onnxbridge.runtime.bisect.low_precision import keep_in_float32
 from onnxbridge.runtime.bisect.low_precision.name_patterns import shortened
-from onnxbridge.runtime.bisect.low_precision.operator_errors import Measured, OperatorErrors, measure
+from onnxbridge.runtime.bisect.low_precision.operator_errors import Measured, OperatorErrors, measure, moved_text
 from onnxbridge.runtime.bisect.low_precision.output_error import error_share, ranges
+from onnxbridge.runtime.bisect.low_precision.paired_parts import lowers_precision, paired_parts
 from onnxbridge.runtime.bisect.low_precision.suggestion import LIMIT, Suggestion
-from onnxbridge.runtime.verify.pairing import Runnable, artifact_runner
+from onnxbridge.runtime.bisect.recorded_run import Side
+from onnxbridge.runtime.verify.pairing import Runnable, artifact_runner, feeds_for, name_pairs
 from onnxbridge.runtime.verify.report import Report
 from onnxbridge.runtime.verify.rounding.simulate_precision import HALF
 from onnxbridge.runtime.verify.runner import Runner, run
@@ -63,25 +65,78 @@ def low_precision(
         return None
     options = dict(backend.options_of(second.artifact))
     model = prepared(backend, first.hub, options)
-    expected = [run(first.runner, feed) for feed in report.feeds]
-    spans = ranges(expected)
-    shares = _shares(expected, runner, report.feeds, spans)
-    worst = sorted(range(len(shares)), key=lambda i: -shares[i])[:_SAMPLES]
+    expected, spans, shares, worst = _errors_of_samples(first, runner, report)
     kept = backend.float32_values(second.artifact, model)
-    measured = measure(model, [report.feeds[i] for i in worst], unit, kept, spans, progress)
+    measured = measure(model, worst, unit, kept, spans, progress)
     if runner.finer is None and max(shares) > EXPLAINED * measured.errors.together:
         return None
     if not suggest:
         return LowPrecision(measured.errors)
-    state = Suggestion(LIMIT if limit is None else limit, max(shares), source=source, target=backend.name)
-    if state.before <= state.limit:
-        reason = f"not needed: outputs are off by {state.before:.2%} of their range, within {state.limit:.2%} (--max-drift)"
-        return LowPrecision(measured.errors, replace(state, reason=reason))
+    state = _before(limit, shares, source=source, target=backend.name)
+    if state.reason:
+        return LowPrecision(measured.errors, state)
     if not backend.float32_option:
         return LowPrecision(measured.errors, replace(state, reason=f"{backend.title} has no option to keep operators in float32"))
     state = replace(state, option=backend.float32_option, of=len(measured.errors.rows), options=options)
     trial = _Trial(first, second, model, report, expected, spans, device, time_limit, progress)
     return LowPrecision(measured.errors, _search(trial, measured, state))
+
+
+def other_precision(
+    first: Runnable, second: Runnable, runner: Runner, report: Report, *, suggest: bool, limit: float | None, progress: OnStage
+) -> LowPrecision | None:
+    """The operators that add error in a candidate of lower precision that another tool made, or whose weights are compressed;
+    None if the candidate is no such model.
+
+    Each part of the candidate between values that both models have is run as it is. The arguments are those of `low_precision`.
+    """
+    compressed = second.backend is not None and second.backend.as_stored(second.artifact) is not None
+    if first.hub is None or second.hub is None or not (compressed or lowers_precision(first.hub, second.hub)):
+        return None
+    _, spans, shares, worst = _errors_of_samples(first, runner, report)
+    inputs = name_pairs(first.inputs, second.inputs, "inputs")
+    one = Side("reference", first.hub, worst[0])
+    other = Side("candidate", second.hub, feeds_for(second, worst[0], inputs))
+    for side in (one, other):
+        progress(f"running the {side.title} in float64")
+        side.record()
+    parts = paired_parts(one, other, inputs, name_pairs(first.outputs, second.outputs, "outputs"))
+    if len(parts) <= len(first.outputs):
+        return None
+    kept = [] if compressed else [part.name for part in parts if part.in_float32]
+    measured = measure(first.hub, worst, HALF, kept, spans, progress, parts)
+    if not suggest:
+        return LowPrecision(measured.errors)
+    state = _before(limit, shares)
+    if state.reason and measured.errors.together > state.limit:
+        moved = moved_text(measured.errors.together)
+        return LowPrecision(measured.errors, replace(state, reason=f"{state.reason}; without float32 between operators, {moved}"))
+    if not state.reason:
+        found = keep_in_float32.search(measured, state.limit, progress)
+        names = tuple(dict.fromkeys(n for part in parts if part.name in found.names for n in part.nodes))
+        rows = len(measured.errors.rows)
+        state = replace(state, after=found.share, names=names, operators=found.names, of=rows, runs=found.runs)
+    return LowPrecision(measured.errors, state)
+
+
+def _errors_of_samples(
+    first: Runnable, runner: Runner, report: Report
+) -> tuple[list[Mapping[str, Any]], dict[str, float], list[float], list[Mapping[str, Any]]]:
+    """The reference's outputs for each sample, their ranges, how far the candidate is off on each, and the worst samples."""
+    expected = [run(first.runner, feed) for feed in report.feeds]
+    spans = ranges(expected)
+    shares = _shares(expected, runner, report.feeds, spans)
+    worst = sorted(range(len(shares)), key=lambda i: -shares[i])[:_SAMPLES]
+    return expected, spans, shares, [report.feeds[i] for i in worst]
+
+
+def _before(limit: float | None, shares: Sequence[float], source: str = "MODEL", target: str = "") -> Suggestion:
+    """What is known before a search: the limit, and how far the candidate is off; with a reason if it is within the limit."""
+    state = Suggestion(LIMIT if limit is None else limit, max(shares), source=source, target=target)
+    if state.before > state.limit:
+        return state
+    off = f"outputs are off by {state.before:.2%} of their range, within {state.limit:.2%}"
+    return replace(state, reason=f"not needed: {off} (--max-drift)")
 
 
 @dataclass(frozen=True)

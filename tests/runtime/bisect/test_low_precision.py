@@ -130,13 +130,17 @@ def test_many_names_become_few_patterns():
     assert shortened(["block.0/add_0", "block.3/mul_2"], types)[0] == ["block.0/add_0", "block.3/mul_2"]
 
 
+def write_half_precision(folder, write):
+    onnx.save(onnxbridge.convert(network(write), "onnx", verify=False).model, folder / "net.onnx")
+    made = onnxbridge.convert(folder / "net.onnx", "coreml", compute_precision="fp16", verify=False)
+    made.save(folder / "net.mlpackage")
+
+
 @pytest.fixture(scope="module")
 def half_precision(tmp_path_factory):
     """A model that is off by far in float16, and its program."""
     folder = tmp_path_factory.mktemp("half")
-    onnx.save(onnxbridge.convert(network(ill_conditioned), "onnx", verify=False).model, folder / "net.onnx")
-    made = onnxbridge.convert(folder / "net.onnx", "coreml", compute_precision="fp16", verify=False)
-    made.save(folder / "net.mlpackage")
+    write_half_precision(folder, ill_conditioned)
     return folder
 
 
@@ -165,6 +169,8 @@ def test_suggestion_for_a_candidate_that_is_not_of_lower_precision(cli, half_pre
     assert ran.code == 0 and "CANDIDATE is not a float16 program" in ran.err
 
 
-def test_reason_where_no_set_is_enough(half_precision):
-    found = onnxbridge.bisect(half_precision / "net.onnx", half_precision / "net.mlpackage", suggest=True, max_drift=1e-9)
+def test_reason_where_no_set_is_enough(tmp_path):
+    # ONNX Runtime's Tanh and the interpreter's differ in the last bit of float32
+    write_half_precision(tmp_path, overflowing)
+    found = onnxbridge.bisect(tmp_path / "net.onnx", tmp_path / "net.mlpackage", suggest=True, max_drift=1e-9)
     assert not found.suggestion.passed and "none that helps" in str(found.suggestion)

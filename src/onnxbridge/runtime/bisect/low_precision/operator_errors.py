@@ -118,7 +118,7 @@ class Measured:
 
 def measure(
     model: ir.Model, feeds: Sequence[Mapping[str, Any]], unit: float, in_float32: Collection[str], ranges: Mapping[str, float],
-    progress: Callable[[str], None],
+    progress: Callable[[str], None], operators: Sequence[Operator] = (),
 ) -> Measured:  # fmt: skip
     """Measure the error that each operator adds.
 
@@ -127,6 +127,7 @@ def measure(
         unit: the unit roundoff of the lower precision.
         in_float32: names of values whose operators are not rounded.
         ranges: of the outputs.
+        operators: what is run in place of the model's own operators (`paired_parts`).
     """
     rounding = RoundTo(unit)
     rows: list[OperatorError] = []
@@ -140,7 +141,7 @@ def measure(
             rows.append(_row(op, values, results, op.run(values, rounding)))
 
     progress("running each operator from exact inputs")
-    runs = OperatorRuns(model, feeds[0], see)
+    runs = OperatorRuns(model, feeds[0], see, tuple(operators))
     others = [OperatorRuns(model, feed, lambda *seen: None, runs.operators) for feed in feeds[1:]]
     ordered = sorted(rows, key=lambda row: (-row.overflow, -row.error))
     measured = Measured(OperatorErrors((), 0.0, wide[0], 0), (runs, *others), rounding, ranges)

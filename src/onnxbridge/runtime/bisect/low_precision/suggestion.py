@@ -24,11 +24,12 @@ class Suggestion:
     Attributes:
         limit: how far an output may be off, as a share of its range.
         before, after: how far it is off without and with these operators in float32; `after` is None if nothing was tried.
-        option, names: the backend's option and its values: operator types, names of values and patterns.
+        option, names: the backend's option and its values: operator types, names of values and patterns. For a file of another
+            tool, "" and the names of its nodes.
         operators: the names of the operators that they stand for.
         of: the number of operators that compute in lower precision.
         options: all options of the conversion that was tried.
-        report: of that verification.
+        report: of that verification; None where nothing was converted.
         runs, tried: the number of runs of the search, and of conversions.
         source, target: the model, and the backend's name.
         reason: why there is nothing to suggest, "" if there is.
@@ -51,11 +52,15 @@ class Suggestion:
 
     @property
     def passed(self) -> bool:
-        """Whether the conversion that was tried stays within the limit."""
-        return self.report is not None and self.report.agrees and self.after is not None and self.after <= self.limit
+        """Whether the conversion that was tried stays within the limit; for a file of another tool, whether its run with these
+        operators in float32 does."""
+        agrees = self.report is not None and self.report.agrees if self.option else True
+        return agrees and self.after is not None and self.after <= self.limit
 
     def arguments(self) -> list[str]:
-        """The options of `onnxbridge convert` that repeat the conversion."""
+        """The options of `onnxbridge convert` that repeat the conversion, none for a file of another tool."""
+        if not self.option:
+            return []
         found = ["--to", self.target]
         for name, value in self.options.items():
             if name == "bounds":
@@ -76,17 +81,22 @@ class Suggestion:
     def __str__(self) -> str:
         if self.reason:
             return f"suggestion: {one_line(self.reason)}"
-        assert self.report is not None
         kept = f"{len(self.operators)} of the {self.of} operators in lower precision stay in float32"
         off = f"outputs are off by {share_text(self.after or 0.0)} of their range, without them by {share_text(self.before)}"
         if not self.passed:
+            tried = f"Of {self.tried} conversions tried, in the best" if self.option else "In the best run,"
             return (
-                f"suggestion: none that helps. Of {self.tried} conversions tried, in the best {kept}, and {off}; "
+                f"suggestion: none that helps. {tried} {kept}, and {off}; "
                 f"allowed are {share_text(self.limit)} (--max-drift). Use float32"
             )
         lines = [f"suggestion, tried and within {share_text(self.limit)} (--max-drift): {kept}, and {off}"]
-        lines.append("  onnxbridge convert " + " ".join(map(shlex.quote, map(one_line, (self.source, *self.arguments())))))
-        lines.append(f"  its verification: {str(self.report).splitlines()[0]}")
+        if self.report is None:
+            lines.append("  tried by running these nodes of CANDIDATE in float32; exclude them when the file is made")
+            lines.append("  (nodes_to_exclude of onnxruntime.quantization, node_block_list of float16 converters):")
+            lines.append("  " + ", ".join(map(one_line, self.names)))
+        else:
+            lines.append("  onnxbridge convert " + " ".join(map(shlex.quote, map(one_line, (self.source, *self.arguments())))))
+            lines.append(f"  its verification: {str(self.report).splitlines()[0]}")
         if len(self.operators) > _MOST * self.of:
             lines.append("  that is most of the model, so that lower precision gains little")
         return "\n".join(lines)

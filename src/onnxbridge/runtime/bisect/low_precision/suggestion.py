@@ -13,6 +13,7 @@ from onnxbridge.runtime.verify.report import Report
 
 LIMIT = 0.01
 """How far lower precision may move an output by default, as a share of the output's range."""
+_SHOWN = 12
 _MOST = 0.75
 """A suggestion that keeps a larger share of the operators in float32 is said to gain little."""
 
@@ -93,7 +94,8 @@ class Suggestion:
         if self.report is None:
             lines.append("  tried by running these nodes of CANDIDATE in float32; exclude them when the file is made")
             lines.append("  (nodes_to_exclude of onnxruntime.quantization, node_block_list of float16 converters):")
-            lines.append("  " + ", ".join(map(one_line, self.names)))
+            more = f" and {len(self.names) - _SHOWN} more (--json has all)" if len(self.names) > _SHOWN else ""
+            lines.append("  " + ", ".join(map(one_line, self.names[:_SHOWN])) + more)
         else:
             lines.append("  onnxbridge convert " + " ".join(map(shlex.quote, map(one_line, (self.source, *self.arguments())))))
             lines.append(f"  its verification: {str(self.report).splitlines()[0]}")

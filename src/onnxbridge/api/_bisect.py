@@ -46,12 +46,13 @@ def bisect(
     that what is left are differences of the computation and not of rounding. Values are paired by name if the two graphs share
     their names, otherwise by what they hold.
 
-    A candidate that computes in lower precision differs everywhere. If it agrees when its program is run in float32, `.operators`
-    has the operators that add error, in place of a first divergence.
+    A candidate that computes in lower precision (float16, quantized, compressed weights) differs everywhere. `.operators` has the
+    operators that add error, in place of a first divergence, unless its program differs in float32, too.
 
     Args:
         suggest: for a candidate of lower precision, search for operators to keep in float32 so that its outputs are off by at
-            most `max_drift` of their range (0.01 by default), convert again with them, and verify: `.suggestion`.
+            most `max_drift` of their range (0.01 by default). A model that onnxbridge converted is converted again with them and
+            verified; of a file of another tool, the nodes are run in float32: `.suggestion`.
 
     The other arguments are those of `verify`.
 

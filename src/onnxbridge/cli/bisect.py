@@ -27,8 +27,8 @@ from onnxbridge.errors import VerificationError
 )  # fmt: skip
 @click.option(
     "--suggest", is_flag=True, default=None,
-    help="For a CANDIDATE in float16: find operators to keep in float32 so that its outputs are off by at most --max-drift of "
-    "their range (1% by default), convert with them, and verify.",
+    help="For a float16 or quantized CANDIDATE: find operators to keep in float32 so that its outputs are off by at most --max-drift "
+    "of their range (1% by default), and try that.",
 )  # fmt: skip
 @click.option(
     "--max-drift", type=options.Share(), metavar="X",
@@ -78,7 +78,7 @@ def command(
     if not as_json:
         shell.say(str(found))
     if given.get("suggest") and found.suggestion is None:
-        shell.note("--suggest: CANDIDATE is not a float16 program that differs only by its rounding; nothing to suggest")
+        shell.note("--suggest: CANDIDATE does not compute in lower precision than REFERENCE; nothing to suggest")
     if folder is not None and found.first is not None:
         found.save(folder, force=force)
         shell.note(f"wrote {folder}: reproduce.py runs both operators on the same inputs")

@@ -27,8 +27,8 @@ from onnxbridge.errors import VerificationError
 )  # fmt: skip
 @click.option(
     "--suggest", is_flag=True, default=None,
-    help="For a float16 or quantized CANDIDATE: find operators to keep in float32 so that its outputs are off by at most --max-drift "
-    "of their range (1% by default), and try that.",
+    help="For a CANDIDATE in float16 or quantized: find operators to keep in float32 so that its outputs are off by at most "
+    "--max-drift of their range (1% by default), and try that.",
 )  # fmt: skip
 @click.option(
     "--max-drift", type=options.Share(), metavar="X",

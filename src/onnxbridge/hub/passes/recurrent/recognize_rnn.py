@@ -1,7 +1,8 @@
 """Recognizes loops over a sequence whose body is an LSTM, GRU or RNN cell, and replaces them by these operators.
 
 The body is read as formulas: a gate is an activation of products of the input and the state with constant matrices, which may
-be concatenated or split. A loop is replaced only if its formulas are those of the operator.
+be concatenated or split. A loop is replaced only if its formulas are those of the operator. Steps that a mask skips are read by
+`sequence_masks`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from onnxbridge.hub.builder.replacement import replace
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.passes.recurrent.affine_forms import AffineForms, Product
+from onnxbridge.hub.passes.recurrent.gate_activations import Activation, activation_of, attributes
+from onnxbridge.hub.passes.recurrent.sequence_masks import FrontSteps, Mask, front_steps, masked
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
 from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, produced_by, skip_nodes
 
@@ -66,10 +69,21 @@ class _Weights:
 
 @dataclass(frozen=True)
 class Gate:
-    """The input of a gate's activation: input times `W` plus state times `R`, with their biases."""
+    """A gate: an activation of input times `W` plus state times `R`, with their biases."""
 
     W: Product
     R: Product
+    activation: Activation
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a step adds to an output of the loop: `value` where the mask counts it, otherwise `skipped`, or, if that is None, the
+    value of the last step that counts, and `before` if there is none."""
+
+    value: ir.Value
+    skipped: ir.Value | Array | None = None
+    before: ir.Value | None = None
 
 
 class _SequenceLoop:
@@ -78,21 +92,60 @@ class _SequenceLoop:
     def __init__(self, node: ir.Node) -> None:
         self.node, self.body = node, node.attributes["body"].as_graph()
         self.states = list(self.body.inputs[2:])
-        results = [skip_nodes(v) for v in self.body.outputs[1:]]
-        self.results, self.rows = results[: len(self.states)], results[len(self.states) :]
+        self.initial = [v for v in node.inputs[2:] if v is not None]
         self.sums = AffineForms(self.body)
+        results = [skip_nodes(v) for v in self.body.outputs[1:]]
+        parts = [masked(v, self.body) for v in results]
+        self.mask: Mask | None = next((p.mask for p in parts if p is not None), None)
+        self.results = [self._stepped(i, v, parts[i]) for i, v in enumerate(results[: len(self.states)])]
+        self.unused = [i for i, v in enumerate(self.states) if not v.uses() and not is_used(node.outputs[i])]
+        self.copies = [i for i in range(len(self.states)) if self._is_copy(i)]
+        self.rows = [self._row(v, results) for v in results[len(self.states) :]]
+
+    def _stepped(self, index: int, result: Any, part: Any) -> Any:
+        """The new value of a state in steps that count; None if it changes in others, too."""
+        if self.mask is None:
+            return result
+        kept = part is not None and part.mask == self.mask and skip_nodes(part.old) is self.states[index]
+        return skip_nodes(part.new) if kept else None
+
+    def _is_copy(self, index: int) -> bool:
+        """Whether a state only repeats the last result of steps that count."""
+        uses = [use.node for use in self.states[index].uses()]
+        return self.mask is not None and bool(uses) and all(node.op_type == "Where" for node in uses)
+
+    def _row(self, value: Any, results: list[Any]) -> Row | None:
+        if self.mask is None:
+            return Row(value)
+        if value in results[: len(self.states)] and (new := self.results[i := results.index(value)]) is not None:
+            return Row(new, before=None if _is_zero(self.initial[i]) else self.initial[i])
+        part = masked(value, self.body)
+        if part is None or part.mask != self.mask:
+            return None
+        if _is_zero(part.old) and value.dtype is not None:
+            return Row(skip_nodes(part.new), np.zeros((), value.dtype.numpy()))
+        return Row(skip_nodes(part.new), part.old) if self._is_outside(part.old) else None
+
+    def _is_outside(self, value: ir.Value) -> bool:
+        """Whether a value is not computed by the loop's body."""
+        node = value.producer()
+        return value not in self.body.inputs if node is None else node.graph is not self.body
 
     def cell(self) -> _Cell | None:
         first = self.node.inputs[1]
         always_true = first is None or is_number(first, 1)
         condition = skip_nodes(self.body.outputs[0])
         unchanged = condition is self.body.inputs[1] or is_number(condition, 1)
-        if self.node.inputs[0] is None or not always_true or not unchanged:
+        if self.node.inputs[0] is None or not always_true or not unchanged or None in self.rows:
             return None
-        for h in range(len(self.states)):
-            if len(self.states) > 2 or any(row is not self.results[h] for row in self.rows):
+        states = [i for i in range(len(self.states)) if i not in self.copies and i not in self.unused]
+        if any(self.results[i] is None for i in (*states, *self.copies)):
+            return None
+        for h in states:
+            outputs = [self.results[i] for i in self.copies] + [row.value for row in self.rows if row is not None]
+            if len(states) > 2 or any(value is not self.results[h] for value in outputs):
                 continue
-            found = self._lstm(h, 1 - h) if len(self.states) == 2 else self._gru(h) or self._rnn(h)
+            found = self._lstm(h, sum(states) - h) if len(states) == 2 else self._gru(h) or self._rnn(h)
             if found is not None and self._matches_shapes(found):
                 return found
         return None
@@ -102,8 +155,8 @@ class _SequenceLoop:
         shape = cell.sequence.shape
         if shape is None or len(shape) != 3 or count(self.node.inputs[0]) != extent(cell.sequence, 0):
             return False
-        batch, states = extent(cell.sequence, 1), [v for v in self.node.inputs[2:] if v is not None]
-        return all(len(v.shape or ()) == 2 and (_is_zero(v) or extent(v, 0) == batch) for v in states)
+        batch = extent(cell.sequence, 1)
+        return all(len(v.shape or ()) == 2 and (_is_zero(v) or extent(v, 0) == batch) for v in self.initial)
 
     def _sequence(self, step: ir.Value) -> ir.Value | None:
         """The sequence of which a value is the element of the current iteration."""
@@ -114,30 +167,33 @@ class _SequenceLoop:
         inside = data is None or (data.producer().graph is self.body if data.producer() is not None else data in self.body.inputs)  # type: ignore[union-attr]
         return data if not inside and skip_nodes(index, NUMBER) is self.body.inputs[0] else None
 
-    def _gate(self, value: ir.Value | None, function: str, h: ir.Value) -> Gate | None:
-        node = produced_by(value, function)
-        found = self.sums.of(node.inputs[0]) if node is not None else None
-        if found is None or len(found) != 2 or any(p.matrix is None for p in found):
+    def _gate(self, value: ir.Value | None, h: ir.Value) -> Gate | None:
+        found = activation_of(value)
+        products = self.sums.of(found[1]) if found is not None else ()
+        if found is None or len(products) != 2 or any(p.matrix is None for p in products):
             return None
-        step, state = (p for p in sorted(found, key=lambda p: p.source is h))
+        step, state = (p for p in sorted(products, key=lambda p: p.source is h))
         known = state.source is h and step.source is not h and self._sequence(step.source) is not None
-        return Gate(step, state) if known else None
+        return Gate(step, state, found[0]) if known else None
 
     def _lstm(self, h: int, c: int) -> _Cell | None:
-        """c' = f c + i g, h' = o tanh(c')."""
+        """c' = f c + i g, h' = o tanh(c'); other activations than tanh likewise."""
         state, cell = self.states[h], self.states[c]
-        for o, tanh in _factors(self.results[h]):
-            tanh_node = produced_by(tanh, "Tanh")
-            if tanh_node is None or skip_nodes(tanh_node.inputs[0]) is not self.results[c]:
+        for o, output in _factors(self.results[h]):
+            activated = activation_of(output)
+            if activated is None or skip_nodes(activated[1]) is not self.results[c]:
                 continue
             for old_term, new in _terms(self.results[c]):
                 for f, old in _factors(old_term):
+                    if skip_nodes(old) is not cell:
+                        continue
                     for i, g in _factors(new):
-                        if skip_nodes(old) is not cell or produced_by(g, "Tanh") is None:
+                        gates = _all([self._gate(v, state) for v in (i, o, f, g)])
+                        if gates is None or not gates[0].activation == gates[1].activation == gates[2].activation:
                             continue
-                        gates = [self._gate(v, "Sigmoid", state) for v in (i, o, f)] + [self._gate(g, "Tanh", state)]
-                        if (known := _all(gates)) is not None:
-                            return _Cell(self, "LSTM", (h, c), known, self._common_sequence(known), {})
+                        used = (gates[0].activation, gates[3].activation, activated[0])
+                        functions = attributes(used, ("Sigmoid", "Tanh", "Tanh"))
+                        return _Cell(self, "LSTM", (h, c), gates, self._common_sequence(gates), functions)
         return None
 
     def _gru(self, h: int) -> _Cell | None:
@@ -160,36 +216,36 @@ class _SequenceLoop:
         return None
 
     def _gru_from_gates(self, h: int, z: ir.Value, n: ir.Value) -> _Cell | None:
-        state, tanh = self.states[h], produced_by(n, "Tanh")
-        update = self._gate(z, "Sigmoid", state)
-        parts = self.sums.of(tanh.inputs[0]) if tanh is not None else None
-        if update is None or parts is None or len(parts) != 2:
+        state, activated = self.states[h], activation_of(n)
+        update = self._gate(z, state)
+        parts = self.sums.of(activated[1]) if activated is not None else ()
+        if update is None or activated is None or len(parts) != 2:
             return None
         for step, reset in (parts, parts[::-1]):
             if step.source is not update.W.source or step.matrix is None:
                 continue
             for r, projected in _factors(reset.source):
-                gate = self._gate(r, "Sigmoid", state)
+                gate = self._gate(r, state)
                 inner = self.sums.of(projected)
-                if gate is None or inner is None or len(inner) != 1 or inner[0].source is not state:
+                if gate is None or len(inner) != 1 or inner[0].source is not state or gate.activation != update.activation:
                     continue
                 if reset.matrix is None and inner[0].matrix is not None:  # r (h R + b)
-                    new, after = Gate(step.plus(reset.bias), inner[0]), 1
+                    new, after = Gate(step.plus(reset.bias), inner[0], activated[0]), 1
                 elif reset.matrix is not None and inner[0].matrix is None and inner[0].bias is None:  # (r h) R
-                    new, after = Gate(step, reset), 0
+                    new, after = Gate(step, reset, activated[0]), 0
                 else:
                     continue
                 gates = [update, gate, new]
-                return _Cell(self, "GRU", (h,), gates, self._common_sequence(gates), {"linear_before_reset": after})
+                functions = attributes((update.activation, new.activation), ("Sigmoid", "Tanh"))
+                more = {"linear_before_reset": after, **functions}
+                return _Cell(self, "GRU", (h,), gates, self._common_sequence(gates), more)
         return None
 
     def _rnn(self, h: int) -> _Cell | None:
-        for function in ("Tanh", "Relu"):
-            gate = self._gate(self.results[h], function, self.states[h])
-            if gate is not None:
-                more = {} if function == "Tanh" else {"activations": [function]}
-                return _Cell(self, "RNN", (h,), [gate], self._common_sequence([gate]), more)
-        return None
+        gate = self._gate(self.results[h], self.states[h])
+        if gate is None:
+            return None
+        return _Cell(self, "RNN", (h,), [gate], self._common_sequence([gate]), attributes([gate.activation], ("Tanh",)))
 
     def _common_sequence(self, gates: Sequence[Gate]) -> ir.Value | None:
         """The input sequence of all gates."""
@@ -218,14 +274,22 @@ class _Cell:
         weights = [store.put(array, [getattr(g, side).of for g in self.gates], side) for array, side in ((W, "W"), (R, "R"))]
         biases = [v for g in self.gates for p in (g.W, g.R) for v in p.biases]
         bias = store.put(B, biases, "B") if biases else None
-        first = [None if _is_zero(node.inputs[2 + i]) else op.Unsqueeze(node.inputs[2 + i], [0]) for i in self.order]
+        initial = [None if _is_zero(self.steps.initial[i]) else self.steps.initial[i] for i in self.order]
+        front = FrontSteps() if self.steps.mask is None else front_steps(op, self.steps.mask, self.sequence)
         results = getattr(op, self.op_type)(
-            self.sequence, *weights, bias, None, *first, hidden_size=hidden, outputs=1 + len(self.order), **self.attrs
-        )
-        found = {i: op.Squeeze(state, [0]) for i, state in zip(self.order, results[1:], strict=True) if is_used(node.outputs[i])}
-        for i in range(len(self.order), len(node.outputs)):
+            front.sequence(op, self.sequence), *weights, bias, front.lengths, *(v and op.Unsqueeze(v, [0]) for v in initial),
+            hidden_size=hidden, outputs=1 + len(self.order), **self.attrs,
+        )  # fmt: skip
+        found: dict[int, ir.Value] = {}
+        last = dict(zip(self.order, zip(results[1:], initial, strict=True), strict=True))
+        for i in self.steps.copies:
+            last[i] = results[1], None if _is_zero(self.steps.initial[i]) else self.steps.initial[i]
+        for i, (state, before) in last.items():
             if is_used(node.outputs[i]):
-                found[i] = op.Squeeze(results[0], [1])
+                found[i] = front.last(op, op.Squeeze(state, [0]), before)
+        for i, row in enumerate(self.steps.rows, len(self.steps.states)):
+            if is_used(node.outputs[i]) and row is not None:
+                found[i] = front.outputs(op, op.Squeeze(results[0], [1]), row.skipped, row.before)
         op.name_rest(node.name or self.op_type)
         replace(node, op.take(), [found.get(i) for i in range(len(node.outputs))], op, store.root)
 

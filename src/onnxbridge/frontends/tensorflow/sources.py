@@ -16,7 +16,7 @@ from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frameworks.tensorflow_errors import main_line
 from onnxbridge.frontends.tensorflow import input_specs
 from onnxbridge.frontends.tensorflow.convert import Traced
-from onnxbridge.frontends.tensorflow.graph.graph_reader import plain_name
+from onnxbridge.frontends.tensorflow.graph.tensors import plain_name
 from onnxbridge.frontends.tensorflow.input_specs import Spec
 from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks, operator_checks
 from onnxbridge.hub.io.detect_format import detect_format

@@ -12,7 +12,7 @@ from onnxbridge import frameworks
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas
-from onnxbridge.frontends.tensorflow.graph.graph_reader import plain_name
+from onnxbridge.frontends.tensorflow.graph.tensors import plain_name
 from onnxbridge.frontends.tensorflow.runner import Tracer
 from onnxbridge.plugin_protocols import Arrays
 

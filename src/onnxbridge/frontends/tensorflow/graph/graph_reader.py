@@ -12,6 +12,7 @@ from onnxbridge.errors import SourceLocation
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import control_flow_calls, op_schemas
 from onnxbridge.frontends.tensorflow.graph.control_flow_v1 import Branching, ControlFlowV1, Loop, has_control_flow
+from onnxbridge.frontends.tensorflow.graph.loop_shapes import infer_loop_shapes
 from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import DilatedConv, match_dilated_conv
 from onnxbridge.frontends.tensorflow.graph.tensors import (
     StoredValue,
@@ -86,7 +87,10 @@ class GraphReader:
     def _control_flow(self, graph: Any) -> ControlFlowV1 | None:
         """The TensorFlow 1 control flow of a graph, None if it has none."""
         if graph not in self._flows:
-            self._flows[graph] = ControlFlowV1(graph) if has_control_flow(graph) else None
+            self._flows[graph] = None
+            if has_control_flow(graph):
+                infer_loop_shapes(graph)
+                self._flows[graph] = ControlFlowV1(graph)
         return self._flows[graph]
 
     def _operator(self, op: Any, bound: dict[str, Any], prefix: str, used: set[str]) -> Call:

@@ -50,17 +50,13 @@ def through_identities(tensor: Any) -> Any:
 
 
 _PASSED_ON = frozenset({"Identity", "Enter", "Exit", "Switch", "Merge", "NextIteration"})
-_ARRAYS = frozenset({"TensorArrayV3", "TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"})
+_ARRAYS = frozenset({"TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"})
 
 
 def tensor_array_of(tensor: Any) -> Any:
     """The operator that makes the TensorArray (of TensorFlow 1) that a handle or a flow stands for; None for other tensors."""
-    while tensor.op.type in _PASSED_ON:
-        tensor = tensor.op.inputs[0]
-    while tensor.op.type in _ARRAYS and tensor.op.type != "TensorArrayV3":
-        tensor = tensor.op.inputs[0]
-        while tensor.op.type in _PASSED_ON:
-            tensor = tensor.op.inputs[0]
+    while tensor.op.type in _PASSED_ON or tensor.op.type in _ARRAYS:
+        tensor = next(t for t in tensor.op.inputs if t.op.type != "NextIteration")
     return tensor.op if tensor.op.type == "TensorArrayV3" else None
 
 
@@ -75,8 +71,8 @@ def is_list(tensor: Any) -> bool:
 def written_sizes(array: Any) -> tuple[int | None, ...] | None:
     """The shape of the elements of a TensorArray of TensorFlow 1: as declared, or as they are written; None if unknown."""
     declared = array.get_attr("element_shape")
-    if declared.rank is not None:
-        return tuple(declared.as_list())
+    if not declared.unknown_rank:
+        return tuple(d.size if d.size >= 0 else None for d in declared.dim)
     for op in array.graph.get_operations():
         if op.type in ("TensorArrayWriteV3", "TensorArrayScatterV3") and tensor_array_of(op.inputs[0]) is array:
             shape = op.inputs[2].shape

@@ -58,8 +58,8 @@ class _Values(dict[Hashable, Any]):
         return made
 
 
-def hub_model(traced: Traced) -> ir.Model:
-    """The function as a hub model.
+def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model:
+    """The function as a hub model. Its rules may use operators of these domains outside the standard.
 
     Raises:
         ConversionError: with every operator that cannot be converted.
@@ -71,6 +71,7 @@ def hub_model(traced: Traced) -> ir.Model:
     )
     target = HubTarget(DIRECTION, lambda key: reader.declared.get(key, ("", None, None)))
     op = target.writer
+    op.allowed_domains = domains
     values = _Values(op)
     bound: dict[str, Any] = {}
     inputs = []

@@ -184,9 +184,7 @@ class GraphReader:
             inner_prefix = f"{prefix}{op.name}/{a}/"
             inner = {t.name: inputs_[i] for i, t in enumerate(graph.inputs) if i not in changed}
             wanted = graph.outputs if a == "cond" else [results[i] for i in changed]
-            attrs[a] = self.body(
-                graph, wanted, tuple((inner_prefix, graph.inputs[i].name) for i in changed), inner, inner_prefix
-            )
+            attrs[a] = self.body(graph, wanted, tuple((inner_prefix, graph.inputs[i].name) for i in changed), inner, inner_prefix)
         outputs = tuple(self.declare(op.outputs[i], prefix) for i in changed)
         yield Call("While", (tuple(inputs_[i] for i in changed),), attrs, outputs, self.location(op), Schema(("input",)))
 
